@@ -1,0 +1,1 @@
+"""JSON Schemas and toolsets in, token masks out."""

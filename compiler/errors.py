@@ -1,0 +1,37 @@
+"""What can go wrong while compiling.
+
+CompilerError
+├── UnsupportedSchema       a schema whose every keyword cannot be upheld, or that admits nothing
+├── UnsupportedToolset      a toolset with such schemas (all of them named), or with an unknown tool chosen
+└── UnsupportedGrammar      a grammar the back end refused
+"""
+
+from collections.abc import Sequence
+
+
+class CompilerError(ValueError):
+    """The root of this package's errors."""
+
+
+class UnsupportedSchema(CompilerError):
+    """`pointer` and `keyword` name the place, `reason` says why, `suggestion` the way out."""
+
+    def __init__(self, pointer: str, keyword: str, reason: str, suggestion: str = "") -> None:
+        self.pointer = pointer
+        self.keyword = keyword
+        self.reason = reason
+        self.suggestion = suggestion
+        where = f"{pointer or '/'} ({keyword})" if keyword else pointer or "/"
+        super().__init__(f"{where}: {reason}" + (f" {suggestion}" if suggestion else ""))
+
+
+class UnsupportedToolset(CompilerError):
+    """Every bad tool of a toolset, by name."""
+
+    def __init__(self, refusals: Sequence[tuple[str, UnsupportedSchema]]) -> None:
+        self.refusals = tuple(refusals)
+        super().__init__("; ".join(f"tool {name!r}: {error}" for name, error in self.refusals))
+
+
+class UnsupportedGrammar(CompilerError):
+    """The back end refused a grammar."""

@@ -1,0 +1,213 @@
+"""The grammar: rules over Unicode text, the target of every lowering.
+
+An expression is one of `Literal`, `CharClass`, `Repeat`, `Sequence`, `Choice` or `RuleRef`. All are
+frozen and hashable, so equal grammars are equal values. `to_ebnf` writes what xgrammar compiles.
+
+Shapes that are fast to mask (docs/benchmarks.md): right recursion; a lookahead where what follows is
+known; `Repeat` over single character classes only. Counts of anything else are unrolled by the lowering.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+
+MAX_CODE_POINT = 0x10FFFF
+SURROGATES = (0xD800, 0xDFFF)
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """Exactly this text; the empty text is the empty sentence."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CharClass:
+    """One character out of inclusive code point ranges: sorted, disjoint, without surrogates, not empty."""
+
+    ranges: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, *ranges: tuple[int, int] | str) -> "CharClass":
+        """Normalise ranges and single characters; surrogates are cut out, as no decoder takes them back.
+
+        Raises:
+            ValueError: nothing is left.
+        """
+        spans = sorted((ord(r[0]), ord(r[0])) if isinstance(r, str) else r for r in ranges)
+        low_surrogate, high_surrogate = SURROGATES
+        pieces: list[tuple[int, int]] = []
+        for low, high in spans:
+            pieces += [
+                (a, b)
+                for a, b in ((low, min(high, low_surrogate - 1)), (max(low, high_surrogate + 1), high))
+                if a <= b
+            ]
+        merged: list[tuple[int, int]] = []
+        for low, high in sorted(pieces):
+            if merged and low <= merged[-1][1] + 1:
+                merged[-1] = (merged[-1][0], max(merged[-1][1], high))
+            else:
+                merged.append((low, high))
+        if not merged:
+            raise ValueError("an empty character class matches nothing")
+        return cls(tuple(merged))
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """`item` from `low` to `high` times; `high` None is without bound."""
+
+    item: CharClass
+    low: int = 0
+    high: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """One after the other."""
+
+    items: tuple["Expr", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Any one of, at least one."""
+
+    options: tuple["Expr", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRef:
+    """The rule of that name."""
+
+    name: str
+
+
+Expr = Literal | CharClass | Repeat | Sequence | Choice | RuleRef
+
+EMPTY = Literal("")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule's body; `lookahead` is sound only if every use of the rule is followed by such a character.
+
+    A lookahead never removes a sentence: it tells the engine what follows, so that masks can be
+    precomputed across the rule's end.
+    """
+
+    body: Expr
+    lookahead: CharClass | None = None
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """Rules by name and the name of the root; names match `[a-zA-Z_][a-zA-Z0-9_]*`."""
+
+    rules: Mapping[str, Rule]
+    root: str = "root"
+
+    def __post_init__(self) -> None:
+        """Freeze the mapping."""
+        object.__setattr__(self, "rules", MappingProxyType(dict(self.rules)))
+
+    @cached_property
+    def ebnf(self) -> str:
+        """The text that xgrammar compiles; the root rule is always called `root`."""
+        return to_ebnf(self)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of `ebnf`, hexadecimal."""
+        return hashlib.sha256(self.ebnf.encode()).hexdigest()
+
+
+def sequence(*items: Expr) -> Expr:
+    """A sequence, flattened, adjacent literals joined."""
+    flat: list[Expr] = []
+    for item in items:
+        for part in item.items if isinstance(item, Sequence) else (item,):
+            if isinstance(part, Literal) and flat and isinstance(flat[-1], Literal):
+                flat[-1] = Literal(flat[-1].text + part.text)
+            elif part != EMPTY:
+                flat.append(part)
+    if not flat:
+        return EMPTY
+    return flat[0] if len(flat) == 1 else Sequence(tuple(flat))
+
+
+def choice(*options: Expr) -> Expr:
+    """A choice, flattened, duplicates dropped, order kept."""
+    flat: dict[Expr, None] = {}
+    for option in options:
+        for part in option.options if isinstance(option, Choice) else (option,):
+            flat[part] = None
+    if not flat:
+        raise ValueError("a choice needs at least one option")
+    return next(iter(flat)) if len(flat) == 1 else Choice(tuple(flat))
+
+
+def optional(item: Expr) -> Expr:
+    """`item` or nothing."""
+    return choice(item, EMPTY)
+
+
+def to_ebnf(grammar: Grammar) -> str:
+    """The grammar in xgrammar's EBNF, root rule first."""
+    names = {name: f"r_{name}" if name == "root" else name for name in grammar.rules}
+    names[grammar.root] = "root"
+    order = [grammar.root, *(name for name in grammar.rules if name != grammar.root)]
+    lines = []
+    for name in order:
+        rule = grammar.rules[name]
+        ahead = f" (= {_write(rule.lookahead, names)})" if rule.lookahead else ""
+        body = _write(rule.body, names)
+        if ahead:
+            body = f"({body})"
+        lines.append(f"{names[name]} ::= {body}{ahead}\n")
+    return "".join(lines)
+
+
+def _write(expr: Expr, names: Mapping[str, str]) -> str:
+    match expr:
+        case Literal(text):
+            return '"' + "".join(_escape(ord(c), in_class=False) for c in text) + '"'
+        case CharClass(ranges):
+            return "[" + "".join(map(_write_range, ranges)) + "]"
+        case Repeat(item, low, high):
+            return _write(item, names) + _write_count(low, high)
+        case Sequence(items):
+            return " ".join(
+                f"({_write(i, names)})" if isinstance(i, Choice) else _write(i, names) for i in items
+            )
+        case Choice(options):
+            return " | ".join(_write(o, names) for o in options)
+        case RuleRef(name):
+            return names[name]
+
+
+def _write_count(low: int, high: int | None) -> str:
+    if high is None and low < 2:
+        return "*" if low == 0 else "+"
+    return f"{{{low},{'' if high is None else high}}}"
+
+
+def _write_range(span: tuple[int, int]) -> str:
+    low, high = span
+    first = _escape(low, in_class=True)
+    return first if low == high else f"{first}-{_escape(high, in_class=True)}"
+
+
+def _escape(code: int, *, in_class: bool) -> str:
+    char = chr(code)
+    if char in {'"', "\\"} or (in_class and char in "]-^["):
+        return "\\" + char
+    if 0x20 <= code < 0x7F:
+        return char
+    if code < 0x10000:
+        return f"\\u{code:04x}"
+    return f"\\U{code:08x}"

@@ -1,0 +1,35 @@
+"""How each keyword of a schema is enforced."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """How a constraint is kept."""
+
+    EXACT = "exact"  # the mask admits what the keyword admits
+    NARROWED = "narrowed"  # the mask admits a subset of it
+    GUARDED = "guarded"  # a guard beside the grammar narrows the mask while decoding
+    ANNOTATION = "annotation"  # the specification gives the keyword no force
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One keyword at one place: `pointer` names the schema object that holds `keyword`."""
+
+    pointer: str
+    keyword: str
+    verdict: Verdict
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EnforcementReport:
+    """The verdict on every keyword of a schema, in document order."""
+
+    entries: tuple[Entry, ...]
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Iterate over the entries."""
+        return iter(self.entries)

@@ -1,0 +1,148 @@
+"""The vocabulary: what each token id spells, and which ids no grammar may emit as text.
+
+Three kinds of ids:
+
+- *text*: an ordinary token, bytes of UTF-8;
+- *marker*: an added or control token with a spelling, such as `<tool_call>` or `[TOOL_CALLS]`. To a grammar
+  it is not its spelling but a sentinel of C0 control characters that no JSON text contains, so that it can
+  stand only where a syntax puts it, never inside a string;
+- *unused*: padding, and tokens that spell nothing or the sentinels' own characters. Never allowed.
+
+Logits can be wider than the tokenizer, so `width` is the model's.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+import xgrammar as xgr
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+_SENTINEL_START = 0x01
+_SENTINEL_DIGITS = range(0x0E, 0x1E)  # sixteen C0 controls, none of them whitespace
+_RESERVED = {_SENTINEL_START, *_SENTINEL_DIGITS}
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """Token bytes by id (empty for an unused id), marker ids by spelling, stop ids, and the logits' width.
+
+    Identity is `digest`, which covers every byte: grammars of two vocabularies of equal size never mix.
+    """
+
+    tokens: tuple[bytes, ...]
+    markers: Mapping[str, int]
+    stop_ids: tuple[int, ...]
+
+    @classmethod
+    def of_bytes(cls) -> "Vocabulary":
+        """256 single bytes and a stop token, id 256."""
+        tokens = tuple(b"" if b in _RESERVED else bytes([b]) for b in range(256))
+        return cls((*tokens, b""), {}, (256,))
+
+    @classmethod
+    def from_tokens(
+        cls,
+        tokens: Sequence[bytes],
+        *,
+        markers: Mapping[str, int] | None = None,
+        stop_ids: Sequence[int],
+        width: int | None = None,
+    ) -> "Vocabulary":
+        """Text tokens as they are spelled, padded to `width`; markers and stop ids lose their spelling."""
+        markers = dict(markers or {})
+        spelled = [b"" if _RESERVED & set(token) else token for token in tokens]
+        spelled += [b""] * ((width or 0) - len(spelled))
+        for token_id in (*markers.values(), *stop_ids):
+            spelled[token_id] = b""
+        for token_id in markers.values():
+            if token_id not in stop_ids:
+                spelled[token_id] = _sentinel(token_id)
+        return cls(tuple(spelled), markers, tuple(stop_ids))
+
+    @classmethod
+    def from_tokenizer(
+        cls,
+        tokenizer: "PreTrainedTokenizerBase",
+        *,
+        width: int | None = None,
+        stop_ids: Sequence[int] = (),
+    ) -> "Vocabulary":
+        """Read a transformers tokenizer; `stop_ids` adds to its own end-of-sequence token.
+
+        Raises:
+            ValueError: the tokenizer has no stop token and none was given.
+        """
+        plain = xgr.TokenizerInfo.from_huggingface(tokenizer)
+        added = {str(token): token_id for token_id, token in tokenizer.added_tokens_decoder.items()}
+        stops = dict.fromkeys(
+            [*stop_ids, *([tokenizer.eos_token_id] if tokenizer.eos_token_id is not None else [])]
+        )
+        if not stops:
+            raise ValueError("the tokenizer names no end-of-sequence token; give stop_ids")
+        return cls.from_tokens(
+            plain.decoded_vocab,
+            markers={text: i for text, i in added.items() if i not in stops},
+            stop_ids=tuple(stops),
+            width=max(width or 0, len(tokenizer), plain.vocab_size),
+        )
+
+    @property
+    def width(self) -> int:
+        """Number of token ids, which is the number of columns of the logits."""
+        return len(self.tokens)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over every token's bytes, the markers and the stop ids, hexadecimal."""
+        content = hashlib.sha256()
+        for token in self.tokens:
+            content.update(len(token).to_bytes(4, "little") + token)
+        content.update(repr((sorted(self.markers.items()), self.stop_ids)).encode())
+        return content.hexdigest()
+
+    @cached_property
+    def marker_ids(self) -> frozenset[int]:
+        """Ids that stand for themselves only, never for text."""
+        return frozenset(self.markers.values())
+
+    @cached_property
+    def tokenizer_info(self) -> xgr.TokenizerInfo:
+        """The vocabulary as xgrammar reads it: raw bytes, markers as sentinels."""
+        return xgr.TokenizerInfo(
+            list(self.tokens), xgr.VocabType.RAW, vocab_size=self.width, stop_token_ids=list(self.stop_ids)
+        )
+
+    def spell(self, text: str) -> str:
+        """`text` as a grammar over this vocabulary writes it: marker spellings become their sentinels.
+
+        For the fixed text of a syntax only, never for anything a stranger wrote.
+        """
+        for marker in sorted(self.markers, key=len, reverse=True):
+            if marker in text:
+                text = text.replace(marker, _sentinel(self.markers[marker]).decode())
+        return text
+
+
+def _sentinel(token_id: int) -> bytes:
+    digits = [_SENTINEL_DIGITS[(token_id >> shift) & 0xF] for shift in (20, 16, 12, 8, 4, 0)]
+    return bytes([_SENTINEL_START, *digits])
+
+
+_KNOWN: WeakKeyDictionary[object, Vocabulary] = WeakKeyDictionary()
+
+
+def vocabulary_of(tokenizer: "Vocabulary | PreTrainedTokenizerBase | None") -> Vocabulary:
+    """The vocabulary of a tokenizer, read once per tokenizer object; None is the byte vocabulary."""
+    if isinstance(tokenizer, Vocabulary):
+        return tokenizer
+    if tokenizer is None:
+        return Vocabulary.of_bytes()
+    if tokenizer not in _KNOWN:
+        _KNOWN[tokenizer] = Vocabulary.from_tokenizer(tokenizer)
+    return _KNOWN[tokenizer]

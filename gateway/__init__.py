@@ -1,0 +1,1 @@
+"""The HTTP front: wire formats, settings, telemetry, the composition root."""

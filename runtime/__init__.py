@@ -1,0 +1,1 @@
+"""The engine that decodes under masks."""

@@ -1,0 +1,78 @@
+"""What can go wrong while generating.
+
+RuntimeFault
+├── ModelLoadError      a model cannot be loaded: path and reason
+├── RequestRefused      this request cannot be served as asked
+│   ├── PromptTooLong   the prompt leaves no room in the context
+│   ├── BudgetTooSmall  max_tokens is below the shortest valid output
+│   └── UnknownModel    no such model is served
+├── Overloaded          the queue is full, try again after `retry_after_s`
+└── GenerationFailed    this sequence failed (NaN logits, engine stopped)
+"""
+
+
+class RuntimeFault(Exception):
+    """The root of this package's errors."""
+
+
+class ModelLoadError(RuntimeFault):
+    """A model cannot be loaded."""
+
+    def __init__(self, model: str, reason: str) -> None:
+        self.model = model
+        self.reason = reason
+        super().__init__(f"cannot load model {model!r}: {reason}")
+
+
+class RequestRefused(RuntimeFault):
+    """This request cannot be served as asked; `parameter` names the culprit."""
+
+    def __init__(self, message: str, parameter: str) -> None:
+        self.parameter = parameter
+        super().__init__(message)
+
+
+class PromptTooLong(RequestRefused):
+    """The prompt leaves no room in the context."""
+
+    def __init__(self, num_prompt_tokens: int, context_length: int) -> None:
+        self.num_prompt_tokens = num_prompt_tokens
+        self.context_length = context_length
+        super().__init__(
+            f"the prompt has {num_prompt_tokens} tokens, which leaves no room in this model's context"
+            f" of {context_length}",
+            "messages",
+        )
+
+
+class BudgetTooSmall(RequestRefused):
+    """`max_tokens` is below the shortest valid output."""
+
+    def __init__(self, max_tokens: int, minimum: int) -> None:
+        self.max_tokens = max_tokens
+        self.minimum = minimum
+        super().__init__(
+            f"max_tokens is {max_tokens}, but the shortest valid output of this request needs {minimum}",
+            "max_tokens",
+        )
+
+
+class UnknownModel(RequestRefused):
+    """No such model is served."""
+
+    def __init__(self, model: str, served: tuple[str, ...]) -> None:
+        self.model = model
+        self.served = served
+        super().__init__(f"no model {model!r}; served: {', '.join(served) or 'none'}", "model")
+
+
+class Overloaded(RuntimeFault):
+    """The queue is full."""
+
+    def __init__(self, retry_after_s: float) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(f"the queue is full; try again in {retry_after_s:.0f} s")
+
+
+class GenerationFailed(RuntimeFault):
+    """This generation ended without a valid output; nothing it sent may be used."""

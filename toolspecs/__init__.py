@@ -1,0 +1,1 @@
+"""Tools, toolsets and revisions, where they are stored, and the shapes they are read from."""
