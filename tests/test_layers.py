@@ -1,0 +1,126 @@
+"""The direction of dependency: toolspecs <- compiler <- runtime <- gateway, and nothing else."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+LAYERS = ("toolspecs", "compiler", "runtime", "gateway")
+
+# With the compiler, what runs inside somebody else's engine: it may load no model and no web framework.
+PURE_RUNTIME = ("request", "events", "errors", "protocol", "calls", "closer")
+
+WEB = {"litestar", "starlette", "fastapi", "uvicorn", "granian"}
+FRONT = WEB | {"typer", "rich"}
+"""Web frameworks, servers and the command line: the gateway's alone."""
+
+ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv"}
+SETTINGS = Path("gateway/settings.py")
+
+
+def sources() -> list[Path]:
+    return sorted(path.relative_to(ROOT) for layer in LAYERS for path in (ROOT / layer).rglob("*.py"))
+
+
+def imported_modules(tree: ast.AST, path: Path) -> Iterator[str]:
+    """Every module a file imports, at any depth of nesting, relative imports made absolute."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            package = path.parent.parts[: len(path.parent.parts) - node.level + 1] if node.level else ()
+            yield ".".join([*package, *([node.module] if node.module else [])])
+
+
+def environment_reads(tree: ast.AST) -> Iterator[int]:
+    """Lines that touch the environment: `os.environ`, `os.getenv` and names imported from os."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            if node.attr in ENVIRONMENT and isinstance(node.value, ast.Name) and node.value.id == "os":
+                yield node.lineno
+        elif isinstance(node, ast.ImportFrom) and node.module == "os":
+            yield from (node.lineno for alias in node.names if alias.name in ENVIRONMENT)
+
+
+def parse(path: Path) -> ast.AST:
+    return ast.parse((ROOT / path).read_text(encoding="utf-8"), str(path))
+
+
+@pytest.mark.parametrize("path", sources(), ids=str)
+def test_a_file_imports_only_its_own_layer_and_those_below(path):
+    above = set(LAYERS[LAYERS.index(path.parts[0]) + 1 :])
+    reached = {module.split(".")[0] for module in imported_modules(parse(path), path)}
+    assert not reached & above
+
+
+@pytest.mark.parametrize("path", [p for p in sources() if p.parts[0] != "gateway"], ids=str)
+def test_only_the_gateway_knows_a_web_framework(path):
+    assert not {module.split(".")[0] for module in imported_modules(parse(path), path)} & FRONT
+
+
+@pytest.mark.parametrize("path", [p for p in sources() if p != SETTINGS], ids=str)
+def test_only_the_settings_read_the_environment(path):
+    assert list(environment_reads(parse(path))) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "modules"),
+    [
+        ("import gateway.app", {"gateway.app"}),
+        ("from gateway import app", {"gateway"}),
+        ("def f():\n    from gateway.wire import openai", {"gateway.wire"}),
+        ("from ..gateway import app", {"gateway"}),
+        ("from . import errors", {"runtime"}),
+        ("from .errors import Overloaded", {"runtime.errors"}),
+    ],
+)
+def test_imports_are_found_wherever_they_stand(source, modules):
+    assert set(imported_modules(ast.parse(source), Path("runtime/engine.py"))) == modules
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ("import os\nos.environ['A']", [2]),
+        ("import os\nos.getenv('A')", [2]),
+        ("from os import environ", [1]),
+        ("import os\nos.cpu_count()", []),
+        ("settings.environ", []),
+    ],
+)
+def test_environment_reads_are_found(source, lines):
+    assert list(environment_reads(ast.parse(source))) == lines
+
+
+def modules_after(statement: str) -> set[str]:
+    """Every module a fresh interpreter holds after a statement, and their top-level packages."""
+    code = f"{statement}\nimport sys\nprint(' '.join(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    names = set(done.stdout.split())
+    return names | {name.split(".")[0] for name in names}
+
+
+# xgrammar imports transformers for the name of its tokenizer class: the package is loaded, its models are not.
+MODELS = {"transformers.modeling_utils", "transformers.models", "accelerate"}
+
+
+def test_the_compiler_imports_without_models_or_a_web_framework():
+    assert not modules_after("import compiler") & {"gateway", "runtime", *MODELS, *WEB}
+
+
+@pytest.mark.parametrize("module", PURE_RUNTIME)
+def test_the_pure_half_of_the_runtime_imports_without_models_or_a_web_framework(module):
+    assert not modules_after(f"import runtime.{module}") & {"gateway", *MODELS, *WEB}
+
+
+def test_toolspecs_imports_without_the_other_layers():
+    names = sorted(path.stem for path in (ROOT / "toolspecs").glob("*.py") if path.stem != "__init__")
+    loaded = modules_after("import toolspecs, " + ", ".join(f"toolspecs.{name}" for name in names))
+    assert not loaded & {"compiler", "runtime", "gateway", "torch", "transformers", "xgrammar"}
