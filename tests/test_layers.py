@@ -107,7 +107,7 @@ def modules_after(statement: str) -> set[str]:
     return names | {name.split(".")[0] for name in names}
 
 
-# xgrammar imports transformers for the name of its tokenizer class: the package is loaded, its models are not.
+# xgrammar imports transformers for the name of its tokenizer class: the package loads, its models do not.
 MODELS = {"transformers.modeling_utils", "transformers.models", "accelerate"}
 
 

@@ -1,0 +1,1 @@
+"""What `callgate demo` shows: four toolsets of realistic tools, called in every mode."""
