@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -13,15 +13,19 @@ class Tool:
     """A name, a description for the model, and the JSON Schema of the arguments.
 
     `parameters` is never modified after construction; the order of its keys is the order in which
-    arguments are generated, so it is part of the tool's identity.
+    arguments are generated, so it is part of the tool's identity. `extras` are the informational fields
+    of the shape the tool was read from (an MCP title, annotations, ...): kept and given back, without
+    any effect on the grammar.
     """
 
     name: str
     description: str
     parameters: Mapping[str, Any]
+    extras: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 over the tool's content, hexadecimal; key order counts."""
-        content = json.dumps([self.name, self.description, self.parameters], separators=(",", ":"))
+        fields = [self.name, self.description, self.parameters, *([self.extras] if self.extras else ())]
+        content = json.dumps(fields, separators=(",", ":"))
         return hashlib.sha256(content.encode()).hexdigest()

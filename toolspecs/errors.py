@@ -1,0 +1,182 @@
+"""What can go wrong with tools, toolsets and the stores that hold them.
+
+ToolspecsError
+├── InvalidName         a name that toolsets or references cannot have
+├── InvalidTools        every fault of a list of tools, each with its JSON pointer
+├── LimitExceeded       a whole toolset is too large
+├── UnknownToolset      no such toolset; near matches
+├── UnknownTool         no such tool in the toolset; near matches
+├── UnknownRevision     the toolset has no such revision; the latest one
+├── StaleRevision       the precondition does not hold; the current ETag
+└── StoreError
+    ├── InvalidStoreURL     no store is at such a URL
+    ├── MissingExtra        the store's driver is not installed
+    ├── StoreUnavailable    the store cannot be reached, or failed
+    ├── LockTimeout         the lease stayed somebody else's for as long as was waited
+    └── NotACounter         the value to increment is not a whole number
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+
+class ToolspecsError(Exception):
+    """The root of this package's errors."""
+
+
+class InvalidName(ToolspecsError):
+    """`name` is not a name of that `kind` ("toolset", "reference"); `rule` says what one looks like."""
+
+    def __init__(self, kind: str, name: str, rule: str) -> None:
+        self.kind = kind
+        self.name = name
+        self.rule = rule
+        super().__init__(f"{shorten(repr(name), 100)} is not a {kind} name: {rule}")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing wrong with one tool.
+
+    `tool` is its name, or its index where it has none. `pointer` is a JSON pointer into the submitted
+    document, `keyword` the schema keyword or field at fault, `suggestion` the way out, if one is known.
+    """
+
+    tool: str | int
+    pointer: str
+    keyword: str
+    message: str
+    suggestion: str = ""
+
+    def __str__(self) -> str:
+        tool = repr(shorten(self.tool, 100)) if isinstance(self.tool, str) else f"#{self.tool}"
+        return f"tool {tool} at {self.pointer or '/'}: {self.message}" + (
+            f" ({self.suggestion})" if self.suggestion else ""
+        )
+
+
+class InvalidTools(ToolspecsError):
+    """Every fault of a list of tools, in document order."""
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("; ".join(map(str, self.faults)))
+
+
+class LimitExceeded(ToolspecsError):
+    """`limit` names the field of `Limits`; `actual` is None where counting stopped at the limit."""
+
+    def __init__(self, limit: str, maximum: int, actual: int | None = None) -> None:
+        self.limit = limit
+        self.maximum = maximum
+        self.actual = actual
+        amount = "" if actual is None else f", this one has {actual}"
+        super().__init__(f"a toolset may have at most {maximum} {_LIMIT_NOUNS.get(limit, limit)}{amount}")
+
+
+_LIMIT_NOUNS = {"num_tools": "tools", "toolset_bytes": "bytes of tools"}
+
+
+class UnknownToolset(ToolspecsError):
+    """No toolset has that name; `near` are names like it."""
+
+    def __init__(self, name: str, known: Iterable[str] = ()) -> None:
+        self.name = name
+        self.near = near_matches(name, known)
+        super().__init__(f"no toolset {shorten(name, 100)!r}{_did_you_mean(self.near)}")
+
+
+class UnknownTool(ToolspecsError):
+    """The toolset has no tool of that name; `near` are names like it."""
+
+    def __init__(self, toolset: str, name: str, known: Iterable[str] = ()) -> None:
+        self.toolset = toolset
+        self.name = name
+        self.near = near_matches(name, known)
+        super().__init__(f"toolset {toolset!r} has no tool {shorten(name, 100)!r}{_did_you_mean(self.near)}")
+
+
+class UnknownRevision(ToolspecsError):
+    """The toolset exists and has no such revision; `latest` is its highest number."""
+
+    def __init__(self, toolset: str, number: int, latest: int) -> None:
+        self.toolset = toolset
+        self.number = number
+        self.latest = latest
+        super().__init__(f"toolset {toolset!r} has no revision {number}; the latest is {latest}")
+
+
+class StaleRevision(ToolspecsError):
+    """`expected` is what the writer required; `current_etag` is None where there is no such toolset."""
+
+    def __init__(self, toolset: str, expected: str, current_etag: str | None) -> None:
+        self.toolset = toolset
+        self.expected = expected
+        self.current_etag = current_etag
+        state = f"is at {current_etag}" if current_etag else "does not exist"
+        super().__init__(f"toolset {toolset!r} {state}, the request requires {shorten(expected, 100)}")
+
+
+class StoreError(ToolspecsError):
+    """The root of the errors of stores."""
+
+
+class InvalidStoreURL(StoreError):
+    """No store is at such a URL; the message never holds its password."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(
+            f"{reason}; a store is sqlite:///absolute/path, sqlite://relative/path or redis://host:port/number"
+        )
+
+
+class MissingExtra(StoreError):
+    """The driver of a store is not installed; `extra` is the extra that brings it."""
+
+    def __init__(self, extra: str) -> None:
+        self.extra = extra
+        super().__init__(f"this store needs the extra {extra!r}: pip install 'callgate[{extra}]'")
+
+
+class StoreUnavailable(StoreError):
+    """The store cannot be reached or failed; whether the operation took effect is not known."""
+
+    def __init__(self, store: str, reason: str) -> None:
+        self.store = store
+        self.reason = reason
+        super().__init__(f"store {store}: {reason}")
+
+
+class LockTimeout(StoreError):
+    """Somebody else held the lease of `key` for all of `wait_s` seconds."""
+
+    def __init__(self, key: str, wait_s: float) -> None:
+        self.key = key
+        self.wait_s = wait_s
+        super().__init__(f"{key!r} is still locked by somebody else after {wait_s:g} s")
+
+
+class NotACounter(StoreError):
+    """The value at `key` is not a whole number of 64 bits."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        super().__init__(f"the value at {key!r} is not a whole number of 64 bits")
+
+
+def near_matches(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Up to three of `known` that look like `name`, the nearest first; ties in alphabetical order."""
+    if len(name) > 256:
+        return ()
+    return tuple(get_close_matches(name, sorted(known), n=3))
+
+
+def shorten(text: str, length: int) -> str:
+    """`text`, cut to `length` characters with an ellipsis where it is longer."""
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def _did_you_mean(near: tuple[str, ...]) -> str:
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""

@@ -1,0 +1,133 @@
+"""JSON values from anybody: whether they are what JSON can hold, and no larger than allowed.
+
+Everything here is iterative. Whatever is recursive (encoders, validators, compilers) runs afterwards, on
+values that passed.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from toolspecs.errors import shorten
+from toolspecs.limits import Limits
+
+Path = tuple[str | int, ...]
+_Items = Iterator[tuple[str | int, Any]]
+
+MAX_INTEGER_BITS = 1024  # beyond it an integer is larger than any double
+
+TYPE_NAMES = {
+    dict: "an object",
+    list: "a list",
+    str: "a string",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    type(None): "null",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """What is wrong with a value, at `path` from its root."""
+
+    path: Path
+    keyword: str
+    message: str
+    suggestion: str = ""
+
+
+def find_flaw(value: Any, limits: Limits) -> Flaw | None:
+    """The first thing in document order that keeps `value` from being a JSON value within `limits`."""
+    num_bytes = 0
+    path: list[str | int] = []
+    levels: list[_Items] = []
+    pending: _Items = iter([("", value)])
+    while True:
+        for key, item in pending:
+            here = (*path, key) if levels else ()
+            if levels and isinstance(key, str):
+                num_bytes += _text_size(key)
+            num_bytes += _own_size(item)
+            if num_bytes > limits.tool_bytes:
+                return _too_large(here, limits)
+            if flaw := _own_flaw(item, here, key, limits):
+                return flaw
+            if isinstance(item, dict | list):
+                if len(here) >= limits.depth:
+                    return _too_deep(here, limits)
+                levels.append(pending)
+                path = list(here)
+                pending = iter(item.items() if isinstance(item, dict) else enumerate(item))
+                break
+        else:
+            if not levels:
+                return None
+            pending = levels.pop()
+            path = path[:-1]
+
+
+def _own_size(item: Any) -> int:
+    """About the bytes an item takes in compact JSON, without its children."""
+    if isinstance(item, str):
+        return _text_size(item)
+    if isinstance(item, int):
+        return item.bit_length() // 3 + 2
+    return 3
+
+
+def _text_size(text: str) -> int:
+    return 3 + (len(text) if text.isascii() else len(text.encode(errors="surrogatepass")))
+
+
+def _own_flaw(item: Any, path: Path, key: object, limits: Limits) -> Flaw | None:
+    keyword = key if isinstance(key, str) else ""
+    if type(item) not in TYPE_NAMES:
+        return Flaw(path, keyword, f"a {type(item).__name__} is not a JSON value")
+    if isinstance(item, str):
+        return _text_flaw(item, path, keyword)
+    if isinstance(item, dict):
+        return next((flaw for name in item if (flaw := _key_flaw(name, path))), None)
+    if isinstance(item, list) and key == "enum" and len(item) > limits.num_enum_values:
+        message = f"an enum of {len(item)} values; at most {limits.num_enum_values} are allowed"
+        return Flaw(path, "enum", message, "describe the values by a pattern, or shorten the list")
+    return _number_flaw(item, path, keyword)
+
+
+def _number_flaw(item: Any, path: Path, keyword: str) -> Flaw | None:
+    if isinstance(item, float) and not math.isfinite(item):
+        return Flaw(path, keyword, "JSON has no infinite numbers and no NaN")
+    if isinstance(item, int) and item.bit_length() > MAX_INTEGER_BITS:
+        return Flaw(path, keyword, f"an integer of more than {MAX_INTEGER_BITS} bits")
+    return None
+
+
+def _key_flaw(name: object, path: Path) -> Flaw | None:
+    if not isinstance(name, str):
+        return Flaw(path, "", "the keys of a JSON object are strings")
+    return _text_flaw(name, path, "")
+
+
+def _text_flaw(text: str, path: Path, keyword: str) -> Flaw | None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return Flaw(path, keyword, "a string with half a surrogate pair is not Unicode text")
+    return None
+
+
+def _too_large(path: Path, limits: Limits) -> Flaw:
+    message = f"the tool is larger than {limits.tool_bytes} bytes, which it exceeds here"
+    return Flaw(path[:8], "", message, "split the tool, or shorten its schema")
+
+
+def _too_deep(path: Path, limits: Limits) -> Flaw:
+    message = f"objects and lists nested more than {limits.depth} deep"
+    return Flaw(path, "", message, "flatten the schema, or use $defs and $ref")
+
+
+def pointer(base: str, path: Path) -> str:
+    """The JSON pointer (RFC 6901) of `path` below `base`; keys of absurd length are cut."""
+    tokens = (str(token).replace("~", "~0").replace("/", "~1") for token in path)
+    return base + "".join("/" + shorten(token, 200) for token in tokens)

@@ -1,0 +1,46 @@
+"""The names of toolsets and tools, and references to them such as `name@revision`."""
+
+import re
+from dataclasses import dataclass
+
+from toolspecs.errors import InvalidName
+
+TOOLSET_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+TOOLSET_RULE = "1 to 64 of a-z, 0-9, '.', '_' and '-', the first a letter or a digit"
+
+TOOL_NAME = re.compile(r"[A-Za-z0-9_.:/-]+")
+TOOL_RULE = "letters, digits, '_', '.', ':', '/' and '-'"
+
+_REVISION = re.compile(r"[1-9][0-9]{0,17}")
+
+
+def check_toolset_name(name: str) -> None:
+    """Raise `InvalidName` unless `name` names a toolset."""
+    if not TOOLSET_NAME.fullmatch(name):
+        raise InvalidName("toolset", name, TOOLSET_RULE)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsetReference:
+    """A toolset by name, at one revision or (`number` None) at its current one."""
+
+    name: str
+    number: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "ToolsetReference":
+        """Read `name` or `name@revision`.
+
+        Raises:
+            InvalidName: it is neither.
+        """
+        name, at, number = text.partition("@")
+        check_toolset_name(name)
+        if not at:
+            return cls(name)
+        if not _REVISION.fullmatch(number):
+            raise InvalidName("reference", text, "a toolset name, or name@revision with a revision from 1 on")
+        return cls(name, int(number))
+
+    def __str__(self) -> str:
+        return self.name if self.number is None else f"{self.name}@{self.number}"

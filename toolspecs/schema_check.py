@@ -1,0 +1,171 @@
+"""Whether a tool's parameters are a JSON Schema, by the metaschema of its draft.
+
+The metaschemas are the validator's own. A `$schema` outside the table is refused before anything could
+look it up on the network.
+"""
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from functools import cache
+from typing import Any
+
+import jsonschema_rs
+
+from toolspecs.errors import shorten
+from toolspecs.json_value import TYPE_NAMES, Flaw, Path, find_flaw
+from toolspecs.limits import Limits
+
+DEFAULT_DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+DRAFTS: Mapping[str, type[jsonschema_rs.Validator]] = {
+    "http://json-schema.org/draft-04/schema": jsonschema_rs.Draft4Validator,
+    "http://json-schema.org/draft-06/schema": jsonschema_rs.Draft6Validator,
+    "http://json-schema.org/draft-07/schema": jsonschema_rs.Draft7Validator,
+    "https://json-schema.org/draft/2019-09/schema": jsonschema_rs.Draft201909Validator,
+    DEFAULT_DRAFT: jsonschema_rs.Draft202012Validator,
+}
+
+TYPES = ("object", "array", "string", "integer", "number", "boolean", "null")
+
+# What other languages and formats call the types of JSON Schema.
+FOREIGN_TYPES = {
+    "dict": "object",
+    "map": "object",
+    "hashmap": "object",
+    "list": "array",
+    "tuple": "array",
+    "set": "array",
+    "arraylist": "array",
+    "str": "string",
+    "text": "string",
+    "char": "string",
+    "int": "integer",
+    "long": "integer",
+    "float": "number",
+    "double": "number",
+    "decimal": "number",
+    "bool": "boolean",
+    "none": "null",
+}
+
+# Keywords by what stands below them: one schema (or a list of them), or schemas by name.
+SCHEMAS_BY_NAME = frozenset(
+    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
+)
+
+
+def check_schema(schema: Any, limits: Limits) -> tuple[Flaw, ...]:
+    """What is wrong with the parameters of a tool, in document order; empty if nothing is.
+
+    Never recursive before `schema` is known to be within `limits`.
+    """
+    if flaw := find_flaw(schema, limits):
+        return (flaw,)
+    if not isinstance(schema, dict):
+        message = f"the parameters of a tool are an object schema, not {TYPE_NAMES[type(schema)]}"
+        return (Flaw((), "", message, 'for a tool without arguments write {"type": "object"}'),)
+    if flaw := _draft_flaw(schema):
+        return (flaw,)
+    flaws = tuple(_metaschema_flaws(schema, limits.num_faults_per_tool))
+    return flaws or tuple(_root_flaws(schema))
+
+
+def _draft_flaw(schema: dict[str, Any]) -> Flaw | None:
+    draft = schema.get("$schema", DEFAULT_DRAFT)
+    if _normal_uri(draft) in DRAFTS:
+        return None
+    shown = shorten(repr(draft), 100) if isinstance(draft, str) else TYPE_NAMES[type(draft)]
+    known = ", ".join(f"{uri}#" if "draft-0" in uri else uri for uri in DRAFTS)
+    suggestion = f"leave it out for 2020-12, or use one of {known}"
+    return Flaw(("$schema",), "$schema", f"unknown draft {shown}", suggestion)
+
+
+def _normal_uri(uri: Any) -> str:
+    """The spelling of `DRAFTS`: no empty fragment, and the draft's own scheme."""
+    bare = uri.removesuffix("#") if isinstance(uri, str) else ""
+    _, _, rest = bare.partition("://")
+    return next((known for known in DRAFTS if bare.startswith("http") and known.endswith(f"://{rest}")), bare)
+
+
+@cache
+def _metaschema(uri: str) -> jsonschema_rs.Validator:
+    return DRAFTS[uri]({"$ref": uri}, validate_formats=True)
+
+
+def _metaschema_flaws(schema: dict[str, Any], maximum: int) -> Iterator[Flaw]:
+    seen: set[Path] = set()
+    for error in _metaschema(_normal_uri(schema.get("$schema", DEFAULT_DRAFT))).iter_errors(schema):
+        deepest = _deepest(error)
+        path = tuple(deepest.instance_path)
+        # Only patterns have to be well formed: identifiers are looser in real schemas than in the drafts.
+        if path in seen or (deepest.kind.name == "format" and '"regex"' not in deepest.message):
+            continue
+        seen.add(path)
+        yield _flaw(schema, path, deepest.message)
+        if len(seen) == maximum:
+            return
+
+
+def _deepest(error: Any) -> Any:
+    """The error farthest down: that of the branch of an `anyOf` which came farthest."""
+    while branches := getattr(error.kind, "context", None):
+        inner = [cause for branch in branches for cause in branch]
+        cause = max(inner, key=lambda cause: len(cause.instance_path), default=error)
+        if len(cause.instance_path) <= len(error.instance_path):
+            return error
+        error = cause
+    return error
+
+
+def _flaw(schema: dict[str, Any], path: Path, message: str) -> Flaw:
+    keyword = _keyword(path)
+    value = _resolve(schema, path)
+    if keyword == "type" and isinstance(value, str):
+        shown = shorten(repr(value), 60)
+        return Flaw(path, keyword, f"unknown type {shown}", _type_suggestion(value))
+    return Flaw(path, keyword, shorten(message, 300), _suggestion(keyword, value))
+
+
+def _type_suggestion(name: str) -> str:
+    bare = name.lower()
+    if bare == "any":
+        return "leave 'type' out to admit any value"
+    near = FOREIGN_TYPES.get(bare) or next(iter(get_close_matches(bare[:60], TYPES, n=1)), None)
+    return f"did you mean {near!r}?" if near else f"use one of {', '.join(TYPES)}"
+
+
+def _suggestion(keyword: str, value: Any) -> str:
+    if keyword == "required" and isinstance(value, bool):
+        return "list the names of required properties in the 'required' of the object around them"
+    if keyword in {"exclusiveMinimum", "exclusiveMaximum"} and isinstance(value, bool):
+        return f"write the bound itself in {keyword!r}, or set $schema to draft-04"
+    if keyword == "items" and isinstance(value, list):
+        return "write 'prefixItems', or set $schema to draft-07"
+    return ""
+
+
+def _keyword(path: Path) -> str:
+    """The schema keyword that a path ends in or below, knowing names of properties from keywords."""
+    keyword = ""
+    is_name = False
+    for token in path:
+        if is_name or isinstance(token, int):
+            is_name = False
+            continue
+        keyword = token
+        is_name = token in SCHEMAS_BY_NAME
+    return keyword
+
+
+def _resolve(value: Any, path: Path) -> Any:
+    for token in path:
+        value = value[token]
+    return value
+
+
+def _root_flaws(schema: dict[str, Any]) -> Iterator[Flaw]:
+    types = schema.get("type", "object")
+    if "object" not in (types if isinstance(types, list) else [types]):
+        named = " or ".join(map(str, types)) if isinstance(types, list) else types
+        message = f"type {named}, but the arguments of a call are always an object"
+        yield Flaw(("type",), "type", message, "wrap the value in a property of an object")

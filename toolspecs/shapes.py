@@ -1,0 +1,265 @@
+"""The shapes in which APIs write tools: read from each, written to each.
+
+| shape              | a tool                                                                            |
+|--------------------|-----------------------------------------------------------------------------------|
+| `openai`           | `{"type": "function", "function": {"name", "description", "parameters", "strict"}}` |
+| `openai_responses` | `{"type": "function", "name", "description", "parameters", "strict"}`               |
+| `anthropic`        | `{"name", "description", "input_schema"}`                                           |
+| `mcp`              | `{"name", "description", "inputSchema"}`                                            |
+| `function`         | `{"name", "description", "parameters"}`                                             |
+
+The shape is detected tool by tool. Informational fields (the `extras` of the table below) are kept with the
+tool and written back, and have no effect on the grammar; `strict` is among them, as every call is valid with
+or without it. Any other field is refused by name. A field that is null counts as left out.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import Any
+
+from toolspecs.errors import Fault, InvalidTools, LimitExceeded, shorten
+from toolspecs.json_value import TYPE_NAMES, Flaw, find_flaw, pointer
+from toolspecs.limits import Limits
+from toolspecs.names import TOOL_NAME, TOOL_RULE
+from toolspecs.schema_check import check_schema
+from toolspecs.tool import Tool
+from toolspecs.toolset import find_duplicates
+
+
+class Shape(StrEnum):
+    """Who writes tools this way."""
+
+    OPENAI = "openai"
+    OPENAI_RESPONSES = "openai_responses"
+    ANTHROPIC = "anthropic"
+    MCP = "mcp"
+    FUNCTION = "function"
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeRow:
+    """`tag`: the value of `type`; `wrapper`: the field that holds all others; `extras`: type by field."""
+
+    schema_field: str
+    extras: Mapping[str, type]
+    tag: str | None = None
+    is_tag_written: bool = True
+    wrapper: str | None = None
+
+
+SHAPES: Mapping[Shape, ShapeRow] = {
+    Shape.OPENAI: ShapeRow("parameters", {"strict": bool}, tag="function", wrapper="function"),
+    Shape.OPENAI_RESPONSES: ShapeRow("parameters", {"strict": bool}, tag="function"),
+    Shape.ANTHROPIC: ShapeRow(
+        "input_schema", {"cache_control": dict, "strict": bool}, tag="custom", is_tag_written=False
+    ),
+    Shape.MCP: ShapeRow(
+        "inputSchema",
+        {
+            "title": str,
+            "annotations": dict,
+            "outputSchema": dict,
+            "icons": list,
+            "execution": dict,
+            "_meta": dict,
+        },
+    ),
+    Shape.FUNCTION: ShapeRow("parameters", {"strict": bool}),
+}
+
+EXTRAS: Mapping[str, type] = {field: kind for row in SHAPES.values() for field, kind in row.extras.items()}
+
+NO_ARGUMENTS: Mapping[str, Any] = {"type": "object", "properties": {}}
+
+DEFAULT_LIMITS = Limits()
+
+
+def detect_shape(document: Mapping[str, Any]) -> Shape:
+    """The shape a tool is written in; the nearest one for a document that is none of them."""
+    if "function" in document:
+        return Shape.OPENAI
+    if document.get("type") == "function":
+        return Shape.OPENAI_RESPONSES if "name" in document or "parameters" in document else Shape.OPENAI
+    if any(field in document for field in ("input_schema", "cache_control", "type")):
+        return Shape.ANTHROPIC
+    if "parameters" in document or "strict" in document:
+        return Shape.FUNCTION
+    return Shape.MCP
+
+
+def parse_tools(documents: Any, *, limits: Limits = DEFAULT_LIMITS, base: str = "/tools") -> tuple[Tool, ...]:
+    """Read a list of tools, each in any shape; `base` is the JSON pointer of the list.
+
+    Raises:
+        InvalidTools: with every fault of every tool.
+        LimitExceeded: there are more tools than `limits` allows.
+    """
+    if not isinstance(documents, list):
+        raise InvalidTools([Fault(0, base, "", f"tools are a list, not {_type_name(documents)}")])
+    if len(documents) > limits.num_tools:
+        raise LimitExceeded("num_tools", limits.num_tools, len(documents))
+    readings = [_Reading(item, index, f"{base}/{index}", limits) for index, item in enumerate(documents)]
+    faults = [fault for reading in readings for fault in reading.faults]
+    named = ((index, reading.name) for index, reading in enumerate(readings) if reading.name is not None)
+    faults += find_duplicates(named, base)
+    if faults:
+        raise InvalidTools(faults)
+    return tuple(reading.tool for reading in readings)
+
+
+def parse_tool(document: Any, *, limits: Limits = DEFAULT_LIMITS, base: str = "") -> Tool:
+    """Read one tool in any shape; `base` is its JSON pointer. Raises `InvalidTools`."""
+    reading = _Reading(document, 0, base, limits)
+    if reading.faults:
+        raise InvalidTools(reading.faults)
+    return reading.tool
+
+
+def check_tool(tool: Tool, limits: Limits = DEFAULT_LIMITS, *, index: int = 0, base: str = "") -> list[Fault]:
+    """The faults of a tool, wherever it came from; pointers are into its `function` shape."""
+    return _Reading(write_tool(tool, Shape.FUNCTION, all_extras=True), index, base, limits, EXTRAS).faults
+
+
+def write_tool(tool: Tool, shape: Shape, *, all_extras: bool = False) -> dict[str, Any]:
+    """The tool in `shape`, with the extras that the shape knows; values are the tool's own, not copies."""
+    row = SHAPES[shape]
+    fields = {"name": tool.name, "description": tool.description, row.schema_field: tool.parameters}
+    fields |= {field: value for field, value in tool.extras.items() if all_extras or field in row.extras}
+    tag = {"type": row.tag} if row.tag and row.is_tag_written else {}
+    return {**tag, row.wrapper: fields} if row.wrapper else {**tag, **fields}
+
+
+class _Reading:
+    """One tool being read: its faults, or the tool."""
+
+    def __init__(
+        self,
+        document: Any,
+        index: int,
+        base: str,
+        limits: Limits,
+        extras: Mapping[str, type] | None = None,
+    ) -> None:
+        self.index = index
+        self.base = base
+        self.limits = limits
+        self.extras = extras
+        self.name = _peek_name(document)
+        self.faults: list[Fault] = []
+        flaws = list(self._read(document))
+        label = index if self.name is None else self.name
+        for flaw in flaws[: limits.num_faults_per_tool]:
+            where = pointer(base, flaw.path)
+            self.faults.append(Fault(label, where, flaw.keyword, flaw.message, flaw.suggestion))
+
+    def _read(self, document: Any) -> Iterator[Flaw]:
+        """Yield what is wrong; set `tool` if nothing is."""
+        if flaw := find_flaw(document, self.limits):
+            yield flaw
+            return
+        if not isinstance(document, dict):
+            yield Flaw((), "", f"a tool is an object, not {_type_name(document)}")
+            return
+        shape = detect_shape(document)
+        row = SHAPES[shape]
+        yield from _outer_flaws(document, row)
+        fields = document.get(row.wrapper, {}) if row.wrapper else document
+        if not isinstance(fields, dict):
+            return
+        path = (row.wrapper,) if row.wrapper else ()
+        for flaw in self._read_fields(fields, shape):
+            yield Flaw((*path, *flaw.path), flaw.keyword, flaw.message, flaw.suggestion)
+
+    def _read_fields(self, fields: dict[str, Any], shape: Shape) -> Iterator[Flaw]:
+        row = SHAPES[shape]
+        extras = self.extras or row.extras
+        yield from _unknown_fields(fields, shape, extras)
+        name, description = fields.get("name"), fields.get("description")
+        yield from _name_flaws(name, self.limits)
+        yield from _description_flaws(description, self.limits)
+        kept = {field: fields[field] for field in extras if fields.get(field) is not None}
+        yield from _extra_flaws(kept, extras)
+        parameters = fields.get(row.schema_field)
+        if parameters is None:
+            parameters = dict(NO_ARGUMENTS)
+        for flaw in check_schema(parameters, self.limits):
+            keyword = flaw.keyword or row.schema_field
+            yield Flaw((row.schema_field, *flaw.path), keyword, flaw.message, flaw.suggestion)
+        if isinstance(name, str):
+            self.name = name
+            self.tool = Tool(name, description or "", parameters, kept)
+
+
+def _peek_name(document: Any) -> str | None:
+    """The name to report a tool by, of a document that nothing is known about yet."""
+    fields = document.get("function", document) if isinstance(document, dict) else None
+    name = fields.get("name") if isinstance(fields, dict) else None
+    return name if isinstance(name, str) and TOOL_NAME.fullmatch(name) else None
+
+
+def _type_name(value: Any) -> str:
+    return TYPE_NAMES.get(type(value), f"a {type(value).__name__}")
+
+
+def _outer_flaws(document: dict[str, Any], row: ShapeRow) -> Iterator[Flaw]:
+    """What is wrong with `type` and around the wrapper."""
+    tag = document.get("type")
+    if tag is not None and tag != row.tag:
+        shown = shorten(repr(tag), 60) if isinstance(tag, str) else _type_name(tag)
+        suggestion = 'use "function" (OpenAI), "custom" (Anthropic), or leave it out'
+        yield Flaw(("type",), "type", f"a tool of type {shown} is not a function", suggestion)
+    if not row.wrapper:
+        return
+    if tag is None:
+        message, suggestion = 'a tool with "function" needs "type" beside it', 'add "type": "function"'
+        yield Flaw((), "type", message, suggestion)
+    if not isinstance(document.get(row.wrapper), dict):
+        yield Flaw((), row.wrapper, 'the field "function" is missing or not an object')
+    for field in document:
+        if field not in {"type", row.wrapper}:
+            suggestion = f"fields other than 'type' belong inside {row.wrapper!r}"
+            yield Flaw((field,), field, f"unknown field {shorten(field, 100)!r}", suggestion)
+
+
+def _unknown_fields(fields: dict[str, Any], shape: Shape, extras: Mapping[str, type]) -> Iterator[Flaw]:
+    row = SHAPES[shape]
+    known = ["name", "description", row.schema_field, *extras]
+    admitted = {*known, "type"} if row.tag and not row.wrapper else set(known)
+    for field in fields:
+        if field not in admitted:
+            near = get_close_matches(field[:100], known, n=1)
+            suggestion = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+            shown = shorten(field, 100)
+            yield Flaw((field,), field, f"unknown field {shown!r} of a tool in {shape} shape", suggestion)
+
+
+def _name_flaws(name: Any, limits: Limits) -> Iterator[Flaw]:
+    if name is None:
+        yield Flaw((), "name", "a tool needs a name")
+    elif not isinstance(name, str):
+        yield Flaw(("name",), "name", f"a name is a string, not {_type_name(name)}")
+    elif not name or len(name) > limits.tool_name_length:
+        message = f"a name of {len(name)} characters; 1 to {limits.tool_name_length} are allowed"
+        yield Flaw(("name",), "name", message)
+    elif not TOOL_NAME.fullmatch(name):
+        yield Flaw(("name",), "name", f"{name!r} is not a tool name", f"a name is made of {TOOL_RULE}")
+
+
+def _description_flaws(description: Any, limits: Limits) -> Iterator[Flaw]:
+    if description is None:
+        return
+    if not isinstance(description, str):
+        message = f"a description is a string, not {_type_name(description)}"
+        yield Flaw(("description",), "description", message)
+    elif len(description) > limits.description_length:
+        message = f"{len(description)} characters; at most {limits.description_length} are allowed"
+        yield Flaw(("description",), "description", message)
+
+
+def _extra_flaws(kept: dict[str, Any], extras: Mapping[str, type]) -> Iterator[Flaw]:
+    for field, value in kept.items():
+        if not isinstance(value, extras[field]):
+            message = f"{field!r} is {TYPE_NAMES[extras[field]]}, not {_type_name(value)}"
+            yield Flaw((field,), field, message)
