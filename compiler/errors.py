@@ -3,7 +3,9 @@
 CompilerError
 ├── UnsupportedSchema       a schema whose every keyword cannot be upheld, or that admits nothing
 ├── UnsupportedToolset      a toolset with such schemas (all of them named), or with an unknown tool chosen
-└── UnsupportedGrammar      a grammar the back end refused
+├── UnsupportedGrammar      a grammar the back end refused
+├── UnknownSyntax           no call syntax has that name
+└── CorruptUnit             stored bytes that are no unit of this vocabulary and this version
 """
 
 from collections.abc import Sequence
@@ -35,3 +37,16 @@ class UnsupportedToolset(CompilerError):
 
 class UnsupportedGrammar(CompilerError):
     """The back end refused a grammar."""
+
+
+class UnknownSyntax(CompilerError):
+    """No call syntax has that name."""
+
+    def __init__(self, name: str, available: tuple[str, ...]) -> None:
+        self.name = name
+        self.available = available
+        super().__init__(f"no call syntax {name!r}; available: {', '.join(available)}")
+
+
+class CorruptUnit(CompilerError):
+    """Stored bytes that are no unit of this vocabulary and this version; compile it again."""

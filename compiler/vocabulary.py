@@ -20,6 +20,9 @@ from weakref import WeakKeyDictionary
 
 import xgrammar as xgr
 
+from compiler.backend import Backend
+from compiler.token_index import TokenIndex
+
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
@@ -117,6 +120,16 @@ class Vocabulary:
         return xgr.TokenizerInfo(
             list(self.tokens), xgr.VocabType.RAW, vocab_size=self.width, stop_token_ids=list(self.stop_ids)
         )
+
+    @cached_property
+    def backend(self) -> Backend:
+        """The compiler of grammars for this vocabulary, kept with it."""
+        return Backend(self)
+
+    @cached_property
+    def index(self) -> TokenIndex:
+        """The tokens in order of their bytes, for look-ups by prefix."""
+        return TokenIndex(self)
 
     def spell(self, text: str) -> str:
         """`text` as a grammar over this vocabulary writes it: marker spellings become their sentinels.

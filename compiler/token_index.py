@@ -1,0 +1,89 @@
+"""The tokens of a vocabulary in the order of their bytes, and masks stored by the few ids they allow."""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from compiler.vocabulary import Vocabulary
+
+Row = NDArray[np.int32]
+"""One row of a bitmask: int32 [ceil(width / 32)]."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparseMask:
+    """Values for some words of a row: 12 bytes a word, where a whole row of Qwen 3 takes 19 KB."""
+
+    words: NDArray[np.intp]
+    values: Row
+
+    @classmethod
+    def of_ids(cls, ids: Iterable[int], base: Row | None = None) -> "SparseMask":
+        """The words that hold `ids`, with these bits set, or with these bits cleared from `base`."""
+        bits: dict[int, int] = {}
+        for token_id in ids:
+            bits[token_id >> 5] = bits.get(token_id >> 5, 0) | 1 << (token_id & 31)
+        words = np.fromiter(bits, dtype=np.intp, count=len(bits))
+        values = np.fromiter(bits.values(), dtype=np.uint32, count=len(bits)).view(np.int32)
+        return cls(words, values if base is None else base[words] & ~values)
+
+    def fill(self, row: Row) -> None:
+        """Overwrite the row: these ids and no others."""
+        row.fill(0)
+        row[self.words] = self.values
+
+    def patch(self, row: Row) -> None:
+        """Overwrite these words only."""
+        row[self.words] = self.values
+
+    def add(self, row: Row) -> None:
+        """Allow these ids too."""
+        row[self.words] |= self.values
+
+
+class TokenIndex:
+    """Distinct token spellings in byte order, each with the ids that share it; unused ids are left out."""
+
+    def __init__(self, vocabulary: "Vocabulary") -> None:
+        ids_of: dict[bytes, list[int]] = {}
+        for token_id, token in enumerate(vocabulary.tokens):
+            if token:
+                ids_of.setdefault(token, []).append(token_id)
+        self.spellings = sorted(ids_of)
+        self.ids = [tuple(ids_of[spelling]) for spelling in self.spellings]
+        self.marker_ids = vocabulary.marker_ids
+        self.stop_ids = vocabulary.stop_ids
+        self._width = vocabulary.width
+
+    def narrow(self, prefix: bytes, low: int = 0, high: int | None = None) -> tuple[int, int]:
+        """The range of spellings, inside `low:high`, that begin with `prefix`."""
+        high = len(self.spellings) if high is None else high
+        low = bisect_left(self.spellings, prefix, low, high)
+        after = successor(prefix)
+        return low, high if after is None else bisect_left(self.spellings, after, low, high)
+
+    def containing(self, infix: bytes) -> Iterator[int]:
+        """Positions of the spellings that hold `infix` anywhere."""
+        return (at for at, spelling in enumerate(self.spellings) if infix in spelling)
+
+    @cached_property
+    def text_row(self) -> Row:
+        """The row that allows every text token and every stop token, no marker and no padding."""
+        allowed = np.zeros(-(-self._width // 32) * 32, dtype=np.bool_)
+        for ids in self.ids:
+            allowed[list(ids)] = True
+        allowed[list(self.marker_ids)] = False
+        allowed[list(self.stop_ids)] = True
+        return np.packbits(allowed, bitorder="little").view(np.int32)
+
+
+def successor(prefix: bytes) -> bytes | None:
+    """The least bytes greater than everything that begins with `prefix`; None if there are none."""
+    stem = prefix.rstrip(b"\xff")
+    return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
