@@ -1,0 +1,59 @@
+"""The stores, and the one their URL names."""
+
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from toolspecs.errors import InvalidStoreURL, MissingExtra
+from toolspecs.store import Store
+from toolspecs.stores.sqlite import SQLiteStore
+
+__all__ = ["SQLiteStore", "open_store"]
+
+
+def open_store(url: str) -> Store:
+    """The store at a URL; nothing is connected or created before its first use (`ping` is one).
+
+    `sqlite:///absolute/path`, `sqlite://relative/path` and `sqlite://:memory:` name one file, or memory;
+    `redis://[user:password@]host[:port][/number]` and `rediss://` (TLS) a Redis server, whose driver takes
+    its own options in the query.
+
+    Raises:
+        InvalidStoreURL: it is none of these.
+        MissingExtra: the driver is not installed.
+    """
+    scheme, _, rest = url.partition("://")
+    if scheme == "sqlite" and rest:
+        return SQLiteStore(_sqlite_path(rest))
+    if scheme in {"redis", "rediss"} and rest:
+        _check_redis_url(url)
+        try:
+            from toolspecs.stores.redis import RedisStore  # noqa: PLC0415 (its driver is an extra)
+        except ImportError as error:
+            raise MissingExtra("redis") from error
+        return RedisStore(url)
+    raise InvalidStoreURL(
+        f"no store has a URL that begins with {scheme[:20]!r}" if rest else "no URL of a store"
+    )
+
+
+def _sqlite_path(rest: str) -> Path | None:
+    """The file of a URL without its scheme, None for memory."""
+    if "?" in rest or "#" in rest or "\0" in unquote(rest):
+        raise InvalidStoreURL("a sqlite URL is a path: write ? as %3F and # as %23")
+    path = unquote(rest)
+    if path.endswith("/"):
+        raise InvalidStoreURL("a sqlite URL names a file, not a folder")
+    return None if path == ":memory:" else Path(path)
+
+
+def _check_redis_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        raise InvalidStoreURL(f"the URL cannot be read ({error})") from None
+    number = parts.path.strip("/")
+    if not parts.hostname:
+        raise InvalidStoreURL("a redis URL needs a host")
+    if number and not number.isdecimal():
+        raise InvalidStoreURL(f"the database of a redis URL is a number, not {number[:20]!r}")

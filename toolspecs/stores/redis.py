@@ -1,0 +1,159 @@
+"""A store in Redis: shared by every gateway and runtime of a deployment.
+
+Scripts run atomically in the server. The driver repeats a command whose answer was lost; `acquire` is
+written so that a repetition finds the lease its own. Registrations have no expiry, so any eviction policy
+but `allkeys-*` leaves them alone.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import redis.asyncio
+from redis.exceptions import RedisError, ResponseError
+
+from toolspecs.errors import InvalidStoreURL, NotACounter, StoreUnavailable
+from toolspecs.lease import Lease, hold_lease
+
+CONNECT_TIMEOUT_S = 5
+SOCKET_TIMEOUT_S = 30
+SCAN_COUNT = 1000
+
+# Absence cannot be told from an empty string in ARGV, so flags say which values count.
+COMPARE_AND_SET = """
+local current = redis.call('GET', KEYS[1])
+if ARGV[1] == '1' then
+    if current ~= ARGV[2] then return 0 end
+elseif current then
+    return 0
+end
+if ARGV[3] == '1' then redis.call('SET', KEYS[1], ARGV[4]) else redis.call('DEL', KEYS[1]) end
+return 1
+"""
+
+ACQUIRE = """
+local holder = redis.call('GET', KEYS[1])
+if holder and holder ~= ARGV[1] then return 0 end
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return 1
+"""
+
+RENEW = """
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('PEXPIRE', KEYS[1], ARGV[2])
+"""
+
+RELEASE = """
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('DEL', KEYS[1])
+"""
+
+_GLOB = str.maketrans({char: f"\\{char}" for char in "*?[]\\"})
+
+
+class RedisStore:
+    """A `Store` in the Redis server at `url`; all its keys begin with `prefix`.
+
+    Raises:
+        InvalidStoreURL: the driver cannot read the URL.
+    """
+
+    def __init__(self, url: str, prefix: str = "callgate:") -> None:
+        self._prefix = prefix
+        parts = urlsplit(url)
+        self._name = f"{parts.scheme}://{parts.hostname}:{parts.port or 6379}{parts.path}"
+        try:
+            self._client = redis.asyncio.from_url(
+                url,
+                socket_connect_timeout=CONNECT_TIMEOUT_S,
+                socket_timeout=SOCKET_TIMEOUT_S,
+                health_check_interval=30,
+            )
+        except (ValueError, TypeError) as error:
+            raise InvalidStoreURL(f"the URL cannot be read ({error})") from None
+        self._compare_and_set = self._client.register_script(COMPARE_AND_SET)
+        self._acquire = self._client.register_script(ACQUIRE)
+        self._renew = self._client.register_script(RENEW)
+        self._release = self._client.register_script(RELEASE)
+
+    def __repr__(self) -> str:
+        return f"RedisStore({self._name!r})"
+
+    async def get(self, key: str) -> bytes | None:
+        """See `Store.get`."""
+        return cast("bytes | None", await self._call(self._client.get, self._prefix + key))
+
+    async def set(self, key: str, value: bytes, ttl_s: float | None = None) -> None:
+        """See `Store.set`."""
+        px = None if ttl_s is None else _milliseconds(ttl_s)
+        await self._call(self._client.set, self._prefix + key, value, px=px)
+
+    async def delete(self, key: str) -> bool:
+        """See `Store.delete`."""
+        return bool(await self._call(self._client.delete, self._prefix + key))
+
+    async def scan(self, prefix: str) -> AsyncIterator[str]:
+        """See `Store.scan`."""
+        pattern = (self._prefix + prefix).translate(_GLOB) + "*"
+        seen: set[bytes] = set()
+        cursor = 0
+        while True:
+            cursor, keys = await self._call(self._client.scan, cursor, match=pattern, count=SCAN_COUNT)
+            for key in keys:
+                if key not in seen:
+                    seen.add(key)
+                    yield key.decode()[len(self._prefix) :]
+            if cursor == 0:
+                return
+
+    async def compare_and_set(self, key: str, expected: bytes | None, value: bytes | None) -> bool:
+        """See `Store.compare_and_set`."""
+        flags = [int(expected is not None), expected or b"", int(value is not None), value or b""]
+        return bool(await self._run(self._compare_and_set, key, *flags))
+
+    async def increment(self, key: str, by: int = 1) -> int:
+        """See `Store.increment`."""
+        try:
+            return int(await self._client.incrby(self._prefix + key, by))
+        except ResponseError as error:
+            raise NotACounter(key) from error
+        except (RedisError, OSError) as error:
+            raise StoreUnavailable(self._name, str(error)) from error
+
+    def lock(self, key: str, lease_s: float, wait_s: float) -> AbstractAsyncContextManager[Lease]:
+        """See `Store.lock`."""
+        return hold_lease(self, key, lease_s, wait_s)
+
+    async def acquire(self, key: str, token: str, lease_s: float) -> bool:
+        """See `LeaseStore.acquire`."""
+        return bool(await self._run(self._acquire, key, token, _milliseconds(lease_s)))
+
+    async def renew(self, key: str, token: str, lease_s: float) -> bool:
+        """See `LeaseStore.renew`."""
+        return bool(await self._run(self._renew, key, token, _milliseconds(lease_s)))
+
+    async def release(self, key: str, token: str) -> bool:
+        """See `LeaseStore.release`."""
+        return bool(await self._run(self._release, key, token))
+
+    async def ping(self) -> None:
+        """See `Store.ping`."""
+        await self._call(self._client.ping)
+
+    async def close(self) -> None:
+        """See `Store.close`."""
+        await self._client.aclose()
+
+    async def _run(self, script: Callable[..., Awaitable[Any]], key: str, *arguments: Any) -> Any:
+        return await self._call(script, keys=[self._prefix + key], args=arguments)
+
+    async def _call(self, command: Callable[..., Awaitable[Any]], *arguments: Any, **options: Any) -> Any:
+        try:
+            return await command(*arguments, **options)
+        except (RedisError, OSError) as error:
+            raise StoreUnavailable(self._name, str(error)) from error
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(1, round(seconds * 1000))

@@ -1,0 +1,193 @@
+"""A store in one SQLite file: the embedded default, safe between processes of one machine.
+
+Each operation is a single statement in autocommit, so tasks that share the connection cannot see each
+other half way. Times of expiry are wall-clock seconds, as other processes have to understand them.
+"""
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import aiosqlite
+
+from toolspecs.errors import NotACounter, StoreUnavailable
+from toolspecs.lease import Lease, hold_lease
+
+BUSY_TIMEOUT_S = 30
+SWEEP_EVERY = 256  # writes with an expiry between two removals of what has expired
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS entries (
+    key TEXT PRIMARY KEY, value BLOB NOT NULL, expires_at REAL
+) WITHOUT ROWID
+"""
+
+# What follows is put together from constants alone.
+# ruff: noqa: S608
+_FRESH = "(expires_at IS NULL OR expires_at > :now)"
+
+GET = f"SELECT value FROM entries WHERE key = :key AND {_FRESH}"
+SET = """
+INSERT INTO entries VALUES (:key, :value, :expires_at)
+ON CONFLICT (key) DO UPDATE SET value = :value, expires_at = :expires_at
+"""
+INSERT = f"{SET} WHERE NOT {_FRESH}"
+REPLACE = f"""
+UPDATE entries SET value = :value, expires_at = NULL
+WHERE key = :key AND value = :expected AND {_FRESH}
+"""
+DELETE = f"DELETE FROM entries WHERE key = :key AND {_FRESH}"
+REMOVE = f"{DELETE} AND value = :expected"
+SCAN = f"SELECT key FROM entries WHERE key >= :prefix AND key < :prefix || char(0x10FFFF) AND {_FRESH}"
+SWEEP = "DELETE FROM entries WHERE expires_at <= :now"
+ACQUIRE = f"{SET} WHERE NOT {_FRESH} OR value = :value"
+RENEW = f"UPDATE entries SET expires_at = :expires_at WHERE key = :key AND value = :value AND {_FRESH}"
+
+# Adding to an INTEGER overflows into a REAL, which the last condition then catches.
+_COUNT = "CAST(CAST(value AS TEXT) AS INTEGER)"
+INCREMENT = f"""
+INSERT INTO entries VALUES (:key, CAST(CAST(:by AS TEXT) AS BLOB), NULL)
+ON CONFLICT (key) DO UPDATE SET
+    value = CASE WHEN {_FRESH} THEN CAST(CAST({_COUNT} + :by AS TEXT) AS BLOB) ELSE excluded.value END,
+    expires_at = CASE WHEN {_FRESH} THEN expires_at END
+WHERE NOT {_FRESH} OR (CAST({_COUNT} AS TEXT) = CAST(value AS TEXT) AND typeof({_COUNT} + :by) = 'integer')
+RETURNING value
+"""
+
+
+class SQLiteStore:
+    """A `Store` in the file `path` (None: in memory); its folder is created with it."""
+
+    def __init__(self, path: Path | None, clock: Callable[[], float] = time.time) -> None:
+        self._path = path
+        self._clock = clock
+        self._connection: aiosqlite.Connection | None = None
+        self._opening = asyncio.Lock()
+        self._num_expiring = 0
+
+    def __repr__(self) -> str:
+        return f"SQLiteStore({str(self._path or ':memory:')!r})"
+
+    async def get(self, key: str) -> bytes | None:
+        """See `Store.get`."""
+        rows = await self._execute(GET, key=key)
+        return bytes(rows[0][0]) if rows else None
+
+    async def set(self, key: str, value: bytes, ttl_s: float | None = None) -> None:
+        """See `Store.set`."""
+        if ttl_s is not None:
+            await self._sweep()
+        await self._execute(SET, key=key, value=value, expires_at=self._after(ttl_s))
+
+    async def delete(self, key: str) -> bool:
+        """See `Store.delete`."""
+        return await self._is_done(DELETE, key=key)
+
+    async def scan(self, prefix: str) -> AsyncIterator[str]:
+        """See `Store.scan`."""
+        rows = await self._execute(SCAN, prefix=prefix)
+        for (key,) in rows:
+            yield key
+
+    async def compare_and_set(self, key: str, expected: bytes | None, value: bytes | None) -> bool:
+        """See `Store.compare_and_set`."""
+        if expected is None and value is None:
+            return await self.get(key) is None
+        if expected is None:
+            return await self._is_done(INSERT, key=key, value=value, expires_at=None)
+        if value is None:
+            return await self._is_done(REMOVE, key=key, expected=expected)
+        return await self._is_done(REPLACE, key=key, expected=expected, value=value)
+
+    async def increment(self, key: str, by: int = 1) -> int:
+        """See `Store.increment`."""
+        rows = await self._execute(INCREMENT, key=key, by=by)
+        if not rows:
+            raise NotACounter(key)
+        return int(rows[0][0])
+
+    def lock(self, key: str, lease_s: float, wait_s: float) -> AbstractAsyncContextManager[Lease]:
+        """See `Store.lock`."""
+        return hold_lease(self, key, lease_s, wait_s)
+
+    async def acquire(self, key: str, token: str, lease_s: float) -> bool:
+        """See `LeaseStore.acquire`."""
+        return await self._is_done(ACQUIRE, key=key, value=token.encode(), expires_at=self._after(lease_s))
+
+    async def renew(self, key: str, token: str, lease_s: float) -> bool:
+        """See `LeaseStore.renew`."""
+        return await self._is_done(RENEW, key=key, value=token.encode(), expires_at=self._after(lease_s))
+
+    async def release(self, key: str, token: str) -> bool:
+        """See `LeaseStore.release`."""
+        return await self._is_done(REMOVE, key=key, expected=token.encode())
+
+    async def ping(self) -> None:
+        """See `Store.ping`."""
+        await self._execute("SELECT 1")
+
+    async def close(self) -> None:
+        """See `Store.close`."""
+        async with self._opening:
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                await connection.close()
+
+    def _after(self, seconds: float | None) -> float | None:
+        return None if seconds is None else self._clock() + seconds
+
+    async def _sweep(self) -> None:
+        """Now and then remove what has expired, so that the file does not grow with it."""
+        if self._num_expiring % SWEEP_EVERY == 0:
+            await self._execute(SWEEP)
+        self._num_expiring += 1
+
+    async def _is_done(self, statement: str, **values: Any) -> bool:
+        return bool(await self._execute(f"{statement} RETURNING 1", **values))
+
+    async def _execute(self, statement: str, **values: Any) -> list[sqlite3.Row]:
+        """The rows of a statement, run and fetched in one go: none stays open over an await."""
+        values["now"] = self._clock()
+        try:
+            connection = self._connection or await self._open()
+            return list(await connection.execute_fetchall(statement, values))
+        except (sqlite3.Error, OSError, ValueError) as error:
+            raise StoreUnavailable(repr(self), str(error)) from error
+
+    async def _open(self) -> aiosqlite.Connection:
+        async with self._opening:
+            if self._connection is None:
+                self._connection = await _connect(self._path)
+            return self._connection
+
+
+async def _connect(path: Path | None) -> aiosqlite.Connection:
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    connection = await aiosqlite.connect(path or ":memory:", timeout=BUSY_TIMEOUT_S, isolation_level=None)
+    try:
+        await _use_write_ahead_log(connection)
+        # FULL, as a registration that was acknowledged has to survive a power cut.
+        await connection.execute_fetchall("PRAGMA synchronous = FULL")
+        await connection.execute_fetchall(SCHEMA)
+    except BaseException:
+        await connection.close()
+        raise
+    return connection
+
+
+async def _use_write_ahead_log(connection: aiosqlite.Connection) -> None:
+    """Switch modes, again while other processes do: SQLite does not wait there as it does elsewhere."""
+    for attempt in range(50):
+        try:
+            await connection.execute_fetchall("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError:
+            if attempt == 49:
+                raise
+            await asyncio.sleep(0.02)
+        else:
+            return
