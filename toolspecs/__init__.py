@@ -1,1 +1,78 @@
-"""Tools, toolsets and revisions, where they are stored, and the shapes they are read from."""
+"""Tools, toolsets and revisions, where they are stored, and the shapes they are read from.
+
+A `Tool` is read from the shape of any API (`parse_tool`, `parse_tools`) and checked on the way; a `Catalog`
+keeps `Toolset` values as numbered `Revision` values over a `Store`, which `open_store` opens by its URL.
+Knows nothing of grammars, models or HTTP.
+"""
+
+from toolspecs.call import ToolCall
+from toolspecs.catalog import Catalog, Page
+from toolspecs.choice import ChoiceMode, ToolChoice
+from toolspecs.errors import (
+    Fault,
+    InvalidName,
+    InvalidStoreURL,
+    InvalidTools,
+    LimitExceeded,
+    LockTimeout,
+    MissingExtra,
+    NotACounter,
+    StaleRevision,
+    StoreError,
+    StoreUnavailable,
+    ToolspecsError,
+    UnknownRevision,
+    UnknownTool,
+    UnknownToolset,
+    near_matches,
+)
+from toolspecs.lease import Lease
+from toolspecs.limits import Limits
+from toolspecs.names import ToolsetReference
+from toolspecs.revision import Revision, RevisionSummary, etag_matches
+from toolspecs.shapes import Shape, check_tool, detect_shape, parse_tool, parse_tools, write_tool
+from toolspecs.store import Store
+from toolspecs.stores import SQLiteStore, open_store
+from toolspecs.tool import Tool
+from toolspecs.toolset import Toolset
+
+__all__ = [
+    "Catalog",
+    "ChoiceMode",
+    "Fault",
+    "InvalidName",
+    "InvalidStoreURL",
+    "InvalidTools",
+    "Lease",
+    "LimitExceeded",
+    "Limits",
+    "LockTimeout",
+    "MissingExtra",
+    "NotACounter",
+    "Page",
+    "Revision",
+    "RevisionSummary",
+    "SQLiteStore",
+    "Shape",
+    "StaleRevision",
+    "Store",
+    "StoreError",
+    "StoreUnavailable",
+    "Tool",
+    "ToolCall",
+    "ToolChoice",
+    "Toolset",
+    "ToolsetReference",
+    "ToolspecsError",
+    "UnknownRevision",
+    "UnknownTool",
+    "UnknownToolset",
+    "check_tool",
+    "detect_shape",
+    "etag_matches",
+    "near_matches",
+    "open_store",
+    "parse_tool",
+    "parse_tools",
+    "write_tool",
+]

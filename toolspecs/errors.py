@@ -166,11 +166,11 @@ class NotACounter(StoreError):
         super().__init__(f"the value at {key!r} is not a whole number of 64 bits")
 
 
-def near_matches(name: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Up to three of `known` that look like `name`, the nearest first; ties in alphabetical order."""
+def near_matches(name: str, known: Iterable[str], maximum: int = 3) -> tuple[str, ...]:
+    """Up to `maximum` of `known` that look like `name`, the nearest first."""
     if len(name) > 256:
         return ()
-    return tuple(get_close_matches(name, sorted(known), n=3))
+    return tuple(get_close_matches(name, sorted(known), n=maximum))
 
 
 def shorten(text: str, length: int) -> str:

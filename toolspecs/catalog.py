@@ -1,0 +1,301 @@
+"""The catalog: toolsets and their revisions, over a store.
+
+What is current and what was is in the toolsets' logs (toolspecs/log.py). Contents lie under their digest,
+`toolset/content/<digest>`; they are written before the records that name them and shared by all of equal
+content.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Generic, TypeVar
+from weakref import WeakValueDictionary
+
+from toolspecs.codec import (
+    Record,
+    compress,
+    decode_tools,
+    decompress,
+    encode_tools,
+)
+from toolspecs.errors import (
+    InvalidTools,
+    LimitExceeded,
+    StaleRevision,
+    StoreUnavailable,
+    UnknownRevision,
+    UnknownToolset,
+    near_matches,
+)
+from toolspecs.limits import Limits
+from toolspecs.log import ToolsetLogs
+from toolspecs.names import TOOLSET_NAME, ToolsetReference
+from toolspecs.recent import Recent
+from toolspecs.revision import Revision, RevisionSummary, etag_matches
+from toolspecs.shapes import check_tool
+from toolspecs.store import Store
+from toolspecs.tool import Tool
+from toolspecs.toolset import Toolset
+
+CONTENTS = "toolset/content/"
+
+# Decoded contents kept at hand, in bytes of their JSON.
+RECENT_BYTES = 64 * 1024 * 1024
+
+T = TypeVar("T")
+
+Change = Callable[[Toolset], Toolset]
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """Some of many; `next_key` is where the next page begins (`after` or `before`), None at the end."""
+
+    items: tuple[T, ...]
+    next_key: str | None = None
+
+
+def utc_now() -> datetime:
+    """The time of now, in UTC."""
+    return datetime.now(UTC)
+
+
+class Catalog:
+    """Puts, gets and lists toolsets. Any number of catalogs may share a store.
+
+    `if_match` is the value of an HTTP If-Match header; a write whose precondition does not hold raises
+    `StaleRevision`. Without one, writers of the same toolset take turns and none is lost: each leaves a
+    revision. Every method may raise `StoreUnavailable`, `get` and all writes to a toolset that has to be
+    there `UnknownToolset`.
+    """
+
+    def __init__(
+        self, store: Store, *, limits: Limits | None = None, clock: Callable[[], datetime] = utc_now
+    ) -> None:
+        self.store = store
+        self.limits = limits or Limits()
+        self._clock = clock
+        # Writers in this process take turns, which saves them each other's retries; the log keeps them right.
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._logs = ToolsetLogs(store)
+        self._recent: Recent[Toolset] = Recent(RECENT_BYTES)
+
+    async def put(
+        self, toolset: Toolset, *, if_match: str | None = None, if_none_match: bool = False
+    ) -> Revision:
+        """Make `toolset` the current content of its name; equal content leaves the revision as it is.
+
+        `if_none_match` requires that there is no such toolset.
+
+        Raises:
+            InvalidTools: with every fault of every tool; nothing is written.
+            LimitExceeded: there are too many tools, or too much of them.
+            StaleRevision: the precondition does not hold.
+        """
+        await asyncio.to_thread(self._check, toolset, toolset.tools, "/tools/{}")
+        async with self._turn(toolset.name):
+            while True:
+                last = await self._logs.last(toolset.name)
+                _check_precondition(toolset.name, last, if_match, if_none_match=if_none_match)
+                if revision := await self._append(toolset, last):
+                    return revision
+
+    async def put_tool(self, name: str, tool: Tool, *, if_match: str | None = None) -> Revision:
+        """Add a tool to a toolset, or put it in the place of its namesake.
+
+        Raises:
+            InvalidTools: with every fault of the tool.
+            LimitExceeded: the toolset would be too large.
+            StaleRevision: the precondition does not hold.
+        """
+        return await self._change(name, lambda toolset: toolset.with_tool(tool), if_match, (tool,))
+
+    async def delete_tool(self, name: str, tool_name: str, *, if_match: str | None = None) -> Revision:
+        """Take a tool out of a toolset. Raises `UnknownTool` and `StaleRevision`."""
+        return await self._change(name, lambda toolset: toolset.without_tool(tool_name), if_match, ())
+
+    async def delete(self, name: str, *, if_match: str | None = None) -> None:
+        """End a toolset: it and its revisions can no longer be got, only listed and restored.
+
+        Numbers go on from there if a toolset of that name comes back. Raises `StaleRevision`.
+        """
+        async with self._turn(name):
+            while not await self._end(name, if_match):
+                pass
+
+    async def restore(self, name: str, number: int, *, if_match: str | None = None) -> Revision:
+        """Make an earlier revision's content current again, of a deleted toolset too.
+
+        Raises:
+            UnknownRevision: there is no such revision.
+            StaleRevision: the precondition does not hold.
+        """
+        record = await self._record(name, number)
+        toolset = await self._content(record)
+        return await self.put(toolset, if_match=if_match)
+
+    async def get(self, name: str, number: int | None = None) -> Revision:
+        """The current revision, or the one of that number. Raises `UnknownRevision`."""
+        record = await self._existing_head(name)
+        if number is not None and number != record.summary.number:
+            record = await self._record(name, number)
+        return _revision(record, await self._content(record))
+
+    async def resolve(self, reference: ToolsetReference) -> Revision:
+        """The revision that a reference such as `name@revision` means; see `get`."""
+        return await self.get(reference.name, reference.number)
+
+    async def head(self, name: str) -> RevisionSummary:
+        """The current revision without its tools: one small read."""
+        return (await self._existing_head(name)).summary
+
+    async def list(self, after: str | None = None, limit: int = 100) -> Page[RevisionSummary]:
+        """The current revisions of the toolsets whose names come after `after`, by name."""
+        items: list[RevisionSummary] = []
+        for name in await self._logs.names():
+            if after is not None and name <= after:
+                continue
+            head = await self._head(name)
+            if head is None or head.is_deleted:
+                continue
+            if len(items) == limit:
+                return Page(tuple(items), items[-1].name if items else after)
+            items.append(head.summary)
+        return Page(tuple(items))
+
+    async def revisions(
+        self, name: str, before: int | None = None, limit: int = 100
+    ) -> Page[RevisionSummary]:
+        """The revisions numbered below `before`, the newest first; of a deleted toolset too."""
+        head = await self._head(name)
+        if head is None:
+            raise await self._unknown(name)
+        items: list[RevisionSummary] = []
+        number = min(head.summary.number + 1, before or head.summary.number + 1)
+        while number > 1:
+            number -= 1
+            record = await self._logs.record(name, number)
+            if record is None or record.is_deleted:
+                continue
+            if len(items) == limit:
+                return Page(tuple(items), str(number + 1))
+            items.append(record.summary)
+        return Page(tuple(items))
+
+    def _turn(self, name: str) -> asyncio.Lock:
+        return self._turns.setdefault(name, asyncio.Lock())
+
+    def _check(self, toolset: Toolset, tools: tuple[Tool, ...], base: str) -> None:
+        """Refuse `tools`, the new ones of a toolset, or the toolset for its size."""
+        limits = self.limits
+        if len(toolset) > limits.num_tools:
+            raise LimitExceeded("num_tools", limits.num_tools, len(toolset))
+        faults = [
+            fault
+            for index, tool in enumerate(tools)
+            for fault in check_tool(tool, limits, index=index, base=base.format(index))
+        ]
+        if faults:
+            raise InvalidTools(faults)
+        num_bytes = len(encode_tools(toolset.tools))
+        if num_bytes > limits.toolset_bytes:
+            raise LimitExceeded("toolset_bytes", limits.toolset_bytes, num_bytes)
+
+    async def _change(
+        self, name: str, change: Change, if_match: str | None, new_tools: tuple[Tool, ...]
+    ) -> Revision:
+        """Append `change` of the last revision, again on the newer one where another writer was first."""
+        async with self._turn(name):
+            while True:
+                last = await self._existing(name)
+                _check_precondition(name, last, if_match)
+                toolset = change(await self._content(last))
+                await asyncio.to_thread(self._check, toolset, new_tools, "")
+                if revision := await self._append(toolset, last):
+                    return revision
+
+    async def _end(self, name: str, if_match: str | None) -> bool:
+        """Append the toolset's end; False if another writer was first."""
+        last = await self._existing(name)
+        _check_precondition(name, last, if_match)
+        end = RevisionSummary(name, last.summary.number + 1, last.summary.digest, self._clock(), 0)
+        return await self._commit(Record(end, is_deleted=True))
+
+    async def _append(self, toolset: Toolset, last: Record | None) -> Revision | None:
+        """The revision of this content after `last`; None if another writer was first."""
+        if last is not None and not last.is_deleted and last.summary.digest == toolset.digest:
+            return _revision(last, toolset)
+        number = last.summary.number + 1 if last else 1
+        revision = Revision(toolset, number, toolset.digest, self._clock())
+        content = await asyncio.to_thread(compress, encode_tools(toolset.tools))
+        await self.store.compare_and_set(CONTENTS + toolset.digest, None, content)
+        return revision if await self._commit(Record(revision.summary)) else None
+
+    async def _commit(self, record: Record) -> bool:
+        """Append to the log; False, after a moment, if another writer was first."""
+        is_first = await self._logs.append(record)
+        if not is_first:
+            await asyncio.sleep(random.uniform(0, 0.01))  # noqa: S311 (spreads writers)
+        return is_first
+
+    async def _existing(self, name: str) -> Record:
+        last = await self._logs.last(name) if TOOLSET_NAME.fullmatch(name) else None
+        if last is None or last.is_deleted:
+            raise await self._unknown(name)
+        return last
+
+    async def _existing_head(self, name: str) -> Record:
+        head = await self._head(name)
+        if head is None or head.is_deleted:
+            raise await self._unknown(name)
+        return head
+
+    async def _head(self, name: str) -> Record | None:
+        return await self._logs.head(name) if TOOLSET_NAME.fullmatch(name) else None
+
+    async def _record(self, name: str, number: int) -> Record:
+        """The revision's record; numbers of deletions are no revisions."""
+        head = await self._head(name)
+        if head is None:
+            raise await self._unknown(name)
+        record = await self._logs.record(name, number) if 0 < number <= head.summary.number else None
+        if record is None or record.is_deleted:
+            raise UnknownRevision(name, number, head.summary.number)
+        return record
+
+    async def _content(self, record: Record) -> Toolset:
+        name, digest = record.summary.name, record.summary.digest
+        key = f"{name}/{digest}"
+        toolset = self._recent.get(key)
+        if toolset is None:
+            stored = await self.store.get(CONTENTS + digest)
+            if stored is None:
+                raise StoreUnavailable(repr(self.store), f"the content of toolset {name!r} is missing")
+            content = decompress(stored)
+            toolset = Toolset(name, decode_tools(content))
+            self._recent.keep(key, toolset, len(content))
+        return toolset
+
+    async def _unknown(self, name: str) -> UnknownToolset:
+        """The error that names near matches, deleted toolsets not among them."""
+        near = near_matches(name, await self._logs.names(), 8)
+        heads = [await self._head(name) for name in near]
+        return UnknownToolset(name, [head.summary.name for head in heads if head and not head.is_deleted])
+
+
+def _revision(record: Record, toolset: Toolset) -> Revision:
+    summary = record.summary
+    return Revision(toolset, summary.number, summary.digest, summary.created_at)
+
+
+def _check_precondition(
+    name: str, last: Record | None, if_match: str | None, *, if_none_match: bool = False
+) -> None:
+    """Raise `StaleRevision` where the precondition does not hold."""
+    etag = last.etag if last else None
+    if if_match is not None and not etag_matches(if_match, etag):
+        raise StaleRevision(name, f"If-Match: {if_match}", etag)
+    if if_none_match and etag is not None:
+        raise StaleRevision(name, "that there is none", etag)
