@@ -1,7 +1,7 @@
 """The tokens of a vocabulary in the order of their bytes, and masks stored by the few ids they allow."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -60,6 +60,7 @@ class TokenIndex:
         self.marker_ids = vocabulary.marker_ids
         self.stop_ids = vocabulary.stop_ids
         self._width = vocabulary.width
+        self._containing: dict[bytes, Sequence[int]] = {}
 
     def narrow(self, prefix: bytes, low: int = 0, high: int | None = None) -> tuple[int, int]:
         """The range of spellings, inside `low:high`, that begin with `prefix`."""
@@ -68,9 +69,27 @@ class TokenIndex:
         after = successor(prefix)
         return low, high if after is None else bisect_left(self.spellings, after, low, high)
 
-    def containing(self, infix: bytes) -> Iterator[int]:
-        """Positions of the spellings that hold `infix` anywhere."""
-        return (at for at, spelling in enumerate(self.spellings) if infix in spelling)
+    def containing(self, infix: bytes) -> Sequence[int]:
+        """Positions of the spellings that hold `infix` anywhere; kept, for the few texts of the syntaxes."""
+        found = self._containing.get(infix)
+        if found is None:
+            found = self._containing[infix] = self._find(infix)
+        return found
+
+    def _find(self, infix: bytes) -> Sequence[int]:
+        """Search all spellings at once, joined by a byte that no UTF-8 text contains."""
+        text, starts = self._joined
+        found: dict[int, None] = {}
+        offset = text.find(infix)
+        while offset >= 0:
+            found[int(np.searchsorted(starts, offset, side="right")) - 1] = None
+            offset = text.find(infix, offset + 1)
+        return tuple(found)
+
+    @cached_property
+    def _joined(self) -> tuple[bytes, NDArray[np.int64]]:
+        lengths = np.fromiter((len(s) + 1 for s in self.spellings), np.int64, len(self.spellings))
+        return b"\xff".join(self.spellings), np.cumsum(lengths) - lengths
 
     @cached_property
     def text_row(self) -> Row:

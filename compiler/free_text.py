@@ -1,0 +1,90 @@
+"""Free text: any text until the trigger of a call, which is watched for across token borders."""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+
+from compiler.token_index import Row, SparseMask, TokenIndex
+
+
+class FreeText:
+    """Text that may or may not contain `pattern`.
+
+    A state is how many bytes of `pattern` the text ends with (Knuth, Morris, Pratt). With `leads`, the
+    pattern may be completed by a token whose remaining bytes satisfy it; without, it never is.
+    `marker_id` is the marker token that ends the text too, if there is one.
+    """
+
+    def __init__(
+        self,
+        index: TokenIndex,
+        pattern: bytes,
+        *,
+        leads: Callable[[bytes], bool] | None = None,
+        marker_id: int | None = None,
+    ) -> None:
+        assert pattern, "every syntax has a trigger"
+        self.pattern = pattern
+        self.marker_id = marker_id
+        self._index = index
+        self._leads = leads
+        self._borders = _borders(pattern)
+        self._patches: dict[int, SparseMask] = {}
+
+    def step(self, state: int, token: bytes) -> tuple[int, bytes | None]:
+        """The state after `token`; and the bytes after the pattern, if the token completes it."""
+        for at, byte in enumerate(token):
+            while state and self.pattern[state] != byte:
+                state = self._borders[state]
+            if self.pattern[state] == byte:
+                state += 1
+            if state == len(self.pattern):
+                return state, token[at + 1 :]
+        return state, None
+
+    def allows(self, rest: bytes) -> bool:
+        """Whether the pattern may be completed by a token that goes on with `rest`."""
+        return self._leads is not None and self._leads(rest)
+
+    def fill(self, state: int, row: Row) -> None:
+        """Overwrite the row with the tokens that may follow in this state."""
+        patch = self._patches.get(state)
+        if patch is None:
+            patch = self._patches[state] = SparseMask.of_ids(self._excluded(state), base=self._row)
+        row[:] = self._row
+        patch.patch(row)
+
+    @cached_property
+    def _row(self) -> Row:
+        row = self._index.text_row.copy()
+        if self.marker_id is not None:
+            SparseMask.of_ids([self.marker_id]).add(row)
+        return row
+
+    @cached_property
+    def _completing(self) -> Sequence[int]:
+        return self._index.containing(self.pattern)
+
+    def _excluded(self, state: int) -> Iterator[int]:
+        for at in self._candidates(state):
+            _, rest = self.step(state, self._index.spellings[at])
+            if rest is not None and not self.allows(rest):
+                yield from self._index.ids[at]
+
+    def _candidates(self, state: int) -> set[int]:
+        """Positions of all tokens that may complete the pattern: they hold it, or begin with its end."""
+        places = set(self._completing)
+        while state:
+            places.update(range(*self._index.narrow(self.pattern[state:])))
+            state = self._borders[state]
+        return places
+
+
+def _borders(pattern: bytes) -> list[int]:
+    """For every length, the longest proper prefix that the pattern's prefix of that length ends with."""
+    borders = [0, 0]
+    for at in range(1, len(pattern)):
+        border = borders[at]
+        while border and pattern[border] != pattern[at]:
+            border = borders[border]
+        borders.append(border + 1 if pattern[border] == pattern[at] else 0)
+    return borders

@@ -1,0 +1,151 @@
+"""The unit: one tool's arguments and the rest of its call, compiled for one vocabulary.
+
+A unit ends with its call's fixed end, so its sentences are prefix-free: none goes on where another stops.
+The linker relies on that, and on every argument object starting with `{`.
+"""
+
+import hashlib
+import importlib.metadata
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import xgrammar as xgr
+import zstandard
+
+from compiler.errors import CorruptUnit, UnsupportedGrammar
+from compiler.grammar import Choice, Expr, Grammar, Literal, Rule, RuleRef, Sequence, sequence
+from compiler.grammar_json import grammar_from_json, grammar_to_json
+from compiler.syntaxes import Syntax
+from compiler.vocabulary import Vocabulary
+
+ARGUMENTS_START = b"{"
+MAX_STORED_BYTES = 256 * 2**20
+_ZSTD_LEVEL = 9
+_VERSIONS = (importlib.metadata.version("xgrammar"), str(xgr.get_serialization_version()))
+
+
+@dataclass(frozen=True, eq=False)
+class Unit:
+    """Content-addressed by `digest`; `source` is the JSON form of `grammar`."""
+
+    digest: str
+    syntax: str
+    compiled: xgr.CompiledGrammar
+    source: str
+    _starts: dict[bytes, int | None] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def grammar(self) -> Grammar:
+        """The lowered grammar that was compiled, the call's end included."""
+        return grammar_from_json(self.source)
+
+    @cached_property
+    def num_bytes(self) -> int:
+        """Memory that the compiled grammar and its source take."""
+        return int(self.compiled.memory_size_bytes) + len(self.source)
+
+    def consumed(self, start: bytes) -> int | None:
+        """How much of `start` the unit takes from its beginning; None if `start` does not fit.
+
+        Less than all of it only if the unit is complete there. Answers are kept: a vocabulary has few
+        tokens that reach into a unit.
+        """
+        if start not in self._starts:
+            self._starts[start] = self._consume(start)
+        return self._starts[start]
+
+    def _consume(self, start: bytes) -> int | None:
+        matcher = xgr.GrammarMatcher(self.compiled)
+        if not start or matcher.accept_string(start):
+            return len(start)
+        for at in range(len(start)):
+            if matcher.is_completed():
+                return at
+            if not matcher.accept_string(start[at : at + 1]):
+                return None
+        raise AssertionError("a text was accepted byte by byte but not whole")
+
+    def to_bytes(self, vocabulary: Vocabulary) -> bytes:
+        """What a store keeps: a line of identity, a line of source, the compiled grammar; compressed."""
+        identity = json.dumps([self.digest, self.syntax, vocabulary.digest, *_VERSIONS])
+        content = f"{identity}\n{self.source}\n{self.compiled.serialize_json()}"
+        return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(content.encode())
+
+    @classmethod
+    def from_bytes(cls, data: bytes, vocabulary: Vocabulary) -> "Unit":
+        """Read what `to_bytes` wrote; whoever calls this has authenticated the bytes.
+
+        Raises:
+            CorruptUnit: truncated, altered, of another vocabulary or of another xgrammar.
+        """
+        try:
+            identity, source, compiled = _decompress(data).split("\n", 2)
+            digest, syntax, *origin = json.loads(identity)
+        except (zstandard.ZstdError, ValueError) as error:
+            raise CorruptUnit(f"not a stored unit: {error}") from error
+        if origin != [vocabulary.digest, *_VERSIONS]:
+            raise CorruptUnit("the stored unit was compiled for another vocabulary or by another xgrammar")
+        try:
+            loaded = xgr.CompiledGrammar.deserialize_json(compiled, vocabulary.tokenizer_info)
+        except (RuntimeError, ValueError) as error:
+            raise CorruptUnit(f"xgrammar does not read the stored unit: {error}") from error
+        return cls(digest, syntax, loaded, source)
+
+
+def compile_unit(grammar: Grammar, syntax: Syntax, vocabulary: Vocabulary) -> Unit:
+    """Compile an arguments grammar together with the end of a call in `syntax`.
+
+    Raises:
+        UnsupportedGrammar: xgrammar refuses it, or its sentences do not all begin with `{`.
+    """
+    whole = append(grammar, vocabulary.spell(syntax.end))
+    compiled = vocabulary.backend.compile(whole.ebnf)
+    unit = Unit(unit_digest(whole, syntax, vocabulary), syntax.name, compiled, grammar_to_json(whole))
+    if _first_bytes(compiled) != ARGUMENTS_START:
+        raise UnsupportedGrammar("the arguments of a call are an object: every sentence must begin with '{'")
+    return unit
+
+
+def unit_digest(whole: Grammar, syntax: Syntax, vocabulary: Vocabulary) -> str:
+    """The digest of the unit that this grammar, the call's end included, compiles to."""
+    content = json.dumps([whole.ebnf, syntax.name, vocabulary.digest, *_VERSIONS])
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def append(grammar: Grammar, end: str) -> Grammar:
+    """The grammar of `grammar`'s sentences, each followed by `end`.
+
+    The root's body is written out, so that what follows it is known where masks are precomputed; the old
+    root rule stays only if the grammar is recursive through it.
+    """
+    rules = dict(grammar.rules)
+    body = rules[grammar.root].body
+    if not any(_refers(rule.body, grammar.root) for rule in rules.values()):
+        del rules[grammar.root]
+    root = "call"
+    while root in rules:
+        root += "_"
+    return Grammar({root: Rule(sequence(body, Literal(end))), **rules}, root)
+
+
+def _refers(expr: Expr, name: str) -> bool:
+    match expr:
+        case RuleRef():
+            return expr.name == name
+        case Sequence():
+            return any(_refers(item, name) for item in expr.items)
+        case Choice():
+            return any(_refers(option, name) for option in expr.options)
+        case _:
+            return False
+
+
+def _first_bytes(compiled: xgr.CompiledGrammar) -> bytes:
+    return bytes(b for b in range(256) if xgr.GrammarMatcher(compiled).accept_string(bytes([b])))
+
+
+def _decompress(data: bytes) -> str:
+    if zstandard.frame_content_size(data) > MAX_STORED_BYTES:
+        raise ValueError("it would take too much memory")
+    return zstandard.ZstdDecompressor().decompress(data).decode()
