@@ -33,3 +33,14 @@ class EnforcementReport:
     def __iter__(self) -> Iterator[Entry]:
         """Iterate over the entries."""
         return iter(self.entries)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReport:
+    """What became of one tool: its keywords, the size of its unit in bytes, how long compiling took."""
+
+    name: str
+    digest: str
+    report: EnforcementReport
+    grammar_bytes: int
+    compile_ms: float

@@ -1,0 +1,190 @@
+"""Lowering of arrays: one rule per number of items that still matters and per state of `contains`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from itertools import product
+from typing import TYPE_CHECKING
+
+from jsonschema_rs import CanonicalSchema, canonical
+
+from compiler.errors import UnsupportedSchema
+from compiler.grammar import Expr, Literal, Rule, choice, sequence
+from compiler.report import Verdict
+
+if TYPE_CHECKING:
+    from compiler.lowering import Lowering
+    from compiler.outline import Site
+    from compiler.views import ArrayConstraint
+
+MAX_STATES = 600
+MAX_DISTINCT = 6
+
+
+@dataclass(frozen=True, order=True)
+class _State:
+    """After `index` items, `counts[j]` of them of the j-th `contains`; both capped where more is alike."""
+
+    index: int
+    counts: tuple[int, ...]
+
+
+def lower_array(lowering: Lowering, constraint: ArrayConstraint, site: Site) -> Expr | None:
+    """The JSON texts of the arrays admitted at a place; None if there is none.
+
+    Raises:
+        UnsupportedSchema: a constraint needs more than a context-free grammar of bounded size.
+    """
+    if constraint.distinctness == canonical.Distinctness.SOME_REPEATED:
+        raise UnsupportedSchema(
+            site.pointer, "not", "demands a repeated item", "State what is allowed instead."
+        )
+    if constraint.distinctness == canonical.Distinctness.ALL_DISTINCT and constraint.max_items not in (0, 1):
+        return _lower_distinct(lowering, constraint, site)
+    return _Automaton(lowering, constraint, site).lower()
+
+
+class _Automaton:
+    def __init__(self, lowering: Lowering, constraint: ArrayConstraint, site: Site) -> None:
+        self.lowering = lowering
+        self.constraint = constraint
+        self.site = site
+        self.top = max(len(constraint.prefix_items), constraint.min_items, constraint.max_items or 0)
+        self.caps = tuple(c.low if c.high is None else max(c.low, c.high + 1) for c in constraint.contains)
+
+    def lower(self) -> Expr | None:
+        num_states = (self.top + 1) * reduce(int.__mul__, (cap + 1 for cap in self.caps), 1)
+        if num_states > MAX_STATES:
+            keyword = "maxItems" if self.constraint.max_items == self.top else "minItems"
+            raise UnsupportedSchema(
+                self.site.pointer,
+                keyword,
+                "counts more items than a grammar can hold",
+                f"Bound the array to at most {MAX_STATES - 1} items.",
+            )
+        pick: dict[_State, Expr | None] = {}
+        after: dict[_State, Expr | None] = {}
+        counts = product(*(range(cap + 1) for cap in self.caps))
+        states = [_State(i, c) for c in sorted(counts, reverse=True) for i in range(self.top, -1, -1)]
+        for state in sorted(states, reverse=True):
+            self._lower_state(state, pick, after)
+        start = _State(0, (0,) * len(self.caps))
+        empty = Literal("]") if self._can_end(start) else None
+        live = [option for option in (pick[start], empty) if option is not None]
+        return sequence(Literal("["), choice(*live)) if live else None
+
+    def _lower_state(
+        self, state: _State, pick: dict[_State, Expr | None], after: dict[_State, Expr | None]
+    ) -> None:
+        """Define what may be picked at a state and what may follow; later states are defined already."""
+        rules = self.lowering.rules
+        loop = rules.reserve("items") if state.index == self.top else None
+        options = []
+        for following, item in self._steps(state):
+            rest = loop if following == state else after[following]
+            if rest is not None:
+                options.append(sequence(item, rest))
+        pick[state] = choice(*options) if options else None
+        ends: list[Expr] = [Literal("]")] if self._can_end(state) else []
+        if options:
+            ends.append(sequence(self.lowering.style.comma, choice(*options)))
+        after[state] = rules.define("items", Rule(choice(*ends))) if ends and loop is None else loop
+        if loop is not None:
+            rules.fill(loop, Rule(choice(*ends) if ends else loop))
+
+    def _can_end(self, state: _State) -> bool:
+        return state.index >= self.constraint.min_items and all(
+            count >= contains.low
+            for count, contains in zip(state.counts, self.constraint.contains, strict=True)
+        )
+
+    def _steps(self, state: _State) -> list[tuple[_State, Expr]]:
+        """The states one more item leads to, each with that item."""
+        if self.constraint.max_items is not None and state.index >= self.constraint.max_items:
+            return []
+        steps = []
+        for matched in product((True, False), repeat=len(self.caps)):
+            counts = tuple(
+                min(count + is_match, cap)
+                for count, is_match, cap in zip(state.counts, matched, self.caps, strict=True)
+            )
+            item = None if self._is_over(counts) else self._item(state.index, matched)
+            if item is not None:
+                steps.append((_State(min(state.index + 1, self.top), counts), item))
+        return steps
+
+    def _is_over(self, counts: tuple[int, ...]) -> bool:
+        return any(
+            contains.high is not None and count > contains.high
+            for count, contains in zip(counts, self.constraint.contains, strict=True)
+        )
+
+    def _item(self, index: int, matched: tuple[bool, ...]) -> Expr | None:
+        """An item that is of every matched `contains`, and of no other one that is bounded from above."""
+        prefix = self.constraint.prefix_items
+        place = self.lowering.outline.item(self.site, index)
+        schema = prefix[index] if index < len(prefix) else self.constraint.items
+        parts = [] if schema is None else [schema]
+        for contains, is_match in zip(self.constraint.contains, matched, strict=True):
+            if is_match:
+                parts.append(contains.schema)
+            elif contains.high is not None:
+                parts.append(self._negated(contains.schema))
+        if not parts:
+            return self.lowering.any_value()
+        return self.lowering.value(reduce(CanonicalSchema.intersect, parts), place)
+
+    def _negated(self, schema: CanonicalSchema) -> CanonicalSchema:
+        try:
+            return schema.negate()
+        except canonical.CanonicalizationError as error:
+            raise UnsupportedSchema(self.site.pointer, "contains", f"cannot be negated: {error}") from error
+
+
+def _lower_distinct(lowering: Lowering, constraint: ArrayConstraint, site: Site) -> Expr | None:
+    """Distinct items out of a few known ones: one rule per set of items already written."""
+    values = _finite_values(constraint.items)
+    if values is None or constraint.prefix_items or constraint.contains:
+        raise UnsupportedSchema(
+            site.pointer,
+            "uniqueItems",
+            f"distinct items can be upheld only where the items are an enum of at most {MAX_DISTINCT} values",
+            "Drop uniqueItems, or set maxItems to 1.",
+        )
+    most = min(len(values), len(values) if constraint.max_items is None else constraint.max_items)
+    texts = [lowering.text(value) for value in values]
+    after: dict[frozenset[int], Expr | None] = {}
+
+    def following(used: frozenset[int]) -> list[Expr]:
+        if len(used) >= most:
+            return []
+        rest = [(text, rules_after(used | {i})) for i, text in enumerate(texts) if i not in used]
+        return [sequence(text, end) for text, end in rest if end is not None]
+
+    def rules_after(used: frozenset[int]) -> Expr | None:
+        if used not in after:
+            ends: list[Expr] = [Literal("]")] if len(used) >= constraint.min_items else []
+            more = following(used)
+            if more:
+                ends.append(sequence(lowering.style.comma, choice(*more)))
+            after[used] = lowering.rules.define("distinct", Rule(choice(*ends))) if ends else None
+        return after[used]
+
+    options = following(frozenset())
+    if constraint.min_items == 0:
+        options.append(Literal("]"))
+    lowering.reporter.note(site, "uniqueItems", Verdict.EXACT, "every order of the distinct values")
+    return sequence(Literal("["), choice(*options)) if options else None
+
+
+def _finite_values(items: CanonicalSchema | None) -> list[object] | None:
+    match items.view() if items is not None else None:
+        case canonical.ConstView(value):
+            return [value]
+        case canonical.EnumView(values) if len(values) <= MAX_DISTINCT:
+            return list(values)
+        case canonical.MultiTypeView(types) if set(types) <= {"null", "boolean"}:
+            return [value for name in types for value in ([None] if name == "null" else [True, False])]
+        case _:
+            return None

@@ -1,0 +1,84 @@
+"""The front end: a document becomes its canonical form, or a refusal that names the culprit."""
+
+from typing import Any
+
+import jsonschema_rs
+from jsonschema_rs import CanonicalSchema, canonical
+
+from compiler.errors import UnsupportedSchema
+from compiler.pointer import child
+
+MAX_DEPTH = 200
+
+
+def canonical_form(document: Any, *, only_objects: bool = False) -> CanonicalSchema:
+    """The canonical form of a JSON Schema, formats asserted; the dialect is what `$schema` says.
+
+    Nothing is ever fetched: a reference out of the document is refused.
+
+    Raises:
+        UnsupportedSchema: the document is no schema, cannot be resolved, or admits nothing.
+    """
+    _check_depth(document)
+    try:
+        schema = jsonschema_rs.canonicalize(document, validate_formats=True, offline=True)
+    except jsonschema_rs.ValidationError as error:
+        path = child("", *map(str, error.instance_path))
+        raise UnsupportedSchema(path, "", f"not a valid JSON Schema: {error.message}") from None
+    except jsonschema_rs.ReferencingError as error:
+        raise UnsupportedSchema("", "$ref", str(error), "Define the target inside the document.") from None
+    except canonical.InvalidPattern as error:
+        raise UnsupportedSchema(*_place_of(document, "pattern", str(error)), str(error)) from None
+    except canonical.CanonicalizationError as error:
+        keyword = "$ref" if "esource" in str(error) or "ointer" in str(error) else ""
+        raise UnsupportedSchema("", keyword, str(error), "Define the target inside the document.") from None
+    if only_objects:
+        schema = schema.intersect(jsonschema_rs.canonicalize({"type": "object"}, draft=schema.draft))
+    if schema.satisfiability() == canonical.Satisfiability.NO:
+        raise _unsatisfiable(document)
+    return schema
+
+
+def _check_depth(document: Any) -> None:
+    stack = [(document, 0)]
+    while stack:
+        value, depth = stack.pop()
+        if depth > MAX_DEPTH:
+            raise UnsupportedSchema(
+                "", "", f"nested more than {MAX_DEPTH} levels deep", "Flatten the schema."
+            )
+        if isinstance(value, dict | list):
+            children = value.values() if isinstance(value, dict) else value
+            stack += [(child, depth + 1) for child in children]
+
+
+def _unsatisfiable(document: Any) -> UnsupportedSchema:
+    reasons = canonical.find_unsatisfiable(document, validate_formats=True, offline=True)
+    for pointer, reason in sorted(reasons.items()):
+        match reason:
+            case canonical.UnsatisfiableReason.Conflict(causes):
+                parts = ", ".join(f"{cause.pointer or '/'} {'/'.join(cause.keywords)}" for cause in causes)
+                return UnsupportedSchema(
+                    pointer, "", f"no value satisfies it: these exclude one another: {parts}"
+                )
+            case canonical.UnsatisfiableReason.Empty(cause):
+                keyword = cause.keywords[0] if cause.keywords else ""
+                return UnsupportedSchema(cause.pointer, keyword, "no value satisfies it")
+            case _:
+                return UnsupportedSchema(pointer, "", "no value satisfies it: it is written as false")
+    return UnsupportedSchema("", "", "no value satisfies it")
+
+
+def _place_of(document: Any, keyword: str, message: str) -> tuple[str, str]:
+    """The first place whose keyword's value the message quotes."""
+    stack = [("", document)]
+    while stack:
+        pointer, value = stack.pop()
+        if isinstance(value, dict):
+            spelled = value.get(keyword)
+            if isinstance(spelled, str) and spelled in message:
+                return pointer, keyword
+            stack += [(child(pointer, key), inner) for key, inner in value.items()]
+        elif isinstance(value, list):
+            stack += [(child(pointer, str(index)), inner) for index, inner in enumerate(value)]
+    return "", keyword

@@ -1,0 +1,348 @@
+"""Lowering: the canonical views of a schema become the rules of a grammar.
+
+Canonical forms hold no negation, no intersection and no condition but where a reference is involved, so
+every view lowers on its own; what narrows a view only ever removes sentences. A place that admits nothing
+lowers to None and disappears from the choices above it.
+"""
+
+import json
+from collections.abc import Iterable
+from decimal import Decimal
+from functools import reduce
+from typing import Any
+
+import jsonschema_rs
+from jsonschema_rs import CanonicalSchema, canonical
+
+from compiler.arrays import lower_array
+from compiler.errors import UnsupportedSchema
+from compiler.grammar import Choice, Expr, Grammar, Literal, Rule, RuleRef, Sequence, choice, sequence
+from compiler.numbers import UnsupportedNumber, lower_integer, lower_number
+from compiler.objects import lower_object
+from compiler.outline import Outline, Site
+from compiler.prune import prune
+from compiler.report import Verdict
+from compiler.reporter import Reporter
+from compiler.rules import RuleTable
+from compiler.strings import StringConstraint, UnsupportedString, lower_literal, lower_string
+from compiler.style import Style
+from compiler.views import (
+    ArrayConstraint,
+    IntegerConstraint,
+    NumberConstraint,
+    ObjectConstraint,
+    array_constraint,
+    integer_constraint,
+    number_constraint,
+    object_constraint,
+    string_constraint,
+)
+
+MAX_PLACES = 20_000
+_TYPES = ("null", "boolean", "number", "string", "array", "object")
+_ANY_INTEGER = IntegerConstraint()
+_ANY_NUMBER = NumberConstraint()
+_UNFOLD = "combines a recursive reference with other constraints in a way that cannot be resolved"
+
+
+class Lowering:
+    """One schema being lowered. `is_closed` leaves undeclared keys out wherever keys are declared."""
+
+    def __init__(self, schema: CanonicalSchema, outline: Outline, *, is_closed: bool, style: Style) -> None:
+        self.schema = schema
+        self.outline = outline
+        self.is_closed = is_closed
+        self.style = style
+        self.rules = RuleTable()
+        self.reporter = Reporter(outline)
+        self._done: dict[tuple[CanonicalSchema, Site, bool], Expr | None] = {}
+        self._shared: dict[str, RuleRef] = {}
+        self._open: dict[tuple[CanonicalSchema, Site, bool], RuleRef | None] = {}
+
+    def grammar(self) -> Grammar:
+        """The grammar of the whole schema.
+
+        Raises:
+            UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema.
+        """
+        try:
+            body = self.value(self.schema, self.outline.root, is_root=True)
+        except RecursionError:
+            raise UnsupportedSchema("", "", "the schema is nested too deeply", "Flatten it.") from None
+        grammar = prune(self._rooted(body)) if body is not None else None
+        if grammar is None:
+            raise UnsupportedSchema("", "", "no value satisfies the schema")
+        return grammar
+
+    def _rooted(self, body: Expr) -> Grammar:
+        """The grammar of a body, written out in the root rule: masks are then precomputed to its very end."""
+        rule = self.rules.rules[body.name] if isinstance(body, RuleRef) else Rule(body)
+        return self.rules.grammar(rule)
+
+    def value(self, schema: CanonicalSchema, site: Site, *, is_root: bool = False) -> Expr | None:
+        """The JSON texts of the values a schema admits at a place; None if there is none."""
+        place = (schema, site, is_root)
+        if place in self._done:
+            return self._done[place]
+        if place in self._open:
+            self._open[place] = self._open[place] or self.rules.reserve(_hint(site))
+            return self._open[place]
+        if len(self._done) >= MAX_PLACES:
+            raise UnsupportedSchema(site.pointer, "", "the schema unfolds into too many distinct parts")
+        self._open[place] = None
+        body = self._lower(schema.view(), schema, site, is_root=is_root)
+        ref = self._open.pop(place)
+        if ref is not None:
+            self.rules.fill(ref, Rule(ref if body is None else body))
+            body = ref
+        elif isinstance(body, Choice | Sequence):
+            body = self.rules.define(_hint(site), Rule(body))
+        self._done[place] = body
+        return body
+
+    def any_value(self) -> Expr:
+        """Any JSON value inside a container; one set of rules serves every place."""
+        if "value" not in self._shared:
+            self._shared["value"] = ref = self.rules.reserve("any")
+            self.rules.fill(ref, Rule(choice(*(self._any(name, Site()) for name in _TYPES))))
+        return self._shared["value"]
+
+    def any_of(self, schemas: Iterable[CanonicalSchema], site: Site, *, is_root: bool = False) -> Expr | None:
+        """A value of any of the schemas."""
+        options = [self.value(schema, site, is_root=is_root) for schema in schemas]
+        live = [option for option in options if option is not None]
+        return choice(*live) if live else None
+
+    def simple(self, document: Any) -> CanonicalSchema:
+        """A schema of our own in the document's draft."""
+        return jsonschema_rs.canonicalize(
+            document, draft=self.schema.draft, validate_formats=True, offline=True
+        )
+
+    def admits(self, schema: CanonicalSchema, value: Any) -> bool:
+        """Whether a schema is known to admit a value."""
+        return schema.covers(self.simple({"const": value})) == canonical.Containment.YES
+
+    def text(self, value: Any) -> Expr:
+        """The one spelling of a JSON value, in the order its keys are given."""
+        match value:
+            case str():
+                return lower_literal(value, ascii_escapes=self.style.ascii_escapes)
+            case list():
+                return self._joined("[", [self.text(item) for item in value], "]")
+            case dict():
+                members = [sequence(self.text(k), self.style.colon, self.text(v)) for k, v in value.items()]
+                return self._joined("{", members, "}")
+            case Decimal():
+                return Literal(str(value).lower())
+            case _:
+                return Literal(json.dumps(value))
+
+    def key(self, schema: CanonicalSchema, site: Site) -> Expr | None:
+        """The keys a schema of strings admits, with their quotes."""
+        match schema.view():
+            case canonical.FalseView():
+                return None
+            case canonical.ConstView(value):
+                return self.text(value)
+            case canonical.EnumView(values):
+                return choice(*map(self.text, values))
+            case canonical.MultiTypeView():
+                return self._string(StringConstraint(), site, is_key=True)
+            case canonical.StringView() as view:
+                return self._string(string_constraint(view), site, is_key=True)
+            case canonical.AnyOfView(branches):
+                options = [self.key(branch, site) for branch in branches]
+                live = [option for option in options if option is not None]
+                return choice(*live) if live else None
+            case _:
+                raise UnsupportedSchema(site.pointer, "propertyNames", "the names cannot be resolved")
+
+    def _joined(self, opening: str, parts: list[Expr], closing: str) -> Expr:
+        separated = [e for part in parts for e in (self.style.comma, part)][1:]
+        return sequence(Literal(opening), *separated, Literal(closing))
+
+    def _lower(  # noqa: C901, PLR0911, PLR0912 - one case per canonical view
+        self, view: canonical.CanonicalViewType, schema: CanonicalSchema, site: Site, *, is_root: bool
+    ) -> Expr | None:
+        match view:
+            case canonical.FalseView():
+                return None
+            case canonical.TrueView():
+                return choice(*(self._any(name, site, is_root=is_root) for name in _TYPES))
+            case canonical.MultiTypeView(types):
+                return choice(*(self._any(name, site, is_root=is_root) for name in types))
+            case canonical.ConstView(value):
+                return self._values([value], site)
+            case canonical.EnumView(values):
+                return self._values(values, site)
+            case canonical.StringView():
+                return self._string(string_constraint(view), site, is_root=is_root)
+            case canonical.IntegerView():
+                return self._number(integer_constraint(view), site)
+            case canonical.NumberView():
+                return self._number(number_constraint(view), site)
+            case canonical.ArrayView():
+                return lower_array(self, array_constraint(view), site)
+            case canonical.ObjectView():
+                return lower_object(self, object_constraint(view), site)
+            case canonical.AnyOfView(branches):
+                return self.any_of(branches, site, is_root=is_root)
+            case canonical.ReferenceView(uri):
+                target = self._definition(schema, uri, site)
+                return self.value(target, self.outline.at_reference(site, uri), is_root=is_root)
+            case canonical.RawView(reason=reason, pointer=pointer):
+                raise UnsupportedSchema(
+                    pointer or site.pointer, "", f"its combination of keywords cannot be resolved ({reason})"
+                )
+            case _:
+                return self.value(self._unfold(view, schema, site), site, is_root=is_root)
+
+    def _any(self, type_name: str, site: Site, *, is_root: bool = False) -> Expr:
+        """Any value of a type."""
+        match type_name:
+            case "null":
+                return Literal("null")
+            case "boolean":
+                return choice(Literal("true"), Literal("false"))
+            case "string":
+                expr = self._string(StringConstraint(), site, is_root=is_root)
+            case "integer":
+                expr = self._number(_ANY_INTEGER, site)
+            case "number":
+                expr = self._number(_ANY_NUMBER, site)
+            case "object" if self.is_closed and not self.outline.is_map(site):
+                expr = lower_object(self, ObjectConstraint(), site)
+            case "array" | "object":
+                return self._anything(type_name)
+            case _:
+                raise UnsupportedSchema(site.pointer, "type", f"unknown type {type_name!r}")
+        assert expr is not None, "an unconstrained value exists"
+        return expr
+
+    def _anything(self, type_name: str) -> Expr:
+        """An unconstrained array or object; one set of rules serves every place."""
+        if type_name not in self._shared:
+            self._shared[type_name] = ref = self.rules.reserve(f"any_{type_name}")
+            is_array = type_name == "array"
+            body = (
+                lower_array(self, ArrayConstraint(), Site())
+                if is_array
+                else lower_object(self, ObjectConstraint(), Site())
+            )
+            assert body is not None, "an unconstrained value exists"
+            self.rules.fill(ref, Rule(body))
+        return self._shared[type_name]
+
+    def _values(self, values: list[Any], site: Site) -> Expr:
+        written = [self._as_written(value, site) for value in values]
+        return choice(*map(self.text, written))
+
+    def _as_written(self, value: Any, site: Site) -> Any:
+        """The value with its keys in the order of the document."""
+        if isinstance(value, dict | list):
+            for _, schema in self.outline.schemas(site):
+                for candidate in (*_listed(schema.get("enum")), schema.get("const")):
+                    if candidate == value:
+                        return candidate
+        return value
+
+    def _string(
+        self, constraint: StringConstraint, site: Site, *, is_root: bool = False, is_key: bool = False
+    ) -> Expr | None:
+        try:
+            lowered = lower_string(constraint, self.rules, in_container=not is_root, is_key=is_key)
+        except UnsupportedString as refusal:
+            raise self.reporter.refusal(site, refusal) from refusal
+        if lowered is None:
+            return None
+        self.reporter.note_all(site, lowered.notes)
+        return lowered.expr
+
+    def _number(self, constraint: IntegerConstraint | NumberConstraint, site: Site) -> Expr | None:
+        try:
+            if isinstance(constraint, IntegerConstraint):
+                lowered = lower_integer(
+                    constraint.minimum,
+                    constraint.maximum,
+                    constraint.multiple_of,
+                    constraint.not_multiple_of,
+                    self.rules,
+                )
+            else:
+                lowered = lower_number(
+                    constraint.minimum,
+                    constraint.maximum,
+                    constraint.multiple_of,
+                    constraint.not_multiple_of,
+                    self.rules,
+                    exclusive_minimum=constraint.exclusive_minimum,
+                    exclusive_maximum=constraint.exclusive_maximum,
+                    excludes_integers=constraint.excludes_integers,
+                )
+        except UnsupportedNumber as refusal:
+            raise self.reporter.refusal(site, refusal) from refusal
+        for note in lowered.notes:
+            self.reporter.note(site, "type", Verdict.NARROWED, note)
+        return lowered.expr
+
+    def _definition(self, schema: CanonicalSchema, uri: str, site: Site) -> CanonicalSchema:
+        target = schema.definition(uri) or self.schema.definition(uri)
+        if target is None:
+            raise UnsupportedSchema(
+                site.pointer, "$ref", f"{uri!r} has no target", "Define it in this document."
+            )
+        return target
+
+    def _unfold(
+        self, view: canonical.CanonicalViewType, schema: CanonicalSchema, site: Site
+    ) -> CanonicalSchema:
+        """One step of a combination that canonicalization left symbolic because of a reference in it."""
+        try:
+            unfolded = self._unfolded(view, schema, site)
+        except canonical.CanonicalizationError as error:
+            raise UnsupportedSchema(site.pointer, "$ref", f"{_UNFOLD}: {error}") from error
+        if unfolded == schema:
+            raise UnsupportedSchema(site.pointer, "$ref", _UNFOLD, "Write the combined schema out.")
+        return unfolded
+
+    def _unfolded(
+        self, view: canonical.CanonicalViewType, schema: CanonicalSchema, site: Site
+    ) -> CanonicalSchema:
+        def resolved(part: CanonicalSchema) -> CanonicalSchema:
+            match part.view():
+                case canonical.ReferenceView(uri):
+                    return self._definition(part, uri, site)
+                case canonical.NotView(inner):
+                    return resolved(inner).negate()
+                case _:
+                    return part
+
+        match view:
+            case canonical.NotView(inner):
+                return resolved(inner).negate()
+            case canonical.AllOfView(branches):
+                return reduce(CanonicalSchema.intersect, map(resolved, branches))
+            case canonical.OneOfView(branches):
+                parts = [resolved(branch) for branch in branches]
+                alone = [
+                    reduce(CanonicalSchema.subtract, parts[:i] + parts[i + 1 :], part)
+                    for i, part in enumerate(parts)
+                ]
+                return reduce(CanonicalSchema.union, alone)
+            case canonical.TypedGroupView(type_name, body):
+                return self.simple({"type": type_name}).intersect(resolved(body))
+            case _:
+                return schema
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _hint(site: Site) -> str:
+    """A rule name a reader recognises: the last words of the pointer."""
+    words = [
+        word for word in site.pointer.split("/") if word and word not in ("properties", "items", "$defs")
+    ]
+    return "_".join(words[-2:]) or "value"

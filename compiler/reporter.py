@@ -1,0 +1,128 @@
+"""The report while it is being written."""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from compiler.errors import UnsupportedSchema
+from compiler.outline import Outline, Site
+from compiler.report import EnforcementReport, Entry, Verdict
+
+ASSERTIONS = frozenset(
+    {
+        "type",
+        "enum",
+        "const",
+        "multipleOf",
+        "maximum",
+        "exclusiveMaximum",
+        "minimum",
+        "exclusiveMinimum",
+        "maxLength",
+        "minLength",
+        "pattern",
+        "format",
+        "maxItems",
+        "minItems",
+        "uniqueItems",
+        "contains",
+        "maxContains",
+        "minContains",
+        "maxProperties",
+        "minProperties",
+        "required",
+        "dependentRequired",
+        "dependentSchemas",
+        "dependencies",
+        "properties",
+        "patternProperties",
+        "additionalProperties",
+        "propertyNames",
+        "prefixItems",
+        "items",
+        "additionalItems",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "not",
+        "if",
+        "then",
+        "else",
+        "$ref",
+        "$dynamicRef",
+        "$recursiveRef",
+    }
+)
+_STRUCTURE = frozenset(
+    {
+        "$schema",
+        "$id",
+        "id",
+        "$anchor",
+        "$dynamicAnchor",
+        "$recursiveAnchor",
+        "$vocabulary",
+        "$defs",
+        "definitions",
+        "$comment",
+        "title",
+        "description",
+        "default",
+        "examples",
+        "deprecated",
+        "readOnly",
+        "writeOnly",
+    }
+)
+_SEVERITY = (Verdict.EXACT, Verdict.ANNOTATION, Verdict.NARROWED, Verdict.GUARDED)
+
+
+class Refusal(Protocol):
+    """What the lowering of a string or number raises: it knows the keyword, not the place."""
+
+    keyword: str
+    reason: str
+    suggestion: str
+
+
+class Reporter:
+    """Collects what became of each keyword; what nobody notes is upheld exactly by canonicalization."""
+
+    def __init__(self, outline: Outline) -> None:
+        self._outline = outline
+        self._notes: dict[tuple[str, str], tuple[Verdict, dict[str, None]]] = {}
+
+    def note(self, site: Site, keyword: str, verdict: Verdict, note: str) -> None:
+        """Record a verdict wherever the place spells the keyword; the weaker verdict stays."""
+        for pointer, schema in self._outline.schemas(site):
+            if keyword in schema:
+                before, texts = self._notes.get((pointer, keyword), (Verdict.EXACT, {}))
+                stays = max(before, verdict, key=_SEVERITY.index)
+                self._notes[pointer, keyword] = (stays, {**texts, note: None})
+
+    def note_all(self, site: Site, notes: Iterable[tuple[str, Verdict, str]]) -> None:
+        """Record several."""
+        for keyword, verdict, note in notes:
+            self.note(site, keyword, verdict, note)
+
+    def refusal(self, site: Site, refusal: Refusal) -> UnsupportedSchema:
+        """A refusal at the schema object of the place that spells the keyword."""
+        spelled = [pointer for pointer, schema in self._outline.schemas(site) if refusal.keyword in schema]
+        pointer = spelled[0] if spelled else site.pointer
+        return UnsupportedSchema(pointer, refusal.keyword, refusal.reason, refusal.suggestion)
+
+    def report(self) -> EnforcementReport:
+        """The verdict on every keyword of the document but those that only structure or describe it."""
+        entries = []
+        for pointer, schema in self._outline.subschemas():
+            for keyword in schema:
+                if keyword in _STRUCTURE:
+                    continue
+                verdict, texts = self._notes.get((pointer, keyword), (_default(keyword), {}))
+                entries.append(Entry(pointer, keyword, verdict, "; ".join(texts)))
+        return EnforcementReport(tuple(entries))
+
+
+def _default(keyword: str) -> Verdict:
+    return Verdict.EXACT if keyword in ASSERTIONS else Verdict.ANNOTATION

@@ -1,0 +1,101 @@
+"""`compile_schema`: one JSON Schema, one grammar."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import xgrammar as xgr
+
+from compiler.front import canonical_form
+from compiler.grammar import Grammar
+from compiler.lowering import Lowering
+from compiler.matcher import Matcher
+from compiler.outline import Outline
+from compiler.report import EnforcementReport
+from compiler.single import SingleMatcher
+from compiler.style import FLEXIBLE, Style
+from compiler.vocabulary import Vocabulary, vocabulary_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+Objects = Literal["schema", "closed"]
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredSchema:
+    """A schema as a grammar of its JSON texts, and how each keyword is enforced."""
+
+    grammar: Grammar
+    report: EnforcementReport
+
+
+def lower_schema(
+    schema: Any, *, objects: Objects = "schema", style: Style = FLEXIBLE, only_objects: bool = False
+) -> LoweredSchema:
+    """Lower a schema without compiling it for any vocabulary; `only_objects` leaves other types out.
+
+    Raises:
+        UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema.
+    """
+    canonical = canonical_form(schema, only_objects=only_objects)
+    lowering = Lowering(canonical, Outline(schema), is_closed=objects == "closed", style=style)
+    grammar = lowering.grammar()
+    return LoweredSchema(grammar, lowering.reporter.report())
+
+
+@dataclass(frozen=True)
+class CompiledSchema:
+    """A schema compiled for one vocabulary; shared and immutable, one matcher per sequence."""
+
+    grammar: Grammar
+    report: EnforcementReport
+    vocabulary: Vocabulary
+
+    @cached_property
+    def compiled(self) -> xgr.CompiledGrammar:
+        """The back end's compiled grammar."""
+        return self.vocabulary.backend.compile(self.grammar.ebnf)
+
+    @property
+    def digest(self) -> str:
+        """Names the grammar, whatever the vocabulary."""
+        return self.grammar.digest
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory that the compiled grammar takes."""
+        return int(self.compiled.memory_size_bytes) + len(self.grammar.ebnf)
+
+    def matcher(self) -> Matcher:
+        """A fresh matcher at the start."""
+        return SingleMatcher(self.compiled)
+
+    def accepts(self, text: str) -> bool:
+        """Whether `text`, whole, is a sentence the mask would let a model write."""
+        matcher = xgr.GrammarMatcher(self.compiled)
+        try:
+            return bool(matcher.accept_string(text.encode()) and matcher.is_completed())
+        except UnicodeEncodeError:
+            return False
+
+
+def compile_schema(
+    schema: Any,
+    *,
+    tokenizer: "Vocabulary | PreTrainedTokenizerBase | None" = None,
+    objects: Objects = "schema",
+    style: Style = FLEXIBLE,
+) -> CompiledSchema:
+    """Compile a JSON Schema (dict or bool) for a tokenizer's vocabulary; bytes without one.
+
+    `objects="closed"` leaves undeclared keys out wherever keys are declared and none other are admitted in so
+    many words; `"schema"` does as the schema says.
+
+    Raises:
+        UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema.
+    """
+    lowered = lower_schema(schema, objects=objects, style=style)
+    compiled = CompiledSchema(lowered.grammar, lowered.report, vocabulary_of(tokenizer))
+    assert compiled.compiled is not None
+    return compiled

@@ -1,0 +1,59 @@
+"""`compile_toolset`: the tools of a request, one linked grammar."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from compiler.errors import UnsupportedSchema, UnsupportedToolset
+from compiler.linker import LinkedGrammar, link
+from compiler.schema import LoweredSchema, lower_schema
+from compiler.style import Style, spelled
+from compiler.syntaxes import Syntax
+from compiler.syntaxes import syntax as find_syntax
+from compiler.unit import Unit, compile_unit
+from compiler.vocabulary import Vocabulary, vocabulary_of
+from toolspecs.choice import ChoiceMode, ToolChoice
+from toolspecs.tool import Tool
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+def lower_tool(tool: Tool, syntax: Syntax) -> LoweredSchema:
+    """Lower a tool's arguments: an object, closed where keys are declared, spelled as the syntax is trained.
+
+    Raises:
+        UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema.
+    """
+    return lower_schema(tool.parameters, objects="closed", style=_style(syntax), only_objects=True)
+
+
+def compile_toolset(
+    tools: Sequence[Tool],
+    *,
+    tokenizer: "Vocabulary | PreTrainedTokenizerBase | None" = None,
+    syntax: str = "hermes",
+    tool_choice: str | ToolChoice = "required",
+    parallel: bool = True,
+) -> LinkedGrammar:
+    """Compile every tool for a tokenizer's vocabulary and link them; `tool_choice` is a mode or a `ToolChoice`.
+
+    Raises:
+        UnsupportedToolset: some tools cannot be upheld; all of them are named.
+    """
+    vocabulary = vocabulary_of(tokenizer)
+    family = find_syntax(syntax)
+    units: dict[str, Unit] = {}
+    refusals: list[tuple[str, UnsupportedSchema]] = []
+    for tool in tools:
+        try:
+            units[tool.name] = compile_unit(lower_tool(tool, family).grammar, family, vocabulary)
+        except UnsupportedSchema as refusal:
+            refusals.append((tool.name, refusal))
+    if refusals:
+        raise UnsupportedToolset(refusals)
+    choice = tool_choice if isinstance(tool_choice, ToolChoice) else ToolChoice(ChoiceMode(tool_choice))
+    return link(units, family, vocabulary, choice, parallel=parallel)
+
+
+def _style(syntax: Syntax) -> Style:
+    return spelled(syntax.item_separator, syntax.key_separator)

@@ -1,0 +1,129 @@
+"""What the canonical views say, as plain values that lowerings take."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from jsonschema_rs import CanonicalSchema, canonical
+
+from compiler.numbers import Number
+from compiler.strings import StringConstraint
+
+
+@dataclass(frozen=True)
+class IntegerConstraint:
+    """Which integers are admitted; bounds are inclusive."""
+
+    minimum: int | None = None
+    maximum: int | None = None
+    multiple_of: tuple[Number, ...] = ()
+    not_multiple_of: tuple[Number, ...] = ()
+
+
+@dataclass(frozen=True)
+class NumberConstraint:
+    """Which numbers are admitted."""
+
+    minimum: Number | None = None
+    exclusive_minimum: bool = False
+    maximum: Number | None = None
+    exclusive_maximum: bool = False
+    multiple_of: tuple[Number, ...] = ()
+    not_multiple_of: tuple[Number, ...] = ()
+    excludes_integers: bool = False
+
+
+@dataclass(frozen=True)
+class ContainsConstraint:
+    """At least `low` and at most `high` items are of `schema`."""
+
+    schema: CanonicalSchema
+    low: int = 1
+    high: int | None = None
+
+
+@dataclass(frozen=True)
+class ArrayConstraint:
+    """Which arrays are admitted; `items` None admits anything after the prefix."""
+
+    min_items: int = 0
+    max_items: int | None = None
+    distinctness: canonical.Distinctness = canonical.Distinctness.UNCONSTRAINED
+    prefix_items: tuple[CanonicalSchema, ...] = ()
+    items: CanonicalSchema | None = None
+    contains: tuple[ContainsConstraint, ...] = ()
+
+
+@dataclass(frozen=True)
+class ObjectConstraint:
+    """Which objects are admitted; a schema that is None admits anything."""
+
+    min_properties: int = 0
+    max_properties: int | None = None
+    required: tuple[str, ...] = ()
+    property_names: CanonicalSchema | None = None
+    properties: Mapping[str, CanonicalSchema] = field(default_factory=dict)
+    pattern_properties: Mapping[str, CanonicalSchema] = field(default_factory=dict)
+    additional_properties: CanonicalSchema | None = None
+    has_violations: bool = False
+
+
+def string_constraint(view: canonical.StringView) -> StringConstraint:
+    """The constraint of a string view."""
+    return StringConstraint(
+        min_length=view.min_length or 0,
+        max_length=view.max_length,
+        patterns=tuple(view.patterns),
+        excluded_patterns=tuple(view.excluded_patterns),
+        formats=tuple(view.formats),
+        excluded_formats=tuple(view.excluded_formats),
+        excluded=tuple(view.excluded),
+        content_media_types=tuple(view.content_media_types),
+        content_encodings=tuple(view.content_encodings),
+    )
+
+
+def integer_constraint(view: canonical.IntegerView) -> IntegerConstraint:
+    """The constraint of an integer view."""
+    return IntegerConstraint(view.minimum, view.maximum, tuple(view.multiple_of), tuple(view.not_multiple_of))
+
+
+def number_constraint(view: canonical.NumberView) -> NumberConstraint:
+    """The constraint of a number view."""
+    return NumberConstraint(
+        view.minimum,
+        view.exclusive_minimum,
+        view.maximum,
+        view.exclusive_maximum,
+        tuple(view.multiple_of),
+        tuple(view.not_multiple_of),
+        view.excludes_integers,
+    )
+
+
+def array_constraint(view: canonical.ArrayView) -> ArrayConstraint:
+    """The constraint of an array view."""
+    return ArrayConstraint(
+        min_items=view.min_items or 0,
+        max_items=view.max_items,
+        distinctness=view.distinctness,
+        prefix_items=tuple(view.prefix_items),
+        items=view.items,
+        contains=tuple(
+            ContainsConstraint(c.schema, 1 if c.min_contains is None else c.min_contains, c.max_contains)
+            for c in view.contains
+        ),
+    )
+
+
+def object_constraint(view: canonical.ObjectView) -> ObjectConstraint:
+    """The constraint of an object view."""
+    return ObjectConstraint(
+        min_properties=view.min_properties or 0,
+        max_properties=view.max_properties,
+        required=tuple(view.required),
+        property_names=view.property_names,
+        properties=view.properties,
+        pattern_properties=view.pattern_properties,
+        additional_properties=view.additional_properties,
+        has_violations=bool(view.violations),
+    )
