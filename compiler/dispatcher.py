@@ -5,7 +5,7 @@ values, but for the unit's, whose matcher advances in place and is undone step b
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import xgrammar as xgr
@@ -43,8 +43,8 @@ class Dispatcher:
     `text` None: the output begins with a call; `start` None: there are no calls.
     """
 
-    vocabulary: Vocabulary
-    units: Mapping[str, Unit]
+    vocabulary: Vocabulary = field(repr=False)
+    units: Mapping[str, Unit] = field(repr=False)
     text: FreeText | None
     start: Junction | None
     exits: Exits | None
@@ -84,7 +84,7 @@ def consumed(units: Mapping[str, Unit], name: str, rest: bytes) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _InText:
-    dispatcher: Dispatcher
+    dispatcher: Dispatcher = field(repr=False)
     text: FreeText
     state: int
     is_complete = True
@@ -110,7 +110,7 @@ class _InText:
 
 @dataclass(frozen=True, slots=True)
 class _InFixedText:
-    dispatcher: Dispatcher
+    dispatcher: Dispatcher = field(repr=False)
     junction: Junction
     read: bytes
 
@@ -130,7 +130,7 @@ class _InFixedText:
 
 @dataclass(frozen=True, slots=True)
 class _InUnit:
-    dispatcher: Dispatcher
+    dispatcher: Dispatcher = field(repr=False)
     follow: Junction
     matcher: xgr.GrammarMatcher
     is_complete = False
@@ -154,7 +154,7 @@ class _InUnit:
 class Stopped:
     """After a stop token: nothing follows, and a mask that is asked for nonetheless allows stopping."""
 
-    dispatcher: Dispatcher
+    dispatcher: Dispatcher = field(repr=False)
     is_complete = True
 
     def fill(self, bitmask: Bitmask, row: int) -> None:

@@ -49,7 +49,7 @@ class LinkedGrammar:
     """Immutable and shared; `names` are the tools that may be called, `units` may hold more of them."""
 
     names: tuple[str, ...]
-    units: Mapping[str, Unit]
+    units: Mapping[str, Unit] = field(repr=False)
     syntax: Syntax
     vocabulary: Vocabulary
     choice: ToolChoice

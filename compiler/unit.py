@@ -31,8 +31,8 @@ class Unit:
 
     digest: str
     syntax: str
-    compiled: xgr.CompiledGrammar
-    source: str
+    compiled: xgr.CompiledGrammar = field(repr=False)
+    source: str = field(repr=False)
     _starts: dict[bytes, int | None] = field(default_factory=dict, repr=False)
 
     @cached_property

@@ -13,7 +13,7 @@ Logits can be wider than the tokenizer, so `width` is the model's.
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
@@ -38,8 +38,8 @@ class Vocabulary:
     Identity is `digest`, which covers every byte: grammars of two vocabularies of equal size never mix.
     """
 
-    tokens: tuple[bytes, ...]
-    markers: Mapping[str, int]
+    tokens: tuple[bytes, ...] = field(repr=False)
+    markers: Mapping[str, int] = field(repr=False)
     stop_ids: tuple[int, ...]
 
     @classmethod

@@ -1,0 +1,133 @@
+"""A linked grammar allows, bit for bit, what one grammar of the whole language allows."""
+
+import random
+from functools import cache
+
+import numpy as np
+import pytest
+import xgrammar as xgr
+from corpus import corpus
+from monolith import monolith, toolbox
+from transformers import AutoTokenizer
+
+from compiler.linked_matcher import LinkedMatcher
+from compiler.linker import link
+from compiler.matcher import allocate_bitmask
+from compiler.syntaxes import SYNTAXES, Syntax
+from compiler.unit import Unit, compile_unit
+from compiler.vocabulary import Vocabulary, vocabulary_of
+from toolspecs.choice import ChoiceMode, ToolChoice
+
+CHOICES = [
+    (ChoiceMode.REQUIRED, True),
+    (ChoiceMode.REQUIRED, False),
+    (ChoiceMode.AUTO, True),
+    (ChoiceMode.AUTO, False),
+    (ChoiceMode.NONE, True),
+]
+
+
+@pytest.fixture(scope="session", params=["qwen3", "mistral-v3"])
+def vocabulary(request) -> Vocabulary:
+    folder = corpus("tokenizers", request.param)
+    return vocabulary_of(AutoTokenizer.from_pretrained(folder))
+
+
+@cache
+def _unit(vocabulary: Vocabulary, syntax: Syntax, name: str) -> Unit:
+    return compile_unit(toolbox(100)[name], syntax, vocabulary)
+
+
+class Walk:
+    """Both matchers side by side, along random tokens that lean towards the syntax's own text."""
+
+    def __init__(self, linked: LinkedMatcher, reference: xgr.GrammarMatcher, vocabulary, texts, seed):
+        self.linked = linked
+        self.reference = reference
+        self.vocabulary = vocabulary
+        self.random = random.Random(seed)
+        trigger = vocabulary.spell(texts["trigger"]).encode()
+        self.leaning = np.zeros(-(-vocabulary.width // 32) * 32, dtype=bool)
+        self.leaning[[i for i, t in enumerate(vocabulary.tokens) if t and t in texts["all"]]] = True
+        is_lead = {i: bool(trigger) and trigger.startswith(vocabulary.tokens[i]) for i in vocabulary.marker_ids}
+        markers = [i for i in vocabulary.marker_ids if not is_lead[i]]
+        self.foreign = np.array(markers, dtype=np.intp)
+        self.bitmask = allocate_bitmask(2, vocabulary.width)
+        self.num_steps = 0
+
+    def allowed(self) -> np.ndarray:
+        """Boolean [width] of the linked matcher, checked against the reference."""
+        self.bitmask[0] = self.random.randrange(2**31)  # a fill must not depend on what was there
+        self.linked.fill_bitmask(self.bitmask, 0)
+        self.reference.fill_next_token_bitmask(self.bitmask, 1)
+        ours, theirs = np.unpackbits(self.bitmask.view(np.uint8), axis=1, bitorder="little").astype(bool)
+        assert not ours[self.vocabulary.width :].any()
+        theirs[self.vocabulary.width :] = False  # a TagDispatch sets the last word's unused bits
+        if theirs[list(self.vocabulary.stop_ids)].any():
+            theirs[self.foreign] = False  # free text: xgrammar knows no markers
+        if (ours != theirs).any():
+            self._explain(ours, theirs)
+        assert self.linked.is_completed() == ours[list(self.vocabulary.stop_ids)].all()
+        self.num_steps += 1
+        return ours
+
+    def _explain(self, ours, theirs):
+        tokens = self.vocabulary.tokens
+        extra = [tokens[i] for i in np.flatnonzero(ours & ~theirs)[:20]]
+        missing = [tokens[i] for i in np.flatnonzero(theirs & ~ours)[:20]]
+        pytest.fail(f"at {self.linked._position!r}: extra {extra}, missing {missing}")
+
+    def run(self, max_tokens: int) -> None:
+        stack = []
+        for _ in range(max_tokens):
+            allowed = self.allowed()
+            stack.append(allowed)
+            self._reject_one(allowed)
+            leaning = np.flatnonzero(allowed & self.leaning)
+            options = leaning if len(leaning) and self.random.random() < 0.8 else np.flatnonzero(allowed)
+            token_id = int(self.random.choice(options))
+            assert self.linked.accept(token_id)
+            assert self.reference.accept_token(token_id)
+            if token_id in self.vocabulary.stop_ids:
+                assert self.linked.is_terminated()
+                return
+            if self.random.random() < 0.05:
+                count = self.random.randint(1, min(len(stack), 12))
+                self.linked.rollback(count)
+                self.reference.rollback(count)
+                expected = stack[-count]
+                del stack[-count:]
+                assert (self.allowed() == expected).all()
+
+    def _reject_one(self, allowed: np.ndarray) -> None:
+        token_id = self.random.randrange(-2, self.vocabulary.width + 2)
+        if not 0 <= token_id < len(allowed) or not allowed[token_id]:
+            assert not self.linked.accept(token_id)
+
+
+@pytest.mark.parametrize(("mode", "parallel"), CHOICES)
+@pytest.mark.parametrize("syntax", SYNTAXES.values(), ids=lambda row: row.name)
+def test_masks_equal_those_of_one_grammar(vocabulary, syntax, mode, parallel):
+    _compare(vocabulary, syntax, mode, parallel, num_tools=8, num_steps=200)
+
+
+@pytest.mark.parametrize("num_tools", [1, 3, 32])
+def test_masks_equal_at_any_number_of_tools(vocabulary, num_tools):
+    _compare(vocabulary, SYNTAXES["hermes"], ChoiceMode.AUTO, True, num_tools=num_tools, num_steps=200)
+    _compare(vocabulary, SYNTAXES["json"], ChoiceMode.REQUIRED, True, num_tools=num_tools, num_steps=200)
+
+
+def _compare(vocabulary, syntax, mode, parallel, *, num_tools, num_steps):
+    grammars = toolbox(num_tools)
+    units = {name: _unit(vocabulary, syntax, name) for name in grammars}
+    linked = link(units, syntax, vocabulary, ToolChoice(mode), parallel=parallel)
+    shown = {} if mode is ChoiceMode.NONE else grammars
+    whole = vocabulary.backend.compile(monolith(shown, syntax, vocabulary, mode, parallel=parallel))
+    fixed = [syntax.opening, syntax.begin, syntax.after_name, syntax.end, syntax.separator, syntax.closing]
+    everything = vocabulary.spell("\0".join([*fixed, *map(syntax.header, grammars), '"]}, {"', "}}}\n"]))
+    texts = {"trigger": syntax.trigger if shown else "", "all": everything.encode()}
+    num_done, seed = 0, 0
+    while num_done < num_steps:
+        walk = Walk(linked.matcher(), xgr.GrammarMatcher(whole), vocabulary, texts, seed)
+        walk.run(min(120, num_steps - num_done))
+        num_done, seed = num_done + walk.num_steps, seed + 1
