@@ -82,11 +82,13 @@ def detect_shape(document: Mapping[str, Any]) -> Shape:
         return Shape.OPENAI
     if document.get("type") == "function":
         return Shape.OPENAI_RESPONSES if "name" in document or "parameters" in document else Shape.OPENAI
-    if any(field in document for field in ("input_schema", "cache_control", "type")):
+    if "input_schema" in document or "type" in document:
         return Shape.ANTHROPIC
+    if "inputSchema" in document:
+        return Shape.MCP
     if "parameters" in document or "strict" in document:
         return Shape.FUNCTION
-    return Shape.MCP
+    return Shape.ANTHROPIC if "cache_control" in document else Shape.MCP
 
 
 def parse_tools(documents: Any, *, limits: Limits = DEFAULT_LIMITS, base: str = "/tools") -> tuple[Tool, ...]:
@@ -165,7 +167,7 @@ class _Reading:
         shape = detect_shape(document)
         row = SHAPES[shape]
         yield from _outer_flaws(document, row)
-        fields = document.get(row.wrapper, {}) if row.wrapper else document
+        fields = document.get(row.wrapper) if row.wrapper else document
         if not isinstance(fields, dict):
             return
         path = (row.wrapper,) if row.wrapper else ()

@@ -57,3 +57,5 @@ def _check_redis_url(url: str) -> None:
         raise InvalidStoreURL("a redis URL needs a host")
     if number and not number.isdecimal():
         raise InvalidStoreURL(f"the database of a redis URL is a number, not {number[:20]!r}")
+    if "decode_responses" in parts.query:
+        raise InvalidStoreURL("values are bytes: decode_responses cannot be set")

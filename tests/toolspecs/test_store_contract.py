@@ -1,0 +1,282 @@
+"""What every store promises, on SQLite and on a real Redis."""
+
+import asyncio
+import sys
+
+import pytest
+
+from toolspecs import LockTimeout, NotACounter
+
+BYTES = [b"", b"text", b"\x00\xff\x80 binary \r\n", b"x" * 2_000_000]
+KEYS = ["k", "with/slash", "glob*?[a]\\", "naïve \U0001f600", "'; DROP TABLE entries; --", "%_"]
+
+
+async def keys(store, prefix):
+    return sorted([key async for key in store.scan(prefix)])
+
+
+@pytest.mark.parametrize("value", BYTES, ids=len)
+async def test_a_value_comes_back_as_it_was(store, other, value):
+    await store.set("k", value)
+    assert await store.get("k") == value
+    assert await other.get("k") == value
+
+
+@pytest.mark.parametrize("key", KEYS)
+async def test_any_text_is_a_key(store, key):
+    await store.set(key, b"1")
+    assert await store.get(key) == b"1"
+    assert await keys(store, key) == [key]
+    assert await store.delete(key)
+
+
+async def test_an_absent_key(store):
+    assert await store.get("k") is None
+    assert await store.delete("k") is False
+
+
+async def test_the_last_value_counts(store):
+    await store.set("k", b"1")
+    await store.set("k", b"2")
+    assert await store.get("k") == b"2"
+    assert await store.delete("k") is True
+    assert await store.get("k") is None
+
+
+async def test_a_value_expires(store, other):
+    await store.set("short", b"1", ttl_s=0.5)
+    await store.set("long", b"1", ttl_s=60)
+    assert await other.get("short") == b"1"
+    await asyncio.sleep(0.6)
+    assert await other.get("short") is None
+    assert await store.delete("short") is False
+    assert await keys(store, "") == ["long"]
+
+
+async def test_a_new_value_takes_the_expiry_away(store):
+    await store.set("a", b"1", ttl_s=0.5)
+    await store.set("b", b"1", ttl_s=0.5)
+    await store.set("a", b"2")
+    assert await store.compare_and_set("b", b"1", b"2")
+    await asyncio.sleep(0.6)
+    assert await store.get("a") == b"2"
+    assert await store.get("b") == b"2"
+
+
+async def test_scan_yields_the_keys_of_a_prefix_once(store):
+    wanted = {f"a/{number}" for number in range(2500)}
+    for key in [*wanted, "a", "b/1", "A/1", "a0"]:
+        await store.set(key, b"")
+    found = [key async for key in store.scan("a/")]
+    assert len(found) == len(wanted)
+    assert set(found) == wanted
+
+
+async def test_a_prefix_is_taken_literally(store):
+    for key in ("a*b", "axb", "a[b", "a%b", "a_b", "a\\b", "a?b"):
+        await store.set(key, b"")
+    for prefix in ("a*", "a[", "a%", "a_", "a\\", "a?"):
+        assert await keys(store, prefix) == [prefix + "b"]
+
+
+@pytest.mark.parametrize(
+    ("present", "expected", "value", "is_done"),
+    [
+        (None, None, b"new", True),
+        (None, None, None, True),
+        (None, b"", b"new", False),
+        (None, b"old", None, False),
+        (b"old", b"old", b"new", True),
+        (b"old", b"old", b"", True),
+        (b"old", b"old", None, True),
+        (b"old", b"other", b"new", False),
+        (b"old", b"other", None, False),
+        (b"old", None, b"new", False),
+        (b"old", None, None, False),
+        (b"", b"", b"new", True),
+        (b"", None, b"new", False),
+        (b"0", b"00", b"new", False),
+    ],
+)
+async def test_compare_and_set(store, present, expected, value, is_done):
+    if present is not None:
+        await store.set("k", present)
+    assert await store.compare_and_set("k", expected, value) is is_done
+    assert await store.get("k") == (value if is_done else present)
+
+
+async def test_an_expired_value_compares_as_absent(store):
+    await store.set("a", b"1", ttl_s=0.03)
+    await store.set("b", b"1", ttl_s=0.03)
+    await asyncio.sleep(0.08)
+    assert not await store.compare_and_set("a", b"1", b"2")
+    assert await store.compare_and_set("b", None, b"2")
+    assert await store.get("b") == b"2"
+
+
+async def test_one_of_many_wins_a_compare_and_set(store, other):
+    attempts = [
+        connection.compare_and_set("k", None, str(number).encode())
+        for number in range(20)
+        for connection in (store, other)
+    ]
+    assert sum(await asyncio.gather(*attempts)) == 1
+
+
+async def test_increment(store):
+    assert await store.increment("n") == 1
+    assert await store.increment("n", 41) == 42
+    assert await store.increment("n", -50) == -8
+    assert await store.get("n") == b"-8"
+    await store.set("n", b"7")
+    assert await store.increment("n", 0) == 7
+
+
+async def test_increments_of_many_all_count(store, other):
+    sums = await asyncio.gather(
+        *[connection.increment("n") for _ in range(50) for connection in (store, other)]
+    )
+    assert sorted(sums) == list(range(1, 101))
+
+
+async def test_an_expired_counter_starts_over(store):
+    await store.set("n", b"41", ttl_s=0.5)
+    assert await store.increment("n") == 42
+    await asyncio.sleep(0.6)
+    assert await store.increment("n") == 1
+
+
+@pytest.mark.parametrize("value", [b"text", b"1.5", b"", b"9223372036854775807", b"99999999999999999999"])
+async def test_what_is_no_counter_is_left_alone(store, value):
+    await store.set("n", value)
+    with pytest.raises(NotACounter) as caught:
+        await store.increment("n")
+    assert caught.value.key == "n"
+    assert await store.get("n") == value
+
+
+async def test_a_lock_excludes(store, other):
+    num_inside = 0
+    most = 0
+
+    async def enter(connection):
+        nonlocal num_inside, most
+        async with connection.lock("l", lease_s=30, wait_s=30):
+            num_inside += 1
+            most = max(most, num_inside)
+            await asyncio.sleep(0.002)
+            num_inside -= 1
+
+    await asyncio.gather(*[enter(connection) for _ in range(5) for connection in (store, other)])
+    assert most == 1
+
+
+async def test_waiting_for_a_lock_ends(store, other):
+    async with store.lock("l", lease_s=30, wait_s=0):
+        with pytest.raises(LockTimeout) as caught:
+            async with other.lock("l", lease_s=30, wait_s=0.05):
+                pytest.fail("two holders")
+        assert caught.value.key == "l"
+        with pytest.raises(LockTimeout):
+            async with store.lock("l", lease_s=30, wait_s=0):
+                pytest.fail("the failed attempt freed it")
+    async with other.lock("l", lease_s=30, wait_s=0):
+        pass
+
+
+async def test_a_dead_holder_is_taken_over_and_cannot_free_it_late(store, other):
+    dead = store.lock("l", lease_s=0.05, wait_s=0)
+    lease = await dead.__aenter__()
+    async with other.lock("l", lease_s=30, wait_s=10):
+        assert await lease.renew() is False
+        await dead.__aexit__(None, None, None)
+        with pytest.raises(LockTimeout):
+            async with store.lock("l", lease_s=30, wait_s=0):
+                pytest.fail("a late release freed somebody else's lease")
+
+
+async def test_a_renewed_lease_lasts(store, other):
+    async with store.lock("l", lease_s=1, wait_s=0) as lease:
+        for _ in range(4):
+            await asyncio.sleep(0.3)
+            assert await lease.renew() is True
+        with pytest.raises(LockTimeout):
+            async with other.lock("l", lease_s=1, wait_s=0):
+                pytest.fail("two holders")
+
+
+async def test_an_error_inside_frees_the_lock(store, other):
+    with pytest.raises(ZeroDivisionError):
+        async with store.lock("l", lease_s=30, wait_s=0):
+            raise ZeroDivisionError
+    async with other.lock("l", lease_s=30, wait_s=0):
+        pass
+
+
+async def test_a_cancelled_holder_frees_the_lock(store, other):
+    held = asyncio.Event()
+
+    async def hold():
+        async with store.lock("l", lease_s=30, wait_s=0):
+            held.set()
+            await asyncio.sleep(30)
+
+    task = asyncio.create_task(hold())
+    await held.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    async with other.lock("l", lease_s=30, wait_s=0):
+        pass
+
+
+async def test_a_cancelled_operation_leaves_the_store_usable(store, other):
+    tasks = [asyncio.create_task(store.increment("n")) for _ in range(20)]
+    await asyncio.sleep(0)
+    for task in tasks[::2]:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    before = int(await other.get("n") or 0)
+    assert await store.increment("n") == before + 1
+
+
+async def test_a_closed_store_opens_anew(store):
+    await store.ping()
+    await store.set("k", b"1")
+    await store.close()
+    await store.close()
+    await store.ping()
+    assert await store.get("k") == b"1"
+
+
+WRITER = """
+import asyncio, sys
+from toolspecs import open_store
+
+async def main(url, name):
+    store = open_store(url)
+    for number in range(40):
+        await store.increment("n")
+        async with store.lock("l", lease_s=20, wait_s=60):
+            await store.set("sum", str(int(await store.get("sum") or 0) + 1).encode())
+        while True:
+            before = await store.get("list")
+            if await store.compare_and_set("list", before, (before or b"") + f"{name}{number} ".encode()):
+                break
+    await store.close()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_processes_share_a_store(store, store_url):
+    """Opened at once where there is no file yet: counters, locks and compare-and-set lose nothing."""
+    names = "abc"
+    run = asyncio.create_subprocess_exec
+    writers = [await run(sys.executable, "-c", WRITER, store_url, name) for name in names]
+    assert [await writer.wait() for writer in writers] == [0, 0, 0]
+    assert await store.get("n") == b"120"
+    assert await store.get("sum") == b"120"
+    written = (await store.get("list")).decode().split()
+    assert sorted(written) == sorted(f"{name}{number}" for name in names for number in range(40))
+    for name in names:
+        assert [w for w in written if w[0] == name] == [f"{name}{number}" for number in range(40)]

@@ -1,0 +1,124 @@
+"""How stores are named, and what is said where there is none."""
+
+import builtins
+import sqlite3
+import sys
+
+import pytest
+
+from toolspecs import InvalidStoreURL, MissingExtra, StoreUnavailable, open_store
+from toolspecs.stores.sqlite import SQLiteStore
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "sqlite",
+        "sqlite://",
+        "sqlite:///folder/",
+        "sqlite:///file?mode=ro",
+        "sqlite:///nul%00",
+        "postgres://host/db",
+        "/just/a/path.db",
+        "redis://",
+        "redis://:6379",
+        "redis:///0",
+        "redis://host:port/0",
+        "redis://host:99999/0",
+        "redis://host/name",
+        "redis://host:6379/0?socket_timeout=soon",
+        "redis://host/0?decode_responses=true",
+        "rediss://[::1",
+    ],
+)
+def test_a_bad_url_is_refused_with_the_forms_there_are(url):
+    with pytest.raises(InvalidStoreURL, match="sqlite:///absolute/path"):
+        open_store(url)
+
+
+def test_a_bad_url_keeps_its_password():
+    with pytest.raises(InvalidStoreURL) as caught:
+        open_store("redis://user:hunter2@host:port/0")
+    assert "hunter2" not in str(caught.value)
+
+
+async def test_a_sqlite_url_is_a_path(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for url, file in [
+        (f"sqlite://{tmp_path}/a/b.db", "a/b.db"),
+        ("sqlite://c/d.db", "c/d.db"),
+        ("sqlite://with%20space%3F.db", "with space?.db"),
+    ]:
+        store = open_store(url)
+        assert not (tmp_path / file).exists()
+        await store.ping()
+        await store.close()
+        assert (tmp_path / file).is_file()
+
+
+async def test_memory_is_a_store_of_its_own():
+    one, two = open_store("sqlite://:memory:"), open_store("sqlite://:memory:")
+    await one.set("k", b"1")
+    assert await one.get("k") == b"1"
+    assert await two.get("k") is None
+    await one.close()
+    await two.close()
+
+
+async def test_a_file_that_is_no_store_is_named(tmp_path):
+    file = tmp_path / "text.db"
+    file.write_text("not a database, and long enough to be read as a header of one" * 50)
+    store = open_store(f"sqlite://{file}")
+    with pytest.raises(StoreUnavailable, match=r"text\.db.*not a database"):
+        await store.ping()
+    await store.close()
+
+
+async def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    store = open_store(f"sqlite://{tmp_path}/file/below.db")
+    with pytest.raises(StoreUnavailable, match=r"below\.db"):
+        await store.get("k")
+
+
+async def test_a_redis_that_is_away_is_named_without_its_password():
+    pytest.importorskip("redis")
+    store = open_store("redis://user:hunter2@127.0.0.1:1/3")
+    with pytest.raises(StoreUnavailable, match=r"redis://127\.0\.0\.1:1/3") as caught:
+        await store.ping()
+    assert "hunter2" not in str(caught.value) + repr(store)
+    await store.close()
+
+
+def test_a_missing_driver_names_its_extra(monkeypatch):
+    real = builtins.__import__
+
+    def without_redis(name, *arguments, **options):
+        if name.split(".")[0] == "redis":
+            raise ImportError(name)
+        return real(name, *arguments, **options)
+
+    monkeypatch.delitem(sys.modules, "toolspecs.stores.redis", raising=False)
+    monkeypatch.setattr(builtins, "__import__", without_redis)
+    with pytest.raises(MissingExtra, match=r"callgate\[redis\]") as caught:
+        open_store("redis://localhost")
+    assert caught.value.extra == "redis"
+
+
+async def test_what_expired_leaves_the_file(tmp_path):
+    now = 1000.0
+    store = SQLiteStore(tmp_path / "s.db", clock=lambda: now)
+    for number in range(300):
+        await store.set(f"old/{number}", b"", ttl_s=10)
+    await store.set("kept", b"")
+    now = 2000.0
+    for number in range(300):
+        await store.set(f"new/{number}", b"", ttl_s=10)
+    await store.close()
+    with sqlite3.connect(tmp_path / "s.db") as connection:
+        (num_old,) = connection.execute("SELECT count(*) FROM entries WHERE key LIKE 'old/%'").fetchone()
+        (num_all,) = connection.execute("SELECT count(*) FROM entries").fetchone()
+    connection.close()
+    assert num_old == 0
+    assert num_all == 301
