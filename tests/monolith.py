@@ -66,7 +66,9 @@ def toolbox(count: int) -> dict[str, Grammar]:
     names = list(TOOLS)
     suffixes = ["", "_by_id", "_v2", ".list", "_all"]
     chosen = [(f"{name}{suffix}", TOOLS[name]) for suffix in suffixes for name in names]
-    return dict(dict(chosen).items()) if count > len(dict(chosen)) else dict(list(dict(chosen).items())[:count])
+    return (
+        dict(dict(chosen).items()) if count > len(dict(chosen)) else dict(list(dict(chosen).items())[:count])
+    )
 
 
 def monolith(

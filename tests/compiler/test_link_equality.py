@@ -49,7 +49,9 @@ class Walk:
         trigger = vocabulary.spell(texts["trigger"]).encode()
         self.leaning = np.zeros(-(-vocabulary.width // 32) * 32, dtype=bool)
         self.leaning[[i for i, t in enumerate(vocabulary.tokens) if t and t in texts["all"]]] = True
-        is_lead = {i: bool(trigger) and trigger.startswith(vocabulary.tokens[i]) for i in vocabulary.marker_ids}
+        is_lead = {
+            i: bool(trigger) and trigger.startswith(vocabulary.tokens[i]) for i in vocabulary.marker_ids
+        }
         markers = [i for i in vocabulary.marker_ids if not is_lead[i]]
         self.foreign = np.array(markers, dtype=np.intp)
         self.bitmask = allocate_bitmask(2, vocabulary.width)

@@ -1,0 +1,112 @@
+"""Text in, prose and calls out, however the text is cut."""
+
+import json
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from compiler.syntaxes import SYNTAXES, Syntax
+from runtime.calls import ArgumentsPart, CallEnd, CallParser, CallStart, TextPart, parse_calls
+
+ALL = pytest.mark.parametrize("syntax", SYNTAXES.values(), ids=lambda row: row.name)
+
+
+def write(syntax: Syntax, calls: list[tuple[str, str]]) -> str:
+    spelled = [syntax.header(name) + arguments + syntax.end for name, arguments in calls]
+    return syntax.opening + syntax.separator.join(spelled) + syntax.closing if calls else ""
+
+
+def parts_of(syntax: Syntax, chunks: list[str]):
+    parser = CallParser(syntax)
+    parts = [part for chunk in chunks for part in parser.feed(chunk)]
+    return [*parts, *parser.finish()]
+
+
+def merged(parts):
+    """Equal neighbours joined, so that only what was said remains, not how it was cut."""
+    out = []
+    for part in parts:
+        if out and type(out[-1]) is type(part) and isinstance(part, TextPart | ArgumentsPart):
+            out[-1] = type(part)(out[-1].text + part.text)
+        else:
+            out.append(part)
+    return out
+
+
+names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12) | st.sampled_from(
+    ["pay", "pay_all", 'quo"ted', "back\\slash\\", '", "arguments": ', "a.b"]
+)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.sampled_from(['}"]', "</tool_call>", "\\"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+arguments = st.dictionaries(st.text(max_size=5), values, max_size=3).map(
+    lambda v: json.dumps(v, ensure_ascii=False)
+)
+prose = st.text(max_size=30) | st.sampled_from(["<tool", '{"nam', "[TOOL_", "[[{", "a < b"])
+
+
+@ALL
+@given(text=prose, calls=st.lists(st.tuples(names, arguments), max_size=3), data=st.data())
+def test_any_chunking_reads_the_calls_back(syntax, text, calls, data):
+    if syntax.trigger in text + syntax.trigger[:-1]:
+        text = ""
+    if not syntax.after_name.startswith('"'):
+        calls = [(name.replace("`", ""), args) for name, args in calls]
+    whole = text + write(syntax, calls)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=12)))
+    chunks = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
+    expected = [TextPart(text)] if text else []
+    for name, args in calls:
+        expected += [CallStart(name), ArgumentsPart(args), CallEnd()]
+    assert merged(parts_of(syntax, chunks)) == expected
+    assert merged(parts_of(syntax, list(whole))) == expected
+    assert parse_calls(whole, syntax) == (text, calls)
+
+
+@ALL
+@given(text=st.text(alphabet='<tool_ca>[]{"name": TOOL_CALLS}\n,ab｜▁begins', max_size=60), data=st.data())  # noqa: RUF001
+@example(text="<tool_call><tool_call>\n", data=None)
+@example(text='[[{"name": "x', data=None)
+@example(text='[TOOL_CALLS] [{"name": "a', data=None)
+def test_any_chunking_of_anything_says_the_same_and_loses_no_prose(syntax, text, data):
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8))) if data else range(len(text))
+    chunks = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    parts = merged(parts_of(syntax, chunks))
+    assert parts == merged(parts_of(syntax, [text]))
+    if not any(isinstance(part, CallStart) for part in parts):
+        assert "".join(part.text for part in parts) == text
+
+
+@ALL
+def test_only_a_possible_trigger_is_held_back(syntax):
+    parser = CallParser(syntax)
+    assert parser.feed("hello " + syntax.trigger[:-1]) == [TextPart("hello ")]
+    assert parser.feed("?") == [TextPart(syntax.trigger[:-1] + "?")]
+    assert parser.finish() == []
+
+
+def test_arguments_stream_as_they_come():
+    parser = CallParser(SYNTAXES["hermes"])
+    header = SYNTAXES["hermes"].header("pay")
+    assert parser.feed(header) == [CallStart("pay")]
+    assert parser.feed('{"to": "A') == [ArgumentsPart('{"to": "A')]
+    assert parser.is_open
+    assert parser.feed('nn"}}') == [ArgumentsPart('nn"}')]
+    assert parser.feed("\n</tool_call>") == [CallEnd()]
+    assert not parser.is_open
+
+
+def test_a_call_cut_off_stays_open_and_is_no_prose():
+    parser = CallParser(SYNTAXES["json"])
+    parser.feed('[{"name": "pay", "arguments": {"a": 1')
+    assert parser.is_open
+    assert parser.finish() == []
+
+
+def test_a_header_cut_off_is_prose():
+    parser = CallParser(SYNTAXES["hermes"])
+    assert parser.feed('so <tool_call>\n{"name": "pa') == [TextPart("so ")]
+    assert parser.finish() == [TextPart('<tool_call>\n{"name": "pa')]
