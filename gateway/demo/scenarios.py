@@ -1,0 +1,249 @@
+"""What the demo asks for: one row per request, every mode at least once."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """A request, and what its answer may be.
+
+    `num_calls` are the least and the most calls allowed, None for no limit; `only` the tools that may be
+    called, None for every tool shown; `finish` the finish reasons allowed.
+    """
+
+    mode: str
+    prompt: str
+    toolsets: tuple[str, ...] = ()
+    named_by: Literal["body", "model", "header"] = "body"
+    inline: tuple[dict[str, Any], ...] = ()
+    choice: Any = None
+    is_parallel: bool | None = None
+    is_streamed: bool = False
+    max_tokens: int = 768
+    schema: dict[str, Any] | None = None
+    num_calls: tuple[int, int | None] = (1, None)
+    only: tuple[str, ...] | None = None
+    finish: frozenset[str] = field(default=frozenset({"tool_calls", "length"}))
+
+    @property
+    def source(self) -> str:
+        """Where the tools come from, for a reader."""
+        spelled = {"body": " + ".join(self.toolsets), "model": f"model:{'+'.join(self.toolsets)}"}
+        spelled["header"] = f"X-Toolset: {','.join(self.toolsets)}"
+        inline = f"{len(self.inline)} inline" if self.inline else ""
+        return " + ".join(part for part in (spelled[self.named_by] if self.toolsets else "", inline) if part)
+
+
+def named(tool: str) -> dict[str, Any]:
+    """OpenAI's choice of one function."""
+    return {"type": "function", "function": {"name": tool}}
+
+
+def allowed(mode: str, *tools: str) -> dict[str, Any]:
+    """OpenAI's choice among some functions."""
+    return {
+        "type": "allowed_tools",
+        "allowed_tools": {"mode": mode, "tools": [named(tool) for tool in tools]},
+    }
+
+
+WEATHER: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "The weather at a place, now or on a day to come.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "latitude": {"type": "number", "minimum": -90, "maximum": 90},
+                "longitude": {"type": "number", "minimum": -180, "maximum": 180},
+                "day": {"anyOf": [{"const": "now"}, {"type": "string", "format": "date"}]},
+                "units": {"type": "string", "enum": ["metric", "imperial"]},
+            },
+            "required": ["latitude", "longitude", "day"],
+            "additionalProperties": False,
+        },
+    },
+}
+
+TICKET: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "sentiment": {"type": "string", "enum": ["angry", "neutral", "happy"]},
+        "topics": {
+            "type": "array",
+            "items": {"enum": ["billing", "delivery", "product", "other"]},
+            "minItems": 1,
+            "maxItems": 3,
+        },
+        "order_id": {"anyOf": [{"type": "string", "pattern": "^[0-9]{3}-[0-9]{7}$"}, {"type": "null"}]},
+        "needs_human": {"type": "boolean"},
+    },
+    "required": ["sentiment", "topics", "order_id", "needs_human"],
+    "additionalProperties": False,
+}
+
+NAMED_FINISH = frozenset({"stop", "length"})
+"""OpenAI finishes the call of a function by name with `stop`."""
+
+ANY_FINISH = frozenset({"tool_calls", "stop", "length"})
+
+SCENARIOS = (
+    Scenario(
+        mode="required",
+        toolsets=("calendar",),
+        prompt="Set up half an hour with ada@example.org on Monday morning.",
+        choice="required",
+    ),
+    Scenario(
+        mode="required",
+        toolsets=("issues",),
+        prompt="The export button does nothing in Firefox. File it, urgent.",
+        choice="required",
+        is_streamed=True,
+    ),
+    Scenario(
+        mode="required, one call",
+        toolsets=("files",),
+        prompt="Rename notes.txt to ideas.txt.",
+        choice="required",
+        is_parallel=False,
+        num_calls=(1, 1),
+    ),
+    Scenario(
+        mode="named",
+        toolsets=("payments",),
+        prompt="Charge 19.99 euros to the card on file.",
+        choice=named("create_payment"),
+        only=("create_payment",),
+        finish=NAMED_FINISH,
+    ),
+    Scenario(
+        mode="named",
+        toolsets=("files",),
+        prompt="In /src/main.py, replace the word colour by color.",
+        choice=named("edit_file"),
+        is_streamed=True,
+        only=("edit_file",),
+        finish=NAMED_FINISH,
+    ),
+    Scenario(
+        mode="auto",
+        toolsets=("calendar",),
+        prompt="Am I free on Friday?",
+        choice="auto",
+        max_tokens=256,
+        num_calls=(0, None),
+        finish=ANY_FINISH,
+    ),
+    Scenario(
+        mode="auto",
+        toolsets=("payments",),
+        prompt="How much money do I have?",
+        choice="auto",
+        is_streamed=True,
+        max_tokens=256,
+        num_calls=(0, None),
+        finish=ANY_FINISH,
+    ),
+    Scenario(
+        mode="none",
+        toolsets=("issues",),
+        prompt="What is a good bug report?",
+        choice="none",
+        max_tokens=64,
+        num_calls=(0, 0),
+        finish=frozenset({"stop", "length"}),
+    ),
+    Scenario(
+        mode="none",
+        toolsets=("files",),
+        prompt="Which tools do you have?",
+        choice="none",
+        is_streamed=True,
+        max_tokens=64,
+        num_calls=(0, 0),
+        finish=frozenset({"stop", "length"}),
+    ),
+    Scenario(
+        mode="allowed, required",
+        toolsets=("payments",),
+        prompt="The customer never got her parcel. Look, then give the money back.",
+        choice=allowed("required", "list_transactions", "refund_payment"),
+        only=("list_transactions", "refund_payment"),
+    ),
+    Scenario(
+        mode="allowed, auto",
+        toolsets=("files",),
+        prompt="Where is the licence?",
+        choice=allowed("auto", "list_directory", "read_file", "search_files"),
+        is_streamed=True,
+        max_tokens=256,
+        num_calls=(0, None),
+        only=("list_directory", "read_file", "search_files"),
+        finish=ANY_FINISH,
+    ),
+    Scenario(
+        mode="required",
+        toolsets=("calendar", "payments"),
+        prompt="Book the room for Tuesday and pay the deposit.",
+        choice="required",
+    ),
+    Scenario(
+        mode="required",
+        toolsets=("calendar", "payments"),
+        prompt="Move the tasting to Thursday and refund the difference.",
+        choice="required",
+        is_streamed=True,
+    ),
+    Scenario(
+        mode="required",
+        inline=(WEATHER,),
+        prompt="Will it rain in Lisbon tomorrow?",
+        choice="required",
+    ),
+    Scenario(
+        mode="named",
+        toolsets=("calendar",),
+        inline=(WEATHER,),
+        prompt="Is Saturday a day for the beach?",
+        choice=named("get_weather"),
+        is_streamed=True,
+        only=("get_weather",),
+        finish=NAMED_FINISH,
+    ),
+    Scenario(
+        mode="required",
+        toolsets=("issues",),
+        named_by="model",
+        prompt="Close WEB-17, it is a duplicate.",
+        choice="required",
+        is_streamed=True,
+    ),
+    Scenario(
+        mode="required",
+        toolsets=("calendar", "files"),
+        named_by="header",
+        prompt="Share the minutes with everybody who was there.",
+        choice="required",
+        is_streamed=True,
+    ),
+    Scenario(
+        mode="json_schema",
+        schema=TICKET,
+        prompt="Classify: 'Third time the parcel is late! Order 302-1234567.'",
+        max_tokens=256,
+        num_calls=(0, 0),
+        finish=frozenset({"stop", "length"}),
+    ),
+    Scenario(
+        mode="json_schema",
+        schema=TICKET,
+        prompt="Classify: 'Lovely, thank you.'",
+        is_streamed=True,
+        max_tokens=256,
+        num_calls=(0, 0),
+        finish=frozenset({"stop", "length"}),
+    ),
+)
