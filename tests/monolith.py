@@ -54,21 +54,24 @@ TOOLS: Mapping[str, Grammar] = {
     "pay_all": tool('{"amount": ', _INT, ', "note": ', _STR, "}"),
     "p": tool("{}"),
     "pay.all": tool('{"a": {"b": {"c": ', choice(Literal("true"), Literal("null")), "}}}"),
-    "größe": tool('{"x": [', _INT, RuleRef("more"), more=choice(Literal("]}"), sequence(Literal(", "), _INT, RuleRef("more")))),
+    "größe": tool(
+        '{"x": [',
+        _INT,
+        RuleRef("more"),
+        more=choice(Literal("]}"), sequence(Literal(", "), _INT, RuleRef("more"))),
+    ),
     'quo"ted': tool('{"kind": ', choice(Literal('"a}"'), Literal('"]}, {"'), Literal('"ab"')), "}"),
     "tree": tool('{"next": ', choice(Literal("null"), RuleRef("root")), "}"),
     "many": tool("{", optional(sequence(Literal('"s": '), _STR)), "}"),
-}  # fmt: skip
+}
 
 
 def toolbox(count: int) -> dict[str, Grammar]:
     """`count` tools: the ones above, and more of them under longer names."""
     names = list(TOOLS)
     suffixes = ["", "_by_id", "_v2", ".list", "_all"]
-    chosen = [(f"{name}{suffix}", TOOLS[name]) for suffix in suffixes for name in names]
-    return (
-        dict(dict(chosen).items()) if count > len(dict(chosen)) else dict(list(dict(chosen).items())[:count])
-    )
+    tools = {f"{name}{suffix}": TOOLS[name] for suffix in suffixes for name in names}
+    return dict(list(tools.items())[:count])
 
 
 def monolith(

@@ -10,6 +10,7 @@ from corpus import corpus
 from monolith import monolith, toolbox
 from transformers import AutoTokenizer
 
+from compiler.dispatcher import _InUnit
 from compiler.linked_matcher import LinkedMatcher
 from compiler.linker import link
 from compiler.matcher import allocate_bitmask
@@ -46,6 +47,7 @@ class Walk:
         self.reference = reference
         self.vocabulary = vocabulary
         self.random = random.Random(seed)
+        self.ids_of = dict(zip(vocabulary.index.spellings, vocabulary.index.ids, strict=True))
         trigger = vocabulary.spell(texts["trigger"]).encode()
         self.leaning = np.zeros(-(-vocabulary.width // 32) * 32, dtype=bool)
         self.leaning[[i for i, t in enumerate(vocabulary.tokens) if t and t in texts["all"]]] = True
@@ -56,6 +58,9 @@ class Walk:
         self.foreign = np.array(markers, dtype=np.intp)
         self.bitmask = allocate_bitmask(2, vocabulary.width)
         self.num_steps = 0
+        self.num_units = 0
+        self.opening = texts["opening"]
+        self.output = b""
 
     def allowed(self) -> np.ndarray:
         """Boolean [width] of the linked matcher, checked against the reference."""
@@ -80,15 +85,17 @@ class Walk:
         pytest.fail(f"at {self.linked._position!r}: extra {extra}, missing {missing}")
 
     def run(self, max_tokens: int) -> None:
-        stack = []
+        stack, outputs = [], []
         for _ in range(max_tokens):
             allowed = self.allowed()
             stack.append(allowed)
             self._reject_one(allowed)
-            leaning = np.flatnonzero(allowed & self.leaning)
-            options = leaning if len(leaning) and self.random.random() < 0.8 else np.flatnonzero(allowed)
-            token_id = int(self.random.choice(options))
+            token_id = self._choose(allowed)
+            was_in_unit = isinstance(self.linked._position, _InUnit)
             assert self.linked.accept(token_id)
+            self.num_units += was_in_unit and not isinstance(self.linked._position, _InUnit)
+            outputs.append(self.output)
+            self.output += self.vocabulary.tokens[token_id]
             assert self.reference.accept_token(token_id)
             if token_id in self.vocabulary.stop_ids:
                 assert self.linked.is_terminated()
@@ -99,7 +106,26 @@ class Walk:
                 self.reference.rollback(count)
                 expected = stack[-count]
                 del stack[-count:]
+                self.output = outputs[-count]
+                del outputs[-count:]
                 assert (self.allowed() == expected).all()
+
+    def _choose(self, allowed: np.ndarray) -> int:
+        if self.random.random() < 0.5:
+            begun = next(
+                n for n in range(len(self.opening), -1, -1) if self.output.endswith(self.opening[:n])
+            )
+            onward = [
+                token_id
+                for end in range(begun + 1, len(self.opening) + 1)
+                for token_id in self.ids_of.get(self.opening[begun:end], ())
+                if allowed[token_id]
+            ]
+            if onward:
+                return self.random.choice(onward)
+        leaning = np.flatnonzero(allowed & self.leaning)
+        is_leaning = len(leaning) and self.random.random() < 0.8
+        return int(self.random.choice(leaning if is_leaning else np.flatnonzero(allowed)))
 
     def _reject_one(self, allowed: np.ndarray) -> None:
         token_id = self.random.randrange(-2, self.vocabulary.width + 2)
@@ -110,16 +136,20 @@ class Walk:
 @pytest.mark.parametrize(("mode", "parallel"), CHOICES)
 @pytest.mark.parametrize("syntax", SYNTAXES.values(), ids=lambda row: row.name)
 def test_masks_equal_those_of_one_grammar(vocabulary, syntax, mode, parallel):
-    _compare(vocabulary, syntax, mode, parallel, num_tools=8, num_steps=200)
+    _compare(vocabulary, syntax, mode, parallel=parallel, num_tools=8, num_steps=200)
 
 
 @pytest.mark.parametrize("num_tools", [1, 3, 32])
 def test_masks_equal_at_any_number_of_tools(vocabulary, num_tools):
-    _compare(vocabulary, SYNTAXES["hermes"], ChoiceMode.AUTO, True, num_tools=num_tools, num_steps=200)
-    _compare(vocabulary, SYNTAXES["json"], ChoiceMode.REQUIRED, True, num_tools=num_tools, num_steps=200)
+    _compare(
+        vocabulary, SYNTAXES["hermes"], ChoiceMode.AUTO, parallel=True, num_tools=num_tools, num_steps=200
+    )
+    _compare(
+        vocabulary, SYNTAXES["json"], ChoiceMode.REQUIRED, parallel=True, num_tools=num_tools, num_steps=200
+    )
 
 
-def _compare(vocabulary, syntax, mode, parallel, *, num_tools, num_steps):
+def _compare(vocabulary, syntax, mode, *, parallel, num_tools, num_steps):
     grammars = toolbox(num_tools)
     units = {name: _unit(vocabulary, syntax, name) for name in grammars}
     linked = link(units, syntax, vocabulary, ToolChoice(mode), parallel=parallel)
@@ -127,9 +157,11 @@ def _compare(vocabulary, syntax, mode, parallel, *, num_tools, num_steps):
     whole = vocabulary.backend.compile(monolith(shown, syntax, vocabulary, mode, parallel=parallel))
     fixed = [syntax.opening, syntax.begin, syntax.after_name, syntax.end, syntax.separator, syntax.closing]
     everything = vocabulary.spell("\0".join([*fixed, *map(syntax.header, grammars), '"]}, {"', "}}}\n"]))
-    texts = {"trigger": syntax.trigger if shown else "", "all": everything.encode()}
-    num_done, seed = 0, 0
+    opening = vocabulary.spell(syntax.opening + syntax.begin).encode() if shown else b""
+    texts = {"trigger": syntax.trigger if shown else "", "all": everything.encode(), "opening": opening}
+    num_done, num_units, seed = 0, 0, 0
     while num_done < num_steps:
         walk = Walk(linked.matcher(), xgr.GrammarMatcher(whole), vocabulary, texts, seed)
         walk.run(min(120, num_steps - num_done))
-        num_done, seed = num_done + walk.num_steps, seed + 1
+        num_done, num_units, seed = num_done + walk.num_steps, num_units + walk.num_units, seed + 1
+    assert num_units > 0 or mode is ChoiceMode.NONE, "the walks never came through a call"
