@@ -9,6 +9,7 @@ from compiler.errors import UnsupportedSchema
 from compiler.pointer import child
 
 MAX_DEPTH = 200
+_OLDER_DIALECTS = ("http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-04/schema#")
 
 
 def canonical_form(document: Any, *, only_objects: bool = False) -> CanonicalSchema:
@@ -24,7 +25,9 @@ def canonical_form(document: Any, *, only_objects: bool = False) -> CanonicalSch
         schema = jsonschema_rs.canonicalize(document, validate_formats=True, offline=True)
     except jsonschema_rs.ValidationError as error:
         path = child("", *map(str, error.instance_path))
-        raise UnsupportedSchema(path, "", f"not a valid JSON Schema: {error.message}") from None
+        raise UnsupportedSchema(
+            path, "", f"not a valid JSON Schema: {error.message}", _other_dialect(document)
+        ) from None
     except jsonschema_rs.ReferencingError as error:
         raise UnsupportedSchema("", "$ref", str(error), "Define the target inside the document.") from None
     except canonical.InvalidPattern as error:
@@ -33,10 +36,22 @@ def canonical_form(document: Any, *, only_objects: bool = False) -> CanonicalSch
         keyword = "$ref" if "esource" in str(error) or "ointer" in str(error) else ""
         raise UnsupportedSchema("", keyword, str(error), "Define the target inside the document.") from None
     if only_objects:
-        schema = schema.intersect(jsonschema_rs.canonicalize({"type": "object"}, draft=schema.draft))
+        schema = schema.intersect(
+            jsonschema_rs.canonicalize({"type": "object"}, draft=schema.draft, validate_formats=True)
+        )
     if schema.satisfiability() == canonical.Satisfiability.NO:
         raise _unsatisfiable(document)
     return schema
+
+
+def _other_dialect(document: Any) -> str:
+    """The way out where a document without `$schema` is written in an older dialect."""
+    if not isinstance(document, dict) or "$schema" in document:
+        return ""
+    for dialect in _OLDER_DIALECTS:
+        if jsonschema_rs.meta.is_valid({**document, "$schema": dialect}):
+            return f'It is valid in an older dialect: declare "$schema": "{dialect}".'
+    return ""
 
 
 def _check_depth(document: Any) -> None:

@@ -8,13 +8,12 @@ lowers to None and disappears from the choices above it.
 import json
 from collections.abc import Iterable
 from decimal import Decimal
-from functools import reduce
 from typing import Any
 
-import jsonschema_rs
 from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.arrays import lower_array
+from compiler.combinations import Combinations, simple
 from compiler.errors import UnsupportedSchema
 from compiler.grammar import Choice, Expr, Grammar, Literal, Rule, RuleRef, Sequence, choice, sequence
 from compiler.numbers import UnsupportedNumber, lower_integer, lower_number
@@ -42,6 +41,7 @@ MAX_PLACES = 20_000
 _TYPES = ("null", "boolean", "number", "string", "array", "object")
 _ANY_INTEGER = IntegerConstraint()
 _ANY_NUMBER = NumberConstraint()
+_WRITE_OUT = "Write the combined schema out."
 _UNFOLD = "combines a recursive reference with other constraints in a way that cannot be resolved"
 
 
@@ -54,6 +54,7 @@ class Lowering:
         self.is_closed = is_closed
         self.style = style
         self.rules = RuleTable()
+        self._combinations = Combinations(schema)
         self.reporter = Reporter(outline)
         self._done: dict[tuple[CanonicalSchema, Site, bool], Expr | None] = {}
         self._shared: dict[str, RuleRef] = {}
@@ -115,9 +116,7 @@ class Lowering:
 
     def simple(self, document: Any) -> CanonicalSchema:
         """A schema of our own in the document's draft."""
-        return jsonschema_rs.canonicalize(
-            document, draft=self.schema.draft, validate_formats=True, offline=True
-        )
+        return simple(document, self.schema.draft)
 
     def admits(self, schema: CanonicalSchema, value: Any) -> bool:
         """Whether a schema is known to admit a value."""
@@ -188,15 +187,12 @@ class Lowering:
                 return lower_object(self, object_constraint(view), site)
             case canonical.AnyOfView(branches):
                 return self.any_of(branches, site, is_root=is_root)
-            case canonical.ReferenceView(uri):
-                target = self._definition(schema, uri, site)
-                return self.value(target, self.outline.at_reference(site, uri), is_root=is_root)
             case canonical.RawView(reason=reason, pointer=pointer):
                 raise UnsupportedSchema(
                     pointer or site.pointer, "", f"its combination of keywords cannot be resolved ({reason})"
                 )
             case _:
-                return self.value(self._unfold(view, schema, site), site, is_root=is_root)
+                return self.value(self._unfold(schema, site), site, is_root=is_root)
 
     def _any(self, type_name: str, site: Site, *, is_root: bool = False) -> Expr:
         """Any value of a type."""
@@ -286,54 +282,15 @@ class Lowering:
             self.reporter.note(site, "type", Verdict.NARROWED, note)
         return lowered.expr
 
-    def _definition(self, schema: CanonicalSchema, uri: str, site: Site) -> CanonicalSchema:
-        target = schema.definition(uri) or self.schema.definition(uri)
-        if target is None:
-            raise UnsupportedSchema(
-                site.pointer, "$ref", f"{uri!r} has no target", "Define it in this document."
-            )
-        return target
-
-    def _unfold(
-        self, view: canonical.CanonicalViewType, schema: CanonicalSchema, site: Site
-    ) -> CanonicalSchema:
-        """One step of a combination that canonicalization left symbolic because of a reference in it."""
+    def _unfold(self, schema: CanonicalSchema, site: Site) -> CanonicalSchema:
+        """What canonicalization left symbolic because of a reference in it, one step further."""
         try:
-            unfolded = self._unfolded(view, schema, site)
+            unfolded = self._combinations.unfold(schema)
         except canonical.CanonicalizationError as error:
-            raise UnsupportedSchema(site.pointer, "$ref", f"{_UNFOLD}: {error}") from error
+            raise UnsupportedSchema(site.pointer, "$ref", f"{_UNFOLD}: {error}", _WRITE_OUT) from error
         if unfolded == schema:
-            raise UnsupportedSchema(site.pointer, "$ref", _UNFOLD, "Write the combined schema out.")
+            raise UnsupportedSchema(site.pointer, "$ref", _UNFOLD, _WRITE_OUT)
         return unfolded
-
-    def _unfolded(
-        self, view: canonical.CanonicalViewType, schema: CanonicalSchema, site: Site
-    ) -> CanonicalSchema:
-        def resolved(part: CanonicalSchema) -> CanonicalSchema:
-            match part.view():
-                case canonical.ReferenceView(uri):
-                    return self._definition(part, uri, site)
-                case canonical.NotView(inner):
-                    return resolved(inner).negate()
-                case _:
-                    return part
-
-        match view:
-            case canonical.NotView(inner):
-                return resolved(inner).negate()
-            case canonical.AllOfView(branches):
-                return reduce(CanonicalSchema.intersect, map(resolved, branches))
-            case canonical.OneOfView(branches):
-                parts = [resolved(branch) for branch in branches]
-                alone = [
-                    reduce(CanonicalSchema.subtract, parts[:i] + parts[i + 1 :], part)
-                    for i, part in enumerate(parts)
-                ]
-                return reduce(CanonicalSchema.union, alone)
-            case canonical.TypedGroupView(type_name, body):
-                return self.simple({"type": type_name}).intersect(resolved(body))
-            case _:
-                return schema
 
 
 def _listed(value: Any) -> list[Any]:

@@ -1,21 +1,17 @@
-"""Lowering of objects: declared keys in their order, then undeclared ones where they are admitted.
-
-Shape, decided by measurement (EVIDENCE: 30 optional properties): one flat rule where something is required
-and runs of optional keys are short, one rule per suffix of the keys otherwise.
-"""
+"""Lowering of objects: which keys, with which values; declared ones in order, then undeclared ones."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
-from itertools import combinations, groupby
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import jsonschema_rs
 from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.errors import UnsupportedSchema
-from compiler.grammar import EMPTY, Expr, Literal, Rule, choice, optional, sequence
+from compiler.grammar import Expr, Rule, choice, sequence
+from compiler.members import Member, Shape
 from compiler.report import Verdict
 
 if TYPE_CHECKING:
@@ -25,17 +21,7 @@ if TYPE_CHECKING:
     from compiler.outline import Site
     from compiler.views import ObjectConstraint
 
-MAX_STATES = 4_000
 MAX_PATTERNS = 4
-LONGEST_FLAT_RUN = 10
-
-
-@dataclass(frozen=True)
-class Member:
-    """A declared key with its value, as text without separators."""
-
-    text: Expr
-    is_required: bool
 
 
 def lower_object(lowering: Lowering, constraint: ObjectConstraint, site: Site) -> Expr | None:
@@ -57,7 +43,7 @@ def lower_object(lowering: Lowering, constraint: ObjectConstraint, site: Site) -
         return None
     extra = _undeclared(lowering, constraint, site, keys) if is_open else None
     _note(lowering, site, num_keys=len(members), is_open=extra is not None)
-    return _Shape(lowering, constraint, site, members, extra).lower()
+    return Shape(lowering, constraint, site, members, extra).lower()
 
 
 def _keys(lowering: Lowering, constraint: ObjectConstraint, site: Site) -> tuple[list[str], bool]:
@@ -184,149 +170,3 @@ def _note(lowering: Lowering, site: Site, *, num_keys: int, is_open: bool) -> No
         notes.append("undeclared keys after the declared ones")
     if notes:
         lowering.reporter.note(site, "properties", Verdict.NARROWED, "; ".join(notes))
-
-
-class _Shape:
-    """The rules of one object: which member may follow which, with what separators."""
-
-    def __init__(
-        self,
-        lowering: Lowering,
-        constraint: ObjectConstraint,
-        site: Site,
-        members: list[Member],
-        extra: Expr | None,
-    ) -> None:
-        self.lowering = lowering
-        self.site = site
-        self.members = members
-        self.extra = extra
-        num_required = sum(member.is_required for member in members)
-        most = constraint.max_properties
-        self.low = constraint.min_properties if constraint.min_properties > num_required else 0
-        self.high = most if most is not None and (extra is not None or most < len(members)) else None
-        if extra is not None and self.low > max(1, len(members)):
-            raise UnsupportedSchema(
-                site.pointer, "minProperties", "counts undeclared keys, which may repeat", "Declare the keys."
-            )
-
-    def lower(self) -> Expr | None:
-        if not self.low and self.high is None and self._is_flat():
-            return self._flat()
-        return self._suffixes()
-
-    def _is_flat(self) -> bool:
-        runs = [len(list(run)) for required, run in groupby(self.members, _is_required) if not required]
-        return any(map(_is_required, self.members)) and max(runs, default=0) <= LONGEST_FLAT_RUN
-
-    def _flat(self) -> Expr:
-        comma = self.lowering.style.comma
-        first = next(i for i, member in enumerate(self.members) if member.is_required)
-        parts: list[Expr] = [Literal("{")]
-        parts += [optional(sequence(member.text, comma)) for member in self.members[:first]]
-        parts.append(self.members[first].text)
-        for member in self.members[first + 1 :]:
-            text = sequence(comma, member.text)
-            parts.append(text if member.is_required else optional(text))
-        return sequence(*parts, self._more(0) or EMPTY, Literal("}"))
-
-    def _more(self, _count: int) -> Expr | None:
-        """Any number of undeclared members, each after a comma."""
-        if self.extra is None:
-            return None
-        ref = self.lowering.rules.reserve("more")
-        more = sequence(self.lowering.style.comma, self.extra, ref)
-        self.lowering.rules.fill(ref, Rule(optional(more)))
-        return ref
-
-    def _suffixes(self) -> Expr | None:
-        """One rule per suffix of the keys and number of members so far.
-
-        `after[c]` continues behind a member, `pick[c]` names the next one, where `c` members are written.
-        """
-        top = self._top()
-        if (top + 1) * (len(self.members) + 1) > MAX_STATES:
-            raise UnsupportedSchema(
-                self.site.pointer,
-                "maxProperties",
-                "too many keys to count",
-                "Drop the bound or declare fewer keys.",
-            )
-        pick, after = self._tail(top)
-        for index in range(len(self.members) - 1, -1, -1):
-            member = self.members[index]
-            taken: list[Expr | None] = [
-                None if self._is_over(c + 1) else _then(member.text, after[min(c + 1, top)])
-                for c in range(top + 1)
-            ]
-            pick = [
-                self._rule("pick", _either(taken[c], None if member.is_required else pick[c]))
-                for c in range(top + 1)
-            ]
-            after = [self._after(pick[c], can_end=self._can_end(index, c)) for c in range(top + 1)]
-        opening = Literal("{")
-        body = _either(pick[0], Literal("}") if self._can_end(0, 0) else None)
-        return None if body is None else sequence(opening, body)
-
-    def _top(self) -> int:
-        """Counts above this one are alike."""
-        if self.high is not None:
-            return max(self.high, self.low)
-        return self.low
-
-    def _is_over(self, count: int) -> bool:
-        return self.high is not None and count > self.high
-
-    def _can_end(self, index: int, count: int) -> bool:
-        return count >= self.low and not any(member.is_required for member in self.members[index:])
-
-    def _tail(self, top: int) -> tuple[list[Expr | None], list[Expr | None]]:
-        """`pick` and `after` behind the last declared key.
-
-        Undeclared keys may repeat, so all of them together count as one toward the lower bound.
-        """
-        if self.extra is None:
-            return [None] * (top + 1), [self._after(None, can_end=c >= self.low) for c in range(top + 1)]
-        if self.high is None:
-            more = sequence(self._more(0) or EMPTY, Literal("}"))
-            pick: list[Expr | None] = [
-                sequence(self.extra, more) if c + 1 >= self.low else None for c in range(top + 1)
-            ]
-            return pick, [self._after(pick[c], can_end=c >= self.low) for c in range(top + 1)]
-        comma = self.lowering.style.comma
-        rest: Expr = Literal("}")
-        runs: list[Expr] = [rest]
-        for _ in range(self.high):
-            rest = self.lowering.rules.define(
-                "more", Rule(choice(sequence(comma, self.extra, rest), Literal("}")))
-            )
-            runs.append(rest)
-        pick = [
-            sequence(self.extra, runs[self.high - c - 1]) if c < self.high and c + 1 >= self.low else None
-            for c in range(top + 1)
-        ]
-        return pick, [self._after(pick[c], can_end=c >= self.low) for c in range(top + 1)]
-
-    def _after(self, pick: Expr | None, *, can_end: bool) -> Expr | None:
-        following = None if pick is None else sequence(self.lowering.style.comma, pick)
-        return self._rule("after", _either(following, Literal("}") if can_end else None))
-
-    def _rule(self, hint: str, body: Expr | None) -> Expr | None:
-        return (
-            body
-            if body is None or isinstance(body, Literal)
-            else self.lowering.rules.define(hint, Rule(body))
-        )
-
-
-def _is_required(member: Member) -> bool:
-    return member.is_required
-
-
-def _then(first: Expr, rest: Expr | None) -> Expr | None:
-    return None if rest is None else sequence(first, rest)
-
-
-def _either(first: Expr | None, second: Expr | None) -> Expr | None:
-    live = [option for option in (first, second) if option is not None]
-    return choice(*live) if live else None

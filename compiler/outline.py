@@ -57,11 +57,6 @@ class Outline:
         """The place of the whole instance."""
         return self._site(("",))
 
-    def at_reference(self, site: Site, uri: str) -> Site:
-        """The place after following a reference: `site` already covers its target where it is known."""
-        target = self._target(uri)
-        return site if target is None or target in site.pointers else self._site((target,))
-
     def schemas(self, site: Site) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """The schema objects of a place, with their pointers."""
         for pointer in site.pointers:

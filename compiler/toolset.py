@@ -35,7 +35,7 @@ def compile_toolset(
     tool_choice: str | ToolChoice = "required",
     parallel: bool = True,
 ) -> LinkedGrammar:
-    """Compile every tool for a tokenizer's vocabulary and link them; `tool_choice` is a mode or a `ToolChoice`.
+    """Compile every tool for a vocabulary and link them; `tool_choice` is a mode or a `ToolChoice`.
 
     Raises:
         UnsupportedToolset: some tools cannot be upheld; all of them are named.
