@@ -6,7 +6,7 @@ Knows nothing of grammars, models or HTTP.
 """
 
 from toolspecs.call import ToolCall
-from toolspecs.catalog import Catalog, Page
+from toolspecs.catalog import Catalog
 from toolspecs.choice import ChoiceMode, ToolChoice
 from toolspecs.errors import (
     Fault,
@@ -29,6 +29,7 @@ from toolspecs.errors import (
 from toolspecs.lease import Lease
 from toolspecs.limits import Limits
 from toolspecs.names import ToolsetReference
+from toolspecs.page import Page
 from toolspecs.revision import Revision, RevisionSummary, etag_matches
 from toolspecs.shapes import Shape, check_tool, detect_shape, parse_tool, parse_tools, write_tool
 from toolspecs.store import Store

@@ -8,9 +8,7 @@ content.
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Generic, TypeVar
 from weakref import WeakValueDictionary
 
 from toolspecs.codec import (
@@ -32,6 +30,7 @@ from toolspecs.errors import (
 from toolspecs.limits import Limits
 from toolspecs.log import ToolsetLogs
 from toolspecs.names import TOOLSET_NAME, ToolsetReference
+from toolspecs.page import Page
 from toolspecs.recent import Recent
 from toolspecs.revision import Revision, RevisionSummary, etag_matches
 from toolspecs.shapes import check_tool
@@ -44,17 +43,7 @@ CONTENTS = "toolset/content/"
 # Decoded contents kept at hand, in bytes of their JSON.
 RECENT_BYTES = 64 * 1024 * 1024
 
-T = TypeVar("T")
-
 Change = Callable[[Toolset], Toolset]
-
-
-@dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
-    """Some of many; `next_key` is where the next page begins (`after` or `before`), None at the end."""
-
-    items: tuple[T, ...]
-    next_key: str | None = None
 
 
 def utc_now() -> datetime:
@@ -173,7 +162,7 @@ class Catalog:
         if head is None:
             raise await self._unknown(name)
         items: list[RevisionSummary] = []
-        number = min(head.summary.number + 1, before or head.summary.number + 1)
+        number = head.summary.number + 1 if before is None else min(before, head.summary.number + 1)
         while number > 1:
             number -= 1
             record = await self._logs.record(name, number)
@@ -229,9 +218,13 @@ class Catalog:
             return _revision(last, toolset)
         number = last.summary.number + 1 if last else 1
         revision = Revision(toolset, number, toolset.digest, self._clock())
-        content = await asyncio.to_thread(compress, encode_tools(toolset.tools))
-        await self.store.compare_and_set(CONTENTS + toolset.digest, None, content)
-        return revision if await self._commit(Record(revision.summary)) else None
+        content = await asyncio.to_thread(encode_tools, toolset.tools)
+        packed = await asyncio.to_thread(compress, content)
+        await self.store.compare_and_set(CONTENTS + toolset.digest, None, packed)
+        if not await self._commit(Record(revision.summary)):
+            return None
+        self._recent.keep(_content_key(revision.summary), toolset, len(content))
+        return revision
 
     async def _commit(self, record: Record) -> bool:
         """Append to the log; False, after a moment, if another writer was first."""
@@ -266,15 +259,15 @@ class Catalog:
         return record
 
     async def _content(self, record: Record) -> Toolset:
-        name, digest = record.summary.name, record.summary.digest
-        key = f"{name}/{digest}"
+        """The toolset of a record that is no deletion's, from what is at hand or the store."""
+        name, key = record.summary.name, _content_key(record.summary)
         toolset = self._recent.get(key)
         if toolset is None:
-            stored = await self.store.get(CONTENTS + digest)
-            if stored is None:
+            packed = await self.store.get(CONTENTS + record.summary.digest)
+            if packed is None:
                 raise StoreUnavailable(repr(self.store), f"the content of toolset {name!r} is missing")
-            content = decompress(stored)
-            toolset = Toolset(name, decode_tools(content))
+            content = await asyncio.to_thread(decompress, packed)
+            toolset = Toolset(name, await asyncio.to_thread(decode_tools, content))
             self._recent.keep(key, toolset, len(content))
         return toolset
 
@@ -283,6 +276,10 @@ class Catalog:
         near = near_matches(name, await self._logs.names(), 8)
         heads = [await self._head(name) for name in near]
         return UnknownToolset(name, [head.summary.name for head in heads if head and not head.is_deleted])
+
+
+def _content_key(summary: RevisionSummary) -> str:
+    return f"{summary.name}/{summary.digest}"
 
 
 def _revision(record: Record, toolset: Toolset) -> Revision:

@@ -257,6 +257,7 @@ async def test_revisions_are_listed_newest_first_in_pages(catalog):
         assert found == [5, 4, 3, 2, 1]
     assert [item.number for item in (await catalog.revisions("t", 3)).items] == [2, 1]
     assert (await catalog.revisions("t", 1)).items == ()
+    assert (await catalog.revisions("t", 0)).items == ()
     assert len((await catalog.revisions("t", 99)).items) == 5
 
 

@@ -2,6 +2,7 @@
 
 import builtins
 import sqlite3
+import subprocess
 import sys
 
 import pytest
@@ -104,6 +105,25 @@ def test_a_missing_driver_names_its_extra(monkeypatch):
     with pytest.raises(MissingExtra, match=r"callgate\[redis\]") as caught:
         open_store("redis://localhost")
     assert caught.value.extra == "redis"
+
+
+UNCLOSED = """
+import asyncio
+from toolspecs import open_store
+
+store = open_store("sqlite://:memory:")
+
+async def main():
+    await store.set("k", b"1")
+    raise SystemExit(3)
+
+asyncio.run(main())
+"""
+
+
+def test_a_program_that_fails_with_its_store_open_ends():
+    done = subprocess.run([sys.executable, "-c", UNCLOSED], check=False, timeout=60)
+    assert done.returncode == 3
 
 
 async def test_what_expired_leaves_the_file(tmp_path):

@@ -168,7 +168,12 @@ class SQLiteStore:
 async def _connect(path: Path | None) -> aiosqlite.Connection:
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-    connection = await aiosqlite.connect(path or ":memory:", timeout=BUSY_TIMEOUT_S, isolation_level=None)
+    connection = aiosqlite.connect(path or ":memory:", timeout=BUSY_TIMEOUT_S, isolation_level=None)
+    # A program that ends without closing its stores would wait for the driver's thread for ever. The
+    # thread was the connection itself until aiosqlite 0.22.
+    thread: Any = getattr(connection, "_thread", connection)
+    thread.daemon = True
+    await connection
     try:
         await _use_write_ahead_log(connection)
         # FULL, as a registration that was acknowledged has to survive a power cut.
