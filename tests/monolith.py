@@ -1,6 +1,6 @@
 """The one grammar that a linked grammar must equal, joined from the tools' rules; and tools to join."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from compiler.grammar import (
@@ -66,10 +66,34 @@ TOOLS: Mapping[str, Grammar] = {
 }
 
 
+SAMPLES: Mapping[str, str] = {
+    "pay": '{"to": "Ann }}, "}',
+    "pay_all": '{"amount": -120, "note": "\\"ok\\" ]"}',
+    "p": "{}",
+    "pay.all": '{"a": {"b": {"c": null}}}',
+    "größe": '{"x": [1, 20, -3]}',
+    'quo"ted': '{"kind": "]}, {"}',
+    "tree": '{"next": {"next": {"next": null}}}',
+    "many": '{"s": ""}',
+}
+
+
+def sample_outputs(names: Iterable[str], syntax: Syntax) -> list[str]:
+    """Two outputs a tool, of one call and of two, as a reader sees them."""
+    calls = [
+        syntax.header(name) + sample + syntax.end
+        for name in names
+        for sample_name, sample in SAMPLES.items()
+        if name == sample_name or name.startswith((f"{sample_name}_", f"{sample_name}."))
+    ]
+    pairs = [call + syntax.separator + other for call, other in zip(calls, calls[::-1], strict=True)]
+    return [syntax.opening + text + syntax.closing for text in (*calls, *pairs)]
+
+
 def toolbox(count: int) -> dict[str, Grammar]:
     """`count` tools: the ones above, and more of them under longer names."""
     names = list(TOOLS)
-    suffixes = ["", "_by_id", "_v2", ".list", "_all"]
+    suffixes = ["", "_by_id", "_v2", ".list", "_now"]
     tools = {f"{name}{suffix}": TOOLS[name] for suffix in suffixes for name in names}
     return dict(list(tools.items())[:count])
 
