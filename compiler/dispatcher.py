@@ -137,6 +137,7 @@ class _InUnit:
 
     def fill(self, bitmask: Bitmask, row: int) -> None:
         self.matcher.fill_next_token_bitmask(bitmask, row)
+        bitmask[row, -1] &= self.dispatcher.vocabulary.index.last_word
         if self.dispatcher.exits is not None:
             self.dispatcher.exits.add(self.matcher, bitmask[row])
 

@@ -92,6 +92,12 @@ class TokenIndex:
         return b"\xff".join(self.spellings), np.cumsum(lengths) - lengths
 
     @cached_property
+    def last_word(self) -> np.int32:
+        """The bits of a row's last word that stand for ids; xgrammar sets others, too."""
+        used = self._width % 32
+        return np.uint32((1 << used) - 1 if used else 0xFFFFFFFF).view(np.int32)
+
+    @cached_property
     def text_row(self) -> Row:
         """The row that allows every text token and every stop token, no marker and no padding."""
         allowed = np.zeros(-(-self._width // 32) * 32, dtype=np.bool_)
