@@ -1,0 +1,226 @@
+"""What a linked grammar lets a model do, per tool choice."""
+
+import json
+
+import numpy as np
+import pytest
+from monolith import SAMPLES, TOOLS
+
+from compiler.errors import UnsupportedGrammar, UnsupportedToolset
+from compiler.linker import LazyUnits, link
+from compiler.matcher import allocate_bitmask
+from compiler.syntaxes import SYNTAXES
+from compiler.unit import compile_unit
+from compiler.vocabulary import Vocabulary
+from toolspecs.choice import ChoiceMode, ToolChoice
+
+HERMES = SYNTAXES["hermes"]
+BYTES = Vocabulary.of_bytes()
+STOP = 256
+MARKED = Vocabulary.from_tokens(
+    [*(bytes([b]) for b in range(256)), b"", b"?", b"?", b"?", b" <tool", b"<tool_call>x", b"_call>"],
+    markers={"<tool_call>": 257, "</tool_call>": 258, "<think>": 259},
+    stop_ids=[STOP],
+)
+REQUIRED = ToolChoice(ChoiceMode.REQUIRED)
+AUTO = ToolChoice(ChoiceMode.AUTO)
+NONE = ToolChoice(ChoiceMode.NONE)
+
+
+def linked(choice, *, vocabulary=BYTES, syntax=HERMES, parallel=True, names=("pay", "pay_all", "p")):
+    units = {name: compile_unit(TOOLS[name], syntax, vocabulary) for name in names}
+    return link(units, syntax, vocabulary, choice, parallel=parallel)
+
+
+def written(*names, syntax=HERMES):
+    calls = [syntax.header(name) + SAMPLES[name] + syntax.end for name in names]
+    return syntax.opening + syntax.separator.join(calls) + syntax.closing
+
+
+def ids(text, vocabulary=BYTES):
+    """Bytes as they are; a marker's spelling as the marker."""
+    out, sentinels = [], {vocabulary.tokens[i]: i for i in vocabulary.marker_ids}
+    data = vocabulary.spell(text).encode()
+    while data:
+        sentinel = next((s for s in sentinels if data.startswith(s)), None)
+        out.append(sentinels[sentinel] if sentinel else data[0])
+        data = data[len(sentinel) if sentinel else 1 :]
+    return out
+
+
+def accepts(grammar, token_ids):
+    """Whether the ids and a stop are a whole output; every accepted id was in the mask."""
+    matcher = grammar.matcher()
+    mask = allocate_bitmask(1, grammar.vocabulary.width)
+    for token_id in [*token_ids, STOP]:
+        matcher.fill_bitmask(mask, 0)
+        is_allowed = bool(mask[0, token_id >> 5] >> (token_id & 31) & 1)
+        assert matcher.accept(token_id) == is_allowed
+        if not is_allowed:
+            return False
+    assert matcher.is_terminated()
+    return True
+
+
+@pytest.mark.parametrize(
+    ("choice", "parallel", "text", "expected"),
+    [
+        (REQUIRED, True, written("pay"), True),
+        (REQUIRED, True, written("pay", "p", "pay_all"), True),
+        (REQUIRED, True, "", False),
+        (REQUIRED, True, "Hello", False),
+        (REQUIRED, True, written("pay") + "\n", False),
+        (REQUIRED, True, written("pay")[:-1], False),
+        (REQUIRED, True, HERMES.header("pay") + SAMPLES["pay_all"] + HERMES.end, False),
+        (REQUIRED, False, written("pay"), True),
+        (REQUIRED, False, written("pay", "p"), False),
+        (AUTO, True, "", True),
+        (AUTO, True, "Hello <tool", True),
+        (AUTO, True, "Hello " + written("pay"), True),
+        (AUTO, True, "<tool<tool_" + written("pay", "pay"), True),
+        (AUTO, True, "Hello <tool_call> you", False),
+        (AUTO, True, written("pay") + " done", False),
+        (AUTO, False, "Hello " + written("pay"), True),
+        (AUTO, False, written("pay", "p"), False),
+        (NONE, True, "Hello <tool_call", True),
+        (NONE, True, "Hello <tool_call>", False),
+        (NONE, True, written("pay"), False),
+        (ToolChoice.named("pay"), True, written("pay"), True),
+        (ToolChoice.named("pay"), True, written("pay_all"), False),
+        (ToolChoice.named("pay"), True, written("pay", "p"), False),
+        (ToolChoice(ChoiceMode.AUTO, ("p", "pay_all")), True, written("p", "pay_all"), True),
+        (ToolChoice(ChoiceMode.AUTO, ("p", "pay_all")), True, written("pay"), False),
+        (ToolChoice(ChoiceMode.AUTO, ()), True, written("pay"), False),
+        (ToolChoice(ChoiceMode.AUTO, ()), True, "Hello", True),
+    ],
+)
+def test_choices(choice, parallel, text, expected):
+    assert accepts(linked(choice, parallel=parallel), ids(text)) is expected
+    marked = linked(choice, vocabulary=MARKED, parallel=parallel)
+    assert accepts(marked, ids(text, MARKED)) is expected
+
+
+@pytest.mark.parametrize("choice", [AUTO, NONE])
+@pytest.mark.parametrize("spelling", [[*b"<tool_call>"], [*b"a", 260, 262], [261], [*b"<tool_cal", *b"l>"]])
+def test_a_marker_trigger_is_never_spelled_out_in_text(choice, spelling):
+    grammar = linked(choice, vocabulary=MARKED)
+    assert accepts(grammar, spelling[:-1])
+    assert not accepts(grammar, spelling)
+
+
+@pytest.mark.parametrize("choice", [AUTO, NONE, REQUIRED])
+def test_other_markers_stand_nowhere_in_text_or_strings(choice):
+    grammar = linked(choice, vocabulary=MARKED)
+    prefix = ids(HERMES.header("pay") + '{"to": "x', MARKED) if choice is not NONE else []
+    matcher = grammar.matcher()
+    assert all(map(matcher.accept, prefix))
+    assert [i for i in (257, 258, 259) if matcher.accept(i)] == []
+
+
+def test_text_may_hold_bytes_that_are_no_utf8():
+    assert accepts(linked(AUTO), [0xFF, 0xC3, 0x80, 0x20])
+
+
+@pytest.mark.parametrize("row", SYNTAXES.values(), ids=lambda row: row.name)
+def test_every_syntax_writes_and_ends_calls(row):
+    for choice in (REQUIRED, AUTO):
+        grammar = linked(choice, syntax=row)
+        assert accepts(grammar, ids(written("pay", "pay_all", syntax=row)))
+        assert not accepts(grammar, ids(written("pay", syntax=row) + row.separator + "x"))
+
+
+def test_a_stop_token_ends_everything_and_is_taken_back():
+    matcher = linked(REQUIRED).matcher()
+    assert not matcher.accept(STOP)
+    assert all(map(matcher.accept, ids(written("p"))))
+    assert matcher.is_completed()
+    assert not matcher.is_terminated()
+    assert matcher.accept(STOP)
+    assert matcher.is_terminated()
+    assert not matcher.accept(10)
+    assert not matcher.accept(STOP)
+    matcher.rollback(1)
+    assert not matcher.is_terminated()
+    assert all(map(matcher.accept, ids(HERMES.separator + written("pay"))))
+
+
+def test_rollback_crosses_units_and_stops_at_the_start():
+    grammar = linked(REQUIRED)
+    text = ids(written("pay", "p", "pay_all"))
+    matcher = grammar.matcher()
+    for round_trip in range(1, len(text), 7):
+        assert all(map(matcher.accept, text[:round_trip]))
+        matcher.rollback(round_trip)
+    assert all(map(matcher.accept, text))
+    with pytest.raises(ValueError, match="cannot take back"):
+        matcher.rollback(len(text) + 1)
+    matcher.rollback(len(text))
+    assert all(map(matcher.accept, text))
+
+
+def test_unknown_and_missing_tools_are_refused_by_name():
+    with pytest.raises(UnsupportedToolset, match=r"'refund'.*no such tool"):
+        linked(ToolChoice.named("refund"))
+    with pytest.raises(UnsupportedToolset, match="no tool to call"):
+        linked(REQUIRED, names=())
+    assert accepts(linked(AUTO, names=()), ids("Hello"))
+
+
+def test_a_marker_inside_the_trigger_is_refused():
+    tokens = [*(bytes([b]) for b in range(256)), b"", b"?"]
+    vocabulary = Vocabulary.from_tokens(tokens, markers={"name": 257}, stop_ids=[STOP])
+    with pytest.raises(UnsupportedGrammar, match="inside the trigger"):
+        linked(AUTO, vocabulary=vocabulary, syntax=SYNTAXES["json"])
+
+
+def test_units_are_loaded_when_a_sequence_comes_to_them():
+    loaded = []
+
+    def load(name):
+        loaded.append(name)
+        return compile_unit(TOOLS[name], HERMES, BYTES)
+
+    names = ("pay", "pay_all", "p")
+    digests = dict.fromkeys(names, "0" * 64)
+    grammar = link(LazyUnits(names, load), HERMES, BYTES, REQUIRED, digests=digests)
+    assert len(grammar.digest) == 64
+    matcher = grammar.matcher()
+    mask = allocate_bitmask(1, BYTES.width)
+    for token_id in ids(HERMES.header("pay_all")):
+        assert loaded == []
+        matcher.fill_bitmask(mask, 0)
+        assert matcher.accept(token_id)
+    assert loaded == ["pay_all"]
+
+
+def test_the_digest_tells_languages_apart():
+    digests = [
+        linked(REQUIRED).digest,
+        linked(AUTO).digest,
+        linked(NONE).digest,
+        linked(AUTO, parallel=False).digest,
+        linked(AUTO, syntax=SYNTAXES["json"]).digest,
+        linked(AUTO, names=("pay", "p")).digest,
+        linked(ToolChoice.named("pay")).digest,
+        linked(AUTO, vocabulary=MARKED).digest,
+    ]
+    assert len(set(digests)) == len(digests)
+    assert linked(REQUIRED).digest == digests[0]
+    assert linked(ToolChoice(ChoiceMode.REQUIRED, ("pay",))).digest == digests[6]
+
+
+def test_what_a_closer_needs_is_there():
+    grammar = linked(ToolChoice(ChoiceMode.AUTO, ("pay",)), parallel=False)
+    assert grammar.names == ("pay",)
+    assert set(grammar.units) == {"pay", "pay_all", "p"}
+    assert grammar.syntax is HERMES
+    assert not grammar.parallel
+    assert json.loads(grammar.units["pay"].source)["root"] == grammar.units["pay"].grammar.root
+
+
+def test_a_mask_after_the_end_still_allows_stopping():
+    matcher = linked(AUTO).matcher()
+    assert matcher.accept(STOP)
+    mask = allocate_bitmask(1, BYTES.width)
+    matcher.fill_bitmask(mask, 0)
+    assert np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little")).tolist() == [STOP]
