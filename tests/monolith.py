@@ -78,23 +78,20 @@ SAMPLES: Mapping[str, str] = {
 }
 
 
+_SUFFIXES = ("", "_by_id", "_v2", ".list", "_now")
+
+
 def sample_outputs(names: Iterable[str], syntax: Syntax) -> list[str]:
     """Two outputs a tool, of one call and of two, as a reader sees them."""
-    calls = [
-        syntax.header(name) + sample + syntax.end
-        for name in names
-        for sample_name, sample in SAMPLES.items()
-        if name == sample_name or name.startswith((f"{sample_name}_", f"{sample_name}."))
-    ]
+    samples = {f"{name}{suffix}": SAMPLES[name] for suffix in _SUFFIXES for name in SAMPLES}
+    calls = [syntax.header(name) + samples[name] + syntax.end for name in names]
     pairs = [call + syntax.separator + other for call, other in zip(calls, calls[::-1], strict=True)]
     return [syntax.opening + text + syntax.closing for text in (*calls, *pairs)]
 
 
 def toolbox(count: int) -> dict[str, Grammar]:
     """`count` tools: the ones above, and more of them under longer names."""
-    names = list(TOOLS)
-    suffixes = ["", "_by_id", "_v2", ".list", "_now"]
-    tools = {f"{name}{suffix}": TOOLS[name] for suffix in suffixes for name in names}
+    tools = {f"{name}{suffix}": TOOLS[name] for suffix in _SUFFIXES for name in TOOLS}
     return dict(list(tools.items())[:count])
 
 
