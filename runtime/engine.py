@@ -1,0 +1,164 @@
+"""The engine: schedule, run, mask, sample, postprocess. Token ids only."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from compiler.vocabulary import Vocabulary
+from runtime.attention import KVCache
+from runtime.errors import BudgetTooSmall, GenerationFailed, PromptTooLong
+from runtime.events import FinishReason
+from runtime.masks import TokenMasks
+from runtime.pages import PagePool
+from runtime.sampling import Draw, sample
+from runtime.scheduler import Batch, Scheduler
+from runtime.sequence import Sequence, State
+from runtime.settings import EngineSettings
+
+
+class Runner(Protocol):
+    """What turns a batch into logits; `ModelRunner` is one."""
+
+    cache: KVCache
+    num_columns: int
+
+    def run(self, batch: Batch) -> Tensor:
+        """Float32 logits [len(batch.sampled), num_columns]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a step added to a sequence; `sequence.state` tells whether it was the last."""
+
+    sequence: Sequence
+    draws: tuple[Draw, ...] = ()
+    error: GenerationFailed | None = None
+
+
+class Engine:
+    """Generates for all its sequences at once, one step at a time. Not thread-safe."""
+
+    def __init__(
+        self, runner: Runner, vocabulary: Vocabulary, settings: EngineSettings, *, context_length: int
+    ) -> None:
+        self.runner = runner
+        self.stop_ids = frozenset(vocabulary.stop_ids)
+        self.pool = PagePool(runner.cache.num_pages, runner.cache.page_size)
+        self.scheduler = Scheduler(settings, self.pool)
+        self.masks = TokenMasks(vocabulary, runner.num_columns)
+        # A sequence that runs alone must fit, or it could never finish.
+        self.context_length = min(context_length, self.pool.num_usable * self.pool.page_size)
+        self._ready: list[Output] = []
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would do anything."""
+        return bool(self.scheduler.running or self.scheduler.waiting or self._ready)
+
+    def add(self, sequence: Sequence) -> None:
+        """Queue a sequence; its budget is cut down to what the context leaves.
+
+        Raises:
+            PromptTooLong: the context has no room after the prompt.
+            BudgetTooSmall: the budget is below the shortest valid output.
+            Overloaded: the queue is full.
+        """
+        room = self.context_length - len(sequence.prompt_ids)
+        if room < 1:
+            raise PromptTooLong(len(sequence.prompt_ids), self.context_length)
+        sequence.max_tokens = min(sequence.max_tokens, room)
+        if sequence.closer is not None and sequence.max_tokens < sequence.closer.minimum():
+            raise BudgetTooSmall(sequence.max_tokens, sequence.closer.minimum())
+        closing = self._close(sequence)
+        if closing is None:
+            self.scheduler.add(sequence)
+        else:
+            self._ready.append(Output(sequence, closing))
+
+    def stop(self, sequence: Sequence, reason: FinishReason = FinishReason.STOP) -> None:
+        """End a sequence from outside, and free its pages."""
+        if sequence.state is not State.FINISHED:
+            self.scheduler.remove(sequence)
+            sequence.finish(reason)
+
+    @torch.inference_mode()
+    def step(self) -> list[Output]:
+        """Advance every scheduled sequence; returns what was added to each."""
+        batch = self.scheduler.schedule()
+        logits = self._run(batch)
+        if logits is None:
+            return self._take_ready()
+        sequences = batch.sampled
+        self.masks.apply(logits, sequences)
+        draws = sample(logits, sequences)
+        return self._take_ready() + self._postprocess(batch, draws)
+
+    def check_integrity(self) -> None:
+        """Assert that no page is lost or shared by mistake."""
+        self.pool.check_integrity(sequence.page_table for sequence in self.scheduler)
+
+    def _run(self, batch: Batch) -> Tensor | None:
+        """The batch's logits; None if there is nothing to compute or no memory for it."""
+        if not batch.chunks:
+            return None
+        try:
+            return self.runner.run(batch)
+        except torch.OutOfMemoryError:
+            self.scheduler.retreat(batch)
+            if len(batch.chunks) == 1:
+                self._ready.append(self._fail(batch.chunks[0].sequence, "not enough memory for one sequence"))
+            return None
+
+    def _postprocess(self, batch: Batch, draws: list[Draw | None]) -> list[Output]:
+        for chunk in batch.chunks:
+            chunk.sequence.num_computed = chunk.end
+        return [self._extend(*pair) for pair in zip(batch.sampled, draws, strict=True)]
+
+    def _extend(self, sequence: Sequence, draw: Draw | None) -> Output:
+        """Add the token to its sequence, and end the sequence where nothing may follow."""
+        if draw is None:
+            return self._fail(
+                sequence, "the model's logits are not numbers, or none of its tokens is allowed"
+            )
+        if not self._append(sequence, draw.token_id):
+            return self._fail(sequence, f"the grammar refused token {draw.token_id}, which its mask allowed")
+        closing: tuple[Draw, ...] | None = None
+        if draw.token_id in self.stop_ids or self.masks.is_exhausted(sequence):
+            self.stop(sequence, FinishReason.STOP)
+        else:
+            closing = self._close(sequence)
+            if closing is None and sequence.remaining == 0:
+                self.stop(sequence, FinishReason.LENGTH)
+        return Output(sequence, (draw, *(closing or ())))
+
+    def _close(self, sequence: Sequence) -> tuple[Draw, ...] | None:
+        """Complete the output, if its closer says that it is now or never."""
+        if sequence.closer is None:
+            return None
+        forced = sequence.closer.close(sequence.output_ids, sequence.remaining)
+        if forced is None:
+            return None
+        for token_id in forced:
+            if not self._append(sequence, token_id):
+                raise AssertionError(f"the closer forced token {token_id} against the grammar")
+        sequence.tally.num_forced += len(forced)
+        sequence.closed_by = "budget" if forced else None
+        self.stop(sequence, FinishReason.LENGTH)
+        return tuple(map(Draw, forced))
+
+    def _append(self, sequence: Sequence, token_id: int) -> bool:
+        sequence.token_ids.append(token_id)
+        sequence.mask = None
+        return sequence.matcher is None or sequence.matcher.accept(token_id)
+
+    def _fail(self, sequence: Sequence, reason: str) -> Output:
+        """End a sequence alone; nothing it computed is used again."""
+        self.runner.cache.clear(self.scheduler.remove(sequence, is_tainted=True))
+        sequence.finish(FinishReason.STOP)
+        return Output(sequence, error=GenerationFailed(reason))
+
+    def _take_ready(self) -> list[Output]:
+        ready, self._ready = self._ready, []
+        return ready

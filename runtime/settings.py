@@ -1,0 +1,38 @@
+"""How an engine is set up."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """Sizes and limits of one engine.
+
+    `num_pages` None takes as many pages as fit into `kv_bytes`. `max_batch_tokens` bounds one step: longer
+    prompts are computed in chunks. `dtype` and `device` are torch's names; "auto" is the checkpoint's own
+    type on an accelerator and float32 on a CPU.
+
+    Raises:
+        ValueError: a setting is out of range; it is named.
+    """
+
+    page_size: int = 16
+    num_pages: int | None = None
+    kv_bytes: int = 512 * 2**20
+    max_batch_tokens: int = 512
+    max_sequences: int = 64
+    max_waiting: int = 256
+    retry_after_s: float = 1.0
+    context_length: int | None = None
+    dtype: str = "auto"
+    device: str = "cpu"
+    num_threads: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the ranges."""
+        for name in ("page_size", "kv_bytes", "max_batch_tokens", "max_sequences", "max_waiting"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1")
+        if self.num_pages is not None and self.num_pages < 2:
+            raise ValueError("num_pages must be at least 2: one page stays empty")
+        if self.max_batch_tokens < self.max_sequences:
+            raise ValueError("max_batch_tokens must be at least max_sequences, or running sequences starve")
