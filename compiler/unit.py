@@ -142,7 +142,13 @@ def _refers(expr: Expr, name: str) -> bool:
 
 
 def _first_bytes(compiled: xgr.CompiledGrammar) -> bytes:
-    return bytes(b for b in range(256) if xgr.GrammarMatcher(compiled).accept_string(bytes([b])))
+    matcher = xgr.GrammarMatcher(compiled)
+    firsts = []
+    for byte in range(256):
+        if matcher.accept_string(bytes([byte])):
+            matcher.rollback(1)
+            firsts.append(byte)
+    return bytes(firsts)
 
 
 def _decompress(data: bytes) -> str:
