@@ -68,14 +68,15 @@ def serve(settings: Settings, *, say: Callable[[str], None], timeout_s: float = 
 
 def _wait_until_ready(gateway: GatewayThread, url: str, say: Callable[[str], None], deadline: float) -> None:
     # The socket listens from the start, so a request just waits until the server accepts it.
+    start = time.monotonic()
     with httpx.Client(base_url=url, timeout=POLL_S) as client:
-        while time.monotonic() < deadline:
+        while (now := time.monotonic()) < deadline:
             if gateway.error:
                 raise gateway.error
             try:
                 response = client.get("/readyz")
             except httpx.TransportError:
-                say("starting the server")
+                say(f"building the model and starting the server, {now - start:.0f} s")
             else:
                 if response.is_success:
                     return
