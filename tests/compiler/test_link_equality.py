@@ -156,7 +156,7 @@ def _compare(vocabulary, syntax, mode, *, parallel, num_tools, num_steps):
     guides = [vocabulary.spell(text).encode() for text in sample_outputs(shown, syntax)]
     texts = {"trigger": syntax.trigger if shown else "", "guides": guides}
     num_done, num_units, seed = 0, 0, 0
-    while num_done < num_steps:
+    while num_done < num_steps or (num_units == 0 and seed < 20 and shown):
         walk = Walk(linked.matcher(), xgr.GrammarMatcher(whole), vocabulary, texts, seed)
         walk.run(400)
         num_done, num_units, seed = num_done + walk.num_steps, num_units + walk.num_units, seed + 1
