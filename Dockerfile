@@ -1,0 +1,47 @@
+# syntax=docker/dockerfile:1
+#
+#   docker build -t callgate .
+#   docker run -p 8080:8080 -e CALLGATE_API_KEY=choose-one-of-your-own -v callgate:/data callgate
+#
+# CPU by default. For NVIDIA GPUs take torch from an index of CUDA builds, and run with --gpus all:
+#   docker build -t callgate:cuda --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu130 .
+
+ARG PYTHON_IMAGE=python:3.12-slim-bookworm
+
+FROM ${PYTHON_IMAGE} AS build
+ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+RUN python -m venv /opt/callgate
+ENV PATH=/opt/callgate/bin:$PATH
+WORKDIR /src
+
+# The largest layer first: it changes only with torch's version.
+COPY constraints.txt ./
+RUN pip install --index-url "${TORCH_INDEX}" "$(grep '^torch==' constraints.txt)"
+
+COPY pyproject.toml README.md LICENSE ./
+COPY toolspecs toolspecs
+COPY compiler compiler
+COPY runtime runtime
+COPY gateway gateway
+RUN pip install --constraint constraints.txt '.[redis,otlp]'
+
+FROM ${PYTHON_IMAGE}
+RUN useradd --uid 10001 --user-group --no-create-home --home-dir /cache --shell /usr/sbin/nologin callgate \
+    && install --directory --owner callgate --group callgate /data /cache
+COPY --from=build /opt/callgate /opt/callgate
+ENV PATH=/opt/callgate/bin:$PATH \
+    PYTHONUNBUFFERED=1 \
+    XDG_CACHE_HOME=/cache \
+    HF_HOME=/cache/huggingface \
+    CALLGATE_DATA_DIR=/data
+USER 10001:10001
+WORKDIR /data
+VOLUME ["/data", "/cache"]
+EXPOSE 8080
+# The first start may build or fetch a model; until then the container is "starting", not "unhealthy".
+HEALTHCHECK --interval=10s --timeout=5s --start-period=10m --retries=3 \
+    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8080/healthz', timeout=4)"]
+# Without CALLGATE_API_KEY or CALLGATE_API_KEY_FILE the gateway refuses to listen here, and says so.
+ENTRYPOINT ["callgate"]
+CMD ["serve", "--host", "0.0.0.0"]
