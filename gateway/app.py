@@ -1,0 +1,116 @@
+"""The composition root: settings in, a Litestar application out."""
+
+import os
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from litestar import Litestar
+from litestar.datastructures import State
+from litestar.di import Provide
+from litestar.openapi import OpenAPIConfig
+from opentelemetry import trace
+
+from compiler.cache import GrammarCache
+from gateway.access import ApiKeyMiddleware, read_keys
+from gateway.completions import Completions
+from gateway.errors import SettingsError
+from gateway.model import load_runtime
+from gateway.parts import Parts
+from gateway.problems import respond
+from gateway.registry import Registry
+from gateway.routes.chat import chat_completions
+from gateway.routes.health import healthz, readyz
+from gateway.routes.models import get_model, list_models
+from gateway.routes.toolsets import ToolsetController
+from gateway.server_span import ServerSpanMiddleware
+from gateway.settings import Settings
+from gateway.telemetry import Telemetry, open_provider
+from runtime.protocol import Runtime
+from toolspecs.catalog import Catalog
+from toolspecs.store import Store
+from toolspecs.stores import open_store
+
+
+def create_app(
+    settings: Settings,
+    *,
+    runtime: Runtime | None = None,
+    store: Store | None = None,
+    tracer_provider: trace.TracerProvider | None = None,
+) -> Litestar:
+    """The gateway. What is not given is made from the settings; what is given is closed with the rest.
+
+    Raises:
+        SettingsError: keys or secret cannot be read.
+        InvalidStoreURL, MissingExtra, ExtraMissing: a part cannot be had.
+    """
+    keys = read_keys(settings)
+    secret = read_secret(settings)
+    opened_store = store or _open_store(settings)
+    own_provider = open_provider(settings) if tracer_provider is None else None
+    provider = tracer_provider or own_provider or trace.NoOpTracerProvider()
+    tracer = provider.get_tracer("callgate")
+
+    @asynccontextmanager
+    async def lifespan(app: Litestar) -> AsyncIterator[None]:
+        parts = await wire(settings, secret, opened_store, runtime, tracer)
+        app.state.parts = parts
+        try:
+            yield
+        finally:
+            await parts.close()
+            if own_provider:
+                own_provider.shutdown()
+
+    return Litestar(
+        [healthz, readyz, list_models, get_model, chat_completions, ToolsetController],
+        dependencies={"parts": Provide(_parts, sync_to_thread=False)},
+        exception_handlers={Exception: respond},
+        lifespan=[lifespan],
+        logging_config=None,
+        middleware=[ServerSpanMiddleware(tracer), ApiKeyMiddleware(keys)],
+        openapi_config=OpenAPIConfig("Callgate", "1"),
+        request_max_body_size=settings.max_body_bytes,
+    )
+
+
+async def wire(
+    settings: Settings, secret: bytes, store: Store, runtime: Runtime | None, tracer: trace.Tracer
+) -> Parts:
+    """Put the parts together."""
+    runtime = runtime or await load_runtime(settings)
+    grammars = GrammarCache(store, memory_bytes=settings.grammar_cache_bytes, secret=secret)
+    catalog = Catalog(store)
+    telemetry = Telemetry(tracer, settings.genai_conventions, settings.capture_content)
+    completions = Completions(catalog, grammars, runtime, telemetry, max_choices=settings.max_choices)
+    return Parts(store, runtime, Registry(catalog, grammars, runtime), completions)
+
+
+def read_secret(settings: Settings) -> bytes:
+    """The key that signs stored grammars: the setting, or one made once and kept in `data_dir`."""
+    if settings.secret:
+        return settings.secret.encode()
+    path = Path(settings.data_dir, "secret")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(secrets.token_hex(32).encode())
+        except FileExistsError:
+            pass
+        return path.read_bytes()
+    except OSError as error:
+        raise SettingsError("data_dir", settings.data_dir, str(error)) from error
+
+
+def _open_store(settings: Settings) -> Store:
+    return open_store(settings.store_url)
+
+
+def _parts(state: State) -> Parts:
+    parts: Any = state.parts
+    assert isinstance(parts, Parts)
+    return parts

@@ -1,0 +1,165 @@
+"""Completions: from a turn to events, whatever wire format asked."""
+
+import uuid
+from collections.abc import Iterable
+
+from compiler.cache import Found, GrammarCache
+from gateway.errors import InvalidField, NotReady, ToolsetConflict
+from gateway.generation import Generation, GrammarUse
+from gateway.telemetry import Telemetry
+from gateway.turn import JsonOutput, Turn
+from runtime.errors import UnknownModel
+from runtime.protocol import ModelCard, Runtime
+from runtime.request import GenerationRequest
+from toolspecs.catalog import Catalog
+from toolspecs.choice import ChoiceMode, ToolChoice
+from toolspecs.errors import near_matches
+from toolspecs.names import ToolsetReference
+from toolspecs.revision import Revision
+from toolspecs.tool import Tool
+
+INLINE = "the inline tools"
+
+
+class Completions:
+    """Finds the model, the tools and the grammar of a turn, and has the runtime generate."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        grammars: GrammarCache,
+        runtime: Runtime,
+        telemetry: Telemetry,
+        *,
+        max_choices: int = 16,
+    ) -> None:
+        self._catalog = catalog
+        self._grammars = grammars
+        self._runtime = runtime
+        self._telemetry = telemetry
+        self._max_choices = max_choices
+
+    async def start(self, turn: Turn) -> Generation:
+        """Begin to answer; the first event has come when this returns.
+
+        Raises:
+            InvalidField: the turn's parts do not fit each other.
+            ToolspecsError: a toolset or revision does not exist.
+            UnsupportedToolset, UnsupportedSchema: a schema of the request cannot be upheld.
+            RuntimeFault: the runtime cannot answer.
+        """
+        health = await self._runtime.health()
+        if not health.is_ready:
+            raise NotReady(health.reason or "no model is ready")
+        if turn.num_choices > self._max_choices:
+            raise InvalidField("n", f"at most {self._max_choices} choices are served, this asks for {turn.num_choices}")
+        model, suffix = split_model(turn.model, await self._runtime.models())
+        revisions = await self._revisions((*turn.toolsets, *suffix))
+        tools = join_tools(revisions, turn.tools)
+        choice = check_choice(turn, tools)
+        grammar = await self._grammar(turn, model, tools, choice, revisions)
+        request = _generation_request(turn, model, tools, grammar)
+        generation = Generation(
+            request_id=request.request_id,
+            model_id=model.model_id,
+            num_choices=turn.num_choices,
+            is_named=choice.is_named,
+            has_logprobs=turn.num_logprobs is not None,
+            toolsets=tuple(revision.summary for revision in revisions),
+            grammar=GrammarUse(grammar.grammar.digest, grammar.source, grammar.wait_ms) if grammar else None,
+            source=self._runtime.generate(request),
+            observer=self._telemetry.generation(request),
+        )
+        await generation.begin()
+        return generation
+
+    async def _revisions(self, references: Iterable[ToolsetReference]) -> tuple[Revision, ...]:
+        return tuple([await self._catalog.resolve(reference) for reference in dict.fromkeys(references)])
+
+    async def _grammar(
+        self,
+        turn: Turn,
+        model: ModelCard,
+        tools: tuple[Tool, ...],
+        choice: ToolChoice,
+        revisions: tuple[Revision, ...],
+    ) -> Found | None:
+        is_json = isinstance(turn.output, JsonOutput)
+        if not tools and not is_json:
+            return None
+        with self._telemetry.grammar(revisions) as span:
+            if isinstance(turn.output, JsonOutput):
+                found = await self._grammars.schema(turn.output.schema, vocabulary=model.vocabulary)
+            else:
+                found = await self._grammars.toolset(
+                    tools,
+                    vocabulary=model.vocabulary,
+                    syntax=model.syntax,
+                    choice=choice,
+                    parallel=turn.is_parallel,
+                )
+            span.found(found.grammar.digest, found.source, found.wait_ms)
+            return found
+
+
+def split_model(
+    asked: str, served: tuple[ModelCard, ...]
+) -> tuple[ModelCard, tuple[ToolsetReference, ...]]:
+    """The model of `model` or `model:toolset`, and the toolset; raises UnknownModel, InvalidName."""
+    by_id = {card.model_id: card for card in served}
+    if asked in by_id:
+        return by_id[asked], ()
+    model_id, colon, toolset = asked.rpartition(":")
+    if not colon or model_id not in by_id:
+        raise UnknownModel(asked, tuple(by_id))
+    return by_id[model_id], (ToolsetReference.parse(toolset),)
+
+
+def join_tools(revisions: Iterable[Revision], inline: tuple[Tool, ...]) -> tuple[Tool, ...]:
+    """The tools of all, in order; raises ToolsetConflict if two share a name."""
+    sources = [(f"toolset {r.toolset.name!r}", r.toolset.tools) for r in revisions]
+    joined: dict[str, Tool] = {}
+    origin: dict[str, str] = {}
+    for source, tools in (*sources, (INLINE, inline)):
+        for tool in tools:
+            if tool.name in joined:
+                raise ToolsetConflict(tool.name, origin[tool.name], source)
+            joined[tool.name] = tool
+            origin[tool.name] = source
+    return tuple(joined.values())
+
+
+def check_choice(turn: Turn, tools: tuple[Tool, ...]) -> ToolChoice:
+    """The tool choice, defaults filled in; raises InvalidField where it does not fit the tools."""
+    if tools and isinstance(turn.output, JsonOutput):
+        raise InvalidField("response_format", "it cannot be combined with tools: a call is constrained already")
+    if turn.choice is None:
+        return ToolChoice(ChoiceMode.AUTO if tools else ChoiceMode.NONE)
+    if not tools and (turn.choice.mode is ChoiceMode.REQUIRED or turn.choice.allowed):
+        raise InvalidField("tool_choice", "it needs tools: send `tools`, or name a `toolset`")
+    names = [tool.name for tool in tools]
+    for name in turn.choice.allowed or ():
+        if name not in names:
+            near = near_matches(name, names)
+            hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+            raise InvalidField("tool_choice", f"there is no tool {name!r} in this request{hint}")
+    return turn.choice
+
+
+def _generation_request(
+    turn: Turn, model: ModelCard, tools: tuple[Tool, ...], grammar: Found | None
+) -> GenerationRequest:
+    return GenerationRequest(
+        request_id=uuid.uuid4().hex,
+        model=model.model_id,
+        messages=turn.messages,
+        tools=tools,
+        constraint=grammar.grammar if grammar else None,
+        syntax=model.syntax if tools else None,
+        sampling=turn.sampling,
+        stop=turn.stop,
+        max_tokens=turn.max_tokens,
+        num_choices=turn.num_choices,
+        num_logprobs=turn.num_logprobs,
+        template_options=turn.template_options,
+    )

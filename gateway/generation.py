@@ -1,0 +1,90 @@
+"""A generation: the answer to one turn, while it comes."""
+
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from gateway.errors import ClientGone
+from runtime.events import Event, Finished
+from toolspecs.revision import RevisionSummary
+
+
+class Observer(Protocol):
+    """Who is told what happens to a generation; called in order, `ended` exactly once."""
+
+    def observed(self, event: Event) -> None:
+        """An event came."""
+
+    def ended(self, error: BaseException | None) -> None:
+        """Nothing more will come; `error` says why if the answer is not whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarUse:
+    """The grammar an answer was masked with, and what it cost to find; `source`: memory, store or compiled."""
+
+    digest: str
+    source: str
+    wait_ms: float
+
+
+@dataclass
+class Generation:
+    """Read `events` once, to the end, or close it: closing aborts what still runs."""
+
+    request_id: str
+    model_id: str
+    num_choices: int
+    is_named: bool
+    has_logprobs: bool
+    toolsets: tuple[RevisionSummary, ...]
+    grammar: GrammarUse | None
+    source: AsyncIterator[Event]
+    observer: Observer
+    finished: list[Finished] = field(default_factory=list)
+    _first: Event | None = None
+    _is_ended: bool = False
+
+    async def begin(self) -> None:
+        """Wait for the first event, so that a refusal is raised before anything is sent."""
+        try:
+            self._first = await anext(self.source)
+        except BaseException as error:
+            await self._end(error)
+            raise
+
+    async def events(self) -> AsyncIterator[Event]:
+        """The events, from the first; raises what the runtime raises."""
+        assert self._first, "begin comes before events, and a runtime sends at least one event"
+        async with aclosing(self):
+            event: Event | None = self._first
+            try:
+                while event is not None:
+                    self._observe(event)
+                    yield event
+                    event = await anext(self.source, None)
+            except BaseException as error:
+                await self._end(error)
+                raise
+            await self._end(None)
+
+    async def aclose(self) -> None:
+        """Abort unless it has ended."""
+        await self._end(None if len(self.finished) == self.num_choices else ClientGone())
+
+    def _observe(self, event: Event) -> None:
+        if isinstance(event, Finished):
+            self.finished.append(event)
+        self.observer.observed(event)
+
+    async def _end(self, error: BaseException | None) -> None:
+        if self._is_ended:
+            return
+        self._is_ended = True
+        if isinstance(error, GeneratorExit):
+            error = ClientGone()
+        self.observer.ended(error)
+        close = getattr(self.source, "aclose", None)
+        if close:
+            await close()

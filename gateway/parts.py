@@ -1,0 +1,37 @@
+"""The parts of a running gateway, and whether they can serve."""
+
+from dataclasses import dataclass
+
+from gateway.completions import Completions
+from gateway.registry import Registry
+from runtime.protocol import Runtime
+from toolspecs.errors import StoreError
+from toolspecs.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What `create_app` wires, for the routes."""
+
+    store: Store
+    runtime: Runtime
+    registry: Registry
+    completions: Completions
+
+    async def unready_reason(self) -> str:
+        """Why requests cannot be served, empty if they can."""
+        health = await self.runtime.health()
+        if not health.is_ready:
+            return health.reason or "no model is ready"
+        try:
+            await self.store.ping()
+        except StoreError as error:
+            return str(error)
+        return ""
+
+    async def close(self) -> None:
+        """Stop the runtime, then let go of the store."""
+        try:
+            await self.runtime.close()
+        finally:
+            await self.store.close()

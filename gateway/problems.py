@@ -1,0 +1,218 @@
+"""Errors as clients see them: one table from error types to statuses, two shapes.
+
+Registry routes answer with RFC 9457 problem details; model routes with the error object of their API.
+"""
+
+import logging
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import singledispatch
+from http import HTTPStatus
+from typing import Any
+
+from litestar import Request, Response
+from litestar.exceptions import HTTPException
+
+from compiler import errors as compiler
+from gateway import errors as gateway
+from runtime import errors as runtime
+from toolspecs import errors as toolspecs
+
+_log = logging.getLogger(__name__)
+
+MODEL_ROUTES = ("/v1/chat/", "/v1/models")
+
+CLIENT_CLOSED_REQUEST = 499
+
+STATUSES: Mapping[type[Exception], tuple[int, str]] = {
+    gateway.MalformedBody: (400, "malformed_body"),
+    gateway.InvalidField: (400, "invalid_field"),
+    gateway.ToolsetConflict: (400, "toolset_conflict"),
+    gateway.Unauthorized: (401, "unauthorized"),
+    gateway.ClientGone: (CLIENT_CLOSED_REQUEST, "client_closed_request"),
+    gateway.NotReady: (503, "not_ready"),
+    toolspecs.InvalidName: (400, "invalid_name"),
+    toolspecs.UnknownToolset: (404, "unknown_toolset"),
+    toolspecs.UnknownTool: (404, "unknown_tool"),
+    toolspecs.UnknownRevision: (404, "unknown_revision"),
+    toolspecs.StaleRevision: (412, "stale_revision"),
+    toolspecs.InvalidTools: (422, "invalid_tools"),
+    toolspecs.LimitExceeded: (422, "limit_exceeded"),
+    toolspecs.StoreError: (503, "store_unavailable"),
+    compiler.CompilerError: (422, "unsupported_schema"),
+    compiler.UnsupportedSchema: (422, "unsupported_schema"),
+    compiler.UnsupportedToolset: (422, "unsupported_schema"),
+    runtime.UnknownModel: (404, "model_not_found"),
+    runtime.PromptTooLong: (400, "context_length_exceeded"),
+    runtime.BudgetTooSmall: (400, "max_tokens_too_small"),
+    runtime.RequestRefused: (400, "request_refused"),
+    runtime.Overloaded: (429, "overloaded"),
+    runtime.GenerationFailed: (500, "generation_failed"),
+}
+
+_OPENAI_TYPES = {401: "authentication_error", 429: "rate_limit_error"}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An error, ready for either shape; `param` names the field at fault, `extensions` carry its details."""
+
+    status: int
+    kind: str
+    detail: str
+    param: str | None = None
+    extensions: Mapping[str, Any] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def problem_of(error: Exception) -> Problem:
+    """Describe any error; what is not in the table is a fault of ours and tells nothing of itself."""
+    if isinstance(error, HTTPException):
+        kind = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
+        return Problem(error.status_code, kind, error.detail, headers=error.headers or {})
+    for kind_of_error in type(error).__mro__:
+        if kind_of_error in STATUSES:
+            status, kind = STATUSES[kind_of_error]
+            param, extensions, headers = _details(error)
+            return Problem(status, kind, str(error), param, extensions, headers)
+    return Problem(500, "internal_error", "the gateway failed; its log says why")
+
+
+def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+    """The response to an error, in the shape of the route."""
+    problem = problem_of(error)
+    if problem.status >= 500:
+        _log.error("%s %s failed: %s", request.method, request.url.path, error, exc_info=error)
+    if request.url.path.startswith(MODEL_ROUTES):
+        return _response(openai_error(problem), openai_status(problem), problem, "application/json")
+    return _response(problem_details(problem), problem.status, problem, "application/problem+json")
+
+
+def problem_details(problem: Problem) -> dict[str, Any]:
+    """RFC 9457; `type` is a name, there is nothing to look up."""
+    title = problem.kind.replace("_", " ").capitalize()
+    return {
+        "type": f"urn:callgate:{problem.kind.replace('_', '-')}",
+        "title": title,
+        "status": problem.status,
+        "detail": problem.detail,
+        **({"field": problem.param} if problem.param else {}),
+        **problem.extensions,
+    }
+
+
+def openai_error(problem: Problem) -> dict[str, Any]:
+    """OpenAI's error object, which its streams carry too."""
+    fallback = "server_error" if problem.status >= 500 else "invalid_request_error"
+    return {
+        "error": {
+            "message": problem.detail,
+            "type": _OPENAI_TYPES.get(problem.status, fallback),
+            "param": problem.param,
+            "code": problem.kind,
+        }
+    }
+
+
+def openai_status(problem: Problem) -> int:
+    """OpenAI's API knows no 422: a bad schema in a request is a bad request."""
+    return 400 if problem.status == 422 else problem.status
+
+
+def _response(content: dict[str, Any], status: int, problem: Problem, media_type: str) -> Response[Any]:
+    return Response(content, status_code=status, media_type=media_type, headers=dict(problem.headers))
+
+
+Details = tuple[str | None, Mapping[str, Any], Mapping[str, str]]
+
+
+@singledispatch
+def _details(error: Exception) -> Details:
+    """The field at fault, the extension members, the headers."""
+    return None, {}, {}
+
+
+@_details.register
+def _(error: gateway.MalformedBody) -> Details:
+    return None, {"line": error.line, "column": error.column} if error.line else {}, {}
+
+
+@_details.register
+def _(error: gateway.InvalidField) -> Details:
+    return error.param or None, {}, {}
+
+
+@_details.register
+def _(error: gateway.Unauthorized) -> Details:
+    return None, {}, {"WWW-Authenticate": "Bearer"}
+
+
+@_details.register
+def _(error: gateway.NotReady) -> Details:
+    return None, {}, _retry_after(error.retry_after_s)
+
+
+@_details.register
+def _(error: runtime.Overloaded) -> Details:
+    return None, {}, _retry_after(error.retry_after_s)
+
+
+@_details.register
+def _(error: runtime.RequestRefused) -> Details:
+    return error.parameter, {}, {}
+
+
+@_details.register
+def _(error: toolspecs.UnknownToolset) -> Details:
+    return "toolset", {"near": list(error.near)}, {}
+
+
+@_details.register
+def _(error: toolspecs.UnknownTool) -> Details:
+    return None, {"near": list(error.near)}, {}
+
+
+@_details.register
+def _(error: toolspecs.UnknownRevision) -> Details:
+    return "toolset", {"latest": error.latest}, {}
+
+
+@_details.register
+def _(error: toolspecs.StaleRevision) -> Details:
+    etag = error.current_etag
+    return None, {"etag": etag}, {"ETag": etag} if etag else {}
+
+
+@_details.register
+def _(error: toolspecs.InvalidTools) -> Details:
+    errors = [
+        _fault(f.tool, f.pointer, f.keyword, f.message, f.suggestion) for f in error.faults
+    ]
+    return _param(error.faults[0].pointer), {"errors": errors}, {}
+
+
+@_details.register
+def _(error: compiler.UnsupportedToolset) -> Details:
+    errors = [_fault(tool, e.pointer, e.keyword, e.reason, e.suggestion) for tool, e in error.refusals]
+    return "tools", {"errors": errors}, {}
+
+
+@_details.register
+def _(error: compiler.UnsupportedSchema) -> Details:
+    fault = _fault(None, error.pointer, error.keyword, error.reason, error.suggestion)
+    return "response_format", {"errors": [fault]}, {}
+
+
+def _fault(tool: str | int | None, pointer: str, keyword: str, reason: str, suggestion: str) -> dict[str, Any]:
+    return {"tool": tool, "pointer": pointer, "keyword": keyword, "reason": reason, "suggestion": suggestion}
+
+
+def _param(pointer: str) -> str:
+    """A JSON pointer as a field's path: `/tools/0/function` is `tools[0].function`."""
+    return re.sub(r"/(\d+)(?=/|$)", r"[\1]", pointer).replace("/", ".").lstrip(".")
+
+
+def _retry_after(seconds: float) -> dict[str, str]:
+    return {"Retry-After": str(max(1, math.ceil(seconds)))}

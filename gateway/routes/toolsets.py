@@ -1,0 +1,157 @@
+"""The registry's routes: toolsets, their tools, revisions, reports and checks."""
+
+from typing import Annotated, Any
+
+import msgspec
+from litestar import Controller, Request, Response, delete, get, post, put
+from litestar.params import Parameter
+
+from gateway.body import convert, read_json
+from gateway.errors import InvalidField
+from gateway.parts import Parts
+from gateway.routes.representation import (
+    check_json,
+    report_json,
+    revision_json,
+    summary_json,
+    tool_json,
+)
+from toolspecs.revision import Revision, etag_matches
+from toolspecs.shapes import Shape
+
+HttpRequest = Request[Any, Any, Any]
+JSON = dict[str, Any]
+Limit = Annotated[int, Parameter(ge=1, le=1000)]
+Number = Annotated[int, Parameter(ge=1)]
+
+
+class ToolsetBody(msgspec.Struct, forbid_unknown_fields=True):
+    """What `PUT` and `check` take; `name` may repeat the path's."""
+
+    tools: Any
+    name: str | None = None
+
+
+class ToolsetController(Controller):
+    """`/v1/toolsets`."""
+
+    path = "/v1/toolsets"
+
+    @get()
+    async def list_toolsets(self, parts: Parts, after: str | None = None, limit: Limit = 100) -> JSON:
+        """The toolsets by name, a page at a time."""
+        page = await parts.registry.catalog.list(after=after, limit=limit)
+        return {"toolsets": [summary_json(summary) for summary in page.items], "next": page.next_key}
+
+    @get("/{toolset:str}")
+    async def get_toolset(
+        self, toolset: str, request: HttpRequest, parts: Parts, shape: Shape = Shape.OPENAI
+    ) -> Response[Any]:
+        """The current revision; 304 where `If-None-Match` names it."""
+        revision = await parts.registry.catalog.get(toolset)
+        known = request.headers.get("if-none-match")
+        if known is not None and etag_matches(known, revision.etag):
+            return Response(None, status_code=304, headers={"ETag": revision.etag})
+        return _tagged(revision, revision_json(revision, shape))
+
+    @put("/{toolset:str}")
+    async def put_toolset(self, toolset: str, request: HttpRequest, parts: Parts) -> Response[Any]:
+        """Replace the toolset, or create it (201), unless a tool cannot be upheld."""
+        body = await _read_body(request, toolset)
+        revision = await parts.registry.put(
+            toolset, body.tools, if_match=_if_match(request), if_none_match=_if_none_match(request)
+        )
+        status = 201 if revision.number == 1 else 200
+        return _tagged(revision, summary_json(revision.summary), status)
+
+    @delete("/{toolset:str}")
+    async def delete_toolset(self, toolset: str, request: HttpRequest, parts: Parts) -> None:
+        """End the toolset; its revisions stay and can be restored."""
+        await parts.registry.catalog.delete(toolset, if_match=_if_match(request))
+
+    @get("/{toolset:str}/tools/{tool:path}")
+    async def get_tool(
+        self, toolset: str, tool: str, parts: Parts, shape: Shape = Shape.OPENAI
+    ) -> Response[Any]:
+        """One tool of the current revision."""
+        revision = await parts.registry.catalog.get(toolset)
+        return _tagged(revision, tool_json(revision.toolset[_name(tool)], shape))
+
+    @put("/{toolset:str}/tools/{tool:path}")
+    async def put_tool(self, toolset: str, tool: str, request: HttpRequest, parts: Parts) -> Response[Any]:
+        """Add a tool, or replace its namesake, unless it cannot be upheld."""
+        revision = await parts.registry.put_tool(
+            toolset, _name(tool), read_json(await request.body()), if_match=_if_match(request)
+        )
+        return _tagged(revision, summary_json(revision.summary))
+
+    @delete("/{toolset:str}/tools/{tool:path}", status_code=200)
+    async def delete_tool(
+        self, toolset: str, tool: str, request: HttpRequest, parts: Parts
+    ) -> Response[Any]:
+        """Take a tool out."""
+        revision = await parts.registry.catalog.delete_tool(toolset, _name(tool), if_match=_if_match(request))
+        return _tagged(revision, summary_json(revision.summary))
+
+    @get("/{toolset:str}/revisions")
+    async def list_revisions(
+        self, toolset: str, parts: Parts, before: Number | None = None, limit: Limit = 100
+    ) -> JSON:
+        """The revisions, the newest first, a page at a time; of a deleted toolset too."""
+        page = await parts.registry.catalog.revisions(toolset, before=before, limit=limit)
+        return {"revisions": [summary_json(summary) for summary in page.items], "next": page.next_key}
+
+    @get("/{toolset:str}/revisions/{number:int}")
+    async def get_revision(
+        self, toolset: str, number: int, parts: Parts, shape: Shape = Shape.OPENAI
+    ) -> Response[Any]:
+        """One revision."""
+        revision = await parts.registry.catalog.get(toolset, number)
+        return _tagged(revision, revision_json(revision, shape))
+
+    @post("/{toolset:str}/revisions/{number:int}/restore", status_code=200)
+    async def restore(
+        self, toolset: str, number: int, request: HttpRequest, parts: Parts
+    ) -> Response[Any]:
+        """Make an earlier revision's content current again, in a revision of its own."""
+        revision = await parts.registry.catalog.restore(toolset, number, if_match=_if_match(request))
+        return _tagged(revision, summary_json(revision.summary))
+
+    @get("/{toolset:str}/report")
+    async def report(self, toolset: str, parts: Parts, revision: Number | None = None) -> JSON:
+        """How every keyword of every tool is enforced, and what its grammar takes."""
+        found, reports = await parts.registry.report(toolset, revision)
+        return summary_json(found.summary) | {"tools": [report_json(report) for report in reports]}
+
+    @post("/{toolset:str}/check", status_code=200)
+    async def check(self, toolset: str, request: HttpRequest, parts: Parts) -> JSON:
+        """What `PUT` would do, done to nothing."""
+        body = await _read_body(request, toolset)
+        return check_json(await parts.registry.check(toolset, body.tools))
+
+
+async def _read_body(request: HttpRequest, toolset: str) -> ToolsetBody:
+    body = convert(read_json(await request.body()), ToolsetBody)
+    if body.name not in {None, toolset}:
+        raise InvalidField("name", f"it is {body.name!r}, but the path says {toolset!r}")
+    return body
+
+
+def _tagged(revision: Revision, content: JSON, status: int = 200) -> Response[Any]:
+    return Response(content, status_code=status, headers={"ETag": revision.etag})
+
+
+def _name(path: str) -> str:
+    return path.removeprefix("/")
+
+
+def _if_match(request: HttpRequest) -> str | None:
+    value: str | None = request.headers.get("if-match")
+    return value
+
+
+def _if_none_match(request: HttpRequest) -> bool:
+    value = request.headers.get("if-none-match")
+    if value not in {None, "*"}:
+        raise InvalidField("If-None-Match", "a write takes `*` only: it creates what does not exist")
+    return value == "*"

@@ -1,0 +1,234 @@
+"""The gateway's settings: command line over environment (`CALLGATE_…`) over a TOML file over defaults.
+
+The fields of `Settings` are the one table that names, types, bounds and documents every setting; command line
+options, environment variables, `callgate settings` and the documentation all come from it. This is the only
+module that reads the environment.
+"""
+
+import difflib
+import ipaddress
+import os
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import msgspec
+import platformdirs
+from msgspec import Meta
+
+from gateway.errors import SettingsError
+
+PREFIX = "CALLGATE_"
+DEMO_MODEL = "demo"
+
+
+def _data_dir() -> str:
+    return platformdirs.user_data_dir("callgate", appauthor=False)
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that can be configured; see `load` for where values come from."""
+
+    host: Annotated[str, Meta(description="Address to listen on; any but loopback needs an API key.")] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535, description="Port to listen on; 0 takes a free one.")] = 8080
+    model: Annotated[
+        str, Meta(min_length=1, description="Model to serve: a directory, a hub id, or `demo` for the bundled one.")
+    ] = DEMO_MODEL
+    model_name: Annotated[
+        str | None, Meta(description="Name the model is served under; by default the last part of `model`.")
+    ] = None
+    syntax: Annotated[
+        str | None, Meta(description="How calls are spelled (hermes, llama3, …); by default the model's own way.")
+    ] = None
+    device: Annotated[str, Meta(description="Device the model runs on: auto, cpu, cuda, cuda:1, ….")] = "auto"
+    dtype: Annotated[str, Meta(description="Type of the weights: auto, float32, bfloat16, float16.")] = "auto"
+    max_batch: Annotated[int, Meta(ge=1, description="Sequences decoded together.")] = 16
+    max_waiting: Annotated[int, Meta(ge=1, description="Requests queued before new ones get 429.")] = 256
+    max_choices: Annotated[int, Meta(ge=1, description="Largest `n` of one request.")] = 16
+    data_dir: Annotated[
+        str, Meta(min_length=1, description="Folder for what the gateway itself keeps: its database, its secret.")
+    ] = msgspec.field(default_factory=_data_dir)
+    store: Annotated[
+        str | None,
+        Meta(description="Where toolsets live: `sqlite://PATH` or `redis://HOST/DB`; by default a file in `data_dir`."),
+    ] = None
+    grammar_cache_bytes: Annotated[int, Meta(ge=0, description="Memory for compiled grammars, in bytes.")] = 512 << 20
+    secret: Annotated[
+        str | None,
+        Meta(
+            min_length=16,
+            description="Key that signs stored grammars; gateways that share a store share it."
+            " By default one is made and kept in `data_dir`.",
+        ),
+    ] = None
+    api_key: Annotated[
+        str | None, Meta(min_length=8, description="Key that clients send as `Authorization: Bearer KEY`.")
+    ] = None
+    api_key_file: Annotated[str | None, Meta(description="File of such keys, one a line.")] = None
+    max_body_bytes: Annotated[int, Meta(ge=1024, description="Largest request body, in bytes.")] = 10_000_000
+    telemetry: Annotated[
+        Literal["none", "console", "otlp"], Meta(description="Where traces go: none, console, otlp.")
+    ] = "none"
+    otlp_endpoint: Annotated[
+        str | None, Meta(description="URL for traces, such as http://localhost:4318/v1/traces.")
+    ] = None
+    genai_conventions: Annotated[
+        Literal["1.36", "1.37"], Meta(description="Version of the GenAI semantic conventions that spans follow.")
+    ] = "1.37"
+    capture_content: Annotated[
+        bool, Meta(description="Record prompts and arguments in traces; they can hold personal data.")
+    ] = False
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"], Meta(description="Least severe log line written.")
+    ] = "info"
+
+    @property
+    def store_url(self) -> str:
+        """`store`, or the embedded default."""
+        return self.store or f"sqlite://{Path(self.data_dir, 'callgate.db')}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can connect."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @property
+    def has_authentication(self) -> bool:
+        """Whether clients have to send a key."""
+        return self.api_key is not None or self.api_key_file is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row of the table of settings."""
+
+    name: str
+    type_name: str
+    default: str
+    description: str
+
+    @property
+    def option(self) -> str:
+        """The command line's spelling."""
+        return f"--{self.name.replace('_', '-')}"
+
+    @property
+    def variable(self) -> str:
+        """The environment's spelling."""
+        return f"{PREFIX}{self.name.upper()}"
+
+
+def settings_table() -> Iterator[Setting]:
+    """Every setting, in order."""
+    hints = get_type_hints(Settings, include_extras=True)
+    for field in msgspec.structs.fields(Settings):
+        value_type, meta = get_args(hints[field.name])
+        default = _default_text(field)
+        yield Setting(field.name, _type_name(value_type), default, meta.description)
+
+
+def markdown() -> str:
+    """The table of settings for the documentation."""
+    rows = [
+        f"| `{s.name}` | `{s.variable}` | {s.type_name} | {f'`{s.default}`' if s.default else ''} | {s.description} |"
+        for s in settings_table()
+    ]
+    return "\n".join(["| setting | environment | type | default | what |", "|---|---|---|---|---|", *rows, ""])
+
+
+def load(
+    options: Mapping[str, Any] | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    config: str | Path | None = None,
+) -> Settings:
+    """Merge the sources. `options` (None: not given) are the command line's, named as the fields are.
+
+    Raises:
+        SettingsError: a setting is unknown or bad, or the whole is unsafe.
+    """
+    environment = os.environ if environment is None else environment
+    path = config or environment.get(f"{PREFIX}CONFIG")
+    given = {name: value for name, value in (options or {}).items() if value is not None}
+    sources: list[tuple[str, dict[str, Any]]] = [
+        ("the command line", given),
+        ("the environment", _from_environment(environment)),
+        *([(str(path), _from_file(Path(path)))] if path else []),
+    ]
+    values: dict[str, Any] = {}
+    origin: dict[str, str] = {}
+    for source, found in reversed(sources):
+        for name, value in found.items():
+            values[name] = _convert(name, value, source)
+            origin[name] = source
+    settings = Settings(**values)
+    _check_exposure(settings, origin)
+    return settings
+
+
+def _check_exposure(settings: Settings, origin: Mapping[str, str]) -> None:
+    if not settings.is_loopback and not settings.has_authentication:
+        raise SettingsError(
+            "host",
+            origin.get("host", "the defaults"),
+            f"{settings.host} can be reached from other machines, and authentication is off;"
+            " set api_key or api_key_file, or listen on 127.0.0.1",
+        )
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    known = {setting.variable: setting.name for setting in settings_table()}
+    found = {}
+    for variable, value in environment.items():
+        if variable in known:
+            found[known[variable]] = value
+        elif variable.startswith(PREFIX) and (near := _nearest(variable[len(PREFIX) :].lower(), known.values())):
+            # Only likely slips: the prefix also occurs in what Kubernetes sets for a service of this name.
+            raise SettingsError(variable, "the environment", f"there is no such setting{near}")
+    return found
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise SettingsError("config", str(path), error.strerror or str(error)) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError("config", str(path), f"not valid TOML: {error}") from error
+
+
+def _convert(name: str, value: Any, source: str) -> Any:
+    hints = get_type_hints(Settings, include_extras=True)
+    if name not in hints:
+        raise SettingsError(name, source, f"there is no such setting{_nearest(name, hints)}")
+    shown = f"{PREFIX}{name.upper()}" if source == "the environment" else name
+    try:
+        return msgspec.convert(value, hints[name], strict=not isinstance(value, str))
+    except msgspec.ValidationError as error:
+        secret = name in {"secret", "api_key"}
+        raise SettingsError(shown, source, f"{error}" + ("" if secret else f", got {value!r}")) from error
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _type_name(value_type: Any) -> str:
+    if get_origin(value_type) is Literal:
+        return ", ".join(map(str, get_args(value_type)))
+    names = [t.__name__ for t in get_args(value_type) or (value_type,) if t is not type(None)]
+    return {"str": "text", "int": "integer", "bool": "true, false"}[names[0]]
+
+
+def _default_text(field: msgspec.structs.FieldInfo) -> str:
+    if field.default_factory is not msgspec.NODEFAULT:
+        return "the user's data directory"
+    if isinstance(field.default, bool):
+        return str(field.default).lower()
+    return "" if field.default is None else str(field.default)

@@ -1,0 +1,205 @@
+"""Traces: the SDK's set-up, and what the gateway's spans say.
+
+The GenAI semantic conventions are still moving: `CONVENTIONS` holds the names of each version served.
+Callgate's own attributes are `callgate.*`. Prompts and arguments are recorded only if content is captured.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from opentelemetry import trace
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
+
+from gateway.errors import ExtraMissing
+from gateway.settings import Settings
+from runtime.events import ArgumentsDelta, CallStarted, Event, Finished, TextDelta
+from runtime.request import GenerationRequest
+from toolspecs.revision import Revision
+
+_COMMON = {
+    "operation": "gen_ai.operation.name",
+    "request_model": "gen_ai.request.model",
+    "choice_count": "gen_ai.request.choice.count",
+    "max_tokens": "gen_ai.request.max_tokens",
+    "temperature": "gen_ai.request.temperature",
+    "top_p": "gen_ai.request.top_p",
+    "top_k": "gen_ai.request.top_k",
+    "seed": "gen_ai.request.seed",
+    "stop": "gen_ai.request.stop_sequences",
+    "frequency_penalty": "gen_ai.request.frequency_penalty",
+    "presence_penalty": "gen_ai.request.presence_penalty",
+    "response_id": "gen_ai.response.id",
+    "response_model": "gen_ai.response.model",
+    "finish_reasons": "gen_ai.response.finish_reasons",
+    "input_tokens": "gen_ai.usage.input_tokens",
+    "output_tokens": "gen_ai.usage.output_tokens",
+}
+CONVENTIONS: Mapping[str, Mapping[str, str]] = {
+    "1.36": _COMMON | {"provider": "gen_ai.system", "input": "gen_ai.prompt", "output": "gen_ai.completion"},
+    "1.37": _COMMON
+    | {"provider": "gen_ai.provider.name", "input": "gen_ai.input.messages", "output": "gen_ai.output.messages"},
+}
+
+
+def open_provider(settings: Settings) -> TracerProvider | None:
+    """The SDK as the settings want it, None for no traces; raises ExtraMissing."""
+    if settings.telemetry == "none":
+        return None
+    exporter = ConsoleSpanExporter() if settings.telemetry == "console" else _otlp(settings.otlp_endpoint)
+    provider = TracerProvider(resource=Resource.create({"service.name": "callgate"}))
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    return provider
+
+
+def _otlp(endpoint: str | None) -> SpanExporter:
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - an extra
+    except ImportError as error:
+        raise ExtraMissing("telemetry = otlp", "otlp") from error
+    return OTLPSpanExporter(endpoint=endpoint)
+
+
+@dataclass(frozen=True)
+class Telemetry:
+    """Makes the gateway's spans."""
+
+    tracer: Tracer = field(default_factory=lambda: trace.NoOpTracerProvider().get_tracer("callgate"))
+    conventions: str = "1.37"
+    captures_content: bool = False
+
+    @contextmanager
+    def grammar(self, revisions: Sequence[Revision]) -> Iterator["GrammarSpan"]:
+        """The search for a grammar."""
+        with self.tracer.start_as_current_span("callgate.grammar") as span:
+            if revisions:
+                span.set_attributes(_toolset_attributes(revisions))
+            yield GrammarSpan(span)
+
+    def generation(self, request: GenerationRequest) -> "GenerationSpan":
+        """The runtime's work on one request."""
+        names = CONVENTIONS[self.conventions]
+        attributes = _named(names, _request_values(request))
+        if self.captures_content:
+            attributes[names["input"]] = json.dumps([asdict(message) for message in request.messages])
+        span = self.tracer.start_span(f"chat {request.model}", kind=SpanKind.INTERNAL, attributes=attributes)
+        if request.constraint:
+            span.set_attribute("callgate.grammar.digest", request.constraint.digest)
+        return GenerationSpan(span, names, request, captures_content=self.captures_content)
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarSpan:
+    """The span of a search for a grammar."""
+
+    span: Span
+
+    def found(self, digest: str, source: str, wait_ms: float) -> None:
+        """Say what was found."""
+        attributes = {"digest": digest, "source": source, "wait_ms": wait_ms}
+        self.span.set_attributes({f"callgate.grammar.{name}": value for name, value in attributes.items()})
+
+
+@dataclass
+class GenerationSpan:
+    """The span of a generation: an observer of its events."""
+
+    span: Span
+    names: Mapping[str, str]
+    request: GenerationRequest
+    captures_content: bool
+    finished: list[Finished] = field(default_factory=list)
+    texts: dict[str, str] = field(default_factory=dict)
+
+    def observed(self, event: Event) -> None:
+        """Take note of an event."""
+        if isinstance(event, Finished):
+            self.finished.append(event)
+        elif self.captures_content:
+            self._capture(event)
+
+    def ended(self, error: BaseException | None) -> None:
+        """Close the span."""
+        if self.finished:
+            self.span.set_attributes(_named(self.names, self._response_values()))
+            self.span.set_attributes(_mask_attributes(self.finished))
+        if self.texts:
+            self.span.set_attribute(self.names["output"], json.dumps(self.texts))
+        if error is not None:
+            self.span.set_attribute("error.type", type(error).__qualname__)
+            self.span.set_status(Status(StatusCode.ERROR, str(error)))
+        self.span.end()
+
+    def _response_values(self) -> Mapping[str, Any]:
+        stats = [finished.stats for finished in self.finished]
+        return {
+            "response_id": self.request.request_id,
+            "response_model": self.request.model,
+            "finish_reasons": [finished.reason.value for finished in self.finished],
+            "input_tokens": max(s.num_prompt_tokens for s in stats),
+            "output_tokens": sum(s.num_output_tokens for s in stats),
+        }
+
+    def _capture(self, event: Event) -> None:
+        match event:
+            case TextDelta(choice, text):
+                key = f"{choice}"
+            case CallStarted(choice, index, name):
+                key, text = f"{choice}.{index}", f"{name} "
+            case ArgumentsDelta(choice, index, text):
+                key = f"{choice}.{index}"
+            case _:
+                return
+        self.texts[key] = self.texts.get(key, "") + text
+
+
+def _named(names: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, Any]:
+    return {names[key]: value for key, value in values.items() if value is not None}
+
+
+def _request_values(request: GenerationRequest) -> Mapping[str, Any]:
+    sampling = request.sampling
+    return {
+        "operation": "chat",
+        "provider": "callgate",
+        "request_model": request.model,
+        "choice_count": request.num_choices if request.num_choices != 1 else None,
+        "max_tokens": request.max_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
+        "seed": sampling.seed,
+        "stop": list(request.stop) or None,
+        "frequency_penalty": sampling.frequency_penalty or None,
+        "presence_penalty": sampling.presence_penalty or None,
+    }
+
+
+def _toolset_attributes(revisions: Sequence[Revision]) -> dict[str, Any]:
+    if len(revisions) == 1:
+        [only] = revisions
+        return {"callgate.toolset": only.toolset.name, "callgate.toolset.revision": only.number}
+    return {
+        "callgate.toolset": [r.toolset.name for r in revisions],
+        "callgate.toolset.revision": [r.number for r in revisions],
+    }
+
+
+def _mask_attributes(finished: Sequence[Finished]) -> dict[str, Any]:
+    stats = [f.stats for f in finished]
+    closed_by = next((f.closed_by for f in finished if f.closed_by), None)
+    num_output = sum(s.num_output_tokens for s in stats)
+    mass = sum(s.mass_removed * s.num_output_tokens for s in stats) / num_output if num_output else 0.0
+    return {
+        "callgate.mask.fill_us.sum": sum(s.mask_fill_us_sum for s in stats),
+        "callgate.mask.fill_us.max": max(s.mask_fill_us_max for s in stats),
+        "callgate.tokens.forced": sum(s.num_forced_tokens for s in stats),
+        "callgate.tokens.rescued": sum(s.num_rescued_tokens for s in stats),
+        "callgate.mass.removed": mass,
+        **({"callgate.closed_by": closed_by} if closed_by else {}),
+    }

@@ -1,0 +1,48 @@
+"""The turn: what any wire format asks for, in neutral terms."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from runtime.request import Message, Sampling
+from toolspecs.choice import ToolChoice
+from toolspecs.names import ToolsetReference
+from toolspecs.tool import Tool
+
+
+@dataclass(frozen=True, slots=True)
+class TextOutput:
+    """Anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonOutput:
+    """JSON text that validates against `schema`."""
+
+    schema: Mapping[str, Any] | bool
+
+
+Output = TextOutput | JsonOutput
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One request for the assistant's next turn.
+
+    `choice` None is the wire formats' default: `auto` where there are tools, `none` where there are none.
+    `model` may still carry a toolset, as `model:toolset`.
+    """
+
+    model: str
+    messages: tuple[Message, ...]
+    toolsets: tuple[ToolsetReference, ...] = ()
+    tools: tuple[Tool, ...] = ()
+    choice: ToolChoice | None = None
+    is_parallel: bool = True
+    output: Output = TextOutput()
+    sampling: Sampling = Sampling()
+    stop: tuple[str, ...] = ()
+    max_tokens: int | None = None
+    num_choices: int = 1
+    num_logprobs: int | None = None
+    template_options: Mapping[str, Any] = field(default_factory=dict)

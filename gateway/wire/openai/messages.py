@@ -1,0 +1,113 @@
+"""The messages of a Chat Completions request."""
+
+from typing import Any
+
+import msgspec
+
+from gateway.body import convert
+from gateway.errors import InvalidField
+from runtime.request import Message
+from toolspecs.call import ToolCall
+
+Content = str | list[dict[str, Any]]
+
+
+class _Strict(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, tag_field="role"):
+    name: str | None = None
+
+
+class System(_Strict, tag="system"):
+    """Instructions."""
+
+    content: Content
+
+
+class Developer(_Strict, tag="developer"):
+    """What newer models call the system message."""
+
+    content: Content
+
+
+class User(_Strict, tag="user"):
+    """What the user says."""
+
+    content: Content
+
+
+class Function(msgspec.Struct, forbid_unknown_fields=True):
+    """A call's name, and its arguments as JSON text."""
+
+    name: str
+    arguments: str
+
+
+class Call(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="function"):
+    """An earlier call; `index` is what clients keep that replay streamed deltas."""
+
+    id: str
+    function: Function
+    index: int | None = None
+
+
+class Assistant(_Strict, tag="assistant"):
+    """What the model said or called."""
+
+    content: Content | None = None
+    refusal: str | None = None
+    tool_calls: list[Call] | None = None
+    # Clients replay messages as they got them, with empty values in fields that mean nothing here.
+    annotations: list[Any] | None = None
+    audio: None = None
+    function_call: None = None
+
+
+class Tool(_Strict, tag="tool"):
+    """What a call returned."""
+
+    content: Content
+    tool_call_id: str
+
+
+class _Messages(msgspec.Struct):
+    messages: list[System | Developer | User | Assistant | Tool]
+
+
+def read_messages(messages: list[Any]) -> tuple[Message, ...]:
+    """Translate; raises InvalidField."""
+    read = convert({"messages": messages}, _Messages).messages
+    return tuple(_read_message(message, f"messages[{i}]") for i, message in enumerate(read))
+
+
+def _read_message(message: System | Developer | User | Assistant | Tool, path: str) -> Message:
+    text = _read_content(message.content, f"{path}.content")
+    match message:
+        case System() | Developer():
+            return Message("system", text, name=message.name)
+        case User():
+            return Message("user", text, name=message.name)
+        case Tool():
+            return Message("tool", text, call_id=message.tool_call_id, name=message.name)
+        case Assistant():
+            if message.annotations:
+                raise InvalidField(f"{path}.annotations", "annotations are not supported")
+            calls = tuple(ToolCall(c.id, c.function.name, c.function.arguments) for c in message.tool_calls or ())
+            return Message("assistant", text or message.refusal or "", calls=calls, name=message.name)
+
+
+def _read_content(content: Content | None, path: str) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    return "".join(_read_part(part, f"{path}[{i}]") for i, part in enumerate(content))
+
+
+def _read_part(part: dict[str, Any], path: str) -> str:
+    kind = part.get("type")
+    key = "refusal" if kind == "refusal" else "text"
+    if kind not in {"text", "refusal"}:
+        raise InvalidField(f"{path}.type", f"{kind!r} parts are not supported: the model reads text only")
+    if unknown := next((name for name in part if name not in {"type", key}), None):
+        raise InvalidField(f"{path}.{unknown}", "there is no such field")
+    if not isinstance(part.get(key), str):
+        raise InvalidField(f"{path}.{key}", "it must be a string")
+    text: str = part[key]
+    return text

@@ -1,0 +1,220 @@
+"""A Chat Completions request to a turn."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from gateway.body import convert
+from gateway.errors import InvalidField
+from gateway.turn import JsonOutput, Output, TextOutput, Turn
+from gateway.wire.openai.messages import read_messages
+from gateway.wire.openai.tools import read_choice, read_tools
+from runtime.request import Sampling
+from toolspecs.errors import InvalidName
+from toolspecs.names import ToolsetReference
+
+# Fields that by their own definition change nothing in the output.
+IGNORED = frozenset(
+    {"metadata", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier", "user"}
+)
+
+# Fields of which some values ask for no more than what happens anyway; the others are refused.
+FIXED: Mapping[str, tuple[tuple[Any, ...], str]] = {
+    "store": ((False,), "completions are not stored"),
+    "service_tier": (("auto", "default"), "there is one service tier"),
+    "modalities": ((["text"],), "only text is generated"),
+    "verbosity": (("medium",), "say in a message how long the answer should be"),
+}
+
+REFUSED: Mapping[str, str] = {
+    "audio": "only text is generated",
+    "function_call": "use tool_choice",
+    "functions": "use tools",
+    "moderation": "there is no moderation",
+    "prediction": "predicted outputs are not supported",
+    "reasoning_effort": "it is not supported; chat_template_kwargs sets what the model's template offers",
+    "web_search_options": "there is no web search",
+}
+
+Penalty = Annotated[float, Meta(ge=-2, le=2)]
+NumTokens = Annotated[int, Meta(ge=1)]
+
+
+class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
+    """`stream_options`."""
+
+    include_usage: bool | None = None
+    include_obfuscation: Literal[False] | None = None
+
+
+class Fields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The fields that are honoured; absent and null mean the same."""
+
+    model: Annotated[str, Meta(min_length=1)]
+    messages: Annotated[list[Any], Meta(min_length=1)]
+    toolset: str | list[str] | None = None
+    tools: list[Any] | None = None
+    tool_choice: Any = None
+    parallel_tool_calls: bool | None = None
+    response_format: Any = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    max_tokens: NumTokens | None = None
+    max_completion_tokens: NumTokens | None = None
+    n: Annotated[int, Meta(ge=1)] | None = None
+    stop: str | list[str] | None = None
+    seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Meta(ge=1)] | None = None
+    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    presence_penalty: Penalty | None = None
+    frequency_penalty: Penalty | None = None
+    logit_bias: dict[str, Annotated[float, Meta(ge=-100, le=100)]] | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """A turn, and how its answer is sent."""
+
+    turn: Turn
+    is_streamed: bool = False
+    includes_usage: bool = False
+
+
+def read_request(body: Any, *, toolset_header: str | None = None) -> ChatRequest:
+    """Translate a decoded body; `toolset_header` is the value of `X-Toolset`.
+
+    Raises:
+        InvalidField: a field is unknown, of the wrong type, or asks for what is not offered.
+        InvalidTools: an inline tool is not well-formed.
+    """
+    fields = convert(_without_fixed(body), Fields)
+    if fields.stream_options and not fields.stream:
+        raise InvalidField("stream_options", "it is only allowed with `stream: true`")
+    output = _read_output(fields.response_format)
+    tools = read_tools(fields.tools or [])
+    turn = Turn(
+        model=fields.model,
+        messages=read_messages(fields.messages),
+        toolsets=_read_toolsets(fields.toolset, toolset_header),
+        tools=tools,
+        choice=read_choice(fields.tool_choice),
+        is_parallel=fields.parallel_tool_calls is not False,
+        output=output,
+        sampling=_read_sampling(fields),
+        stop=_read_stop(fields.stop),
+        max_tokens=_read_max_tokens(fields),
+        num_choices=fields.n or 1,
+        num_logprobs=_read_logprobs(fields),
+        template_options=fields.chat_template_kwargs or {},
+    )
+    usage = bool(fields.stream_options and fields.stream_options.include_usage)
+    return ChatRequest(turn, is_streamed=bool(fields.stream), includes_usage=usage)
+
+
+def _without_fixed(body: Any) -> Any:
+    if not isinstance(body, dict):
+        raise InvalidField("", "the body must be a JSON object")
+    for name, (values, reason) in FIXED.items():
+        if body.get(name) is not None and body[name] not in values:
+            raise InvalidField(name, f"{body[name]!r} is not supported: {reason}")
+    for name, reason in REFUSED.items():
+        if body.get(name) is not None:
+            raise InvalidField(name, reason)
+    return {k: v for k, v in body.items() if k not in IGNORED | FIXED.keys() | REFUSED.keys()}
+
+
+def _read_toolsets(field: str | list[str] | None, header: str | None) -> tuple[ToolsetReference, ...]:
+    named = [field] if isinstance(field, str) else field or []
+    refs: dict[ToolsetReference, None] = {}
+    for source, texts in (("toolset", named), ("X-Toolset", (header or "").split(",") if header else ())):
+        for text in texts:
+            try:
+                refs[ToolsetReference.parse(text.strip())] = None
+            except InvalidName as error:
+                raise InvalidField(source, str(error)) from error
+    return tuple(refs)
+
+
+class JsonSchemaFormat(msgspec.Struct, forbid_unknown_fields=True):
+    """`response_format.json_schema`; the schema is upheld whatever `strict` says."""
+
+    name: str
+    schema: dict[str, Any] | bool
+    description: str | None = None
+    strict: bool | None = None
+
+
+class TextFormat(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="text"):
+    """Anything."""
+
+
+class JsonObjectResponse(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="json_object"):
+    """Any JSON object."""
+
+
+class JsonSchemaResponse(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="json_schema"):
+    """JSON that validates against a schema."""
+
+    json_schema: JsonSchemaFormat
+
+
+class _OutputFields(msgspec.Struct):
+    response_format: TextFormat | JsonObjectResponse | JsonSchemaResponse | None
+
+
+def _read_output(value: Any) -> Output:
+    match convert({"response_format": value}, _OutputFields).response_format:
+        case JsonSchemaResponse(json_schema=json_schema):
+            return JsonOutput(json_schema.schema)
+        case JsonObjectResponse():
+            return JsonOutput({"type": "object", "additionalProperties": True})
+        case _:
+            return TextOutput()
+
+
+def _read_sampling(fields: Fields) -> Sampling:
+    bias = fields.logit_bias or {}
+    if bad := next((key for key in bias if not (key.isascii() and key.isdigit())), None):
+        raise InvalidField("logit_bias", f"{bad!r} is no token id")
+    return Sampling(
+        temperature=1.0 if fields.temperature is None else fields.temperature,
+        top_p=1.0 if fields.top_p is None else fields.top_p,
+        top_k=fields.top_k,
+        min_p=fields.min_p or 0.0,
+        seed=fields.seed,
+        presence_penalty=fields.presence_penalty or 0.0,
+        frequency_penalty=fields.frequency_penalty or 0.0,
+        logit_bias={int(key): value for key, value in bias.items()},
+    )
+
+
+def _read_stop(value: str | list[str] | None) -> tuple[str, ...]:
+    stop = (value,) if isinstance(value, str) else tuple(value or ())
+    if len(stop) > 16:
+        raise InvalidField("stop", "at most 16 sequences are supported")
+    if "" in stop:
+        raise InvalidField("stop", "an empty sequence would stop everything")
+    return stop
+
+
+def _read_max_tokens(fields: Fields) -> int | None:
+    old, new = fields.max_tokens, fields.max_completion_tokens
+    if old is not None and new is not None and old != new:
+        raise InvalidField("max_completion_tokens", f"it is {new}, but max_tokens is {old}; give one of them")
+    return new if new is not None else old
+
+
+def _read_logprobs(fields: Fields) -> int | None:
+    if not fields.logprobs:
+        if fields.top_logprobs is not None:
+            raise InvalidField("top_logprobs", "it is only allowed with `logprobs: true`")
+        return None
+    return fields.top_logprobs or 0

@@ -1,0 +1,181 @@
+"""Events to a Chat Completions response, or to its chunks."""
+
+import secrets
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gateway.generation import Generation
+from runtime.events import (
+    ArgumentsDelta,
+    CallStarted,
+    Event,
+    Finished,
+    FinishReason,
+    TextDelta,
+    TokenLogprob,
+)
+
+JSON = dict[str, Any]
+
+
+async def completion(generation: Generation) -> JSON:
+    """The whole answer, once the last choice has finished."""
+    choices = [_Choice(i) for i in range(generation.num_choices)]
+    async for event in generation.events():
+        choices[event.choice].add(event)
+    return {
+        **_envelope(generation, "chat.completion"),
+        "choices": [choice.as_json(generation) for choice in choices],
+        "usage": usage(generation),
+        "callgate": extension(generation),
+    }
+
+
+async def chunks(generation: Generation, *, includes_usage: bool) -> AsyncIterator[JSON]:
+    """The answer as it comes: a role, deltas, a finish reason per choice, and the usage if asked for."""
+    envelope = _envelope(generation, "chat.completion.chunk")
+    if includes_usage:
+        envelope["usage"] = None
+    call_ids: dict[tuple[int, int], str] = {}
+    started: set[int] = set()
+    async for event in generation.events():
+        if event.choice not in started:
+            started.add(event.choice)
+            content = None if isinstance(event, CallStarted) else ""
+            yield envelope | {"choices": [_chunk_choice(event.choice, {"role": "assistant", "content": content})]}
+        yield envelope | _chunk(event, generation, call_ids)
+    if includes_usage:
+        yield envelope | {"choices": [], "usage": usage(generation), "callgate": extension(generation)}
+
+
+def _chunk(event: Event, generation: Generation, call_ids: dict[tuple[int, int], str]) -> JSON:
+    match event:
+        case TextDelta(choice, text, logprobs):
+            shown = _logprobs(logprobs) if generation.has_logprobs else None
+            return {"choices": [_chunk_choice(choice, {"content": text}, logprobs=shown)]}
+        case CallStarted(choice, index, name):
+            call_id = call_ids[choice, index] = new_call_id()
+            function = {"name": name, "arguments": ""}
+            return {"choices": [_chunk_choice(choice, _call_delta(index, function, {"id": call_id}))]}
+        case ArgumentsDelta(choice, index, text):
+            return {"choices": [_chunk_choice(choice, _call_delta(index, {"arguments": text}, {}))]}
+        case Finished(choice):
+            reason = finish_reason(event, generation)
+            return {
+                "choices": [_chunk_choice(choice, {}, finish_reason=reason)],
+                "callgate": extension(generation, closed_by=event.closed_by),
+            }
+
+
+def _call_delta(index: int, function: JSON, identity: JSON) -> JSON:
+    # Many clients need index and type in every delta, not in the first alone.
+    return {"tool_calls": [{"index": index, **identity, "type": "function", "function": function}]}
+
+
+def _chunk_choice(
+    index: int, delta: JSON, *, logprobs: JSON | None = None, finish_reason: str | None = None
+) -> JSON:
+    return {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
+
+
+@dataclass
+class _Choice:
+    """A choice being put together."""
+
+    index: int
+    texts: list[str] = field(default_factory=list)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+    calls: list[tuple[str, list[str]]] = field(default_factory=list)
+    finished: Finished | None = None
+
+    def add(self, event: Event) -> None:
+        match event:
+            case TextDelta(text=text, logprobs=logprobs):
+                self.texts.append(text)
+                self.logprobs += logprobs
+            case CallStarted(name=name):
+                self.calls.append((name, []))
+            case ArgumentsDelta(index=index, text=text):
+                self.calls[index][1].append(text)
+            case Finished():
+                self.finished = event
+
+    def as_json(self, generation: Generation) -> JSON:
+        assert self.finished, "a runtime finishes every choice or raises"
+        text = "".join(self.texts)
+        message: JSON = {"role": "assistant", "content": None if self.calls and not text else text, "refusal": None}
+        if self.calls:
+            message["tool_calls"] = [_call(name, "".join(arguments)) for name, arguments in self.calls]
+        return {
+            "index": self.index,
+            "message": message,
+            "logprobs": _logprobs(tuple(self.logprobs)) if generation.has_logprobs else None,
+            "finish_reason": finish_reason(self.finished, generation),
+        }
+
+
+def _call(name: str, arguments: str) -> JSON:
+    return {"id": new_call_id(), "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def finish_reason(finished: Finished, generation: Generation) -> str:
+    """The API's word: the choice of a function by name finishes with `stop`."""
+    if finished.reason is FinishReason.TOOL_CALLS and generation.is_named:
+        return "stop"
+    return finished.reason.value
+
+
+def usage(generation: Generation) -> JSON:
+    """Token counts over all choices; the prompt, which they share, counts once."""
+    stats = [finished.stats for finished in generation.finished]
+    num_prompt = max((s.num_prompt_tokens for s in stats), default=0)
+    num_output = sum(s.num_output_tokens for s in stats)
+    return {
+        "prompt_tokens": num_prompt,
+        "completion_tokens": num_output,
+        "total_tokens": num_prompt + num_output,
+        "prompt_tokens_details": {"cached_tokens": max((s.num_cached_tokens for s in stats), default=0)},
+    }
+
+
+def extension(generation: Generation, *, closed_by: str | None = None) -> JSON:
+    """What Callgate adds to the API: which toolset and grammar answered, and what the mask did."""
+    toolsets = [{"name": r.name, "revision": r.number} for r in generation.toolsets]
+    only: Mapping[str, Any] = toolsets[0] if len(toolsets) == 1 else {}
+    stats = [finished.stats for finished in generation.finished]
+    grammar = generation.grammar
+    return {
+        "toolset": only.get("name"),
+        "revision": only.get("revision"),
+        "toolsets": toolsets,
+        "grammar_digest": grammar.digest if grammar else None,
+        "grammar_source": grammar.source if grammar else None,
+        "grammar_wait_ms": round(grammar.wait_ms, 3) if grammar else None,
+        "closed_by": closed_by or next((f.closed_by for f in generation.finished if f.closed_by), None),
+        "forced_tokens": sum(s.num_forced_tokens for s in stats),
+        "rescued_tokens": sum(s.num_rescued_tokens for s in stats),
+    }
+
+
+def new_call_id() -> str:
+    """An id no other call has."""
+    return f"call_{secrets.token_hex(12)}"
+
+
+def _envelope(generation: Generation, kind: str) -> JSON:
+    return {
+        "id": f"chatcmpl-{generation.request_id}",
+        "object": kind,
+        "created": int(time.time()),
+        "model": generation.model_id,
+    }
+
+
+def _logprobs(tokens: tuple[TokenLogprob, ...]) -> JSON:
+    return {"content": [_token(t) | {"top_logprobs": [_token(o) for o in t.top]} for t in tokens], "refusal": None}
+
+
+def _token(token: TokenLogprob) -> JSON:
+    return {"token": token.token, "logprob": token.logprob, "bytes": list(token.token_bytes)}
