@@ -1,1 +1,43 @@
-"""JSON Schemas and toolsets in, token masks out."""
+"""JSON Schemas and toolsets in, token masks out.
+
+A compiler in three parts: a front end (canonical form), a back end (lowering to a grammar, compiled by
+xgrammar), and a linker that joins the units of a toolset without compiling anything.
+"""
+
+from compiler.cache import Found, GrammarCache
+from compiler.errors import (
+    CompilerError,
+    CorruptUnit,
+    UnknownSyntax,
+    UnsupportedGrammar,
+    UnsupportedSchema,
+    UnsupportedToolset,
+)
+from compiler.linker import LinkedGrammar
+from compiler.matcher import Matcher, allocate_bitmask
+from compiler.report import EnforcementReport, Entry, ToolReport, Verdict
+from compiler.schema import CompiledSchema, compile_schema
+from compiler.toolset import compile_toolset
+from compiler.vocabulary import Vocabulary
+
+__all__ = [
+    "CompiledSchema",
+    "CompilerError",
+    "CorruptUnit",
+    "EnforcementReport",
+    "Entry",
+    "Found",
+    "GrammarCache",
+    "LinkedGrammar",
+    "Matcher",
+    "ToolReport",
+    "UnknownSyntax",
+    "UnsupportedGrammar",
+    "UnsupportedSchema",
+    "UnsupportedToolset",
+    "Verdict",
+    "Vocabulary",
+    "allocate_bitmask",
+    "compile_schema",
+    "compile_toolset",
+]

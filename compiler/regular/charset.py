@@ -1,0 +1,93 @@
+"""Sets of characters, as sorted disjoint inclusive ranges of code points."""
+
+import unicodedata
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+
+Ranges = tuple[tuple[int, int], ...]
+
+LAST = 0x10FFFF
+ALL: Ranges = ((0, 0xD7FF), (0xE000, LAST))
+"""Every scalar value: a lone surrogate is no character of any JSON text we write."""
+
+
+def union(*sets: Ranges) -> Ranges:
+    """Characters of any of the sets."""
+    merged: list[tuple[int, int]] = []
+    for low, high in sorted(span for ranges in sets for span in ranges):
+        if merged and low <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], high))
+        else:
+            merged.append((low, high))
+    return tuple(merged)
+
+
+def complement(ranges: Ranges) -> Ranges:
+    """Characters outside the set."""
+    gaps = []
+    start = 0
+    for low, high in (*union(ranges), (LAST + 1, LAST + 1)):
+        if start < low:
+            gaps.append((start, low - 1))
+        start = high + 1
+    return intersection(tuple(gaps), ALL)
+
+
+def intersection(first: Ranges, second: Ranges) -> Ranges:
+    """Characters of both sets."""
+    found = []
+    i = j = 0
+    while i < len(first) and j < len(second):
+        low, high = max(first[i][0], second[j][0]), min(first[i][1], second[j][1])
+        if low <= high:
+            found.append((low, high))
+        if first[i][1] < second[j][1]:
+            i += 1
+        else:
+            j += 1
+    return tuple(found)
+
+
+def of(chars: Iterable[str]) -> Ranges:
+    """Exactly these characters."""
+    return union(*(((ord(c), ord(c)),) for c in chars))
+
+
+def contains(ranges: Ranges, code: int) -> bool:
+    """Whether a code point is in the set."""
+    return any(low <= code <= high for low, high in ranges)
+
+
+@lru_cache(maxsize=64)
+def of_category(prefix: str) -> Ranges:
+    """Characters whose Unicode general category begins with `prefix`."""
+    return _where(lambda char: unicodedata.category(char).startswith(prefix))
+
+
+@lru_cache(maxsize=1)
+def of_word_outside_ascii() -> Ranges:
+    """What engines that read the word class as Unicode add to its ASCII meaning."""
+    return intersection(_where(str.isalnum), ((0x80, LAST),))
+
+
+def _where(test: Callable[[str], bool]) -> Ranges:
+    found: list[tuple[int, int]] = []
+    for code in (*range(0xD800), *range(0xE000, LAST + 1)):
+        if test(chr(code)):
+            if found and found[-1][1] == code - 1:
+                found[-1] = (found[-1][0], code)
+            else:
+                found.append((code, code))
+    return tuple(found)
+
+
+DIGIT = of("0123456789")
+WORD = union(of("_"), ((0x30, 0x39), (0x41, 0x5A), (0x61, 0x7A)))
+ASCII_SPACE = of("\t\n\v\f\r ")
+ANY_SPACE = union(
+    ASCII_SPACE,
+    of("\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff\u180e"),
+    ((0x2000, 0x200B),),
+)
+"""What any of the engines in use takes for white space."""
+LINE_ENDS = of("\n\r\u2028\u2029")

@@ -1,0 +1,224 @@
+"""Deterministic automata over classes of characters that no pattern in play tells apart."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TypeVar
+
+from compiler.regular import charset
+from compiler.regular.charset import Ranges
+
+State = TypeVar("State")
+
+MAX_STATES = 3_000
+DEAD = -1
+
+
+class TooManyStates(ValueError):
+    """An automaton outgrew `MAX_STATES`."""
+
+    def __init__(self) -> None:
+        super().__init__(f"needs more than {MAX_STATES} states")
+
+
+@dataclass(frozen=True)
+class Alphabet:
+    """A partition of all characters: `atoms[i]` is the set of symbol i."""
+
+    atoms: tuple[Ranges, ...]
+
+    @classmethod
+    def of(cls, sets: Iterable[Ranges]) -> "Alphabet":
+        """The coarsest partition that every one of the sets is a union of."""
+        distinct = [charset.ALL, *dict.fromkeys(sets)]
+        edges = sorted({edge for ranges in distinct for low, high in ranges for edge in (low, high + 1)})
+        pieces: dict[tuple[bool, ...], list[tuple[int, int]]] = {}
+        cursors = [_Cursor(ranges) for ranges in distinct]
+        for low, following in pairwise(edges):
+            is_character, *signature = [cursor.covers(low) for cursor in cursors]
+            if is_character:
+                pieces.setdefault(tuple(signature), []).append((low, following - 1))
+        return cls(tuple(tuple(spans) for spans in pieces.values()))
+
+    def symbols(self, ranges: Ranges) -> frozenset[int]:
+        """The symbols that make up a set of the partition."""
+        return frozenset(i for i, atom in enumerate(self.atoms) if charset.contains(ranges, atom[0][0]))
+
+
+class _Cursor:
+    """Answers membership for ascending code points in constant time each."""
+
+    def __init__(self, ranges: Ranges) -> None:
+        self._ranges = ranges
+        self._at = 0
+
+    def covers(self, code: int) -> bool:
+        while self._at < len(self._ranges) and self._ranges[self._at][1] < code:
+            self._at += 1
+        return self._at < len(self._ranges) and self._ranges[self._at][0] <= code
+
+
+@dataclass(frozen=True)
+class Dfa:
+    """`table[state][symbol]` is the next state, `DEAD` if there is none; state 0 is the start."""
+
+    alphabet: Alphabet
+    table: tuple[tuple[int, ...], ...]
+    accepting: frozenset[int]
+
+    def accepts(self, text: str) -> bool:
+        """Whether a text is in the language."""
+        state = 0
+        for char in text:
+            state = self.table[state][self._symbol_of(ord(char))] if state != DEAD else DEAD
+        return state in self.accepting
+
+    def _symbol_of(self, code: int) -> int:
+        return next(i for i, atom in enumerate(self.alphabet.atoms) if charset.contains(atom, code))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is accepted, once minimised."""
+        return not self.accepting
+
+    @cached_property
+    def longest(self) -> int | None:
+        """The length of the longest text of a minimised automaton; None if there is no longest."""
+        lengths: dict[int, int] = {}
+        open_states: set[int] = set()
+        stack = [(0, False)]
+        while stack:
+            state, is_done = stack.pop()
+            following = {t for t in self.table[state] if t != DEAD}
+            if is_done:
+                open_states.discard(state)
+                lengths[state] = max((lengths[t] + 1 for t in following), default=0)
+            elif state not in lengths:
+                if state in open_states:
+                    return None
+                open_states.add(state)
+                stack.append((state, True))
+                for target in following:
+                    if target in open_states:
+                        return None
+                    if target not in lengths:
+                        stack.append((target, False))
+        return lengths[0]
+
+    def complement(self) -> "Dfa":
+        """Every text that is not in the language."""
+        sink = len(self.table)
+        rows = [tuple(sink if t == DEAD else t for t in row) for row in self.table]
+        rows.append((sink,) * len(self.alphabet.atoms))
+        accepting = frozenset(range(len(rows))) - self.accepting
+        return minimised(self.alphabet, rows, accepting)
+
+    def intersect(self, other: "Dfa") -> "Dfa":
+        """Texts in both languages; both automata have the same alphabet."""
+        return _product(self, other, lambda a, b: a and b)
+
+    def union(self, other: "Dfa") -> "Dfa":
+        """Texts in either language."""
+        return self.complement().intersect(other.complement()).complement()
+
+
+def _product(first: Dfa, second: Dfa, accepts: Callable[[bool, bool], bool]) -> Dfa:
+    def step(pair: tuple[int, int], symbol: int) -> tuple[int, int] | None:
+        a, b = first.table[pair[0]][symbol], second.table[pair[1]][symbol]
+        return None if DEAD in (a, b) else (a, b)
+
+    def is_accepting(pair: tuple[int, int]) -> bool:
+        return accepts(pair[0] in first.accepting, pair[1] in second.accepting)
+
+    return explored(first.alphabet, (0, 0), step, is_accepting)
+
+
+def explored(
+    alphabet: Alphabet,
+    start: State,
+    step: Callable[[State, int], State | None],
+    is_accepting: Callable[[State], bool],
+) -> Dfa:
+    """The minimised automaton of a step function over hashable states; None is a dead end.
+
+    Raises:
+        TooManyStates: the step function reaches too many.
+    """
+    numbers = {start: 0}
+    order = [start]
+    rows: list[tuple[int, ...]] = []
+    for state in order:
+        row = []
+        for symbol in range(len(alphabet.atoms)):
+            target = step(state, symbol)
+            if target is None:
+                row.append(DEAD)
+                continue
+            if target not in numbers:
+                if len(order) >= MAX_STATES:
+                    raise TooManyStates
+                numbers[target] = len(order)
+                order.append(target)
+            row.append(numbers[target])
+        rows.append(tuple(row))
+    return minimised(alphabet, rows, frozenset(i for i, state in enumerate(order) if is_accepting(state)))
+
+
+def minimised(alphabet: Alphabet, rows: Sequence[tuple[int, ...]], accepting: frozenset[int]) -> Dfa:
+    """The smallest automaton of the same language (Moore's partition refinement), without dead states."""
+    live = _co_reachable(rows, accepting)
+    if 0 not in live:
+        return Dfa(alphabet, ((DEAD,) * len(alphabet.atoms),), frozenset())
+    rows = [tuple(t if t in live else DEAD for t in row) for row in rows]
+    block = {state: int(state in accepting) for state in live}
+    count = 0
+    while True:
+        signatures: dict[tuple[int, ...], int] = {}
+        refined = {}
+        for state in sorted(live):
+            signature = (block[state], *(block.get(t, DEAD) for t in rows[state]))
+            refined[state] = signatures.setdefault(signature, len(signatures))
+        block = refined
+        if len(signatures) == count:
+            break
+        count = len(signatures)
+    return _quotient(alphabet, rows, accepting, block)
+
+
+def _quotient(
+    alphabet: Alphabet, rows: Sequence[tuple[int, ...]], accepting: frozenset[int], block: dict[int, int]
+) -> Dfa:
+    """One state a block, numbered in the order in which a reader meets them from the start."""
+    representative: dict[int, int] = {}
+    for state, number in block.items():
+        representative.setdefault(number, state)
+    order = {block[0]: 0}
+    queue = [block[0]]
+    table = []
+    for number in queue:
+        row = []
+        for target in rows[representative[number]]:
+            if target != DEAD and block[target] not in order:
+                order[block[target]] = len(queue)
+                queue.append(block[target])
+            row.append(DEAD if target == DEAD else order[block[target]])
+        table.append(tuple(row))
+    finals = frozenset(order[number] for number in queue if representative[number] in accepting)
+    return Dfa(alphabet, tuple(table), finals)
+
+
+def _co_reachable(rows: Sequence[tuple[int, ...]], accepting: frozenset[int]) -> set[int]:
+    """States from which an accepting one can be reached."""
+    sources: dict[int, set[int]] = {}
+    for state, row in enumerate(rows):
+        for target in set(row):
+            sources.setdefault(target, set()).add(state)
+    live = set(accepting)
+    stack = list(accepting)
+    while stack:
+        for source in sources.get(stack.pop(), ()):
+            if source not in live:
+                live.add(source)
+                stack.append(source)
+    return live

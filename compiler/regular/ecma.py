@@ -1,0 +1,347 @@
+"""ECMA-262 regular expressions, as far as they are regular.
+
+Engines disagree on what words, digits, blanks and `.` mean outside ASCII. A pattern is therefore read in one
+of two ways: `inner` takes only the characters on which all agree, `outer` every one that some engine takes.
+What must match is read inner and what must not match is read outer, so that either reading is sound.
+"""
+
+from dataclasses import dataclass
+
+from compiler.regular import charset
+from compiler.regular.charset import Ranges
+
+MAX_PATTERN = 10_000
+MAX_NESTING = 100
+MAX_COUNT = 1_000
+
+
+class PatternError(ValueError):
+    """A pattern that cannot be read, or is not regular; the message says what in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chars:
+    """One character of a set."""
+
+    ranges: Ranges
+
+
+@dataclass(frozen=True, slots=True)
+class Concat:
+    """One after the other."""
+
+    items: tuple["Node", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Alternation:
+    """Any one of."""
+
+    options: tuple["Node", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repetition:
+    """`low` to `high` times; None is without bound."""
+
+    item: "Node"
+    low: int
+    high: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Assertion:
+    """`^`, `$`, `b` or `B`."""
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A lookaround."""
+
+    item: "Node"
+    is_ahead: bool
+    is_negative: bool
+
+
+Node = Chars | Concat | Alternation | Repetition | Assertion | Look
+
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "v": "\v", "f": "\f", "0": "\0"}
+
+
+def parse(pattern: str, *, is_outer: bool = False) -> Node:
+    """The syntax tree of a pattern, read inner or outer.
+
+    Raises:
+        PatternError: unreadable, not regular, or out of bounds.
+    """
+    if len(pattern) > MAX_PATTERN:
+        raise PatternError(f"is longer than {MAX_PATTERN} characters")
+    reader = _Reader(pattern, is_outer=is_outer)
+    node = reader.alternation(0)
+    if not reader.at_end:
+        raise PatternError(f"has an unmatched {reader.peek!r} at {reader.at}")
+    return node
+
+
+class _Reader:
+    def __init__(self, pattern: str, *, is_outer: bool) -> None:
+        self.pattern = pattern
+        self.at = 0
+        self.is_outer = is_outer
+
+    @property
+    def at_end(self) -> bool:
+        return self.at >= len(self.pattern)
+
+    @property
+    def peek(self) -> str:
+        return self.pattern[self.at : self.at + 1]
+
+    def take(self, text: str) -> bool:
+        if self.pattern.startswith(text, self.at):
+            self.at += len(text)
+            return True
+        return False
+
+    def next(self) -> str:
+        if self.at_end:
+            raise PatternError("ends too early")
+        self.at += 1
+        return self.pattern[self.at - 1]
+
+    def alternation(self, depth: int) -> Node:
+        if depth > MAX_NESTING:
+            raise PatternError(f"nests groups more than {MAX_NESTING} levels deep")
+        options = [self.sequence(depth)]
+        while self.take("|"):
+            options.append(self.sequence(depth))
+        return options[0] if len(options) == 1 else Alternation(tuple(options))
+
+    def sequence(self, depth: int) -> Node:
+        items = []
+        while not self.at_end and self.peek not in "|)":
+            item = self.atom(depth)
+            items.append(self.quantified(item))
+        return items[0] if len(items) == 1 else Concat(tuple(items))
+
+    def quantified(self, item: Node) -> Node:
+        counts = self.counts()
+        if counts is None:
+            return item
+        if isinstance(item, Assertion | Look):
+            raise PatternError("repeats an assertion")
+        self.take("?")  # a lazy quantifier matches the same strings
+        if self.peek == "+":
+            raise PatternError("has a possessive quantifier")
+        low, high = counts
+        if high is not None and low > high:
+            raise PatternError(f"counts from {low} down to {high}")
+        if max(low, high or 0) > MAX_COUNT:
+            raise PatternError(f"counts beyond {MAX_COUNT}")
+        return Repetition(item, low, high)
+
+    def counts(self) -> tuple[int, int | None] | None:
+        if self.take("*"):
+            return 0, None
+        if self.take("+"):
+            return 1, None
+        if self.take("?"):
+            return 0, 1
+        end = self.pattern.find("}", self.at)
+        if self.peek != "{" or end < 0:
+            return None
+        low, comma, high = self.pattern[self.at + 1 : end].partition(",")
+        if not (low.isascii() and low.isdigit()) or not (high == "" or (high.isascii() and high.isdigit())):
+            return None
+        self.at = end + 1
+        return int(low[:9]), (int(high[:9]) if high else None) if comma else int(low[:9])
+
+    def atom(self, depth: int) -> Node:
+        char = self.next()
+        match char:
+            case "^" | "$":
+                return Assertion(char)
+            case ".":
+                line_ends = charset.of("\n") if self.is_outer else charset.LINE_ENDS
+                return Chars(charset.complement(line_ends))
+            case "[":
+                return Chars(self.char_class())
+            case "(":
+                return self.group(depth)
+            case "\\":
+                return self.escape()
+            case "*" | "+" | "?":
+                raise PatternError(f"has nothing to repeat at {self.at - 1}")
+            case _:
+                return Chars(_one(char))
+
+    def group(self, depth: int) -> Node:
+        look = self.lookaround()
+        if look is None and self.take("?") and not self.take(":"):
+            if not self.take("<") and not self.take("P<"):
+                raise PatternError(f"has an unsupported group at {self.at}")
+            name = self.pattern.find(">", self.at)
+            if name < 0:
+                raise PatternError("has an unfinished group name")
+            self.at = name + 1
+        flips = look is not None and look[1]  # what must not match there is read the other way
+        self.is_outer ^= flips
+        item = self.alternation(depth + 1)
+        self.is_outer ^= flips
+        if not self.take(")"):
+            raise PatternError("has an unclosed group")
+        return item if look is None else Look(item, is_ahead=look[0], is_negative=look[1])
+
+    def lookaround(self) -> tuple[bool, bool] | None:
+        for text, kind in (
+            ("?=", (True, False)),
+            ("?!", (True, True)),
+            ("?<=", (False, False)),
+            ("?<!", (False, True)),
+        ):
+            if self.take(text):
+                return kind
+        return None
+
+    def escape(self) -> Node:
+        if self.peek in ("b", "B"):
+            return Assertion(self.next())
+        if self.peek in tuple("123456789k"):
+            raise PatternError("has a backreference, which is not regular")
+        return Chars(self.class_escape())
+
+    def class_escape(self) -> Ranges:
+        """The set of an escape, inside or outside a class."""
+        char = self.next()
+        if char.lower() in "dws":
+            return self.shorthand(char)
+        if char in "pP":
+            return self.category(is_negated=char == "P")
+        return _one(self.char_escape(char))
+
+    def char_escape(self, char: str) -> str:
+        if char == "x":
+            return chr(self.hexadecimal(2))
+        if char == "u":
+            return self.unicode_escape()
+        if char == "c":
+            return chr(ord(self.next()) % 32)
+        if char.isalnum() and char not in _ESCAPES:
+            raise PatternError(f"has an unknown escape \\{char}")
+        return _ESCAPES.get(char, char)
+
+    def unicode_escape(self) -> str:
+        if self.take("{"):
+            end = self.pattern.find("}", self.at)
+            code = self.hexadecimal(end - self.at) if end > self.at else -1
+            self.at += 1
+        else:
+            code = self.hexadecimal(4)
+            if 0xD800 <= code <= 0xDBFF and self.take("\\u"):
+                code = 0x10000 + ((code - 0xD800) << 10) + (self.hexadecimal(4) - 0xDC00)
+        if not 0 <= code <= charset.LAST or 0xD800 <= code <= 0xDFFF:
+            raise PatternError("has an escape of no character (a lone surrogate?)")
+        return chr(code)
+
+    def hexadecimal(self, length: int) -> int:
+        digits = self.pattern[self.at : self.at + length]
+        self.at += length
+        try:
+            return int(digits, 16) if len(digits) == length and digits.isalnum() else -1
+        except ValueError:
+            raise PatternError(f"has {digits!r} where hexadecimal digits belong") from None
+
+    def shorthand(self, char: str) -> Ranges:
+        outside = (
+            {"d": charset.of_category("Nd"), "w": charset.of_word_outside_ascii()}
+            if _wide(self, char)
+            else {}
+        )
+        inner = {"d": charset.DIGIT, "w": charset.WORD, "s": charset.ASCII_SPACE}[char.lower()]
+        outer = {"s": charset.ANY_SPACE}.get(
+            char.lower(), charset.union(inner, outside.get(char.lower(), ()))
+        )
+        if char.islower():
+            return outer if self.is_outer else inner
+        return charset.complement(inner if self.is_outer else outer)
+
+    def category(self, *, is_negated: bool) -> Ranges:
+        end = self.pattern.find("}", self.at)
+        if not self.take("{") or end < 0:
+            raise PatternError("has \\p without a category")
+        name = self.pattern[self.at : end].rpartition("=")[2]
+        self.at = end + 1
+        ranges = (
+            charset.of_category(_CATEGORIES.get(name, name)) if len(_CATEGORIES.get(name, name)) <= 2 else ()
+        )
+        if not ranges:
+            raise PatternError(f"names the unknown category {name!r}")
+        return charset.complement(ranges) if is_negated else ranges
+
+    def char_class(self) -> Ranges:
+        is_negated = self.take("^")
+        if is_negated:
+            self.is_outer = not self.is_outer
+        ranges = self.class_content()
+        if is_negated:
+            self.is_outer = not self.is_outer
+            return charset.complement(ranges)
+        return ranges
+
+    def class_content(self) -> Ranges:
+        sets: list[Ranges] = []
+        while not self.take("]"):
+            first = self.class_member()
+            if self.peek == "-" and self.pattern[self.at + 1 : self.at + 2] not in ("]", ""):
+                self.at += 1
+                last = self.class_member()
+                sets.append(_span(first, last))
+            else:
+                sets.append(first)
+        return charset.union(*sets)
+
+    def class_member(self) -> Ranges:
+        char = self.next()
+        if char != "\\":
+            return _one(char)
+        if self.take("b"):
+            return _one("\b")
+        return self.class_escape()
+
+
+_CATEGORIES = {
+    "Letter": "L",
+    "Lowercase_Letter": "Ll",
+    "Uppercase_Letter": "Lu",
+    "Mark": "M",
+    "Number": "N",
+    "Decimal_Number": "Nd",
+    "Punctuation": "P",
+    "Symbol": "S",
+    "Separator": "Z",
+    "digit": "Nd",
+    "Alphabetic": "L",
+}
+
+
+def _wide(reader: _Reader, char: str) -> bool:
+    """Whether a shorthand's meaning outside ASCII matters for this reading."""
+    return char.islower() == reader.is_outer and char.lower() in "dw"
+
+
+def _one(char: str) -> Ranges:
+    if 0xD800 <= ord(char) <= 0xDFFF:
+        raise PatternError("has a lone surrogate")
+    return ((ord(char), ord(char)),)
+
+
+def _span(first: Ranges, last: Ranges) -> Ranges:
+    ends = (first, last)
+    if any(len(ranges) != 1 or ranges[0][0] != ranges[0][1] for ranges in ends):
+        raise PatternError("has a range between classes")
+    low, high = first[0][0], last[0][0]
+    if low > high:
+        raise PatternError("has a range out of order")
+    return charset.intersection(((low, high),), charset.ALL)

@@ -1,0 +1,145 @@
+"""From an automaton to the rules of its texts as JSON writes them, closing quote included."""
+
+from compiler.grammar import CharClass, Choice, Expr, Literal, Rule, RuleRef, choice, sequence
+from compiler.regular import charset
+from compiler.regular.charset import Ranges
+from compiler.regular.dfa import DEAD, Dfa
+from compiler.rules import RuleSink
+
+QUOTE = Literal('"')
+_RAW = charset.intersection(charset.complement(charset.of('"\\')), ((0x20, charset.LAST),))
+_NEVER_RAW = charset.complement(_RAW)
+_SHORT_ESCAPES = {'"': '"', "\\": "\\", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
+BMP_OUTSIDE_ASCII = charset.intersection(charset.ALL, ((0x80, 0xFFFF),))
+_MAX_ESCAPED_RANGES = 8
+
+
+def encode(dfa: Dfa, rules: RuleSink, *, ahead: CharClass | None, ascii_escapes: bool) -> Expr:
+    """What follows the opening quote: a text of a minimised, non-empty automaton, then the closing quote.
+
+    `ahead` is what is known to follow. With `ascii_escapes`, characters outside ASCII may be escaped too.
+    """
+    return _Encoder(dfa, rules, ahead=ahead, ascii_escapes=ascii_escapes).state(0)
+
+
+class _Encoder:
+    def __init__(self, dfa: Dfa, rules: RuleSink, *, ahead: CharClass | None, ascii_escapes: bool) -> None:
+        self.dfa = dfa
+        self.rules = rules
+        self.ascii_escapes = ascii_escapes
+        self.moves = [_grouped(dfa, row) for row in dfa.table]
+        self.refs: dict[int, RuleRef] = {}
+        queue = [0]
+        for number in queue:
+            for target in self.moves[number]:
+                end, _ = self.chain(target)
+                if end not in self.refs:
+                    self.refs[end] = rules.reserve("text")
+                    queue.append(end)
+        for number, ref in self.refs.items():
+            rules.fill(ref, Rule(self.body(number), ahead))
+
+    def state(self, number: int) -> Expr:
+        """The texts from a state on."""
+        return self.refs.get(number) or self.body(number)
+
+    def body(self, number: int) -> Expr:
+        options: list[Expr] = [QUOTE] if number in self.dfa.accepting else []
+        for target, ranges in self.moves[number].items():
+            end, text = self.chain(target)
+            options.append(sequence(self.one_of(ranges), *text, self.refs[end]))
+        return choice(*options)
+
+    def chain(self, number: int) -> tuple[int, list[Expr]]:
+        """Follow states that leave no choice but one character; where that ends, and what was passed."""
+        passed: list[Expr] = []
+        seen = {number}
+        while number not in self.dfa.accepting and len(self.moves[number]) == 1:
+            ((target, ranges),) = self.moves[number].items()
+            char = self.one_of(ranges)
+            if not isinstance(char, Literal) or target in seen:
+                break
+            seen.add(target)
+            passed.append(char)
+            number = target
+        return number, passed
+
+    def one_of(self, ranges: Ranges) -> Expr:
+        """One character of a set, as JSON writes it."""
+        raw = charset.intersection(ranges, _RAW)
+        options: list[Expr] = []
+        if raw:
+            single = len(raw) == 1 and raw[0][0] == raw[0][1]
+            options.append(Literal(chr(raw[0][0])) if single else CharClass(raw))
+        options += _escapes_inside_ascii(charset.intersection(ranges, _NEVER_RAW))
+        if self.ascii_escapes:
+            options += self.escapes(charset.intersection(ranges, BMP_OUTSIDE_ASCII))
+        return options[0] if len(options) == 1 else Choice(tuple(options))
+
+    def escapes(self, ranges: Ranges) -> list[Expr]:
+        """Escapes of characters outside ASCII, unless the set is too ragged to be worth it."""
+        if not ranges or len(ranges) > _MAX_ESCAPED_RANGES:
+            return []
+        rule = Rule(choice(*(_hexadecimal(span) for low, high in ranges for span in _aligned(low, high))))
+        return [sequence(Literal("\\u"), self.rules.define("escape", rule))]
+
+
+def _escapes_inside_ascii(ranges: Ranges) -> list[Expr]:
+    """Quotes, backslashes and control characters, as JSON escapes them."""
+    letters = [letter for char, letter in _SHORT_ESCAPES.items() if charset.contains(ranges, ord(char))]
+    controls = charset.intersection(ranges, ((0, 0x1F),))
+    options: list[Expr] = []
+    if letters:
+        single = Literal("\\" + letters[0]) if len(letters) == 1 else None
+        options.append(single or sequence(Literal("\\"), CharClass.of(*letters)))
+    spans = [span for low, high in controls for span in _aligned(low, high)]
+    options += [sequence(Literal("\\u"), _hexadecimal(span)) for span in spans]
+    return options
+
+
+def any_escape_outside_ascii(rules: RuleSink) -> Expr:
+    """`u` and four hexadecimal digits of any character from U+0080 to U+FFFF, surrogates aside."""
+    spans = [span for low, high in BMP_OUTSIDE_ASCII for span in _aligned(low, high)]
+    return sequence(Literal("\\u"), rules.define("escape", Rule(choice(*map(_hexadecimal, spans)))))
+
+
+Span = tuple[tuple[int, int], ...]
+"""A range per hexadecimal digit, four of them."""
+
+
+def _aligned(low: int, high: int) -> list[Span]:
+    """The code points from `low` to `high` as products of digit ranges."""
+    return _digits(low, high, 4)
+
+
+def _digits(low: int, high: int, places: int) -> list[Span]:
+    if places == 0:
+        return [()]
+    unit = 16 ** (places - 1)
+    first, last = low // unit, high // unit
+    if low % unit == 0 and high % unit == unit - 1:
+        return [((first, last), *(((0, 15),) * (places - 1)))]
+    if first == last:
+        return [((first, first), *rest) for rest in _digits(low % unit, high % unit, places - 1)]
+    spans = [((first, first), *rest) for rest in _digits(low % unit, unit - 1, places - 1)]
+    if last - first > 1:
+        spans.append(((first + 1, last - 1), *(((0, 15),) * (places - 1))))
+    return spans + [((last, last), *rest) for rest in _digits(0, high % unit, places - 1)]
+
+
+def _hexadecimal(span: Span) -> Expr:
+    return sequence(*(_hexadecimal_digit(low, high) for low, high in span))
+
+
+def _hexadecimal_digit(low: int, high: int) -> CharClass:
+    digits = "0123456789abcdef"[low : high + 1]
+    return CharClass.of(*dict.fromkeys(digits + digits.upper()))
+
+
+def _grouped(dfa: Dfa, row: tuple[int, ...]) -> dict[int, Ranges]:
+    """The characters that lead to each state."""
+    groups: dict[int, list[Ranges]] = {}
+    for symbol, target in enumerate(row):
+        if target != DEAD:
+            groups.setdefault(target, []).append(dfa.alphabet.atoms[symbol])
+    return {target: charset.union(*sets) for target, sets in groups.items()}

@@ -1,0 +1,86 @@
+"""The formats of the specification as patterns: each exactly or more narrowly than any validator asserts it.
+
+Sources: RFC 3339 (date, time, date-time, duration), RFC 5321 (email), RFC 1123 (hostname), RFC 4291 (ipv6),
+RFC 3986 (uri), RFC 6901 (json-pointer), RFC 6570 (uri-template).
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A text of the format matches `pattern` and not `excluded`; `note` says what is left out."""
+
+    pattern: str
+    note: str = ""
+    excluded: str | None = None
+
+
+_LEAP_YEAR = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
+_DATE = (
+    "(?:[0-9]{4}-(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"
+    "|[0-9]{4}-(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
+    "|[0-9]{4}-02-(?:0[1-9]|1[0-9]|2[0-8])"
+    f"|{_LEAP_YEAR}-02-29)"
+)
+_TIME = (
+    "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\\.[0-9]{1,6})?(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
+)
+_N = "[0-9]{1,9}"
+_CLOCK = f"T(?:{_N}H(?:{_N}M(?:{_N}S)?)?|{_N}M(?:{_N}S)?|{_N}S)"
+_CALENDAR = f"(?:{_N}Y(?:{_N}M(?:{_N}D)?)?|{_N}M(?:{_N}D)?|{_N}D)"
+_LABEL = "[A-Za-z0-9](?:[A-Za-z0-9]|-[A-Za-z0-9]){0,17}"
+_TOP_LABEL = "[A-Za-z](?:[A-Za-z0-9]|-[A-Za-z0-9]){0,17}"
+_HOST = f"(?:{_LABEL}\\.){{0,4}}{_TOP_LABEL}"
+_MAILBOX = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]"
+_EMAIL = f"(?:{_MAILBOX}(?:{_MAILBOX}|\\.{_MAILBOX}){{0,31}})@(?:{_LABEL}\\.){{1,3}}{_TOP_LABEL}"
+_OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_H = "[0-9A-Fa-f]{1,4}"
+_IPV6 = "|".join(
+    [
+        f"(?:{_H}:){{7}}{_H}",
+        f"(?:{_H}:){{1,7}}:",
+        *(f"(?:{_H}:){{1,{7 - n}}}(?::{_H}){{1,{n}}}" for n in range(1, 7)),
+        f":(?::{_H}){{1,7}}",
+        "::",
+    ]
+)
+_PLAIN = "A-Za-z0-9._~!$&'()*+,;=\\-"
+_PERCENT = "%[0-9A-Fa-f]{2}"
+_PCHAR = f"(?:[{_PLAIN}:@]|{_PERCENT})"
+_TAIL = f"(?:\\?(?:[{_PLAIN}:@/?]|{_PERCENT})*)?(?:#(?:[{_PLAIN}:@/?]|{_PERCENT})*)?"
+_AUTHORITY = f"//(?:(?:[{_PLAIN}:]|{_PERCENT})+@)?[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{{1,4}})?"
+_PATH = f"(?:/{_PCHAR}*)*"
+_URI = f"[A-Za-z][A-Za-z0-9+.-]*:(?:{_AUTHORITY}{_PATH}|/?{_PCHAR}+{_PATH}){_TAIL}"
+_FIRST_SEGMENT = f"(?:[{_PLAIN}@]|{_PERCENT})+"
+_RELATIVE = f"(?:{_AUTHORITY}{_PATH}|/(?:{_PCHAR}+{_PATH})?|{_FIRST_SEGMENT}{_PATH})?{_TAIL}"
+_POINTER = "(?:/(?:[^~/]|~[01])*)*"
+_ASCII = "ASCII only"
+_HOSTS = "labels of at most 18 to 36 characters, at most five of them"
+
+FORMATS = {
+    "date": Format(f"^{_DATE}$", excluded="^0000"),
+    "time": Format(f"^{_TIME}$", "no leap second, at most six digits of a second"),
+    "date-time": Format(f"^{_DATE}T{_TIME}$", "no leap second, at most six digits of a second", "^0000"),
+    "duration": Format(f"^P(?:{_CALENDAR}(?:{_CLOCK})?|{_CLOCK}|{_N}W)$", "at most nine digits a number"),
+    "email": Format(f"^{_EMAIL}$", "no quoted mailbox, a mailbox of at most 32 to 64 characters"),
+    "idn-email": Format(f"^{_EMAIL}$", _ASCII),
+    "hostname": Format(f"^{_HOST}$", _HOSTS),
+    "idn-hostname": Format(f"^{_HOST}$", f"{_ASCII}; {_HOSTS}"),
+    "ipv4": Format(f"^{_OCTET}(?:\\.{_OCTET}){{3}}$"),
+    "ipv6": Format(f"^(?:{_IPV6})$", "no embedded IPv4 address"),
+    "uuid": Format("^[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"),
+    "uri": Format(f"^{_URI}$", "hosts by name, ports of at most four digits"),
+    "uri-reference": Format(f"^(?:{_URI}|{_RELATIVE})$", "hosts by name, ports of at most four digits"),
+    "iri": Format(f"^{_URI}$", _ASCII),
+    "iri-reference": Format(f"^(?:{_URI}|{_RELATIVE})$", _ASCII),
+    "uri-template": Format(
+        "^(?:[A-Za-z0-9._~:/?#@!$&()*+,;=-]|\\{[A-Za-z0-9_]+(?:,[A-Za-z0-9_]+)*\\})*$",
+        "simple expressions only",
+    ),
+    "json-pointer": Format(f"^{_POINTER}$"),
+    "relative-json-pointer": Format(f"^(?:0|[1-9][0-9]{{0,8}})(?:#|{_POINTER})$"),
+    "regex": Format("^[A-Za-z0-9 _,:;@/=<>!%&~'\"-]*$", "literal text only"),
+}
+
+BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"

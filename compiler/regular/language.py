@@ -1,0 +1,102 @@
+"""The language of a string constraint: patterns, formats and exclusions intersected."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from compiler.regular import charset, nfa
+from compiler.regular.dfa import Alphabet, Dfa
+from compiler.regular.ecma import Alternation, Assertion, Chars, Concat, Look, Node, PatternError, parse
+
+
+@dataclass(frozen=True)
+class Part:
+    """A pattern that must match, or (`is_excluded`) must not."""
+
+    pattern: str
+    is_excluded: bool = False
+
+    @property
+    def node(self) -> Node:
+        """Its tree, read so that characters on which engines disagree are left out.
+
+        Raises:
+            PatternError: it cannot be read.
+        """
+        return parse(self.pattern, is_outer=self.is_excluded)
+
+
+def language(parts: list[Part], excluded: tuple[str, ...] = ()) -> Dfa:
+    """The texts that every part admits, without those listed.
+
+    Raises:
+        PatternError: a pattern cannot be read or is not regular.
+        TooManyStates: an automaton is too large.
+    """
+    nodes = [part.node for part in parts]
+    literals = [_whole(text) for text in excluded]
+    alphabet = Alphabet.of(s for node in (*nodes, *literals) for s in nfa.sets_of(node))
+    found = nfa.search(Concat(()), alphabet)
+    for part, node in zip(parts, nodes, strict=True):
+        dfa = _search(node, alphabet)
+        found = found.intersect(dfa.complement() if part.is_excluded else dfa)
+    if literals:
+        found = found.intersect(nfa.search(Alternation(tuple(literals)), alphabet).complement())
+    return found
+
+
+def _whole(text: str) -> Node:
+    chars = (Chars(charset.of(char)) for char in text)
+    return Concat((Assertion("^"), *chars, Assertion("$")))
+
+
+def _search(node: Node, alphabet: Alphabet) -> Dfa:
+    """As `nfa.search`, with lookarounds where they look at a whole anchored text."""
+    if not _looks(node):
+        return nfa.search(node, alphabet)
+    match node:
+        case Alternation(options):
+            found = _search(options[0], alphabet)
+            for option in options[1:]:
+                found = found.union(_search(option, alphabet))
+            return found
+        case Concat(items):
+            return _anchored(list(items), alphabet)
+        case _:
+            raise PatternError("has a lookaround that is not at an anchored end")
+
+
+def _anchored(items: list[Node], alphabet: Alphabet) -> Dfa:
+    """`^(?=A)(?!B)C(?<!D)$` as C between the anchors, and A, and not B, and not D."""
+    start, end = Assertion("^"), Assertion("$")
+    conditions: list[tuple[Node, bool]] = []
+    if items[0] == start:
+        while len(items) > 1 and isinstance(look := items[1], Look) and look.is_ahead:
+            conditions.append((Concat((start, look.item)), look.is_negative))
+            del items[1]
+    if items[-1] == end:
+        while len(items) > 1 and isinstance(look := items[-2], Look) and not look.is_ahead:
+            conditions.append((Concat((look.item, end)), look.is_negative))
+            del items[-2]
+    if not conditions:
+        raise PatternError("has a lookaround that is not at an anchored end")
+    found = _search(Concat(tuple(items)), alphabet)
+    for condition, is_negative in conditions:
+        dfa = _search(condition, alphabet)
+        found = found.intersect(dfa.complement() if is_negative else dfa)
+    return found
+
+
+def _looks(node: Node) -> bool:
+    return any(isinstance(inner, Look) for inner in _walk(node))
+
+
+def _walk(node: Node) -> Iterator[Node]:
+    yield node
+    match node:
+        case Concat(parts) | Alternation(parts):
+            for part in parts:
+                yield from _walk(part)
+        case Chars() | Assertion():
+            return
+        case _:
+            yield from _walk(node.item)
