@@ -1,6 +1,5 @@
 """The back end: xgrammar's compiler for one vocabulary, kept, since what it has seen compiles faster."""
 
-import os
 from typing import TYPE_CHECKING
 
 import xgrammar as xgr
@@ -17,18 +16,19 @@ class Backend:
     """Compiles grammars for one vocabulary; thread-safe.
 
     `cache_limit_bytes` bounds what is kept of rules seen before, which is what makes the next tool cheap.
+    More threads make the usual tool slower: 4.4 instead of 2.0 ms with two.
     """
 
     def __init__(
         self,
         vocabulary: "Vocabulary",
         *,
-        max_threads: int | None = None,
+        max_threads: int = 1,
         cache_limit_bytes: int = CACHE_LIMIT_BYTES,
     ) -> None:
         self._compiler = xgr.GrammarCompiler(
             vocabulary.tokenizer_info,
-            max_threads=max_threads or min(8, os.cpu_count() or 1),
+            max_threads=max_threads,
             cache_limit_bytes=cache_limit_bytes,
         )
 

@@ -7,6 +7,7 @@ The linker relies on that, and on every argument object starting with `{`.
 import hashlib
 import importlib.metadata
 import json
+import time
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -22,17 +23,22 @@ from compiler.vocabulary import Vocabulary
 ARGUMENTS_START = b"{"
 MAX_STORED_BYTES = 256 * 2**20
 _ZSTD_LEVEL = 9
+_LOAD_SECONDS_PER_BYTE = 3e-8  # of compiled grammar, measured: tests/bench/bench_linker.py
 _VERSIONS = (importlib.metadata.version("xgrammar"), str(xgr.get_serialization_version()))
 
 
 @dataclass(frozen=True, eq=False)
 class Unit:
-    """Content-addressed by `digest`; `source` is the JSON form of `grammar`."""
+    """Content-addressed by `digest`; `source` is the JSON form of `grammar`.
+
+    `compile_seconds` is what xgrammar took, with what its compiler had seen before.
+    """
 
     digest: str
     syntax: str
     compiled: xgr.CompiledGrammar = field(repr=False)
     source: str = field(repr=False)
+    compile_seconds: float
     _starts: dict[bytes, int | None] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -67,9 +73,14 @@ class Unit:
         raise AssertionError("a text was accepted byte by byte but not whole")
 
     def to_bytes(self, vocabulary: Vocabulary) -> bytes:
-        """What a store keeps: a line of identity, a line of source, the compiled grammar; compressed."""
-        identity = json.dumps([self.digest, self.syntax, vocabulary.digest, *_VERSIONS])
-        content = f"{identity}\n{self.source}\n{self.compiled.serialize_json()}"
+        """What a store keeps, compressed: a line of identity, a line of source, the compiled grammar.
+
+        Mostly without the last: a kept compiler rebuilds it in 2 ms, where reading it takes 11.
+        """
+        identity = json.dumps([self.digest, self.syntax, self.compile_seconds, vocabulary.digest, *_VERSIONS])
+        is_costly = self.compile_seconds > _LOAD_SECONDS_PER_BYTE * self.num_bytes
+        compiled = self.compiled.serialize_json() if is_costly else ""
+        content = f"{identity}\n{self.source}\n{compiled}"
         return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(content.encode())
 
     @classmethod
@@ -81,16 +92,19 @@ class Unit:
         """
         try:
             identity, source, compiled = _decompress(data).split("\n", 2)
-            digest, syntax, *origin = json.loads(identity)
+            digest, syntax, compile_seconds, *origin = json.loads(identity)
         except (zstandard.ZstdError, ValueError) as error:
             raise CorruptUnit(f"not a stored unit: {error}") from error
         if origin != [vocabulary.digest, *_VERSIONS]:
             raise CorruptUnit("the stored unit was compiled for another vocabulary or by another xgrammar")
         try:
-            loaded = xgr.CompiledGrammar.deserialize_json(compiled, vocabulary.tokenizer_info)
+            if compiled:
+                loaded = xgr.CompiledGrammar.deserialize_json(compiled, vocabulary.tokenizer_info)
+            else:
+                loaded = vocabulary.backend.compile(grammar_from_json(source).ebnf)
         except (RuntimeError, ValueError) as error:
-            raise CorruptUnit(f"xgrammar does not read the stored unit: {error}") from error
-        return cls(digest, syntax, loaded, source)
+            raise CorruptUnit(f"the stored unit cannot be rebuilt: {error}") from error
+        return cls(digest, syntax, loaded, source, compile_seconds)
 
 
 def compile_unit(grammar: Grammar, syntax: Syntax, vocabulary: Vocabulary) -> Unit:
@@ -100,8 +114,11 @@ def compile_unit(grammar: Grammar, syntax: Syntax, vocabulary: Vocabulary) -> Un
         UnsupportedGrammar: xgrammar refuses it, or its sentences do not all begin with `{`.
     """
     whole = append(grammar, vocabulary.spell(syntax.end))
-    compiled = vocabulary.backend.compile(whole.ebnf)
-    unit = Unit(unit_digest(whole, syntax, vocabulary), syntax.name, compiled, grammar_to_json(whole))
+    digest, source = unit_digest(whole, syntax, vocabulary), grammar_to_json(whole)
+    backend = vocabulary.backend
+    start = time.perf_counter()
+    compiled = backend.compile(whole.ebnf)
+    unit = Unit(digest, syntax.name, compiled, source, time.perf_counter() - start)
     if _first_bytes(compiled) != ARGUMENTS_START:
         raise UnsupportedGrammar("the arguments of a call are an object: every sentence must begin with '{'")
     return unit

@@ -1,5 +1,7 @@
 """Units: compiled, addressed by content, stored and read back."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import xgrammar as xgr
@@ -31,9 +33,10 @@ def test_a_unit_is_the_arguments_and_the_calls_end(name):
     assert matcher.is_completed()
 
 
+@pytest.mark.parametrize("compile_seconds", [0.0, 9.9], ids=["rebuilt", "read"])
 @pytest.mark.parametrize("name", TOOLS)
-def test_a_stored_unit_comes_back_the_same(name):
-    unit = compile_unit(TOOLS[name], HERMES, BYTES)
+def test_a_stored_unit_comes_back_the_same(name, compile_seconds):
+    unit = replace(compile_unit(TOOLS[name], HERMES, BYTES), compile_seconds=compile_seconds)
     again = Unit.from_bytes(unit.to_bytes(BYTES), BYTES)
     assert (again.digest, again.syntax, again.grammar) == (unit.digest, unit.syntax, unit.grammar)
     masks = allocate_bitmask(2, BYTES.width)
@@ -62,7 +65,9 @@ def test_bytes_of_another_vocabulary_are_refused_though_it_has_the_same_size():
 
 
 def test_cut_or_foreign_bytes_are_refused():
-    stored = compile_unit(TOOLS["pay"], HERMES, BYTES).to_bytes(BYTES)
+    unit = compile_unit(TOOLS["pay"], HERMES, BYTES)
+    small = zstandard.ZstdDecompressor().decompress(replace(unit, compile_seconds=0).to_bytes(BYTES))
+    stored = replace(unit, compile_seconds=9.9).to_bytes(BYTES)
     content = zstandard.ZstdDecompressor().decompress(stored)
     compress = zstandard.ZstdCompressor().compress
     bad = [
@@ -73,6 +78,7 @@ def test_cut_or_foreign_bytes_are_refused():
         compress(b"\xff\n\n"),
         compress(b"[1]\n{}\n{}"),
         compress(content[:-40]),
+        compress(small[:-9]),
     ]
     for data in bad:
         with pytest.raises(CorruptUnit):
