@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
-import jsonschema_rs
+from jsonschema_rs import canonical, canonicalize
 
 from toolspecs.tool import Tool
 
@@ -45,5 +45,5 @@ def compare_tool(old: Tool | None, new: Tool) -> Change:
 
 def _covers(outer: Mapping[str, Any], inner: Mapping[str, Any]) -> bool:
     """Whether `outer` is proved to admit all that `inner` admits."""
-    outer_set, inner_set = (jsonschema_rs.canonicalize(dict(schema)) for schema in (outer, inner))
-    return bool(outer_set.covers(inner_set) == "yes")
+    outer_set, inner_set = (canonicalize(dict(schema)) for schema in (outer, inner))
+    return bool(outer_set.covers(inner_set) == canonical.Containment.YES)

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from litestar.di import NamedDependency
+
 from gateway.completions import Completions
 from gateway.registry import Registry
 from runtime.protocol import Runtime
@@ -35,3 +37,7 @@ class Parts:
             await self.runtime.close()
         finally:
             await self.store.close()
+
+
+WiredParts = NamedDependency[Parts]
+"""The parts, as a route asks for them."""

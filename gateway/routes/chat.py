@@ -13,7 +13,7 @@ from litestar.response import Stream
 from gateway.body import read_json
 from gateway.disconnect import unless_gone
 from gateway.generation import Generation
-from gateway.parts import Parts
+from gateway.parts import WiredParts
 from gateway.problems import openai_error, problem_of
 from gateway.wire.openai import chunks, completion, read_request
 
@@ -23,7 +23,7 @@ _STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
 @post("/v1/chat/completions", status_code=200)
-async def chat_completions(request: Request[Any, Any, Any], parts: Parts) -> Response[Any]:
+async def chat_completions(request: Request[Any, Any, Any], parts: WiredParts) -> Response[Any]:
     """The assistant's next turn, whole or as server-sent events."""
     asked = read_request(read_json(await request.body()), toolset_header=request.headers.get("x-toolset"))
     generation = await unless_gone(request, parts.completions.start(asked.turn))

@@ -4,7 +4,7 @@ from typing import Any
 
 from litestar import Response, get
 
-from gateway.parts import Parts
+from gateway.parts import WiredParts
 
 
 @get("/healthz", sync_to_thread=False)
@@ -14,7 +14,7 @@ def healthz() -> dict[str, Any]:
 
 
 @get("/readyz")
-async def readyz(parts: Parts) -> Response[dict[str, Any]]:
+async def readyz(parts: WiredParts) -> Response[dict[str, Any]]:
     """Whether requests can be served, and if not, why."""
     reason = await parts.unready_reason()
     if reason:

@@ -3,20 +3,21 @@
 from typing import Any
 
 from litestar import get
+from litestar.params import FromPath
 
-from gateway.parts import Parts
+from gateway.parts import WiredParts
 from runtime.errors import UnknownModel
 from runtime.protocol import ModelCard
 
 
 @get("/v1/models")
-async def list_models(parts: Parts) -> dict[str, Any]:
+async def list_models(parts: WiredParts) -> dict[str, Any]:
     """All of them."""
     return {"object": "list", "data": [_model(card) for card in await parts.runtime.models()]}
 
 
 @get("/v1/models/{model_id:path}")
-async def get_model(model_id: str, parts: Parts) -> dict[str, Any]:
+async def get_model(model_id: FromPath[str], parts: WiredParts) -> dict[str, Any]:
     """One of them."""
     served = {card.model_id: card for card in await parts.runtime.models()}
     name = model_id.removeprefix("/")

@@ -4,11 +4,11 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import Controller, Request, Response, delete, get, post, put
-from litestar.params import Parameter
+from litestar.params import FromPath, FromQuery, QueryParameter
 
 from gateway.body import convert, read_json
 from gateway.errors import InvalidField
-from gateway.parts import Parts
+from gateway.parts import WiredParts
 from gateway.routes.representation import (
     check_json,
     report_json,
@@ -21,8 +21,8 @@ from toolspecs.shapes import Shape
 
 HttpRequest = Request[Any, Any, Any]
 JSON = dict[str, Any]
-Limit = Annotated[int, Parameter(ge=1, le=1000)]
-Number = Annotated[int, Parameter(ge=1)]
+Limit = Annotated[int, QueryParameter(ge=1, le=1000)]
+Number = Annotated[int | None, QueryParameter(ge=1)]
 
 
 class ToolsetBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -38,14 +38,14 @@ class ToolsetController(Controller):
     path = "/v1/toolsets"
 
     @get()
-    async def list_toolsets(self, parts: Parts, after: str | None = None, limit: Limit = 100) -> JSON:
+    async def list_toolsets(self, parts: WiredParts, after: FromQuery[str | None] = None, limit: Limit = 100) -> JSON:
         """The toolsets by name, a page at a time."""
         page = await parts.registry.catalog.list(after=after, limit=limit)
         return {"toolsets": [summary_json(summary) for summary in page.items], "next": page.next_key}
 
     @get("/{toolset:str}")
     async def get_toolset(
-        self, toolset: str, request: HttpRequest, parts: Parts, shape: Shape = Shape.OPENAI
+        self, toolset: FromPath[str], request: HttpRequest, parts: WiredParts, shape: FromQuery[Shape] = Shape.OPENAI
     ) -> Response[Any]:
         """The current revision; 304 where `If-None-Match` names it."""
         revision = await parts.registry.catalog.get(toolset)
@@ -55,7 +55,7 @@ class ToolsetController(Controller):
         return _tagged(revision, revision_json(revision, shape))
 
     @put("/{toolset:str}")
-    async def put_toolset(self, toolset: str, request: HttpRequest, parts: Parts) -> Response[Any]:
+    async def put_toolset(self, toolset: FromPath[str], request: HttpRequest, parts: WiredParts) -> Response[Any]:
         """Replace the toolset, or create it (201), unless a tool cannot be upheld."""
         body = await _read_body(request, toolset)
         revision = await parts.registry.put(
@@ -65,20 +65,20 @@ class ToolsetController(Controller):
         return _tagged(revision, summary_json(revision.summary), status)
 
     @delete("/{toolset:str}")
-    async def delete_toolset(self, toolset: str, request: HttpRequest, parts: Parts) -> None:
+    async def delete_toolset(self, toolset: FromPath[str], request: HttpRequest, parts: WiredParts) -> None:
         """End the toolset; its revisions stay and can be restored."""
         await parts.registry.catalog.delete(toolset, if_match=_if_match(request))
 
     @get("/{toolset:str}/tools/{tool:path}")
     async def get_tool(
-        self, toolset: str, tool: str, parts: Parts, shape: Shape = Shape.OPENAI
+        self, toolset: FromPath[str], tool: FromPath[str], parts: WiredParts, shape: FromQuery[Shape] = Shape.OPENAI
     ) -> Response[Any]:
         """One tool of the current revision."""
         revision = await parts.registry.catalog.get(toolset)
         return _tagged(revision, tool_json(revision.toolset[_name(tool)], shape))
 
     @put("/{toolset:str}/tools/{tool:path}")
-    async def put_tool(self, toolset: str, tool: str, request: HttpRequest, parts: Parts) -> Response[Any]:
+    async def put_tool(self, toolset: FromPath[str], tool: FromPath[str], request: HttpRequest, parts: WiredParts) -> Response[Any]:
         """Add a tool, or replace its namesake, unless it cannot be upheld."""
         revision = await parts.registry.put_tool(
             toolset, _name(tool), read_json(await request.body()), if_match=_if_match(request)
@@ -87,7 +87,7 @@ class ToolsetController(Controller):
 
     @delete("/{toolset:str}/tools/{tool:path}", status_code=200)
     async def delete_tool(
-        self, toolset: str, tool: str, request: HttpRequest, parts: Parts
+        self, toolset: FromPath[str], tool: FromPath[str], request: HttpRequest, parts: WiredParts
     ) -> Response[Any]:
         """Take a tool out."""
         revision = await parts.registry.catalog.delete_tool(toolset, _name(tool), if_match=_if_match(request))
@@ -95,7 +95,7 @@ class ToolsetController(Controller):
 
     @get("/{toolset:str}/revisions")
     async def list_revisions(
-        self, toolset: str, parts: Parts, before: Number | None = None, limit: Limit = 100
+        self, toolset: FromPath[str], parts: WiredParts, before: Number = None, limit: Limit = 100
     ) -> JSON:
         """The revisions, the newest first, a page at a time; of a deleted toolset too."""
         page = await parts.registry.catalog.revisions(toolset, before=before, limit=limit)
@@ -103,7 +103,7 @@ class ToolsetController(Controller):
 
     @get("/{toolset:str}/revisions/{number:int}")
     async def get_revision(
-        self, toolset: str, number: int, parts: Parts, shape: Shape = Shape.OPENAI
+        self, toolset: FromPath[str], number: FromPath[int], parts: WiredParts, shape: FromQuery[Shape] = Shape.OPENAI
     ) -> Response[Any]:
         """One revision."""
         revision = await parts.registry.catalog.get(toolset, number)
@@ -111,20 +111,20 @@ class ToolsetController(Controller):
 
     @post("/{toolset:str}/revisions/{number:int}/restore", status_code=200)
     async def restore(
-        self, toolset: str, number: int, request: HttpRequest, parts: Parts
+        self, toolset: FromPath[str], number: FromPath[int], request: HttpRequest, parts: WiredParts
     ) -> Response[Any]:
         """Make an earlier revision's content current again, in a revision of its own."""
         revision = await parts.registry.catalog.restore(toolset, number, if_match=_if_match(request))
         return _tagged(revision, summary_json(revision.summary))
 
     @get("/{toolset:str}/report")
-    async def report(self, toolset: str, parts: Parts, revision: Number | None = None) -> JSON:
+    async def report(self, toolset: FromPath[str], parts: WiredParts, revision: Number = None) -> JSON:
         """How every keyword of every tool is enforced, and what its grammar takes."""
         found, reports = await parts.registry.report(toolset, revision)
         return summary_json(found.summary) | {"tools": [report_json(report) for report in reports]}
 
     @post("/{toolset:str}/check", status_code=200)
-    async def check(self, toolset: str, request: HttpRequest, parts: Parts) -> JSON:
+    async def check(self, toolset: FromPath[str], request: HttpRequest, parts: WiredParts) -> JSON:
         """What `PUT` would do, done to nothing."""
         body = await _read_body(request, toolset)
         return check_json(await parts.registry.check(toolset, body.tools))

@@ -1,0 +1,69 @@
+"""A gateway over a real store with a runtime that plays a script."""
+
+import pytest
+from fake_runtime import FakeRuntime
+from litestar.testing import AsyncTestClient
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from gateway.app import create_app
+from gateway.settings import Settings
+
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "The weather of a place.",
+        "parameters": {
+            "type": "object",
+            "properties": {"place": {"type": "string"}, "days": {"type": "integer"}},
+            "required": ["place"],
+            "additionalProperties": False,
+        },
+    },
+}
+TIME = {
+    "type": "function",
+    "function": {
+        "name": "clock.now",
+        "description": "The time.",
+        "parameters": {"type": "object", "properties": {}, "additionalProperties": False},
+    },
+}
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return Settings(data_dir=str(tmp_path), secret="0123456789abcdef", max_body_bytes=100_000)
+
+
+@pytest.fixture
+def runtime():
+    return FakeRuntime()
+
+
+@pytest.fixture
+def spans():
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+def app(settings, runtime, spans):
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(spans))
+    return create_app(settings, runtime=runtime, tracer_provider=provider)
+
+
+@pytest.fixture
+async def client(app):
+    async with AsyncTestClient(app) as client:
+        yield client
+
+
+@pytest.fixture
+async def weather(client):
+    """The toolset `weather`, registered."""
+    response = await client.put("/v1/toolsets/weather", json={"tools": [WEATHER, TIME]})
+    assert response.status_code == 201, response.text
+    return response.json()

@@ -1,0 +1,85 @@
+"""A runtime that plays a script, and remembers what it was asked for."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+
+from compiler.vocabulary import Vocabulary
+from runtime.events import (
+    ArgumentsDelta,
+    CallStarted,
+    Event,
+    Finished,
+    FinishReason,
+    GenerationStats,
+    TextDelta,
+)
+from runtime.protocol import Health, ModelCard
+from runtime.request import GenerationRequest
+
+STATS = GenerationStats(
+    num_prompt_tokens=11,
+    num_cached_tokens=4,
+    num_output_tokens=7,
+    num_forced_tokens=3,
+    num_rescued_tokens=2,
+    mask_fill_us_sum=70.0,
+    mask_fill_us_max=20.0,
+    mass_removed=0.25,
+)
+
+
+def text(*pieces: str, choice: int = 0) -> list[Event]:
+    """A choice of text."""
+    return [*(TextDelta(choice, piece) for piece in pieces), Finished(choice, FinishReason.STOP, STATS)]
+
+
+def call(name: str, *pieces: str, choice: int = 0, closed_by: str | None = None) -> list[Event]:
+    """A choice of one call."""
+    reason = FinishReason.LENGTH if closed_by else FinishReason.TOOL_CALLS
+    return [
+        CallStarted(choice, 0, name),
+        *(ArgumentsDelta(choice, 0, piece) for piece in pieces),
+        Finished(choice, reason, STATS, closed_by=closed_by),
+    ]
+
+
+@dataclass
+class FakeRuntime:
+    """Plays `script`: events, errors to raise, or numbers of seconds to wait."""
+
+    script: Sequence[Event | Exception | float] = field(default_factory=lambda: text("Hello."))
+    health_now: Health = field(default_factory=lambda: Health(is_ready=True))
+    requests: list[GenerationRequest] = field(default_factory=list)
+    num_aborted: int = 0
+    is_closed: bool = False
+    card: ModelCard = field(
+        default_factory=lambda: ModelCard("tiny", Vocabulary.of_bytes(), "hermes", context_length=512)
+    )
+
+    async def generate(self, request: GenerationRequest) -> AsyncIterator[Event]:
+        self.requests.append(request)
+        is_whole = False
+        try:
+            for step in self.script:
+                if isinstance(step, Exception):
+                    raise step
+                if isinstance(step, int | float):
+                    await asyncio.sleep(step)
+                else:
+                    yield step
+            is_whole = True
+        finally:
+            self.num_aborted += not is_whole
+
+    async def abort(self, request_id: str) -> None:
+        """Nothing runs here."""
+
+    async def health(self) -> Health:
+        return self.health_now
+
+    async def models(self) -> tuple[ModelCard, ...]:
+        return (self.card,)
+
+    async def close(self) -> None:
+        self.is_closed = True

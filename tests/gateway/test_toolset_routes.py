@@ -1,0 +1,233 @@
+"""The registry over HTTP: writes that lose nothing, and errors that name the culprit."""
+
+import copy
+
+import pytest
+from conftest import TIME, WEATHER
+
+URL = "/v1/toolsets/weather"
+
+
+def tool(name="a", **parameters):
+    return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+
+async def test_a_toolset_comes_back_as_it_was_put(client, weather):
+    got = await client.get(URL)
+    assert got.status_code == 200
+    assert got.json()["tools"] == [WEATHER, TIME]
+    assert got.json()["revision"] == 1
+    assert got.headers["etag"] == weather["etag"]
+    assert (await client.put(URL, json={"tools": got.json()["tools"]})).json() == weather
+
+
+async def test_a_toolset_is_written_in_the_shape_asked_for(client, weather):
+    got = await client.get(URL, params={"shape": "anthropic"})
+    assert got.json()["tools"][0]["input_schema"] == WEATHER["function"]["parameters"]
+    assert (await client.get(URL, params={"shape": "cobol"})).status_code == 400
+
+
+async def test_if_none_match_saves_the_transfer(client, weather):
+    got = await client.get(URL, headers={"If-None-Match": weather["etag"]})
+    assert got.status_code == 304
+    assert not got.content
+
+
+async def test_stale_writers_get_412_with_the_current_etag(client, weather):
+    new = await client.put(URL, json={"tools": [TIME]}, headers={"If-Match": weather["etag"]})
+    assert new.status_code == 200
+    stale = await client.put(URL, json={"tools": []}, headers={"If-Match": weather["etag"]})
+    assert stale.status_code == 412
+    assert stale.headers["etag"] == new.headers["etag"] == stale.json()["etag"]
+    assert (await client.delete(URL, headers={"If-Match": weather["etag"]})).status_code == 412
+    assert [t["function"]["name"] for t in (await client.get(URL)).json()["tools"]] == ["clock.now"]
+
+
+async def test_creation_can_be_made_exclusive(client, weather):
+    again = await client.put(URL, json={"tools": []}, headers={"If-None-Match": "*"})
+    assert again.status_code == 412
+    assert (await client.put(URL, json={"tools": []}, headers={"If-None-Match": '"x"'})).status_code == 400
+
+
+async def test_toolsets_are_listed_in_pages(client):
+    for name in "abc":
+        await client.put(f"/v1/toolsets/{name}", json={"tools": []})
+    first = (await client.get("/v1/toolsets", params={"limit": 2})).json()
+    assert [t["name"] for t in first["toolsets"]] == ["a", "b"]
+    rest = (await client.get("/v1/toolsets", params={"after": first["next"]})).json()
+    assert [t["name"] for t in rest["toolsets"]] == ["c"]
+    assert rest["next"] is None
+    assert (await client.get("/v1/toolsets", params={"limit": 0})).status_code == 400
+
+
+@pytest.mark.parametrize("name", ["clock.now", "clock/now", "clock:now"])
+async def test_single_tools_are_put_got_and_deleted(client, weather, name):
+    document = copy.deepcopy(WEATHER)
+    document["function"]["name"] = name
+    url = f"{URL}/tools/{name}"
+    assert (await client.put(url, json=document)).status_code == 200
+    assert (await client.get(url)).json() == document
+    assert (await client.delete(url)).status_code == 200
+    gone = await client.get(url)
+    assert gone.status_code == 404
+    assert gone.json()["type"] == "urn:callgate:unknown-tool"
+
+
+async def test_a_tool_is_put_under_its_own_name(client, weather):
+    response = await client.put(f"{URL}/tools/other", json=TIME)
+    assert response.status_code == 400
+    assert response.json()["field"] == "name"
+
+
+async def test_a_tool_needs_its_toolset(client):
+    assert (await client.put("/v1/toolsets/nowhere/tools/clock.now", json=TIME)).status_code == 404
+
+
+async def test_revisions_are_listed_read_and_restored(client, weather):
+    await client.put(URL, json={"tools": [TIME]})
+    listed = (await client.get(f"{URL}/revisions")).json()["revisions"]
+    assert [r["revision"] for r in listed] == [2, 1]
+    assert (await client.get(f"{URL}/revisions/1")).json()["tools"] == [WEATHER, TIME]
+    restored = await client.post(f"{URL}/revisions/1/restore")
+    assert restored.json()["revision"] == 3
+    assert (await client.get(URL)).json()["tools"] == [WEATHER, TIME]
+    missing = await client.get(f"{URL}/revisions/9")
+    assert (missing.status_code, missing.json()["latest"]) == (404, 3)
+
+
+async def test_a_deleted_toolset_is_gone_and_can_be_restored(client, weather):
+    assert (await client.delete(URL)).status_code == 204
+    assert (await client.get(URL)).status_code == 404
+    assert (await client.post(f"{URL}/revisions/1/restore")).status_code == 200
+    assert (await client.get(URL)).json()["tools"] == [WEATHER, TIME]
+
+
+async def test_the_report_gives_a_verdict_on_every_keyword(client, weather):
+    report = (await client.get(f"{URL}/report")).json()
+    first = report["tools"][0]
+    assert (first["name"], report["revision"]) == ("get_weather", 1)
+    assert first["grammar_bytes"] > 0
+    assert {e["verdict"] for e in first["entries"]} <= {"exact", "narrowed", "guarded", "annotation"}
+    assert any(e["keyword"] == "required" for e in first["entries"])
+
+
+CHANGES = [
+    (tool("a", type="object", properties={"x": {"type": "integer"}}), "unchanged"),
+    (tool("a", type="object", properties={"x": {"type": "number"}}), "widened"),
+    (tool("a", type="object", properties={"x": {"const": 3}}), "narrowed"),
+    (tool("a", type="object", properties={"x": {"type": "boolean"}}), "changed"),
+    (tool("a", type="object", properties={"x": {"type": "integer", "title": "X"}}), "compatible"),
+    (tool("b", type="object"), "added"),
+]
+
+
+@pytest.mark.parametrize(("new", "change"), CHANGES, ids=[c for _, c in CHANGES])
+async def test_a_check_tells_what_would_change_and_changes_nothing(client, new, change):
+    await client.put("/v1/toolsets/t", json={"tools": [CHANGES[0][0]]})
+    before = (await client.get("/v1/toolsets/t")).json()
+    check = await client.post("/v1/toolsets/t/check", json={"tools": [new]})
+    assert check.status_code == 200
+    name = new["function"]["name"]
+    assert check.json()["changes"][name] == change
+    assert check.json()["tools"][0]["name"] == name
+    if name != "a":
+        assert check.json()["changes"]["a"] == "removed"
+    assert (await client.get("/v1/toolsets/t")).json() == before
+
+
+async def test_a_check_of_a_toolset_that_does_not_exist(client):
+    check = (await client.post("/v1/toolsets/new/check", json={"tools": [TIME]})).json()
+    assert (check["current"], check["changes"]) == (None, {"clock.now": "added"})
+
+
+# Errors
+
+
+async def test_every_bad_tool_is_named_at_once_and_nothing_changes(client, weather):
+    tools = [
+        tool("malformed", type="object", properties={"x": {"type": "strange"}}),
+        WEATHER,
+        tool("unsupported", type="object", properties={"y": {"type": "string", "pattern": "(?=a)b"}}),
+        {"type": "function", "function": {"name": "no good"}},
+    ]
+    for send, url in ((client.put, URL), (client.post, f"{URL}/check")):
+        response = await send(url, json={"tools": tools})
+        assert response.status_code == 422
+        assert response.headers["content-type"].startswith("application/problem+json")
+        errors = response.json()["errors"]
+        assert [e["pointer"] for e in errors] == [
+            "/tools/0/function/parameters/properties/x/type",
+            "/tools/2/function/parameters/properties/y",
+            "/tools/3/function/name",
+        ]
+        assert [e["tool"] for e in errors][:2] == ["malformed", "unsupported"]
+        assert errors[1]["keyword"] == "pattern"
+        assert all(e["reason"] for e in errors)
+    assert (await client.get(URL)).json()["revision"] == 1
+
+
+async def test_a_bad_single_tool_changes_nothing(client, weather):
+    bad = tool("clock.now", type="object", properties={"y": {"type": "string", "pattern": "(?=a)b"}})
+    response = await client.put(f"{URL}/tools/clock.now", json=bad)
+    assert response.status_code == 422
+    [error] = response.json()["errors"]
+    assert error["pointer"] == "/function/parameters/properties/y"
+    assert (await client.get(f"{URL}/tools/clock.now")).json() == TIME
+
+
+async def test_an_unknown_toolset_names_near_matches(client, weather):
+    response = await client.get("/v1/toolsets/wheather")
+    assert response.status_code == 404
+    assert response.json()["near"] == ["weather"]
+    assert "weather" in response.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"tools": [], "tolos": []}, "tolos"),
+        ({}, ""),
+        ([], ""),
+        ({"tools": [], "name": "other"}, "name"),
+    ],
+)
+async def test_unknown_and_missing_fields_are_named(client, weather, body, field):
+    response = await client.put(URL, json=body)
+    assert response.status_code == 400
+    assert response.json().get("field", "") == field
+    assert (await client.get(URL)).json()["revision"] == 1
+
+
+@pytest.mark.parametrize(
+    ("raw", "place"),
+    [
+        (b'{"tools": [\n  {,}]}', {"line": 2, "column": 4}),
+        (b"", {"line": 1, "column": 1}),
+        (b'{"tools": NaN}', {}),
+        (b'{"tools": "\xff"}', {}),
+        (b"[" * 20_000, {}),
+    ],
+)
+async def test_malformed_json_says_where(client, weather, raw, place):
+    response = await client.put(URL, content=raw)
+    assert response.status_code == 400
+    assert response.json()["type"] == "urn:callgate:malformed-body"
+    assert response.json().items() >= place.items()
+
+
+async def test_an_oversized_body_is_refused(client, weather):
+    response = await client.put(URL, json={"tools": [tool("a", description="x" * 200_000)]})
+    assert response.status_code == 413
+    assert response.json()["status"] == 413
+    assert (await client.get(URL)).json()["revision"] == 1
+
+
+async def test_a_bad_name_is_refused_with_the_rule(client):
+    response = await client.put("/v1/toolsets/No%20Good", json={"tools": []})
+    assert response.status_code == 400
+    assert "a-z" in response.json()["detail"]
+
+
+async def test_an_unknown_route_and_method_answer_with_problems(client):
+    assert (await client.get("/v1/nothing")).json()["status"] == 404
+    assert (await client.post("/v1/toolsets/x", json={})).json()["status"] == 405
