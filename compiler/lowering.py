@@ -278,6 +278,8 @@ class Lowering:
                 )
         except UnsupportedNumber as refusal:
             raise self.reporter.refusal(site, refusal) from refusal
+        if lowered is None:
+            return None
         for note in lowered.notes:
             self.reporter.note(site, "type", Verdict.NARROWED, note)
         return lowered.expr

@@ -56,6 +56,7 @@ def _keys(lowering: Lowering, constraint: ObjectConstraint, site: Site) -> tuple
         known = finite
     is_open = finite is None and not (lowering.is_closed and not lowering.outline.is_map(site))
     order = [key for key in declared if finite is None or key in finite]
+    order += [key for key in lowering.outline.mentioned(site) if key in known and key not in declared]
     order += sorted(known.difference(order))
     if names is not None and finite is None:
         order = [key for key in order if lowering.admits(names, key)]

@@ -35,14 +35,13 @@ _SUBSCHEMA_MAPS = (*_IN_PLACE_MAPS, "properties", "patternProperties", "$defs", 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The pointers of every schema object that speaks about one place of an instance, in reading order."""
+    """The pointers of every schema object that speaks about one place of an instance.
+
+    They stand in the order in which a reader meets their `properties`; `pointer` is the one for messages.
+    """
 
     pointers: tuple[str, ...] = ()
-
-    @property
-    def pointer(self) -> str:
-        """The first of them, for messages."""
-        return self.pointers[0] if self.pointers else ""
+    pointer: str = ""
 
 
 class Outline:
@@ -71,6 +70,16 @@ class Outline:
             properties = schema.get("properties")
             if isinstance(properties, dict):
                 keys.update(dict.fromkeys(properties))
+        return tuple(keys)
+
+    def mentioned(self, site: Site) -> tuple[str, ...]:
+        """Every key that a place names, declared ones first, in the order of first appearance."""
+        keys = dict.fromkeys(self.declared(site))
+        for _, schema in self.schemas(site):
+            names = schema.get("propertyNames")
+            for listed in (schema.get("required"), names.get("enum") if isinstance(names, dict) else None):
+                if isinstance(listed, list):
+                    keys.update(dict.fromkeys(key for key in listed if isinstance(key, str)))
         return tuple(keys)
 
     def is_map(self, site: Site) -> bool:
@@ -128,31 +137,38 @@ class Outline:
     def _site(self, starts: tuple[str, ...]) -> Site:
         if starts not in self._sites:
             found: dict[str, None] = {}
-            stack = list(reversed(starts))
-            while stack:
-                pointer = stack.pop()
-                if pointer not in found:
-                    found[pointer] = None
-                    stack += reversed(list(self._in_place(pointer)))
-            self._sites[starts] = Site(tuple(found))
+            open_pointers: set[str] = set()
+            for pointer in starts:
+                self._collect(pointer, found, open_pointers)
+            self._sites[starts] = Site(tuple(found), starts[0] if starts else "")
         return self._sites[starts]
 
-    def _in_place(self, pointer: str) -> Iterator[str]:
-        """The schemas that speak about the same place as the one at `pointer`, as written."""
-        schema = resolve(self.document, pointer)
-        if not isinstance(schema, dict):
+    def _collect(self, pointer: str, found: dict[str, None], open_pointers: set[str]) -> None:
+        """Add a schema, where its `properties` stand among the schemas that speak about the same place."""
+        if pointer in open_pointers:
             return
-        for keyword, value in schema.items():
-            if keyword in _IN_PLACE:
-                yield child(pointer, keyword)
-            elif keyword in _IN_PLACE_LISTS and isinstance(value, list):
-                yield from (child(pointer, keyword, str(i)) for i in range(len(value)))
-            elif keyword in _IN_PLACE_MAPS and isinstance(value, dict):
-                yield from (child(pointer, keyword, key) for key in value)
-            elif keyword in _REFERENCES and isinstance(value, str):
-                target = self._target(value)
-                if target is not None:
-                    yield target
+        open_pointers.add(pointer)
+        schema = resolve(self.document, pointer)
+        if isinstance(schema, dict):
+            for keyword, value in schema.items():
+                if keyword == "properties":
+                    found[pointer] = None
+                for inner in self._in_place(pointer, keyword, value):
+                    self._collect(inner, found, open_pointers)
+        found.setdefault(pointer, None)
+
+    def _in_place(self, pointer: str, keyword: str, value: Any) -> Iterator[str]:
+        """The schemas under a keyword that speak about the same place as the one at `pointer`."""
+        if keyword in _IN_PLACE:
+            yield child(pointer, keyword)
+        elif keyword in _IN_PLACE_LISTS and isinstance(value, list):
+            yield from (child(pointer, keyword, str(i)) for i in range(len(value)))
+        elif keyword in _IN_PLACE_MAPS and isinstance(value, dict):
+            yield from (child(pointer, keyword, key) for key in value)
+        elif keyword in _REFERENCES and isinstance(value, str):
+            target = self._target(value)
+            if target is not None:
+                yield target
 
     def _target(self, uri: str) -> str | None:
         base, _, fragment = uri.partition("#")

@@ -7,6 +7,7 @@ from typing import Protocol
 from compiler.grammar import Grammar, Rule, RuleRef
 
 _MAX_HINT = 32
+_KEYWORDS = ("true", "false")  # and names of macros, which begin with a capital
 
 
 class RuleSink(Protocol):
@@ -75,7 +76,8 @@ class RuleTable:
 
     def _unique(self, hint: str) -> str:
         stem = re.sub(r"[^a-zA-Z0-9_]+", "_", hint)[:_MAX_HINT].strip("_") or "rule"
-        stem = f"r_{stem}" if stem[0].isdigit() else stem
+        if stem in _KEYWORDS or not stem[0].islower():
+            stem = f"r_{stem}"
         name = stem
         while name in self._rules or name == "root":
             self._next[stem] = self._next.get(stem, 1) + 1

@@ -1,6 +1,6 @@
 """From an automaton to the rules of its texts as JSON writes them, closing quote included."""
 
-from compiler.grammar import CharClass, Choice, Expr, Literal, Rule, RuleRef, choice, sequence
+from compiler.grammar import CharClass, Expr, Literal, Rule, RuleRef, choice, sequence
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
 from compiler.regular.dfa import DEAD, Dfa
@@ -46,8 +46,8 @@ class _Encoder:
     def body(self, number: int) -> Expr:
         options: list[Expr] = [QUOTE] if number in self.dfa.accepting else []
         for target, ranges in self.moves[number].items():
-            end, text = self.chain(target)
-            options.append(sequence(self.one_of(ranges), *text, self.refs[end]))
+            end, passed = self.chain(target)
+            options += [sequence(char, *passed, self.refs[end]) for char in self.one_of(ranges)]
         return choice(*options)
 
     def chain(self, number: int) -> tuple[int, list[Expr]]:
@@ -56,25 +56,25 @@ class _Encoder:
         seen = {number}
         while number not in self.dfa.accepting and len(self.moves[number]) == 1:
             ((target, ranges),) = self.moves[number].items()
-            char = self.one_of(ranges)
-            if not isinstance(char, Literal) or target in seen:
+            spellings = self.one_of(ranges)
+            if len(spellings) > 1 or not isinstance(spellings[0], Literal) or target in seen:
                 break
             seen.add(target)
-            passed.append(char)
+            passed.append(spellings[0])
             number = target
         return number, passed
 
-    def one_of(self, ranges: Ranges) -> Expr:
-        """One character of a set, as JSON writes it."""
+    def one_of(self, ranges: Ranges) -> list[Expr]:
+        """The spellings of one character of a set."""
         raw = charset.intersection(ranges, _RAW)
         options: list[Expr] = []
         if raw:
-            single = len(raw) == 1 and raw[0][0] == raw[0][1]
-            options.append(Literal(chr(raw[0][0])) if single else CharClass(raw))
+            is_single = len(raw) == 1 and raw[0][0] == raw[0][1]
+            options.append(Literal(chr(raw[0][0])) if is_single else CharClass(raw))
         options += _escapes_inside_ascii(charset.intersection(ranges, _NEVER_RAW))
         if self.ascii_escapes:
             options += self.escapes(charset.intersection(ranges, BMP_OUTSIDE_ASCII))
-        return options[0] if len(options) == 1 else Choice(tuple(options))
+        return options
 
     def escapes(self, ranges: Ranges) -> list[Expr]:
         """Escapes of characters outside ASCII, unless the set is too ragged to be worth it."""

@@ -1,0 +1,153 @@
+"""Lowering of numbers: the JSON texts of integers and decimals within bounds and with divisors.
+
+Integers are written as integers. Everything is decided on decimal text, exactly. Validators that parse IEEE
+doubles must agree, so a decimal has at most fifteen significant digits: such decimals stay apart as doubles,
+and none rounds onto a bound that it does not touch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from math import lcm
+
+from compiler.digits import Interval, Magnitudes
+from compiler.grammar import CharClass, Expr, Literal, Repeat, choice, optional, sequence
+from compiler.regular.dfa import TooManyStates
+from compiler.rules import RuleSink
+
+Number = int | float | Decimal
+
+MAX_DIGITS = 18
+"""Where no bound says otherwise: every such integer fits 64 bits, and a run of digits comes to an end."""
+MAX_BOUND_DIGITS = 40
+MAX_FRACTION = 10
+SIGNIFICANT_DIGITS = 15
+
+_DIGIT = CharClass.of((0x30, 0x39))
+_NON_ZERO = CharClass.of((0x31, 0x39))
+_SIGN = optional(Literal("-"))
+
+
+class UnsupportedNumber(ValueError):
+    """`keyword` cannot be upheld, for `reason`; `suggestion` is the way out."""
+
+    def __init__(self, keyword: str, reason: str, suggestion: str = "") -> None:
+        self.keyword = keyword
+        self.reason = reason
+        self.suggestion = suggestion
+        super().__init__(f"{keyword}: {reason}" + (f" {suggestion}" if suggestion else ""))
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredNumber:
+    """The texts of a set of numbers; `notes` say in what way they are fewer than the valid ones."""
+
+    expr: Expr
+    notes: tuple[str, ...] = ()
+
+
+def lower_integer(
+    minimum: int | None,
+    maximum: int | None,
+    multiple_of: Sequence[Number],
+    not_multiple_of: Sequence[Number],
+    rules: RuleSink,
+) -> LoweredNumber | None:
+    """The integers within inclusive bounds that are multiples of the ones and not of the others.
+
+    They are written without fraction, exponent or `-0`. None if there is none.
+
+    Raises:
+        UnsupportedNumber: bounds or divisors are too large for an automaton.
+    """
+    notes = () if None not in (minimum, maximum) else (f"at most {MAX_DIGITS} digits",)
+    if minimum is None and maximum is None and not multiple_of and not not_multiple_of:
+        return LoweredNumber(choice(Literal("0"), sequence(_SIGN, _positive())), notes)
+    if minimum in (0, 1) and maximum is None and not multiple_of and not not_multiple_of:
+        return LoweredNumber(_whole() if minimum == 0 else _positive(), notes)
+    step = lcm(*(_exact(m).numerator for m in multiple_of))
+    avoided = tuple(Fraction(_exact(m).numerator) for m in not_multiple_of)
+    interval = Interval(_fraction(minimum), _fraction(maximum))
+    expr = _automata(interval, Fraction(step) if step != 1 else None, avoided, 0, rules)
+    return None if expr is None else LoweredNumber(expr, notes)
+
+
+def lower_number(
+    minimum: Number | None,
+    maximum: Number | None,
+    multiple_of: Sequence[Number],
+    not_multiple_of: Sequence[Number],
+    rules: RuleSink,
+    *,
+    exclusive_minimum: bool = False,
+    exclusive_maximum: bool = False,
+    excludes_integers: bool = False,
+) -> LoweredNumber | None:
+    """The numbers within bounds that are multiples of the ones and not of the others; None if there is none.
+
+    Raises:
+        UnsupportedNumber: bounds or divisors are too large for an automaton.
+    """
+    notes = (f"at most {SIGNIFICANT_DIGITS} significant digits",)
+    avoided = tuple(_exact(m) for m in not_multiple_of) + ((Fraction(1),) if excludes_integers else ())
+    if not multiple_of and not avoided and maximum is None and minimum in (None, 0) and not exclusive_minimum:
+        return LoweredNumber(_decimal(is_signed=minimum is None), notes)
+    step = _common_multiple([_exact(m) for m in multiple_of]) if multiple_of else None
+    interval = Interval(_fraction(minimum), _fraction(maximum), exclusive_minimum, exclusive_maximum)
+    expr = _automata(interval, step, avoided, MAX_FRACTION, rules)
+    return None if expr is None else LoweredNumber(expr, notes)
+
+
+def _whole() -> Expr:
+    return choice(Literal("0"), _positive())
+
+
+def _positive() -> Expr:
+    return sequence(_NON_ZERO, Repeat(_DIGIT, 0, MAX_DIGITS - 1))
+
+
+def _decimal(*, is_signed: bool) -> Expr:
+    """Any decimal: few enough digits before and after the point, an exponent that cannot overflow."""
+    fraction = sequence(Literal("."), Repeat(_DIGIT, 1, MAX_FRACTION))
+    sign = CharClass.of("+", "-")
+    exponent = sequence(CharClass.of("e", "E"), optional(sign), Repeat(_DIGIT, 1, 2))
+    magnitude = sequence(_whole(), optional(fraction), optional(exponent))
+    return sequence(_SIGN, magnitude) if is_signed else magnitude
+
+
+def _automata(
+    interval: Interval, step: Fraction | None, avoided: tuple[Fraction, ...], places: int, rules: RuleSink
+) -> Expr | None:
+    """Non-negative texts and, behind a sign, negative ones."""
+    options: list[Expr] = []
+    for part, sign in ((interval.from_zero, ""), (interval.below_zero, "-")):
+        if part is None:
+            continue
+        if max(part.num_digits, MAX_DIGITS) > MAX_BOUND_DIGITS:
+            raise UnsupportedNumber(
+                "maximum", f"has more than {MAX_BOUND_DIGITS} digits", "Use a smaller bound."
+            )
+        try:
+            magnitude = Magnitudes(part, step, avoided, places).lower(rules)
+        except TooManyStates as error:
+            raise UnsupportedNumber(
+                "multipleOf", f"{error} with these bounds", "Use a smaller divisor."
+            ) from error
+        if magnitude is not None:
+            options.append(sequence(Literal(sign), magnitude))
+    return choice(*options) if options else None
+
+
+def _exact(value: Number) -> Fraction:
+    """The number as written: 0.1 is a tenth."""
+    return Fraction(Decimal(str(value)))
+
+
+def _fraction(value: Number | None) -> Fraction | None:
+    return None if value is None else _exact(value)
+
+
+def _common_multiple(values: list[Fraction]) -> Fraction:
+    denominator = lcm(*(value.denominator for value in values))
+    return Fraction(lcm(*(int(value * denominator) for value in values)), denominator)

@@ -1,0 +1,140 @@
+import sys
+
+sys.path.insert(0, "/tmp/lead")
+import stubs
+
+"""The grammar cache: where grammars come from, one flight, and entries nobody may trust."""
+
+import asyncio
+
+import pytest
+
+from compiler import cache as cache_module
+from compiler.cache import GrammarCache
+from compiler.errors import UnsupportedToolset
+from compiler.memory import Memory
+from compiler.vocabulary import Vocabulary
+from toolspecs.choice import ChoiceMode, ToolChoice
+from toolspecs.errors import StoreUnavailable
+from toolspecs.stores import open_store
+from toolspecs.tool import Tool
+
+SECRET = b"secret"
+REQUIRED = ToolChoice(ChoiceMode.REQUIRED)
+
+
+def tool(name: str, **properties) -> Tool:
+    return Tool(name, "", {"type": "object", "properties": properties or {"a": {"type": "integer"}}})
+
+
+@pytest.fixture
+async def store(tmp_path):
+    store = open_store(f"sqlite://{tmp_path}/store.sqlite3")
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+def vocabulary():
+    return Vocabulary.of_bytes()
+
+
+async def find(cache, tools, vocabulary):
+    return await cache.toolset(tools, vocabulary=vocabulary, syntax="json", choice=REQUIRED)
+
+
+async def test_compiled_then_memory_then_store(store, vocabulary):
+    first, second = (GrammarCache(store, secret=SECRET) for _ in range(2))
+    assert (await find(first, [tool("f")], vocabulary)).source == "compiled"
+    assert (await find(first, [tool("f")], vocabulary)).source == "memory"
+    found = await find(second, [tool("f")], vocabulary)
+    assert found.source == "store"
+    assert accepts(found.grammar, '[{"name": "f", "arguments": {"a": 1}}]')
+    assert not accepts(found.grammar, '[{"name": "f", "arguments": {"a": "s"}}]')
+
+
+async def test_many_requests_compile_once(store, vocabulary, monkeypatch):
+    compiled = []
+    compile_one = cache_module._compile
+    monkeypatch.setattr(
+        cache_module, "_compile", lambda tool, *rest: compiled.append(tool.name) or compile_one(tool, *rest)
+    )
+    caches = [GrammarCache(store, secret=SECRET) for _ in range(2)]
+    await asyncio.gather(*(find(cache, [tool("f")], vocabulary) for cache in caches for _ in range(8)))
+    assert compiled == ["f"]
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-5], lambda b: b"", lambda b: b[:40] + b"x" + b[41:]])
+async def test_a_damaged_entry_is_a_miss(store, vocabulary, damage, caplog):
+    await find(GrammarCache(store, secret=SECRET), [tool("f")], vocabulary)
+    (key,) = [key async for key in store.scan("unit:")]
+    await store.set(key, damage(await store.get(key)))
+    found = await find(GrammarCache(store, secret=SECRET), [tool("f")], vocabulary)
+    assert found.source == "compiled"
+    assert "ignored" in caplog.text
+
+
+async def test_an_entry_of_another_secret_or_key_is_a_miss(store, vocabulary):
+    await find(GrammarCache(store, secret=b"other"), [tool("f")], vocabulary)
+    assert (await find(GrammarCache(store, secret=SECRET), [tool("f")], vocabulary)).source == "compiled"
+    (key,) = [key async for key in store.scan("unit:")]
+    entry = await store.get(key)
+    await find(GrammarCache(store, secret=SECRET), [tool("g", b={"type": "string"})], vocabulary)
+    (other,) = [k async for k in store.scan("unit:") if k != key]
+    await store.set(other, entry)
+    found = await find(GrammarCache(store, secret=SECRET), [tool("g", b={"type": "string"})], vocabulary)
+    assert found.source == "compiled"
+
+
+async def test_another_vocabulary_of_equal_size_is_another_grammar(store, vocabulary):
+    swapped = list(vocabulary.tokens)
+    swapped[ord("0")], swapped[ord("x")] = swapped[ord("x")], swapped[ord("0")]
+    other = Vocabulary.from_tokens(swapped, stop_ids=vocabulary.stop_ids)
+    cache = GrammarCache(store, secret=SECRET)
+    await find(cache, [tool("f")], vocabulary)
+    assert (await find(cache, [tool("f")], other)).source == "compiled"
+
+
+async def test_every_bad_tool_is_named(vocabulary):
+    bad = {"type": "array", "uniqueItems": True, "items": {"type": "string"}}
+    tools = [tool("good"), tool("bad", p=bad), tool("worse", q={"$ref": "#/nowhere"})]
+    with pytest.raises(UnsupportedToolset) as refused:
+        await GrammarCache(None, secret=SECRET).check(tools, vocabulary=vocabulary)
+    assert [(name, error.keyword) for name, error in refused.value.refusals] == [
+        ("bad", "uniqueItems"),
+        ("worse", "$ref"),
+    ]
+
+
+async def test_a_store_that_fails_does_not_stop_compiling(vocabulary, store, monkeypatch):
+    async def fail(*_, **__):
+        raise StoreUnavailable("sqlite", "gone")
+
+    for method in ("get", "set"):
+        monkeypatch.setattr(store, method, fail)
+    assert (await find(GrammarCache(store, secret=SECRET), [tool("f")], vocabulary)).source == "compiled"
+
+
+async def test_reports_carry_size_and_time(vocabulary):
+    (report,) = await GrammarCache(None, secret=SECRET).check([tool("f")], vocabulary=vocabulary)
+    assert report.name == "f"
+    assert report.grammar_bytes > 0
+    assert report.compile_ms > 0
+    assert {entry.keyword for entry in report.report} == {"type", "properties"}
+
+
+def test_memory_forgets_the_least_recently_used():
+    memory: Memory[str] = Memory(100)
+    memory.put("a", "A", 40)
+    memory.put("b", "B", 40)
+    assert memory.get("a") == "A"
+    memory.put("c", "C", 40)
+    assert [memory.get(key) for key in "abc"] == ["A", None, "C"]
+    memory.put("huge", "H", 101)
+    assert memory.get("huge") is None
+    assert memory.num_bytes == 80
+
+
+def accepts(grammar, text: str) -> bool:
+    matcher = grammar.matcher()
+    return all(matcher.accept(byte) for byte in text.encode()) and matcher.is_completed()

@@ -1,0 +1,176 @@
+import sys
+
+sys.path.insert(0, "/tmp/lead")
+import stubs
+
+"""What `compile_schema` accepts and rejects, as tables; the refusals; the report."""
+
+import json
+
+import pytest
+
+from compiler.errors import UnsupportedSchema
+from compiler.report import Verdict
+from compiler.schema import compile_schema
+
+STRING = {"type": "string"}
+INTEGER = {"type": "integer"}
+TREE = {
+    "$defs": {"node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}, "v": INTEGER}}},
+    "$ref": "#/$defs/node",
+}
+
+CASES = [
+    pytest.param({"type": "object", "properties": {"b": STRING, "a": INTEGER}, "required": ["b"]},
+        ['{"b":"x","a":3}', '{"b": "x"}', '{"b":"x", "other":[1,{"k":null}]}'],
+        ['{"a":3}', "{}", '{"b":1}', '{"b":"x","b":1}', '{"b":"x",}', '{"b":"x"', "[]"], id="object"),
+    pytest.param({"type": "object", "properties": {"a": INTEGER, "b": INTEGER}, "additionalProperties": False},
+        ["{}", '{"a":1}', '{"b":1}', '{"a":1,"b":2}'], ['{"c":1}', '{"a":1,"a":1}', '{,"a":1}'], id="all optional"),
+    pytest.param({"type": "object", "properties": {"a": INTEGER, "b": INTEGER}, "maxProperties": 1},
+        ["{}", '{"a":1}', '{"b":1}', '{"q":1}'], ['{"a":1,"b":1}', '{"q":1,"r":1}'], id="maxProperties"),
+    pytest.param({"type": "object", "properties": {"a": INTEGER, "b": INTEGER, "c": INTEGER}, "minProperties": 2,
+         "additionalProperties": False},
+        ['{"a":1,"b":1}', '{"a":1,"c":1}', '{"b":1,"c":1}', '{"a":1,"b":1,"c":1}'], ["{}", '{"c":1}'], id="minProperties"),
+    pytest.param({"type": "object", "patternProperties": {"^x": INTEGER}, "additionalProperties": STRING},
+        ['{"x":1,"y":"s"}', "{}"], ['{"x":"s"}', '{"y":1}'], id="patternProperties"),
+    pytest.param({"type": "object", "properties": {"a": {"type": "integer"}, "b": False}, "required": ["a"]},
+        ['{"a":1}'], ['{"a":1,"b":1}'], id="forbidden key"),
+    pytest.param({"type": "object", "additionalProperties": INTEGER}, ["{}", '{"k":1,"l":2}'], ['{"k":"s"}'], id="map"),
+    pytest.param({"type": "object", "propertyNames": {"enum": ["p", "q"]}}, ["{}", '{"p":1,"q":[]}'], ['{"r":1}'],
+        id="propertyNames"),
+    pytest.param({"type": "object", "properties": {"a": STRING, "b": STRING}, "dependentRequired": {"a": ["b"]},
+         "additionalProperties": False},
+        ["{}", '{"b":"s"}', '{"a":"s","b":"s"}'], ['{"a":"s"}'], id="dependentRequired"),
+    pytest.param({"type": "array", "items": INTEGER, "minItems": 2, "maxItems": 3},
+        ["[1,2]", "[1, 2, 3]"], ["[]", "[1]", "[1,2,3,4]", '[1,"s"]', "[1,2,]"], id="array bounds"),
+    pytest.param({"type": "array", "prefixItems": [STRING, INTEGER], "items": {"type": "null"}},
+        ["[]", '["s"]', '["s",1,null,null]'], ["[1]", '["s","s"]', '["s",1,2]'], id="prefixItems"),
+    pytest.param({"type": "array", "contains": INTEGER, "minContains": 2, "maxContains": 3},
+        ["[1,2]", '["a",1,2,3,"b"]'], ["[]", "[1]", "[1,2,3,4]"], id="contains"),
+    pytest.param({"type": "array", "uniqueItems": True, "items": {"enum": ["a", "b", "c"]}},
+        ["[]", '["b","a"]', '["c","a","b"]'], ['["a","a"]', '["a","b","a"]'], id="uniqueItems of an enum"),
+    pytest.param(TREE, ["{}", '{"next":{"next":{"v":1}},"v":3}'], ['{"next":1}', '{"next":{"v":"s"}}'], id="recursion"),
+    pytest.param({**TREE, "properties": {"v": {"minimum": 3}}}, ['{"v":3}', '{"next":{"v":1},"v":3}'],
+        ['{"v":2}', '{"next":{"v":1},"v":2}'], id="recursion and a sibling"),
+    pytest.param({"oneOf": [{**INTEGER, "multipleOf": 3}, {**INTEGER, "multipleOf": 5}]}, ["3", "5", "10"],
+        ["15", "7", "30"], id="oneOf"),
+    pytest.param({"not": STRING}, ["1", "null", "[]", "{}"], ['"s"'], id="not"),
+    pytest.param({"if": {"properties": {"k": {"const": "x"}}, "required": ["k"]},
+         "then": {"properties": {"v": INTEGER}}, "else": {"properties": {"v": STRING}},
+         "type": "object", "properties": {"k": {"enum": ["x", "y"]}, "v": {}}},
+        ['{"k":"x","v":1}', '{"k":"y","v":"s"}', '{"v":"s"}'], ['{"k":"x","v":"s"}', '{"k":"y","v":1}', '{"v":1}'],
+        id="if then else"),
+    pytest.param({"enum": [1, "a", None, {"b": [1, 2], "a": 1}]}, ["1", '"a"', "null", '{"b":[1, 2],"a":1}'],
+        ["2", '"b"', "{}"], id="enum"),
+    pytest.param(True, ["1", '"x"', "[]", '{"a":[1,{"b":{}}]}', "-1.5", "true"], ["", "{", "x", "01", "[1]]"], id="true"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("schema", "accepted", "rejected"), CASES)
+def test_language(schema, accepted, rejected):
+    compiled = compile_schema(schema)
+    assert [text for text in accepted if not compiled.accepts(text)] == []
+    assert [text for text in rejected if compiled.accepts(text)] == []
+
+
+def test_undeclared_keys_cannot_spell_a_declared_one():
+    compiled = compile_schema({"type": "object", "properties": {"ab": INTEGER}})
+    assert compiled.accepts('{"a":"s","abc":"s"}')
+    for text in ('{"ab":"s"}', '{"x":1,"ab":"s"}', '{"\\u0061b":"s"}', '{"x":1,"a\\u0062":"s"}'):
+        assert not compiled.accepts(text), text
+
+
+def test_declared_order_is_kept_and_not_the_alphabet():
+    keys = ["thought", "zeta", "alpha", "mid"]
+    schema = {"type": "object", "properties": {key: {} if key == "zeta" else STRING for key in keys},
+              "required": keys}  # fmt: skip
+    compiled = compile_schema(schema, objects="closed")
+    assert compiled.accepts(json.dumps(dict.fromkeys(keys, "s")))
+    assert not compiled.accepts(json.dumps(dict.fromkeys(sorted(keys), "s")))
+
+
+def test_declared_order_survives_combinations():
+    schema = {
+        "type": "object",
+        "properties": {"z": STRING},
+        "allOf": [{"$ref": "#/$defs/base"}, {"properties": {"b": STRING}, "required": ["b"]}],
+        "$defs": {"base": {"properties": {"y": STRING, "a": STRING}, "required": ["a", "y"]}},
+    }
+    compiled = compile_schema(schema, objects="closed")
+    assert compiled.accepts('{"z":"s","y":"s","a":"s","b":"s"}')
+    assert not compiled.accepts('{"a":"s","b":"s","y":"s"}')
+
+
+CLOSED = [
+    pytest.param({"type": "object", "properties": {"a": {}}}, ["{}", '{"a":1}'], ['{"b":1}'], id="declared"),
+    pytest.param({"type": "object"}, ["{}", '{"b":1}'], [], id="nothing declared"),
+    pytest.param({"type": "object", "properties": {"a": {}}, "additionalProperties": True},
+        ['{"a":1,"b":1}'], [], id="opened in so many words"),
+    pytest.param({"type": "object", "properties": {"a": {"type": "object", "properties": {"x": STRING}}}},
+        ['{"a":{"x":"s"}}'], ['{"a":{"y":1}}'], id="nested"),
+    pytest.param({"type": "array", "items": {"anyOf": [{"type": "object", "properties": {"x": STRING}}, STRING]}},
+        ['[{"x":"s"},"s"]'], ['[{"y":1}]'], id="in a union"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("schema", "accepted", "rejected"), CLOSED)
+def test_closed_objects(schema, accepted, rejected):
+    compiled = compile_schema(schema, objects="closed")
+    assert [text for text in accepted if not compiled.accepts(text)] == []
+    assert [text for text in rejected if compiled.accepts(text)] == []
+
+
+REFUSED = [
+    pytest.param({"type": "array", "items": STRING, "uniqueItems": True}, "", "uniqueItems", id="uniqueItems"),
+    pytest.param({"type": "object", "properties": {"p": {"$ref": "#/$defs/none"}}}, "", "$ref", id="dangling"),
+    pytest.param({"$ref": "http://example.com/schema"}, "", "$ref", id="remote"),
+    pytest.param({"type": "object", "properties": {"p": {"type": "strin"}}}, "/properties/p/type", "", id="metaschema"),
+    pytest.param({"type": "string", "minLength": 3, "maxLength": 2}, "", "", id="unsatisfiable"),
+    pytest.param(False, "", "", id="false"),
+    pytest.param({"type": "object", "minProperties": 2}, "", "minProperties", id="repeatable keys"),
+    pytest.param({"$defs": {"a": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/a"}}},
+                  "$ref": "#/$defs/a"}, "", "", id="endless recursion"),
+    pytest.param({"properties": {"p": {"type": "string", "pattern": "("}}}, "/properties/p", "pattern", id="pattern"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("schema", "pointer", "keyword"), REFUSED)
+def test_refusals_name_the_place(schema, pointer, keyword):
+    with pytest.raises(UnsupportedSchema) as refused:
+        compile_schema(schema)
+    assert (refused.value.pointer, refused.value.keyword) == (pointer, keyword)
+    assert refused.value.reason
+
+
+def test_hostile_depth_is_refused():
+    schema = {}
+    for _ in range(100_000):
+        schema = {"type": "array", "items": schema}
+    with pytest.raises(UnsupportedSchema, match="deep"):
+        compile_schema(schema)
+    while schema:  # taken apart by hand: the interpreter would recurse
+        schema = schema.pop("items", None)
+
+
+def test_report_names_every_keyword():
+    schema = {
+        "type": "object",
+        "title": "T",
+        "properties": {"b": {"type": "string", "minLength": 1, "x-note": 1}, "a": {"type": "boolean"}},
+        "required": ["b"],
+    }
+    report = compile_schema(schema, objects="closed").report
+    found = {(entry.pointer, entry.keyword): entry for entry in report}
+    assert set(found) == {
+        ("", "type"),
+        ("", "properties"),
+        ("", "required"),
+        ("/properties/b", "type"),
+        ("/properties/b", "minLength"),
+        ("/properties/b", "x-note"),
+        ("/properties/a", "type"),
+    }
+    assert found["", "properties"].verdict is Verdict.NARROWED
+    assert "undeclared keys never" in found["", "properties"].note
+    assert found["/properties/b", "minLength"].verdict is Verdict.EXACT
+    assert found["/properties/b", "x-note"].verdict is Verdict.ANNOTATION
