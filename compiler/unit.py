@@ -7,7 +7,6 @@ The linker relies on that, and on every argument object starting with `{`.
 import hashlib
 import importlib.metadata
 import json
-import time
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -23,22 +22,18 @@ from compiler.vocabulary import Vocabulary
 ARGUMENTS_START = b"{"
 MAX_STORED_BYTES = 256 * 2**20
 _ZSTD_LEVEL = 9
-_LOAD_SECONDS_PER_BYTE = 3e-8  # of compiled grammar, measured: tests/bench/bench_linker.py
+_REBUILT_BELOW_BYTES = 2**19
 _VERSIONS = (importlib.metadata.version("xgrammar"), str(xgr.get_serialization_version()))
 
 
 @dataclass(frozen=True, eq=False)
 class Unit:
-    """Content-addressed by `digest`; `source` is the JSON form of `grammar`.
-
-    `compile_seconds` is what xgrammar took, with what its compiler had seen before.
-    """
+    """Content-addressed by `digest`; `source` is the JSON form of `grammar`."""
 
     digest: str
     syntax: str
     compiled: xgr.CompiledGrammar = field(repr=False)
     source: str = field(repr=False)
-    compile_seconds: float
     _starts: dict[bytes, int | None] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -75,11 +70,12 @@ class Unit:
     def to_bytes(self, vocabulary: Vocabulary) -> bytes:
         """What a store keeps, compressed: a line of identity, a line of source, the compiled grammar.
 
-        Mostly without the last: a kept compiler rebuilds it in 2 ms, where reading it takes 11.
+        A small one goes without the last: a kept compiler rebuilds it in 2 ms, and reading takes 11. Of
+        3 MB it takes 4 s to rebuild and 0.2 s to read.
         """
-        identity = json.dumps([self.digest, self.syntax, self.compile_seconds, vocabulary.digest, *_VERSIONS])
-        is_costly = self.compile_seconds > _LOAD_SECONDS_PER_BYTE * self.num_bytes
-        compiled = self.compiled.serialize_json() if is_costly else ""
+        identity = json.dumps([self.digest, self.syntax, vocabulary.digest, *_VERSIONS])
+        is_rebuilt = self.num_bytes < _REBUILT_BELOW_BYTES
+        compiled = "" if is_rebuilt else self.compiled.serialize_json()
         content = f"{identity}\n{self.source}\n{compiled}"
         return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(content.encode())
 
@@ -92,7 +88,7 @@ class Unit:
         """
         try:
             identity, source, compiled = _decompress(data).split("\n", 2)
-            digest, syntax, compile_seconds, *origin = json.loads(identity)
+            digest, syntax, *origin = json.loads(identity)
         except (zstandard.ZstdError, ValueError) as error:
             raise CorruptUnit(f"not a stored unit: {error}") from error
         if origin != [vocabulary.digest, *_VERSIONS]:
@@ -104,7 +100,7 @@ class Unit:
                 loaded = vocabulary.backend.compile(grammar_from_json(source).ebnf)
         except (RuntimeError, ValueError) as error:
             raise CorruptUnit(f"the stored unit cannot be rebuilt: {error}") from error
-        return cls(digest, syntax, loaded, source, compile_seconds)
+        return cls(digest, syntax, loaded, source)
 
 
 def compile_unit(grammar: Grammar, syntax: Syntax, vocabulary: Vocabulary) -> Unit:
@@ -115,10 +111,8 @@ def compile_unit(grammar: Grammar, syntax: Syntax, vocabulary: Vocabulary) -> Un
     """
     whole = append(grammar, vocabulary.spell(syntax.end))
     digest, source = unit_digest(whole, syntax, vocabulary), grammar_to_json(whole)
-    backend = vocabulary.backend
-    start = time.perf_counter()
-    compiled = backend.compile(whole.ebnf)
-    unit = Unit(digest, syntax.name, compiled, source, time.perf_counter() - start)
+    compiled = vocabulary.backend.compile(whole.ebnf)
+    unit = Unit(digest, syntax.name, compiled, source)
     if _first_bytes(compiled) != ARGUMENTS_START:
         raise UnsupportedGrammar("the arguments of a call are an object: every sentence must begin with '{'")
     return unit
