@@ -4,8 +4,9 @@ One forward pass computes a whole batch as one packed row. What the attention mo
 travels down to them as the keyword argument `paged`, a `PagedBatch`: every layer writes its new keys and
 values into the pages of the KV cache, then reads each sequence's pages back.
 
-Reading gathers pages and calls scaled-dot-product attention, on any device. A kernel that walks page tables
-itself replaces `_attend`, and nothing else.
+Reading gathers pages, on any device; pages that lie side by side are read in place. Sequences that begin
+with the same pages attend to them together, once, and their parts are joined by their log-sum-exp. A kernel
+that walks page tables itself replaces `_attend`, and nothing else.
 """
 
 from collections.abc import Iterable
@@ -70,30 +71,53 @@ class KVCache:
 
 
 @dataclass(slots=True)
-class Group:
-    """Sequences with the same number of queries, attended to as one padded batch.
+class Span:
+    """A run of keys, the first at position `start`: `pages` by sequence, or one list if all share them."""
 
-    `tokens` [sequences * queries]: where in the packed row they are; `pages` [sequences, pages];
-    `positions` [sequences, queries].
-    """
-
-    tokens: Tensor
-    pages: Tensor
-    positions: Tensor
+    pages: list[list[int]]
+    start: int
     page_size: int
+    _index: Tensor | None = None
     _biases: dict[int | None, Tensor] = field(default_factory=dict)
 
-    def bias(self, window: int | None, dtype: torch.dtype) -> Tensor:
-        """[sequences, 1, queries, keys]: 0 where a query sees a key, else minus infinity."""
+    def read(self, states: Tensor) -> Tensor:
+        """[rows, num_kv_heads, keys, head_dim] out of a layer's keys or values."""
+        first = self.pages[0]
+        if len(self.pages) == 1 and first[-1] - first[0] == len(first) - 1 and first == sorted(first):
+            found = states[None, first[0] : first[-1] + 1]
+        else:
+            if self._index is None:
+                self._index = pad_tables(self.pages, states.device)
+            found = states[self._index]
+        return found.flatten(1, 2).transpose(1, 2)
+
+    def bias(self, positions: Tensor, window: int | None, repeats: int, dtype: torch.dtype) -> Tensor:
+        """[sequences, 1, repeats * queries, keys] of queries at `positions`: 0 for a key that is seen, else -inf."""
         if window not in self._biases:
-            keys = torch.arange(self.pages.shape[1] * self.page_size, device=self.pages.device)
-            distance = self.positions[:, :, None] - keys
+            num_keys = max(map(len, self.pages)) * self.page_size
+            keys = torch.arange(self.start, self.start + num_keys, device=positions.device)
+            distance = positions[:, :, None] - keys
             is_seen = distance >= 0
             if window is not None:
                 is_seen &= distance < window
             bias = torch.zeros(is_seen.shape, dtype=dtype, device=keys.device)
-            self._biases[window] = bias.masked_fill_(~is_seen, float("-inf"))[:, None]
+            bias.masked_fill_(~is_seen, float("-inf"))
+            self._biases[window] = bias.repeat(1, repeats, 1)[:, None]
         return self._biases[window]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Sequences with the same number of queries, attended to as one padded batch.
+
+    `tokens` [sequences * queries]: where in the packed row they are; `positions` [sequences, queries].
+    `shared` are keys that all of them see, if there are such, and `own` the rest.
+    """
+
+    tokens: Tensor
+    positions: Tensor
+    own: Span
+    shared: Span | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +127,16 @@ class PagedBatch:
     cache: KVCache
     slots: Tensor
     groups: tuple[Group, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """How a layer turns queries and keys into weights; `sinks` [heads] take probability away."""
+
+    scaling: float | None = None
+    window: int | None = None
+    softcap: float | None = None
+    sinks: Tensor | None = None
 
 
 def paged_attention(
@@ -121,66 +155,67 @@ def paged_attention(
 ) -> tuple[Tensor, None]:
     """Attend over the packed row: [1, heads, tokens, dim] in, [1, tokens, heads, dim] out."""
     keys, values = paged.cache.write(int(module.layer_idx), key[0], value[0], paged.slots)  # type: ignore[arg-type]
+    scoring = Scoring(scaling, sliding_window, softcap, s_aux)
     output = query.new_empty(query.shape[2], query.shape[1], values.shape[-1])
     for group in paged.groups:
-        bias = group.bias(sliding_window, query.dtype)
-        states = query[0].index_select(1, group.tokens)
-        output[group.tokens] = _attend(states, keys, values, group.pages, bias, scaling, softcap, s_aux)
+        output[group.tokens] = _attend(query[0].index_select(1, group.tokens), keys, values, group, scoring)
     return output[None], None
 
 
-def _attend(
-    query: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    pages: Tensor,
-    bias: Tensor,
-    scaling: float | None,
-    softcap: float | None,
-    sinks: Tensor | None,
-) -> Tensor:
+def _attend(query: Tensor, keys: Tensor, values: Tensor, group: Group, scoring: Scoring) -> Tensor:
     """One group: [heads, sequences * queries, dim] to [sequences * queries, heads, dim].
 
     Query heads that share a key head become more queries of that head, so that keys are never repeated.
     """
     heads, _, dim = query.shape
-    num, kv_heads = pages.shape[0], keys.shape[2]
-    repeats, length = heads // kv_heads, bias.shape[2]
+    num, length = group.positions.shape
+    kv_heads = keys.shape[2]
+    repeats = heads // kv_heads
     query = query.view(kv_heads, repeats, num, length, dim).permute(2, 0, 1, 3, 4)
     query = query.reshape(num, kv_heads, repeats * length, dim)
-    key = keys[pages].flatten(1, 2).transpose(1, 2)
-    value = values[pages].flatten(1, 2).transpose(1, 2)
-    if length > 1:
-        bias = bias.repeat(1, 1, repeats, 1)
-    if softcap is None and sinks is None:
-        output = scaled_dot_product_attention(query, key, value, attn_mask=bias, scale=scaling)
+    if group.shared is None and scoring.softcap is None and scoring.sinks is None:
+        bias = group.own.bias(group.positions, scoring.window, repeats, query.dtype)
+        output = scaled_dot_product_attention(
+            query, group.own.read(keys), group.own.read(values), attn_mask=bias, scale=scoring.scaling
+        )
     else:
-        output = _attend_eagerly(query, key, value, bias, scaling, softcap, sinks)
+        output = _attend_in_parts(query, keys, values, group, scoring)
     output = output.view(num, kv_heads, repeats, length, -1).permute(0, 3, 1, 2, 4)
     return output.reshape(num * length, heads, -1)
 
 
-def _attend_eagerly(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: Tensor,
-    scaling: float | None,
-    softcap: float | None,
-    sinks: Tensor | None,
-) -> Tensor:
-    """With a soft cap on the scores, or a learned sink per head that takes probability away."""
+def _attend_in_parts(query: Tensor, keys: Tensor, values: Tensor, group: Group, scoring: Scoring) -> Tensor:
+    """Attend to each span by itself; a part weighs as much as its share of the whole sum of exponentials."""
     num, kv_heads, length, dim = query.shape
-    scores = query @ key.transpose(2, 3) * (dim**-0.5 if scaling is None else scaling)
-    if softcap is not None:
-        scores = torch.tanh(scores / softcap) * softcap
+    repeats = length // group.positions.shape[1]
+    bias = group.own.bias(group.positions, scoring.window, repeats, query.dtype)
+    parts = [_attend_to(query, group.own.read(keys), group.own.read(values), bias, scoring)]
+    if group.shared is not None:
+        together = query.transpose(0, 1).reshape(1, kv_heads, num * length, dim)
+        bias = group.shared.bias(group.positions, scoring.window, repeats, query.dtype)
+        bias = bias.flatten(0, 2)[None, None]
+        part = _attend_to(together, group.shared.read(keys), group.shared.read(values), bias, scoring)
+        output, mass = (states.view(kv_heads, num, length, -1).transpose(0, 1) for states in part)
+        parts.append((output, mass))
+    total = torch.stack([mass for _, mass in parts]).logsumexp(dim=0)
+    if scoring.sinks is not None:
+        sinks = scoring.sinks.view(1, kv_heads, repeats, 1).expand(-1, -1, -1, length // repeats)
+        total = total.logaddexp(sinks.reshape(1, kv_heads, length, 1).float())
+    return torch.stack([output * (mass - total).exp().to(output.dtype) for output, mass in parts]).sum(dim=0)
+
+
+def _attend_to(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scoring: Scoring
+) -> tuple[Tensor, Tensor]:
+    """Attention to some of the keys, and the log of the sum of exponentials of their scores."""
+    scale = query.shape[-1] ** -0.5 if scoring.scaling is None else scoring.scaling
+    scores = (query @ key.transpose(2, 3)).float() * scale
+    if scoring.softcap is not None:
+        scores = torch.tanh(scores / scoring.softcap) * scoring.softcap
     scores = scores + bias
-    if sinks is not None:
-        repeats = sinks.numel() // kv_heads
-        column = sinks.view(1, kv_heads, repeats, 1).expand(num, -1, -1, length // repeats)
-        scores = torch.cat([scores, column.reshape(num, kv_heads, length, 1).to(scores.dtype)], dim=-1)
-    weights = torch.softmax(scores, dim=-1, dtype=torch.float32).to(value.dtype)
-    return weights[..., : key.shape[2]] @ value
+    # Where no key is seen the sum is zero; its logarithm stays finite, so that no NaN comes of it.
+    mass = scores.logsumexp(dim=-1, keepdim=True).clamp(min=torch.finfo(torch.float32).min)
+    return (scores - mass).exp().to(value.dtype) @ value, mass
 
 
 def pad_tables(tables: Iterable[list[int]], device: torch.device) -> Tensor:

@@ -1,12 +1,13 @@
 """The model runner: a batch of token ids in, logits out."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from itertools import takewhile
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from runtime.attention import IMPLEMENTATION, Group, KVCache, PagedBatch, pad_tables
+from runtime.attention import IMPLEMENTATION, Group, KVCache, PagedBatch, Span
 from runtime.errors import ModelLoadError
 from runtime.scheduler import Batch, Chunk
 from runtime.sequence import Sequence
@@ -57,7 +58,7 @@ class ModelRunner:
         if len(self.cache.layers) != num_layers:
             raise ModelLoadError(
                 self.model.config.name_or_path or type(self.model).__name__,
-                f"only {len(self.cache.layers)} of its {num_layers} layers use transformers' attention interface",
+                f"only {len(self.cache.layers)} of its {num_layers} layers use the attention interface",
             )
 
     def _slots(self, chunks: tuple[Chunk, ...]) -> list[int]:
@@ -69,27 +70,43 @@ class ModelRunner:
         ]
 
     def _groups(self, chunks: tuple[Chunk, ...]) -> tuple[Group, ...]:
-        """Single queries of similar length together, longer chunks each on their own."""
+        """Single queries with whom they share a first page, or else by length; longer chunks alone."""
+        first_pages = Counter(c.sequence.page_table[0] for c in chunks if c.num_tokens == 1)
         members: defaultdict[tuple[int, ...], list[tuple[int, Chunk]]] = defaultdict(list)
         offset = 0
         for chunk in chunks:
-            num_pages = -(-chunk.end // self.cache.page_size)
-            key = (1, num_pages.bit_length()) if chunk.num_tokens == 1 else (chunk.num_tokens, offset)
+            table = chunk.sequence.page_table
+            if chunk.num_tokens > 1:
+                key: tuple[int, ...] = (offset,)
+            elif first_pages[table[0]] > 1:
+                key = (-1, table[0])
+            else:
+                key = (-2, len(table).bit_length())
             members[key].append((offset, chunk))
             offset += chunk.num_tokens
         return tuple(self._group(group) for group in members.values())
 
     def _group(self, members: list[tuple[int, Chunk]]) -> Group:
         size = self.cache.page_size
+        tables = [c.sequence.page_table[: -(-c.end // size)] for _, c in members]
+        num_shared = _num_shared(tables)
         return Group(
             tokens=self._tensor([offset + i for offset, chunk in members for i in range(chunk.num_tokens)]),
-            pages=pad_tables([c.sequence.page_table[: -(-c.end // size)] for _, c in members], self.device),
             positions=self._tensor([list(range(c.start, c.end)) for _, c in members]),
-            page_size=size,
+            own=Span([table[num_shared:] for table in tables], num_shared * size, size),
+            shared=Span([tables[0][:num_shared]], 0, size) if num_shared else None,
         )
 
     def _tensor(self, values: list[Any]) -> Tensor:
         return torch.tensor(values, dtype=torch.long, device=self.device)
+
+
+def _num_shared(tables: list[list[int]]) -> int:
+    """How many pages all of several tables begin with; the last page of a table is always its own."""
+    if len(tables) == 1:
+        return 0
+    columns = zip(*tables, strict=False)
+    return sum(1 for _ in takewhile(lambda pages: len(set(pages)) == 1, columns))
 
 
 def _last_tokens(chunks: tuple[Chunk, ...]) -> list[int]:

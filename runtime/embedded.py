@@ -1,0 +1,132 @@
+"""The embedded runtime: the engine in a thread of this process."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from compiler.syntaxes import syntax as syntax_named
+from runtime.detokenizer import Spelling
+from runtime.engine import Engine
+from runtime.engine_thread import EngineThread, Job, Mailbox
+from runtime.errors import UnknownModel
+from runtime.events import Event, Finished
+from runtime.loading import LoadedModel, load_model
+from runtime.model import ModelRunner
+from runtime.protocol import Health, ModelCard
+from runtime.request import GenerationRequest
+from runtime.sequence import Sequence
+from runtime.settings import EngineSettings
+from runtime.template import render_prompt
+from runtime.transcript import Transcript
+
+
+class EmbeddedRuntime:
+    """Serves one loaded model. `close` it, or its thread lives as long as the process."""
+
+    def __init__(self, loaded: LoadedModel, settings: EngineSettings | None = None) -> None:
+        settings = settings or EngineSettings()
+        self._loaded = loaded
+        self._spelling = Spelling(loaded.vocabulary)
+        length = min(loaded.context_length, settings.context_length or loaded.context_length)
+        engine = Engine(
+            ModelRunner(loaded.model, settings), loaded.vocabulary, settings, context_length=length
+        )
+        self._card = ModelCard(loaded.model_id, loaded.vocabulary, loaded.syntax, engine.context_length)
+        self._thread = EngineThread(engine, num_threads=settings.num_threads)
+        # One thread, since a tokenizer is not safe in several at once.
+        self._templates = ThreadPoolExecutor(1, thread_name_prefix="callgate-template")
+
+    @classmethod
+    def load(
+        cls,
+        source: str | Path,
+        settings: EngineSettings | None = None,
+        *,
+        model_id: str | None = None,
+        syntax: str | None = None,
+    ) -> "EmbeddedRuntime":
+        """Load a model and start its engine; blocks.
+
+        Raises:
+            ModelLoadError: the model cannot be loaded or run.
+            UnknownSyntax: there is no such syntax.
+        """
+        settings = settings or EngineSettings()
+        loaded = load_model(
+            source, model_id=model_id, syntax=syntax, device=settings.device, dtype=settings.dtype
+        )
+        return cls(loaded, settings)
+
+    async def generate(self, request: GenerationRequest) -> AsyncIterator[Event]:
+        """Events of all choices, interleaved; closing the iterator early aborts the request."""
+        if request.model != self._loaded.model_id:
+            raise UnknownModel(request.model, (self._loaded.model_id,))
+        loop = asyncio.get_running_loop()
+        prompt_ids = await loop.run_in_executor(self._templates, self._render, request)
+        mailbox = Mailbox()
+        self._thread.submit(Job(request.request_id, self._choices(request, prompt_ids), mailbox))
+        num_open = request.num_choices
+        try:
+            while num_open:
+                for event in await mailbox.receive():
+                    num_open -= isinstance(event, Finished)
+                    yield event
+        finally:
+            if num_open:
+                self._thread.abort(request.request_id)
+
+    async def abort(self, request_id: str) -> None:
+        """Stop generating for a request; unknown ids are ignored."""
+        self._thread.abort(request_id)
+
+    async def health(self) -> Health:
+        """The state right now."""
+        failure = self._thread.failure
+        scheduler = self._thread.engine.scheduler
+        return Health(failure is None, failure or "", len(scheduler.running), len(scheduler.waiting))
+
+    async def models(self) -> tuple[ModelCard, ...]:
+        """The model served."""
+        return (self._card,)
+
+    async def close(self) -> None:
+        """Stop; running requests end with `GenerationFailed`."""
+        await asyncio.to_thread(self._thread.stop)
+        self._templates.shutdown(wait=False)
+
+    def _render(self, request: GenerationRequest) -> list[int]:
+        return render_prompt(
+            self._loaded.tokenizer, request.messages, request.tools, request.template_options
+        )
+
+    def _choices(
+        self, request: GenerationRequest, prompt_ids: list[int]
+    ) -> tuple[tuple[Sequence, Transcript], ...]:
+        sampling = request.sampling
+        seed = secrets.randbits(63) if sampling.seed is None else sampling.seed
+        return tuple(
+            (self._sequence(request, choice, prompt_ids, seed), self._transcript(request, choice))
+            for choice in range(request.num_choices)
+        )
+
+    def _sequence(
+        self, request: GenerationRequest, choice: int, prompt_ids: list[int], seed: int
+    ) -> Sequence:
+        return Sequence(
+            sequence_id=f"{request.request_id}/{choice}",
+            prompt_ids=prompt_ids,
+            max_tokens=self._card.context_length if request.max_tokens is None else request.max_tokens,
+            sampling=replace(request.sampling, seed=seed),
+            seed=seed,
+            choice=choice,
+            matcher=request.constraint.matcher() if request.constraint else None,
+            num_logprobs=request.num_logprobs,
+        )
+
+    def _transcript(self, request: GenerationRequest, choice: int) -> Transcript:
+        # Only a grammar makes what looks like a call one.
+        syntax = syntax_named(request.syntax) if request.syntax and request.constraint else None
+        return Transcript(choice, self._spelling, syntax=syntax, stop=request.stop)

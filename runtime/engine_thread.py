@@ -1,0 +1,198 @@
+"""The engine thread: owns an engine, takes jobs from any thread, sends events back to their event loops."""
+
+import asyncio
+import threading
+from collections import defaultdict
+from contextlib import suppress
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING
+
+import torch
+
+from runtime.engine import Engine, Output
+from runtime.errors import GenerationFailed, RuntimeFault
+from runtime.events import Event, Finished, FinishReason
+from runtime.sequence import Sequence, State
+from runtime.transcript import Transcript
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Delivery = list[Event] | RuntimeFault
+
+
+class Mailbox:
+    """Where a request waits for its events: an asyncio queue that other threads can fill."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self._queue: asyncio.Queue[Delivery] = asyncio.Queue()
+
+    async def receive(self) -> list[Event]:
+        """The next events, at least one; raises the fault that ended the request."""
+        delivery = await self._queue.get()
+        if isinstance(delivery, RuntimeFault):
+            raise delivery
+        return delivery
+
+    def put(self, delivery: Delivery) -> None:
+        """Deliver, on the mailbox's own event loop."""
+        self._queue.put_nowait(delivery)
+
+
+def send(deliveries: list[tuple[Mailbox, Delivery]]) -> None:
+    """Deliver from any thread, waking each event loop once. A loop that is closed wants nothing more."""
+    by_loop: defaultdict[asyncio.AbstractEventLoop, list[tuple[Mailbox, Delivery]]] = defaultdict(list)
+    for mailbox, delivery in deliveries:
+        by_loop[mailbox.loop].append((mailbox, delivery))
+    for loop, batch in by_loop.items():
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(_put_all, batch)
+
+
+def _put_all(batch: list[tuple[Mailbox, Delivery]]) -> None:
+    for mailbox, delivery in batch:
+        mailbox.put(delivery)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Job:
+    """A request as the engine sees it: one sequence and one transcript per choice."""
+
+    request_id: str
+    choices: tuple[tuple[Sequence, Transcript], ...]
+    mailbox: Mailbox
+
+
+class EngineThread:
+    """Runs until `stop`, or until a step raises: then every job, old or new, ends with GenerationFailed."""
+
+    def __init__(self, engine: Engine, *, num_threads: int | None = None) -> None:
+        self.engine = engine
+        self.failure: str | None = None
+        self._num_threads = num_threads
+        self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._is_stopping = False
+        self._jobs: dict[str, Job] = {}
+        self._by_sequence: dict[Sequence, tuple[Job, Transcript]] = {}
+        self._outgoing: list[tuple[Mailbox, Delivery]] = []
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="callgate-engine", daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Job) -> None:
+        """Queue a job; faults arrive in its mailbox.
+
+        Raises:
+            GenerationFailed: the engine has stopped.
+        """
+        with self._lock:
+            if self.failure is not None:
+                raise GenerationFailed(self.failure)
+            self._inbox.put(lambda: self._start(job))
+
+    def abort(self, request_id: str) -> None:
+        """End a job within a step; its mailbox gets nothing more."""
+        self._inbox.put(lambda: self._abort(request_id))
+
+    def stop(self) -> None:
+        """End the thread; what still runs fails. Returns when it has ended."""
+        self._inbox.put(self._request_stop)
+        self._thread.join()
+
+    def _run(self) -> None:
+        reason = "the engine was stopped"
+        try:
+            if self._num_threads is not None:
+                torch.set_num_threads(self._num_threads)
+            while not self._is_stopping:
+                self._take_commands()
+                if self.engine.has_work:
+                    for output in self.engine.step():
+                        self._deliver(output)
+                self._flush()
+        except BaseException as error:
+            reason = f"the engine failed: {type(error).__name__}: {error}"
+            raise
+        finally:
+            self._fail_all(reason)
+
+    def _take_commands(self) -> None:
+        """Run what was asked for; wait for it if there is nothing else to do."""
+        try:
+            while not self._is_stopping:
+                self._inbox.get(block=not self.engine.has_work and not self._outgoing)()
+        except Empty:
+            return
+
+    def _request_stop(self) -> None:
+        self._is_stopping = True
+
+    def _start(self, job: Job) -> None:
+        self._jobs[job.request_id] = job
+        for sequence, transcript in job.choices:
+            self._by_sequence[sequence] = (job, transcript)
+        try:
+            for sequence, _ in job.choices:
+                self.engine.add(sequence)
+        except RuntimeFault as fault:
+            self._end(job, fault)
+
+    def _abort(self, request_id: str) -> None:
+        if job := self._jobs.get(request_id):
+            self._end(job, None)
+
+    def _end(self, job: Job, fault: RuntimeFault | None) -> None:
+        """Stop whatever of the job still runs, and say why if there is someone to tell."""
+        for sequence, _ in job.choices:
+            self.engine.stop(sequence)
+            self._by_sequence.pop(sequence, None)
+        self._jobs.pop(job.request_id, None)
+        if fault is not None:
+            self._outgoing.append((job.mailbox, fault))
+
+    def _deliver(self, output: Output) -> None:
+        """Turn what a step added to a sequence into events; a stop string ends the sequence."""
+        entry = self._by_sequence.get(output.sequence)
+        if entry is None:  # its job failed in this very step
+            return
+        job, transcript = entry
+        if output.error is not None:
+            self._end(job, output.error)
+            return
+        events: list[Event] = []
+        for draw in output.draws:
+            events += transcript.feed(draw)
+        if transcript.is_stopped:
+            self.engine.stop(output.sequence)
+        if output.sequence.state is State.FINISHED:
+            events += self._finish(job, output.sequence, transcript)
+        if events:
+            self._outgoing.append((job.mailbox, events))
+
+    def _finish(self, job: Job, sequence: Sequence, transcript: Transcript) -> list[Event]:
+        events = transcript.finish()
+        del self._by_sequence[sequence]
+        if not any(other in self._by_sequence for other, _ in job.choices):
+            del self._jobs[job.request_id]
+        reason = FinishReason.STOP if transcript.is_stopped else sequence.finish_reason
+        assert reason is not None
+        if reason is FinishReason.STOP and transcript.num_calls:
+            reason = FinishReason.TOOL_CALLS
+        return [*events, Finished(sequence.choice, reason, sequence.stats, sequence.closed_by)]
+
+    def _flush(self) -> None:
+        outgoing, self._outgoing = self._outgoing, []
+        send(outgoing)
+
+    def _fail_all(self, reason: str) -> None:
+        with self._lock:
+            self.failure = reason
+        while not self._inbox.empty():  # nothing is added any more; jobs become known, and fail below
+            self._inbox.get()()
+        for job in list(self._jobs.values()):
+            self._outgoing.append((job.mailbox, GenerationFailed(reason)))
+        self._jobs.clear()
+        self._by_sequence.clear()
+        self._flush()

@@ -1,0 +1,130 @@
+"""The chat template: messages and tools in, prompt token ids out."""
+
+import hashlib
+import inspect
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jinja2 import TemplateError
+
+from runtime.errors import RequestRefused
+from runtime.request import Message
+from toolspecs.call import ToolCall
+from toolspecs.tool import Tool
+
+CHATML = r"""
+{%- if tools %}
+    {{- '<|im_start|>system\n' }}
+    {%- if messages[0].role == 'system' %}
+        {{- messages[0].content + '\n\n' }}
+    {%- endif %}
+    {{- '# Tools\n\nYou may call one or more functions to assist with the user query.\n\n' }}
+    {{- 'You are provided with function signatures within <tools></tools> XML tags:\n<tools>' }}
+    {%- for tool in tools %}
+        {{- '\n' + tool | tojson }}
+    {%- endfor %}
+    {{- '\n</tools>\n\nFor each function call, return a json object with function name and arguments' }}
+    {{- ' within <tool_call></tool_call> XML tags:\n<tool_call>\n' }}
+    {{- '{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call><|im_end|>\n' }}
+{%- elif messages[0].role == 'system' %}
+    {{- '<|im_start|>system\n' + messages[0].content + '<|im_end|>\n' }}
+{%- endif %}
+{%- for message in messages %}
+    {%- if message.role == 'tool' %}
+        {%- if loop.first or messages[loop.index0 - 1].role != 'tool' %}
+            {{- '<|im_start|>user' }}
+        {%- endif %}
+        {{- '\n<tool_response>\n' + message.content + '\n</tool_response>' }}
+        {%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}
+            {{- '<|im_end|>\n' }}
+        {%- endif %}
+    {%- elif message.role != 'system' or not loop.first %}
+        {{- '<|im_start|>' + message.role + '\n' + message.content }}
+        {%- for call in message.tool_calls or [] %}
+            {%- if message.content or not loop.first %}
+                {{- '\n' }}
+            {%- endif %}
+            {{- '<tool_call>\n{"name": ' + call.function.name | tojson }}
+            {{- ', "arguments": ' + call.function.arguments | tojson + '}\n</tool_call>' }}
+        {%- endfor %}
+        {{- '<|im_end|>\n' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\n' }}
+{%- endif %}
+"""
+"""For tokenizers without a template of their own: ChatML, with calls in the `hermes` syntax."""
+
+
+def render_prompt(
+    tokenizer: Any,
+    messages: Sequence[Message],
+    tools: Sequence[Tool],
+    options: Mapping[str, Any] | None = None,
+) -> list[int]:
+    """The prompt of a conversation, ending where the assistant's answer begins.
+
+    Raises:
+        RequestRefused: the template refuses the conversation or an option.
+    """
+    options = dict(options or {})
+    reserved = set(options) & set(inspect.signature(tokenizer.apply_chat_template).parameters)
+    if reserved:
+        raise RequestRefused(f"a chat template takes no option {min(reserved)!r}", "template_options")
+    if not messages:
+        raise RequestRefused("there are no messages", "messages")
+    has_short_ids = "length 9" in (tokenizer.chat_template or "")
+    turns = [_turn(message, has_short_ids=has_short_ids) for message in messages]
+    try:
+        ids: list[int] = tokenizer.apply_chat_template(
+            turns,
+            tools=[_function(tool) for tool in tools] or None,
+            add_generation_prompt=True,
+            tokenize=True,
+            return_dict=False,
+            **options,
+        )
+    except (TemplateError, TypeError, KeyError, ValueError) as error:
+        raise RequestRefused(
+            f"this model's chat template refuses the messages: {error}", "messages"
+        ) from error
+    if not ids:
+        raise RequestRefused("the messages make an empty prompt", "messages")
+    return ids
+
+
+def _turn(message: Message, *, has_short_ids: bool) -> dict[str, Any]:
+    turn: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.calls:
+        turn["tool_calls"] = [_call(call, has_short_ids=has_short_ids) for call in message.calls]
+    if message.call_id is not None:
+        turn["tool_call_id"] = _short(message.call_id) if has_short_ids else message.call_id
+    if message.name is not None:
+        turn["name"] = message.name
+    return turn
+
+
+def _call(call: ToolCall, *, has_short_ids: bool) -> dict[str, Any]:
+    try:
+        arguments = json.loads(call.arguments or "{}")
+    except ValueError as error:
+        raise RequestRefused(
+            f"the arguments of call {call.call_id!r} to {call.name!r} are not JSON: {error}", "messages"
+        ) from error
+    call_id = _short(call.call_id) if has_short_ids else call.call_id
+    return {"id": call_id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+def _short(call_id: str) -> str:
+    """Nine letters and digits, as Mistral's templates demand."""
+    if len(call_id) == 9 and call_id.isalnum():
+        return call_id
+    return hashlib.blake2b(call_id.encode(), digest_size=5).hexdigest()[:9]
+
+
+def _function(tool: Tool) -> dict[str, Any]:
+    parameters = json.loads(json.dumps(tool.parameters, default=dict))
+    function = {"name": tool.name, "description": tool.description, "parameters": parameters}
+    return {"type": "function", "function": function}
