@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,7 @@ def environment_reads(tree: ast.AST) -> Iterator[int]:
             yield from (node.lineno for alias in node.names if alias.name in ENVIRONMENT)
 
 
+@cache
 def parse(path: Path) -> ast.AST:
     return ast.parse((ROOT / path).read_text(encoding="utf-8"), str(path))
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 REGISTER_TIMEOUT_S = 300.0
 ANSWER_TIMEOUT_S = 300.0
+PIPE_WIDTH = 110
 
 
 def run_demo(
@@ -40,7 +41,7 @@ def run_demo(
     _check_client()
     from gateway.demo.server import serve  # noqa: PLC0415 - starts to load torch, after the cheap checks
 
-    console = console or Console()
+    console = console or _wide_enough(Console())
     with ExitStack() as stack:
         folder = (
             str(data_dir)
@@ -114,6 +115,11 @@ def shown_parameters(scenario: Scenario) -> dict[str, Any]:
     for toolset in scenario.toolsets:
         shown |= parameters_by_tool(read_document(toolset))
     return shown
+
+
+def _wide_enough(console: Console) -> Console:
+    """A pipe has no width, and rich's guess for it is narrow."""
+    return console if console.is_terminal else Console(width=PIPE_WIDTH)
 
 
 def _check_client() -> None:

@@ -32,7 +32,12 @@ class Scenario:
         spelled = {"body": " + ".join(self.toolsets), "model": f"model:{'+'.join(self.toolsets)}"}
         spelled["header"] = f"X-Toolset: {','.join(self.toolsets)}"
         inline = f"{len(self.inline)} inline" if self.inline else ""
-        return " + ".join(part for part in (spelled[self.named_by] if self.toolsets else "", inline) if part)
+        parts = [
+            spelled[self.named_by] if self.toolsets else "",
+            inline,
+            "response_format" if self.schema else "",
+        ]
+        return " + ".join(part for part in parts if part)
 
 
 def named(tool: str) -> dict[str, Any]:

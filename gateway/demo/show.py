@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -26,15 +27,11 @@ class Result:
 
 def print_results(console: Console, results: Sequence[Result]) -> None:
     """The table of requests, then every fault."""
-    table = Table(
-        expand=True, header_style="bold", caption="first token: of streamed answers", pad_edge=False
-    )
-    table.add_column("mode", no_wrap=True)
-    table.add_column("tools")
+    table = Table(box=box.SIMPLE_HEAD, expand=True, pad_edge=False, header_style="bold")
+    table.add_column("request", no_wrap=True)
     table.add_column("call", ratio=1, no_wrap=True, overflow="ellipsis")
     table.add_column("valid", justify="center")
-    table.add_column("first token", justify="right")
-    table.add_column("total", justify="right", no_wrap=True)
+    table.add_column("first token", justify="right", max_width=9)
     table.add_column("tokens", justify="right")
     table.add_column("grammar")
     for result in results:
@@ -48,29 +45,26 @@ def print_results(console: Console, results: Sequence[Result]) -> None:
 
 
 def _row(result: Result) -> list[str | Text]:
+    """Two lines: the mode over the tools, the call over its arguments, the first token over all of them."""
     scenario, answer = result.scenario, result.answer
+    request = Text.assemble(scenario.mode, "\n", (scenario.source, "dim"))
     valid = "[red]no[/]" if result.faults else "[green]yes[/]"
     if answer is None:
-        return [scenario.mode, scenario.source, Text(NOTHING), valid, *[NOTHING] * 4]
-    return [
-        scenario.mode,
-        scenario.source or NOTHING,
-        _output(answer),
-        valid,
-        _seconds(answer.first_token_s),
-        _seconds(answer.total_s),
-        str(answer.num_tokens),
-        answer.grammar_source or NOTHING,
-    ]
+        return [request, NOTHING, valid, NOTHING, NOTHING, NOTHING]
+    times = Text.assemble(_seconds(answer.first_token_s), "\n", (f"of {_seconds(answer.total_s)}", "dim"))
+    grammar = answer.grammar_source or NOTHING
+    return [request, _output(answer), valid, times, str(answer.num_tokens), grammar]
 
 
 def _output(answer: Answer) -> Text:
-    """One call a line, or the start of the text."""
-    lines = [Text.assemble((call.name, "cyan"), f" {_printable(call.arguments)}") for call in answer.calls]
+    """Each call over its arguments, or the start of the text."""
+    lines = []
+    for call in answer.calls:
+        lines += [Text(call.name, style="cyan"), Text(_printable(call.arguments))]
     if not lines:
-        lines = [Text(_printable(answer.text), style="dim" if answer.text else "")]
+        lines = [Text(_printable(answer.text) or NOTHING, style="dim")]
     if answer.closed_by:
-        lines[-1].append(f"  (closed by {answer.closed_by})", style="yellow")
+        lines[0].append(f"  (closed by {answer.closed_by})", style="yellow")
     return Text("\n").join(lines)
 
 
