@@ -5,6 +5,7 @@ from typing import Protocol
 
 from compiler.errors import UnsupportedSchema
 from compiler.outline import Outline, Site
+from compiler.regular.formats import FORMATS
 from compiler.report import EnforcementReport, Entry, Verdict
 
 ASSERTIONS = frozenset(
@@ -119,10 +120,12 @@ class Reporter:
             for keyword in schema:
                 if keyword in _STRUCTURE:
                     continue
-                verdict, texts = self._notes.get((pointer, keyword), (_default(keyword), {}))
+                default = _default(keyword, schema[keyword])
+                verdict, texts = self._notes.get((pointer, keyword), (default, {}))
                 entries.append(Entry(pointer, keyword, verdict, "; ".join(texts)))
         return EnforcementReport(tuple(entries))
 
 
-def _default(keyword: str) -> Verdict:
-    return Verdict.EXACT if keyword in ASSERTIONS else Verdict.ANNOTATION
+def _default(keyword: str, value: object) -> Verdict:
+    has_force = keyword in ASSERTIONS and (keyword != "format" or value in FORMATS)
+    return Verdict.EXACT if has_force else Verdict.ANNOTATION

@@ -120,7 +120,7 @@ def _parts(constraint: StringConstraint) -> tuple[list[Part], list[Note]]:
     for name in constraint.formats:
         known = FORMATS.get(name)
         if known is None:
-            raise UnsupportedString("format", f"{name!r} cannot be upheld", "Use a pattern instead.")
+            continue  # the specification gives an unknown format no force; the report says so
         parts.append(Part(known.pattern))
         if known.excluded:
             parts.append(Part(known.excluded, is_excluded=True))
@@ -197,15 +197,16 @@ def _plain(
 
 def _character(rest: Expr, rules: RuleSink) -> Expr:
     """One character in any spelling, then `rest`."""
-    ascii_escape = sequence(Literal("\\u00"), CharClass.of((0x30, 0x37)), _HEX)
-    low_half = sequence(CharClass.of("D", "d"), CharClass.of((0x43, 0x46), (0x63, 0x66)), _HEX, _HEX)
-    high_half = sequence(
-        CharClass.of("D", "d"), CharClass.of((0x38, 0x39), (0x41, 0x42), (0x61, 0x62)), _HEX, _HEX
-    )
-    pair = sequence(Literal("\\u"), high_half, Literal("\\u"), low_half)
-    escape = rules.define("unicode", Rule(choice(ascii_escape, any_escape_outside_ascii(rules), pair)))
     return choice(
         sequence(_SAFE, rest),
         sequence(Literal("\\"), _SHORT_ESCAPE, rest),
-        sequence(escape, rest),
+        sequence(rules.shared("unicode", lambda _: Rule(_unicode_escape(rules))), rest),
     )
+
+
+def _unicode_escape(rules: RuleSink) -> Expr:
+    """An escape of four digits, or a pair of them for one character outside the basic plane."""
+    d, high, low = (CharClass.of(*chars) for chars in ("Dd", "89ABab", "CDEFcdef"))
+    pair = sequence(Literal("\\u"), d, high, _HEX, _HEX, Literal("\\u"), d, low, _HEX, _HEX)
+    inside_ascii = sequence(Literal("\\u00"), CharClass.of((0x30, 0x37)), _HEX)
+    return choice(inside_ascii, any_escape_outside_ascii(rules), pair)

@@ -1,5 +1,7 @@
 """From an automaton to the rules of its texts as JSON writes them, closing quote included."""
 
+from functools import lru_cache
+
 from compiler.grammar import CharClass, Expr, Literal, Rule, RuleRef, choice, sequence
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
@@ -84,7 +86,8 @@ class _Encoder:
         return [sequence(Literal("\\u"), self.rules.define("escape", rule))]
 
 
-def _escapes_inside_ascii(ranges: Ranges) -> list[Expr]:
+@lru_cache(maxsize=256)
+def _escapes_inside_ascii(ranges: Ranges) -> tuple[Expr, ...]:
     """Quotes, backslashes and control characters, as JSON escapes them."""
     letters = [letter for char, letter in _SHORT_ESCAPES.items() if charset.contains(ranges, ord(char))]
     controls = charset.intersection(ranges, ((0, 0x1F),))
@@ -94,13 +97,17 @@ def _escapes_inside_ascii(ranges: Ranges) -> list[Expr]:
         options.append(single or sequence(Literal("\\"), CharClass.of(*letters)))
     spans = [span for low, high in controls for span in _aligned(low, high)]
     options += [sequence(Literal("\\u"), _hexadecimal(span)) for span in spans]
-    return options
+    return tuple(options)
 
 
 def any_escape_outside_ascii(rules: RuleSink) -> Expr:
     """`u` and four hexadecimal digits of any character from U+0080 to U+FFFF, surrogates aside."""
-    spans = [span for low, high in BMP_OUTSIDE_ASCII for span in _aligned(low, high)]
-    return sequence(Literal("\\u"), rules.define("escape", Rule(choice(*map(_hexadecimal, spans)))))
+
+    def build(_: RuleRef) -> Rule:
+        spans = [span for low, high in BMP_OUTSIDE_ASCII for span in _aligned(low, high)]
+        return Rule(choice(*map(_hexadecimal, spans)))
+
+    return sequence(Literal("\\u"), rules.shared("escape", build))
 
 
 Span = tuple[tuple[int, int], ...]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from compiler.regular import charset, nfa
-from compiler.regular.dfa import Alphabet, Dfa
+from compiler.regular.dfa import Alphabet, Dfa, explored
 from compiler.regular.ecma import Alternation, Assertion, Chars, Concat, Look, Node, PatternError, parse
 
 
@@ -33,20 +33,27 @@ def language(parts: list[Part], excluded: tuple[str, ...] = ()) -> Dfa:
         TooManyStates: an automaton is too large.
     """
     nodes = [part.node for part in parts]
-    literals = [_whole(text) for text in excluded]
-    alphabet = Alphabet.of(s for node in (*nodes, *literals) for s in nfa.sets_of(node))
-    found = nfa.search(Concat(()), alphabet)
+    sets = [s for node in nodes for s in nfa.sets_of(node)]
+    alphabet = Alphabet.of([*sets, *(charset.of(char) for char in sorted(set("".join(excluded))))])
+    found = _other_than(excluded, alphabet)
     for part, node in zip(parts, nodes, strict=True):
         dfa = _search(node, alphabet)
         found = found.intersect(dfa.complement() if part.is_excluded else dfa)
-    if literals:
-        found = found.intersect(nfa.search(Alternation(tuple(literals)), alphabet).complement())
     return found
 
 
-def _whole(text: str) -> Node:
-    chars = (Chars(charset.of(char)) for char in text)
-    return Concat((Assertion("^"), *chars, Assertion("$")))
+def _other_than(texts: tuple[str, ...], alphabet: Alphabet) -> Dfa:
+    """Every text but these: the states are the prefixes of these, and one for having left them."""
+    prefixes = {text[:length] for text in texts for length in range(len(text) + 1)} | {""}
+    chars = [chr(atom[0][0]) for atom in alphabet.atoms]
+
+    has_left = "\ud800"  # no text of ours begins with a surrogate
+
+    def step(prefix: str, symbol: int) -> str:
+        following = prefix + chars[symbol]
+        return following if following in prefixes else has_left
+
+    return explored(alphabet, "", step, lambda prefix: prefix not in texts)
 
 
 def _search(node: Node, alphabet: Alphabet) -> Dfa:
