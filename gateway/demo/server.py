@@ -10,6 +10,8 @@ import httpx
 import uvicorn
 
 from gateway.app import create_app
+from gateway.model import start_runtime
+from gateway.server import listen
 from gateway.settings import Settings
 
 POLL_S = 0.2
@@ -17,7 +19,7 @@ STOP_S = 10.0
 
 
 class GatewayThread(threading.Thread):
-    """Runs the server; `error` is what ended it early."""
+    """Loads the model and runs the server; `stage` is what it does, `error` what ended it early."""
 
     def __init__(self, settings: Settings, listener: socket.socket) -> None:
         super().__init__(name="gateway", daemon=True)
@@ -25,13 +27,16 @@ class GatewayThread(threading.Thread):
         self._listener = listener
         self._server: uvicorn.Server | None = None
         self._is_stopping = False
+        self.stage = f"loading model {settings.model}"
         self.error: BaseException | None = None
 
     def run(self) -> None:
         """Serve until `stop`."""
         try:
-            config = uvicorn.Config(create_app(self._settings), log_level="warning", lifespan="on")
-            self._server = uvicorn.Server(config)
+            runtime = start_runtime(self._settings)
+            self.stage = "starting the server"
+            app = create_app(self._settings, runtime=runtime)
+            self._server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on"))
             self._server.should_exit = self._is_stopping
             self._server.run(sockets=[self._listener])
             if not self._server.started:
@@ -55,43 +60,29 @@ def serve(settings: Settings, *, say: Callable[[str], None], timeout_s: float = 
         TimeoutError: it was not ready in time.
         BaseException: whatever kept it from starting.
     """
-    with socket.create_server((settings.host, 0)) as listener:
+    with listen(settings) as listener:
         gateway = GatewayThread(settings, listener)
         url = f"http://{settings.host}:{listener.getsockname()[1]}"
         gateway.start()
         try:
-            _wait_until_ready(gateway, url, say, time.monotonic() + timeout_s)
+            _wait_until_ready(gateway, url, say, timeout_s)
             yield url
         finally:
             gateway.stop()
 
 
-def _wait_until_ready(gateway: GatewayThread, url: str, say: Callable[[str], None], deadline: float) -> None:
-    # The socket listens from the start, so a request just waits until the server accepts it.
+def _wait_until_ready(gateway: GatewayThread, url: str, say: Callable[[str], None], timeout_s: float) -> None:
     start = time.monotonic()
+    # The socket listens from the start, so a request just waits until the server accepts it.
     with httpx.Client(base_url=url, timeout=POLL_S) as client:
-        while (now := time.monotonic()) < deadline:
+        while (waited := time.monotonic() - start) < timeout_s:
             if gateway.error:
                 raise gateway.error
+            say(f"{gateway.stage}, {waited:.0f} s")
             try:
-                response = client.get("/readyz")
-            except httpx.TransportError:
-                say(f"building the model and starting the server, {now - start:.0f} s")
-            else:
-                if response.is_success:
+                if client.get("/readyz").is_success:
                     return
-                say(_reason(response))
+            except httpx.TransportError:
+                continue
             time.sleep(POLL_S)
-    raise TimeoutError("the gateway was not ready in time")
-
-
-def _reason(response: httpx.Response) -> str:
-    """Why the gateway is not ready, in its own words."""
-    try:
-        document = response.json()
-    except ValueError:
-        return "waiting for the model"
-    words = (
-        [document.get(name) for name in ("reason", "detail", "title")] if isinstance(document, dict) else []
-    )
-    return next((str(word) for word in words if word), "waiting for the model")
+    raise TimeoutError(f"the gateway was not ready after {timeout_s:.0f} s: {gateway.stage}")
