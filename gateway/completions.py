@@ -52,7 +52,9 @@ class Completions:
         if not health.is_ready:
             raise NotReady(health.reason or "no model is ready")
         if turn.num_choices > self._max_choices:
-            raise InvalidField("n", f"at most {self._max_choices} choices are served, this asks for {turn.num_choices}")
+            raise InvalidField(
+                "n", f"at most {self._max_choices} choices are served, this asks for {turn.num_choices}"
+            )
         model, suffix = split_model(turn.model, await self._runtime.models())
         revisions = await self._revisions((*turn.toolsets, *suffix))
         tools = join_tools(revisions, turn.tools)
@@ -102,9 +104,7 @@ class Completions:
             return found
 
 
-def split_model(
-    asked: str, served: tuple[ModelCard, ...]
-) -> tuple[ModelCard, tuple[ToolsetReference, ...]]:
+def split_model(asked: str, served: tuple[ModelCard, ...]) -> tuple[ModelCard, tuple[ToolsetReference, ...]]:
     """The model of `model` or `model:toolset`, and the toolset; raises UnknownModel, InvalidName."""
     by_id = {card.model_id: card for card in served}
     if asked in by_id:
@@ -132,7 +132,9 @@ def join_tools(revisions: Iterable[Revision], inline: tuple[Tool, ...]) -> tuple
 def check_choice(turn: Turn, tools: tuple[Tool, ...]) -> ToolChoice:
     """The tool choice, defaults filled in; raises InvalidField where it does not fit the tools."""
     if tools and isinstance(turn.output, JsonOutput):
-        raise InvalidField("response_format", "it cannot be combined with tools: a call is constrained already")
+        raise InvalidField(
+            "response_format", "it cannot be combined with tools: a call is constrained already"
+        )
     if turn.choice is None:
         return ToolChoice(ChoiceMode.AUTO if tools else ChoiceMode.NONE)
     if not tools and (turn.choice.mode is ChoiceMode.REQUIRED or turn.choice.allowed):

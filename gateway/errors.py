@@ -52,7 +52,9 @@ class ToolsetConflict(InvalidField):
         self.tool = tool
         self.first = first
         self.second = second
-        super().__init__("toolset", f"tool {tool!r} is defined by both {first} and {second}; drop or rename one")
+        super().__init__(
+            "toolset", f"tool {tool!r} is defined by both {first} and {second}; drop or rename one"
+        )
 
 
 class Unauthorized(GatewayError):

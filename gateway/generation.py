@@ -22,7 +22,7 @@ class Observer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class GrammarUse:
-    """The grammar an answer was masked with, and what it cost to find; `source`: memory, store or compiled."""
+    """The grammar an answer was masked with, and how it was found (memory, store, compiled)."""
 
     digest: str
     source: str

@@ -3,22 +3,48 @@
 import asyncio
 from pathlib import Path
 
+from gateway.errors import SettingsError
 from gateway.settings import DEMO_MODEL, Settings
 from runtime.protocol import Runtime
 
 
 async def load_runtime(settings: Settings) -> Runtime:
-    """Load the model in a thread and start its engine; raises ModelLoadError."""
-    return await asyncio.to_thread(_load, settings)
+    """`start_runtime`, without blocking the event loop."""
+    return await asyncio.to_thread(start_runtime, settings)
 
 
-def served_name(settings: Settings) -> str:
-    """The name that clients ask for the model by."""
-    return settings.model_name or Path(settings.model).name
+def start_runtime(settings: Settings) -> Runtime:
+    """Load the model and start its engine; blocks for seconds.
 
-
-def _load(settings: Settings) -> Runtime:
+    Raises:
+        ModelLoadError: it cannot be loaded; path and reason.
+        SettingsError, UnknownSyntax: a setting does not fit.
+    """
     # Here, as torch and transformers take seconds to import, which `callgate tools` need not wait for.
     from runtime.embedded import EmbeddedRuntime  # noqa: PLC0415
+    from runtime.loading import pick_device  # noqa: PLC0415
+    from runtime.settings import EngineSettings  # noqa: PLC0415
 
-    raise NotImplementedError((EmbeddedRuntime, DEMO_MODEL))
+    try:
+        engine = EngineSettings(
+            device=pick_device(settings.device),
+            dtype=settings.dtype,
+            kv_bytes=settings.kv_bytes,
+            context_length=settings.context_length,
+            max_sequences=settings.max_batch,
+            max_batch_tokens=max(512, settings.max_batch),
+            max_waiting=settings.max_waiting,
+            num_threads=settings.num_threads,
+        )
+    except ValueError as error:
+        raise SettingsError("engine", "the settings", str(error)) from error
+    name = settings.model_name or Path(settings.model).name
+    return EmbeddedRuntime.load(_source(settings), engine, model_id=name, syntax=settings.syntax)
+
+
+def _source(settings: Settings) -> str | Path:
+    if settings.model != DEMO_MODEL:
+        return settings.model
+    from runtime.random_model import ensure_random_model  # noqa: PLC0415 - imports torch, see above
+
+    return ensure_random_model(Path(settings.data_dir, "models"))

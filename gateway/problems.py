@@ -129,7 +129,7 @@ Details = tuple[str | None, Mapping[str, Any], Mapping[str, str]]
 
 
 @singledispatch
-def _details(error: Exception) -> Details:
+def _details(_error: Exception) -> Details:
     """The field at fault, the extension members, the headers."""
     return None, {}, {}
 
@@ -145,7 +145,7 @@ def _(error: gateway.InvalidField) -> Details:
 
 
 @_details.register
-def _(error: gateway.Unauthorized) -> Details:
+def _(_error: gateway.Unauthorized) -> Details:
     return None, {}, {"WWW-Authenticate": "Bearer"}
 
 
@@ -187,9 +187,7 @@ def _(error: toolspecs.StaleRevision) -> Details:
 
 @_details.register
 def _(error: toolspecs.InvalidTools) -> Details:
-    errors = [
-        _fault(f.tool, f.pointer, f.keyword, f.message, f.suggestion) for f in error.faults
-    ]
+    errors = [_fault(f.tool, f.pointer, f.keyword, f.message, f.suggestion) for f in error.faults]
     return _param(error.faults[0].pointer), {"errors": errors}, {}
 
 
@@ -205,7 +203,9 @@ def _(error: compiler.UnsupportedSchema) -> Details:
     return "response_format", {"errors": [fault]}, {}
 
 
-def _fault(tool: str | int | None, pointer: str, keyword: str, reason: str, suggestion: str) -> dict[str, Any]:
+def _fault(
+    tool: str | int | None, pointer: str, keyword: str, reason: str, suggestion: str
+) -> dict[str, Any]:
     return {"tool": tool, "pointer": pointer, "keyword": keyword, "reason": reason, "suggestion": suggestion}
 
 

@@ -8,8 +8,8 @@ from typing import Any
 from compiler.cache import GrammarCache
 from compiler.errors import UnsupportedToolset
 from compiler.report import ToolReport
-from gateway.errors import InvalidField
 from gateway.difference import Change, compare
+from gateway.errors import InvalidField
 from runtime.protocol import Runtime
 from toolspecs.catalog import Catalog
 from toolspecs.errors import Fault, InvalidTools, UnknownToolset

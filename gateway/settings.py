@@ -22,6 +22,10 @@ from gateway.errors import SettingsError
 
 PREFIX = "CALLGATE_"
 DEMO_MODEL = "demo"
+DEFAULT_URL = "http://127.0.0.1:8080"
+
+
+Count = Annotated[int, Meta(ge=1)]
 
 
 def _data_dir() -> str:
@@ -31,40 +35,60 @@ def _data_dir() -> str:
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that can be configured; see `load` for where values come from."""
 
-    host: Annotated[str, Meta(description="Address to listen on; any but loopback needs an API key.")] = "127.0.0.1"
+    host: Annotated[str, Meta(description="Address to listen on; any but loopback needs an API key.")] = (
+        "127.0.0.1"
+    )
     port: Annotated[int, Meta(ge=0, le=65535, description="Port to listen on; 0 takes a free one.")] = 8080
     model: Annotated[
-        str, Meta(min_length=1, description="Model to serve: a directory, a hub id, or `demo` for the bundled one.")
+        str,
+        Meta(
+            min_length=1, description="Model to serve: a directory, a hub id, or `demo` for the bundled one."
+        ),
     ] = DEMO_MODEL
     model_name: Annotated[
         str | None, Meta(description="Name the model is served under; by default the last part of `model`.")
     ] = None
     syntax: Annotated[
-        str | None, Meta(description="How calls are spelled (hermes, llama3, …); by default the model's own way.")
+        str | None,
+        Meta(description="How calls are spelled (hermes, llama3, …); by default the model's own way."),
     ] = None
     device: Annotated[str, Meta(description="Device the model runs on: auto, cpu, cuda, cuda:1, ….")] = "auto"
     dtype: Annotated[str, Meta(description="Type of the weights: auto, float32, bfloat16, float16.")] = "auto"
     max_batch: Annotated[int, Meta(ge=1, description="Sequences decoded together.")] = 16
     max_waiting: Annotated[int, Meta(ge=1, description="Requests queued before new ones get 429.")] = 256
+    kv_bytes: Annotated[int, Meta(ge=1 << 20, description="Memory for the KV cache, in bytes.")] = 512 << 20
+    context_length: Annotated[
+        Annotated[int, Meta(ge=16)] | None,
+        Meta(description="Longest prompt and answer together, in tokens; by default the model's."),
+    ] = None
+    num_threads: Annotated[
+        Count | None,
+        Meta(description="Threads a model on the CPU computes with; by default torch's choice."),
+    ] = None
     max_choices: Annotated[int, Meta(ge=1, description="Largest `n` of one request.")] = 16
     data_dir: Annotated[
-        str, Meta(min_length=1, description="Folder for what the gateway itself keeps: its database, its secret.")
+        str,
+        Meta(min_length=1, description="Folder for what the gateway itself keeps: its database, its secret."),
     ] = msgspec.field(default_factory=_data_dir)
     store: Annotated[
         str | None,
-        Meta(description="Where toolsets live: `sqlite://PATH` or `redis://HOST/DB`; by default a file in `data_dir`."),
-    ] = None
-    grammar_cache_bytes: Annotated[int, Meta(ge=0, description="Memory for compiled grammars, in bytes.")] = 512 << 20
-    secret: Annotated[
-        str | None,
         Meta(
-            min_length=16,
+            description="Where toolsets live: sqlite://PATH or redis://HOST/DB; default: a file in data_dir."
+        ),
+    ] = None
+    grammar_cache_bytes: Annotated[int, Meta(ge=0, description="Memory for compiled grammars, in bytes.")] = (
+        512 << 20
+    )
+    secret: Annotated[
+        Annotated[str, Meta(min_length=16)] | None,
+        Meta(
             description="Key that signs stored grammars; gateways that share a store share it."
             " By default one is made and kept in `data_dir`.",
         ),
     ] = None
     api_key: Annotated[
-        str | None, Meta(min_length=8, description="Key that clients send as `Authorization: Bearer KEY`.")
+        Annotated[str, Meta(min_length=8)] | None,
+        Meta(description="Key that clients send as `Authorization: Bearer KEY`."),
     ] = None
     api_key_file: Annotated[str | None, Meta(description="File of such keys, one a line.")] = None
     max_body_bytes: Annotated[int, Meta(ge=1024, description="Largest request body, in bytes.")] = 10_000_000
@@ -75,7 +99,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         str | None, Meta(description="URL for traces, such as http://localhost:4318/v1/traces.")
     ] = None
     genai_conventions: Annotated[
-        Literal["1.36", "1.37"], Meta(description="Version of the GenAI semantic conventions that spans follow.")
+        Literal["1.36", "1.37"],
+        Meta(description="Version of the GenAI semantic conventions that spans follow."),
     ] = "1.37"
     capture_content: Annotated[
         bool, Meta(description="Record prompts and arguments in traces; they can hold personal data.")
@@ -134,11 +159,16 @@ def settings_table() -> Iterator[Setting]:
 
 def markdown() -> str:
     """The table of settings for the documentation."""
+    header = ["| setting | environment | type | default | what |", "|---|---|---|---|---|"]
     rows = [
-        f"| `{s.name}` | `{s.variable}` | {s.type_name} | {f'`{s.default}`' if s.default else ''} | {s.description} |"
+        f"| `{s.name}` | `{s.variable}` | {s.type_name} | {_code(s.default)} | {s.description} |"
         for s in settings_table()
     ]
-    return "\n".join(["| setting | environment | type | default | what |", "|---|---|---|---|---|", *rows, ""])
+    return "\n".join([*header, *rows, ""])
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text else ""
 
 
 def load(
@@ -171,6 +201,17 @@ def load(
     return settings
 
 
+def client_settings(
+    url: str | None, api_key: str | None, *, environment: Mapping[str, str] | None = None
+) -> tuple[str, str | None]:
+    """The gateway a client command talks to, and the key it sends: as given, else from the environment."""
+    environment = os.environ if environment is None else environment
+    return (
+        url or environment.get(f"{PREFIX}URL") or DEFAULT_URL,
+        api_key or environment.get(f"{PREFIX}API_KEY"),
+    )
+
+
 def _check_exposure(settings: Settings, origin: Mapping[str, str]) -> None:
     if not settings.is_loopback and not settings.has_authentication:
         raise SettingsError(
@@ -187,7 +228,9 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     for variable, value in environment.items():
         if variable in known:
             found[known[variable]] = value
-        elif variable.startswith(PREFIX) and (near := _nearest(variable[len(PREFIX) :].lower(), known.values())):
+        elif variable.startswith(PREFIX) and (
+            near := _nearest(variable[len(PREFIX) :].lower(), known.values())
+        ):
             # Only likely slips: the prefix also occurs in what Kubernetes sets for a service of this name.
             raise SettingsError(variable, "the environment", f"there is no such setting{near}")
     return found
@@ -222,8 +265,9 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 def _type_name(value_type: Any) -> str:
     if get_origin(value_type) is Literal:
         return ", ".join(map(str, get_args(value_type)))
-    names = [t.__name__ for t in get_args(value_type) or (value_type,) if t is not type(None)]
-    return {"str": "text", "int": "integer", "bool": "true, false"}[names[0]]
+    if args := get_args(value_type):  # optional, or with bounds
+        return _type_name(args[0])
+    return {str: "text", int: "integer", bool: "true, false"}[value_type]
 
 
 def _default_text(field: msgspec.structs.FieldInfo) -> str:

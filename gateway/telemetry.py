@@ -43,7 +43,11 @@ _COMMON = {
 CONVENTIONS: Mapping[str, Mapping[str, str]] = {
     "1.36": _COMMON | {"provider": "gen_ai.system", "input": "gen_ai.prompt", "output": "gen_ai.completion"},
     "1.37": _COMMON
-    | {"provider": "gen_ai.provider.name", "input": "gen_ai.input.messages", "output": "gen_ai.output.messages"},
+    | {
+        "provider": "gen_ai.provider.name",
+        "input": "gen_ai.input.messages",
+        "output": "gen_ai.output.messages",
+    },
 }
 
 
@@ -101,8 +105,9 @@ class GrammarSpan:
 
     def found(self, digest: str, source: str, wait_ms: float) -> None:
         """Say what was found."""
-        attributes = {"digest": digest, "source": source, "wait_ms": wait_ms}
-        self.span.set_attributes({f"callgate.grammar.{name}": value for name, value in attributes.items()})
+        self.span.set_attribute("callgate.grammar.digest", digest)
+        self.span.set_attribute("callgate.grammar.source", source)
+        self.span.set_attribute("callgate.grammar.wait_ms", wait_ms)
 
 
 @dataclass

@@ -40,7 +40,7 @@ class Turn:
     choice: ToolChoice | None = None
     is_parallel: bool = True
     output: Output = TextOutput()
-    sampling: Sampling = Sampling()
+    sampling: Sampling = field(default_factory=Sampling)
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None
     num_choices: int = 1

@@ -43,7 +43,7 @@ async def _server_sent(generation: Generation, *, includes_usage: bool) -> Async
         async with aclosing(chunks(generation, includes_usage=includes_usage)) as stream:
             async for chunk in stream:
                 yield _event(chunk)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the status is sent: any error has to go into the stream
         problem = problem_of(error)
         _log.warning("stream %s broke off: %s", generation.request_id, error, exc_info=problem.status >= 500)
         yield _event(openai_error(problem))

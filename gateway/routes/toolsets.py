@@ -38,14 +38,20 @@ class ToolsetController(Controller):
     path = "/v1/toolsets"
 
     @get()
-    async def list_toolsets(self, parts: WiredParts, after: FromQuery[str | None] = None, limit: Limit = 100) -> JSON:
+    async def list_toolsets(
+        self, parts: WiredParts, after: FromQuery[str | None] = None, limit: Limit = 100
+    ) -> JSON:
         """The toolsets by name, a page at a time."""
         page = await parts.registry.catalog.list(after=after, limit=limit)
         return {"toolsets": [summary_json(summary) for summary in page.items], "next": page.next_key}
 
     @get("/{toolset:str}")
     async def get_toolset(
-        self, toolset: FromPath[str], request: HttpRequest, parts: WiredParts, shape: FromQuery[Shape] = Shape.OPENAI
+        self,
+        toolset: FromPath[str],
+        request: HttpRequest,
+        parts: WiredParts,
+        shape: FromQuery[Shape] = Shape.OPENAI,
     ) -> Response[Any]:
         """The current revision; 304 where `If-None-Match` names it."""
         revision = await parts.registry.catalog.get(toolset)
@@ -55,7 +61,9 @@ class ToolsetController(Controller):
         return _tagged(revision, revision_json(revision, shape))
 
     @put("/{toolset:str}")
-    async def put_toolset(self, toolset: FromPath[str], request: HttpRequest, parts: WiredParts) -> Response[Any]:
+    async def put_toolset(
+        self, toolset: FromPath[str], request: HttpRequest, parts: WiredParts
+    ) -> Response[Any]:
         """Replace the toolset, or create it (201), unless a tool cannot be upheld."""
         body = await _read_body(request, toolset)
         revision = await parts.registry.put(
@@ -71,14 +79,20 @@ class ToolsetController(Controller):
 
     @get("/{toolset:str}/tools/{tool:path}")
     async def get_tool(
-        self, toolset: FromPath[str], tool: FromPath[str], parts: WiredParts, shape: FromQuery[Shape] = Shape.OPENAI
+        self,
+        toolset: FromPath[str],
+        tool: FromPath[str],
+        parts: WiredParts,
+        shape: FromQuery[Shape] = Shape.OPENAI,
     ) -> Response[Any]:
         """One tool of the current revision."""
         revision = await parts.registry.catalog.get(toolset)
         return _tagged(revision, tool_json(revision.toolset[_name(tool)], shape))
 
     @put("/{toolset:str}/tools/{tool:path}")
-    async def put_tool(self, toolset: FromPath[str], tool: FromPath[str], request: HttpRequest, parts: WiredParts) -> Response[Any]:
+    async def put_tool(
+        self, toolset: FromPath[str], tool: FromPath[str], request: HttpRequest, parts: WiredParts
+    ) -> Response[Any]:
         """Add a tool, or replace its namesake, unless it cannot be upheld."""
         revision = await parts.registry.put_tool(
             toolset, _name(tool), read_json(await request.body()), if_match=_if_match(request)
@@ -103,7 +117,11 @@ class ToolsetController(Controller):
 
     @get("/{toolset:str}/revisions/{number:int}")
     async def get_revision(
-        self, toolset: FromPath[str], number: FromPath[int], parts: WiredParts, shape: FromQuery[Shape] = Shape.OPENAI
+        self,
+        toolset: FromPath[str],
+        number: FromPath[int],
+        parts: WiredParts,
+        shape: FromQuery[Shape] = Shape.OPENAI,
     ) -> Response[Any]:
         """One revision."""
         revision = await parts.registry.catalog.get(toolset, number)

@@ -178,7 +178,9 @@ async def test_an_old_revision_is_served_after_a_change(client, runtime, weather
         ),
     ],
 )
-async def test_the_grammar_follows_the_choice(client, runtime, app, weather, monkeypatch, fields, mode, allowed):
+async def test_the_grammar_follows_the_choice(
+    client, runtime, app, weather, monkeypatch, fields, mode, allowed
+):
     grammars = app.state.parts.completions._grammars
     asked = {}
     original = grammars.toolset
@@ -196,9 +198,7 @@ async def test_the_grammar_follows_the_choice(client, runtime, app, weather, mon
 
 async def test_a_json_schema_constrains_the_text(client, runtime):
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": False}
-    await ask(
-        client, response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
-    )
+    await ask(client, response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": schema}})
     constraint = runtime.requests[0].constraint
     assert constraint.accepts('{"a": 1}')
     assert not constraint.accepts('{"a": "1"}')
@@ -293,17 +293,45 @@ async def test_what_the_runtime_refuses_has_a_status(
         ({"toolset": "weather", "tools": [WEATHER]}, 400, "toolset", "get_weather"),
         ({"tools": [WEATHER, WEATHER]}, 400, "tools[1]", "get_weather"),
         ({"tool_choice": "required"}, 400, "tool_choice", "tools"),
-        ({"toolset": "weather", "tool_choice": {"type": "function", "function": {"name": "clock_now"}}},
-         400, "tool_choice", "clock.now"),
+        (
+            {"toolset": "weather", "tool_choice": {"type": "function", "function": {"name": "clock_now"}}},
+            400,
+            "tool_choice",
+            "clock.now",
+        ),
         ({"toolset": "weather", "response_format": {"type": "json_object"}}, 400, "response_format", "tools"),
         ({"n": 100}, 400, "n", "16"),
-        ({"tools": [{"type": "function", "function": {"name": "a", "parameters": {
-            "type": "object", "properties": {"x": {"type": "string", "pattern": "(?=a)b"}}}}}]},
-         400, "tools", "pattern"),
-        ({"tools": [{"type": "function", "function": {"name": "a", "parameters": {"type": "strange"}}}]},
-         400, "tools[0].function.parameters.type", "strange"),
-        ({"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": False}}},
-         400, "response_format", ""),
+        (
+            {
+                "tools": [
+                    {
+                        "type": "function",
+                        "function": {
+                            "name": "a",
+                            "parameters": {
+                                "type": "object",
+                                "properties": {"x": {"type": "string", "pattern": "(?=a)b"}},
+                            },
+                        },
+                    }
+                ]
+            },
+            400,
+            "tools",
+            "pattern",
+        ),
+        (
+            {"tools": [{"type": "function", "function": {"name": "a", "parameters": {"type": "strange"}}}]},
+            400,
+            "tools[0].function.parameters.type",
+            "strange",
+        ),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": False}}},
+            400,
+            "response_format",
+            "",
+        ),
     ],
 )
 async def test_what_does_not_fit_is_refused_by_name(client, runtime, weather, fields, status, param, said):

@@ -90,7 +90,9 @@ def _read_message(message: System | Developer | User | Assistant | Tool, path: s
         case Assistant():
             if message.annotations:
                 raise InvalidField(f"{path}.annotations", "annotations are not supported")
-            calls = tuple(ToolCall(c.id, c.function.name, c.function.arguments) for c in message.tool_calls or ())
+            calls = tuple(
+                ToolCall(c.id, c.function.name, c.function.arguments) for c in message.tool_calls or ()
+            )
             return Message("assistant", text or message.refusal or "", calls=calls, name=message.name)
 
 

@@ -18,7 +18,14 @@ from toolspecs.names import ToolsetReference
 
 # Fields that by their own definition change nothing in the output.
 IGNORED = frozenset(
-    {"metadata", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "safety_identifier", "user"}
+    {
+        "metadata",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "safety_identifier",
+        "user",
+    }
 )
 
 # Fields of which some values ask for no more than what happens anyway; the others are refused.

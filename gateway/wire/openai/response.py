@@ -2,7 +2,7 @@
 
 import secrets
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,7 +33,7 @@ async def completion(generation: Generation) -> JSON:
     }
 
 
-async def chunks(generation: Generation, *, includes_usage: bool) -> AsyncIterator[JSON]:
+async def chunks(generation: Generation, *, includes_usage: bool) -> AsyncGenerator[JSON]:
     """The answer as it comes: a role, deltas, a finish reason per choice, and the usage if asked for."""
     envelope = _envelope(generation, "chat.completion.chunk")
     if includes_usage:
@@ -44,7 +44,9 @@ async def chunks(generation: Generation, *, includes_usage: bool) -> AsyncIterat
         if event.choice not in started:
             started.add(event.choice)
             content = None if isinstance(event, CallStarted) else ""
-            yield envelope | {"choices": [_chunk_choice(event.choice, {"role": "assistant", "content": content})]}
+            yield envelope | {
+                "choices": [_chunk_choice(event.choice, {"role": "assistant", "content": content})]
+            }
         yield envelope | _chunk(event, generation, call_ids)
     if includes_usage:
         yield envelope | {"choices": [], "usage": usage(generation), "callgate": extension(generation)}
@@ -105,7 +107,11 @@ class _Choice:
     def as_json(self, generation: Generation) -> JSON:
         assert self.finished, "a runtime finishes every choice or raises"
         text = "".join(self.texts)
-        message: JSON = {"role": "assistant", "content": None if self.calls and not text else text, "refusal": None}
+        message: JSON = {
+            "role": "assistant",
+            "content": None if self.calls and not text else text,
+            "refusal": None,
+        }
         if self.calls:
             message["tool_calls"] = [_call(name, "".join(arguments)) for name, arguments in self.calls]
         return {
@@ -174,7 +180,10 @@ def _envelope(generation: Generation, kind: str) -> JSON:
 
 
 def _logprobs(tokens: tuple[TokenLogprob, ...]) -> JSON:
-    return {"content": [_token(t) | {"top_logprobs": [_token(o) for o in t.top]} for t in tokens], "refusal": None}
+    return {
+        "content": [_token(t) | {"top_logprobs": [_token(o) for o in t.top]} for t in tokens],
+        "refusal": None,
+    }
 
 
 def _token(token: TokenLogprob) -> JSON:

@@ -49,7 +49,9 @@ def read_choice(value: Any) -> ToolChoice | None:
             return ToolChoice.named(function.name)
         case Allowed(allowed_tools=allowed):
             if not allowed.tools:
-                raise InvalidField("tool_choice.allowed_tools.tools", "it is empty; use `none` for no tool at all")
+                raise InvalidField(
+                    "tool_choice.allowed_tools.tools", "it is empty; use `none` for no tool at all"
+                )
             names = dict.fromkeys(tool.function.name for tool in allowed.tools)
             return ToolChoice(ChoiceMode(allowed.mode), tuple(names))
         case mode:

@@ -1,0 +1,107 @@
+"""The `callgate` command."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from gateway.errors import GatewayError
+from gateway.settings import load, settings_table
+from gateway.tools_cli import tools
+
+cli = typer.Typer(
+    help="A tool-calling gateway whose every output is a valid tool call.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+cli.add_typer(tools, name="tools")
+
+FAILED = 1
+
+
+def main() -> None:
+    """The entry point."""
+    cli()
+
+
+def with_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command an option for every setting, from their table; it gets those that were given."""
+    options = [
+        inspect.Parameter(
+            setting.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[
+                str | None,
+                typer.Option(
+                    setting.option,
+                    help=setting.description + (f" Default: {setting.default}." if setting.default else ""),
+                    metavar=setting.type_name.upper() if " " not in setting.type_name else "WORD",
+                    show_default=False,
+                ),
+            ],
+        )
+        for setting in settings_table()
+    ]
+    own = [p for p in inspect.signature(command).parameters.values() if p.kind is not p.VAR_KEYWORD]
+    command.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in (*own, *options)}
+    return command
+
+
+@cli.command()
+@with_settings
+def serve(
+    *, config: Annotated[Path | None, typer.Option(help="TOML file of settings.")] = None, **options: Any
+) -> None:
+    """Serve until interrupted. Every setting is also an environment variable, CALLGATE_ and its name."""
+    from gateway.server import serve as run  # noqa: PLC0415 - loads the web framework
+
+    with explained():
+        run(load(options, config=config), Console(stderr=True))
+
+
+@cli.command()
+def demo() -> None:
+    """Start a gateway, register the demo toolsets, call them in every mode, check every call."""
+    from gateway.demo.run import run_demo  # noqa: PLC0415 - loads the web framework
+
+    with explained():
+        raise typer.Exit(run_demo())
+
+
+@cli.command("settings")
+def show_settings() -> None:
+    """Every setting, its environment variable, its default, and what it does."""
+    table = Table("option", "environment", "default", "what", box=None, pad_edge=False)
+    for setting in settings_table():
+        table.add_row(setting.option, setting.variable, setting.default, setting.description)
+    Console().print(table)
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """End with exit code 1 and the message, without a traceback, where the message says it all."""
+    try:
+        yield
+    except Exception as error:
+        if not is_expected(error):
+            raise
+        console = Console(stderr=True)
+        console.print(f"callgate: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(FAILED) from error
+
+
+def is_expected(error: Exception) -> bool:
+    """Whether a message says all there is to say: the user's input or machine is at fault, not the code."""
+    from compiler.errors import CompilerError  # noqa: PLC0415 - loads xgrammar
+    from runtime.errors import RuntimeFault  # noqa: PLC0415
+    from toolspecs.errors import ToolspecsError  # noqa: PLC0415
+
+    return isinstance(error, GatewayError | RuntimeFault | ToolspecsError | CompilerError)

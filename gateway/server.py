@@ -1,0 +1,61 @@
+"""Serving: bind, load, and run until interrupted."""
+
+import logging
+import socket
+
+import uvicorn
+from opentelemetry import trace
+from rich.console import Console
+
+from gateway.app import create_app
+from gateway.errors import SettingsError
+from gateway.model import start_runtime
+from gateway.settings import Settings
+from gateway.telemetry import open_provider
+from toolspecs.stores import open_store
+
+
+def serve(settings: Settings, console: Console) -> None:
+    """Serve until interrupted; the model is loaded before the first connection is accepted.
+
+    Raises:
+        SettingsError: the address cannot be listened on, or another setting does not fit.
+        ModelLoadError: the model cannot be loaded.
+        StoreError: there is no such store.
+    """
+    logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
+    open_store(settings.store_url)
+    with listen(settings) as listener:
+        provider = open_provider(settings)
+        if provider:
+            trace.set_tracer_provider(provider)
+        with console.status(f"loading model {settings.model} …"):
+            runtime = start_runtime(settings)
+        app = create_app(settings, runtime=runtime, tracer_provider=provider)
+        host, port = listener.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        console.print(f"Callgate serves {settings.model} at [bold]http://{shown}:{port}[/]", highlight=False)
+        config = uvicorn.Config(
+            app, log_level=settings.log_level, lifespan="on", access_log=settings.log_level == "debug"
+        )
+        try:
+            uvicorn.Server(config).run(sockets=[listener])
+        except KeyboardInterrupt:
+            pass  # uvicorn has shut down in order, and passes the signal on
+        finally:
+            if provider:
+                provider.shutdown()
+
+
+def listen(settings: Settings) -> socket.socket:
+    """A listening socket, so that a port in use is found before the model is loaded."""
+    try:
+        family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise SettingsError(
+            "port",
+            f"{settings.host}:{settings.port}",
+            f"{reason}; choose another with --port, 0 takes a free one",
+        ) from error
