@@ -92,7 +92,7 @@ class Span:
         return found.flatten(1, 2).transpose(1, 2)
 
     def bias(self, positions: Tensor, window: int | None, repeats: int, dtype: torch.dtype) -> Tensor:
-        """[sequences, 1, repeats * queries, keys] of queries at `positions`: 0 for a key that is seen, else -inf."""
+        """[sequences, 1, repeats * queries, keys]: 0 where a query at `positions` sees a key, else -inf."""
         if window not in self._biases:
             num_keys = max(map(len, self.pages)) * self.page_size
             keys = torch.arange(self.start, self.start + num_keys, device=positions.device)

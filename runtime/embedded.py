@@ -13,6 +13,7 @@ from runtime.engine import Engine
 from runtime.engine_thread import EngineThread, Job, Mailbox
 from runtime.errors import UnknownModel
 from runtime.events import Event, Finished
+from runtime.limits import check_limits
 from runtime.loading import LoadedModel, load_model
 from runtime.model import ModelRunner
 from runtime.protocol import Health, ModelCard
@@ -64,6 +65,7 @@ class EmbeddedRuntime:
         """Events of all choices, interleaved; closing the iterator early aborts the request."""
         if request.model != self._loaded.model_id:
             raise UnknownModel(request.model, (self._loaded.model_id,))
+        check_limits(request, self._num_columns)
         loop = asyncio.get_running_loop()
         prompt_ids = await loop.run_in_executor(self._templates, self._render, request)
         mailbox = Mailbox()

@@ -37,7 +37,7 @@ TOOL_TOKENS = (
 TEMPLATE = CHATML.replace("tool | tojson", "tool.function.name")
 """Tools by name only: who cannot read needs no definitions, and thousands of tokens are saved."""
 
-_WORDS = re.findall(
+_WORDS: list[str] = re.findall(
     r"\w+",
     """
     account add address all amount and are at attach author body branch by calendar call card
@@ -73,7 +73,7 @@ class RandomModelSettings:
     @property
     def digest(self) -> str:
         """Names a model of these settings, in a folder of such."""
-        content = json.dumps([_FORMAT, asdict(self)], sort_keys=True)
+        content = json.dumps([_FORMAT, TEMPLATE, _WORDS, asdict(self)], sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
@@ -179,12 +179,13 @@ def _value(source: random.Random, depth: int) -> Any:
         return [_value(source, depth - 1) for _ in range(source.randrange(4))]
     if kind == 5:
         return {_key(source): _value(source, depth - 1) for _ in range(source.randrange(1, 5))}
-    return (
+    plain: tuple[Any, ...] = (
         " ".join(_word(source) for _ in range(source.randint(1, 4))),
         source.randrange(10 ** source.randint(1, 6)),
         round(source.uniform(-1000, 1000), 2),
         source.choice([True, False, None, "2026-03-01", "https://example.com/a", "user@example.com"]),
-    )[kind]
+    )
+    return plain[kind]
 
 
 def _word(source: random.Random) -> str:

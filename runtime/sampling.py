@@ -104,6 +104,6 @@ def _describe(logits: Tensor, token_id: int, sequence: Sequence) -> Draw:
     if sequence.num_logprobs is None:
         return Draw(token_id)
     logprobs = logits.log_softmax(dim=0)
-    values, ids = logprobs.topk(sequence.num_logprobs)
+    values, ids = logprobs.topk(min(sequence.num_logprobs, len(logprobs)))
     top = tuple((i, v) for i, v in zip(ids.tolist(), values.tolist(), strict=True) if v != float("-inf"))
     return Draw(token_id, float(logprobs[token_id]), top)

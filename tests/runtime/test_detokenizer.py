@@ -1,0 +1,71 @@
+"""Text comes in whole characters, and stop strings cut it, wherever tokens begin and end."""
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compiler.vocabulary import Vocabulary
+from runtime.detokenizer import Detokenizer, Spelling, StopScanner
+
+BYTES = Spelling(
+    Vocabulary.from_tokens([*map(bytes, zip(range(256))), b"", b""], markers={"<m>": 256}, stop_ids=(257,))
+)
+
+
+def plain(data):
+    """The bytes that spell themselves: the sentinels' characters are no tokens."""
+    return bytes(b for b in data if BYTES[b])
+
+
+def pieces_of(text, cuts):
+    edges = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
+    return [text[a:b] for a, b in pairwise(edges)]
+
+
+@given(st.binary(max_size=30).map(plain), st.lists(st.integers(0, 30), max_size=5))
+def test_any_bytes_in_any_pieces(data, cuts):
+    detokenizer = Detokenizer(BYTES)
+    parts = [detokenizer.feed(piece) for piece in pieces_of(list(data), cuts)]
+    assert "".join([*parts, detokenizer.finish()]) == data.decode("utf-8", "replace")
+
+
+@given(st.text(max_size=20))
+def test_no_piece_of_good_text_has_a_broken_character(text):
+    detokenizer = Detokenizer(BYTES)
+    expected = plain(text.encode()).decode()
+    assert "".join(detokenizer.feed([b]) for b in expected.encode()) == expected
+    assert detokenizer.finish() == ""
+
+
+def test_markers_are_spelled_and_stop_tokens_are_not():
+    assert Detokenizer(BYTES).feed([97, 256, 98, 257]) == "a<m>b"
+
+
+stops = st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=3)
+
+
+@given(st.text("abc", max_size=20), stops, st.lists(st.integers(0, 20), max_size=6))
+def test_text_is_cut_before_a_stop_string(text, stop, cuts):
+    """No stop string comes through, what comes through is a prefix, and nothing is lost where none is."""
+    scanner = StopScanner(stop)
+    given_out = "".join(map(scanner.feed, pieces_of(text, cuts))) + scanner.finish()
+    assert text.startswith(given_out)
+    assert not any(s in given_out for s in stop)
+    assert scanner.is_stopped == any(s in text for s in stop)
+    if scanner.is_stopped:
+        assert any(text.startswith(s, len(given_out)) for s in stop)
+    else:
+        assert given_out == text
+
+
+def test_only_what_may_become_a_stop_string_is_held_back():
+    scanner = StopScanner(["END"])
+    assert [scanner.feed(piece) for piece in ("abE", "N", "x", "EE", "ND!", "more")] == [
+        "ab",
+        "",
+        "ENx",
+        "E",
+        "",
+        "",
+    ]

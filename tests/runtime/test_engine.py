@@ -1,0 +1,316 @@
+"""The engine's promises, with a small random model over bytes."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from runtime.errors import BudgetTooSmall, GenerationFailed, Overloaded, PromptTooLong
+from runtime.events import FinishReason
+from runtime.request import Sampling
+from runtime.sequence import State
+
+PROMPTS = ["a", "the quick brown fox", "the quick brown dog jumps", "zzz" * 12]
+
+
+def row_of(token_ids):
+    """The mask that allows these ids of 257."""
+    flags = np.zeros(288, dtype=np.uint8)
+    flags[list(token_ids)] = 1
+    return np.packbits(flags, bitorder="little").view(np.int32)
+
+
+class Spells:
+    """A matcher that allows exactly one text, then a stop token."""
+
+    def __init__(self, text):
+        self.ids = [*text.encode(), 256]
+        self.at = 0
+
+    def fill_bitmask(self, bitmask, row):
+        bitmask[row] = row_of([self.ids[self.at]])
+
+    def accept(self, token_id):
+        if token_id != self.ids[self.at]:
+            return False
+        self.at += 1
+        return True
+
+    def rollback(self, num_tokens):
+        self.at -= num_tokens
+
+    def is_completed(self):
+        return self.at >= len(self.ids) - 1
+
+    def is_terminated(self):
+        return self.at == len(self.ids)
+
+
+class Digits(Spells):
+    """A matcher of digits without end, which may stop after any."""
+
+    def __init__(self):
+        self.ids = [*b"0123456789", 256]
+        self.at = 0
+
+    def fill_bitmask(self, bitmask, row):
+        bitmask[row] = row_of(self.ids[: 10 if self.at == 0 else 11])
+
+    def accept(self, token_id):
+        self.at += 1
+        return token_id in self.ids
+
+    def is_completed(self):
+        return self.at > 0
+
+
+class Appends:
+    """A closer that ends every output with a fixed text, just in time."""
+
+    def __init__(self, text):
+        self.ids = list(text.encode())
+
+    def minimum(self):
+        return len(self.ids)
+
+    def close(self, output_ids, remaining):
+        return self.ids if remaining <= len(self.ids) else None
+
+
+def outputs_of(engine, finish, sequences):
+    finish(engine, *sequences)
+    return [sequence.output_ids for sequence in sequences]
+
+
+def test_chunked_prefill_writes_what_whole_prefill_writes(make_engine, make_sequence, finish):
+    whole, chunked = make_engine(max_batch_tokens=512), make_engine(max_batch_tokens=16)
+    expected = outputs_of(whole, finish, [make_sequence(p) for p in PROMPTS])
+    assert outputs_of(chunked, finish, [make_sequence(p) for p in PROMPTS]) == expected
+
+
+def test_preemption_writes_the_same_tokens(make_engine, make_sequence, finish):
+    expected = outputs_of(make_engine(), finish, [make_sequence(p, 40) for p in PROMPTS])
+    tight = make_engine(num_pages=26)
+    assert outputs_of(tight, finish, [make_sequence(p, 40) for p in PROMPTS]) == expected
+    assert tight.scheduler.num_preempted > 0
+
+
+@pytest.mark.parametrize("temperature", [0.7, 1.5])
+def test_a_seeded_sequence_does_not_depend_on_its_company(make_engine, make_sequence, finish, temperature):
+    def seeded():
+        return make_sequence("same", 30, temperature=temperature, seed=42)
+
+    alone = seeded()
+    finish(make_engine(), alone)
+    crowded = seeded()
+    others = [make_sequence(p, 25, temperature=1.0, seed=i) for i, p in enumerate(PROMPTS)]
+    finish(make_engine(max_batch_tokens=16), *others[:2], crowded, *others[2:])
+    assert crowded.output_ids == alone.output_ids
+
+
+def test_seed_and_choice_both_change_the_noise(make_engine, make_sequence, finish):
+    variants = [
+        make_sequence("x", 20, temperature=1.0, seed=seed, choice=choice)
+        for seed, choice in [(1, 0), (1, 1), (2, 0)]
+    ]
+    finish(make_engine(), *variants)
+    assert len({tuple(v.output_ids) for v in variants}) == 3
+
+
+def test_a_prefix_is_computed_once(make_engine, make_sequence, finish):
+    engine = make_engine()
+    first = make_sequence("x" * 41)
+    finish(engine, first)
+    again, longer = make_sequence("x" * 41), make_sequence("x" * 41 + "yz")
+    finish(engine, again, longer)
+    assert (first.tally.num_cached, again.tally.num_cached, longer.tally.num_cached) == (0, 40, 40)
+    assert again.output_ids == first.output_ids
+
+
+def test_choices_share_a_prompt_in_their_first_step(make_engine, make_sequence, finish):
+    alone = make_sequence("p" * 33)
+    finish(make_engine(), alone)
+    engine = make_engine()
+    choices = [make_sequence("p" * 33, choice=i) for i in range(3)]
+    finish(engine, *choices)
+    assert [c.tally.num_cached for c in choices] == [0, 32, 32]
+    assert all(c.output_ids == alone.output_ids for c in choices)
+
+
+def test_a_whole_prompt_in_the_cache_still_gives_logits(make_engine, make_sequence, finish):
+    engine = make_engine()
+    first, again = make_sequence("x" * 40), make_sequence("x" * 40)
+    finish(engine, first)
+    finish(engine, again)
+    assert again.tally.num_cached == 36
+    assert again.output_ids == first.output_ids
+
+
+def test_stopping_frees_every_page(make_engine, make_sequence):
+    engine = make_engine(max_batch_tokens=16)
+    sequences = [make_sequence(p, 100) for p in PROMPTS]
+    for sequence in sequences:
+        engine.add(sequence)
+    for _ in range(3):
+        engine.step()
+    for sequence in sequences:
+        engine.stop(sequence)
+        engine.check_integrity()
+    assert not engine.has_work
+    assert engine.pool.num_idle == engine.pool.num_usable
+
+
+def test_the_queue_is_bounded(make_engine, make_sequence):
+    engine = make_engine(max_waiting=2, retry_after_s=3.0)
+    engine.add(make_sequence())
+    engine.add(make_sequence())
+    with pytest.raises(Overloaded) as refused:
+        engine.add(make_sequence())
+    assert refused.value.retry_after_s == 3.0
+
+
+def test_a_prompt_that_fills_the_context_is_refused(make_engine, make_sequence):
+    with pytest.raises(PromptTooLong, match="16"):
+        make_engine(context_length=16).add(make_sequence("x" * 16))
+    with pytest.raises(PromptTooLong, match="28"):  # seven pages of four
+        make_engine(num_pages=8).add(make_sequence("x" * 28))
+
+
+def test_the_context_bounds_the_output(make_engine, make_sequence, finish):
+    sequence = make_sequence("x" * 10, 1000)
+    finish(make_engine(context_length=16), sequence)
+    assert sequence.num_output <= 6
+    assert sequence.finish_reason is FinishReason.LENGTH or sequence.output_ids[-1] == 256
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_broken_logits_end_their_own_sequence_only(make_engine, make_sequence, finish, value):
+    expected = make_sequence("healthy", 20)
+    finish(make_engine(), expected)
+    engine = make_engine()
+    healthy, broken = make_sequence("healthy", 20), make_sequence("broken", 20, sequence_id="broken")
+    run = engine.runner.run
+
+    def poisoned(batch):
+        logits = run(batch)
+        for row, sequence in enumerate(batch.sampled):
+            if sequence.sequence_id == "broken" and sequence.num_output == 3:
+                logits[row] = value
+                for keys, _ in engine.runner.cache.layers.values():
+                    keys[sequence.page_table[-1]] = math.nan
+        return logits
+
+    engine.runner.run = poisoned
+    outputs = finish(engine, healthy, broken)
+    assert [o.sequence for o in outputs if isinstance(o.error, GenerationFailed)] == [broken]
+    assert healthy.output_ids == expected.output_ids
+    assert not any(keys.isnan().any() for keys, _ in engine.runner.cache.layers.values())
+    later = make_sequence("broken", 20)  # its prefix is not served from what the broken one left
+    finish(engine, later)
+    assert later.tally.num_cached == 0
+
+
+def test_out_of_memory_preempts_and_goes_on(make_engine, make_sequence, finish):
+    expected = outputs_of(make_engine(), finish, [make_sequence(p) for p in PROMPTS])
+    engine = make_engine()
+    run = engine.runner.run
+
+    def cramped(batch):
+        if len(batch.chunks) > 2:
+            raise torch.OutOfMemoryError("too many")
+        return run(batch)
+
+    engine.runner.run = cramped
+    assert outputs_of(engine, finish, [make_sequence(p) for p in PROMPTS]) == expected
+
+
+def test_a_sequence_too_large_for_memory_fails(make_engine, make_sequence, finish):
+    engine = make_engine()
+
+    def never(batch):
+        raise torch.OutOfMemoryError("no")
+
+    engine.runner.run = never
+    outputs = finish(engine, make_sequence(), make_sequence("other"))
+    assert len(outputs) == 2
+    assert all("memory" in str(output.error) for output in outputs)
+
+
+def test_a_matcher_decides_what_is_written(make_engine, make_sequence, finish):
+    forced = make_sequence("x", 50, temperature=1.0, matcher=Spells('{"a": 1}'))
+    free = make_sequence("x", 5)
+    finish(make_engine(), forced, free)
+    assert bytes(forced.output_ids) == b'{"a": 1}'  # no step is spent on a stop token that must follow
+    assert forced.finish_reason is FinishReason.STOP
+    assert forced.stats.num_rescued_tokens > 0
+    assert 0 < forced.stats.mass_removed < 1
+    assert forced.stats.mask_fill_us_max <= forced.stats.mask_fill_us_sum
+    assert free.stats.mask_fill_us_sum == 0
+
+
+def test_a_matcher_survives_preemption(make_engine, make_sequence, finish):
+    texts = [f'{{"number": {i}, "text": "{"x" * 20}"}}' for i in range(4)]
+    engine = make_engine(num_pages=26)
+    sequences = [make_sequence("p" * 9 + str(i), 60, matcher=Spells(text)) for i, text in enumerate(texts)]
+    finish(engine, *sequences)
+    assert engine.scheduler.num_preempted > 0
+    assert [bytes(s.output_ids).decode() for s in sequences] == texts
+
+
+def test_a_matcher_that_contradicts_its_mask_fails_its_sequence(make_engine, make_sequence, finish):
+    matcher = Spells("abc")
+    matcher.accept = lambda token_id: False
+    (output,) = finish(make_engine(), make_sequence(matcher=matcher))
+    assert "the grammar refused" in str(output.error)
+
+
+def test_the_closer_completes_an_output_at_its_budget(make_engine, make_sequence, finish):
+    sequence = make_sequence("x", 12, temperature=1.0, closer=Appends("99"), matcher=Digits(), seed=3)
+    outputs = finish(make_engine(), sequence)
+    assert sequence.num_output == 12
+    assert bytes(sequence.output_ids[-2:]) == b"99"
+    assert (sequence.finish_reason, sequence.closed_by) == (FinishReason.LENGTH, "budget")
+    assert sequence.stats.num_forced_tokens == 2
+    assert [d.token_id for o in outputs for d in o.draws] == sequence.output_ids
+
+
+def test_a_budget_of_exactly_the_minimum_needs_no_model(make_engine, make_sequence, finish):
+    engine = make_engine()
+    engine.runner.run = None
+    sequence = make_sequence("x", 2, closer=Appends("42"), matcher=Digits())
+    (output,) = finish(engine, sequence)
+    assert bytes(d.token_id for d in output.draws) == b"42"
+
+
+def test_a_budget_below_the_minimum_is_refused(make_engine, make_sequence):
+    with pytest.raises(BudgetTooSmall) as refused:
+        make_engine().add(make_sequence("x", 3, closer=Appends("1234")))
+    assert (refused.value.max_tokens, refused.value.minimum) == (3, 4)
+
+
+def test_without_a_closer_the_budget_cuts(make_engine, make_sequence, finish):
+    sequence = make_sequence("x", 7, sampling=Sampling(temperature=0, logit_bias={256: -1000.0}))
+    finish(make_engine(), sequence)
+    assert sequence.num_output == 7
+    assert (sequence.finish_reason, sequence.closed_by) == (FinishReason.LENGTH, None)
+
+
+def test_a_stop_token_ends(make_engine, make_sequence, finish):
+    sequence = make_sequence("x", 7, sampling=Sampling(temperature=0, logit_bias={256: 1000.0}))
+    finish(make_engine(), sequence)
+    assert sequence.output_ids == [256]
+    assert sequence.finish_reason is FinishReason.STOP
+
+
+def test_running_sequences_go_on_while_a_long_prompt_is_computed(make_engine, make_sequence):
+    engine = make_engine(max_batch_tokens=16)
+    running = make_sequence("x", 50, sampling=Sampling(temperature=0, logit_bias={256: -1000.0}))
+    engine.add(running)
+    engine.step()
+    engine.add(make_sequence("y" * 100))
+    before = running.num_output
+    for _ in range(5):
+        engine.step()
+    assert running.num_output == before + 5
+    assert running.state is State.RUNNING

@@ -1,0 +1,101 @@
+"""Greedy decoding over pages writes the tokens that `model.generate` writes."""
+
+import pytest
+import torch
+from transformers import (
+    AutoModelForCausalLM,
+    Gemma2Config,
+    Gemma3TextConfig,
+    GemmaConfig,
+    GptOssConfig,
+    LlamaConfig,
+    MistralConfig,
+    Phi3Config,
+    PhiConfig,
+    Qwen2Config,
+    Qwen3Config,
+)
+
+from compiler.vocabulary import Vocabulary
+from runtime.engine import Engine
+from runtime.errors import ModelLoadError
+from runtime.model import ModelRunner
+from runtime.settings import EngineSettings
+
+SHAPE = {
+    "vocab_size": 258,
+    "hidden_size": 48,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 256,
+    "tie_word_embeddings": False,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "pad_token_id": 0,
+}
+WINDOW = {"sliding_window": 12}
+HEADS = {"head_dim": 16}
+MOE = {
+    "num_local_experts": 4,
+    "num_experts_per_tok": 2,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 1e4},
+}
+
+CONFIGS = {
+    "llama": LlamaConfig(**SHAPE),
+    "qwen2": Qwen2Config(**SHAPE),
+    "qwen2-window": Qwen2Config(**SHAPE, use_sliding_window=True, max_window_layers=1, **WINDOW),
+    "qwen3": Qwen3Config(**SHAPE, **HEADS),
+    "mistral": MistralConfig(**SHAPE, **WINDOW),
+    "gemma": GemmaConfig(**SHAPE, **HEADS),
+    "gemma2": Gemma2Config(**SHAPE, **HEADS, **WINDOW),
+    "gemma3": Gemma3TextConfig(**SHAPE, **HEADS, **WINDOW),
+    "phi": PhiConfig(**SHAPE),
+    "phi3": Phi3Config(**SHAPE),
+    "gpt-oss": GptOssConfig(**SHAPE, **HEADS, **WINDOW, **MOE),
+}
+PREFIX = list(range(40, 62))
+PROMPTS = [[7, 9, 11], [*PREFIX, 3, 4], PREFIX + [5] * 9, [100 + i for i in range(50)], [8]]
+EVERYTHING = Vocabulary.from_tokens(
+    [bytes([i % 256]) or b"?" for i in range(1, 258)] + [b""], stop_ids=(257,)
+)
+
+
+def build(name):
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(CONFIGS[name], attn_implementation="eager").eval()
+    for weights in (p for p in model.parameters() if p.dim() > 1):
+        torch.nn.init.normal_(weights, std=0.25)
+    return model
+
+
+def reference(model, prompt, length):
+    ids = torch.tensor([prompt])
+    with torch.inference_mode():
+        output = model.generate(
+            ids, attention_mask=torch.ones_like(ids), max_new_tokens=length, do_sample=False
+        )
+    return output[0, len(prompt) :].tolist()
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_as_generate(name, make_sequence, finish, monkeypatch):
+    model = build(name)
+    expected = [reference(model, prompt, 24) for prompt in PROMPTS]
+    assert len({i for ids in expected for i in ids}) > 20, "a model that repeats itself shows nothing"
+    settings = EngineSettings(page_size=4, num_pages=128, max_batch_tokens=16, max_sequences=8)
+    engine = Engine(ModelRunner(model, settings), EVERYTHING, settings, context_length=256)
+    monkeypatch.setattr(engine, "stop_ids", frozenset())
+    monkeypatch.setattr(engine.masks, "apply", lambda logits, sequences: None)
+    sequences = [make_sequence(prompt, 24) for prompt in PROMPTS]
+    finish(engine, *sequences)
+    assert [sequence.output_ids for sequence in sequences] == expected
+
+
+def test_a_model_whose_layers_ignore_the_attention_interface_is_refused():
+    model = build("llama")
+    model.config.num_hidden_layers = 3  # the third is never seen to use the pages
+    with pytest.raises(ModelLoadError, match="2 of its 3 layers"):
+        ModelRunner(model, EngineSettings(page_size=4, num_pages=8))

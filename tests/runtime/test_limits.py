@@ -1,0 +1,39 @@
+"""What no engine could do is refused, and named."""
+
+import math
+
+import pytest
+
+from runtime.errors import RequestRefused
+from runtime.limits import check_limits
+from runtime.request import GenerationRequest, Sampling
+
+
+@pytest.mark.parametrize(
+    ("parameter", "options"),
+    [
+        ("n", {"num_choices": 0}),
+        ("max_tokens", {"max_tokens": 0}),
+        ("top_logprobs", {"num_logprobs": -1}),
+        ("temperature", {"sampling": Sampling(temperature=-0.1)}),
+        ("temperature", {"sampling": Sampling(temperature=math.nan)}),
+        ("temperature", {"sampling": Sampling(temperature=math.inf)}),
+        ("top_p", {"sampling": Sampling(top_p=1.1)}),
+        ("top_k", {"sampling": Sampling(top_k=0)}),
+        ("min_p", {"sampling": Sampling(min_p=math.nan)}),
+        ("presence_penalty", {"sampling": Sampling(presence_penalty=math.inf)}),
+        ("frequency_penalty", {"sampling": Sampling(frequency_penalty=math.nan)}),
+        ("logit_bias", {"sampling": Sampling(logit_bias={1: math.inf})}),
+        ("logit_bias", {"sampling": Sampling(logit_bias={10: 1.0})}),
+        ("logit_bias", {"sampling": Sampling(logit_bias={-1: 1.0})}),
+    ],
+)
+def test_out_of_range(parameter, options):
+    with pytest.raises(RequestRefused) as refused:
+        check_limits(GenerationRequest("r", "m", (), **options), 10)
+    assert refused.value.parameter == parameter
+
+
+def test_the_edges_are_within():
+    sampling = Sampling(temperature=0, top_p=0, top_k=1, min_p=1, logit_bias={9: -100.0, 0: 100.0})
+    check_limits(GenerationRequest("r", "m", (), sampling=sampling, max_tokens=1, num_logprobs=0), 10)

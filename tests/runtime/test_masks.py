@@ -1,0 +1,95 @@
+"""Masks are as wide as the logits, whatever the vocabulary's width."""
+
+import numpy as np
+import pytest
+import torch
+
+from compiler.matcher import allocate_bitmask
+from compiler.vocabulary import Vocabulary
+from runtime.masks import TokenMasks, is_allowed
+from runtime.sequence import Sequence
+
+# a, b, a marker, a stop token, an unused id
+VOCABULARY = Vocabulary.from_tokens([b"a", b"b", b"", b"", b""], markers={"<m>": 2}, stop_ids=(3,))
+
+
+class Allows:
+    """A matcher that always allows the same tokens."""
+
+    def __init__(self, *ids, width=5, is_completed=False):
+        self.row = allocate_bitmask(1, width)[0] * 0
+        for i in ids:
+            self.row.view(np.uint32)[i // 32] |= np.uint32(1 << i % 32)
+        self.completed = is_completed
+
+    def fill_bitmask(self, bitmask, row):
+        bitmask[row] = self.row
+
+    def is_completed(self):
+        return self.completed
+
+
+def sequence(matcher=None):
+    return Sequence("s", [0], 10, matcher=matcher)
+
+
+def allowed(logits):
+    return [torch.isfinite(row).nonzero().flatten().tolist() for row in logits]
+
+
+@pytest.mark.parametrize("num_columns", [4, 5, 8, 40, 100])
+def test_columns_beyond_the_vocabulary_are_never_allowed(num_columns):
+    masks = TokenMasks(VOCABULARY, num_columns)
+    logits = torch.zeros(3, num_columns)
+    masks.apply(logits, [sequence(), sequence(Allows(0, 2)), sequence(Allows(1, 3))])
+    assert allowed(logits) == [[0, 1, 3], [0, 2], [1, 3]]
+
+
+def test_text_never_contains_a_marker_or_an_unused_id():
+    logits = torch.zeros(1, 5)
+    TokenMasks(VOCABULARY, 5).apply(logits, [sequence()])
+    assert allowed(logits) == [[0, 1, 3]]
+
+
+def test_a_wide_vocabulary():
+    tokens = [bytes([65 + i % 26]) * (i // 26 + 1) for i in range(1000)]
+    vocabulary = Vocabulary.from_tokens([*tokens, b""], stop_ids=(1000,))
+    chosen = list(range(0, 1000, 31))
+    logits = torch.zeros(1, 1024)
+    TokenMasks(vocabulary, 1024).apply(logits, [sequence(Allows(*chosen, width=1001))])
+    assert allowed(logits) == [chosen]
+
+
+def test_a_rescue_is_counted_where_the_favourite_was_masked():
+    rescued, agreed = sequence(Allows(0)), sequence(Allows(1))
+    logits = torch.tensor([[0.0, 3.0, 0.0, 0.0, 0.0]] * 2)
+    TokenMasks(VOCABULARY, 5).apply(logits, [rescued, agreed])
+    assert (rescued.stats.num_rescued_tokens, agreed.stats.num_rescued_tokens) == (1, 0)
+    share = float(torch.tensor([0.0, 3.0, 0.0, 0.0, 0.0]).softmax(0)[1])
+    assert agreed.stats.mass_removed == pytest.approx(1 - share, abs=1e-5)
+
+
+def test_a_mask_is_filled_once_per_token():
+    masks, one = TokenMasks(VOCABULARY, 5), sequence(Allows(0))
+    first = masks.fill(one)
+    assert masks.fill(one) is first
+    one.mask = None
+    assert masks.fill(one) is not first
+
+
+@pytest.mark.parametrize(
+    ("matcher", "expected"),
+    [
+        (Allows(3, is_completed=True), True),
+        (Allows(0, 3, is_completed=True), False),
+        (Allows(3, is_completed=False), False),
+        (None, False),
+    ],
+)
+def test_an_output_is_exhausted_when_only_a_stop_token_may_follow(matcher, expected):
+    assert TokenMasks(VOCABULARY, 5).is_exhausted(sequence(matcher)) is expected
+
+
+def test_the_sign_bit_is_a_token_too():
+    row = np.array([-(2**31), 1], dtype=np.int32)
+    assert [i for i in range(70) if is_allowed(row, i)] == [31, 32]

@@ -1,0 +1,119 @@
+"""What is drawn from which logits."""
+
+import math
+from collections import Counter
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.request import Sampling
+from runtime.sampling import noise, sample
+from runtime.sequence import Sequence
+
+INF = math.inf
+
+
+def sequence(sampling, *, seed=0, choice=0, output=(), num_logprobs=None):
+    drawn = Sequence("s", [0], 100, sampling, seed=seed, choice=choice, num_logprobs=num_logprobs)
+    drawn.token_ids += output
+    return drawn
+
+
+def draw(logits, sampling=None, **options):
+    (drawn,) = sample(torch.tensor([logits]), [sequence(sampling or Sampling(), **options)])
+    return drawn
+
+
+def support(logits, sampling):
+    """Every token that is ever drawn."""
+    rows = [sequence(sampling, seed=seed) for seed in range(300)]
+    return {d.token_id for d in sample(torch.tensor(logits).repeat(300, 1), rows)}
+
+
+@pytest.mark.parametrize(
+    ("sampling", "expected"),
+    [
+        (Sampling(), {0, 1, 2, 3}),
+        (Sampling(temperature=0), {3}),
+        (Sampling(temperature=1e-4), {3}),
+        (Sampling(top_k=1), {3}),
+        (Sampling(top_k=2), {2, 3}),
+        (Sampling(top_k=100), {0, 1, 2, 3}),
+        (Sampling(top_p=0.39), {3}),
+        (Sampling(top_p=0.41), {2, 3}),
+        (Sampling(top_p=0.71), {1, 2, 3}),
+        (Sampling(top_p=0.0), {3}),
+        (Sampling(top_k=3, top_p=0.4), {3}),  # of the three best, the best has 0.44
+        (Sampling(min_p=0.6), {2, 3}),
+        (Sampling(min_p=1.0), {3}),
+        (Sampling(logit_bias={0: 100.0}), {0}),
+        (Sampling(logit_bias={3: -100.0}), {0, 1, 2}),
+    ],
+)
+def test_the_tokens_that_can_be_drawn(sampling, expected):
+    assert support(torch.tensor([0.1, 0.2, 0.3, 0.4]).log().tolist(), sampling) == expected
+
+
+def test_frequencies_follow_the_probabilities():
+    probabilities = torch.tensor([0.5, 0.0, 0.2, 0.3])
+    rows = [sequence(Sampling(), seed=seed) for seed in range(5000)]
+    counts = Counter(d.token_id for d in sample(probabilities.log().repeat(5000, 1), rows))
+    assert [counts[i] / 5000 for i in range(4)] == pytest.approx(probabilities.tolist(), abs=0.02)
+
+
+def test_temperature_flattens():
+    logits = [math.log(0.8), math.log(0.2)]
+    rows = [sequence(Sampling(temperature=2.0), seed=seed) for seed in range(3000)]
+    ones = sum(d.token_id for d in sample(torch.tensor(logits).repeat(3000, 1), rows))
+    assert ones / 3000 == pytest.approx(1 / 3, abs=0.03)
+
+
+@given(
+    st.lists(st.one_of(st.just(-INF), st.floats(-30, 30, width=32)), min_size=1, max_size=9),
+    st.integers(0, 2**63),
+)
+def test_a_masked_token_is_never_drawn(logits, seed):
+    drawn = draw(logits, seed=seed)
+    if all(value == -INF for value in logits):
+        assert drawn is None
+    else:
+        assert logits[drawn.token_id] != -INF
+
+
+@pytest.mark.parametrize("row", [[math.nan, 0.0], [INF, 0.0], [-INF, -INF]])
+def test_nothing_is_drawn_from_a_broken_row(row):
+    healthy = [0.0, 5.0]
+    rows = [sequence(Sampling(temperature=0)), sequence(Sampling()), sequence(Sampling(temperature=0))]
+    drawn = sample(torch.tensor([healthy, row, healthy]), rows)
+    assert (drawn[0].token_id, drawn[1], drawn[2].token_id) == (1, None, 1)
+
+
+def test_penalties_count_what_was_written_and_not_the_prompt():
+    logits = [1.0, 0.9, 0.0]
+    assert draw(logits, Sampling(temperature=0, presence_penalty=0.5)).token_id == 0
+    assert draw(logits, Sampling(temperature=0, presence_penalty=0.5), output=[0]).token_id == 1
+    assert draw(logits, Sampling(temperature=0, frequency_penalty=0.08), output=[0]).token_id == 0
+    assert draw(logits, Sampling(temperature=0, frequency_penalty=0.08), output=[0, 0]).token_id == 1
+
+
+def test_logprobs_are_of_the_distribution_that_was_drawn_from():
+    logits = torch.tensor([0.1, 0.2, 0.7]).log().tolist()
+    drawn = draw(logits, Sampling(top_k=2, seed=1), num_logprobs=3)
+    assert drawn.top == ((2, pytest.approx(math.log(0.7 / 0.9))), (1, pytest.approx(math.log(0.2 / 0.9))))
+    assert drawn.logprob == pytest.approx(dict(drawn.top)[drawn.token_id])
+    greedy = draw(logits, Sampling(temperature=0), num_logprobs=0)
+    assert (greedy.logprob, greedy.top) == (pytest.approx(math.log(0.7)), ())
+    assert draw(logits).logprob is None
+
+
+def test_more_logprobs_than_there_are_tokens():
+    assert len(draw([0.0, 0.0], num_logprobs=20).top) == 2
+
+
+@given(st.integers(-(2**63), 2**64), st.integers(0, 100), st.integers(0, 10**6))
+def test_noise_is_a_function_into_the_unit_interval(seed, choice, position):
+    assert 0 <= noise(seed, choice, position) < 1
+    assert noise(seed, choice, position) == noise(seed, choice, position)
+    assert noise(seed, choice, position) != noise(seed, choice, position + 1)

@@ -1,0 +1,116 @@
+"""Tokens in, events out."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compiler.syntaxes import syntax
+from compiler.vocabulary import Vocabulary
+from runtime.detokenizer import Spelling
+from runtime.events import ArgumentsDelta, CallStarted, TextDelta
+from runtime.sampling import Draw
+from runtime.transcript import Transcript
+
+MARKERS = {"<tool_call>": 256, "</tool_call>": 257}
+SPELLING = Spelling(
+    Vocabulary.from_tokens([*map(bytes, zip(range(256))), b"", b"", b""], markers=MARKERS, stop_ids=(258,))
+)
+
+
+def ids(text):
+    """A token per byte, and one per marker."""
+    pieces = re.split("(</?tool_call>)", text)
+    return [i for piece in pieces for i in ([MARKERS[piece]] if piece in MARKERS else piece.encode())]
+
+
+def transcribe(text, *, name=None, stop=(), logprobs=False):
+    transcript = Transcript(0, SPELLING, syntax=syntax(name) if name else None, stop=stop)
+    events = []
+    for token_id in ids(text):
+        events += transcript.feed(Draw(token_id, -1.0 if logprobs else None))
+        if transcript.is_stopped:
+            break
+    return transcript, [*events, *transcript.finish()]
+
+
+def text_of(events):
+    return "".join(e.text for e in events if isinstance(e, TextDelta))
+
+
+def calls_of(events):
+    calls = [[e.name, ""] for e in events if isinstance(e, CallStarted)]
+    for event in events:
+        if isinstance(event, ArgumentsDelta):
+            calls[event.index][1] += event.text
+    return calls
+
+
+CALL = '<tool_call>\n{"name": "f", "arguments": {"a": "END"}}\n</tool_call>'
+
+
+def test_text_and_calls_are_told_apart():
+    transcript, events = transcribe(f"Look: {CALL}\n{CALL}", name="hermes")
+    assert text_of(events) == "Look: "
+    assert calls_of(events) == [["f", '{"a": "END"}']] * 2
+    assert transcript.num_calls == 2
+
+
+def test_without_a_syntax_everything_is_text():
+    assert text_of(transcribe(CALL)[1]) == CALL
+
+
+def test_a_stop_string_cuts_text_but_no_call():
+    transcript, events = transcribe(f"say {CALL}", name="hermes", stop=["END"])
+    assert not transcript.is_stopped
+    assert calls_of(events) == [["f", '{"a": "END"}']]
+    transcript, events = transcribe(f"the END {CALL}", name="hermes", stop=["END"])
+    assert transcript.is_stopped
+    assert (text_of(events), calls_of(events)) == ("the ", [])
+
+
+def test_text_held_back_for_a_stop_string_comes_before_a_call():
+    _, events = transcribe(f"EN{CALL}", name="hermes", stop=["END"])
+    assert events[:2] == [TextDelta(0, "EN"), CallStarted(0, 0, "f")]
+
+
+def test_text_held_back_comes_at_the_end():
+    assert text_of(transcribe("EN", stop=["END"])[1]) == "EN"
+    assert text_of(transcribe("<tool", name="hermes")[1]) == "<tool"
+
+
+@given(st.text("abEND", max_size=12))
+def test_every_token_of_text_has_its_logprob_once(text):
+    _, events = transcribe(text, stop=["ENDE"], logprobs=True)
+    tokens = [logprob.token for event in events for logprob in event.logprobs]
+    assert "".join(tokens).startswith(text_of(events))
+    if "ENDE" not in text:
+        assert "".join(tokens) == text
+
+
+def test_a_split_character_has_two_logprobs():
+    transcript = Transcript(1, SPELLING, syntax=None, stop=())
+    first, second = "é".encode()
+    assert transcript.feed(Draw(first, -0.5)) == []
+    (event,) = transcript.feed(Draw(second, -0.25, ((97, -0.75),)))
+    assert (event.choice, event.text) == (1, "é")
+    assert [(p.token_bytes, p.logprob) for p in event.logprobs] == [
+        (bytes([first]), -0.5),
+        (bytes([second]), -0.25),
+    ]
+    assert event.logprobs[1].top[0].token == "a"
+
+
+def test_a_stop_token_has_no_logprob():
+    transcript = Transcript(0, SPELLING, syntax=None, stop=())
+    assert transcript.feed(Draw(258, -0.5)) == []
+    assert transcript.finish() == []
+
+
+@pytest.mark.parametrize("name", ["hermes", "json", "mistral", "llama3"])
+def test_logprobs_of_calls_are_not_those_of_later_text(name):
+    row = syntax(name)
+    text = f"{row.opening}{row.header('f')}{{}}{row.end}{row.closing}"
+    _, events = transcribe(text, name=name, logprobs=True)
+    assert calls_of(events) == [["f", "{}"]]
