@@ -1,0 +1,54 @@
+"""What the documents name is there: settings, links, routes, the fields of a response."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gateway.app import create_app
+from gateway.settings import Settings, settings_table
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+API = (ROOT / "docs" / "api.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_every_link_leads_somewhere(path):
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", path.read_text("utf-8")):
+        assert (path.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_every_file_named_in_code_type_exists(path):
+    named = re.findall(
+        r"`((?:compiler|docs|gateway|helm|runtime|tests|toolspecs)/[\w./-]+)`", path.read_text("utf-8")
+    )
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_every_setting_in_the_readme_exists():
+    readme = (ROOT / "README.md").read_text("utf-8")
+    variables = {setting.variable for setting in settings_table()}
+    options = {setting.option for setting in settings_table()} | {"--config"}
+    assert set(re.findall(r"CALLGATE_[A-Z_]+", readme)) <= variables
+    assert set(re.findall(r"`(--[a-z-]+)", readme)) <= options
+
+
+def test_every_route_is_documented_and_every_documented_route_is_there(tmp_path):
+    app = create_app(Settings(data_dir=str(tmp_path)))
+    served = {_plain(route.path) for route in app.routes if not route.path.startswith("/schema")}
+    written = re.findall(r"`(?:GET|PUT|POST|DELETE)[A-Z, ]* (/[^?`\s]+)[^`]*`", API)
+    documented = {_plain(part) for path in written for part in _expand(path)}
+    assert documented <= served
+    assert {path for path in served if path.startswith("/v1/")} <= documented | {"/v1/models/{}"}
+
+
+def _expand(path: str) -> list[str]:
+    """`/a[/{n}]` is both `/a` and `/a/{n}`."""
+    bare, bracket, rest = path.partition("[")
+    return [bare, bare + rest.removesuffix("]")] if bracket else [path]
+
+
+def _plain(path: str) -> str:
+    return re.sub(r"\{[^}]*\}", "{}", path)
