@@ -39,6 +39,14 @@ class Registry:
         self._grammars = grammars
         self._runtime = runtime
 
+    async def has(self, name: str) -> bool:
+        """Whether there is such a toolset."""
+        try:
+            await self.catalog.head(name)
+        except UnknownToolset:
+            return False
+        return True
+
     async def put(
         self, name: str, documents: Any, *, if_match: str | None = None, if_none_match: bool = False
     ) -> Revision:

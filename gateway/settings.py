@@ -21,6 +21,7 @@ from msgspec import Meta
 from gateway.errors import SettingsError
 
 PREFIX = "CALLGATE_"
+COMMAND_LINE, ENVIRONMENT = "the command line", "the environment"
 DEMO_MODEL = "demo"
 DEFAULT_URL = "http://127.0.0.1:8080"
 
@@ -186,8 +187,8 @@ def load(
     path = config or environment.get(f"{PREFIX}CONFIG")
     given = {name: value for name, value in (options or {}).items() if value is not None}
     sources: list[tuple[str, dict[str, Any]]] = [
-        ("the command line", given),
-        ("the environment", _from_environment(environment)),
+        (COMMAND_LINE, given),
+        (ENVIRONMENT, _from_environment(environment)),
         *([(str(path), _from_file(Path(path)))] if path else []),
     ]
     values: dict[str, Any] = {}
@@ -232,7 +233,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
             near := _nearest(variable[len(PREFIX) :].lower(), known.values())
         ):
             # Only likely slips: the prefix also occurs in what Kubernetes sets for a service of this name.
-            raise SettingsError(variable, "the environment", f"there is no such setting{near}")
+            raise SettingsError(variable, ENVIRONMENT, f"there is no such setting{near}")
     return found
 
 
@@ -249,9 +250,10 @@ def _convert(name: str, value: Any, source: str) -> Any:
     hints = get_type_hints(Settings, include_extras=True)
     if name not in hints:
         raise SettingsError(name, source, f"there is no such setting{_nearest(name, hints)}")
-    shown = f"{PREFIX}{name.upper()}" if source == "the environment" else name
+    shown = f"{PREFIX}{name.upper()}" if source == ENVIRONMENT else name
+    is_text = source in {COMMAND_LINE, ENVIRONMENT}
     try:
-        return msgspec.convert(value, hints[name], strict=not isinstance(value, str))
+        return msgspec.convert(value, hints[name], strict=not is_text)
     except msgspec.ValidationError as error:
         secret = name in {"secret", "api_key"}
         raise SettingsError(shown, source, f"{error}" + ("" if secret else f", got {value!r}")) from error

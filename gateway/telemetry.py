@@ -5,6 +5,7 @@ Callgate's own attributes are `callgate.*`. Prompts and arguments are recorded o
 """
 
 import json
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -55,7 +56,11 @@ def open_provider(settings: Settings) -> TracerProvider | None:
     """The SDK as the settings want it, None for no traces; raises ExtraMissing."""
     if settings.telemetry == "none":
         return None
-    exporter = ConsoleSpanExporter() if settings.telemetry == "console" else _otlp(settings.otlp_endpoint)
+    exporter = (
+        ConsoleSpanExporter(out=sys.stdout)
+        if settings.telemetry == "console"
+        else _otlp(settings.otlp_endpoint)
+    )
     provider = TracerProvider(resource=Resource.create({"service.name": "callgate"}))
     provider.add_span_processor(BatchSpanProcessor(exporter))
     return provider

@@ -66,10 +66,10 @@ class ToolsetController(Controller):
     ) -> Response[Any]:
         """Replace the toolset, or create it (201), unless a tool cannot be upheld."""
         body = await _read_body(request, toolset)
+        status = 200 if await parts.registry.has(toolset) else 201
         revision = await parts.registry.put(
             toolset, body.tools, if_match=_if_match(request), if_none_match=_if_none_match(request)
         )
-        status = 201 if revision.number == 1 else 200
         return _tagged(revision, summary_json(revision.summary), status)
 
     @delete("/{toolset:str}")

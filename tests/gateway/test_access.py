@@ -1,0 +1,69 @@
+"""API keys."""
+
+import pytest
+from litestar.testing import AsyncTestClient
+
+from gateway.app import create_app, read_secret
+from gateway.errors import SettingsError
+from gateway.settings import Settings
+
+KEY, OTHER = "a-first-key-of-many", "another-key-of-many"
+
+
+@pytest.fixture
+def guarded(tmp_path, runtime):
+    keys = tmp_path / "keys"
+    keys.write_text(f"{OTHER}\n\n")
+    settings = Settings(data_dir=str(tmp_path), api_key=KEY, api_key_file=str(keys))
+    return create_app(settings, runtime=runtime)
+
+
+async def test_known_keys_get_in(guarded):
+    async with AsyncTestClient(guarded) as client:
+        for header in (f"Bearer {KEY}", f"bearer {OTHER}"):
+            assert (await client.get("/v1/models", headers={"Authorization": header})).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "header",
+    [None, "", "Bearer", "Bearer ", f"Bearer {KEY}x", f"Basic {KEY}", "Bearer \N{SNOWMAN}", "Bearer \xff"],
+)
+async def test_nobody_else_does(guarded, header):
+    headers = {} if header is None else {"Authorization": header.encode()}
+    async with AsyncTestClient(guarded) as client:
+        model = await client.get("/v1/models", headers=headers)
+        assert (model.status_code, model.headers["www-authenticate"]) == (401, "Bearer")
+        assert model.json()["error"]["type"] == "authentication_error"
+        registry = await client.delete("/v1/toolsets/x", headers=headers)
+        assert registry.status_code == 401
+        assert registry.json()["type"] == "urn:callgate:unauthorized"
+
+
+async def test_probes_need_no_key(guarded):
+    async with AsyncTestClient(guarded) as client:
+        assert (await client.get("/healthz")).status_code == 200
+        assert (await client.get("/readyz")).status_code == 200
+
+
+@pytest.mark.parametrize("content", [None, "", "\n \n"])
+def test_a_key_file_without_keys_fails_the_start(tmp_path, runtime, content):
+    path = tmp_path / "keys"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(SettingsError, match="api_key_file"):
+        create_app(Settings(data_dir=str(tmp_path), api_key_file=str(path)), runtime=runtime)
+
+
+def test_the_secret_is_made_once_and_for_the_owner_only(tmp_path):
+    settings = Settings(data_dir=str(tmp_path / "new"))
+    secret = read_secret(settings)
+    assert len(secret) >= 32
+    assert read_secret(settings) == secret
+    assert (tmp_path / "new" / "secret").stat().st_mode & 0o077 == 0
+    assert read_secret(Settings(secret="0123456789abcdef")) == b"0123456789abcdef"
+
+
+def test_a_data_dir_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SettingsError, match="data_dir"):
+        read_secret(Settings(data_dir=str(tmp_path / "file" / "folder")))

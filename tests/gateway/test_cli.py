@@ -1,0 +1,145 @@
+"""The `callgate` command."""
+
+import json
+import socket
+
+import pytest
+from conftest import TIME, WEATHER
+from serving import served
+from typer.testing import CliRunner
+
+from gateway.app import create_app
+from gateway.cli import cli
+from gateway.settings import settings_table
+
+
+@pytest.fixture
+def run():
+    def invoke(*arguments):
+        return CliRunner().invoke(cli, list(arguments), env={"COLUMNS": "200", "NO_COLOR": "1"})
+
+    return invoke
+
+
+@pytest.fixture
+def gateway(settings, runtime, monkeypatch):
+    with served(create_app(settings, runtime=runtime)) as client:
+        monkeypatch.setenv("CALLGATE_URL", str(client.base_url))
+        yield client
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "weather.json"
+    path.write_text(json.dumps({"tools": [WEATHER, TIME]}))
+    return path
+
+
+def test_toolsets_are_applied_listed_shown_and_removed(run, gateway, file):
+    assert "weather created at revision 1, 2 tools" in run("tools", "apply", str(file)).stdout
+    assert "weather is now at revision 1" in run("tools", "apply", str(file)).stdout
+    assert "weather" in run("tools", "list").stdout
+    shown = json.loads(run("tools", "show", "weather").stdout)
+    assert shown == {"name": "weather", "tools": [WEATHER, TIME]}
+    assert run("tools", "rm", "weather").exit_code == 0
+    gone = run("tools", "show", "weather")
+    assert gone.exit_code == 1
+    assert "no toolset 'weather'" in gone.stderr
+
+
+def test_what_show_prints_apply_takes_back(run, gateway, file, tmp_path):
+    run("tools", "apply", str(file))
+    copy = tmp_path / "copy.json"
+    copy.write_text(run("tools", "show", "weather").stdout)
+    assert "weather is now at revision 1" in run("tools", "apply", str(copy)).stdout
+
+
+def test_a_bare_list_is_named_after_its_file_or_the_option(run, gateway, tmp_path):
+    path = tmp_path / "clock.json"
+    path.write_text(json.dumps([TIME]))
+    assert "toolset clock created" in run("tools", "apply", str(path)).stdout
+    assert "toolset other created" in run("tools", "apply", str(path), "--name", "other").stdout
+
+
+def test_check_shows_the_change_of_every_tool(run, gateway, file, tmp_path):
+    run("tools", "apply", str(file))
+    path = tmp_path / "new.json"
+    path.write_text(json.dumps({"name": "weather", "tools": [TIME]}))
+    result = run("tools", "check", str(path))
+    assert result.exit_code == 0
+    lines = {line.split()[0]: line for line in result.stdout.splitlines()}
+    assert "unchanged" in lines["clock.now"]
+    assert "removed" in lines["get_weather"]
+    assert gateway.get("/v1/toolsets/weather").json()["revision"] == 1
+
+
+def test_every_bad_tool_is_told(run, gateway, tmp_path):
+    bad = [
+        {"name": name, "inputSchema": {"type": "object", "properties": {"x": {"type": "strange"}}}}
+        for name in ("one", "two")
+    ]
+    path = tmp_path / "bad.json"
+    path.write_text(json.dumps(bad))
+    result = run("tools", "apply", str(path))
+    assert result.exit_code == 1
+    assert "tool 'one' at /tools/0/inputSchema/properties/x/type" in result.stderr
+    assert "tool 'two' at /tools/1/inputSchema/properties/x/type" in result.stderr
+
+
+@pytest.mark.parametrize("content", ["{", '{"name": "x"}', "3"])
+def test_a_file_that_is_no_toolset_is_named(run, tmp_path, content):
+    path = tmp_path / "bad.json"
+    path.write_text(content)
+    result = run("tools", "apply", str(path))
+    assert result.exit_code == 1
+    assert str(path) in result.stderr
+
+
+def test_a_gateway_that_does_not_run_is_named(run):
+    result = run("tools", "list", "--url", f"http://127.0.0.1:{free_port()}")
+    assert result.exit_code == 1
+    assert "callgate serve" in result.stderr
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--port", "high"], ["'port'", "command line"]),
+        (["--host", "0.0.0.0"], ["'host'", "api_key"]),
+        (["--store", "oracle://x"], ["oracle"]),
+        (["--config", "/nowhere/callgate.toml"], ["/nowhere/callgate.toml"]),
+        (["--model", "/nowhere/model", "--port", "0"], ["/nowhere/model"]),
+        (["--syntax", "klingon", "--port", "0"], ["klingon", "hermes"]),
+    ],
+)
+def test_a_start_that_cannot_succeed_says_why_without_a_traceback(run, tmp_path, options, said):
+    result = run("serve", "--data-dir", str(tmp_path), *options)
+    assert result.exit_code == 1
+    assert all(word in result.stderr for word in said), result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_port_in_use_is_told_before_the_model_is_loaded(run, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        result = run("serve", "--data-dir", str(tmp_path), "--port", str(port), "--model", "/nowhere")
+    assert result.exit_code == 1
+    assert str(port) in result.stderr
+    assert "in use" in result.stderr
+
+
+def test_every_setting_is_an_option_and_in_the_table(run):
+    helped, table = run("serve", "--help").stdout, run("settings").stdout
+    for setting in settings_table():
+        assert setting.option in helped
+        assert setting.variable in table
+
+
+def test_the_commands_are_there(run):
+    helped = run("--help").stdout
+    assert all(command in helped for command in ("serve", "tools", "demo"))

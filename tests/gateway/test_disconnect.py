@@ -1,0 +1,49 @@
+"""A client that goes away stops the runtime; over a real server, as only that knows."""
+
+import httpx
+import pytest
+from fake_runtime import STATS, FakeRuntime
+from serving import served, wait_for
+
+from gateway.app import create_app
+from runtime.events import Finished, FinishReason, TextDelta
+
+BODY = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}]}
+END = Finished(0, FinishReason.STOP, STATS)
+
+
+@pytest.fixture
+def endless():
+    return FakeRuntime([TextDelta(0, "Hi"), 300.0, END])
+
+
+def test_leaving_a_stream_aborts(settings, endless):
+    with served(create_app(settings, runtime=endless)) as client:
+        with client.stream("POST", "/v1/chat/completions", json=BODY | {"stream": True}) as response:
+            assert next(response.iter_lines()).startswith("data: {")
+        wait_for(lambda: endless.num_aborted == 1)
+
+
+@pytest.mark.parametrize("script", [[TextDelta(0, "Hi"), 300.0, END], [300.0, END]], ids=["later", "at once"])
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_leaving_while_nothing_is_sent_aborts(settings, script, is_streamed):
+    runtime = FakeRuntime(script)
+    with served(create_app(settings, runtime=runtime)) as client:
+        with (
+            pytest.raises(httpx.ReadTimeout),
+            client.stream(
+                "POST", "/v1/chat/completions", json=BODY | {"stream": is_streamed}, timeout=0.5
+            ) as response,
+        ):
+            list(response.iter_lines())
+        wait_for(lambda: runtime.num_aborted == 1)
+        assert client.get("/healthz").status_code == 200
+
+
+def test_a_whole_answer_aborts_nothing_and_the_end_closes_the_runtime(settings):
+    runtime = FakeRuntime()
+    with served(create_app(settings, runtime=runtime)) as client:
+        assert client.post("/v1/chat/completions", json=BODY).status_code == 200
+        assert client.post("/v1/chat/completions", json=BODY | {"stream": True}).text.endswith("[DONE]\n\n")
+    assert runtime.num_aborted == 0
+    assert runtime.is_closed

@@ -1,0 +1,261 @@
+"""Every field of Chat Completions is honoured or refused."""
+
+import typing
+
+import pytest
+from openai.types.chat.completion_create_params import (
+    CompletionCreateParamsNonStreaming,
+    CompletionCreateParamsStreaming,
+)
+
+from gateway.errors import InvalidField
+from gateway.turn import JsonOutput
+from gateway.wire.openai import read_request
+from gateway.wire.openai.request import FIXED, IGNORED, REFUSED, Fields
+from runtime.request import Message, Sampling
+from toolspecs.call import ToolCall
+from toolspecs.choice import ChoiceMode, ToolChoice
+from toolspecs.names import ToolsetReference
+
+USER = {"role": "user", "content": "Hi"}
+NAMED = {"type": "function", "function": {"name": "f"}}
+
+
+def read(**fields):
+    return read_request({"model": "m", "messages": [USER], **fields})
+
+
+def turn(**fields):
+    return read(**fields).turn
+
+
+def test_every_field_the_official_client_knows_has_a_decision():
+    known = {
+        name
+        for params in (CompletionCreateParamsNonStreaming, CompletionCreateParamsStreaming)
+        for name in typing.get_type_hints(params)
+    }
+    decided = [*Fields.__struct_fields__, *IGNORED, *FIXED, *REFUSED]
+    assert len(decided) == len(set(decided))
+    assert known <= set(decided)
+
+
+HONOURED = [
+    ({"temperature": 0}, "sampling", Sampling(temperature=0.0)),
+    ({"top_p": 0.5}, "sampling", Sampling(top_p=0.5)),
+    ({"top_k": 5}, "sampling", Sampling(top_k=5)),
+    ({"min_p": 0.1}, "sampling", Sampling(min_p=0.1)),
+    ({"seed": 7}, "sampling", Sampling(seed=7)),
+    ({"presence_penalty": 1}, "sampling", Sampling(presence_penalty=1.0)),
+    ({"frequency_penalty": -1}, "sampling", Sampling(frequency_penalty=-1.0)),
+    ({"logit_bias": {"3": -100}}, "sampling", Sampling(logit_bias={3: -100.0})),
+    ({"stop": "x"}, "stop", ("x",)),
+    ({"stop": ["x", "y"]}, "stop", ("x", "y")),
+    ({"max_tokens": 5}, "max_tokens", 5),
+    ({"max_completion_tokens": 5}, "max_tokens", 5),
+    ({"max_tokens": 5, "max_completion_tokens": 5}, "max_tokens", 5),
+    ({"n": 3}, "num_choices", 3),
+    ({"logprobs": True}, "num_logprobs", 0),
+    ({"logprobs": True, "top_logprobs": 4}, "num_logprobs", 4),
+    ({"logprobs": False}, "num_logprobs", None),
+    ({"parallel_tool_calls": False}, "is_parallel", False),
+    ({"parallel_tool_calls": None}, "is_parallel", True),
+    ({"tool_choice": "none"}, "choice", ToolChoice(ChoiceMode.NONE)),
+    ({"tool_choice": "auto"}, "choice", ToolChoice()),
+    ({"tool_choice": "required"}, "choice", ToolChoice(ChoiceMode.REQUIRED)),
+    ({"tool_choice": NAMED}, "choice", ToolChoice.named("f")),
+    ({"tool_choice": None}, "choice", None),
+    (
+        {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [NAMED]}}},
+        "choice",
+        ToolChoice(ChoiceMode.AUTO, ("f",)),
+    ),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": True}}},
+        "output",
+        JsonOutput(schema=True),
+    ),
+    (
+        {"response_format": {"type": "json_object"}},
+        "output",
+        JsonOutput({"type": "object", "additionalProperties": True}),
+    ),
+    ({"toolset": "a@2"}, "toolsets", (ToolsetReference("a", 2),)),
+    ({"toolset": ["a", "b"]}, "toolsets", (ToolsetReference("a"), ToolsetReference("b"))),
+    ({"chat_template_kwargs": {"enable_thinking": False}}, "template_options", {"enable_thinking": False}),
+]
+
+
+@pytest.mark.parametrize(("fields", "name", "value"), HONOURED, ids=[str(f)[:60] for f, _, _ in HONOURED])
+def test_a_field_is_honoured(fields, name, value):
+    assert getattr(turn(**fields), name) == value
+
+
+HARMLESS = [
+    {"user": "u"},
+    {"metadata": {"a": "b"}},
+    {"store": False},
+    {"store": None},
+    {"service_tier": "auto"},
+    {"safety_identifier": "x"},
+    {"prompt_cache_key": "x"},
+    {"modalities": ["text"]},
+    {"response_format": {"type": "text"}},
+    {"response_format": None},
+    {"functions": None},
+    {"tools": None},
+    {"stop": None},
+    {"temperature": None},
+    {"stream": False},
+]
+
+
+@pytest.mark.parametrize("fields", HARMLESS, ids=str)
+def test_what_asks_for_nothing_changes_nothing(fields):
+    assert read(**fields) == read()
+
+
+def test_stream_options():
+    assert read(stream=True).is_streamed
+    assert not read(stream=True).includes_usage
+    assert read(stream=True, stream_options={"include_usage": True}).includes_usage
+    assert not read(stream=True, stream_options=None).includes_usage
+
+
+@pytest.mark.parametrize("strict", [True, False, None])
+def test_strict_is_accepted_as_calls_are_always_valid(strict):
+    function = {"name": "f", "parameters": {"type": "object"}, "strict": strict}
+    [tool] = turn(tools=[{"type": "function", "function": function}]).tools
+    assert tool.name == "f"
+
+
+REFUSALS = [
+    ({"colour": "red"}, "colour"),
+    ({"store": True}, "store"),
+    ({"service_tier": "flex"}, "service_tier"),
+    ({"modalities": ["audio"]}, "modalities"),
+    ({"verbosity": "low"}, "verbosity"),
+    *(({name: "x"}, name) for name in REFUSED),
+    ({"model": 3}, "model"),
+    ({"model": ""}, "model"),
+    ({"messages": []}, "messages"),
+    ({"messages": "Hi"}, "messages"),
+    ({"temperature": 3}, "temperature"),
+    ({"temperature": "hot"}, "temperature"),
+    ({"top_p": 0}, "top_p"),
+    ({"presence_penalty": 3}, "presence_penalty"),
+    ({"n": 0}, "n"),
+    ({"n": True}, "n"),
+    ({"seed": 1.5}, "seed"),
+    ({"seed": 2**64}, "seed"),
+    ({"max_tokens": 0}, "max_tokens"),
+    ({"max_tokens": 1, "max_completion_tokens": 2}, "max_completion_tokens"),
+    ({"stop": [""]}, "stop"),
+    ({"stop": ["x"] * 17}, "stop"),
+    ({"logit_bias": {"a": 1}}, "logit_bias"),
+    ({"logit_bias": {"1": 101}}, "logit_bias[...]"),
+    ({"top_logprobs": 1}, "top_logprobs"),
+    ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+    ({"stream_options": {"include_usage": True}}, "stream_options"),
+    ({"stream": True, "stream_options": {"include_obfuscation": True}}, "stream_options.include_obfuscation"),
+    ({"stream": True, "stream_options": {"speed": 1}}, "stream_options.speed"),
+    ({"stream": "yes"}, "stream"),
+    ({"tool_choice": "any"}, "tool_choice"),
+    ({"tool_choice": {"type": "custom", "custom": {"name": "f"}}}, "tool_choice.type"),
+    ({"tool_choice": {"type": "function"}}, "tool_choice"),
+    (
+        {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "none", "tools": [NAMED]}}},
+        "tool_choice.allowed_tools.mode",
+    ),
+    (
+        {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}},
+        "tool_choice.allowed_tools.tools",
+    ),
+    ({"response_format": {"type": "regex", "pattern": "a"}}, "response_format.type"),
+    ({"response_format": {"type": "json_schema"}}, "response_format"),
+    (
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}},
+        "response_format.json_schema",
+    ),
+    ({"toolset": 3}, "toolset"),
+    ({"toolset": "No Good"}, "toolset"),
+    ({"toolset": "a@0"}, "toolset"),
+    ({"messages": [{"role": "function", "name": "f", "content": "x"}]}, "messages[0].role"),
+    ({"messages": [{"role": "user"}]}, "messages[0]"),
+    ({"messages": [{"role": "user", "content": None}]}, "messages[0].content"),
+    ({"messages": [USER, {"role": "tool", "content": "x"}]}, "messages[1]"),
+    ({"messages": [{**USER, "mood": "good"}]}, "messages[0].mood"),
+    (
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
+        "messages[0].content[0].type",
+    ),
+    ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text"),
+    (
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": "a", "x": 1}]}]},
+        "messages[0].content[0].x",
+    ),
+    (
+        {"messages": [{"role": "assistant", "content": "a", "audio": {"id": "x"}}]},
+        "messages[0].audio",
+    ),
+]
+
+
+@pytest.mark.parametrize(("fields", "param"), REFUSALS, ids=[str(f)[:70] for f, _ in REFUSALS])
+def test_what_cannot_be_honoured_is_refused_by_name(fields, param):
+    with pytest.raises(InvalidField) as error:
+        read(**fields)
+    assert error.value.param == param
+    assert error.value.reason
+
+
+@pytest.mark.parametrize(("body", "said"), [([], "object"), ({"messages": [USER]}, "model")])
+def test_a_body_that_is_no_request(body, said):
+    with pytest.raises(InvalidField, match=said):
+        read_request(body)
+
+
+CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+MESSAGES = [
+    ({"role": "system", "content": "S"}, Message("system", "S")),
+    ({"role": "developer", "content": "S"}, Message("system", "S")),
+    ({"role": "user", "content": "U", "name": "ann"}, Message("user", "U", name="ann")),
+    (
+        {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        Message("user", "ab"),
+    ),
+    ({"role": "assistant", "content": "A"}, Message("assistant", "A")),
+    ({"role": "assistant", "content": None, "refusal": "no"}, Message("assistant", "no")),
+    (
+        {"role": "assistant", "tool_calls": [CALL]},
+        Message("assistant", calls=(ToolCall("call_1", "f", "{}"),)),
+    ),
+    (
+        # What the official client gives back when an answer is put into the next request as it came.
+        {
+            "role": "assistant",
+            "content": None,
+            "refusal": None,
+            "annotations": None,
+            "audio": None,
+            "function_call": None,
+            "tool_calls": [{**CALL, "index": 0}],
+        },
+        Message("assistant", calls=(ToolCall("call_1", "f", "{}"),)),
+    ),
+    ({"role": "tool", "content": "42", "tool_call_id": "call_1"}, Message("tool", "42", call_id="call_1")),
+]
+
+
+@pytest.mark.parametrize(("message", "expected"), MESSAGES, ids=[str(m)[:60] for m, _ in MESSAGES])
+def test_messages(message, expected):
+    assert turn(messages=[message]).messages == (expected,)
+
+
+def test_the_header_adds_to_the_body():
+    body = {"model": "m", "messages": [USER], "toolset": "a"}
+    refs = read_request(body, toolset_header="b@2, a").turn.toolsets
+    assert refs == (ToolsetReference("a"), ToolsetReference("b", 2))
+    with pytest.raises(InvalidField) as error:
+        read_request(body, toolset_header="No Good")
+    assert error.value.param == "X-Toolset"

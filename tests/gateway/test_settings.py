@@ -1,0 +1,87 @@
+"""Settings: precedence, names in errors, and no exposure without a key."""
+
+import pytest
+
+from gateway.errors import SettingsError
+from gateway.settings import Settings, load, markdown, settings_table
+
+
+@pytest.fixture
+def config(tmp_path):
+    def write(text):
+        path = tmp_path / "callgate.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_the_defaults_are_safe_and_embedded(tmp_path):
+    settings = load({"data_dir": str(tmp_path)}, environment={})
+    assert settings.is_loopback
+    assert not settings.has_authentication
+    assert settings.store_url == f"sqlite://{tmp_path}/callgate.db"
+    assert (settings.model, settings.telemetry, settings.capture_content) == ("demo", "none", False)
+
+
+def test_the_command_line_beats_the_environment_beats_the_file(config):
+    path = config("port = 1\nmax_batch = 1\nmax_waiting = 1\n")
+    environment = {"CALLGATE_PORT": "2", "CALLGATE_MAX_BATCH": "2", "CALLGATE_CONFIG": str(path)}
+    settings = load({"port": "3", "max_batch": None}, environment=environment)
+    assert (settings.port, settings.max_batch, settings.max_waiting) == (3, 2, 1)
+    assert settings.max_choices == Settings().max_choices
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "text", "named"),
+    [
+        ({"port": "high"}, {}, "", ["port", "command line", "'high'"]),
+        ({"port": "70000"}, {}, "", ["port", "65535"]),
+        ({"color": "red"}, {}, "", ["color", "no such setting"]),
+        ({}, {"CALLGATE_PORT": "high"}, "", ["CALLGATE_PORT", "environment"]),
+        ({}, {"CALLGATE_MODLE": "x"}, "", ["CALLGATE_MODLE", "did you mean model"]),
+        ({}, {"CALLGATE_TELEMETRY": "fax"}, "", ["CALLGATE_TELEMETRY", "fax"]),
+        ({}, {}, 'port = "1"', ["port", "callgate.toml", "str"]),
+        ({}, {}, "prot = 1", ["prot", "did you mean port"]),
+        ({}, {}, "port = ", ["config", "TOML"]),
+    ],
+)
+def test_a_bad_setting_fails_with_its_name_and_source(config, options, environment, text, named):
+    with pytest.raises(SettingsError) as error:
+        load(options, environment=environment, config=config(text))
+    assert all(word in str(error.value) for word in named)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(SettingsError, match=r"missing\.toml"):
+        load(environment={}, config=tmp_path / "missing.toml")
+
+
+def test_a_bad_secret_is_not_printed():
+    with pytest.raises(SettingsError) as error:
+        load(environment={"CALLGATE_API_KEY": "hunter2"})
+    assert "hunter2" not in str(error.value)
+
+
+def test_variables_of_other_programs_are_left_alone():
+    load(environment={"CALLGATE_REDIS_SERVICE_HOST": "10.0.0.1", "PATH": "/bin"})
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "example.org"])
+def test_an_open_address_needs_a_key(host):
+    with pytest.raises(SettingsError, match="api_key") as error:
+        load({"host": host}, environment={})
+    assert error.value.name == "host"
+    assert load({"host": host, "api_key": "0123456789"}, environment={}).host == host
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
+def test_loopback_needs_none(host):
+    assert load({"host": host}, environment={}).is_loopback
+
+
+def test_every_setting_is_documented_and_can_be_given_everywhere():
+    for setting in settings_table():
+        assert len(setting.description) > 20, setting.name
+        assert f"`{setting.variable}`" in markdown()
+    assert [s.name for s in settings_table()] == list(Settings.__struct_fields__)
