@@ -1,5 +1,6 @@
 """Serving: bind, load, and run until interrupted."""
 
+import asyncio
 import logging
 import socket
 
@@ -21,10 +22,10 @@ def serve(settings: Settings, console: Console) -> None:
     Raises:
         SettingsError: the address cannot be listened on, or another setting does not fit.
         ModelLoadError: the model cannot be loaded.
-        StoreError: there is no such store.
+        StoreError: there is no such store, or it cannot be reached.
     """
     logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
-    open_store(settings.store_url)
+    asyncio.run(reach_store(settings.store_url))
     with listen(settings) as listener:
         provider = open_provider(settings)
         if provider:
@@ -45,6 +46,15 @@ def serve(settings: Settings, console: Console) -> None:
         finally:
             if provider:
                 provider.shutdown()
+
+
+async def reach_store(url: str) -> None:
+    """Raise StoreError unless the store can be used; a wrong address is told before the model is loaded."""
+    store = open_store(url)
+    try:
+        await store.ping()
+    finally:
+        await store.close()
 
 
 def listen(settings: Settings) -> socket.socket:

@@ -1,8 +1,12 @@
 """The `callgate` command."""
 
 import json
+import signal
 import socket
+import subprocess
+import sys
 
+import httpx
 import pytest
 from conftest import TIME, WEATHER
 from serving import served
@@ -112,6 +116,8 @@ def free_port():
         (["--port", "high"], ["'port'", "command line"]),
         (["--host", "0.0.0.0"], ["'host'", "api_key"]),
         (["--store", "oracle://x"], ["oracle"]),
+        (["--store", "sqlite:///proc/none/callgate.db"], ["/proc/none"]),
+        (["--store", "redis://127.0.0.1:1/0"], ["127.0.0.1:1"]),
         (["--config", "/nowhere/callgate.toml"], ["/nowhere/callgate.toml"]),
         (["--model", "/nowhere/model", "--port", "0"], ["/nowhere/model"]),
         (["--syntax", "klingon", "--port", "0"], ["klingon", "hermes"]),
@@ -131,6 +137,23 @@ def test_a_port_in_use_is_told_before_the_model_is_loaded(run, tmp_path):
     assert result.exit_code == 1
     assert str(port) in result.stderr
     assert "in use" in result.stderr
+
+
+def test_serving_ends_in_order_when_interrupted(tmp_path):
+    code = "from gateway.cli import main; main()"
+    options = ["serve", "--port", "0", "--num-threads", "1", "--data-dir", str(tmp_path)]
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *options], stderr=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            url = next(line for line in process.stderr if "http://" in line).split()[-1]
+            assert httpx.get(f"{url}/v1/models").json()["data"][0]["id"] == "demo"
+        finally:
+            process.send_signal(signal.SIGINT)
+            rest = process.stderr.read()
+            status = process.wait(30)
+    assert status == 0
+    assert "Traceback" not in rest
 
 
 def test_every_setting_is_an_option_and_in_the_table(run):
