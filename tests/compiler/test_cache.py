@@ -1,8 +1,3 @@
-import sys
-
-sys.path.insert(0, "/tmp/lead")
-import stubs
-
 """The grammar cache: where grammars come from, one flight, and entries nobody may trust."""
 
 import asyncio

@@ -1,8 +1,3 @@
-import sys
-
-sys.path.insert(0, "/tmp/lead")
-import stubs
-
 """Real schemas with labelled instances: no invalid one is accepted, and most valid ones are.
 
 `make test` runs a fixed sample, `make test-corpus` everything, and prints the table of docs/soundness.md.

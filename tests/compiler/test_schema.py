@@ -1,8 +1,3 @@
-import sys
-
-sys.path.insert(0, "/tmp/lead")
-import stubs
-
 """What `compile_schema` accepts and rejects, as tables; the refusals; the report."""
 
 import json

@@ -1,0 +1,130 @@
+"""Numbers: exact inside the written form, against exact arithmetic and against two validators."""
+
+import json
+from decimal import Decimal
+from fractions import Fraction
+
+import jsonschema
+import jsonschema_rs
+import pytest
+import xgrammar as xgr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compiler.grammar import Rule
+from compiler.numbers import UnsupportedNumber, lower_integer, lower_number
+from compiler.rules import RuleTable
+from compiler.vocabulary import Vocabulary
+
+BYTES = Vocabulary.of_bytes()
+
+
+class Language:
+    """What a lowered number accepts; None accepts nothing."""
+
+    def __init__(self, lowered, rules: RuleTable) -> None:
+        self.compiled = lowered and BYTES.backend.compile(rules.grammar(Rule(lowered.expr)).ebnf)
+
+    def __contains__(self, text: str) -> bool:
+        if self.compiled is None:
+            return False
+        matcher = xgr.GrammarMatcher(self.compiled)
+        return matcher.accept_string(text) and matcher.is_completed()
+
+
+bounds = st.none() | st.integers(-300, 2000)
+divisors = st.lists(st.sampled_from([2, 3, 5, 7, 10, 16]), max_size=2)
+
+
+@settings(max_examples=80, deadline=None)
+@given(bounds, bounds, divisors, divisors, st.lists(st.integers(-400, 2100), min_size=20, max_size=40))
+def test_integers_are_exact(low, high, multiples, others, values):
+    rules = RuleTable()
+    language = Language(lower_integer(low, high, multiples, others, rules), rules)
+    for value in {*values, *range(-12, 12), *(b for b in (low, high) if b is not None)}:
+        is_valid = (
+            (low is None or value >= low)
+            and (high is None or value <= high)
+            and all(value % m == 0 for m in multiples)
+            and all(value % m for m in others)
+        )
+        assert (str(value) in language) == is_valid, value
+    assert not any(text in language for text in ("-0", "01", "1.0", "1e1", "", "-", "+1"))
+
+
+decimals = st.decimals(-30, 30, places=2)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.none() | decimals, st.none() | decimals, st.booleans(), st.booleans(), st.booleans(),
+       st.lists(decimals, min_size=20, max_size=40))  # fmt: skip
+def test_decimals_are_exact(low, high, is_low_strict, is_high_strict, excludes_integers, values):
+    rules = RuleTable()
+    lowered = lower_number(
+        low, high, (), (), rules,
+        exclusive_minimum=low is not None and is_low_strict,
+        exclusive_maximum=high is not None and is_high_strict,
+        excludes_integers=excludes_integers,
+    )  # fmt: skip
+    language = Language(lowered, rules)
+    for value in {*values, *(b for b in (low, high) if b is not None)}:
+        is_valid = (
+            (low is None or value > low or (value == low and not is_low_strict))
+            and (high is None or value < high or (value == high and not is_high_strict))
+            and not (excludes_integers and value == int(value))
+        )
+        if value or not value.is_signed():
+            assert (str(value) in language) == is_valid, value
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(["0.01", "0.1", "0.25", "2.5", "1.5"]), st.lists(decimals, min_size=20, max_size=40))
+def test_multiples_of_decimals_hold_under_both_validators(step, values):
+    rules = RuleTable()
+    language = Language(lower_number(-30, 30, (Decimal(step),), (), rules), rules)
+    schema = {"multipleOf": float(step)}
+    for value in values:
+        if str(value) in language:
+            assert Fraction(value) % Fraction(step) == 0
+            assert jsonschema_rs.is_valid(schema, float(value))
+
+
+def test_an_exclusive_bound_is_not_reached_by_rounding():
+    rules = RuleTable()
+    language = Language(lower_number(None, 10, (), (), rules, exclusive_maximum=True), rules)
+    assert "9.9999999999" in language
+    assert "9.99999999999999999" not in language
+    assert "10" not in language
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "-0.5", "1e5", "2.5E-7", "1E+20", "123456789012345678"])
+def test_any_number_is_written_freely(text):
+    rules = RuleTable()
+    assert text in Language(lower_number(None, None, (), (), rules), rules)
+
+
+@pytest.mark.parametrize("text", ["01", "1.", ".5", "1e", "1e400", "NaN", "Infinity", "--1", "+1", "1" * 30])
+def test_what_is_no_number_or_overflows_is_not(text):
+    rules = RuleTable()
+    assert text not in Language(lower_number(None, None, (), (), rules), rules)
+
+
+def test_large_bounds_and_divisors_are_refused():
+    with pytest.raises(UnsupportedNumber) as refused:
+        lower_integer(None, None, (9_999_991,), (), RuleTable())
+    assert refused.value.keyword == "multipleOf"
+    with pytest.raises(UnsupportedNumber) as refused:
+        lower_integer(0, 10**60, (), (), RuleTable())
+    assert refused.value.keyword == "maximum"
+
+
+@settings(max_examples=60, deadline=None)
+@given(bounds, bounds, st.integers(-400, 2100))
+def test_what_is_accepted_validates(low, high, value):
+    schema = {"type": "integer"} | ({"minimum": low} if low is not None else {})
+    schema |= {"maximum": high} if high is not None else {}
+    rules = RuleTable()
+    if str(value) in Language(lower_integer(low, high, (), (), rules), rules):
+        parsed = json.loads(str(value))
+        assert jsonschema_rs.is_valid(schema, parsed)
+        jsonschema.validate(parsed, schema)

@@ -1,0 +1,97 @@
+"""JSON strings: every escape, lengths in code points, one spelling of literals."""
+
+import json
+
+import pytest
+import xgrammar as xgr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compiler.grammar import Rule
+from compiler.rules import RuleTable
+from compiler.strings import StringConstraint, UnsupportedString, lower_literal, lower_string
+from compiler.vocabulary import Vocabulary
+
+BYTES = Vocabulary.of_bytes()
+
+
+def accepts(expr, rules: RuleTable, text: str) -> bool:
+    matcher = xgr.GrammarMatcher(BYTES.backend.compile(rules.grammar(Rule(expr)).ebnf))
+    return matcher.accept_string(text) and matcher.is_completed()
+
+
+def admits(constraint: StringConstraint, text: str, **options) -> bool:
+    rules = RuleTable()
+    lowered = lower_string(constraint, rules, in_container=False, **options)
+    return lowered is not None and accepts(lowered.expr, rules, text)
+
+
+@pytest.mark.parametrize(
+    "text", ['""', '"é😀"', '"\\n\\u0041\\u00e9\\/"', '"\\ud83d\\ude00"', '"\\uFFFF\\uD7ff"']
+)
+def test_every_json_string_is_admitted(text):
+    assert admits(StringConstraint(), text)
+
+
+@pytest.mark.parametrize(
+    "text", ['"\n"', '"', '"a', '"a"b"', '"\\x"', '"\\ud83d"', '"\\ude00"', '"\\ud83dx"', '"\x7f\t"']
+)
+def test_what_is_no_json_string_is_not(text):
+    assert not admits(StringConstraint(), text)
+
+
+@settings(max_examples=60)
+@given(st.text(max_size=6), st.integers(0, 3), st.integers(3, 5), st.booleans())
+def test_lengths_count_code_points(text, low, high, is_ascii):
+    written = json.dumps(text, ensure_ascii=is_ascii)
+    assert admits(StringConstraint(low, high), written) == (low <= len(text) <= high)
+
+
+def test_patterns_and_lengths_together():
+    constraint = StringConstraint(2, 3, patterns=("^a",))
+    assert [t for t in ("a", "ab", "abc", "abcd", "ba") if admits(constraint, json.dumps(t))] == ["ab", "abc"]
+
+
+def test_patterns_spell_special_characters_as_json_does():
+    constraint = StringConstraint(patterns=("^a.b$",))
+    for text in ('a"b', "a\\b", "a\tb", "a\x01b", "aéb"):
+        assert admits(constraint, json.dumps(text, ensure_ascii=False))
+    assert admits(constraint, '"a\\u00e9b"', ascii_escapes=True)
+    assert not admits(constraint, '"a\\u00e9b"')
+    assert not admits(constraint, '"a"b"')
+
+
+def test_long_bounds_are_narrowed_and_say_so():
+    lowered = lower_string(StringConstraint(max_length=100_000), RuleTable())
+    assert [keyword for keyword, _, _ in lowered.notes] == ["maxLength"]
+
+
+@pytest.mark.parametrize(
+    ("constraint", "keyword"),
+    [
+        (StringConstraint(min_length=10_000), "minLength"),
+        (StringConstraint(patterns=("(a)\\1",)), "pattern"),
+        (StringConstraint(excluded_formats=("date",)), "format"),
+        (StringConstraint(content_media_types=("application/json",)), "contentMediaType"),
+    ],
+)
+def test_refusals_name_the_keyword(constraint, keyword):
+    with pytest.raises(UnsupportedString) as refused:
+        lower_string(constraint, RuleTable())
+    assert refused.value.keyword == keyword
+
+
+def test_nothing_left_is_none():
+    assert lower_string(StringConstraint(patterns=("^a$", "^b$")), RuleTable()) is None
+
+
+@given(st.text(max_size=5))
+def test_a_literal_has_its_spellings(text):
+    spellings = {json.dumps(text, ensure_ascii=is_ascii) for is_ascii in (False, True)}
+    expr = lower_literal(text, ascii_escapes=True)
+    assert all(accepts(expr, RuleTable(), spelling) for spelling in spellings)
+
+
+def test_a_literal_without_a_spelling_is_refused():
+    with pytest.raises(UnsupportedString):
+        lower_literal("\ud800")

@@ -1,0 +1,122 @@
+"""The main job, on real tools: an unmodified `openai` client and a model that knows nothing.
+
+The random-weight model at temperature 1 is the hardest case: only the mask keeps its output right.
+"""
+
+import asyncio
+import json
+import random
+
+import httpx
+import jsonschema
+import jsonschema_rs
+import pytest
+from corpus import corpus
+from openai import AsyncOpenAI
+
+from gateway.demo.server import serve
+from gateway.settings import Settings
+
+NUM_PROMPTS = 104  # each asked streamed and not: 208 completions
+CONCURRENCY = 8
+MODEL = "demo"
+FORMAT_CHECKER = jsonschema.Draft202012Validator.FORMAT_CHECKER
+
+
+@pytest.fixture(scope="module")
+def github_tools():
+    return json.loads(corpus("mcp", "github.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory, github_tools):
+    settings = Settings(data_dir=str(tmp_path_factory.mktemp("callgate")), port=0, num_threads=1)
+    with serve(settings, say=lambda _: None) as url:
+        put = httpx.put(f"{url}/v1/toolsets/github", json={"tools": github_tools}, timeout=120)
+        assert put.status_code == 201, put.text
+        yield url
+
+
+def request(index: int, names: list[str]) -> dict:
+    """One of the modes, over random words."""
+    rng = random.Random(index)
+    words = " ".join("".join(rng.choices("abcdefghij ", k=8)) for _ in range(rng.randrange(1, 30)))
+    body = {
+        "model": MODEL,
+        "messages": [{"role": "user", "content": words}],
+        "temperature": 1.0,
+        "seed": index,
+        "max_tokens": 3000,
+        "extra_body": {"toolset": "github"},
+    }
+    match index % 5:
+        case 0:
+            body["tool_choice"] = "required"
+        case 1:
+            body["tool_choice"] = {"type": "function", "function": {"name": rng.choice(names)}}
+        case 2:
+            body["tool_choice"] = "auto"
+        case 3:
+            body["tool_choice"] = "required"
+            body["parallel_tool_calls"] = True
+        case 4:
+            tools = [{"type": "function", "function": {"name": name}} for name in rng.sample(names, 5)]
+            allowed = {"mode": "required", "tools": tools}
+            body["tool_choice"] = {"type": "allowed_tools", "allowed_tools": allowed}
+    return body
+
+
+async def plain(client: AsyncOpenAI, body: dict):
+    answer = await client.chat.completions.create(**body)
+    (choice,) = answer.choices
+    calls = [(call.function.name, call.function.arguments) for call in choice.message.tool_calls or ()]
+    return choice.message.content or "", calls, choice.finish_reason
+
+
+async def streamed(client: AsyncOpenAI, body: dict):
+    text, calls, reason = "", {}, None
+    async for chunk in await client.chat.completions.create(**body, stream=True):
+        for choice in chunk.choices:
+            assert reason is None, "nothing comes after the finish reason"
+            text += choice.delta.content or ""
+            for delta in choice.delta.tool_calls or ():
+                call = calls.setdefault(delta.index, ["", ""])
+                call[0] += delta.function.name or ""
+                call[1] += delta.function.arguments or ""
+            reason = choice.finish_reason
+    return text, [tuple(calls[index]) for index in sorted(calls)], reason
+
+
+async def test_every_call_validates(url, github_tools):
+    schemas = {tool["name"]: tool["inputSchema"] for tool in github_tools}
+    client = AsyncOpenAI(base_url=f"{url}/v1", api_key="none", timeout=300, max_retries=0)
+    slots = asyncio.Semaphore(CONCURRENCY)
+
+    async def ask(index: int):
+        body = request(index, list(schemas))
+        async with slots:
+            return body, await plain(client, body), await streamed(client, body)
+
+    async with client:
+        answers = await asyncio.gather(*map(ask, range(NUM_PROMPTS)))
+    num_calls = 0
+    reasons = set()
+    for body, whole, pieces in answers:
+        assert whole == pieces
+        _, calls, reason = whole
+        reasons.add(reason)
+        mode = body["tool_choice"]
+        assert calls or mode == "auto"
+        for name, arguments in calls:
+            num_calls += 1
+            value = json.loads(arguments)
+            jsonschema_rs.validate(schemas[name], value, validate_formats=True)
+            jsonschema.validate(value, schemas[name], format_checker=FORMAT_CHECKER)
+            if isinstance(mode, dict):
+                listed = mode.get("allowed_tools", {}).get("tools", [mode])
+                assert name in [tool["function"]["name"] for tool in listed]
+    print(f"{2 * len(answers)} completions, {num_calls} distinct calls, finished by {sorted(reasons)}")
+    assert num_calls >= 0.8 * NUM_PROMPTS
+    assert {"tool_calls", "stop"} <= reasons
+    assert any(len(calls) > 1 for _, (_, calls, _), _ in answers), "some answer calls in parallel"
+    assert any(calls for body, (_, calls, _), _ in answers if body["tool_choice"] == "auto")
