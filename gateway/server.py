@@ -8,7 +8,8 @@ import uvicorn
 from opentelemetry import trace
 from rich.console import Console
 
-from gateway.app import create_app
+from gateway.access import read_keys
+from gateway.app import create_app, read_secret
 from gateway.errors import SettingsError
 from gateway.model import start_runtime
 from gateway.settings import Settings
@@ -19,12 +20,16 @@ from toolspecs.stores import open_store
 def serve(settings: Settings, console: Console) -> None:
     """Serve until interrupted; the model is loaded before the first connection is accepted.
 
+    What is cheap to check is checked before that.
+
     Raises:
         SettingsError: the address cannot be listened on, or another setting does not fit.
         ModelLoadError: the model cannot be loaded.
         StoreError: there is no such store, or it cannot be reached.
     """
     logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
+    read_keys(settings)
+    read_secret(settings)
     asyncio.run(reach_store(settings.store_url))
     with listen(settings) as listener:
         provider = open_provider(settings)

@@ -119,6 +119,7 @@ def free_port():
         (["--store", "sqlite:///proc/none/callgate.db"], ["/proc/none"]),
         (["--store", "redis://127.0.0.1:1/0"], ["127.0.0.1:1"]),
         (["--config", "/nowhere/callgate.toml"], ["/nowhere/callgate.toml"]),
+        (["--api-key-file", "/nowhere/keys", "--model", "/nowhere"], ["api_key_file", "/nowhere/keys"]),
         (["--model", "/nowhere/model", "--port", "0"], ["/nowhere/model"]),
         (["--syntax", "klingon", "--port", "0"], ["klingon", "hermes"]),
     ],
