@@ -81,13 +81,13 @@ class Vocabulary:
         Raises:
             ValueError: the tokenizer has no stop token and none was given.
         """
-        plain = xgr.TokenizerInfo.from_huggingface(tokenizer)
         added = {str(token): token_id for token_id, token in tokenizer.added_tokens_decoder.items()}
         stops = dict.fromkeys(
             [*stop_ids, *([tokenizer.eos_token_id] if tokenizer.eos_token_id is not None else [])]
         )
         if not stops:
             raise ValueError("the tokenizer names no end-of-sequence token; give stop_ids")
+        plain = xgr.TokenizerInfo.from_huggingface(tokenizer, stop_token_ids=list(stops))
         return cls.from_tokens(
             plain.decoded_vocab,
             markers={text: i for text, i in added.items() if i not in stops},

@@ -32,9 +32,9 @@ class EmbeddedRuntime:
         self._loaded = loaded
         self._spelling = Spelling(loaded.vocabulary)
         length = min(loaded.context_length, settings.context_length or loaded.context_length)
-        engine = Engine(
-            ModelRunner(loaded.model, settings), loaded.vocabulary, settings, context_length=length
-        )
+        runner = ModelRunner(loaded.model, settings)
+        self._num_columns = runner.num_columns
+        engine = Engine(runner, loaded.vocabulary, settings, context_length=length)
         self._card = ModelCard(loaded.model_id, loaded.vocabulary, loaded.syntax, engine.context_length)
         self._thread = EngineThread(engine, num_threads=settings.num_threads)
         # One thread, since a tokenizer is not safe in several at once.

@@ -1,5 +1,6 @@
 """The engine: schedule, run, mask, sample, postprocess. Token ids only."""
 
+import logging
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,8 +15,10 @@ from runtime.masks import TokenMasks
 from runtime.pages import PagePool
 from runtime.sampling import Draw, sample
 from runtime.scheduler import Batch, Scheduler
-from runtime.sequence import Sequence, State
+from runtime.sequence import Closer, Sequence, State
 from runtime.settings import EngineSettings
+
+logger = logging.getLogger(__name__)
 
 
 class Runner(Protocol):
@@ -69,13 +72,9 @@ class Engine:
         if room < 1:
             raise PromptTooLong(len(sequence.prompt_ids), self.context_length)
         sequence.max_tokens = min(sequence.max_tokens, room)
-        if sequence.closer is not None and sequence.max_tokens < sequence.closer.minimum():
+        if sequence.closer is not None and not sequence.closer.fits(sequence.max_tokens):
             raise BudgetTooSmall(sequence.max_tokens, sequence.closer.minimum())
-        closing = self._close(sequence)
-        if closing is None:
-            self.scheduler.add(sequence)
-        else:
-            self._ready.append(Output(sequence, closing))
+        self.scheduler.add(sequence)
 
     def stop(self, sequence: Sequence, reason: FinishReason = FinishReason.STOP) -> None:
         """End a sequence from outside, and free its pages."""
@@ -119,39 +118,40 @@ class Engine:
     def _extend(self, sequence: Sequence, draw: Draw | None) -> Output:
         """Add the token to its sequence, and end the sequence where nothing may follow."""
         if draw is None:
-            return self._fail(
-                sequence, "the model's logits are not numbers, or none of its tokens is allowed"
-            )
-        if not self._append(sequence, draw.token_id):
-            return self._fail(sequence, f"the grammar refused token {draw.token_id}, which its mask allowed")
-        closing: tuple[Draw, ...] | None = None
+            return self._fail(sequence, "the model's logits are not numbers, or no token is allowed")
+        try:
+            return self._take(sequence, draw)
+        except Exception as error:  # a matcher or closer that fails takes its own sequence along, no other
+            logger.exception("sequence %s", sequence.sequence_id)
+            return self._fail(sequence, f"{type(error).__name__}: {error}")
+
+    def _take(self, sequence: Sequence, draw: Draw) -> Output:
+        if sequence.closer is not None and not sequence.closer.admits(draw.token_id, sequence.remaining):
+            return self._close(sequence, sequence.closer)
+        self._append(sequence, draw.token_id)
         if draw.token_id in self.stop_ids or self.masks.is_exhausted(sequence):
             self.stop(sequence, FinishReason.STOP)
-        else:
-            closing = self._close(sequence)
-            if closing is None and sequence.remaining == 0:
-                self.stop(sequence, FinishReason.LENGTH)
-        return Output(sequence, (draw, *(closing or ())))
+        elif sequence.remaining == 0:
+            self.stop(sequence, FinishReason.LENGTH)
+        return Output(sequence, (draw,))
 
-    def _close(self, sequence: Sequence) -> tuple[Draw, ...] | None:
-        """Complete the output, if its closer says that it is now or never."""
-        if sequence.closer is None:
-            return None
-        forced = sequence.closer.close(sequence.output_ids, sequence.remaining)
-        if forced is None:
-            return None
+    def _close(self, sequence: Sequence, closer: Closer) -> Output:
+        """Complete the output with what is left of its budget: the token drawn would have been too much."""
+        forced = closer.closing(sequence.remaining)
         for token_id in forced:
-            if not self._append(sequence, token_id):
-                raise AssertionError(f"the closer forced token {token_id} against the grammar")
+            self._append(sequence, token_id)
         sequence.tally.num_forced += len(forced)
-        sequence.closed_by = "budget" if forced else None
+        sequence.closed_by = "budget"
         self.stop(sequence, FinishReason.LENGTH)
-        return tuple(map(Draw, forced))
+        return Output(sequence, tuple(map(Draw, forced)))
 
-    def _append(self, sequence: Sequence, token_id: int) -> bool:
+    def _append(self, sequence: Sequence, token_id: int) -> None:
+        if sequence.matcher is not None and not sequence.matcher.accept(token_id):
+            raise GenerationFailed(f"the grammar refused token {token_id}, which it had allowed")
+        if sequence.closer is not None:
+            sequence.closer.accepted(token_id)
         sequence.token_ids.append(token_id)
         sequence.mask = None
-        return sequence.matcher is None or sequence.matcher.accept(token_id)
 
     def _fail(self, sequence: Sequence, reason: str) -> Output:
         """End a sequence alone; nothing it computed is used again."""

@@ -1,5 +1,6 @@
 """Token masks: what each sequence may write next, applied to the logits before anything is drawn."""
 
+import logging
 import time
 
 import numpy as np
@@ -11,6 +12,8 @@ from torch import Tensor
 from compiler.matcher import Bitmask, Matcher, allocate_bitmask
 from compiler.vocabulary import Vocabulary
 from runtime.sequence import Sequence
+
+logger = logging.getLogger(__name__)
 
 
 class TokenMasks:
@@ -64,7 +67,11 @@ class TokenMasks:
     def _fill(self, matcher: Matcher, sequence: Sequence) -> NDArray[np.int32]:
         bitmask = allocate_bitmask(1, self.width)
         start = time.perf_counter_ns()
-        matcher.fill_bitmask(bitmask, 0)
+        try:
+            matcher.fill_bitmask(bitmask, 0)
+        except Exception:  # a matcher that fails allows nothing, which ends its own sequence and no other
+            logger.exception("sequence %s", sequence.sequence_id)
+            bitmask[:] = 0
         sequence.tally.count_fill((time.perf_counter_ns() - start) / 1000)
         row: NDArray[np.int32] = bitmask[0]
         return row

@@ -23,13 +23,22 @@ class State(Enum):
 
 
 class Closer(Protocol):
-    """Completes a constrained output in the shortest valid way when its budget runs out."""
+    """Completes an output in the shortest valid way when its budget runs out (compiler/closer.py)."""
 
     def minimum(self) -> int:
-        """Tokens of the shortest valid output, a stop token aside."""
+        """Tokens of the shortest complete output from here; a stop token counts as nothing."""
 
-    def close(self, output_ids: list[int], remaining: int) -> list[int] | None:
-        """The ids that complete `output_ids` if it is now or never, None while sampling may go on."""
+    def fits(self, remaining: int) -> bool:
+        """Whether `minimum` is at most `remaining`, found sooner."""
+
+    def admits(self, token_id: int, remaining: int) -> bool:
+        """Whether the output can be completed within `remaining` tokens of which this is the first."""
+
+    def accepted(self, token_id: int) -> None:
+        """The token was appended to the output."""
+
+    def closing(self, remaining: int) -> list[int]:
+        """The ids that complete the output from here, at most `remaining`."""
 
 
 @dataclass(slots=True)

@@ -66,16 +66,27 @@ class Digits(Spells):
 
 
 class Appends:
-    """A closer that ends every output with a fixed text, just in time."""
+    """A closer whose every completion is a fixed text."""
 
     def __init__(self, text):
         self.ids = list(text.encode())
+        self.seen = []
 
     def minimum(self):
         return len(self.ids)
 
-    def close(self, output_ids, remaining):
-        return self.ids if remaining <= len(self.ids) else None
+    def fits(self, remaining):
+        return len(self.ids) <= remaining
+
+    def admits(self, token_id, remaining):
+        return len(self.ids) <= remaining - 1
+
+    def accepted(self, token_id):
+        self.seen.append(token_id)
+
+    def closing(self, remaining):
+        assert len(self.ids) <= remaining
+        return self.ids
 
 
 def outputs_of(engine, finish, sequences):
@@ -272,15 +283,38 @@ def test_the_closer_completes_an_output_at_its_budget(make_engine, make_sequence
     assert bytes(sequence.output_ids[-2:]) == b"99"
     assert (sequence.finish_reason, sequence.closed_by) == (FinishReason.LENGTH, "budget")
     assert sequence.stats.num_forced_tokens == 2
+    assert sequence.closer.seen == sequence.output_ids
     assert [d.token_id for o in outputs for d in o.draws] == sequence.output_ids
 
 
-def test_a_budget_of_exactly_the_minimum_needs_no_model(make_engine, make_sequence, finish):
-    engine = make_engine()
-    engine.runner.run = None
+def test_a_budget_of_exactly_the_minimum_is_all_closing(make_engine, make_sequence, finish):
     sequence = make_sequence("x", 2, closer=Appends("42"), matcher=Digits())
-    (output,) = finish(engine, sequence)
+    (output,) = finish(make_engine(), sequence)
     assert bytes(d.token_id for d in output.draws) == b"42"
+    assert sequence.closed_by == "budget"
+
+
+def test_a_closer_that_forces_against_the_grammar_fails_its_sequence(make_engine, make_sequence, finish):
+    wrong = make_sequence("x", 4, closer=Appends("no"), matcher=Spells("abcdef"))
+    right = make_sequence("x", 5)
+    outputs = finish(make_engine(), wrong, right)
+    assert [o.sequence for o in outputs if o.error] == [wrong]
+    assert right.num_output > 0
+
+
+def test_a_matcher_that_raises_fails_its_sequence(make_engine, make_sequence, finish):
+    def explode(*_):
+        raise RuntimeError("bug")
+
+    wrong, also_wrong = Spells("abc"), Spells("abc")
+    wrong.fill_bitmask = explode
+    also_wrong.accept = explode
+    right = make_sequence("x", 5)
+    outputs = finish(
+        make_engine(), make_sequence(matcher=wrong), right, make_sequence("y", matcher=also_wrong)
+    )
+    assert sum(o.error is not None for o in outputs) == 2
+    assert right.num_output > 0
 
 
 def test_a_budget_below_the_minimum_is_refused(make_engine, make_sequence):

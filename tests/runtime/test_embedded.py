@@ -1,0 +1,249 @@
+"""The embedded runtime, end to end, with the random model."""
+
+import asyncio
+import json
+from collections import Counter
+
+import jsonschema_rs
+import pytest
+
+from compiler import compile_schema, compile_toolset
+from runtime.embedded import EmbeddedRuntime
+from runtime.errors import GenerationFailed, Overloaded, PromptTooLong, RequestRefused, UnknownModel
+from runtime.events import ArgumentsDelta, CallStarted, Finished, FinishReason, TextDelta
+from runtime.request import GenerationRequest, Message, Sampling
+from runtime.settings import EngineSettings
+from toolspecs.tool import Tool
+
+TOOLS = (
+    Tool(
+        "send_mail",
+        "Send a message",
+        {
+            "type": "object",
+            "properties": {
+                "to": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+                "subject": {"type": "string"},
+                "urgent": {"type": "boolean"},
+                "retries": {"type": "integer"},
+            },
+            "required": ["to", "subject"],
+        },
+    ),
+    Tool("ping", "Nothing", {"type": "object", "properties": {}}),
+    Tool(
+        "set_color",
+        "Paint",
+        {"type": "object", "properties": {"color": {"enum": ["red", "green"]}}, "required": ["color"]},
+    ),
+)
+SCHEMAS = {tool.name: jsonschema_rs.validator_for(dict(tool.parameters)) for tool in TOOLS}
+SETTINGS = EngineSettings(num_pages=1024, num_threads=1, max_sequences=8, max_waiting=64)
+
+
+@pytest.fixture
+async def make_runtime(random_model):
+    made = []
+
+    def make(settings=SETTINGS):
+        made.append(EmbeddedRuntime.load(random_model, settings, model_id="tiny"))
+        return made[-1]
+
+    yield make
+    for runtime in made:
+        await runtime.close()
+
+
+@pytest.fixture
+def runtime(make_runtime):
+    return make_runtime()
+
+
+def request(request_id="r", *, constraint=None, seed=0, temperature=1.0, **options):
+    options = {"max_tokens": 400, "messages": (Message("user", "hello"),), "model": "tiny"} | options
+    return GenerationRequest(
+        request_id,
+        tools=TOOLS if constraint else (),
+        constraint=constraint,
+        syntax="hermes" if constraint else None,
+        sampling=Sampling(temperature=temperature, seed=seed),
+        **options,
+    )
+
+
+async def events_of(runtime, asked):
+    return [event async for event in runtime.generate(asked)]
+
+
+async def linked(runtime, tool_choice, **options):
+    (card,) = await runtime.models()
+    return compile_toolset(
+        TOOLS, tokenizer=card.vocabulary, syntax=card.syntax, tool_choice=tool_choice, **options
+    )
+
+
+def calls_of(events, choice=0):
+    calls = {}
+    for event in events:
+        if event.choice == choice and isinstance(event, CallStarted):
+            calls[event.index] = (event.name, "")
+        if event.choice == choice and isinstance(event, ArgumentsDelta):
+            name, text = calls[event.index]
+            calls[event.index] = (name, text + event.text)
+    return list(calls.values())
+
+
+def text_of(events, choice=0):
+    return "".join(e.text for e in events if isinstance(e, TextDelta) and e.choice == choice)
+
+
+def assert_valid(calls):
+    for name, arguments in calls:
+        SCHEMAS[name].validate(json.loads(arguments))
+
+
+async def settled(runtime):
+    """Wait until nothing runs; no page may be in use then."""
+    for _ in range(1000):
+        health = await runtime.health()
+        engine = runtime._thread.engine
+        if not (health.num_running or health.num_waiting) and engine.pool.num_idle == engine.pool.num_usable:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("something still runs")
+
+
+@pytest.mark.parametrize("tool_choice", ["required", "auto", "none"])
+async def test_calls_are_valid(runtime, tool_choice):
+    grammar = await linked(runtime, tool_choice)
+    asked = [request(f"r{seed}", constraint=grammar, seed=seed) for seed in range(12)]
+    answers = await asyncio.gather(*(events_of(runtime, r) for r in asked))
+    num_calls = 0
+    for events in answers:
+        calls = calls_of(events)
+        num_calls += len(calls)
+        assert_valid(calls)
+        (end,) = [e for e in events if isinstance(e, Finished)]
+        assert end is events[-1]
+        assert end.reason is (FinishReason.TOOL_CALLS if calls else FinishReason.STOP)
+        assert "<tool_call>" not in text_of(events)
+    assert num_calls >= {"required": 12, "auto": 3, "none": 0}[tool_choice]
+    assert tool_choice != "none" or num_calls == 0
+    await settled(runtime)
+
+
+async def test_a_seed_repeats_an_answer_alone_or_in_company(runtime):
+    grammar = await linked(runtime, "required")
+    alone = await events_of(runtime, request(constraint=grammar, seed=5))
+    many = await asyncio.gather(
+        *(events_of(runtime, request(f"r{s}", constraint=grammar, seed=s)) for s in range(8))
+    )
+    assert calls_of(many[5]) == calls_of(alone)
+    assert len({str(calls_of(events)) for events in many}) > 1
+
+
+async def test_choices_differ_and_share_their_prompt(runtime):
+    grammar = await linked(runtime, "required")
+    messages = (Message("user", "a long prompt " * 40),)
+    events = await events_of(runtime, request(constraint=grammar, num_choices=4, messages=messages))
+    answers = [calls_of(events, choice) for choice in range(4)]
+    for calls in answers:
+        assert_valid(calls)
+    assert len({str(calls) for calls in answers}) > 1
+    cached = {e.choice: e.stats.num_cached_tokens for e in events if isinstance(e, Finished)}
+    assert cached[0] == 0
+    assert all(cached[choice] > 100 for choice in (1, 2, 3))
+
+
+async def test_json_output_validates(runtime):
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    (card,) = await runtime.models()
+    compiled = compile_schema(schema, tokenizer=card.vocabulary)
+    asked = GenerationRequest("r", "tiny", (Message("user", "x"),), constraint=compiled, max_tokens=200)
+    events = await events_of(runtime, asked)
+    assert set(json.loads(text_of(events))) == {"a"}
+    assert events[-1].reason is FinishReason.STOP
+
+
+async def test_text_ends_at_a_stop_string(runtime):
+    whole = text_of(await events_of(runtime, request(seed=3)))
+    stop = whole[2:4]
+    events = await events_of(runtime, request(seed=3, stop=(stop,)))
+    assert text_of(events) == whole[: whole.index(stop)]
+    assert events[-1].reason is FinishReason.STOP
+
+
+async def test_logprobs_cover_the_text(runtime):
+    events = await events_of(runtime, request(seed=3, num_logprobs=2))
+    logprobs = [p for e in events if isinstance(e, TextDelta) for p in e.logprobs]
+    assert b"".join(p.token_bytes for p in logprobs).decode(errors="replace") == text_of(events)
+    assert all(p.logprob <= 0 and len(p.top) == 2 for p in logprobs)
+
+
+async def test_the_budget_ends_text(runtime):
+    events = await events_of(runtime, request(max_tokens=2, temperature=0))
+    assert events[-1].stats.num_output_tokens <= 2
+    counted = Counter(type(e) for e in events)
+    assert counted[Finished] == 1
+
+
+async def test_closing_the_iterator_aborts(runtime):
+    endless = request(num_choices=3, max_tokens=20_000)
+    stream = runtime.generate(endless)
+    await anext(stream)
+    await stream.aclose()
+    await settled(runtime)
+    assert (await runtime.health()).is_ready
+
+
+async def test_refusals(runtime):
+    for asked, error in [
+        (request(model="other"), UnknownModel),
+        (request(messages=()), RequestRefused),
+        (request(temperature=-1), RequestRefused),
+        (request(messages=(Message("user", "x" * 40_000),)), PromptTooLong),
+    ]:
+        with pytest.raises(error):
+            await events_of(runtime, asked)
+    await settled(runtime)
+
+
+async def test_a_full_queue_refuses_the_whole_request(make_runtime):
+    runtime = make_runtime(EngineSettings(num_pages=64, max_sequences=1, max_waiting=2, num_threads=1))
+    with pytest.raises(Overloaded):
+        await events_of(runtime, request(num_choices=4))
+    await settled(runtime)
+
+
+async def test_stopping_ends_what_runs_and_what_comes(make_runtime, monkeypatch):
+    runtime = make_runtime()
+    monkeypatch.setattr(runtime._thread.engine, "stop_ids", frozenset())
+    stream = runtime.generate(request(max_tokens=20_000))
+    await anext(stream)
+    await runtime.close()
+    with pytest.raises(GenerationFailed, match="stopped"):
+        [event async for event in stream]
+    assert not (await runtime.health()).is_ready
+    await runtime.close()  # once more does no harm
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_the_death_of_the_engine_ends_every_request(runtime, monkeypatch):
+    def explode(batch):
+        raise MemoryError("boom")
+
+    monkeypatch.setattr(runtime._thread.engine.runner, "run", explode)
+    answers = await asyncio.gather(
+        *(events_of(runtime, request(f"r{i}")) for i in range(3)), return_exceptions=True
+    )
+    assert all(isinstance(answer, GenerationFailed) for answer in answers)
+    health = await runtime.health()
+    assert not health.is_ready
+    assert "boom" in health.reason
+    with pytest.raises(GenerationFailed):
+        await asyncio.wait_for(events_of(runtime, request("later")), 5)

@@ -1,0 +1,108 @@
+"""What cannot be loaded is refused with the path and the reason."""
+
+import json
+import shutil
+
+import pytest
+from transformers import AutoTokenizer
+
+from compiler.errors import UnknownSyntax
+from runtime.errors import ModelLoadError
+from runtime.loading import load_model
+
+
+@pytest.fixture
+def copied(random_model, tmp_path):
+    return shutil.copytree(random_model, tmp_path / "model")
+
+
+def edit(path, **changes):
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_a_loaded_model_describes_itself(random_model):
+    loaded = load_model(random_model, model_id="tiny")
+    assert (loaded.model_id, loaded.syntax) == ("tiny", "hermes")
+    assert loaded.vocabulary.width == loaded.model.config.vocab_size > len(loaded.tokenizer)
+    assert loaded.vocabulary.stop_ids == (loaded.tokenizer.eos_token_id,)
+    assert loaded.context_length == 32768
+    assert load_model(random_model, syntax="json").syntax == "json"
+    assert load_model(random_model).model_id == random_model.name
+
+
+def test_every_stop_token_of_the_generation_config_stops(copied):
+    edit(copied / "generation_config.json", eos_token_id=[7, 9])
+    assert set(load_model(copied).vocabulary.stop_ids) >= {7, 9}
+
+
+def test_rotary_embeddings_that_shift_bound_the_context(copied):
+    rope = {
+        "rope_type": "dynamic",
+        "factor": 2.0,
+        "rope_theta": 1e4,
+        "original_max_position_embeddings": 1000,
+    }
+    edit(copied / "config.json", rope_parameters=rope | {"partial_rotary_factor": 0.5})
+    assert load_model(copied).context_length == 1000
+
+
+def test_a_tokenizer_without_a_template_gets_one(copied):
+    (copied / "chat_template.jinja").unlink()
+    loaded = load_model(copied)
+    assert "<|im_start|>" in loaded.tokenizer.chat_template
+    assert loaded.syntax == "hermes"
+
+
+def test_an_unknown_syntax(random_model):
+    with pytest.raises(UnknownSyntax):
+        load_model(random_model, syntax="morse")
+
+
+def remove(name):
+    return lambda model: (model / name).unlink()
+
+
+def truncate(model):
+    path = model / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:1000])
+
+
+def forget_a_layer(model):
+    edit(model / "config.json", num_hidden_layers=3)
+
+
+def widen(model):
+    edit(model / "config.json", hidden_size=128)
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (shutil.rmtree, "no such directory"),
+        (remove("config.json"), "no config.json"),
+        (lambda model: (model / "config.json").write_text("{"), "config"),
+        (lambda model: edit(model / "config.json", model_type="t5"), "'t5' are not causal"),
+        (lambda model: edit(model / "config.json", model_type="nonsense"), "nonsense"),
+        (remove("tokenizer.json"), "its tokenizer"),
+        (remove("model.safetensors"), "its weights"),
+        (truncate, "its weights"),
+        (forget_a_layer, "lack .* tensors, such as model.layers.2"),
+        (widen, "its weights"),
+    ],
+)
+def test_damage(copied, damage, reason):
+    damage(copied)
+    with pytest.raises(ModelLoadError, match=reason) as failed:
+        load_model(copied)
+    assert failed.value.model == str(copied)
+    assert "\n" not in str(failed.value)
+
+
+def test_a_tokenizer_that_never_stops(copied):
+    tokenizer = AutoTokenizer.from_pretrained(copied)
+    tokenizer.eos_token = None
+    tokenizer.save_pretrained(copied)
+    for name in ("config.json", "generation_config.json"):
+        edit(copied / name, eos_token_id=None)
+    with pytest.raises(ModelLoadError, match="end-of-sequence"):
+        load_model(copied)

@@ -1,0 +1,71 @@
+"""The random model is the same everywhere, and its outputs come to an end."""
+
+import threading
+
+import pytest
+import torch
+
+from runtime.engine import Engine
+from runtime.loading import load_model
+from runtime.model import ModelRunner
+from runtime.random_model import RandomModelSettings, build_random_model, ensure_random_model
+from runtime.settings import EngineSettings
+
+SMALL = RandomModelSettings(vocabulary_size=600, hidden_size=32, num_layers=1)
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_building_it_twice_gives_the_same_bytes(tmp_path):
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        build_random_model(tmp_path / name, SMALL)
+        torch.rand(3)  # whatever else draws
+    assert contents(tmp_path / "one") == contents(tmp_path / "other")
+
+
+def test_settings_name_the_directory(tmp_path):
+    first = ensure_random_model(tmp_path, SMALL)
+    stamp = (first / "config.json").stat().st_mtime_ns
+    assert ensure_random_model(tmp_path, SMALL) == first
+    assert (first / "config.json").stat().st_mtime_ns == stamp
+    assert (
+        ensure_random_model(tmp_path, RandomModelSettings(seed=1, vocabulary_size=600, hidden_size=32))
+        != first
+    )
+
+
+def test_many_at_once_build_one(tmp_path):
+    found = []
+    threads = [
+        threading.Thread(target=lambda: found.append(ensure_random_model(tmp_path, SMALL))) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    assert list(tmp_path.iterdir()) == [found[0]]
+    assert load_model(found[0]).vocabulary.width > 600
+
+
+def test_tokens_are_longer_than_bytes_and_text_survives(random_model):
+    tokenizer = load_model(random_model).tokenizer
+    text = '{"name": "calendar", "café": [1, 23, null]} <tool_call>\n'
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode(ids) == text
+    assert len(ids) < len(text) / 2
+    assert tokenizer.convert_tokens_to_ids("<tool_call>") in ids
+
+
+@pytest.mark.parametrize("bias", [-100.0, 100.0])
+def test_biases_decide(tmp_path, make_sequence, finish, bias):
+    settings = RandomModelSettings(vocabulary_size=600, hidden_size=32, num_layers=1, stop_bias=bias)
+    loaded = load_model(ensure_random_model(tmp_path, settings))
+    chosen = EngineSettings(num_pages=32, max_sequences=4)
+    engine = Engine(ModelRunner(loaded.model, chosen), loaded.vocabulary, chosen, context_length=256)
+    sequence = make_sequence(loaded.tokenizer.encode("hello"), 30, temperature=1.0)
+    finish(engine, sequence)
+    assert sequence.num_output == (1 if bias > 0 else 30)
