@@ -65,6 +65,11 @@ class LinkedGrammar:
         origin = [self.syntax.name, self.vocabulary.digest, self.choice.mode, self.parallel]
         return hashlib.sha256(json.dumps([*origin, tools]).encode()).hexdigest()
 
+    @property
+    def dispatcher(self) -> Dispatcher:
+        """The fixed part that its matchers and closers share."""
+        return self._dispatcher
+
     def matcher(self) -> LinkedMatcher:
         """A fresh matcher at the start."""
         return LinkedMatcher(self._dispatcher)

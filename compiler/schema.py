@@ -12,6 +12,7 @@ from compiler.lowering import Lowering
 from compiler.matcher import Matcher
 from compiler.outline import Outline
 from compiler.report import EnforcementReport
+from compiler.shortest import Shortest
 from compiler.single import SingleMatcher
 from compiler.style import FLEXIBLE, Style
 from compiler.vocabulary import Vocabulary, vocabulary_of
@@ -56,6 +57,11 @@ class CompiledSchema:
     def compiled(self) -> xgr.CompiledGrammar:
         """The back end's compiled grammar."""
         return self.vocabulary.backend.compile(self.grammar.ebnf)
+
+    @cached_property
+    def shortest(self) -> Shortest:
+        """The grammar's shortest sentences."""
+        return Shortest(self.grammar)
 
     @property
     def digest(self) -> str:

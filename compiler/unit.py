@@ -16,6 +16,7 @@ import zstandard
 from compiler.errors import CorruptUnit, UnsupportedGrammar
 from compiler.grammar import Choice, Expr, Grammar, Literal, Rule, RuleRef, Sequence, sequence
 from compiler.grammar_json import grammar_from_json, grammar_to_json
+from compiler.shortest import Shortest
 from compiler.syntaxes import Syntax
 from compiler.vocabulary import Vocabulary
 
@@ -40,6 +41,11 @@ class Unit:
     def grammar(self) -> Grammar:
         """The lowered grammar that was compiled, the call's end included."""
         return grammar_from_json(self.source)
+
+    @cached_property
+    def shortest(self) -> Shortest:
+        """The grammar's shortest sentences."""
+        return Shortest(self.grammar)
 
     @cached_property
     def num_bytes(self) -> int:

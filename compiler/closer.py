@@ -1,0 +1,277 @@
+"""The closer: knows how to complete one output in the shortest way, and when it is now or never.
+
+It follows the output as the matcher does, by bytes, through free text, headers and units, but only as far
+as it must: while the budget is larger than the completion can have grown to, tokens are only noted.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+
+from compiler.dispatcher import Dispatcher
+from compiler.errors import UnsupportedGrammar
+from compiler.free_text import FreeText
+from compiler.junction import Entry, Junction
+from compiler.linker import LinkedGrammar
+from compiler.recogniser import Recogniser
+from compiler.schema import CompiledSchema
+from compiler.segmentation import Segmentation
+from compiler.shortest import NEVER
+from compiler.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class _InText:
+    """In free text, `state` bytes into the trigger; any text may stop."""
+
+    route: "_Calls"
+    text: FreeText
+    state: int
+
+    def after(self, token_id: int, token: bytes) -> "_Place | None":
+        start = self.route.start
+        if token_id == self.text.marker_id and start is not None:
+            return self.route.at(start, token)
+        state, rest = self.text.step(self.state, token)
+        if rest is None:
+            return _InText(self.route, self.text, state)
+        return None if start is None else self.route.at(start, self.text.pattern + rest)
+
+    def completions(self) -> Iterator[bytes]:
+        yield b""
+
+    def is_far(self, num_bytes: int, budget: int) -> bool:  # noqa: ARG002 - the places' common method
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class _InFixedText:
+    """In a header or in the closing: `read` of what follows `junction`."""
+
+    route: "_Calls"
+    junction: Junction
+    read: bytes
+
+    def after(self, token_id: int, token: bytes) -> "_Place | None":  # noqa: ARG002 - the places' common method
+        return self.route.at(self.junction, self.read + token)
+
+    def completions(self) -> Iterator[bytes]:
+        return self.route.completions(self.junction, self.read)
+
+    def is_far(self, num_bytes: int, budget: int) -> bool:  # noqa: ARG002 - the places' common method
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class _InUnit:
+    """In a tool's arguments or the end of its call; `follow` is what comes behind."""
+
+    route: "_Calls"
+    recogniser: Recogniser
+    growth: int
+    follow: Junction
+
+    def after(self, token_id: int, token: bytes) -> "_Place | None":  # noqa: ARG002 - the places' common method
+        recogniser = self.recogniser.fork()
+        for end in range(1, len(token) + 1):
+            if not recogniser.advance(token[end - 1 : end]):
+                return None
+            if recogniser.is_complete:
+                return self.route.at(self.follow, token[end:])
+        return _InUnit(self.route, recogniser, self.growth, self.follow)
+
+    def completions(self) -> Iterator[bytes]:
+        yield self.recogniser.completion() + (self.follow.closing or b"")
+
+    def is_far(self, num_bytes: int, budget: int) -> bool:
+        longest = self.recogniser.longest + len(self.follow.closing or b"")
+        return longest + self.growth * num_bytes <= budget
+
+
+@dataclass(frozen=True, slots=True)
+class _InSchema:
+    """In a JSON text that is the whole output."""
+
+    recogniser: Recogniser
+    growth: int
+
+    def after(self, token_id: int, token: bytes) -> "_Place | None":  # noqa: ARG002 - the places' common method
+        recogniser = self.recogniser.fork()
+        return _InSchema(recogniser, self.growth) if recogniser.advance(token) else None
+
+    def completions(self) -> Iterator[bytes]:
+        yield self.recogniser.completion()
+
+    def is_far(self, num_bytes: int, budget: int) -> bool:
+        return self.recogniser.longest + self.growth * num_bytes <= budget
+
+
+_Place = _InText | _InFixedText | _InUnit | _InSchema
+
+
+class _Calls:
+    """The places of a linked grammar."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self.start = dispatcher.start
+        self._units = dispatcher.units
+        self._text = dispatcher.text
+
+    def begin(self) -> _Place:
+        """Where every output begins."""
+        if self._text is not None:
+            return _InText(self, self._text, 0)
+        assert self.start is not None, "an output begins with text or with a call"
+        return _InFixedText(self, self.start, b"")
+
+    def at(self, junction: Junction, text: bytes) -> _Place | None:
+        """Where `text`, read from a junction on, leads."""
+        where = junction.step(text)
+        if isinstance(where, Entry):
+            shortest = self._units[where.name].shortest
+            place = _InUnit(self, Recogniser.of(shortest), shortest.growth, junction.follow)
+            return place.after(-1, where.rest)
+        return None if where is None else _InFixedText(self, junction, where)
+
+    def completions(self, junction: Junction, read: bytes) -> Iterator[bytes]:
+        """What may follow `read` to the end: the closing, or the shortest call of each tool, names first."""
+        if junction.closing is not None and junction.closing.startswith(read):
+            yield junction.closing[len(read) :]
+        lead = junction.lead
+        if lead is None or not (read.startswith(lead) or lead.startswith(read)):
+            return
+        low, high = junction.names.narrow(read[len(lead) :], 0, len(junction.names.keys))
+        for at in sorted(range(low, high), key=lambda at: len(junction.names.keys[at])):
+            shortest = self._units[junction.names.names[at]].shortest
+            arguments = shortest.of(shortest.root).encode()
+            header = (lead + junction.names.keys[at])[len(read) :]
+            yield header + arguments + (junction.follow.closing or b"")
+
+
+class Closer:
+    """Completes one output; one per generation, beside its matcher. Not thread-safe.
+
+    With `closer = closer_of(constraint)` a generation of at most `max_tokens` goes:
+
+        if not closer.fits(max_tokens):             # refuse: max_tokens is below closer.minimum()
+        for each token t drawn under the mask, remaining = max_tokens - tokens so far:
+            if closer.admits(t, remaining):         # take it
+                closer.accepted(t)
+            else:                                   # drop t, take all of these instead, and end: length
+                ids = closer.closing(remaining)
+
+    Then whatever was taken is complete once `max_tokens` is reached, and every forced id is one the matcher
+    accepts. Tokens that are not drawn, such as forced ones, need `admits` too: each after the one before was
+    accepted, so `fork()` takes a look ahead. Stop tokens count as nothing: an output may end without one.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, place: _Place, ending: bytes) -> None:
+        """Begin at a place; a unit can only be over after a token that holds a byte of `ending`."""
+        self._vocabulary = vocabulary
+        self._segmentation = Segmentation(vocabulary.index)
+        self._stop_ids = frozenset(vocabulary.stop_ids)
+        self._place = place
+        self._ending = ending
+        self._pending: list[int] = []
+        self._num_pending_bytes = 0
+        self._ahead: tuple[int, _Place] | None = None
+
+    def minimum(self) -> int:
+        """Tokens of the shortest way from here to a complete output; looks at every tool that may follow."""
+        return min((self._segmentation.count(text) for text in self._settled().completions()), default=NEVER)
+
+    def fits(self, remaining: int) -> bool:
+        """Whether the output can be completed within `remaining` tokens; `minimum` of it, found sooner."""
+        return self._fits(self._settled(), remaining)
+
+    def admits(self, token_id: int, remaining: int) -> bool:
+        """Whether the output can be completed within `remaining` tokens of which `token_id` is the first."""
+        if token_id in self._stop_ids:
+            return True
+        if self._is_far(token_id, remaining - 1):
+            return True
+        token = self._vocabulary.tokens[token_id]
+        place = self._settled().after(token_id, token)
+        if place is None or not self._fits(place, remaining - 1):
+            return False
+        self._ahead = (token_id, place)
+        return True
+
+    def accepted(self, token_id: int) -> None:
+        """The token was appended to the output."""
+        if token_id in self._stop_ids:
+            return
+        if self._ahead is not None and self._ahead[0] == token_id:
+            self._place = self._ahead[1]
+        else:
+            self._pending.append(token_id)
+            self._num_pending_bytes += len(self._vocabulary.tokens[token_id])
+            if not self._stays(token_id):
+                self._settled()
+        self._ahead = None
+
+    def closing(self, remaining: int | None = None) -> list[int]:
+        """The ids that complete the output from here, at most `remaining`; the fewest without a limit.
+
+        Raises:
+            UnsupportedGrammar: the vocabulary cannot spell any completion.
+        """
+        texts = self._settled().completions()
+        fitting = (text for text in texts if self._segmentation.count(text) <= (remaining or 0))
+        text = next(fitting, None) if remaining is not None else None
+        if text is None:
+            text = min(self._settled().completions(), key=self._segmentation.count, default=None)
+        if text is None or self._segmentation.count(text) >= NEVER:
+            raise UnsupportedGrammar("no tokens of the vocabulary spell the rest of the output")
+        return self._segmentation.ids(text)
+
+    def fork(self) -> "Closer":
+        """Another one at the same place."""
+        twin = Closer(self._vocabulary, self._settled(), self._ending)
+        twin._segmentation = self._segmentation
+        return twin
+
+    def _settled(self) -> _Place:
+        """The place, once everything noted has been read."""
+        for token_id in self._pending:
+            place = self._place.after(token_id, self._vocabulary.tokens[token_id])
+            assert place is not None, f"token {token_id} was accepted against the grammar"
+            self._place = place
+        self._pending.clear()
+        self._num_pending_bytes = 0
+        return self._place
+
+    def _stays(self, token_id: int) -> bool:
+        """Whether what bounds the completion's growth holds across this token."""
+        token = self._vocabulary.tokens[token_id]
+        return isinstance(self._place, _InUnit | _InSchema) and not any(b in token for b in self._ending)
+
+    def _is_far(self, token_id: int, budget: int) -> bool:
+        """Whether the completion cannot have grown beyond the budget; a token spells a byte at least."""
+        if not self._spells_bytes or not self._stays(token_id):
+            return False
+        num_bytes = self._num_pending_bytes + len(self._vocabulary.tokens[token_id])
+        return self._place.is_far(num_bytes, budget)
+
+    def _fits(self, place: _Place, budget: int) -> bool:
+        texts = place.completions()
+        return any(
+            (self._spells_bytes and len(text) <= budget) or self._segmentation.count(text) <= budget
+            for text in texts
+        )
+
+    @cached_property
+    def _spells_bytes(self) -> bool:
+        """Whether every byte of UTF-8 that JSON and the syntax need is a token of its own."""
+        needed = chain(b"\t\n\r", range(0x20, 0x7F), range(0x80, 0xC0), range(0xC2, 0xF5))
+        return all(self._segmentation.count(bytes([byte])) == 1 for byte in needed)
+
+
+def closer_of(constraint: LinkedGrammar | CompiledSchema) -> Closer:
+    """A closer for one generation under a toolset's linked grammar or a compiled schema."""
+    if isinstance(constraint, LinkedGrammar):
+        end = constraint.vocabulary.spell(constraint.syntax.end).encode()
+        return Closer(constraint.vocabulary, _Calls(constraint.dispatcher).begin(), end[-1:])
+    shortest = constraint.shortest
+    return Closer(constraint.vocabulary, _InSchema(Recogniser.of(shortest), shortest.growth), b"")

@@ -1,0 +1,179 @@
+"""Shortest sentences: for every rule of a grammar how little text completes it, and how fast that can grow.
+
+Lengths are bytes of UTF-8. They are found by Knuth's generalization of Dijkstra's algorithm: "A
+generalization of Dijkstra's algorithm", Information Processing Letters 6 (1977).
+"""
+
+import heapq
+from collections.abc import Iterator
+
+from compiler.grammar import CharClass, Choice, Expr, Grammar, Literal, Repeat, RuleRef, Sequence
+
+NEVER = 1 << 60
+"""The length of what has no finite sentence."""
+
+
+class Shortest:
+    """The shortest sentences of one grammar's rules and expressions; immutable once built."""
+
+    def __init__(self, grammar: Grammar) -> None:
+        self.grammar = grammar
+        self._lengths = _rule_lengths(grammar)
+        self.growth = _Growth(self).largest()
+        """The most bytes by which one more character can make what completes a sentence longer."""
+
+    @property
+    def root(self) -> RuleRef:
+        """The expression that is the whole grammar."""
+        return RuleRef(self.grammar.root)
+
+    def length(self, expr: Expr) -> int:
+        """Bytes of the shortest sentence of an expression; `NEVER` if it has none."""
+        return _length(expr, self._lengths)
+
+    def of(self, expr: Expr) -> str:
+        """The shortest sentence of an expression that has one."""
+        text: list[str] = []
+        todo = [expr]
+        while todo:
+            match todo.pop():
+                case Literal(literal):
+                    text.append(literal)
+                case CharClass(ranges):
+                    text.append(chr(ranges[0][0]))
+                case Repeat(item, low, _):
+                    text.append(chr(item.ranges[0][0]) * low)
+                case Sequence(items):
+                    todo += reversed(items)
+                case Choice(options):
+                    todo.append(min(options, key=self.length))
+                case RuleRef(name):
+                    todo.append(self.grammar.rules[name].body)
+        return "".join(text)
+
+
+def width(char: str) -> int:
+    """Bytes of a character in UTF-8."""
+    code = ord(char)
+    return 1 + (code >= 0x80) + (code >= 0x800) + (code >= 0x10000)
+
+
+def _rule_lengths(grammar: Grammar) -> dict[str, int]:
+    users: dict[str, set[str]] = {name: set() for name in grammar.rules}
+    for name, rule in grammar.rules.items():
+        for part in parts(rule.body):
+            if isinstance(part, RuleRef):
+                users[part.name].add(name)
+    final: dict[str, int] = {}
+    found = [(_length(rule.body, final), name) for name, rule in grammar.rules.items()]
+    heap = [entry for entry in found if entry[0] < NEVER]
+    heapq.heapify(heap)
+    while heap:
+        length, name = heapq.heappop(heap)
+        if name in final:
+            continue
+        final[name] = length
+        for user in users[name] - final.keys():
+            length = _length(grammar.rules[user].body, final)
+            if length < NEVER:
+                heapq.heappush(heap, (length, user))
+    return final
+
+
+def _length(expr: Expr, final: dict[str, int]) -> int:
+    match expr:
+        case Literal(text):
+            return len(text.encode())
+        case CharClass(ranges):
+            return width(chr(ranges[0][0]))
+        case Repeat(item, low, _):
+            return low * width(chr(item.ranges[0][0]))
+        case Sequence(items):
+            return min(NEVER, sum(_length(item, final) for item in items))
+        case Choice(options):
+            return min(_length(option, final) for option in options)
+        case RuleRef(name):
+            return final.get(name, NEVER)
+
+
+def parts(expr: Expr) -> Iterator[Expr]:
+    """The expression and everything written inside it; the rules it refers to are not followed."""
+    todo = [expr]
+    while todo:
+        part = todo.pop()
+        yield part
+        if isinstance(part, Sequence):
+            todo += part.items
+        elif isinstance(part, Choice):
+            todo += part.options
+
+
+class _Growth:
+    """What is to be written, at most, once it is decided how an expression begins.
+
+    Only that decision makes completions longer: it may settle for an option that is not the shortest.
+    """
+
+    def __init__(self, shortest: Shortest) -> None:
+        self._shortest = shortest
+        self._rules = shortest.grammar.rules
+        self._begun: dict[str, int] = {}
+
+    def largest(self) -> int:
+        """Over every expression of the grammar: what the worst beginning leaves over what the best does."""
+        for name in self._rules:
+            self._settle(name)
+        bodies = (part for rule in self._rules.values() for part in parts(rule.body))
+        return max(self._longest(part) - self._shortest.length(part) for part in bodies)
+
+    def _settle(self, name: str) -> None:
+        """A rule after the rules that its sentences may begin with; a left recursion counts once."""
+        todo, entered = [name], set[str]()
+        while todo:
+            last = todo[-1]
+            if last in self._begun:
+                todo.pop()
+                continue
+            open_rules = [r for r in self._corners(self._rules[last].body) if r not in self._begun]
+            if last not in entered:
+                entered.add(last)
+                todo += (rule for rule in open_rules if rule not in entered)
+            if todo[-1] == last:
+                self._begun[last] = self._longest(self._rules[last].body)
+
+    def _corners(self, expr: Expr) -> Iterator[str]:
+        match expr:
+            case RuleRef(name):
+                yield name
+            case Choice(options):
+                for option in options:
+                    yield from self._corners(option)
+            case Sequence(items):
+                for item in items:
+                    yield from self._corners(item)
+                    if self._shortest.length(item):
+                        return
+
+    def _longest(self, expr: Expr) -> int:
+        match expr:
+            case RuleRef(name):
+                return self._begun.get(name, 0)
+            case Choice(options):
+                return max(map(self._longest, options))
+            case Repeat(item, low, _):
+                return max(low, 1) * width(chr(item.ranges[0][0]))
+            case Sequence(items):
+                return self._longest_of(items)
+            case _:
+                return self._shortest.length(expr)
+
+    def _longest_of(self, items: tuple[Expr, ...]) -> int:
+        rest = sum(map(self._shortest.length, items))
+        longest = 0
+        for item in items:
+            length = self._shortest.length(item)
+            rest -= length
+            longest = max(longest, self._longest(item) + rest)
+            if length:
+                break
+        return longest
