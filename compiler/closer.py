@@ -129,8 +129,8 @@ class _Calls:
         """Where `text`, read from a junction on, leads."""
         where = junction.step(text)
         if isinstance(where, Entry):
-            shortest = self._units[where.name].shortest
-            place = _InUnit(self, Recogniser.of(shortest), shortest.growth, junction.follow)
+            unit = self._units[where.name]
+            place = _InUnit(self, Recogniser.of(unit.network), unit.shortest.growth, junction.follow)
             return place.after(-1, where.rest)
         return None if where is None else _InFixedText(self, junction, where)
 
@@ -273,5 +273,5 @@ def closer_of(constraint: LinkedGrammar | CompiledSchema) -> Closer:
     if isinstance(constraint, LinkedGrammar):
         end = constraint.vocabulary.spell(constraint.syntax.end).encode()
         return Closer(constraint.vocabulary, _Calls(constraint.dispatcher).begin(), end[-1:])
-    shortest = constraint.shortest
-    return Closer(constraint.vocabulary, _InSchema(Recogniser.of(shortest), shortest.growth), b"")
+    place = _InSchema(Recogniser.of(constraint.network), constraint.shortest.growth)
+    return Closer(constraint.vocabulary, place, b"")

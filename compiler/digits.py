@@ -13,8 +13,9 @@ from compiler.rules import RuleSink
 _CHARS = "0123456789."
 _ALPHABET = Alphabet(tuple(charset.of(char) for char in _CHARS))
 _POINT = len(_CHARS) - 1
-_DEFAULT_DIGITS = 18
-_SIGNIFICANT_DIGITS = 15
+_DEFAULT_DIGITS = 20
+_DOUBLE_DIGITS = 15  # decimals of so many significant digits are distinct as doubles
+_MAX_PLACES = 10  # where digits are counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,11 @@ class Interval:
     high: Fraction | None
     is_low_strict: bool = False
     is_high_strict: bool = False
+
+    @property
+    def is_rounded_upon(self) -> bool:
+        """Whether an exclusive end other than zero could be reached by rounding."""
+        return bool((self.is_low_strict and self.low) or (self.is_high_strict and self.high))
 
     @property
     def num_digits(self) -> int:
@@ -107,10 +113,14 @@ class Magnitudes:
         self.high = None if interval.high is None else _End(interval.high)
         self.num_wanted = 0 if step is None else 1
         self.divisors = (*(() if step is None else (step,)), *avoided)
-        self.places = places if step is None else min(places, _places(step))
+        is_rounded = bool(self.divisors) or interval.is_rounded_upon
+        self.places = min(places, _MAX_PLACES) if is_rounded else places
+        if step is not None:
+            self.places = min(self.places, _places(step))
+        self.significant = _DOUBLE_DIGITS if is_rounded and places else _DEFAULT_DIGITS + places
         self.scales = tuple(map(_places, self.divisors))
         self.moduli = tuple(int(d * 10**k) for d, k in zip(self.divisors, self.scales, strict=True))
-        default = max(_SIGNIFICANT_DIGITS if places else _DEFAULT_DIGITS, len(self.low.whole) + 1)
+        default = max(min(self.significant, _DEFAULT_DIGITS), len(self.low.whole) + 1)
         self.max_whole = default if self.high is None else len(self.high.whole)
 
     def lower(self, rules: RuleSink) -> Expr | None:
@@ -148,7 +158,7 @@ class Magnitudes:
     def _point(self, state: _State) -> _State | None:
         if state.places >= 0 or state.whole == 0 or not self.places:
             return None
-        spare = _SIGNIFICANT_DIGITS - self.places  # digits before the point that never matter again
+        spare = self.significant - self.places  # digits before the point that never matter again
         return self._settled(state)._replace(places=0, is_zero=False, whole=max(state.whole, spare))
 
     def _settled(self, state: _State) -> _State:
@@ -157,7 +167,7 @@ class Magnitudes:
         return state._replace(low=low, high=high)
 
     def _place(self, state: _State, digit: int) -> _State | None:
-        if state.places >= self.places or state.whole + state.places >= _SIGNIFICANT_DIGITS:
+        if state.places >= self.places or state.whole + state.places >= self.significant:
             return None
         return state._replace(
             places=state.places + 1,

@@ -94,14 +94,14 @@ EMPTY = Literal("")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule's body; `lookahead` is sound only if every use of the rule is followed by such a character.
+    """A rule's body; `lookahead` is sound only if every use of the rule is followed by such a text.
 
     A lookahead never removes a sentence: it tells the engine what follows, so that masks can be
-    precomputed across the rule's end.
+    precomputed across the rule's end. Choices in it need a rule of their own.
     """
 
     body: Expr
-    lookahead: CharClass | None = None
+    lookahead: CharClass | RuleRef | None = None
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ def grammar_from_json(text: str) -> Grammar:
     try:
         content = json.loads(text)
         rules = {
-            name: Rule(_read(body), None if ahead is None else _read_class(ahead))
+            name: Rule(_read(body), None if ahead is None else _read_lookahead(ahead))
             for name, (body, ahead) in content["rules"].items()
         }
         return Grammar(rules, content["root"])
@@ -76,6 +76,10 @@ def _read(node: list[Any]) -> Expr:
             return RuleRef(*rest)
         case _:
             raise ValueError(f"no expression is tagged {tag!r}")
+
+
+def _read_lookahead(node: list[Any]) -> CharClass | RuleRef:
+    return RuleRef(node[1]) if node[0] == "rule" else _read_class(node)
 
 
 def _read_class(node: list[Any]) -> CharClass:

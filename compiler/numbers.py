@@ -1,8 +1,8 @@
 """Lowering of numbers: the JSON texts of integers and decimals within bounds and with divisors.
 
 Integers are written as integers. Everything is decided on decimal text, exactly. Validators that parse IEEE
-doubles must agree, so a decimal has at most fifteen significant digits: such decimals stay apart as doubles,
-and none rounds onto a bound that it does not touch.
+doubles must agree. Rounding is monotone, so inclusive bounds need no care; with an exclusive bound or a
+divisor a decimal has at most fifteen significant digits: such decimals stay apart as doubles.
 """
 
 from collections.abc import Sequence
@@ -18,11 +18,10 @@ from compiler.rules import RuleSink
 
 Number = int | float | Decimal
 
-MAX_DIGITS = 18
-"""Where no bound says otherwise: every such integer fits 64 bits, and a run of digits comes to an end."""
+MAX_DIGITS = 20
+"""Where no bound says otherwise: every 64-bit integer has no more, and a run of digits comes to an end."""
 MAX_BOUND_DIGITS = 40
-MAX_FRACTION = 10
-SIGNIFICANT_DIGITS = 15
+MAX_FRACTION = 20
 
 _DIGIT = CharClass.of((0x30, 0x39))
 _NON_ZERO = CharClass.of((0x31, 0x39))
@@ -89,7 +88,7 @@ def lower_number(
     Raises:
         UnsupportedNumber: bounds or divisors are too large for an automaton.
     """
-    notes = (f"at most {SIGNIFICANT_DIGITS} significant digits",)
+    notes = (f"at most {MAX_FRACTION} digits after the point",)
     avoided = tuple(_exact(m) for m in not_multiple_of) + ((Fraction(1),) if excludes_integers else ())
     if not multiple_of and not avoided and maximum is None and minimum in (None, 0) and not exclusive_minimum:
         return LoweredNumber(_decimal(is_signed=minimum is None), notes)

@@ -57,7 +57,10 @@ def _reachable(rules: Mapping[str, Rule], root: str) -> list[str]:
         name = stack.pop()
         if name not in found:
             found[name] = None
-            stack += reversed(list(_references(rules[name].body)))
+            rule = rules[name]
+            stack += reversed(list(_references(rule.body)))
+            if isinstance(rule.lookahead, RuleRef):
+                stack.append(rule.lookahead.name)
     return list(found)
 
 

@@ -10,6 +10,7 @@ from compiler.front import canonical_form
 from compiler.grammar import Grammar
 from compiler.lowering import Lowering
 from compiler.matcher import Matcher
+from compiler.network import Network
 from compiler.outline import Outline
 from compiler.report import EnforcementReport
 from compiler.shortest import Shortest
@@ -57,6 +58,11 @@ class CompiledSchema:
     def compiled(self) -> xgr.CompiledGrammar:
         """The back end's compiled grammar."""
         return self.vocabulary.backend.compile(self.grammar.ebnf)
+
+    @cached_property
+    def network(self) -> Network:
+        """The grammar as the recogniser reads it."""
+        return Network(self.grammar)
 
     @cached_property
     def shortest(self) -> Shortest:

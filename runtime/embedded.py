@@ -7,6 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+from compiler.closer import closer_of
+from compiler.linker import LinkedGrammar
+from compiler.schema import CompiledSchema
 from compiler.syntaxes import syntax as syntax_named
 from runtime.detokenizer import Spelling
 from runtime.engine import Engine
@@ -17,8 +20,8 @@ from runtime.limits import check_limits
 from runtime.loading import LoadedModel, load_model
 from runtime.model import ModelRunner
 from runtime.protocol import Health, ModelCard
-from runtime.request import GenerationRequest
-from runtime.sequence import Sequence
+from runtime.request import Constraint, GenerationRequest
+from runtime.sequence import Closer, Sequence
 from runtime.settings import EngineSettings
 from runtime.template import render_prompt
 from runtime.transcript import Transcript
@@ -125,6 +128,7 @@ class EmbeddedRuntime:
             seed=seed,
             choice=choice,
             matcher=request.constraint.matcher() if request.constraint else None,
+            closer=_closer(request.constraint),
             num_logprobs=request.num_logprobs,
         )
 
@@ -132,3 +136,8 @@ class EmbeddedRuntime:
         # Only a grammar makes what looks like a call one.
         syntax = syntax_named(request.syntax) if request.syntax and request.constraint else None
         return Transcript(choice, self._spelling, syntax=syntax, stop=request.stop)
+
+
+def _closer(constraint: Constraint | None) -> Closer | None:
+    """For the compiler's own grammars; what else masks an output knows no shortest completion."""
+    return closer_of(constraint) if isinstance(constraint, LinkedGrammar | CompiledSchema) else None

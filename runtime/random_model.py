@@ -69,6 +69,7 @@ class RandomModelSettings:
     bracket_bias: float = 6.0
     call_bias: float = 8.0
     stop_bias: float = 8.0
+    line_bias: float = 6.0
 
     @property
     def digest(self) -> str:
@@ -158,6 +159,8 @@ def _biases(tokenizer: Any, settings: RandomModelSettings) -> dict[int, float]:
     """What ends a string, an item, a number, a call or the output, by token id."""
     added = {CALL_START: settings.call_bias, CALL_END: settings.stop_bias, TURN_END: settings.stop_bias}
     biases = {tokenizer.convert_tokens_to_ids(text): bias for text, bias in added.items()}
+    (line_end,) = tokenizer.encode("\n")  # what leads from one call to the next
+    biases[line_end] = settings.line_bias
     for texts, bias in ((_QUOTES, settings.quote_bias), (_BRACKETS, settings.bracket_bias)):
         ids = (tokenizer.get_vocab().get(text) for text in texts)
         biases |= {token_id: bias for token_id in ids if token_id is not None}

@@ -31,10 +31,8 @@ def test_a_unit_is_the_arguments_and_the_calls_end(name):
     assert matcher.is_completed()
 
 
-@pytest.mark.parametrize("rebuilt_below", [0, 2**40], ids=["read", "rebuilt"])
 @pytest.mark.parametrize("name", TOOLS)
-def test_a_stored_unit_comes_back_the_same(name, rebuilt_below, monkeypatch):
-    monkeypatch.setattr("compiler.unit._REBUILT_BELOW_BYTES", rebuilt_below)
+def test_a_stored_unit_comes_back_the_same(name):
     unit = compile_unit(TOOLS[name], HERMES, BYTES)
     again = Unit.from_bytes(unit.to_bytes(BYTES), BYTES)
     assert (again.digest, again.syntax, again.grammar) == (unit.digest, unit.syntax, unit.grammar)
@@ -63,9 +61,7 @@ def test_bytes_of_another_vocabulary_are_refused_though_it_has_the_same_size():
         Unit.from_bytes(stored, other)
 
 
-@pytest.mark.parametrize("rebuilt_below", [0, 2**40], ids=["read", "rebuilt"])
-def test_cut_or_foreign_bytes_are_refused(rebuilt_below, monkeypatch):
-    monkeypatch.setattr("compiler.unit._REBUILT_BELOW_BYTES", rebuilt_below)
+def test_cut_or_foreign_bytes_are_refused():
     stored = compile_unit(TOOLS["pay"], HERMES, BYTES).to_bytes(BYTES)
     content = zstandard.ZstdDecompressor().decompress(stored)
     compress = zstandard.ZstdCompressor().compress
