@@ -44,12 +44,14 @@ class Texts:
         """From `low` to `high` characters; None is without bound."""
         if self._is_short(low, high):
             return self._written_out(low, high)
-        options = []
-        for phase in PHASES:
-            if high is None or high >= SHORT + phase:
-                rest = self._in_blocks(max(0, low - phase), None if high is None else high - phase)
-                options.append(sequence(self._block(phase), rest))
-        return choice(*options)
+        options = [
+            sequence(
+                self._block(phase),
+                self._in_blocks(max(0, low - phase), None if high is None else high - phase),
+            )
+            for phase in PHASES
+        ]
+        return self.rules.define("texts", Rule(choice(*options), self.ahead))
 
     def _is_short(self, low: int, high: int | None) -> bool:
         return (low if high is None else high) < SHORT
@@ -74,11 +76,14 @@ class Texts:
         num_blocks = ((low if high is None else high) - SHORT) // BLOCK + 1
         read = num_blocks * BLOCK
         body = self._written_out(max(0, low - read), None if high is None else high - read)
+        block, within_block = self._block(BLOCK), self._written_out(0, BLOCK - 1)
         while read:
             read -= BLOCK
-            options = [sequence(self._block(BLOCK), body)]
-            if low - read < BLOCK:
-                options.append(self._written_out(max(0, low - read), BLOCK - 1))
+            options = [sequence(block, body)]
+            if low <= read:
+                options.append(within_block)
+            elif low - read < BLOCK:
+                options.append(self._written_out(low - read, BLOCK - 1))
             body = self.rules.define("blocks", Rule(choice(*options), self.ahead))
         return body
 

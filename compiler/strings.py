@@ -1,21 +1,23 @@
 """Lowering of JSON strings: constraints in, an expression over their JSON encodings out."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from compiler.grammar import CharClass, Expr, Literal, Rule, choice, sequence
+from compiler.lengths import MAX_LENGTH, QUOTE, Texts
 from compiler.regular import charset
-from compiler.regular.dfa import Dfa, TooManyStates, explored
+from compiler.regular.charset import Ranges
+from compiler.regular.counted import State, Walk, counted
+from compiler.regular.dfa import MAX_STATES, Dfa, TooManyStates
 from compiler.regular.ecma import PatternError
-from compiler.regular.encode import QUOTE, any_escape_outside_ascii, encode
+from compiler.regular.encode import Spelling, any_escape_outside_ascii, encode
 from compiler.regular.formats import BASE64, FORMATS
 from compiler.regular.language import Part, language
 from compiler.report import Verdict
 from compiler.rules import RuleSink
 
-MAX_UNROLLED = 64
-"""Longest bound written out, one rule a character: a rule costs some 15 ms to compile for 150,000 tokens."""
-MAX_RULES = 1_500
+MAX_COUNTED = 256
+"""States written out, each for every count of characters, where a bound and a pattern go together."""
 
 Note = tuple[str, Verdict, str]
 
@@ -76,21 +78,22 @@ def lower_string(
         UnsupportedString: a keyword cannot be upheld.
     """
     ahead = (_KEY_END if is_key else _VALUE_END) if in_container else None
+    texts = _AllTexts(ahead, rules, Spelling(rules, ascii_escapes))
     parts, notes = _parts(constraint)
+    constraint, more = _within_reach(constraint)
     if not parts and not constraint.excluded:
-        body, narrowed = _plain(constraint, rules, ahead)
-        return LoweredString(sequence(QUOTE, body), (*notes, *narrowed))
+        body = texts.of(charset.ALL).between(constraint.min_length, constraint.max_length)
+        return LoweredString(sequence(QUOTE, body), (*notes, *more))
     try:
         dfa = language(parts, constraint.excluded)
-        dfa, more = _bounded(dfa, constraint)
     except PatternError as error:
         raise UnsupportedString(_keyword(constraint), str(error), "Write it without.") from error
     except TooManyStates as error:
         raise UnsupportedString(_keyword(constraint), str(error), "Simplify it.") from error
-    if dfa.is_empty:
+    lowered = texts.of_dfa(dfa, constraint)
+    if lowered is None:
         return None
-    body = encode(dfa, rules, ahead=ahead, ascii_escapes=ascii_escapes)
-    return LoweredString(sequence(QUOTE, body), (*notes, *more))
+    return LoweredString(sequence(QUOTE, lowered.expr), (*notes, *more, *lowered.notes))
 
 
 def lower_literal(text: str, *, ascii_escapes: bool = False) -> Expr:
@@ -102,7 +105,7 @@ def lower_literal(text: str, *, ascii_escapes: bool = False) -> Expr:
     if any(0xD800 <= ord(char) <= 0xDFFF for char in text):
         raise UnsupportedString("const", "has a lone surrogate", "Remove it.")
     plain = json.dumps(text, ensure_ascii=False)
-    if not ascii_escapes or plain.isascii():
+    if not ascii_escapes or plain == json.dumps(text):
         return Literal(plain)
     return sequence(QUOTE, *map(_either_spelling, text), QUOTE)
 
@@ -138,61 +141,62 @@ def _keyword(constraint: StringConstraint) -> str:
     return "pattern" if constraint.patterns or constraint.excluded_patterns else "format"
 
 
-def _bounded(dfa: Dfa, constraint: StringConstraint) -> tuple[Dfa, list[Note]]:
-    """The texts within the length bounds; a bound too large to count is narrowed."""
-    low, high = constraint.min_length, constraint.max_length
-    longest = dfa.longest
-    if high is not None and longest is not None and longest <= high:
-        high = None
-    if low == 0 and high is None:
-        return dfa, []
-    most = MAX_RULES // len(dfa.table)
-    notes: list[Note] = []
-    if high is not None and high > most:
-        high = most
-        notes.append(("maxLength", Verdict.NARROWED, f"at most {most} characters beside the pattern"))
-    if low > (most if high is None else high):
-        raise UnsupportedString("minLength", "is too large to be counted beside a pattern", "Lower it.")
-    return _counted(dfa, low, high), notes
+def _within_reach(constraint: StringConstraint) -> tuple[StringConstraint, list[Note]]:
+    """The constraint with a length bound that rules can count up to."""
+    if constraint.min_length > MAX_LENGTH:
+        raise UnsupportedString("minLength", f"is more than {MAX_LENGTH}", "Lower it.")
+    if constraint.max_length is None or constraint.max_length <= MAX_LENGTH:
+        return constraint, []
+    note = ("maxLength", Verdict.NARROWED, f"at most {MAX_LENGTH} characters")
+    return replace(constraint, max_length=MAX_LENGTH), [note]
 
 
-def _counted(dfa: Dfa, low: int, high: int | None) -> Dfa:
-    cap = low if high is None else high
+@dataclass(frozen=True)
+class _AllTexts:
+    """What follows the opening quote, for strings of one place in a grammar."""
 
-    def step(state: tuple[int, int], symbol: int) -> tuple[int, int] | None:
-        number, count = state
-        target = dfa.table[number][symbol]
-        if target < 0 or (high is not None and count >= high):
+    ahead: CharClass | None
+    rules: RuleSink
+    spelling: Spelling
+
+    def of(self, ranges: Ranges) -> Texts:
+        """Strings of characters of a set."""
+        if ranges == charset.ALL:
+            return Texts("any_chars", lambda rest: _character(rest, self.rules), self.ahead, self.rules)
+        key = "_".join(["chars", *(f"{low:x}_{high:x}" for low, high in ranges)])
+        if self.spelling.ascii_escapes:
+            key = f"escaped_{key}"
+        return Texts(key, self.spelling.before(ranges), self.ahead, self.rules)
+
+    def of_dfa(self, dfa: Dfa, constraint: StringConstraint) -> LoweredString | None:
+        """Strings of an automaton within the length bounds; a bound too large to count is narrowed."""
+        low, high = constraint.min_length, constraint.max_length
+        longest = dfa.longest
+        if longest is not None and high is not None and longest <= high:
+            high = None
+        try:
+            if low == 0 and high is None:
+                return self._of_walk(counted(dfa, 0, None, MAX_STATES), 0, None)
+            return self._of_walk(counted(dfa, low, high, MAX_COUNTED), low, high)
+        except TooManyStates:
+            most = MAX_COUNTED // len(dfa.table)
+        if high is None or low > most:
+            raise UnsupportedString("minLength", "is too large to be counted beside a pattern", "Lower it.")
+        lowered = self._of_walk(counted(dfa, low, most, MAX_COUNTED), low, most)
+        if lowered is None:
+            raise UnsupportedString("maxLength", "is too large to be counted beside a pattern", "Lower it.")
+        note = ("maxLength", Verdict.NARROWED, f"at most {most} characters beside the pattern")
+        return LoweredString(lowered.expr, (note,))
+
+    def _of_walk(self, walk: Walk | None, low: int, high: int | None) -> LoweredString | None:
+        if walk is None:
             return None
-        return target, min(count + 1, cap)
 
-    return explored(dfa.alphabet, (0, 0), step, lambda s: s[0] in dfa.accepting and s[1] >= low)
+        def loop(state: State, ranges: Ranges) -> Expr:
+            count = state[1]
+            return self.of(ranges).between(max(0, low - count), None if high is None else high - count)
 
-
-def _plain(
-    constraint: StringConstraint, rules: RuleSink, ahead: CharClass | None
-) -> tuple[Expr, tuple[Note, ...]]:
-    """Any characters within the length bounds and the closing quote: right recursion, escapes inlined."""
-    low, high = constraint.min_length, constraint.max_length
-    if low > MAX_UNROLLED:
-        raise UnsupportedString("minLength", f"is more than {MAX_UNROLLED}", f"Use at most {MAX_UNROLLED}.")
-    notes: tuple[Note, ...] = ()
-    if high is not None and high > MAX_UNROLLED:
-        high = MAX_UNROLLED
-        notes = (("maxLength", Verdict.NARROWED, f"at most {MAX_UNROLLED} characters"),)
-    body: Expr
-    if high is None:
-        body = rules.shared(
-            "any_chars" if ahead is None else f"chars_before_{len(ahead.ranges)}",
-            lambda ref: Rule(choice(QUOTE, _character(ref, rules)), ahead),
-        )
-    else:
-        body = rules.define("end", Rule(QUOTE, ahead))
-        for _ in range(high - low):
-            body = rules.define("chars", Rule(choice(QUOTE, _character(body, rules)), ahead))
-    for _ in range(low):
-        body = rules.define("chars", Rule(_character(body, rules), ahead))
-    return body, notes
+        return LoweredString(encode(walk, self.rules, ahead=self.ahead, loop=loop, spell=self.spelling))
 
 
 def _character(rest: Expr, rules: RuleSink) -> Expr:

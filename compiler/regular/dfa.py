@@ -16,10 +16,10 @@ DEAD = -1
 
 
 class TooManyStates(ValueError):
-    """An automaton outgrew `MAX_STATES`."""
+    """An automaton outgrew its limit."""
 
-    def __init__(self) -> None:
-        super().__init__(f"needs more than {MAX_STATES} states")
+    def __init__(self, limit: int = MAX_STATES) -> None:
+        super().__init__(f"needs more than {limit} states")
 
 
 @dataclass(frozen=True)

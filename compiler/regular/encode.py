@@ -1,14 +1,16 @@
-"""From an automaton to the rules of its texts as JSON writes them, closing quote included."""
+"""From a walk of an automaton to the rules of its texts as JSON writes them, closing quote included."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 
 from compiler.grammar import CharClass, Expr, Literal, Rule, RuleRef, choice, sequence
+from compiler.lengths import QUOTE
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
-from compiler.regular.dfa import DEAD, Dfa
+from compiler.regular.counted import START, State, Walk
 from compiler.rules import RuleSink
 
-QUOTE = Literal('"')
 _RAW = charset.intersection(charset.complement(charset.of('"\\')), ((0x20, charset.LAST),))
 _NEVER_RAW = charset.complement(_RAW)
 _SHORT_ESCAPES = {'"': '"', "\\": "\\", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
@@ -16,55 +18,84 @@ BMP_OUTSIDE_ASCII = charset.intersection(charset.ALL, ((0x80, 0xFFFF),))
 _MAX_ESCAPED_RANGES = 8
 
 
-def encode(dfa: Dfa, rules: RuleSink, *, ahead: CharClass | None, ascii_escapes: bool) -> Expr:
-    """What follows the opening quote: a text of a minimised, non-empty automaton, then the closing quote.
+def encode(
+    walk: Walk,
+    rules: RuleSink,
+    *,
+    ahead: CharClass | None,
+    spell: "Spelling",
+    loop: Callable[[State, Ranges], Expr],
+) -> Expr:
+    """What follows the opening quote: a text of the walk, then the closing quote.
 
-    `ahead` is what is known to follow. With `ascii_escapes`, characters outside ASCII may be escaped too.
+    `ahead` is what is known to follow, and `loop` lowers what follows a state of `walk.loops`.
     """
-    return _Encoder(dfa, rules, ahead=ahead, ascii_escapes=ascii_escapes).state(0)
+    return _Encoder(walk, rules, ahead=ahead, loop=loop, spell=spell).state(START)
 
 
 class _Encoder:
-    def __init__(self, dfa: Dfa, rules: RuleSink, *, ahead: CharClass | None, ascii_escapes: bool) -> None:
-        self.dfa = dfa
-        self.rules = rules
-        self.ascii_escapes = ascii_escapes
-        self.moves = [_grouped(dfa, row) for row in dfa.table]
-        self.refs: dict[int, RuleRef] = {}
-        queue = [0]
-        for number in queue:
-            for target in self.moves[number]:
+    def __init__(
+        self,
+        walk: Walk,
+        rules: RuleSink,
+        *,
+        ahead: CharClass | None,
+        loop: Callable[[State, Ranges], Expr],
+        spell: "Spelling",
+    ) -> None:
+        self.walk = walk
+        self.loop = loop
+        self.spell = spell
+        self.refs: dict[State, RuleRef] = {}
+        queue = [START]
+        for state in queue:
+            for target in walk.moves[state]:
                 end, _ = self.chain(target)
-                if end not in self.refs:
+                if end not in self.refs and end not in walk.loops:
                     self.refs[end] = rules.reserve("text")
                     queue.append(end)
-        for number, ref in self.refs.items():
-            rules.fill(ref, Rule(self.body(number), ahead))
+        for state, ref in self.refs.items():
+            rules.fill(ref, Rule(self.body(state), ahead))
 
-    def state(self, number: int) -> Expr:
+    def state(self, state: State) -> Expr:
         """The texts from a state on."""
-        return self.refs.get(number) or self.body(number)
+        return self.refs.get(state) or self.body(state)
 
-    def body(self, number: int) -> Expr:
-        options: list[Expr] = [QUOTE] if number in self.dfa.accepting else []
-        for target, ranges in self.moves[number].items():
+    def body(self, state: State) -> Expr:
+        if state in self.walk.loops:
+            return self.loop(state, self.walk.loops[state])
+        options: list[Expr] = [QUOTE] if state in self.walk.ends else []
+        for target, ranges in self.walk.moves[state].items():
             end, passed = self.chain(target)
-            options += [sequence(char, *passed, self.refs[end]) for char in self.one_of(ranges)]
+            rest = sequence(*passed, self.state(end))
+            options += [sequence(char, rest) for char in self.spell.one_of(ranges)]
         return choice(*options)
 
-    def chain(self, number: int) -> tuple[int, list[Expr]]:
+    def chain(self, state: State) -> tuple[State, list[Expr]]:
         """Follow states that leave no choice but one character; where that ends, and what was passed."""
         passed: list[Expr] = []
-        seen = {number}
-        while number not in self.dfa.accepting and len(self.moves[number]) == 1:
-            ((target, ranges),) = self.moves[number].items()
-            spellings = self.one_of(ranges)
+        seen = {state}
+        while state not in self.walk.ends and len(self.walk.moves[state]) == 1:
+            ((target, ranges),) = self.walk.moves[state].items()
+            spellings = self.spell.one_of(ranges)
             if len(spellings) > 1 or not isinstance(spellings[0], Literal) or target in seen:
                 break
             seen.add(target)
             passed.append(spellings[0])
-            number = target
-        return number, passed
+            state = target
+        return state, passed
+
+
+@dataclass(frozen=True)
+class Spelling:
+    """How JSON writes characters; outside ASCII as escapes too with `ascii_escapes`."""
+
+    rules: RuleSink
+    ascii_escapes: bool = False
+
+    def before(self, ranges: Ranges) -> Callable[[Expr], Expr]:
+        """One character of a set, then the rest."""
+        return lambda rest: choice(*(sequence(char, rest) for char in self.one_of(ranges)))
 
     def one_of(self, ranges: Ranges) -> list[Expr]:
         """The spellings of one character of a set."""
@@ -141,12 +172,3 @@ def _hexadecimal(span: Span) -> Expr:
 def _hexadecimal_digit(low: int, high: int) -> CharClass:
     digits = "0123456789abcdef"[low : high + 1]
     return CharClass.of(*dict.fromkeys(digits + digits.upper()))
-
-
-def _grouped(dfa: Dfa, row: tuple[int, ...]) -> dict[int, Ranges]:
-    """The characters that lead to each state."""
-    groups: dict[int, list[Ranges]] = {}
-    for symbol, target in enumerate(row):
-        if target != DEAD:
-            groups.setdefault(target, []).append(dfa.alphabet.atoms[symbol])
-    return {target: charset.union(*sets) for target, sets in groups.items()}
