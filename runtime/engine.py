@@ -13,7 +13,7 @@ from runtime.errors import BudgetTooSmall, GenerationFailed, PromptTooLong
 from runtime.events import FinishReason
 from runtime.masks import TokenMasks
 from runtime.pages import PagePool
-from runtime.sampling import Draw, sample
+from runtime.sampling import Draw, adjust, sample
 from runtime.scheduler import Batch, Scheduler
 from runtime.sequence import Closer, Sequence, State
 from runtime.settings import EngineSettings
@@ -90,8 +90,9 @@ class Engine:
         if logits is None:
             return self._take_ready()
         sequences = batch.sampled
-        self.masks.apply(logits, sequences)
-        draws = sample(logits, sequences)
+        adjust(logits, sequences)
+        probabilities = self.masks.apply(logits, sequences)
+        draws = sample(probabilities, sequences)
         return self._take_ready() + self._postprocess(batch, draws)
 
     def check_integrity(self) -> None:

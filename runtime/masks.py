@@ -1,4 +1,4 @@
-"""Token masks: what each sequence may write next, applied to the logits before anything is drawn."""
+"""Token masks: what each sequence may write next, applied before anything is drawn."""
 
 import logging
 import time
@@ -12,6 +12,9 @@ from torch import Tensor
 from compiler.matcher import Bitmask, Matcher, allocate_bitmask
 from compiler.vocabulary import Vocabulary
 from runtime.sequence import Sequence
+
+FAINT = 1e-20
+"""Share of a distribution below which its float32 values say too little of each other."""
 
 logger = logging.getLogger(__name__)
 
@@ -45,24 +48,39 @@ class TokenMasks:
             return False
         return not (self.fill(sequence) & ~self._stops).any()
 
-    def apply(self, logits: Tensor, sequences: list[Sequence]) -> None:
-        """Set the logits [len(sequences), num_columns] of forbidden tokens to minus infinity."""
-        if not sequences:
-            return
-        bitmask = np.stack([self.fill(sequence) for sequence in sequences])
-        constrained = [i for i, sequence in enumerate(sequences) if sequence.matcher is not None]
-        favourites = logits[constrained].argmax(dim=1).tolist()
-        mass_before = logits[constrained].logsumexp(dim=1)
-        self._apply_bits(logits, bitmask)
-        kept = (logits[constrained].logsumexp(dim=1) - mass_before).exp().tolist()
-        for row, favourite, share in zip(constrained, favourites, kept, strict=True):
-            is_rescued = not is_allowed(bitmask[row], favourite)
-            sequences[row].tally.count_masked_step(max(0.0, 1.0 - share), is_rescued=is_rescued)
+    def apply(self, logits: Tensor, sequences: list[Sequence]) -> Tensor:
+        """The distributions [len(sequences), num_columns] of what may come next, out of float32 logits.
 
-    def _apply_bits(self, logits: Tensor, bitmask: Bitmask) -> None:
-        bits = torch.from_numpy(bitmask).to(logits.device, non_blocking=True)
-        xgr.apply_token_bitmask_inplace(logits, bits, vocab_size=min(self.width, self.num_columns))
-        logits[:, self.width :] = float("-inf")
+        A row is NaN if its logits are not numbers, or none of its tokens is allowed.
+        """
+        if not sequences:
+            return logits
+        bitmask = np.stack([self.fill(sequence) for sequence in sequences])
+        probabilities = logits.softmax(dim=1)
+        peaks = probabilities.amax(dim=1)
+        self._apply_bits(probabilities, bitmask)
+        probabilities.clamp_(min=0)
+        kept = probabilities.sum(dim=1)
+        is_rescued = (probabilities.amax(dim=1) < peaks).tolist()
+        for sequence, share, rescued in zip(sequences, kept.tolist(), is_rescued, strict=True):
+            if sequence.matcher is not None:
+                sequence.tally.count_masked_step(max(0.0, 1.0 - share), is_rescued=rescued)
+        probabilities /= kept[:, None]
+        self._restore(probabilities, logits, bitmask, (kept < FAINT).nonzero().flatten().tolist())
+        return probabilities
+
+    def _restore(self, probabilities: Tensor, logits: Tensor, bitmask: Bitmask, rows: list[int]) -> None:
+        """Compute rows anew whose allowed tokens were too improbable to tell from zero."""
+        if rows:
+            faint = logits[rows]
+            self._apply_bits(faint, bitmask[rows])
+            probabilities[rows] = faint.softmax(dim=1)
+
+    def _apply_bits(self, values: Tensor, bitmask: Bitmask) -> None:
+        """Set what is forbidden to minus infinity."""
+        bits = torch.from_numpy(bitmask).to(values.device, non_blocking=True)
+        xgr.apply_token_bitmask_inplace(values, bits, vocab_size=min(self.width, self.num_columns))
+        values[:, self.width :] = float("-inf")
 
     def _fill(self, matcher: Matcher, sequence: Sequence) -> NDArray[np.int32]:
         bitmask = allocate_bitmask(1, self.width)

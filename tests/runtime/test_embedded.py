@@ -9,7 +9,14 @@ import pytest
 
 from compiler import compile_schema, compile_toolset
 from runtime.embedded import EmbeddedRuntime
-from runtime.errors import GenerationFailed, Overloaded, PromptTooLong, RequestRefused, UnknownModel
+from runtime.errors import (
+    BudgetTooSmall,
+    GenerationFailed,
+    Overloaded,
+    PromptTooLong,
+    RequestRefused,
+    UnknownModel,
+)
 from runtime.events import ArgumentsDelta, CallStarted, Finished, FinishReason, TextDelta
 from runtime.request import GenerationRequest, Message, Sampling
 from runtime.settings import EngineSettings
@@ -168,6 +175,46 @@ async def test_json_output_validates(runtime):
     events = await events_of(runtime, asked)
     assert set(json.loads(text_of(events))) == {"a"}
     assert events[-1].reason is FinishReason.STOP
+
+
+@pytest.mark.parametrize("tool_choice", ["required", "auto"])
+async def test_no_budget_cuts_a_call(runtime, tool_choice):
+    """Every budget is either refused, naming the least that is enough, or gives whole, valid calls."""
+    grammar = await linked(runtime, tool_choice, parallel=True)
+    with pytest.raises(BudgetTooSmall) as refused:
+        await events_of(runtime, request(constraint=await linked(runtime, "required"), max_tokens=1))
+    minimum = refused.value.minimum
+    budgets = range(minimum, minimum + 30)
+    asked = [request(f"r{b}", constraint=grammar, max_tokens=b, seed=b) for b in budgets]
+    answers = await asyncio.gather(*(events_of(runtime, r) for r in asked))
+    reasons = Counter()
+    for budget, events in zip(budgets, answers, strict=True):
+        end = events[-1]
+        assert end.stats.num_output_tokens <= budget
+        assert_valid(calls_of(events))
+        if end.closed_by == "budget":
+            assert end.reason is FinishReason.LENGTH
+            reasons["closed"] += 1
+        if tool_choice == "required":
+            assert calls_of(events)
+    assert reasons["closed"] > 3
+
+
+async def test_json_output_is_closed_at_its_budget(runtime):
+    schema = {"type": "array", "items": {"type": "string", "minLength": 3}, "minItems": 3}
+    (card,) = await runtime.models()
+    compiled = compile_schema(schema, tokenizer=card.vocabulary)
+    for budget in range(24, 40):
+        asked = GenerationRequest(
+            "r",
+            "tiny",
+            (Message("user", "x"),),
+            constraint=compiled,
+            max_tokens=budget,
+            sampling=Sampling(seed=budget),
+        )
+        text = text_of(await events_of(runtime, asked))
+        assert jsonschema_rs.is_valid(schema, json.loads(text))
 
 
 async def test_text_ends_at_a_stop_string(runtime):

@@ -1,5 +1,7 @@
 """Masks are as wide as the logits, whatever the vocabulary's width."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -33,22 +35,22 @@ def sequence(matcher=None):
     return Sequence("s", [0], 10, matcher=matcher)
 
 
-def allowed(logits):
-    return [torch.isfinite(row).nonzero().flatten().tolist() for row in logits]
+def allowed(distributions):
+    assert distributions.sum(dim=1).tolist() == pytest.approx([1.0] * len(distributions))
+    return [row.nonzero().flatten().tolist() for row in distributions]
 
 
 @pytest.mark.parametrize("num_columns", [4, 5, 8, 40, 100])
 def test_columns_beyond_the_vocabulary_are_never_allowed(num_columns):
     masks = TokenMasks(VOCABULARY, num_columns)
     logits = torch.zeros(3, num_columns)
-    masks.apply(logits, [sequence(), sequence(Allows(0, 2)), sequence(Allows(1, 3))])
-    assert allowed(logits) == [[0, 1, 3], [0, 2], [1, 3]]
+    distributions = masks.apply(logits, [sequence(), sequence(Allows(0, 2)), sequence(Allows(1, 3))])
+    assert allowed(distributions) == [[0, 1, 3], [0, 2], [1, 3]]
 
 
 def test_text_never_contains_a_marker_or_an_unused_id():
     logits = torch.zeros(1, 5)
-    TokenMasks(VOCABULARY, 5).apply(logits, [sequence()])
-    assert allowed(logits) == [[0, 1, 3]]
+    assert allowed(TokenMasks(VOCABULARY, 5).apply(logits, [sequence()])) == [[0, 1, 3]]
 
 
 def test_a_wide_vocabulary():
@@ -56,8 +58,8 @@ def test_a_wide_vocabulary():
     vocabulary = Vocabulary.from_tokens([*tokens, b""], stop_ids=(1000,))
     chosen = list(range(0, 1000, 31))
     logits = torch.zeros(1, 1024)
-    TokenMasks(vocabulary, 1024).apply(logits, [sequence(Allows(*chosen, width=1001))])
-    assert allowed(logits) == [chosen]
+    distributions = TokenMasks(vocabulary, 1024).apply(logits, [sequence(Allows(*chosen, width=1001))])
+    assert allowed(distributions) == [chosen]
 
 
 def test_a_rescue_is_counted_where_the_favourite_was_masked():
@@ -67,6 +69,23 @@ def test_a_rescue_is_counted_where_the_favourite_was_masked():
     assert (rescued.stats.num_rescued_tokens, agreed.stats.num_rescued_tokens) == (1, 0)
     share = float(torch.tensor([0.0, 3.0, 0.0, 0.0, 0.0]).softmax(0)[1])
     assert agreed.stats.mass_removed == pytest.approx(1 - share, abs=1e-5)
+
+
+def test_what_is_allowed_may_be_next_to_impossible():
+    """Underflow of the unmasked distribution does not reach the masked one."""
+    logits = torch.tensor([[-300.0, 0.0, -301.0, 0.0, 0.0], [0.0, 1.0, 2.0, 3.0, 4.0]])
+    distributions = TokenMasks(VOCABULARY, 5).apply(logits, [sequence(Allows(0, 2)), sequence(Allows(0, 1))])
+    share = 1 / (1 + math.exp(-1))
+    assert distributions[0].tolist() == pytest.approx([share, 0, 1 - share, 0, 0])
+    assert distributions[1].tolist() == pytest.approx([1 - share, share, 0, 0, 0])
+
+
+@pytest.mark.parametrize("row", [[math.nan, 0, 0, 0, 0], [math.inf, 0, 0, 0, 0], [-math.inf, 0, 0, 0, 0]])
+def test_a_broken_row_is_nan_and_its_neighbours_are_not(row):
+    logits = torch.tensor([[0.0] * 5, row, [0.0] * 5])
+    distributions = TokenMasks(VOCABULARY, 5).apply(logits, [sequence(Allows(0)) for _ in range(3)])
+    assert distributions[1].isnan().all()
+    assert allowed(distributions[[0, 2]]) == [[0], [0]]
 
 
 def test_a_mask_is_filled_once_per_token():

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.request import Sampling
-from runtime.sampling import noise, sample
+from runtime.sampling import adjust, noise, sample
 from runtime.sequence import Sequence
 
 INF = math.inf
@@ -21,15 +21,22 @@ def sequence(sampling, *, seed=0, choice=0, output=(), num_logprobs=None):
     return drawn
 
 
+def draw_all(logits, rows):
+    """What the engine does, without a mask."""
+    logits = logits.clone()
+    adjust(logits, rows)
+    return sample(logits.softmax(dim=1), rows)
+
+
 def draw(logits, sampling=None, **options):
-    (drawn,) = sample(torch.tensor([logits]), [sequence(sampling or Sampling(), **options)])
+    (drawn,) = draw_all(torch.tensor([logits]), [sequence(sampling or Sampling(), **options)])
     return drawn
 
 
 def support(logits, sampling):
     """Every token that is ever drawn."""
     rows = [sequence(sampling, seed=seed) for seed in range(300)]
-    return {d.token_id for d in sample(torch.tensor(logits).repeat(300, 1), rows)}
+    return {d.token_id for d in draw_all(torch.tensor(logits).repeat(300, 1), rows)}
 
 
 @pytest.mark.parametrize(
@@ -59,14 +66,14 @@ def test_the_tokens_that_can_be_drawn(sampling, expected):
 def test_frequencies_follow_the_probabilities():
     probabilities = torch.tensor([0.5, 0.0, 0.2, 0.3])
     rows = [sequence(Sampling(), seed=seed) for seed in range(5000)]
-    counts = Counter(d.token_id for d in sample(probabilities.log().repeat(5000, 1), rows))
+    counts = Counter(d.token_id for d in draw_all(probabilities.log().repeat(5000, 1), rows))
     assert [counts[i] / 5000 for i in range(4)] == pytest.approx(probabilities.tolist(), abs=0.02)
 
 
 def test_temperature_flattens():
     logits = [math.log(0.8), math.log(0.2)]
     rows = [sequence(Sampling(temperature=2.0), seed=seed) for seed in range(3000)]
-    ones = sum(d.token_id for d in sample(torch.tensor(logits).repeat(3000, 1), rows))
+    ones = sum(d.token_id for d in draw_all(torch.tensor(logits).repeat(3000, 1), rows))
     assert ones / 3000 == pytest.approx(1 / 3, abs=0.03)
 
 
@@ -86,8 +93,17 @@ def test_a_masked_token_is_never_drawn(logits, seed):
 def test_nothing_is_drawn_from_a_broken_row(row):
     healthy = [0.0, 5.0]
     rows = [sequence(Sampling(temperature=0)), sequence(Sampling()), sequence(Sampling(temperature=0))]
-    drawn = sample(torch.tensor([healthy, row, healthy]), rows)
+    drawn = draw_all(torch.tensor([healthy, row, healthy]), rows)
     assert (drawn[0].token_id, drawn[1], drawn[2].token_id) == (1, None, 1)
+
+
+def test_every_block_of_a_wide_row_is_reached():
+    probabilities = torch.zeros(2000)
+    probabilities[[0, 511, 512, 1999]] = torch.tensor([0.1, 0.2, 0.3, 0.4])
+    rows = [sequence(Sampling(), seed=seed) for seed in range(4000)]
+    counts = Counter(d.token_id for d in draw_all(probabilities.log().repeat(4000, 1), rows))
+    expected = {0: 0.1, 511: 0.2, 512: 0.3, 1999: 0.4}
+    assert {i: n / 4000 for i, n in counts.items()} == pytest.approx(expected, abs=0.03)
 
 
 def test_penalties_count_what_was_written_and_not_the_prompt():
