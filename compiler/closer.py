@@ -143,10 +143,9 @@ class _Calls:
             return
         low, high = junction.names.narrow(read[len(lead) :], 0, len(junction.names.keys))
         for at in sorted(range(low, high), key=lambda at: len(junction.names.keys[at])):
-            shortest = self._units[junction.names.names[at]].shortest
-            arguments = shortest.of(shortest.root).encode()
+            unit = self._units[junction.names.names[at]]
             header = (lead + junction.names.keys[at])[len(read) :]
-            yield header + arguments + (junction.follow.closing or b"")
+            yield header + unit.network.shortest + (junction.follow.closing or b"")
 
 
 class Closer:

@@ -125,7 +125,7 @@ class Network:
             raise UnsupportedGrammar("the grammar has no finite sentence")
         self._entries: dict[str, State] = {}
         self._states: dict[tuple[object, ...], State] = {}
-        self._sets: dict[tuple[frozenset[State], bool], StateSet] = {}
+        self._sets: dict[tuple[tuple[State, ...], tuple[Call, ...], bool], StateSet] = {}
         self._entry_sets: dict[str, StateSet] = {}
         self._return_sets: dict[Call, StateSet] = {}
 
@@ -183,25 +183,28 @@ class Network:
         return bytes(text)
 
     def _close(self, states: Iterable[State]) -> StateSet:
-        """The states and all that is reached from them without reading or calling."""
-        pending, seen = list(states), set()
+        """The states and all that is reached from them without reading or calling.
+
+        Their order decides between completions of equal length, so it hangs on the text alone.
+        """
+        pending, seen = list(states)[::-1], dict[State, None]()
         is_end = False
         while pending:
             state = pending.pop()
             if state in seen or math.isinf(state.cost):
                 continue
-            seen.add(state)
-            pending += self._beyond(state)
+            seen[state] = None
+            pending += reversed(self._beyond(state))
             is_end = is_end or isinstance(state, End)
-        kept = frozenset(s for s in seen if not isinstance(s, End | Fork) and not self._is_jump(s))
-        key = (kept, is_end)
+        kept = [s for s in seen if not isinstance(s, End | Fork) and not self._is_jump(s)]
+        calls = tuple(s for s in kept if isinstance(s, Call))
+        readers = tuple(s for s in kept if not isinstance(s, Call))
+        key = (readers, calls, is_end)
         if key not in self._sets:
-            calls = tuple(s for s in kept if isinstance(s, Call))
-            readers = tuple(s for s in kept if not isinstance(s, Call))
             self._sets[key] = StateSet(readers, calls, is_end=is_end)
         return self._sets[key]
 
-    def _beyond(self, state: State) -> Iterable[State]:
+    def _beyond(self, state: State) -> tuple[State, ...]:
         match state:
             case Fork(options):
                 return options

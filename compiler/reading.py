@@ -29,7 +29,7 @@ class Frame:
         """Bring the costs up to date with the callers'; whether they changed."""
         before = (self.cost, self.most)
         self.cost = min(states.cost + frame.cost for states, frame in self.callers)
-        self.most = max(states.most + frame.most for states, frame in self.callers)
+        self.most = max(states.cost + frame.most for states, frame in self.callers)
         return (self.cost, self.most) != before
 
 

@@ -12,6 +12,9 @@ from compiler.grammar import CharClass, Choice, Expr, Grammar, Literal, Repeat, 
 NEVER = 1 << 60
 """The length of what has no finite sentence."""
 
+MAX_CONTINUATION = 3
+"""Bytes that the first byte of a character may ask for."""
+
 
 class Shortest:
     """The shortest sentences of one grammar's rules and expressions; immutable once built."""
@@ -19,37 +22,12 @@ class Shortest:
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar
         self._lengths = _rule_lengths(grammar)
-        self.growth = _Growth(self).largest()
-        """The most bytes by which one more character can make what completes a sentence longer."""
-
-    @property
-    def root(self) -> RuleRef:
-        """The expression that is the whole grammar."""
-        return RuleRef(self.grammar.root)
+        self.growth = _Growth(self).largest() + MAX_CONTINUATION
+        """The most bytes by which one more byte can make what completes a sentence longer."""
 
     def length(self, expr: Expr) -> int:
         """Bytes of the shortest sentence of an expression; `NEVER` if it has none."""
         return _length(expr, self._lengths)
-
-    def of(self, expr: Expr) -> str:
-        """The shortest sentence of an expression that has one."""
-        text: list[str] = []
-        todo = [expr]
-        while todo:
-            match todo.pop():
-                case Literal(literal):
-                    text.append(literal)
-                case CharClass(ranges):
-                    text.append(chr(ranges[0][0]))
-                case Repeat(item, low, _):
-                    text.append(chr(item.ranges[0][0]) * low)
-                case Sequence(items):
-                    todo += reversed(items)
-                case Choice(options):
-                    todo.append(min(options, key=self.length))
-                case RuleRef(name):
-                    todo.append(self.grammar.rules[name].body)
-        return "".join(text)
 
 
 def width(char: str) -> int:

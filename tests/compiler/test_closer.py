@@ -1,0 +1,302 @@
+"""The closer: whatever is drawn, from the smallest budget on, the output is complete and valid."""
+
+import json
+import random
+from functools import cache
+from statistics import median
+
+import pytest
+from corpus import corpus
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from transformers import AutoTokenizer
+from walks import allowed_ids
+
+from compiler import compile_schema, compile_toolset
+from compiler.closer import closer_of
+from compiler.errors import UnsupportedGrammar
+from compiler.linker import LinkedGrammar
+from compiler.segmentation import Segmentation
+from compiler.syntaxes import SYNTAXES
+from compiler.vocabulary import Vocabulary, vocabulary_of
+from toolspecs.tool import Tool
+
+BYTES = Vocabulary.of_bytes()
+
+SCHEMAS = [
+    True,
+    {"type": "number", "minimum": -3},
+    {"type": "array", "items": {"type": "array", "items": {"type": "string"}}, "minItems": 3},
+    {"enum": ["größer", "groß", "a long one that takes many tokens", "😀"]},
+    {
+        "type": "object",
+        "properties": {
+            "id": {"type": "string", "format": "uuid"},
+            "next": {"$ref": "#"},
+            "tags": {"type": "array", "items": {"type": "string", "minLength": 5}, "minItems": 2},
+        },
+        "required": ["id"],
+        "additionalProperties": {"type": "object", "required": ["long_key", "longer_key"]},
+    },
+    {
+        "anyOf": [
+            {"type": "object", "properties": {"k": {"type": "string"}}, "required": ["k"]},
+            {
+                "type": "object",
+                "properties": {"k": {"const": "x"}, "l": {"enum": ["a" * 40, "b" * 30]}},
+                "required": ["k", "l"],
+            },
+        ]
+    },
+]
+
+TOOLS = [
+    Tool("weather", "", {"properties": {"city": {"type": "string"}, "days": {"type": "integer"}}}),
+    Tool("weather_by_id", "", {"properties": {"id": SCHEMAS[4]}, "required": ["id"]}),
+    Tool(
+        "größe",
+        "",
+        {
+            "properties": {"größe": {"enum": ["kleín }", "groß"]}, "n": {"type": "array", "minItems": 2}},
+            "required": ["größe", "n"],
+        },
+    ),
+    Tool("now", "", {}),
+]
+
+
+@pytest.fixture(scope="session")
+def qwen() -> Vocabulary:
+    return vocabulary_of(AutoTokenizer.from_pretrained(corpus("tokenizers", "qwen3")))
+
+
+@cache
+def _schema(number: int, vocabulary: Vocabulary):
+    return compile_schema(SCHEMAS[number], tokenizer=vocabulary)
+
+
+@cache
+def _toolset(syntax: str, mode: str, vocabulary: Vocabulary, *, parallel: bool = True) -> LinkedGrammar:
+    return compile_toolset(TOOLS, tokenizer=vocabulary, syntax=syntax, tool_choice=mode, parallel=parallel)
+
+
+class Generation:
+    """What an engine does, with random draws in the place of a model. `early` is None if nothing was closed."""
+
+    def __init__(self, constraint, budget: int, rng: random.Random, lead: str = "") -> None:
+        self.vocabulary = constraint.vocabulary
+        self.matcher = constraint.matcher()
+        self.closer = closer_of(constraint)
+        self.ids: list[int] = []
+        self.early: int | None = None
+        assert self.closer.fits(budget)
+        drawn = iter(Segmentation(self.vocabulary.index).ids(self.vocabulary.spell(lead).encode()))
+        while len(self.ids) < budget:
+            token_id = next(drawn, None) or int(rng.choice(allowed_ids(self.matcher, self.vocabulary)))
+            remaining = budget - len(self.ids)
+            if not self.closer.admits(token_id, remaining):
+                forced = self.closer.closing(remaining)
+                self.early = remaining - len(forced)
+                self._take(forced)
+                return
+            if token_id in self.vocabulary.stop_ids:
+                return
+            self._take([token_id])
+
+    def _take(self, token_ids: list[int]) -> None:
+        for token_id in token_ids:
+            assert self.matcher.accept(token_id)
+            self.closer.accepted(token_id)
+            self.ids.append(token_id)
+
+    @property
+    def text(self) -> str:
+        """The output as a reader sees it."""
+        text = b"".join(self.vocabulary.tokens[i] for i in self.ids).decode(errors="replace")
+        for marker in self.vocabulary.markers:
+            text = text.replace(self.vocabulary.spell(marker), marker)
+        return text
+
+
+def _check(generation: Generation, budget: int) -> None:
+    assert len(generation.ids) <= budget
+    assert generation.early is None or generation.early >= 0
+    assert generation.matcher.is_completed()
+    assert generation.closer.closing(0) == []
+
+
+def _check_calls(text: str, syntax: str) -> None:
+    """The calls of an output that begins with one are tools' with valid arguments."""
+    row = SYNTAXES[syntax]
+    assert text.startswith(row.opening + row.begin)
+    assert text.endswith(row.end + row.closing)
+    rest = text[len(row.opening) : len(text) - len(row.closing)]
+    while rest:
+        tool = next(t for t in TOOLS if rest.startswith(row.header(t.name)))
+        rest = rest.removeprefix(row.header(tool.name))
+        arguments, end = json.JSONDecoder().raw_decode(rest)
+        Draft202012Validator(tool.parameters).validate(arguments)
+        assert rest[end:].startswith(row.end)
+        rest = rest[end + len(row.end) :].removeprefix(row.separator)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.integers(0, len(SCHEMAS) - 1), st.integers(0, 40), st.integers(0, 2**32))
+def test_a_json_text_is_complete_within_any_budget(number, extra, seed):
+    compiled = _schema(number, BYTES)
+    budget = closer_of(compiled).minimum() + extra
+    generation = Generation(compiled, budget, random.Random(seed))
+    _check(generation, budget)
+    Draft202012Validator(SCHEMAS[number]).validate(json.loads(generation.text))
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.sampled_from(["hermes", "json", "mistral", "llama3", "deepseek_v3"]),
+    st.booleans(),
+    st.integers(0, 80),
+    st.integers(0, 2**32),
+)
+def test_calls_are_complete_within_any_budget(syntax, parallel, extra, seed):
+    grammar = _toolset(syntax, "required", BYTES, parallel=parallel)
+    budget = closer_of(grammar).minimum() + extra
+    generation = Generation(grammar, budget, random.Random(seed))
+    _check(generation, budget)
+    _check_calls(generation.text, syntax)
+
+
+@pytest.mark.parametrize("syntax", ["hermes", "json", "deepseek_v3"])
+def test_in_a_real_vocabulary(syntax, qwen):
+    grammar, rng = _toolset(syntax, "required", qwen), random.Random(syntax)
+    minimum = closer_of(grammar).minimum()
+    early = []
+    for extra in [*range(12), 20, 40, 60, 80]:
+        generation = Generation(grammar, minimum + extra, rng)
+        _check(generation, minimum + extra)
+        _check_calls(generation.text, syntax)
+        early += [] if generation.early is None else [generation.early]
+    assert median(early) <= 8
+
+
+@pytest.mark.parametrize("number", range(len(SCHEMAS)))
+def test_a_json_text_in_a_real_vocabulary(number, qwen):
+    compiled, rng = _schema(number, qwen), random.Random(number)
+    minimum = closer_of(compiled).minimum()
+    for extra in [0, 1, 2, 3, 5, 10, 20, 40]:
+        generation = Generation(compiled, minimum + extra, rng)
+        _check(generation, minimum + extra)
+        Draft202012Validator(SCHEMAS[number]).validate(json.loads(generation.text))
+
+
+@pytest.mark.parametrize("syntax", ["hermes", "json", "llama3"])
+def test_a_call_in_text_is_begun_only_if_it_can_be_completed(syntax, qwen):
+    grammar, row = _toolset(syntax, "auto", qwen), SYNTAXES[syntax]
+    assert closer_of(grammar).minimum() == 0
+    lead = row.opening + row.begin
+    shortest = closer_of(_toolset(syntax, "required", qwen)).minimum()
+    num_calls = 0
+    for budget in [1, 2, 3, *range(shortest - 2, shortest + 6), shortest + 30]:
+        generation = Generation(grammar, budget, random.Random(budget), lead)
+        _check(generation, budget)
+        if lead in generation.text:
+            num_calls += 1
+            _check_calls(generation.text, syntax)
+    assert num_calls >= 3
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.sampled_from(["hermes", "json"]), st.integers(60, 400), st.integers(0, 2**32))
+def test_what_is_not_looked_at_is_admitted_rightly(syntax, budget, seed):
+    """Looking at every token gives the same answers as looking only where the budget is near."""
+    grammar, rng = _toolset(syntax, "required", BYTES), random.Random(seed)
+    matcher, lazy, eager = grammar.matcher(), closer_of(grammar), closer_of(grammar)
+    for remaining in range(budget, 0, -1):
+        token_id = int(rng.choice(allowed_ids(matcher, BYTES)))
+        if token_id in BYTES.stop_ids:
+            return
+        ahead = eager.fork()
+        ahead.accepted(token_id)
+        fits = ahead.minimum() <= remaining - 1
+        assert lazy.admits(token_id, remaining) == fits
+        if not fits:
+            assert len(lazy.closing(remaining)) <= remaining
+            return
+        matcher.accept(token_id)
+        lazy.accepted(token_id)
+        eager = ahead
+
+
+def test_ample_budgets_cost_no_reading():
+    closer = closer_of(_toolset("json", "required", BYTES))
+    for byte in b'[{"name": "weather", "arguments": {"city": "':
+        assert closer.admits(byte, 4000)
+        closer.accepted(byte)
+    place = closer._place
+    for _ in range(50):
+        assert closer.admits(ord("x"), 4000)
+        closer.accepted(ord("x"))
+    assert closer._place is place
+    assert bytes(closer.closing()) == b'"}}]'
+
+
+@pytest.mark.parametrize(
+    ("output", "closing"),
+    [
+        ("", '[{"name": "now", "arguments": {}}]'),
+        ('[{"name": "w', 'eather", "arguments": {}}]'),
+        (
+            '[{"name": "weather_',
+            'by_id", "arguments": {"id": {"id": "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"}}}]',
+        ),
+        ('[{"name": "weather", "arguments": {"days": -', "1}}]"),
+        ('[{"name": "now", "arguments": {}', "}]"),
+        ('[{"name": "now", "arguments": {}}', "]"),
+        ('[{"name": "now", "arguments": {}},', ' {"name": "now", "arguments": {}}]'),
+        ('[{"name": "now", "arguments": {}}]', ""),
+    ],
+)
+def test_the_shortest_way_out(output, closing):
+    closer = closer_of(_toolset("json", "required", BYTES))
+    for byte in output.encode():
+        assert closer.admits(byte, 10_000)
+        closer.accepted(byte)
+    assert bytes(closer.closing()).decode() == closing
+    assert closer.minimum() == len(closing)
+    assert not closer.fits(len(closing) - 1)
+    assert closer.fits(len(closing))
+
+
+def test_a_character_begun_is_finished():
+    closer = closer_of(_schema(3, BYTES))
+    for byte in '"😀'.encode()[:2]:
+        assert closer.admits(byte, 9)
+        closer.accepted(byte)
+    assert bytes(closer.closing()) == '"😀"'.encode()[2:]
+
+
+def test_no_budget_is_too_small_for_no_call():
+    closer = closer_of(_toolset("json", "none", BYTES))
+    assert closer.fits(0)
+    assert closer.admits(ord("x"), 1)
+    assert closer.admits(BYTES.stop_ids[0], 1)
+
+
+def test_segmentation_takes_the_fewest_tokens():
+    words = ("a", "ab", "abc", "bcd", "cd", "d", "é")
+    vocabulary = Vocabulary.from_tokens([*(w.encode() for w in words), b""], stop_ids=[len(words)])
+    segmentation = Segmentation(vocabulary.index)
+    for text, split in [("abcd", ["a", "bcd"]), ("abcdd", ["a", "bcd", "d"]), ("é", ["é"]), ("", [])]:
+        ids = segmentation.ids(text.encode())
+        assert segmentation.count(text.encode()) == len(ids) == len(split)
+        assert "".join(words[i] for i in ids) == text
+
+
+def test_a_vocabulary_that_cannot_spell_the_end_is_refused():
+    tokens = [b"" if byte == ord("}") else bytes([byte]) for byte in range(256)]
+    vocabulary = Vocabulary.from_tokens([*tokens, b""], stop_ids=[256])
+    compiled = compile_schema({"type": "object"}, tokenizer=vocabulary)
+    closer = closer_of(compiled)
+    assert not closer.fits(10**6)
+    with pytest.raises(UnsupportedGrammar, match="spell"):
+        closer.closing()

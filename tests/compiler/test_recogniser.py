@@ -1,0 +1,170 @@
+"""The recogniser agrees with the mask, and what it says completes a text does."""
+
+import random
+from functools import cache
+
+import pytest
+from corpus import corpus, json_lines
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from walks import walk
+
+from compiler import UnsupportedSchema, compile_schema
+from compiler.grammar import CharClass, Choice, Grammar, Literal, Repeat, Rule, RuleRef, Sequence
+from compiler.network import Network
+from compiler.recogniser import Recogniser
+from compiler.shortest import NEVER, Shortest
+from compiler.vocabulary import Vocabulary
+
+BYTES = Vocabulary.of_bytes()
+
+SHORTEST = [
+    (True, "0"),
+    ({"type": "string"}, '""'),
+    ({"type": "string", "minLength": 3}, '"aaa"'),
+    ({"enum": ["größer", "groß"]}, '"groß"'),
+    ({"type": "integer", "minimum": 120}, "120"),
+    ({"type": "array", "items": {"type": "boolean"}, "minItems": 2}, "[true,true]"),
+    ({"type": "object"}, "{}"),
+    (
+        {"properties": {"a": {"type": "null"}, "b": {"const": "x"}}, "required": ["b"], "type": "object"},
+        '{"b":"x"}',
+    ),
+    ({"anyOf": [{"type": "object", "required": ["k"]}, {"const": [1, 2]}]}, "[1,2]"),
+    (
+        {
+            "$defs": {"list": {"anyOf": [{"$ref": "#/$defs/pair"}, {"const": "nil"}]}, "pair": {
+                "type": "array", "prefixItems": [{"const": 1}, {"$ref": "#/$defs/list"}], "minItems": 2,
+                "items": False}},
+            "$ref": "#/$defs/pair",
+        },
+        '[1,"nil"]',
+    ),
+]  # fmt: skip
+
+
+@cache
+def _compiled(number: int):
+    return compile_schema(SHORTEST[number][0])
+
+
+def _recogniser(number: int) -> Recogniser:
+    return Recogniser.of(_compiled(number).network)
+
+
+@pytest.mark.parametrize("number", range(len(SHORTEST)), ids=lambda n: SHORTEST[n][1])
+def test_the_shortest_sentence(number):
+    recogniser = _recogniser(number)
+    assert recogniser.completion() == SHORTEST[number][1].encode()
+    assert recogniser.advance(recogniser.completion())
+    assert recogniser.is_complete
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.integers(0, len(SHORTEST) - 1), st.integers(0, 2**32), st.data())
+def test_agrees_with_the_mask_on_walks_and_their_mutations(number, seed, data):
+    compiled = _compiled(number)
+    text = walk(compiled.matcher(), BYTES, random.Random(seed), max_tokens=120) or b"{"
+    characters = list(text.decode())
+    for _ in range(data.draw(st.integers(0, 2))):
+        at = data.draw(st.integers(0, len(characters)))
+        characters[at : at + data.draw(st.integers(0, 1))] = data.draw(
+            st.text('aß0.-"\\[]{},: nul€😀', max_size=2)
+        )
+    text = "".join(characters)
+    recogniser = _recogniser(number)
+    assert (recogniser.advance(text.encode()) and recogniser.is_complete) == compiled.accepts(text)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(0, len(SHORTEST) - 1), st.integers(0, 2**32))
+def test_from_everywhere_on_a_walk_there_is_a_completion_that_grows_no_faster_than_said(number, seed):
+    compiled = _compiled(number)
+    text = walk(compiled.matcher(), BYTES, random.Random(seed), max_tokens=60, bias=0.2) or b""
+    recogniser, longest = _recogniser(number), _recogniser(number).longest
+    for at in range(len(text)):
+        assert recogniser.advance(text[at : at + 1])
+        completion = recogniser.completion()
+        assert compiled.accepts((text[: at + 1] + completion).decode())
+        assert len(completion) <= recogniser.longest <= longest + compiled.shortest.growth
+        longest = recogniser.longest
+
+
+def test_a_character_that_is_begun_is_finished():
+    grammar = Grammar({"root": Rule(Sequence((CharClass.of("ß", "é", "€"), Literal("😀"))))})
+    for begun, completion in [("ß", b"\x9f"), ("é", b"\xa9"), ("€", b"\x82\xac")]:
+        recogniser = Recogniser.of(Network(grammar))
+        head = begun.encode()[: -len(completion)]
+        assert recogniser.advance(head)
+        assert not recogniser.is_complete
+        assert recogniser.completion()[len(completion) :] == "😀".encode()
+        assert recogniser.advance(completion + "😀".encode())
+        assert recogniser.is_complete
+    assert not Recogniser.of(Network(grammar)).advance(b"\xd0")
+
+
+def test_a_fork_goes_its_own_way():
+    recogniser = _recogniser(3)
+    twin = recogniser.fork()
+    assert twin.advance('"größ'.encode())
+    assert twin.completion() == b'er"'
+    assert recogniser.completion() == '"groß"'.encode()
+
+
+def test_repetition_comes_back_to_the_same_state():
+    network = compile_schema({"type": "array"}).network
+    recogniser = Recogniser.of(network)
+    assert recogniser.advance(b'["')
+    sizes = set()
+    for _ in range(3):
+        assert recogniser.advance(b"abc" * 500 + b'", "')
+        sizes.add(len(network._states))
+    assert len(sizes) == 1
+
+
+def test_bounded_repetition():
+    grammar = Grammar({"root": Rule(Sequence((Repeat(CharClass.of("a"), 2, 4), Literal("b"))))})
+    for text, fits, completion in [
+        ("", True, "aab"), ("a", True, "ab"), ("aaaa", True, "b"), ("aaaaa", False, None), ("ab", False, None)
+    ]:  # fmt: skip
+        recogniser = Recogniser.of(Network(grammar))
+        assert recogniser.advance(text.encode()) == fits
+        assert not fits or recogniser.completion() == completion.encode()
+
+
+def test_a_rule_without_a_sentence_is_never_the_way():
+    loop = Sequence((Literal("["), RuleRef("loop")))
+    grammar = Grammar({"root": Rule(Choice((RuleRef("loop"), Literal("[[ok")))), "loop": Rule(loop)})
+    shortest = Shortest(grammar)
+    assert shortest.length(RuleRef("loop")) == NEVER
+    recogniser = Recogniser.of(Network(grammar))
+    assert recogniser.advance(b"[")
+    assert recogniser.completion() == b"[ok"
+
+
+def test_left_recursion_and_ambiguity_are_followed():
+    left = Choice((Sequence((RuleRef("root"), RuleRef("root"))), Literal("a"), Literal("bc")))
+    recogniser = Recogniser.of(Network(Grammar({"root": Rule(left)})))
+    assert recogniser.advance(b"a" * 60 + b"b")
+    assert recogniser.completion() == b"c"
+
+
+def test_real_schemas_complete_from_everywhere():
+    rng = random.Random(4)
+    lines = list(json_lines(corpus("jsonschemabench", "Github_easy.jsonl.gz")))
+    num_walks = 0
+    for line in rng.sample(lines, min(40, len(lines))):
+        try:
+            compiled = compile_schema(line["schema"])
+        except UnsupportedSchema:
+            continue
+        text = walk(compiled.matcher(), BYTES, rng, max_tokens=150, bias=0.2)
+        if text is None:
+            continue
+        num_walks += 1
+        recogniser = Recogniser.of(compiled.network)
+        for start in range(0, len(text), 7):
+            assert recogniser.advance(text[start : start + 7])
+            completed = text[: start + 7] + recogniser.completion()
+            assert compiled.accepts(completed.decode())
+    assert num_walks >= 5
