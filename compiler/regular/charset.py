@@ -11,7 +11,7 @@ ALL: Ranges = ((0, 0xD7FF), (0xE000, LAST))
 """Every scalar value: a lone surrogate is no character of any JSON text we write."""
 
 
-def union(*sets: Ranges) -> Ranges:
+def union(*sets: Iterable[tuple[int, int]]) -> Ranges:
     """Characters of any of the sets."""
     merged: list[tuple[int, int]] = []
     for low, high in sorted(span for ranges in sets for span in ranges):
@@ -72,14 +72,19 @@ def of_word_outside_ascii() -> Ranges:
 
 def _where(test: Callable[[str], bool]) -> Ranges:
     found: list[tuple[int, int]] = []
-    for code in (*range(0xD800), *range(0xE000, LAST + 1)):
-        if test(chr(code)):
-            if found and found[-1][1] == code - 1:
-                found[-1] = (found[-1][0], code)
-            else:
-                found.append((code, code))
-    return tuple(found)
+    for low, high in _VARIED:
+        for code in range(low, high + 1):
+            if test(chr(code)):
+                if found and found[-1][1] == code - 1:
+                    found[-1] = (found[-1][0], code)
+                else:
+                    found.append((code, code))
+    return union(found, (span for span in _UNIFORM if test(chr(span[0]))))
 
+
+_VARIED = ((0, 0xD7FF), (0xE000, 0x3FFFF), (0xE0000, 0xE0FFF), (0xFFFFE, 0xFFFFF), (0x10FFFE, LAST))
+_UNIFORM = ((0x40000, 0xDFFFF), (0xE1000, 0xEFFFF), (0xF0000, 0xFFFFD), (0x100000, 0x10FFFD))
+"""Unassigned planes, and private ones: their characters are all of one category."""
 
 DIGIT = of("0123456789")
 WORD = union(of("_"), ((0x30, 0x39), (0x41, 0x5A), (0x61, 0x7A)))
@@ -90,4 +95,5 @@ ANY_SPACE = union(
     ((0x2000, 0x200B),),
 )
 """What any of the engines in use takes for white space."""
+OUTSIDE_ASCII: Ranges = intersection(ALL, ((0x80, LAST),))
 LINE_ENDS = of("\n\r\u2028\u2029")

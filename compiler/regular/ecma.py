@@ -51,7 +51,7 @@ class Repetition:
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
-    """`^`, `$`, `b` or `B`."""
+    """`^`, `$`, `b` or `B`; the latter read outer are `b?` and `B?`."""
 
     kind: str
 
@@ -207,7 +207,10 @@ class _Reader:
 
     def escape(self) -> Node:
         if self.peek in ("b", "B"):
-            return Assertion(self.next())
+            kind = self.next()
+            if self.peek == "{":
+                raise PatternError(f"has \\{kind}{{, which engines read differently")
+            return Assertion(f"{kind}?" if self.is_outer else kind)
         if self.peek in tuple("123456789k"):
             raise PatternError("has a backreference, which is not regular")
         return Chars(self.class_escape())
@@ -227,15 +230,20 @@ class _Reader:
         if char == "u":
             return self.unicode_escape()
         if char == "c":
-            return chr(ord(self.next()) % 32)
-        if char.isalnum() and char not in _ESCAPES:
-            raise PatternError(f"has an unknown escape \\{char}")
+            return self.control()
+        if char in "<>" or (char.isalnum() and char not in _ESCAPES):
+            raise PatternError(f"has \\{char}, which not every engine takes for a character")
         return _ESCAPES.get(char, char)
+
+    def control(self) -> str:
+        letter = self.next()
+        if not (letter.isascii() and letter.isalpha()):
+            raise PatternError(f"has the unknown escape \\c{letter}")
+        return chr(ord(letter) % 32)
 
     def unicode_escape(self) -> str:
         if self.take("{"):
-            end = self.pattern.find("}", self.at)
-            code = self.hexadecimal(end - self.at) if end > self.at else -1
+            code = self.hexadecimal(self.pattern.find("}", self.at) - self.at)
             self.at += 1
         else:
             code = self.hexadecimal(4)
@@ -246,12 +254,11 @@ class _Reader:
         return chr(code)
 
     def hexadecimal(self, length: int) -> int:
-        digits = self.pattern[self.at : self.at + length]
+        digits = self.pattern[self.at : self.at + length] if length > 0 else ""
+        if not digits or len(digits) < length or not set(digits) <= _HEXADECIMAL:
+            raise PatternError(f"has {digits!r} where hexadecimal digits belong")
         self.at += length
-        try:
-            return int(digits, 16) if len(digits) == length and digits.isalnum() else -1
-        except ValueError:
-            raise PatternError(f"has {digits!r} where hexadecimal digits belong") from None
+        return int(digits, 16)
 
     def shorthand(self, char: str) -> Ranges:
         outside = (
@@ -271,13 +278,21 @@ class _Reader:
         end = self.pattern.find("}", self.at)
         if not self.take("{") or end < 0:
             raise PatternError("has \\p without a category")
-        name = self.pattern[self.at : end].rpartition("=")[2]
+        name = self.pattern[self.at : end]
         self.at = end + 1
-        ranges = (
-            charset.of_category(_CATEGORIES.get(name, name)) if len(_CATEGORIES.get(name, name)) <= 2 else ()
-        )
+        name = name.removeprefix("General_Category=").removeprefix("gc=")
+        category = _CATEGORIES.get(name, name)
+        ranges = charset.of_category(category) if len(category) <= 2 and category[:1] in "LMNPSZ" else ()
         if not ranges:
             raise PatternError(f"names the unknown category {name!r}")
+        is_outer = self.is_outer != is_negated
+        # A character that is not assigned here may be so, in any category, in an engine's Unicode.
+        unassigned = charset.of_category("Cn")
+        ranges = (
+            charset.union(ranges, unassigned)
+            if is_outer
+            else charset.intersection(ranges, charset.complement(unassigned))
+        )
         return charset.complement(ranges) if is_negated else ranges
 
     def char_class(self) -> Ranges:
@@ -291,6 +306,8 @@ class _Reader:
         return ranges
 
     def class_content(self) -> Ranges:
+        if self.peek == "]":
+            raise PatternError("has an empty class, which engines read differently")
         sets: list[Ranges] = []
         while not self.take("]"):
             first = self.class_member()
@@ -311,6 +328,7 @@ class _Reader:
         return self.class_escape()
 
 
+_HEXADECIMAL = frozenset("0123456789abcdefABCDEF")
 _CATEGORIES = {
     "Letter": "L",
     "Lowercase_Letter": "Ll",
@@ -322,7 +340,6 @@ _CATEGORIES = {
     "Symbol": "S",
     "Separator": "Z",
     "digit": "Nd",
-    "Alphabetic": "L",
 }
 
 

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from enum import Enum, auto
+from functools import cache
 
 from compiler.regular import charset
 from compiler.regular.dfa import Alphabet, Dfa, TooManyStates, explored
 from compiler.regular.ecma import Alternation, Assertion, Chars, Concat, Look, Node, PatternError, Repetition
 
 MAX_NFA_STATES = 20_000
+MAX_STEPS = 5_000_000
 _ANYTHING = Repetition(Chars(charset.ALL), 0, None)
 
 
@@ -21,8 +24,9 @@ def sets_of(node: Node) -> Iterator[charset.Ranges]:
                 yield from sets_of(part)
         case Repetition(item) | Look(item):
             yield from sets_of(item)
-        case Assertion():
-            yield charset.WORD
+        case Assertion(kind):
+            if kind not in ("^", "$"):
+                yield from (charset.WORD, charset.OUTSIDE_ASCII)
 
 
 def search(node: Node, alphabet: Alphabet) -> Dfa:
@@ -95,51 +99,71 @@ class _Nfa:
         return following
 
 
-_START, _WORD, _OTHER = range(3)
+class _Before(Enum):
+    """What stands beside a place in a text. Outside ASCII, engines disagree on what a word is."""
+
+    NOTHING = auto()
+    WORD = auto()
+    OTHER = auto()
+    DISPUTED = auto()
+
+
+_Subset = tuple[frozenset[int], _Before]
+"""States before assertions are tried, and what the last character was."""
 
 
 class _Subsets:
-    """Subset construction over (states before assertions are tried, what the last character was)."""
+    """Subset construction; assertions are decided between two characters."""
 
     def __init__(self, nfa: _Nfa, start: int) -> None:
         self.nfa = nfa
         self.start = start
-        self.words = nfa.alphabet.symbols(charset.WORD) if _asserts_words(nfa) else frozenset()
+        self.num_steps = 0
+        self.kinds = [_Before.OTHER] * len(nfa.alphabet.atoms)
+        if any(kind[:1] in ("b", "B") for jumps in nfa.jumps for kind, _ in jumps):
+            for ranges, kind in ((charset.WORD, _Before.WORD), (charset.OUTSIDE_ASCII, _Before.DISPUTED)):
+                for symbol in nfa.alphabet.symbols(ranges):
+                    self.kinds[symbol] = kind
 
     def automaton(self) -> Dfa:
-        start = (frozenset({self.start}), _START)
+        start = (frozenset({self.start}), _Before.NOTHING)
         return explored(self.nfa.alphabet, start, self._step, self._is_accepting)
 
-    def _step(self, state: tuple[frozenset[int], int], symbol: int) -> tuple[frozenset[int], int] | None:
+    def _step(self, state: _Subset, symbol: int) -> _Subset | None:
         states, last = state
-        is_word = symbol in self.words
-        closed = self._closure(states, last, at_end=False, next_is_word=is_word)
+        closed = self._closure(states, last, self.kinds[symbol])
         moved = frozenset(
             target for s in closed for symbols, target in (self.nfa.moves[s],) if symbol in symbols
         )
-        return (moved, (_WORD if is_word else _OTHER)) if moved else None
+        return (moved, self.kinds[symbol]) if moved else None
 
-    def _is_accepting(self, state: tuple[frozenset[int], int]) -> bool:
+    def _is_accepting(self, state: _Subset) -> bool:
         states, last = state
-        return self.nfa.final in self._closure(states, last, at_end=True, next_is_word=False)
+        return self.nfa.final in self._closure(states, last, _Before.NOTHING)
 
-    def _closure(self, states: frozenset[int], last: int, *, at_end: bool, next_is_word: bool) -> set[int]:
-        holds = {
-            "": True,
-            "^": last == _START,
-            "$": at_end,
-            "b": (last == _WORD) != next_is_word,
-            "B": (last == _WORD) == next_is_word,
-        }
+    def _closure(self, states: frozenset[int], last: _Before, following: _Before) -> set[int]:
+        holds = _assertions(last, following)
         closed = set(states)
         stack = list(states)
         while stack:
             for kind, target in self.nfa.jumps[stack.pop()]:
-                if holds[kind] and target not in closed:
+                if kind in holds and target not in closed:
                     closed.add(target)
                     stack.append(target)
+        self.num_steps += len(closed)
+        if self.num_steps > MAX_STEPS:
+            raise TooManyStates
         return closed
 
 
-def _asserts_words(nfa: _Nfa) -> bool:
-    return any(kind in ("b", "B") for jumps in nfa.jumps for kind, _ in jumps)
+@cache
+def _assertions(last: _Before, following: _Before) -> frozenset[str]:
+    """The assertions that hold between two characters."""
+    if _Before.DISPUTED in (last, following):
+        words = {"b?", "B?"}
+    elif (last is _Before.WORD) != (following is _Before.WORD):
+        words = {"b", "b?"}
+    else:
+        words = {"B", "B?"}
+    ends = {"^"} if last is _Before.NOTHING else set()
+    return frozenset({"", *words, *ends, *({"$"} if following is _Before.NOTHING else ())})
