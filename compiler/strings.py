@@ -7,7 +7,7 @@ from compiler.grammar import CharClass, Expr, Literal, Rule, choice, sequence
 from compiler.lengths import MAX_LENGTH, QUOTE, Texts
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
-from compiler.regular.counted import State, Walk, counted
+from compiler.regular.counted import Tail, Walk, counted
 from compiler.regular.dfa import MAX_STATES, Dfa, TooManyStates
 from compiler.regular.ecma import PatternError
 from compiler.regular.encode import Spelling, any_escape_outside_ascii, encode
@@ -174,29 +174,35 @@ class _AllTexts:
         longest = dfa.longest
         if longest is not None and high is not None and longest <= high:
             high = None
+        if low == 0 and high is None:
+            return self._unbounded(dfa, constraint)
         try:
-            if low == 0 and high is None:
-                return self._of_walk(counted(dfa, 0, None, MAX_STATES), 0, None)
-            return self._of_walk(counted(dfa, low, high, MAX_COUNTED), low, high)
+            return self._of_walk(counted(dfa, low, high, MAX_COUNTED))
         except TooManyStates:
             most = MAX_COUNTED // len(dfa.table)
         if high is None or low > most:
             raise UnsupportedString("minLength", "is too large to be counted beside a pattern", "Lower it.")
-        lowered = self._of_walk(counted(dfa, low, most, MAX_COUNTED), low, most)
+        lowered = self._of_walk(counted(dfa, low, most, MAX_COUNTED))
         if lowered is None:
             raise UnsupportedString("maxLength", "is too large to be counted beside a pattern", "Lower it.")
         note = ("maxLength", Verdict.NARROWED, f"at most {most} characters beside the pattern")
         return LoweredString(lowered.expr, (note,))
 
-    def _of_walk(self, walk: Walk | None, low: int, high: int | None) -> LoweredString | None:
+    def _unbounded(self, dfa: Dfa, constraint: StringConstraint) -> LoweredString | None:
+        walk = counted(dfa, 0, None, MAX_STATES)
+        if walk is not None and walk.num_wide > MAX_COUNTED:
+            reason = f"needs {walk.num_wide} states of many characters, {MAX_COUNTED} are possible"
+            raise UnsupportedString(_keyword(constraint), reason, "Simplify it.")
+        return self._of_walk(walk)
+
+    def _of_walk(self, walk: Walk | None) -> LoweredString | None:
         if walk is None:
             return None
 
-        def loop(state: State, ranges: Ranges) -> Expr:
-            count = state[1]
-            return self.of(ranges).between(max(0, low - count), None if high is None else high - count)
+        def lower(tail: Tail) -> Expr:
+            return self.of(tail.ranges).between(tail.low, tail.high)
 
-        return LoweredString(encode(walk, self.rules, ahead=self.ahead, loop=loop, spell=self.spelling))
+        return LoweredString(encode(walk, self.rules, ahead=self.ahead, tail=lower, spell=self.spelling))
 
 
 def _character(rest: Expr, rules: RuleSink) -> Expr:

@@ -8,7 +8,7 @@ from compiler.grammar import CharClass, Expr, Literal, Rule, RuleRef, choice, se
 from compiler.lengths import QUOTE
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
-from compiler.regular.counted import START, State, Walk
+from compiler.regular.counted import START, State, Tail, Walk
 from compiler.rules import RuleSink
 
 _RAW = charset.intersection(charset.complement(charset.of('"\\')), ((0x20, charset.LAST),))
@@ -24,13 +24,13 @@ def encode(
     *,
     ahead: CharClass | None,
     spell: "Spelling",
-    loop: Callable[[State, Ranges], Expr],
+    tail: Callable[[Tail], Expr],
 ) -> Expr:
     """What follows the opening quote: a text of the walk, then the closing quote.
 
-    `ahead` is what is known to follow, and `loop` lowers what follows a state of `walk.loops`.
+    `ahead` is what is known to follow, and `tail` lowers a tail.
     """
-    return _Encoder(walk, rules, ahead=ahead, loop=loop, spell=spell).state(START)
+    return _Encoder(walk, rules, ahead=ahead, tail=tail, spell=spell).state(START)
 
 
 class _Encoder:
@@ -40,18 +40,18 @@ class _Encoder:
         rules: RuleSink,
         *,
         ahead: CharClass | None,
-        loop: Callable[[State, Ranges], Expr],
+        tail: Callable[[Tail], Expr],
         spell: "Spelling",
     ) -> None:
         self.walk = walk
-        self.loop = loop
+        self.tail = tail
         self.spell = spell
         self.refs: dict[State, RuleRef] = {}
         queue = [START]
         for state in queue:
             for target in walk.moves[state]:
                 end, _ = self.chain(target)
-                if end not in self.refs and end not in walk.loops:
+                if end not in self.refs and end not in walk.tails:
                     self.refs[end] = rules.reserve("text")
                     queue.append(end)
         for state, ref in self.refs.items():
@@ -62,8 +62,8 @@ class _Encoder:
         return self.refs.get(state) or self.body(state)
 
     def body(self, state: State) -> Expr:
-        if state in self.walk.loops:
-            return self.loop(state, self.walk.loops[state])
+        if state in self.walk.tails:
+            return self.tail(self.walk.tails[state])
         options: list[Expr] = [QUOTE] if state in self.walk.ends else []
         for target, ranges in self.walk.moves[state].items():
             end, passed = self.chain(target)
