@@ -4,7 +4,6 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 
 from compiler.closer import closer_of
@@ -124,7 +123,7 @@ class EmbeddedRuntime:
             sequence_id=f"{request.request_id}/{choice}",
             prompt_ids=prompt_ids,
             max_tokens=self._card.context_length if request.max_tokens is None else request.max_tokens,
-            sampling=replace(request.sampling, seed=seed),
+            sampling=request.sampling,
             seed=seed,
             choice=choice,
             matcher=request.constraint.matcher() if request.constraint else None,

@@ -52,7 +52,8 @@ _WORDS: list[str] = re.findall(
     """,
 )
 _QUOTES = ('"', '",', '"}', '"]')
-_BRACKETS = ("]", "}", "],", "},", "]}", "}}", ",")
+_BRACKETS = ("]", "}", "],", "},", "]}", "}}")
+_COMMAS = (",",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +66,9 @@ class RandomModelSettings:
     num_layers: int = 3
     num_heads: int = 4
     context_length: int = 32768
-    quote_bias: float = 6.5
-    bracket_bias: float = 6.0
+    quote_bias: float = 7.5
+    bracket_bias: float = 5.5
+    comma_bias: float = 4.5
     call_bias: float = 8.0
     stop_bias: float = 8.0
     line_bias: float = 6.0
@@ -78,7 +80,7 @@ class RandomModelSettings:
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
 
-_FORMAT = 1  # raise it when the same settings no longer make the same files
+_FORMAT = 3  # raise it when the same settings no longer make the same files
 
 
 def ensure_random_model(folder: Path, settings: RandomModelSettings | None = None) -> Path:
@@ -152,6 +154,7 @@ def build_weights(tokenizer: Any, settings: RandomModelSettings) -> Any:
         model.lm_head.bias.zero_()
         for token_id, bias in _biases(tokenizer, settings).items():
             model.lm_head.bias[token_id] = bias
+            model.lm_head.weight[token_id] = 0  # the bias alone decides, whatever the weights drew
     return model
 
 
@@ -161,7 +164,12 @@ def _biases(tokenizer: Any, settings: RandomModelSettings) -> dict[int, float]:
     biases = {tokenizer.convert_tokens_to_ids(text): bias for text, bias in added.items()}
     (line_end,) = tokenizer.encode("\n")  # what leads from one call to the next
     biases[line_end] = settings.line_bias
-    for texts, bias in ((_QUOTES, settings.quote_bias), (_BRACKETS, settings.bracket_bias)):
+    groups = (
+        (_QUOTES, settings.quote_bias),
+        (_BRACKETS, settings.bracket_bias),
+        (_COMMAS, settings.comma_bias),
+    )
+    for texts, bias in groups:
         ids = (tokenizer.get_vocab().get(text) for text in texts)
         biases |= {token_id: bias for token_id in ids if token_id is not None}
     return biases
