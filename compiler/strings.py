@@ -1,6 +1,7 @@
 """Lowering of JSON strings: constraints in, an expression over their JSON encodings out."""
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from compiler.grammar import CharClass, Expr, Literal, Rule, choice, sequence
@@ -8,16 +9,13 @@ from compiler.lengths import MAX_LENGTH, QUOTE, Texts
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
 from compiler.regular.counted import Tail, Walk, counted
-from compiler.regular.dfa import MAX_STATES, Dfa, TooManyStates
+from compiler.regular.dfa import Dfa, TooManyStates
 from compiler.regular.ecma import PatternError
 from compiler.regular.encode import Spelling, any_escape_outside_ascii, encode
 from compiler.regular.formats import BASE64, FORMATS
 from compiler.regular.language import Part, language
 from compiler.report import Verdict
 from compiler.rules import RuleSink
-
-MAX_COUNTED = 256
-"""States written out, each for every count of characters, where a bound and a pattern go together."""
 
 Note = tuple[str, Verdict, str]
 
@@ -174,26 +172,25 @@ class _AllTexts:
         longest = dfa.longest
         if longest is not None and high is not None and longest <= high:
             high = None
-        if low == 0 and high is None:
-            return self._unbounded(dfa, constraint)
         try:
-            return self._of_walk(counted(dfa, low, high, MAX_COUNTED))
-        except TooManyStates:
-            most = MAX_COUNTED // len(dfa.table)
-        if high is None or low > most:
-            raise UnsupportedString("minLength", "is too large to be counted beside a pattern", "Lower it.")
-        lowered = self._of_walk(counted(dfa, low, most, MAX_COUNTED))
-        if lowered is None:
-            raise UnsupportedString("maxLength", "is too large to be counted beside a pattern", "Lower it.")
-        note = ("maxLength", Verdict.NARROWED, f"at most {most} characters beside the pattern")
-        return LoweredString(lowered.expr, (note,))
+            return self._of_walk(counted(dfa, low, high))
+        except TooManyStates as error:
+            if high is None:
+                keyword = "minLength" if low else _keyword(constraint)
+                raise UnsupportedString(keyword, str(error), "Simplify it.") from error
+        return self._narrowed(dfa, low, high)
 
-    def _unbounded(self, dfa: Dfa, constraint: StringConstraint) -> LoweredString | None:
-        walk = counted(dfa, 0, None, MAX_STATES)
-        if walk is not None and walk.num_wide > MAX_COUNTED:
-            reason = f"needs {walk.num_wide} states of many characters, {MAX_COUNTED} are possible"
-            raise UnsupportedString(_keyword(constraint), reason, "Simplify it.")
-        return self._of_walk(walk)
+    def _narrowed(self, dfa: Dfa, low: int, high: int) -> LoweredString:
+        """Strings up to the longest bound that can be counted."""
+        while high > max(low, 1):
+            high = max(low, high * 3 // 4)
+            with suppress(TooManyStates):
+                lowered = self._of_walk(counted(dfa, low, high))
+                if lowered is None:
+                    break
+                note = ("maxLength", Verdict.NARROWED, f"at most {high} characters beside the pattern")
+                return LoweredString(lowered.expr, (note,))
+        raise UnsupportedString("maxLength", "is too large to be counted beside a pattern", "Lower it.")
 
     def _of_walk(self, walk: Walk | None) -> LoweredString | None:
         if walk is None:

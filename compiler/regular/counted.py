@@ -7,13 +7,12 @@ from typing import NamedTuple
 from compiler.lengths import SHORT
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
-from compiler.regular.dfa import DEAD, Dfa, TooManyStates
+from compiler.regular.dfa import DEAD, MAX_STATES, Dfa, TooManyStates
 
 State = tuple[int, int]
 """A state of the automaton, and how many characters were read, as far as bounds tell counts apart."""
 START: State = (0, 0)
-WIDE = 1_000
-"""A set of so many characters has most of the tokens of a vocabulary."""
+MAX_COST = 1_000
 
 
 class Tail(NamedTuple):
@@ -43,19 +42,22 @@ class Walk:
     tails: Mapping[State, Tail]
 
     @property
-    def num_wide(self) -> int:
-        """States that go on with any of many characters: what costs time to compile."""
-        return sum(
-            any(sum(b - a for a, b in ranges) >= WIDE for ranges in targets.values())
-            for targets in self.moves.values()
-        )
+    def cost(self) -> int:
+        """What it takes to compile, in units of some 3 ms for 150,000 tokens."""
+        return sum(max(map(_cost, targets.values()), default=0) for targets in self.moves.values())
 
 
-def counted(dfa: Dfa, low: int, high: int | None, max_states: int) -> Walk | None:
+def _cost(ranges: Ranges) -> int:
+    """Most tokens begin with a character of a wide set, and few with one of a narrow one."""
+    size = sum(high - low + 1 for low, high in ranges)
+    return 4 if size >= 1_000 else 1 if size >= 20 else 0
+
+
+def counted(dfa: Dfa, low: int, high: int | None) -> Walk | None:
     """The texts of `low` to `high` characters of a minimised automaton; None if there are none.
 
     Raises:
-        TooManyStates: the walk has more than `max_states` states.
+        TooManyStates: the walk has too many states, or would take too long to compile.
     """
     moves_of = [_grouped(dfa, row) for row in dfa.table]
     tails_of = _tails(dfa, moves_of)
@@ -75,15 +77,18 @@ def counted(dfa: Dfa, low: int, high: int | None, max_states: int) -> Walk | Non
         fresh = [target for target in moves[state] if target not in found]
         found.update(fresh)
         queue += fresh
-        if len(queue) > max_states:
-            raise TooManyStates(max_states)
+        if len(queue) > MAX_STATES:
+            raise TooManyStates
     tails = {state: tail for state, tail in tails.items() if not tail.is_empty}
     ends = {s for s in moves if s[0] in dfa.accepting and s[0] not in tails_of and s[1] >= low}
     live = _live(moves, {*ends, *tails})
     if START not in live:
         return None
     kept = {s: {t: r for t, r in moves[s].items() if t in live} for s in moves if s in live}
-    return Walk(kept, frozenset(ends), tails)
+    walk = Walk(kept, frozenset(ends), tails)
+    if walk.cost > MAX_COST:
+        raise TooManyStates(MAX_COST)
+    return walk
 
 
 def _tails(dfa: Dfa, moves_of: Sequence[Mapping[int, Ranges]]) -> dict[int, Tail]:

@@ -79,7 +79,9 @@ FORMATS = {
         "simple expressions only",
     ),
     "json-pointer": Format(f"^{_POINTER}$"),
-    "relative-json-pointer": Format(f"^(?:0|[1-9][0-9]{{0,8}})(?:#|{_POINTER})$"),
+    "relative-json-pointer": Format(
+        f"^(?:0|[1-9]{{1,8}}0?)(?:#|{_POINTER})$", "a zero only at the end of the number"
+    ),
     "regex": Format("^[A-Za-z0-9 _,:;@/=<>!%&~'\"-]*$", "literal text only"),
 }
 
