@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import xgrammar as xgr
 
+from compiler.errors import UnsupportedSchema
 from compiler.front import canonical_form
 from compiler.grammar import Grammar
 from compiler.lowering import Lowering
@@ -20,6 +21,9 @@ from compiler.vocabulary import Vocabulary, vocabulary_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+MAX_GRAMMAR_CHARS = 3_000_000
+"""A larger grammar takes longer than ten seconds to compile."""
 
 Objects = Literal["schema", "closed"]
 
@@ -43,6 +47,9 @@ def lower_schema(
     canonical = canonical_form(schema, only_objects=only_objects)
     lowering = Lowering(canonical, Outline(schema), is_closed=objects == "closed", style=style)
     grammar = lowering.grammar()
+    if len(grammar.ebnf) > MAX_GRAMMAR_CHARS:
+        size = f"a grammar of {len(grammar.ebnf) / 1e6:.0f} million characters"
+        raise UnsupportedSchema("", "", f"its combinations unfold into {size}", "Combine fewer alternatives.")
     return LoweredSchema(grammar, lowering.reporter.report())
 
 
