@@ -93,7 +93,7 @@ class EngineThread:
             self._inbox.put(lambda: self._start(job))
 
     def abort(self, request_id: str) -> None:
-        """End a job within a step; its mailbox gets nothing more."""
+        """End a job within a step, with GenerationFailed for whoever still reads its mailbox."""
         self._inbox.put(lambda: self._abort(request_id))
 
     def stop(self) -> None:
@@ -141,16 +141,15 @@ class EngineThread:
 
     def _abort(self, request_id: str) -> None:
         if job := self._jobs.get(request_id):
-            self._end(job, None)
+            self._end(job, GenerationFailed("the request was aborted"))
 
-    def _end(self, job: Job, fault: RuntimeFault | None) -> None:
-        """Stop whatever of the job still runs, and say why if there is someone to tell."""
+    def _end(self, job: Job, fault: RuntimeFault) -> None:
+        """Stop whatever of the job still runs, and say why."""
         for sequence, _ in job.choices:
             self.engine.stop(sequence)
             self._by_sequence.pop(sequence, None)
         self._jobs.pop(job.request_id, None)
-        if fault is not None:
-            self._outgoing.append((job.mailbox, fault))
+        self._outgoing.append((job.mailbox, fault))
 
     def _deliver(self, output: Output) -> None:
         """Turn what a step added to a sequence into events; a stop string ends the sequence."""

@@ -248,6 +248,17 @@ async def test_closing_the_iterator_aborts(runtime):
     assert (await runtime.health()).is_ready
 
 
+async def test_aborting_ends_the_iterator(runtime, monkeypatch):
+    monkeypatch.setattr(runtime._thread.engine, "stop_ids", frozenset())
+    stream = runtime.generate(request(max_tokens=20_000))
+    await anext(stream)
+    await runtime.abort("r")
+    with pytest.raises(GenerationFailed, match="aborted"):
+        [event async for event in stream]
+    await runtime.abort("unknown")
+    await settled(runtime)
+
+
 async def test_refusals(runtime):
     for asked, error in [
         (request(model="other"), UnknownModel),

@@ -7,6 +7,7 @@ import pytest
 from runtime.errors import RequestRefused
 from runtime.limits import check_limits
 from runtime.request import GenerationRequest, Sampling
+from runtime.settings import EngineSettings
 
 
 @pytest.mark.parametrize(
@@ -37,3 +38,17 @@ def test_out_of_range(parameter, options):
 def test_the_edges_are_within():
     sampling = Sampling(temperature=0, top_p=0, top_k=1, min_p=1, logit_bias={9: -100.0, 0: 100.0})
     check_limits(GenerationRequest("r", "m", (), sampling=sampling, max_tokens=1, num_logprobs=0), 10)
+
+
+@pytest.mark.parametrize(
+    ("named", "options"),
+    [
+        ("page_size", {"page_size": 0}),
+        ("max_waiting", {"max_waiting": 0}),
+        ("num_pages", {"num_pages": 1}),
+        ("max_batch_tokens", {"max_batch_tokens": 8, "max_sequences": 9}),
+    ],
+)
+def test_an_engine_that_could_not_run(named, options):
+    with pytest.raises(ValueError, match=named):
+        EngineSettings(**options)
