@@ -4,7 +4,7 @@ Sources: RFC 3339 (date, time, date-time, duration), RFC 5321 (email), RFC 1123 
 RFC 3986 (uri), RFC 6901 (json-pointer), RFC 6570 (uri-template).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +29,10 @@ _TIME = (
 _N = "[0-9]{1,9}"
 _CLOCK = f"T(?:{_N}H(?:{_N}M(?:{_N}S)?)?|{_N}M(?:{_N}S)?|{_N}S)"
 _CALENDAR = f"(?:{_N}Y(?:{_N}M(?:{_N}D)?)?|{_N}M(?:{_N}D)?|{_N}D)"
-_LABEL = "[A-Za-z0-9](?:[A-Za-z0-9]|-[A-Za-z0-9]){0,17}"
-_TOP_LABEL = "[A-Za-z](?:[A-Za-z0-9]|-[A-Za-z0-9]){0,17}"
-_HOST = f"(?:{_LABEL}\\.){{0,4}}{_TOP_LABEL}"
-_MAILBOX = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]"
-_EMAIL = f"(?:{_MAILBOX}(?:{_MAILBOX}|\\.{_MAILBOX}){{0,31}})@(?:{_LABEL}\\.){{1,3}}{_TOP_LABEL}"
+_LABEL = "[A-Za-z0-9](?:-?[A-Za-z0-9])*"
+_TOP_LABEL = "[A-Za-z](?:-?[A-Za-z0-9])*"
+_MAILBOX = "[A-Za-z0-9_+'-]"
+_EMAIL = f"{_MAILBOX}(?:\\.?{_MAILBOX}){{0,31}}@(?:{_LABEL}\\.)+{_TOP_LABEL}"
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 _H = "[0-9A-Fa-f]{1,4}"
 _IPV6 = "|".join(
@@ -56,17 +55,25 @@ _FIRST_SEGMENT = f"(?:[{_PLAIN}@]|{_PERCENT})+"
 _RELATIVE = f"(?:{_AUTHORITY}{_PATH}|/(?:{_PCHAR}+{_PATH})?|{_FIRST_SEGMENT}{_PATH})?{_TAIL}"
 _POINTER = "(?:/(?:[^~/]|~[01])*)*"
 _ASCII = "ASCII only"
-_HOSTS = "labels of at most 18 to 36 characters, at most five of them"
+_NAME_LENGTH = 63  # of a label; labels are not counted, so that whole names may only be as long
+_HOST = Format(
+    f"^(?:{_LABEL}\\.)*{_TOP_LABEL}$", f"at most {_NAME_LENGTH} characters", f".{{{_NAME_LENGTH + 1}}}"
+)
+_MAIL = Format(
+    f"^{_EMAIL}$",
+    "mailboxes of at most 32 letters, digits and _ + ' - beside dots, domains of at most 40 characters",
+    "^[^@]*@.{41}",
+)
 
 FORMATS = {
     "date": Format(f"^{_DATE}$", excluded="^0000"),
     "time": Format(f"^{_TIME}$", "no leap second, at most six digits of a second"),
     "date-time": Format(f"^{_DATE}T{_TIME}$", "no leap second, at most six digits of a second", "^0000"),
     "duration": Format(f"^P(?:{_CALENDAR}(?:{_CLOCK})?|{_CLOCK}|{_N}W)$", "at most nine digits a number"),
-    "email": Format(f"^{_EMAIL}$", "no quoted mailbox, a mailbox of at most 32 to 64 characters"),
-    "idn-email": Format(f"^{_EMAIL}$", _ASCII),
-    "hostname": Format(f"^{_HOST}$", _HOSTS),
-    "idn-hostname": Format(f"^{_HOST}$", f"{_ASCII}; {_HOSTS}"),
+    "email": _MAIL,
+    "idn-email": replace(_MAIL, note=f"{_ASCII}; {_MAIL.note}"),
+    "hostname": _HOST,
+    "idn-hostname": replace(_HOST, note=f"{_ASCII}; {_HOST.note}"),
     "ipv4": Format(f"^{_OCTET}(?:\\.{_OCTET}){{3}}$"),
     "ipv6": Format(f"^(?:{_IPV6})$", "no embedded IPv4 address"),
     "uuid": Format("^[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"),

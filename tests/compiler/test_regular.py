@@ -48,11 +48,29 @@ def test_patterns_as_ecma_reads_them(pattern, matching, other):
 @pytest.mark.parametrize(
     "pattern",
     ["(a)\\1", "(?<x>a)\\k<x>", "a(?=b)c", "(", "[", "a**", "x{2,1}", "\\ud800", "[z-a]", "(?i)a", "a" * 20_000,
-     "(((a{500}){500}){500})", "(.{1,900}a){900}"],
+     "(((a{500}){500}){500})", "(.{1,900}a){900}", "[ab]*a[ab]{15}",
+     # engines read these differently
+     "\\<a", "a\\>", "\\b{start}", "[]a]", "[^]", "\\x{41}", "\\x4", "\\u{}", "\\c1", "\\p{C}", "\\p{Greek}"],
 )  # fmt: skip
 def test_what_is_not_regular_or_too_large_is_refused(pattern):
     with pytest.raises(ValueError, match=r"."):
         language([Part(pattern)])
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [(r"a\b", "aé"), (r"a\B", "aé"), (r"\bé", "é"), (r"\Bé", "é"), (r"^\W$", "é"), (r"^\w$", "é")],
+)
+def test_what_engines_dispute_is_accepted_neither_way(pattern, text):
+    assert not language([Part(pattern)]).accepts(text)
+    assert not language([Part(pattern, is_excluded=True)]).accepts(text)
+
+
+def test_characters_that_another_unicode_may_assign_are_left_out():
+    unassigned = "\U0003fffd"
+    for pattern in (r"\p{L}", r"\P{L}", r"[^\p{Lu}]"):
+        for is_excluded in (False, True):
+            assert not language([Part(f"^{pattern}$", is_excluded=is_excluded)]).accepts(unassigned)
 
 
 def test_several_patterns_exclusions_and_values_together():
@@ -139,8 +157,8 @@ def test_formats_accept_only_what_validators_assert(name):
 VALID_FORMATS = [
     ("date", ["2024-02-29", "2000-02-29", "2023-12-31"], ["2023-02-29", "1900-02-29", "0000-01-01", "2023-04-31"]),
     ("date-time", ["1963-06-19T08:30:06.283185Z", "2026-01-01T00:00:00+02:00"], ["1963-06-19 08:30:06Z"]),
-    ("email", ["joe.bloggs@example.com", "a+b@x-y.co.uk"], ["a@", "a..b@c.de", "@x.y"]),
-    ("hostname", ["localhost", "www.example.com"], ["-a", "a-", "a..b", "a b"]),
+    ("email", ["joe.bloggs@example.com", "a+b@x-y.co.uk", "o'brien@averyveryverylonglabel.example"], ["a@", "a..b@c.de", "@x.y"]),
+    ("hostname", ["localhost", "www.example.com", "a-name-with-many-parts-and-34-letters.io"], ["-a", "a-", "a..b", "a b"]),
     ("uri", ["http://foo.bar/?baz=qux#quux", "urn:oasis:names", "mailto:a@b.c"], ["//foo", "http://", "a b"]),
     ("ipv6", ["::", "::1", "1::", "fe80::1:2", "1:2:3:4:5:6:7:8"], ["1::2::3", ":::", "12345::"]),
     ("ipv4", ["192.168.0.1"], ["256.1.1.1", "01.1.1.1", "1.1.1"]),

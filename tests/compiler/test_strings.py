@@ -66,6 +66,32 @@ def test_long_bounds_are_exact(low, high, pattern):
         assert is_admitted == (low <= length <= (high or length)), length
 
 
+@pytest.mark.parametrize(
+    ("pattern", "valid", "invalid"),
+    [
+        ("^.{1,500}$", ["a", "é" * 500], ["", "a" * 501]),
+        ("^x[a-z]{60}$", ["x" + "a" * 60], ["x" + "a" * 59, "x" + "a" * 61, "y" + "a" * 60]),
+        ("^(ab|c)[a-z]{0,90}$", ["ab", "c" * 91, "ab" + "z" * 90], ["c" * 92, "a"]),
+        ("a{60}$", ["a" * 60, "b" + "a" * 61], ["a" * 59]),
+    ],
+)
+def test_long_counts_in_patterns_are_exact(pattern, valid, invalid):
+    constraint = StringConstraint(patterns=(pattern,))
+    assert [text for text in valid if not admits(constraint, json.dumps(text, ensure_ascii=False))] == []
+    assert [text for text in invalid if admits(constraint, json.dumps(text, ensure_ascii=False))] == []
+
+
+def test_a_pattern_that_counts_many_states_narrows_the_bound():
+    lowered = lower_string(StringConstraint(max_length=2_000, patterns=(r"^\w+( \w+)*$",)), RuleTable())
+    assert [keyword for keyword, _, _ in lowered.notes] == ["maxLength"]
+
+
+@pytest.mark.parametrize("pattern", [r"(\w\W?){200}", r"^.{1000}a.{1000}$"])
+def test_a_pattern_that_takes_long_to_compile_is_refused(pattern):
+    with pytest.raises(UnsupportedString):
+        lower_string(StringConstraint(patterns=(pattern,)), RuleTable())
+
+
 def test_patterns_and_lengths_together():
     constraint = StringConstraint(2, 3, patterns=("^a",))
     assert [t for t in ("a", "ab", "abc", "abcd", "ba") if admits(constraint, json.dumps(t))] == ["ab", "abc"]
