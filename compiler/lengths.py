@@ -58,22 +58,32 @@ class Texts:
 
     def _written_out(self, low: int, high: int | None) -> Expr:
         """Right recursion, a rule for every count."""
-        body: Expr = self._unbounded() if high is None else self.rules.define("end", Rule(QUOTE, self.ahead))
-        for _ in range(0 if high is None else high - low):
-            body = self.rules.define("chars", Rule(choice(QUOTE, self.spell(body)), self.ahead))
-        for _ in range(low):
-            body = self.rules.define("chars", Rule(self.spell(body), self.ahead))
+        body: Expr
+        if high is None:
+            body = self._rule("any_number", lambda ref: choice(QUOTE, self.spell(ref)))
+        else:
+            body = self._rule("0_to_0", lambda _: QUOTE)
+        slack = 0 if high is None else high - low
+        for count in range(1, slack + 1):
+            body = self._rule(f"0_to_{count}", self._character(body, may_end=True))
+        for count in range(1, low + 1):
+            name = f"{count}_or_more" if high is None else f"{count}_to_{count + slack}"
+            body = self._rule(name, self._character(body))
         return body
 
-    def _unbounded(self) -> RuleRef:
+    def _character(self, rest: Expr, *, may_end: bool = False) -> Callable[[RuleRef], Expr]:
+        """One character and then the rest, whatever its rule is called."""
+        return lambda _: choice(QUOTE, self.spell(rest)) if may_end else self.spell(rest)
+
+    def _rule(self, name: str, build: Callable[[RuleRef], Expr]) -> RuleRef:
+        """The rule that every string of these characters shares under a name; `build` gets its own."""
         follows = "" if self.ahead is None else f"_before_{len(self.ahead.ranges)}"
-        return self.rules.shared(
-            f"{self.key}{follows}", lambda ref: Rule(choice(QUOTE, self.spell(ref)), self.ahead)
-        )
+        return self.rules.shared(f"{self.key}{follows}_{name}", lambda ref: Rule(build(ref), self.ahead))
 
     def _in_blocks(self, low: int, high: int | None) -> Expr:
         """A block and the rest in blocks, or an end before the block is full."""
-        num_blocks = ((low if high is None else high) - SHORT) // BLOCK + 1
+        bound = low if high is None else high
+        num_blocks = max(0, (bound - SHORT) // BLOCK + 1)
         read = num_blocks * BLOCK
         body = self._written_out(max(0, low - read), None if high is None else high - read)
         block, within_block = self._block(BLOCK), self._written_out(0, BLOCK - 1)
@@ -89,9 +99,10 @@ class Texts:
 
     def _block(self, length: int) -> Expr:
         """Exactly `length` characters and no quote."""
+        follows = self._written_out(0, AHEAD)
+        assert isinstance(follows, RuleRef)
         body: Expr = EMPTY
-        following = self._written_out(0, AHEAD)
-        assert isinstance(following, RuleRef)
-        for _ in range(length):
-            body = self.rules.define("block", Rule(self.spell(body), following))
+        for count in range(1, length + 1):
+            one = self._character(body)
+            body = self.rules.shared(f"{follows.name}_after_{count}", lambda ref: Rule(one(ref), follows))  # noqa: B023 - called at once
         return body

@@ -8,7 +8,7 @@ from compiler.grammar import CharClass, Expr, Literal, Rule, choice, sequence
 from compiler.lengths import MAX_LENGTH, QUOTE, Texts
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
-from compiler.regular.counted import Tail, Walk, counted
+from compiler.regular.counted import Tail, Walk, counted, late_tails
 from compiler.regular.dfa import Dfa, TooManyStates
 from compiler.regular.ecma import PatternError
 from compiler.regular.encode import Spelling, any_escape_outside_ascii, encode
@@ -77,8 +77,8 @@ def lower_string(
     """
     ahead = (_KEY_END if is_key else _VALUE_END) if in_container else None
     texts = _AllTexts(ahead, rules, Spelling(rules, ascii_escapes))
-    parts, notes = _parts(constraint)
     constraint, more = _within_reach(constraint)
+    parts, notes = _parts(constraint)
     if not parts and not constraint.excluded:
         body = texts.of(charset.ALL).between(constraint.min_length, constraint.max_length)
         return LoweredString(sequence(QUOTE, body), (*notes, *more))
@@ -122,6 +122,7 @@ def _parts(constraint: StringConstraint) -> tuple[list[Part], list[Note]]:
         known = FORMATS.get(name)
         if known is None:
             continue  # the specification gives an unknown format no force; the report says so
+        known = known.within(constraint.max_length)
         parts.append(Part(known.pattern))
         if known.excluded:
             parts.append(Part(known.excluded, is_excluded=True))
@@ -143,10 +144,14 @@ def _within_reach(constraint: StringConstraint) -> tuple[StringConstraint, list[
     """The constraint with a length bound that rules can count up to."""
     if constraint.min_length > MAX_LENGTH:
         raise UnsupportedString("minLength", f"is more than {MAX_LENGTH}", "Lower it.")
-    if constraint.max_length is None or constraint.max_length <= MAX_LENGTH:
+    if constraint.max_length is None:
         return constraint, []
-    note = ("maxLength", Verdict.NARROWED, f"at most {MAX_LENGTH} characters")
-    return replace(constraint, max_length=MAX_LENGTH), [note]
+    formats = [FORMATS[name].within(constraint.max_length) for name in constraint.formats if name in FORMATS]
+    most = min([MAX_LENGTH, *(known.longest for known in formats if known.longest is not None)])
+    if constraint.max_length <= most:
+        return constraint, []
+    note = ("maxLength", Verdict.NARROWED, f"at most {most} characters")
+    return replace(constraint, max_length=most), [note]
 
 
 @dataclass(frozen=True)
@@ -181,15 +186,20 @@ class _AllTexts:
         return self._narrowed(dfa, low, high)
 
     def _narrowed(self, dfa: Dfa, low: int, high: int) -> LoweredString:
-        """Strings up to the longest bound that can be counted."""
+        """Strings up to a bound that is quicker to count."""
+        with suppress(TooManyStates):
+            late = late_tails(dfa, low, high)
+            if late is not None and (lowered := self._of_walk(late[0])) is not None:
+                note = f"up to {late[1]} characters less beside the pattern"
+                return LoweredString(lowered.expr, (("maxLength", Verdict.NARROWED, note),))
         while high > max(low, 1):
             high = max(low, high * 3 // 4)
             with suppress(TooManyStates):
                 lowered = self._of_walk(counted(dfa, low, high))
                 if lowered is None:
                     break
-                note = ("maxLength", Verdict.NARROWED, f"at most {high} characters beside the pattern")
-                return LoweredString(lowered.expr, (note,))
+                note = f"at most {high} characters beside the pattern"
+                return LoweredString(lowered.expr, (("maxLength", Verdict.NARROWED, note),))
         raise UnsupportedString("maxLength", "is too large to be counted beside a pattern", "Lower it.")
 
     def _of_walk(self, walk: Walk | None) -> LoweredString | None:

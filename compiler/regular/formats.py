@@ -9,11 +9,22 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A text of the format matches `pattern` and not `excluded`; `note` says what is left out."""
+    """A text of the format matches `pattern` and not `excluded`; `note` says what is left out.
+
+    Texts are at most `longest` characters long. Below a bound that is less, `bounded` takes the format's
+    place: it keeps few states before a long tail, so that characters can be counted.
+    """
 
     pattern: str
     note: str = ""
     excluded: str | None = None
+    longest: int | None = None
+    bounded: "Format | None" = None
+
+    def within(self, high: int | None) -> "Format":
+        """The format to use for texts of at most `high` characters; its `longest` bounds these too."""
+        is_bounded = high is not None and (self.longest is None or high < self.longest)
+        return self.bounded if self.bounded is not None and is_bounded else self
 
 
 _LEAP_YEAR = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
@@ -32,7 +43,8 @@ _CALENDAR = f"(?:{_N}Y(?:{_N}M(?:{_N}D)?)?|{_N}M(?:{_N}D)?|{_N}D)"
 _LABEL = "[A-Za-z0-9](?:-?[A-Za-z0-9])*"
 _TOP_LABEL = "[A-Za-z](?:-?[A-Za-z0-9])*"
 _MAILBOX = "[A-Za-z0-9_+'-]"
-_EMAIL = f"{_MAILBOX}(?:\\.?{_MAILBOX}){{0,31}}@(?:{_LABEL}\\.)+{_TOP_LABEL}"
+_DOMAIN = f"(?:{_LABEL}\\.)+{_TOP_LABEL}"
+_EMAIL = f"{_MAILBOX}(?:\\.?{_MAILBOX}){{0,31}}@{_DOMAIN}"
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 _H = "[0-9A-Fa-f]{1,4}"
 _IPV6 = "|".join(
@@ -57,13 +69,32 @@ _POINTER = "(?:/(?:[^~/]|~[01])*)*"
 _ASCII = "ASCII only"
 _NAME_LENGTH = 63  # of a label; labels are not counted, so that whole names may only be as long
 _HOST = Format(
-    f"^(?:{_LABEL}\\.)*{_TOP_LABEL}$", f"at most {_NAME_LENGTH} characters", f".{{{_NAME_LENGTH + 1}}}"
+    f"^(?:{_LABEL}\\.)*{_TOP_LABEL}$",
+    f"at most {_NAME_LENGTH} characters",
+    excluded=f".{{{_NAME_LENGTH + 1}}}",
+    longest=_NAME_LENGTH,
+    bounded=Format(f"^(?:{_LABEL}\\.)*{_TOP_LABEL}$"),
 )
+_LETTERS = "mailboxes of letters, digits and _ + ' - beside dots"
 _MAIL = Format(
     f"^{_EMAIL}$",
-    "mailboxes of at most 32 letters, digits and _ + ' - beside dots, domains of at most 40 characters",
-    "^[^@]*@.{41}",
+    f"{_LETTERS}, at most 32 of them, domains of at most 40 characters",
+    excluded="^[^@]*@.{41}",
+    longest=63 + 1 + 40,
+    bounded=Format(
+        f"^{_MAILBOX}(?:\\.?{_MAILBOX})*@{_DOMAIN}$",
+        f"{_LETTERS}, at most {_NAME_LENGTH} characters",
+        longest=_NAME_LENGTH,
+    ),
 )
+_SHORT_HOST = "[A-Za-z0-9](?:[A-Za-z0-9.-]{0,40}[A-Za-z0-9])?(?::[0-9]{1,4})?"
+_SHORT_TAIL = f"[{_PLAIN}:@/?]*"
+_SHORT_URI = (
+    f"[A-Za-z][A-Za-z0-9+.-]{{0,9}}:(?://{_SHORT_HOST}(?:[/?]{_SHORT_TAIL})?|[{_PLAIN}@]{_SHORT_TAIL})"
+)
+_SHORT_RELATIVE = f"(?://{_SHORT_HOST})?(?:/(?:[{_PLAIN}@]{_SHORT_TAIL})?|\\?{_SHORT_TAIL})|[{_PLAIN}@]{{1,20}}(?:[/?]{_SHORT_TAIL})?"
+_URIS = "hosts by name, ports of at most four digits"
+_SHORT_URIS = f"{_URIS}; beside a length bound no percent signs, no fragments, no users"
 
 FORMATS = {
     "date": Format(f"^{_DATE}$", excluded="^0000"),
@@ -71,16 +102,16 @@ FORMATS = {
     "date-time": Format(f"^{_DATE}T{_TIME}$", "no leap second, at most six digits of a second", "^0000"),
     "duration": Format(f"^P(?:{_CALENDAR}(?:{_CLOCK})?|{_CLOCK}|{_N}W)$", "at most nine digits a number"),
     "email": _MAIL,
-    "idn-email": replace(_MAIL, note=f"{_ASCII}; {_MAIL.note}"),
     "hostname": _HOST,
-    "idn-hostname": replace(_HOST, note=f"{_ASCII}; {_HOST.note}"),
     "ipv4": Format(f"^{_OCTET}(?:\\.{_OCTET}){{3}}$"),
     "ipv6": Format(f"^(?:{_IPV6})$", "no embedded IPv4 address"),
     "uuid": Format("^[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"),
-    "uri": Format(f"^{_URI}$", "hosts by name, ports of at most four digits"),
-    "uri-reference": Format(f"^(?:{_URI}|{_RELATIVE})$", "hosts by name, ports of at most four digits"),
-    "iri": Format(f"^{_URI}$", _ASCII),
-    "iri-reference": Format(f"^(?:{_URI}|{_RELATIVE})$", _ASCII),
+    "uri": Format(f"^{_URI}$", _URIS, bounded=Format(f"^(?:{_SHORT_URI})$", _SHORT_URIS)),
+    "uri-reference": Format(
+        f"^(?:{_URI}|{_RELATIVE})$",
+        _URIS,
+        bounded=Format(f"^(?:{_SHORT_URI}|{_SHORT_RELATIVE})$", _SHORT_URIS),
+    ),
     "uri-template": Format(
         "^(?:[A-Za-z0-9._~:/?#@!$&()*+,;=-]|\\{[A-Za-z0-9_]+(?:,[A-Za-z0-9_]+)*\\})*$",
         "simple expressions only",
@@ -91,5 +122,13 @@ FORMATS = {
     ),
     "regex": Format("^[A-Za-z0-9 _,:;@/=<>!%&~'\"-]*$", "literal text only"),
 }
+
+for _of, _by in (
+    ("email", "idn-email"),
+    ("hostname", "idn-hostname"),
+    ("uri", "iri"),
+    ("uri-reference", "iri-reference"),
+):
+    FORMATS[_by] = replace(FORMATS[_of], note=f"{_ASCII}; {FORMATS[_of].note}")
 
 BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"

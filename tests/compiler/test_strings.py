@@ -86,6 +86,23 @@ def test_a_pattern_that_counts_many_states_narrows_the_bound():
     assert [keyword for keyword, _, _ in lowered.notes] == ["maxLength"]
 
 
+@pytest.mark.parametrize(
+    ("name", "high", "text"),
+    [
+        ("uri", 2_000, "https://example.com/search?q=" + "a+" * 900),
+        ("uri", 30, "https://example.com/a?b=c"),
+        ("uri-reference", 500, "/a/" + "b" * 400),
+        ("email", 50, "joe.bloggs@example.com"),
+        ("email", 254, "joe.bloggs@example.com"),
+        ("hostname", 253, "a-name-with-many-parts.example.com"),
+        ("date", 10, "2024-02-29"),
+    ],
+)
+def test_formats_beside_a_bound_keep_room(name, high, text):
+    assert admits(StringConstraint(max_length=high, formats=(name,)), json.dumps(text))
+    assert not admits(StringConstraint(max_length=len(text) - 1, formats=(name,)), json.dumps(text))
+
+
 @pytest.mark.parametrize("pattern", [r"(\w\W?){200}", r"^.{1000}a.{1000}$"])
 def test_a_pattern_that_takes_long_to_compile_is_refused(pattern):
     with pytest.raises(UnsupportedString):
