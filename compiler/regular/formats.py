@@ -131,4 +131,5 @@ for _of, _by in (
 ):
     FORMATS[_by] = replace(FORMATS[_of], note=f"{_ASCII}; {FORMATS[_of].note}")
 
-BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
+BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
+"""Padded, and without stray bits in the last character, which strict decoders reject."""

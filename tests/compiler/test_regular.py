@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from compiler.regular.dfa import DEAD, Dfa
 from compiler.regular.ecma import PatternError
-from compiler.regular.formats import FORMATS
+from compiler.regular.formats import BASE64, FORMATS
 from compiler.regular.language import Part, language
 
 FORMAT_CHECKER = jsonschema.Draft202012Validator.FORMAT_CHECKER
@@ -177,6 +177,20 @@ def test_formats_accept_what_people_write(name, valid, invalid):
     )
     assert [text for text in valid if not dfa.accepts(text)] == []
     assert [text for text in invalid if dfa.accepts(text)] == []
+
+
+def test_base64_is_what_a_strict_decoder_takes():
+    dfa = language([Part(BASE64)])
+    validator = jsonschema_rs.Draft7Validator({"contentEncoding": "base64"})
+    texts = [
+        prefix + end
+        for prefix in ("", "AB+/")
+        for end in ("", "QQ==", "QR==", "QUE=", "QUF=", "Q===", "QUJD", "Q")
+    ]
+    assert [text for text in texts if dfa.accepts(text) and not validator.is_valid(text)] == []
+    assert [text for text in texts if dfa.accepts(text)] == [
+        prefix + end for prefix in ("", "AB+/") for end in ("", "QQ==", "QUE=", "QUJD")
+    ]
 
 
 @settings(deadline=None)
