@@ -50,13 +50,24 @@ class _Automaton:
         self.lowering = lowering
         self.constraint = constraint
         self.site = site
-        self.top = max(len(constraint.prefix_items), constraint.min_items, constraint.max_items or 0)
         self.caps = tuple(c.low if c.high is None else max(c.low, c.high + 1) for c in constraint.contains)
+        self.fewest = max(len(constraint.prefix_items), constraint.min_items)
+        self.most = self._narrowed(constraint.max_items)
+        self.top = max(self.fewest, self.most or 0)
+
+    def _narrowed(self, most: int | None) -> int | None:
+        """The upper bound, lowered to what can be counted where that leaves room."""
+        countable = MAX_STATES // reduce(int.__mul__, (cap + 1 for cap in self.caps), 1) - 1
+        if most is None or most <= countable or countable < self.fewest:
+            return most
+        self.lowering.reporter.note(self.site, "maxItems", Verdict.NARROWED, f"at most {countable} items")
+        return countable
 
     def lower(self) -> Expr | None:
+        """The whole array; None if no number of items is admitted."""
         num_states = (self.top + 1) * reduce(int.__mul__, (cap + 1 for cap in self.caps), 1)
         if num_states > MAX_STATES:
-            keyword = "maxItems" if self.constraint.max_items == self.top else "minItems"
+            keyword = "maxItems" if self.most == self.top else "minItems"
             raise UnsupportedSchema(
                 self.site.pointer,
                 keyword,
@@ -101,7 +112,7 @@ class _Automaton:
 
     def _steps(self, state: _State) -> list[tuple[_State, Expr]]:
         """The states one more item leads to, each with that item."""
-        if self.constraint.max_items is not None and state.index >= self.constraint.max_items:
+        if self.most is not None and state.index >= self.most:
             return []
         steps = []
         for matched in product((True, False), repeat=len(self.caps)):

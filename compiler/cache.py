@@ -175,17 +175,17 @@ class GrammarCache:
         """Compile under the lease of `key`, so that of many replicas one compiles."""
         if self._store is None:
             return await self._compile(tool, syntax, vocabulary), "compiled"
+        compiled: Entry | None = None
         try:
             async with self._store.lock(f"lock:{key}", _LEASE_S, _LEASE_S):
                 entry = await self._load(key, vocabulary)
                 if entry is not None:
                     return entry, "store"
-                entry = await self._compile(tool, syntax, vocabulary)
-                await self._save(key, entry, vocabulary)
-                return entry, "compiled"
+                compiled = await self._compile(tool, syntax, vocabulary)
+                await self._save(key, compiled, vocabulary)
         except StoreError as error:
-            _log.warning("compiling without the store: %s", error)
-        return await self._compile(tool, syntax, vocabulary), "compiled"
+            _log.warning("a grammar is not shared: %s", error)
+        return compiled or await self._compile(tool, syntax, vocabulary), "compiled"
 
     async def _compile(self, tool: Tool, syntax: Syntax, vocabulary: Vocabulary) -> Entry:
         loop = asyncio.get_running_loop()

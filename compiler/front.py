@@ -1,5 +1,6 @@
 """The front end: a document becomes its canonical form, or a refusal that names the culprit."""
 
+import json
 from typing import Any
 
 import jsonschema_rs
@@ -21,6 +22,7 @@ def canonical_form(document: Any, *, only_objects: bool = False) -> CanonicalSch
         UnsupportedSchema: the document is no schema, cannot be resolved, or admits nothing.
     """
     _check_depth(document)
+    _check_text(document)
     try:
         schema = jsonschema_rs.canonicalize(document, validate_formats=True, offline=True)
     except jsonschema_rs.ValidationError as error:
@@ -65,6 +67,13 @@ def _check_depth(document: Any) -> None:
         if isinstance(value, dict | list):
             children = value.values() if isinstance(value, dict) else value
             stack += [(child, depth + 1) for child in children]
+
+
+def _check_text(document: Any) -> None:
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise UnsupportedSchema("", "", "has a lone surrogate in a text", "Remove it.") from None
 
 
 def _unsatisfiable(document: Any) -> UnsupportedSchema:

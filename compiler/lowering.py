@@ -237,9 +237,10 @@ class Lowering:
     def _as_written(self, value: Any, site: Site) -> Any:
         """The value with its keys in the order of the document."""
         if isinstance(value, dict | list):
+            spelling = _without_order(value)
             for _, schema in self.outline.schemas(site):
                 for candidate in (*_listed(schema.get("enum")), schema.get("const")):
-                    if candidate == value:
+                    if _without_order(candidate) == spelling:
                         return candidate
         return value
 
@@ -293,6 +294,11 @@ class Lowering:
         if unfolded == schema:
             raise UnsupportedSchema(site.pointer, "$ref", _UNFOLD, _WRITE_OUT)
         return unfolded
+
+
+def _without_order(value: Any) -> str:
+    """Equal for values that differ in the order of keys alone; unlike `==`, it tells 1 from true."""
+    return json.dumps(value, sort_keys=True, default=str)
 
 
 def _listed(value: Any) -> list[Any]:

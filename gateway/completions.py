@@ -98,7 +98,7 @@ class Completions:
                     vocabulary=model.vocabulary,
                     syntax=model.syntax,
                     choice=choice,
-                    parallel=turn.is_parallel,
+                    parallel=turn.is_parallel and not choice.is_named,
                 )
             span.found(found.grammar.digest, found.source, found.wait_ms)
             return found

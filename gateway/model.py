@@ -31,6 +31,7 @@ def start_runtime(settings: Settings) -> Runtime:
             dtype=settings.dtype,
             kv_bytes=settings.kv_bytes,
             context_length=settings.context_length,
+            default_max_tokens=settings.default_max_tokens,
             max_sequences=settings.max_batch,
             max_batch_tokens=max(512, settings.max_batch),
             max_waiting=settings.max_waiting,

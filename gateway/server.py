@@ -16,6 +16,9 @@ from gateway.settings import Settings
 from gateway.telemetry import open_provider
 from toolspecs.stores import open_store
 
+STOP_S = 5
+"""How long an interrupt waits for running answers before it cuts them off."""
+
 
 def serve(settings: Settings, console: Console) -> None:
     """Serve until interrupted; the model is loaded before the first connection is accepted.
@@ -42,7 +45,11 @@ def serve(settings: Settings, console: Console) -> None:
         shown = f"[{host}]" if ":" in host else host
         console.print(f"Callgate serves {settings.model} at [bold]http://{shown}:{port}[/]", highlight=False)
         config = uvicorn.Config(
-            app, log_level=settings.log_level, lifespan="on", access_log=settings.log_level == "debug"
+            app,
+            log_level=settings.log_level,
+            lifespan="on",
+            access_log=settings.log_level == "debug",
+            timeout_graceful_shutdown=STOP_S,
         )
         try:
             uvicorn.Server(config).run(sockets=[listener])

@@ -62,6 +62,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Annotated[int, Meta(ge=16)] | None,
         Meta(description="Longest prompt and answer together, in tokens; by default the model's."),
     ] = None
+    default_max_tokens: Annotated[
+        int, Meta(ge=1, description="Budget of a request that names none, in tokens.")
+    ] = 2048
     num_threads: Annotated[
         Count | None,
         Meta(description="Threads a model on the CPU computes with; by default torch's choice."),

@@ -36,6 +36,7 @@ class EmbeddedRuntime:
         length = min(loaded.context_length, settings.context_length or loaded.context_length)
         runner = ModelRunner(loaded.model, settings)
         self._num_columns = runner.num_columns
+        self._default_max_tokens = settings.default_max_tokens
         engine = Engine(runner, loaded.vocabulary, settings, context_length=length)
         self._card = ModelCard(loaded.model_id, loaded.vocabulary, loaded.syntax, engine.context_length)
         self._thread = EngineThread(engine, num_threads=settings.num_threads)
@@ -122,7 +123,7 @@ class EmbeddedRuntime:
         return Sequence(
             sequence_id=f"{request.request_id}/{choice}",
             prompt_ids=prompt_ids,
-            max_tokens=self._card.context_length if request.max_tokens is None else request.max_tokens,
+            max_tokens=request.max_tokens or self._default_max_tokens,
             sampling=request.sampling,
             seed=seed,
             choice=choice,

@@ -128,7 +128,7 @@ class Engine:
 
     def _take(self, sequence: Sequence, draw: Draw) -> Output:
         if sequence.closer is not None and not sequence.closer.admits(draw.token_id, sequence.remaining):
-            return self._close(sequence, sequence.closer)
+            return self._close(sequence, sequence.closer, draw.token_id)
         self._append(sequence, draw.token_id)
         if draw.token_id in self.stop_ids or self.masks.is_exhausted(sequence):
             self.stop(sequence, FinishReason.STOP)
@@ -136,9 +136,16 @@ class Engine:
             self.stop(sequence, FinishReason.LENGTH)
         return Output(sequence, (draw,))
 
-    def _close(self, sequence: Sequence, closer: Closer) -> Output:
-        """Complete the output with what is left of its budget: the token drawn would have been too much."""
+    def _close(self, sequence: Sequence, closer: Closer, too_much: int) -> Output:
+        """Complete the output with what is left of its budget, which the token drawn would have overrun.
+
+        Where it is complete already, as free text is, only that token is out of the question.
+        """
         forced = closer.closing(sequence.remaining)
+        if not forced:
+            self.masks.forbid(sequence, too_much)
+            sequence.num_computed -= 1  # the last id goes through the model again, for another draw
+            return Output(sequence)
         for token_id in forced:
             self._append(sequence, token_id)
         sequence.tally.num_forced += len(forced)

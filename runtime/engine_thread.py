@@ -1,6 +1,7 @@
 """The engine thread: owns an engine, takes jobs from any thread, sends events back to their event loops."""
 
 import asyncio
+import logging
 import threading
 from collections import defaultdict
 from contextlib import suppress
@@ -18,6 +19,8 @@ from runtime.transcript import Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
 
 Delivery = list[Event] | RuntimeFault
 
@@ -138,6 +141,9 @@ class EngineThread:
                 self.engine.add(sequence)
         except RuntimeFault as fault:
             self._end(job, fault)
+        except Exception as error:  # what fails for one job is no reason to fail the others
+            logger.exception("request %s", job.request_id)
+            self._end(job, GenerationFailed(f"{type(error).__name__}: {error}"))
 
     def _abort(self, request_id: str) -> None:
         if job := self._jobs.get(request_id):
@@ -177,8 +183,8 @@ class EngineThread:
             del self._jobs[job.request_id]
         reason = FinishReason.STOP if transcript.is_stopped else sequence.finish_reason
         assert reason is not None
-        if reason is FinishReason.STOP and transcript.num_calls:
-            reason = FinishReason.TOOL_CALLS
+        if transcript.num_calls and sequence.closed_by is None:
+            reason = FinishReason.TOOL_CALLS  # complete by itself, be it with the budget's last token
         return [*events, Finished(sequence.choice, reason, sequence.stats, sequence.closed_by)]
 
     def _flush(self) -> None:

@@ -42,6 +42,13 @@ class TokenMasks:
                 sequence.mask = self._fill(sequence.matcher, sequence)
         return sequence.mask
 
+    def forbid(self, sequence: Sequence, token_id: int) -> None:
+        """Take one token out of what may come next."""
+        row = self.fill(sequence).copy()
+        word, bit = divmod(token_id, 32)
+        row[word] &= ~np.int32(1 << bit) if bit < 31 else np.int32(0x7FFFFFFF)
+        sequence.mask = row
+
     def is_exhausted(self, sequence: Sequence) -> bool:
         """Whether the output is whole and nothing but a stop token may follow."""
         if sequence.matcher is None or not sequence.matcher.is_completed():

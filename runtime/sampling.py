@@ -18,6 +18,7 @@ from runtime.sequence import Sequence
 
 BLOCK = 512
 ALMOST_ONE = 1 - 2**-32
+LEAST_TEMPERATURE = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,11 @@ class Draw:
     token_id: int
     logprob: float | None = None
     top: tuple[tuple[int, float], ...] = ()
+
+
+def is_greedy(sampling: Sampling) -> bool:
+    """Whether the likeliest token is taken; so near to zero, dividing by the temperature would overflow."""
+    return sampling.temperature < LEAST_TEMPERATURE
 
 
 def adjust(logits: Tensor, sequences: list[Sequence]) -> None:
@@ -41,7 +47,7 @@ def adjust(logits: Tensor, sequences: list[Sequence]) -> None:
             ids = torch.tensor(list(counts), device=logits.device)
             times = row.new_tensor(list(counts.values()))
             row[ids] -= sampling.frequency_penalty * times + sampling.presence_penalty
-        if sampling.temperature not in {0.0, 1.0}:
+        if sampling.temperature != 1.0 and not is_greedy(sampling):
             row.div_(sampling.temperature)
 
 
@@ -54,7 +60,7 @@ def sample(probabilities: Tensor, sequences: list[Sequence]) -> list[Draw | None
         _truncate(row, sequence.sampling)
     uniform = [noise(s.seed, s.choice, s.num_output) for s in sequences]
     drawn = _draw(probabilities, probabilities.new_tensor(uniform, dtype=torch.float64))
-    greedy = [i for i, sequence in enumerate(sequences) if sequence.sampling.temperature == 0.0]
+    greedy = [i for i, sequence in enumerate(sequences) if is_greedy(sequence.sampling)]
     for i, token_id in zip(greedy, probabilities[greedy].argmax(dim=1).tolist(), strict=True):
         drawn[i] = token_id
     return [

@@ -23,6 +23,7 @@ class EngineSettings:
     max_waiting: int = 256
     retry_after_s: float = 1.0
     context_length: int | None = None
+    default_max_tokens: int = 2048
     dtype: str = "auto"
     device: str = "cpu"
     num_threads: int | None = None

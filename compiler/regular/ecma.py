@@ -162,7 +162,7 @@ class _Reader:
         char = self.next()
         match char:
             case "^" | "$":
-                return Assertion(char)
+                return self.anchor(char)
             case ".":
                 line_ends = charset.of("\n") if self.is_outer else charset.LINE_ENDS
                 return Chars(charset.complement(line_ends))
@@ -176,6 +176,12 @@ class _Reader:
                 raise PatternError(f"has nothing to repeat at {self.at - 1}")
             case _:
                 return Chars(_one(char))
+
+    def anchor(self, char: str) -> Node:
+        if char == "^" or not self.is_outer:
+            return Assertion(char)
+        # Some engines let `$` hold before a last line end too.
+        return Alternation((Assertion("$"), Concat((Chars(charset.of("\n")), Assertion("$")))))
 
     def group(self, depth: int) -> Node:
         look = self.lookaround()

@@ -110,6 +110,20 @@ async def test_a_store_that_fails_does_not_stop_compiling(vocabulary, store, mon
     assert (await find(GrammarCache(store, secret=SECRET), [tool("f")], vocabulary)).source == "compiled"
 
 
+async def test_a_grammar_that_cannot_be_stored_is_compiled_once(vocabulary, store, monkeypatch):
+    async def fail(*_, **__):
+        raise StoreUnavailable("sqlite", "full")
+
+    compiled = []
+    compile_one = cache_module._compile
+    monkeypatch.setattr(store, "set", fail)
+    monkeypatch.setattr(
+        cache_module, "_compile", lambda tool, *rest: compiled.append(tool.name) or compile_one(tool, *rest)
+    )
+    await find(GrammarCache(store, secret=SECRET), [tool("f")], vocabulary)
+    assert compiled == ["f"]
+
+
 async def test_reports_carry_size_and_time(vocabulary):
     (report,) = await GrammarCache(None, secret=SECRET).check([tool("f")], vocabulary=vocabulary)
     assert report.name == "f"

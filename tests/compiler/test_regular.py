@@ -93,6 +93,11 @@ def sample(dfa: Dfa, rng: random.Random, length: int = 40) -> str | None:
     return text if state in dfa.accepting else None
 
 
+def test_an_excluded_end_is_one_for_every_engine():
+    dfa = language([Part("^a$", is_excluded=True)])
+    assert [text for text in ("a", "a\n", "a\nb", "b") if dfa.accepts(text)] == ["a\nb", "b"]
+
+
 def real_patterns(limit: int) -> list[str]:
     found: dict[str, None] = {}
     for path in sorted(corpus("jsonschemabench").glob("*.gz")):

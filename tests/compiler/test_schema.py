@@ -137,6 +137,26 @@ def test_refusals_name_the_place(schema, pointer, keyword):
     assert refused.value.reason
 
 
+def test_a_listed_value_is_not_taken_for_another_type():
+    compiled = compile_schema({"enum": [[0], [False]], "type": "array", "items": {"type": "boolean"}})
+    assert compiled.accepts("[false]")
+    assert not compiled.accepts("[0]")
+    integer = {"type": "object", "properties": {"a": INTEGER}, "enum": [{"a": True}, {"a": 1}]}
+    assert not compile_schema(integer).accepts('{"a": true}')
+
+
+def test_a_bound_on_items_too_large_to_count_is_narrowed():
+    compiled = compile_schema({"type": "array", "items": STRING, "maxItems": 10**9})
+    (entry,) = [entry for entry in compiled.report if entry.keyword == "maxItems"]
+    assert entry.verdict is Verdict.NARROWED
+    assert compiled.accepts('["a","b"]')
+
+
+def test_a_lone_surrogate_is_refused():
+    with pytest.raises(UnsupportedSchema, match="surrogate"):
+        compile_schema({"const": "\ud800"})
+
+
 def test_hostile_depth_is_refused():
     schema = {}
     for _ in range(100_000):
