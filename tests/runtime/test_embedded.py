@@ -1,6 +1,7 @@
 """The embedded runtime, end to end, with the random model."""
 
 import asyncio
+import dataclasses
 import json
 from collections import Counter
 
@@ -195,9 +196,49 @@ async def test_no_budget_cuts_a_call(runtime, tool_choice):
         if end.closed_by == "budget":
             assert end.reason is FinishReason.LENGTH
             reasons["closed"] += 1
+        elif calls_of(events):
+            assert end.reason is FinishReason.TOOL_CALLS
+        elif end.reason is FinishReason.LENGTH:
+            assert end.stats.num_output_tokens == budget, "text goes on to the end of its budget"
         if tool_choice == "required":
             assert calls_of(events)
     assert reasons["closed"] > 3
+
+
+async def test_text_goes_on_where_no_call_fits_any_more(runtime):
+    grammar = await linked(runtime, "auto")
+    asked = [request(f"r{seed}", constraint=grammar, max_tokens=12, seed=seed) for seed in range(40)]
+    for events in await asyncio.gather(*(events_of(runtime, r) for r in asked)):
+        assert not calls_of(events)
+        assert events[-1].closed_by is None
+        is_whole = events[-1].reason is FinishReason.STOP
+        assert is_whole or events[-1].stats.num_output_tokens == 12
+
+
+async def test_a_temperature_near_zero_is_greedy(runtime):
+    texts = [
+        text_of(await events_of(runtime, request(temperature=t, max_tokens=20))) for t in (0.0, 1e-45, 1e-9)
+    ]
+    assert len(set(texts)) == 1
+
+
+async def test_a_request_without_a_budget_gets_the_default(make_runtime):
+    runtime = make_runtime(dataclasses.replace(SETTINGS, default_max_tokens=7))
+    events = await events_of(runtime, request(max_tokens=None, temperature=0))
+    assert events[-1].stats.num_output_tokens <= 7
+
+
+async def test_what_fails_for_one_request_leaves_the_others(runtime, monkeypatch):
+    add = runtime._thread.engine.add
+
+    def fail_once(sequence):
+        monkeypatch.setattr(runtime._thread.engine, "add", add)
+        raise ValueError("broken")
+
+    monkeypatch.setattr(runtime._thread.engine, "add", fail_once)
+    with pytest.raises(GenerationFailed, match="broken"):
+        await events_of(runtime, request("bad"))
+    assert (await events_of(runtime, request("good")))[-1].reason in FinishReason
 
 
 async def test_json_output_is_closed_at_its_budget(runtime):
