@@ -8,7 +8,7 @@ from compiler.grammar import CharClass, Expr, Literal, Rule, choice, sequence
 from compiler.lengths import MAX_LENGTH, QUOTE, Texts
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
-from compiler.regular.counted import Tail, Walk, counted, late_tails
+from compiler.regular.counted import MAX_COST, MAX_COST_OF_KEYS, Tail, Walk, counted, late_tails
 from compiler.regular.dfa import Dfa, TooManyStates
 from compiler.regular.ecma import PatternError
 from compiler.regular.encode import Spelling, any_escape_outside_ascii, encode
@@ -136,7 +136,14 @@ def _parts(constraint: StringConstraint) -> tuple[list[Part], list[Note]]:
     return parts, notes
 
 
+def _only_excludes(constraint: StringConstraint) -> bool:
+    """Whether nothing but single values is left out: the undeclared keys of an open object."""
+    return not (constraint.patterns or constraint.excluded_patterns or constraint.formats)
+
+
 def _keyword(constraint: StringConstraint) -> str:
+    if _only_excludes(constraint):
+        return "properties"
     return "pattern" if constraint.patterns or constraint.excluded_patterns else "format"
 
 
@@ -178,7 +185,8 @@ class _AllTexts:
         if longest is not None and high is not None and longest <= high:
             high = None
         try:
-            return self._of_walk(counted(dfa, low, high))
+            max_cost = MAX_COST_OF_KEYS if _only_excludes(constraint) else MAX_COST
+            return self._of_walk(counted(dfa, low, high, max_cost=max_cost))
         except TooManyStates as error:
             if high is None:
                 keyword = "minLength" if low else _keyword(constraint)

@@ -14,6 +14,7 @@ State = tuple[int, int]
 START: State = (0, 0)
 MAX_COST = 1_000
 MAX_COST_OF_BOUND = 600
+MAX_COST_OF_KEYS = 12_000  # an open object with many keys is no hostile pattern
 """Where a bound can be narrowed instead."""
 
 
@@ -57,8 +58,10 @@ def _cost(ranges: Ranges) -> int:
     return 4 if size >= 1_000 else 3 if charset.contains(ranges, ord(" ")) else 1
 
 
-def counted(dfa: Dfa, low: int, high: int | None) -> Walk | None:
+def counted(dfa: Dfa, low: int, high: int | None, *, max_cost: int = MAX_COST) -> Walk | None:
     """The texts of `low` to `high` characters of a minimised automaton; None if there are none.
+
+    `max_cost` bounds what compiling them without `high` may take, in the units of `Walk.cost`.
 
     Raises:
         TooManyStates: the walk has too many states, or would take too long to compile.
@@ -85,7 +88,7 @@ def counted(dfa: Dfa, low: int, high: int | None) -> Walk | None:
             raise TooManyStates
     tails = {state: tail for state, tail in tails.items() if not tail.is_empty}
     ends = {s for s in moves if s[0] in dfa.accepting and s[0] not in tails_of and s[1] >= low}
-    return _walk(moves, ends, tails, MAX_COST if high is None else MAX_COST_OF_BOUND)
+    return _walk(moves, ends, tails, max_cost if high is None else MAX_COST_OF_BOUND)
 
 
 def _walk(
