@@ -1,8 +1,8 @@
 """The grammar cache: memory, then the store, then compile; one flight per grammar.
 
-What is stored is a tool's compiled unit and its report (docs/benchmarks.md: loading one is several times as
-fast as compiling it), compressed and authenticated. An entry that does not authenticate, or is of another
-vocabulary, another xgrammar or another version of the lowering, is a miss.
+What is stored is a tool's unit as a grammar, and its report, compressed and authenticated: the schema is not
+lowered again, and the back end rebuilds the compiled form faster than that could be read. An entry that does
+not authenticate, or is of another vocabulary, another xgrammar or another version of the lowering, is a miss.
 """
 
 import asyncio
