@@ -16,7 +16,6 @@ class Backend:
     """Compiles grammars for one vocabulary; thread-safe.
 
     `cache_limit_bytes` bounds what is kept of rules seen before, which is what makes the next tool cheap.
-    More threads make the usual tool slower: 4.4 instead of 2.0 ms with two.
     """
 
     def __init__(
@@ -42,8 +41,3 @@ class Backend:
             return self._compiler.compile_grammar(ebnf)
         except (RuntimeError, ValueError) as error:
             raise UnsupportedGrammar(str(error).strip()) from error
-
-    @property
-    def cache_size_bytes(self) -> int:
-        """What the compiler keeps, in bytes."""
-        return int(self._compiler.get_cache_size_bytes())

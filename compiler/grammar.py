@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 
-MAX_CODE_POINT = 0x10FFFF
 SURROGATES = (0xD800, 0xDFFF)
 
 

@@ -86,7 +86,7 @@ async def wire(
     catalog = Catalog(store)
     telemetry = Telemetry(tracer, settings.genai_conventions, settings.capture_content)
     completions = Completions(catalog, grammars, runtime, telemetry, max_choices=settings.max_choices)
-    return Parts(store, runtime, Registry(catalog, grammars, runtime), completions)
+    return Parts(store, runtime, grammars, Registry(catalog, grammars, runtime), completions)
 
 
 def read_secret(settings: Settings) -> bytes:

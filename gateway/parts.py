@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from litestar.di import NamedDependency
 
+from compiler.cache import GrammarCache
 from gateway.completions import Completions
 from gateway.registry import Registry
 from runtime.protocol import Runtime
@@ -17,6 +18,7 @@ class Parts:
 
     store: Store
     runtime: Runtime
+    grammars: GrammarCache
     registry: Registry
     completions: Completions
 
@@ -32,10 +34,11 @@ class Parts:
         return ""
 
     async def close(self) -> None:
-        """Stop the runtime, then let go of the store."""
+        """Stop the runtime, then compiling, then let go of the store."""
         try:
             await self.runtime.close()
         finally:
+            self.grammars.close()
             await self.store.close()
 
 
