@@ -1,46 +1,38 @@
 """The grammar cache: memory, then the store, then compile; one flight per grammar.
 
-What is stored is a tool's unit as a grammar, and its report, compressed and authenticated: the schema is not
+What is stored is a grammar as it was lowered, and its report, compressed and authenticated: the schema is not
 lowered again, and the back end rebuilds the compiled form faster than that could be read. An entry that does
 not authenticate, or is of another vocabulary, another xgrammar or another version of the lowering, is a miss.
 """
 
 import asyncio
-import hashlib
-import json
-import logging
 import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from opentelemetry import trace
 
-from compiler.entry import Entry, sealed, unsealed
-from compiler.errors import CorruptUnit, UnsupportedSchema, UnsupportedToolset
+from compiler.entry import Entry
+from compiler.errors import CorruptUnit, LimitReached, UnsupportedSchema, UnsupportedToolset
+from compiler.in_process import InProcess
+from compiler.job import Compiling, Job
 from compiler.linker import LinkedGrammar, link
 from compiler.memory import Memory
 from compiler.report import ToolReport
-from compiler.schema import CompiledSchema, compile_schema
-from compiler.style import SPACED
-from compiler.syntaxes import Syntax
+from compiler.schema import CompiledSchema
+from compiler.shelf import Shelf
 from compiler.syntaxes import syntax as find_syntax
-from compiler.toolset import lower_tool
-from compiler.unit import compile_unit
+from compiler.unit import Unit
 from compiler.vocabulary import Vocabulary
 from toolspecs.choice import ToolChoice
-from toolspecs.errors import StoreError
 from toolspecs.store import Store
 from toolspecs.tool import Tool
 
-LOWERING_VERSION = 1
-"""Counted up whenever the same schema lowers to another grammar: older entries are then misses."""
-
-_NUM_THREADS = 2
-_LEASE_S = 30.0
-_log = logging.getLogger(__name__)
 _SOURCES = ("memory", "store", "compiled")
+_SLOW_MS = 100.0
+_MAX_LIMITS_REACHED = 3
+_NUM_LOADS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,27 +44,47 @@ class Found:
     wait_ms: float
 
 
-class GrammarCache:
-    """Units by content, bounded in bytes in memory; `store` None keeps nothing beyond the process.
+@dataclass
+class _Patience:
+    """What one request may ask of the workers: all but one of them at once, and few hopeless schemas."""
 
-    Not thread-safe: one event loop owns it. Compiling runs in threads beside it.
+    turns: asyncio.Semaphore
+    loads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_NUM_LOADS))
+    num_limits_reached: int = 0
+
+
+class GrammarCache:
+    """Grammars by content, bounded in bytes in memory; `store` None keeps nothing beyond the process.
+
+    Not thread-safe: one event loop owns it. Schemas are compiled by `compiling`, threads unless given.
     """
 
-    def __init__(self, store: Store | None, *, memory_bytes: int = 512 * 2**20, secret: bytes) -> None:
-        self._store = store
-        self._secret = secret
-        self._threads = ThreadPoolExecutor(_NUM_THREADS, "compile")
-        self._memory: Memory[Entry | CompiledSchema] = Memory(memory_bytes)
+    def __init__(
+        self,
+        store: Store | None,
+        *,
+        memory_bytes: int = 512 * 2**20,
+        secret: bytes,
+        compiling: Compiling | None = None,
+    ) -> None:
+        self._shelf = Shelf(store, secret)
+        self._memory: Memory[Entry] = Memory(memory_bytes)
+        self._compiling = compiling or InProcess()
         self._flights: dict[str, asyncio.Task[tuple[Entry, str]]] = {}
+        self._slow = asyncio.Semaphore(1)
 
     @property
     def num_bytes(self) -> int:
         """Memory that the kept grammars take."""
         return self._memory.num_bytes
 
-    def close(self) -> None:
-        """Let the compiling threads end."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+    async def close(self) -> None:
+        """Give up what is being compiled, and stop compiling."""
+        flights = list(self._flights.values())
+        for flight in flights:
+            flight.cancel()
+        await asyncio.gather(*flights, return_exceptions=True)
+        await self._compiling.close()
 
     async def toolset(
         self,
@@ -87,49 +99,54 @@ class GrammarCache:
 
         Raises:
             UnsupportedToolset: some tools cannot be upheld; all of them are named.
+            WorkersUnavailable: nothing can be compiled right now.
         """
         start = time.perf_counter()
         family = find_syntax(syntax)
-        found = await self._entries(tools, family, vocabulary)
-        units = {tool.name: entry.unit for tool, (entry, _) in zip(tools, found, strict=True)}
+        found = await self._tools(tools, syntax, vocabulary)
+        units = {tool.name: _unit(entry) for tool, (entry, _) in zip(tools, found, strict=True)}
         grammar = link(units, family, vocabulary, choice, parallel=parallel)
         source = max((source for _, source in found), key=_SOURCES.index, default="memory")
         return Found(grammar, source, _milliseconds_since(start))
 
     async def schema(self, schema: Any, *, vocabulary: Vocabulary) -> Found:
-        """The grammar of a response's JSON Schema; kept in memory only.
+        """The grammar of a response's JSON Schema.
 
         Raises:
             UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema.
+            WorkersUnavailable: nothing can be compiled right now.
         """
         start = time.perf_counter()
-        key = _key("schema", json.dumps(schema), vocabulary.digest)
-        kept = self._memory.get(key)
-        if isinstance(kept, CompiledSchema):
-            return Found(kept, "memory", _milliseconds_since(start))
-        compiled = await asyncio.to_thread(compile_schema, schema, tokenizer=vocabulary, style=SPACED)
-        self._memory.put(key, compiled, compiled.num_bytes)
-        return Found(compiled, "compiled", _milliseconds_since(start))
+        entry, source = await self._entry(Job.schema(schema), vocabulary, self._patience())
+        assert isinstance(entry.unit, CompiledSchema)
+        return Found(entry.unit, source, _milliseconds_since(start))
 
     async def check(
         self, tools: Sequence[Tool], *, vocabulary: Vocabulary, syntax: str = "hermes"
     ) -> list[ToolReport]:
-        """Compile every tool ahead of its first request, and report.
-
-        Raises:
-            UnsupportedToolset: some tools cannot be upheld; all of them are named.
-        """
-        found = await self._entries(tools, find_syntax(syntax), vocabulary)
+        """Compile every tool ahead of its first request, and report; raises as `toolset`."""
+        found = await self._tools(tools, syntax, vocabulary)
         return [
             ToolReport(tool.name, entry.unit.digest, entry.report, entry.unit.num_bytes, entry.compile_ms)
             for tool, (entry, _) in zip(tools, found, strict=True)
         ]
 
-    async def _entries(
-        self, tools: Sequence[Tool], syntax: Syntax, vocabulary: Vocabulary
+    async def covers(
+        self, outer: Mapping[str, Any], inner: Mapping[str, Any], *, vocabulary: Vocabulary
+    ) -> bool:
+        """Whether one schema is proved to admit all that another does; False where it takes too long."""
+        try:
+            return await self._compiling.run(Job.covers(outer, inner), vocabulary) == b"1"
+        except UnsupportedSchema:
+            return False
+
+    async def _tools(
+        self, tools: Sequence[Tool], syntax: str, vocabulary: Vocabulary
     ) -> list[tuple[Entry, str]]:
+        patience = self._patience()
+        jobs = [Job.tool(tool.parameters, syntax) for tool in tools]
         with trace.get_tracer(__name__).start_as_current_span("callgate.grammar.units"):
-            flights = [self._entry(tool, syntax, vocabulary) for tool in tools]
+            flights = [self._entry(job, vocabulary, patience) for job in jobs]
             results = await asyncio.gather(*flights, return_exceptions=True)
         refusals = [
             (tool.name, result)
@@ -143,14 +160,14 @@ class GrammarCache:
                 raise result
         return [result for result in results if not isinstance(result, BaseException)]
 
-    async def _entry(self, tool: Tool, syntax: Syntax, vocabulary: Vocabulary) -> tuple[Entry, str]:
-        """A tool's entry and where it came from."""
-        key = _key(json.dumps(tool.parameters), repr(syntax), vocabulary.digest)
+    async def _entry(self, job: Job, vocabulary: Vocabulary, patience: _Patience) -> tuple[Entry, str]:
+        """A job's entry and where it came from."""
+        key = job.key(vocabulary)
         kept = self._memory.get(key)
-        if isinstance(kept, Entry):
+        if kept is not None:
             return kept, "memory"
         if key not in self._flights:
-            flight = asyncio.create_task(self._fetch(key, tool, syntax, vocabulary))
+            flight = asyncio.create_task(self._fetch(key, job, vocabulary, patience))
             self._flights[key] = flight
             flight.add_done_callback(lambda flight: self._landed(key, flight))
         # Shielded: a caller that goes away must not cancel the others' flight.
@@ -161,72 +178,58 @@ class GrammarCache:
         if not flight.cancelled():
             flight.exception()  # whoever still waits gets it; nobody waiting is no error
 
-    async def _fetch(self, key: str, tool: Tool, syntax: Syntax, vocabulary: Vocabulary) -> tuple[Entry, str]:
-        entry = await self._load(key, vocabulary)
+    async def _fetch(
+        self, key: str, job: Job, vocabulary: Vocabulary, patience: _Patience
+    ) -> tuple[Entry, str]:
+        async with patience.loads:
+            entry = await self._load(key, vocabulary)
         source = "store"
         if entry is None:
-            entry, source = await self._compile_once(key, tool, syntax, vocabulary)
+            async with patience.turns, self._shelf.lease(key):
+                entry = await self._load(key, vocabulary)  # of many replicas one compiles
+                if entry is None:
+                    entry = await self._compile(key, job, vocabulary, patience)
+                    source = "compiled"
         self._memory.put(key, entry, entry.unit.num_bytes)
         return entry, source
 
-    async def _compile_once(
-        self, key: str, tool: Tool, syntax: Syntax, vocabulary: Vocabulary
-    ) -> tuple[Entry, str]:
-        """Compile under the lease of `key`, so that of many replicas one compiles."""
-        if self._store is None:
-            return await self._compile(tool, syntax, vocabulary), "compiled"
-        compiled: Entry | None = None
+    async def _compile(self, key: str, job: Job, vocabulary: Vocabulary, patience: _Patience) -> Entry:
+        if patience.num_limits_reached >= _MAX_LIMITS_REACHED:
+            reason = f"not tried: {_MAX_LIMITS_REACHED} others took too much time or memory"
+            raise LimitReached("", "", reason, "Submit it without them.")
         try:
-            async with self._store.lock(f"lock:{key}", _LEASE_S, _LEASE_S):
-                entry = await self._load(key, vocabulary)
-                if entry is not None:
-                    return entry, "store"
-                compiled = await self._compile(tool, syntax, vocabulary)
-                await self._save(key, compiled, vocabulary)
-        except StoreError as error:
-            _log.warning("a grammar is not shared: %s", error)
-        return compiled or await self._compile(tool, syntax, vocabulary), "compiled"
-
-    async def _compile(self, tool: Tool, syntax: Syntax, vocabulary: Vocabulary) -> Entry:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, _compile, tool, syntax, vocabulary)
+            content = await self._compiling.run(job, vocabulary)
+        except LimitReached:
+            patience.num_limits_reached += 1
+            raise
+        entry = await self._read(content, vocabulary)
+        await self._shelf.save(key, content)
+        return entry
 
     async def _load(self, key: str, vocabulary: Vocabulary) -> Entry | None:
-        if self._store is None:
+        content = await self._shelf.load(key)
+        if content is None:
             return None
         try:
-            stored = await self._store.get(f"unit:{key}")
-        except StoreError as error:
-            _log.warning("grammar cache without the store: %s", error)
-            return None
-        if stored is None:
-            return None
-        try:
-            return await asyncio.to_thread(_read, stored, key, self._secret, vocabulary)
+            return await self._read(content, vocabulary)
         except CorruptUnit as error:
-            _log.warning("stored grammar %s is ignored: %s", key, error)
+            self._shelf.reject(key, error)
             return None
 
-    async def _save(self, key: str, entry: Entry, vocabulary: Vocabulary) -> None:
-        assert self._store is not None
-        content = await asyncio.to_thread(entry.to_bytes, vocabulary)
-        await self._store.set(f"unit:{key}", sealed(content, key, self._secret))
+    async def _read(self, content: bytes, vocabulary: Vocabulary) -> Entry:
+        """Rebuild an entry in a thread; what is slow goes one at a time, and holds up none else."""
+        if Entry.compile_ms_of(content) < _SLOW_MS:
+            return await asyncio.to_thread(Entry.from_bytes, content, vocabulary)
+        async with self._slow:
+            return await asyncio.to_thread(Entry.from_bytes, content, vocabulary)
+
+    def _patience(self) -> _Patience:
+        return _Patience(asyncio.Semaphore(max(1, self._compiling.num_workers - 1)))
 
 
-def _compile(tool: Tool, syntax: Syntax, vocabulary: Vocabulary) -> Entry:
-    start = time.perf_counter()
-    lowered = lower_tool(tool, syntax)
-    unit = compile_unit(lowered.grammar, syntax, vocabulary)
-    return Entry(unit, lowered.report, _milliseconds_since(start))
-
-
-def _read(stored: bytes, key: str, secret: bytes, vocabulary: Vocabulary) -> Entry:
-    return Entry.from_bytes(unsealed(stored, key, secret), vocabulary)
-
-
-def _key(*parts: str) -> str:
-    content = json.dumps([LOWERING_VERSION, *parts])
-    return hashlib.sha256(content.encode()).hexdigest()
+def _unit(entry: Entry) -> Unit:
+    assert isinstance(entry.unit, Unit), "a tool's entry holds a unit"
+    return entry.unit
 
 
 def _milliseconds_since(start: float) -> float:

@@ -1,32 +1,69 @@
-"""A cache entry: a tool's unit and its report, as stored."""
+"""A cache entry: a compiled grammar and its report, as stored."""
 
 import hashlib
 import hmac
 import json
+import time
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from compiler.errors import CorruptUnit
 from compiler.report import EnforcementReport, Verdict
 from compiler.report import Entry as ReportEntry
-from compiler.unit import Unit
+from compiler.schema import CompiledSchema, compile_schema
+from compiler.style import SPACED
+from compiler.syntaxes import Syntax
+from compiler.toolset import lower_tool
+from compiler.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary
+from toolspecs.tool import Tool
 
 _MAC_BYTES = hashlib.sha256().digest_size
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A tool's unit, the verdict on its keywords, and how long it took to compile."""
+    """A tool's unit or a response's schema, the verdict on its keywords, and how long it took to compile.
 
-    unit: Unit
+    What a generation needs of its unit is built here, so that none waits for it later.
+    """
+
+    unit: Unit | CompiledSchema
     report: EnforcementReport
     compile_ms: float
+    vocabulary: Vocabulary
 
-    def to_bytes(self, vocabulary: Vocabulary) -> bytes:
-        """A line of JSON, then the unit's bytes."""
-        verdicts = [asdict(entry) for entry in self.report.entries]
-        head = json.dumps({"report": verdicts, "compile_ms": self.compile_ms})
-        return head.encode() + b"\n" + self.unit.to_bytes(vocabulary)
+    def __post_init__(self) -> None:
+        """Build what closing a call reads."""
+        assert self.unit.network is not None
+        assert self.unit.shortest is not None
+
+    @classmethod
+    def of_tool(cls, tool: Tool, syntax: Syntax, vocabulary: Vocabulary) -> "Entry":
+        """Compile a tool; raises UnsupportedSchema, UnsupportedGrammar."""
+        start = time.perf_counter()
+        lowered = lower_tool(tool, syntax)
+        unit = compile_unit(lowered.grammar, syntax, vocabulary)
+        return cls(unit, lowered.report, _milliseconds_since(start), vocabulary)
+
+    @classmethod
+    def of_schema(cls, schema: Any, vocabulary: Vocabulary) -> "Entry":
+        """Compile a response's schema; raises UnsupportedSchema, UnsupportedGrammar."""
+        start = time.perf_counter()
+        compiled = compile_schema(schema, tokenizer=vocabulary, style=SPACED)
+        return cls(compiled, compiled.report, _milliseconds_since(start), vocabulary)
+
+    def to_bytes(self) -> bytes:
+        """A line of JSON on the entry, one with the report, then the unit's bytes."""
+        kind = "schema" if isinstance(self.unit, CompiledSchema) else "tool"
+        head = json.dumps([kind, self.compile_ms])
+        report = json.dumps([asdict(entry) for entry in self.report.entries])
+        return b"\n".join([head.encode(), report.encode(), self.unit.to_bytes(self.vocabulary)])
+
+    @staticmethod
+    def compile_ms_of(data: bytes) -> float:
+        """The compile time in what `to_bytes` wrote; raises CorruptUnit."""
+        return _parts(data)[1]
 
     @classmethod
     def from_bytes(cls, data: bytes, vocabulary: Vocabulary) -> "Entry":
@@ -35,17 +72,30 @@ class Entry:
         Raises:
             CorruptUnit: of another version, vocabulary or xgrammar.
         """
-        head, _, unit = data.partition(b"\n")
+        kind, compile_ms, rows, body = _parts(data)
         try:
-            content = json.loads(head)
             verdicts = [
-                ReportEntry(v["pointer"], v["keyword"], Verdict(v["verdict"]), v["note"])
-                for v in content["report"]
+                ReportEntry(row["pointer"], row["keyword"], Verdict(row["verdict"]), row["note"])
+                for row in json.loads(rows)
             ]
-            compile_ms = float(content["compile_ms"])
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptUnit(f"not a stored report: {error}") from error
-        return cls(Unit.from_bytes(unit, vocabulary), EnforcementReport(tuple(verdicts)), compile_ms)
+        report = EnforcementReport(tuple(verdicts))
+        unit: Unit | CompiledSchema
+        if kind == "tool":
+            unit = Unit.from_bytes(body, vocabulary)
+        else:
+            unit = CompiledSchema.from_bytes(body, report, vocabulary)
+        return cls(unit, report, compile_ms, vocabulary)
+
+
+def _parts(data: bytes) -> tuple[str, float, bytes, bytes]:
+    try:
+        head, rows, body = data.split(b"\n", 2)
+        kind, compile_ms = json.loads(head)
+        return str(kind), float(compile_ms), rows, body
+    except (ValueError, TypeError) as error:
+        raise CorruptUnit(f"not a stored entry: {error}") from error
 
 
 def sealed(content: bytes, key: str, secret: bytes) -> bytes:
@@ -67,3 +117,7 @@ def unsealed(stored: bytes, key: str, secret: bytes) -> bytes:
 
 def _mac(content: bytes, key: str, secret: bytes) -> bytes:
     return hmac.digest(secret, key.encode() + b"\n" + content, "sha256")
+
+
+def _milliseconds_since(start: float) -> float:
+    return (time.perf_counter() - start) * 1e3

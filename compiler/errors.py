@@ -2,10 +2,12 @@
 
 CompilerError
 ├── UnsupportedSchema       a schema whose every keyword cannot be upheld, or that admits nothing
+│   └── LimitReached        a schema that takes too much time or memory to compile
 ├── UnsupportedToolset      a toolset with such schemas (all of them named), or with an unknown tool chosen
 ├── UnsupportedGrammar      a grammar the back end refused
 ├── UnknownSyntax           no call syntax has that name
-└── CorruptUnit             stored bytes that are no unit of this vocabulary and this version
+├── CorruptUnit             stored bytes that are no unit of this vocabulary and this version
+└── WorkersUnavailable      no process can be had that compiles
 """
 
 from collections.abc import Sequence
@@ -25,6 +27,10 @@ class UnsupportedSchema(CompilerError):
         self.suggestion = suggestion
         where = f"{pointer or '/'} ({keyword})" if keyword else pointer or "/"
         super().__init__(f"{where}: {reason}" + (f" {suggestion}" if suggestion else ""))
+
+
+class LimitReached(UnsupportedSchema):
+    """Compiling the schema took too much time or memory, or ended the process that did it."""
 
 
 class UnsupportedToolset(CompilerError):
@@ -50,3 +56,10 @@ class UnknownSyntax(CompilerError):
 
 class CorruptUnit(CompilerError):
     """Stored bytes that are no unit of this vocabulary and this version; compile it again."""
+
+
+class WorkersUnavailable(CompilerError):
+    """No process can be had that compiles; no fault of the schema's."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"no compile worker can be started: {reason}")

@@ -6,6 +6,7 @@ from typing import Any
 import jsonschema_rs
 from jsonschema_rs import CanonicalSchema, canonical
 
+from compiler.cycles import find_cycle
 from compiler.errors import UnsupportedSchema
 from compiler.pointer import child
 
@@ -33,10 +34,14 @@ def canonical_form(document: Any, *, only_objects: bool = False) -> CanonicalSch
     except jsonschema_rs.ReferencingError as error:
         raise UnsupportedSchema("", "$ref", str(error), "Define the target inside the document.") from None
     except canonical.InvalidPattern as error:
-        raise UnsupportedSchema(*_place_of(document, "pattern", str(error)), str(error)) from None
+        place = _place_of(document, "pattern", str(error))
+        raise UnsupportedSchema(*place, str(error), "Write it as ECMA-262 does, with lower counts.") from None
     except canonical.CanonicalizationError as error:
         keyword = "$ref" if "esource" in str(error) or "ointer" in str(error) else ""
         raise UnsupportedSchema("", keyword, str(error), "Define the target inside the document.") from None
+    if (cycle := find_cycle(document)) is not None:
+        reason = "refers back to itself for the same value, so that nothing says what it admits"
+        raise UnsupportedSchema(cycle, "$ref", reason, "Refer to it from a property or an item.")
     if only_objects:
         schema = schema.intersect(
             jsonschema_rs.canonicalize({"type": "object"}, draft=schema.draft, validate_formats=True)

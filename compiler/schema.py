@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import xgrammar as xgr
 
-from compiler.errors import UnsupportedSchema
+from compiler.errors import CorruptUnit, UnsupportedSchema
 from compiler.front import canonical_form
 from compiler.grammar import Grammar
+from compiler.grammar_json import grammar_from_json, grammar_to_json
 from compiler.lowering import Lowering
 from compiler.matcher import Matcher
 from compiler.network import Network
@@ -16,6 +17,7 @@ from compiler.outline import Outline
 from compiler.report import EnforcementReport
 from compiler.shortest import Shortest
 from compiler.single import SingleMatcher
+from compiler.stored import pack, unpack
 from compiler.style import FLEXIBLE, Style
 from compiler.vocabulary import Vocabulary, vocabulary_of
 
@@ -26,6 +28,7 @@ MAX_GRAMMAR_CHARS = 3_000_000
 """A larger grammar takes longer than ten seconds to compile."""
 
 Objects = Literal["schema", "closed"]
+_STORED_KIND = "schema"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,27 @@ class CompiledSchema:
     def num_bytes(self) -> int:
         """Memory that the compiled grammar takes."""
         return int(self.compiled.memory_size_bytes) + len(self.grammar.ebnf)
+
+    def to_bytes(self, vocabulary: Vocabulary) -> bytes:
+        """What a store keeps; the report is kept beside it."""
+        return pack(self.digest, _STORED_KIND, grammar_to_json(self.grammar), vocabulary)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, report: EnforcementReport, vocabulary: Vocabulary) -> "CompiledSchema":
+        """Read what `to_bytes` wrote; whoever calls this has authenticated the bytes.
+
+        Raises:
+            CorruptUnit: truncated, altered, of another vocabulary or of another xgrammar.
+        """
+        _, kind, source = unpack(data, vocabulary)
+        if kind != _STORED_KIND:
+            raise CorruptUnit(f"a stored unit of {kind!r}, where a schema's was expected")
+        try:
+            schema = cls(grammar_from_json(source), report, vocabulary)
+        except ValueError as error:
+            raise CorruptUnit(f"not a stored schema: {error}") from error
+        assert schema.compiled is not None
+        return schema
 
     def matcher(self) -> Matcher:
         """A fresh matcher at the start."""

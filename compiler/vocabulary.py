@@ -12,6 +12,7 @@ Logits can be wider than the tokenizer, so `width` is the model's.
 """
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -94,6 +95,17 @@ class Vocabulary:
             stop_ids=tuple(stops),
             width=max(width or 0, len(tokenizer), plain.vocab_size),
         )
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Vocabulary":
+        """Read what `to_bytes` wrote."""
+        tokens, markers, stop_ids = json.loads(data)
+        return cls(tuple(token.encode("latin-1") for token in tokens), markers, tuple(stop_ids))
+
+    def to_bytes(self) -> bytes:
+        """All of it, as JSON; a byte of a token is the character of that number."""
+        tokens = [token.decode("latin-1") for token in self.tokens]
+        return json.dumps([tokens, dict(self.markers), self.stop_ids]).encode()
 
     @property
     def width(self) -> int:

@@ -1,5 +1,6 @@
 """The composition root: settings in, a Litestar application out."""
 
+import logging
 import os
 import secrets
 from collections.abc import AsyncIterator
@@ -14,6 +15,10 @@ from litestar.openapi import OpenAPIConfig
 from opentelemetry import trace
 
 from compiler.cache import GrammarCache
+from compiler.in_process import InProcess
+from compiler.job import Compiling
+from compiler.limits import CompileLimits
+from compiler.workers import Workers
 from gateway.access import ApiKeyMiddleware, read_keys
 from gateway.completions import Completions
 from gateway.errors import SettingsError
@@ -32,6 +37,8 @@ from runtime.protocol import Runtime
 from toolspecs.catalog import Catalog
 from toolspecs.store import Store
 from toolspecs.stores import open_store
+
+_log = logging.getLogger(__name__)
 
 
 def create_app(
@@ -81,18 +88,35 @@ async def wire(
     settings: Settings, secret: bytes, store: Store, runtime: Runtime | None, tracer: trace.Tracer
 ) -> Parts:
     """Put the parts together."""
+    compiling = _compiling(settings)
     runtime = runtime or await load_runtime(settings)
-    grammars = GrammarCache(store, memory_bytes=settings.grammar_cache_bytes, secret=secret)
+    for model in await runtime.models():
+        compiling.start(model.vocabulary)
+    grammars = GrammarCache(
+        store, memory_bytes=settings.grammar_cache_bytes, secret=secret, compiling=compiling
+    )
     catalog = Catalog(store)
     telemetry = Telemetry(tracer, settings.genai_conventions, settings.capture_content)
     completions = Completions(catalog, grammars, runtime, telemetry, max_choices=settings.max_choices)
     return Parts(store, runtime, grammars, Registry(catalog, grammars, runtime), completions)
 
 
+def _compiling(settings: Settings) -> Compiling:
+    limits = CompileLimits(seconds=settings.compile_seconds, memory_bytes=settings.compile_bytes)
+    if settings.compile_workers:
+        return Workers(settings.compile_workers, limits)
+    return InProcess(limits=limits)
+
+
 def read_secret(settings: Settings) -> bytes:
     """The key that signs stored grammars: the setting, or one made once and kept in `data_dir`."""
     if settings.secret:
         return settings.secret.encode()
+    if settings.shares_store:
+        _log.warning(
+            "the store can be shared, but `secret` is not set: gateways with other secrets ignore each"
+            " other's stored grammars and compile their own; give all of them the same `secret`"
+        )
     path = Path(settings.data_dir, "secret")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

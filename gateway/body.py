@@ -14,8 +14,11 @@ _PLACE = re.compile(r"^(?P<reason>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<field>.*)`", re.DOTALL)
 
 
-def read_json(raw: bytes) -> Any:
+def read_json(raw: bytes, *, keeps_surrogates: bool = False) -> Any:
     """The value of a JSON text.
+
+    An escape of half a surrogate pair is no text, and the body malformed, unless `keeps_surrogates`: for
+    readers that name the place.
 
     Raises:
         MalformedBody: it is none; says where.
@@ -27,6 +30,8 @@ def read_json(raw: bytes) -> Any:
     except RecursionError as error:
         raise MalformedBody("it is nested too deeply") from error
     except msgspec.MsgspecError as error:
+        if keeps_surrogates and (value := _with_surrogates(raw)) is not None:
+            return value
         raise _located(raw, str(error)) from error
 
 
@@ -38,6 +43,8 @@ def convert(value: Any, shape: type[T]) -> T:
     """
     try:
         return msgspec.convert(value, shape)
+    except UnicodeEncodeError as error:
+        raise InvalidField("", "a key is half a surrogate pair, which is no Unicode text") from error
     except msgspec.ValidationError as error:
         place = _PLACE.match(str(error))
         assert place, "msgspec words its errors as `reason - at $.path`"
@@ -46,6 +53,18 @@ def convert(value: Any, shape: type[T]) -> T:
             field = unknown["field"]
             raise InvalidField(f"{path}.{field}" if path else field, "there is no such field") from error
         raise InvalidField(path, place["reason"]) from error
+
+
+def _with_surrogates(raw: bytes) -> Any:
+    """The value of a text that is JSON but for such escapes; None if it is none."""
+    try:
+        return json.loads(raw, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _located(raw: bytes, reason: str) -> MalformedBody:

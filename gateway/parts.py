@@ -38,7 +38,7 @@ class Parts:
         try:
             await self.runtime.close()
         finally:
-            self.grammars.close()
+            await self.grammars.close()
             await self.store.close()
 
 

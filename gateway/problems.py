@@ -3,11 +3,12 @@
 Registry routes answer with RFC 9457 problem details; model routes with the error object of their API.
 """
 
+import json
 import logging
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from http import HTTPStatus
 from typing import Any
@@ -42,6 +43,7 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     toolspecs.LimitExceeded: (422, "limit_exceeded"),
     toolspecs.StoreError: (503, "store_unavailable"),
     compiler.CompilerError: (422, "unsupported_schema"),
+    compiler.WorkersUnavailable: (503, "compiler_unavailable"),
     compiler.UnsupportedSchema: (422, "unsupported_schema"),
     compiler.UnsupportedToolset: (422, "unsupported_schema"),
     runtime.UnknownModel: (404, "model_not_found"),
@@ -83,6 +85,9 @@ def problem_of(error: Exception) -> Problem:
 def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     """The response to an error, in the shape of the route."""
     problem = problem_of(error)
+    if problem.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+        limit = request.route_handler.resolve_request_max_body_size()
+        problem = replace(problem, detail=f"the body is larger than {limit} bytes, the most that is read")
     if problem.status >= 500:
         _log.error("%s %s failed: %s", request.method, request.url.path, error, exc_info=error)
     if request.url.path.startswith(MODEL_ROUTES):
@@ -122,7 +127,9 @@ def openai_status(problem: Problem) -> int:
 
 
 def _response(content: dict[str, Any], status: int, problem: Problem, media_type: str) -> Response[Any]:
-    return Response(content, status_code=status, media_type=media_type, headers=dict(problem.headers))
+    # ASCII, as a message may quote what is no text.
+    body = json.dumps(content).encode()
+    return Response(body, status_code=status, media_type=media_type, headers=dict(problem.headers))
 
 
 Details = tuple[str | None, Mapping[str, Any], Mapping[str, str]]

@@ -1,5 +1,6 @@
 """The registry: the catalog's toolsets, none of which is stored unless every tool of it can be upheld."""
 
+import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -80,7 +81,8 @@ class Registry:
             current = await self.catalog.get(name)
         except UnknownToolset:
             current = None
-        return Check(tuple(reports), compare(current.toolset if current else (), tools), current)
+        changes = await compare(current.toolset if current else (), tools, self._covers)
+        return Check(tuple(reports), changes, current)
 
     async def report(self, name: str, number: int | None = None) -> tuple[Revision, list[ToolReport]]:
         """A revision and the reports of its tools."""
@@ -92,7 +94,7 @@ class Registry:
         faults: list[Fault] = []
         malformed: set[int] = set()
         try:
-            tools = parse_tools(documents, limits=self.catalog.limits)
+            tools = await asyncio.to_thread(parse_tools, documents, limits=self.catalog.limits)
         except InvalidTools as error:
             faults += error.faults
             malformed = {int(at[1]) for fault in faults if (at := _INDEX.match(fault.pointer))}
@@ -107,6 +109,10 @@ class Registry:
         refusals = await self._refusals(parsed)
         _raise_if(sorted([*faults, *refusals], key=_document_order))
         return tools, await self._reports(tools)
+
+    async def _covers(self, outer: Mapping[str, Any], inner: Mapping[str, Any]) -> bool:
+        models = await self._runtime.models()
+        return bool(models) and await self._grammars.covers(outer, inner, vocabulary=models[0].vocabulary)
 
     async def _reports(self, tools: Sequence[Tool]) -> list[ToolReport]:
         """Reports for the first model; the others' grammars are only proved to exist."""

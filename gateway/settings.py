@@ -83,6 +83,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     grammar_cache_bytes: Annotated[int, Meta(ge=0, description="Memory for compiled grammars, in bytes.")] = (
         512 << 20
     )
+    compile_workers: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="Processes that compile schemas; 0 compiles in the gateway's own, without bounds on"
+            " time and memory.",
+        ),
+    ] = 4
+    compile_seconds: Annotated[
+        float,
+        Meta(gt=0, description="Longest that a schema may take to compile, in seconds of processor time."),
+    ] = 3.0
+    compile_bytes: Annotated[
+        int, Meta(ge=1 << 26, description="Memory that a schema may take to compile, in bytes.")
+    ] = 512 << 20
     secret: Annotated[
         Annotated[str, Meta(min_length=16)] | None,
         Meta(
@@ -117,6 +132,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def store_url(self) -> str:
         """`store`, or the embedded default."""
         return self.store or f"sqlite://{Path(self.data_dir, 'callgate.db')}"
+
+    @property
+    def shares_store(self) -> bool:
+        """Whether other gateways can use the store, too."""
+        return not self.store_url.startswith("sqlite:")
 
     @property
     def is_loopback(self) -> bool:
@@ -272,7 +292,7 @@ def _type_name(value_type: Any) -> str:
         return ", ".join(map(str, get_args(value_type)))
     if args := get_args(value_type):  # optional, or with bounds
         return _type_name(args[0])
-    return {str: "text", int: "integer", bool: "true, false"}[value_type]
+    return {str: "text", int: "integer", float: "number", bool: "true, false"}[value_type]
 
 
 def _default_text(field: msgspec.structs.FieldInfo) -> str:

@@ -113,7 +113,8 @@ def _text_flaw(text: str, path: Path, keyword: str) -> Flaw | None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        return Flaw(path, keyword, "a string with half a surrogate pair is not Unicode text")
+        message = "a string with half a surrogate pair is not Unicode text"
+        return Flaw(path, keyword, message, "write the whole pair, or leave it out")
     return None
 
 

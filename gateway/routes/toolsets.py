@@ -95,7 +95,10 @@ class ToolsetController(Controller):
     ) -> Response[Any]:
         """Add a tool, or replace its namesake, unless it cannot be upheld."""
         revision = await parts.registry.put_tool(
-            toolset, _name(tool), read_json(await request.body()), if_match=_if_match(request)
+            toolset,
+            _name(tool),
+            read_json(await request.body(), keeps_surrogates=True),
+            if_match=_if_match(request),
         )
         return _tagged(revision, summary_json(revision.summary))
 
@@ -149,7 +152,7 @@ class ToolsetController(Controller):
 
 
 async def _read_body(request: HttpRequest, toolset: str) -> ToolsetBody:
-    body = convert(read_json(await request.body()), ToolsetBody)
+    body = convert(read_json(await request.body(), keeps_surrogates=True), ToolsetBody)
     if body.name not in {None, toolset}:
         raise InvalidField("name", f"it is {body.name!r}, but the path says {toolset!r}")
     return body

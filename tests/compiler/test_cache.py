@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from compiler import cache as cache_module
 from compiler.cache import GrammarCache
 from compiler.errors import UnsupportedToolset
+from compiler.in_process import InProcess
 from compiler.memory import Memory
 from compiler.vocabulary import Vocabulary
 from toolspecs.choice import ChoiceMode, ToolChoice
@@ -20,6 +20,18 @@ REQUIRED = ToolChoice(ChoiceMode.REQUIRED)
 
 def tool(name: str, **properties) -> Tool:
     return Tool(name, "", {"type": "object", "properties": properties or {"a": {"type": "integer"}}})
+
+
+class Counting(InProcess):
+    """Counts the jobs it does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.jobs = []
+
+    async def run(self, job, vocabulary):
+        self.jobs.append(job)
+        return await super().run(job, vocabulary)
 
 
 @pytest.fixture
@@ -48,15 +60,11 @@ async def test_compiled_then_memory_then_store(store, vocabulary):
     assert not accepts(found.grammar, '[{"name": "f", "arguments": {"a": "s"}}]')
 
 
-async def test_many_requests_compile_once(store, vocabulary, monkeypatch):
-    compiled = []
-    compile_one = cache_module._compile
-    monkeypatch.setattr(
-        cache_module, "_compile", lambda tool, *rest: compiled.append(tool.name) or compile_one(tool, *rest)
-    )
-    caches = [GrammarCache(store, secret=SECRET) for _ in range(2)]
+async def test_many_requests_compile_once(store, vocabulary):
+    compiling = Counting()
+    caches = [GrammarCache(store, secret=SECRET, compiling=compiling) for _ in range(2)]
     await asyncio.gather(*(find(cache, [tool("f")], vocabulary) for cache in caches for _ in range(8)))
-    assert compiled == ["f"]
+    assert len(compiling.jobs) == 1
 
 
 @pytest.mark.parametrize("damage", [lambda b: b[:-5], lambda b: b"", lambda b: b[:40] + b"x" + b[41:]])
@@ -114,14 +122,10 @@ async def test_a_grammar_that_cannot_be_stored_is_compiled_once(vocabulary, stor
     async def fail(*_, **__):
         raise StoreUnavailable("sqlite", "full")
 
-    compiled = []
-    compile_one = cache_module._compile
+    compiling = Counting()
     monkeypatch.setattr(store, "set", fail)
-    monkeypatch.setattr(
-        cache_module, "_compile", lambda tool, *rest: compiled.append(tool.name) or compile_one(tool, *rest)
-    )
-    await find(GrammarCache(store, secret=SECRET), [tool("f")], vocabulary)
-    assert compiled == ["f"]
+    await find(GrammarCache(store, secret=SECRET, compiling=compiling), [tool("f")], vocabulary)
+    assert len(compiling.jobs) == 1
 
 
 async def test_reports_carry_size_and_time(vocabulary):

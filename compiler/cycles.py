@@ -1,0 +1,65 @@
+"""Reference cycles with no way out: schemas that apply themselves to the very value they are applied to.
+
+The specification leaves these undefined, and validators never come back from them. A recursive schema that
+goes on to a part of the value (a property, an item) is no such cycle.
+"""
+
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from typing import Any
+from urllib.parse import unquote
+
+from compiler.pointer import child, resolve
+
+_SAME_VALUE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas")
+_PARTS = (
+    "properties",
+    "patternProperties",
+    "additionalProperties",
+    "propertyNames",
+    "items",
+    "prefixItems",
+    "additionalItems",
+    "contains",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+)
+_MAPS = ("dependentSchemas", "properties", "patternProperties")
+
+
+def find_cycle(document: Any) -> str | None:
+    """The pointer of a schema in such a cycle, or None; references within the document are followed."""
+    graph: dict[str, list[str]] = {}
+    reached = [("", document)]
+    while reached:
+        pointer, schema = reached.pop()
+        if pointer not in graph and isinstance(schema, dict):
+            same = [*_target(document, schema), *_children(pointer, schema, _SAME_VALUE)]
+            graph[pointer] = [name for name, _ in same]
+            reached += [*same, *_children(pointer, schema, _PARTS)]
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        cycle: list[str] = error.args[1]
+        return cycle[0]
+    return None
+
+
+def _target(document: Any, schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
+        pointer = unquote(reference[1:])
+        yield pointer, resolve(document, pointer)
+
+
+def _children(
+    pointer: str, schema: Mapping[str, Any], keywords: tuple[str, ...]
+) -> Iterator[tuple[str, Any]]:
+    for keyword in keywords:
+        value = schema.get(keyword)
+        if isinstance(value, list):
+            yield from ((child(pointer, keyword, str(at)), item) for at, item in enumerate(value))
+        elif isinstance(value, dict) and keyword in _MAPS:
+            yield from ((child(pointer, keyword, name), item) for name, item in value.items())
+        elif isinstance(value, dict):
+            yield child(pointer, keyword), value

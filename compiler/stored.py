@@ -1,0 +1,43 @@
+"""The stored form of a compiled grammar: a line of identity and the grammar's source, compressed.
+
+The compiled form is left out, since a kept compiler rebuilds it faster than it is read: 2 against 11 ms at
+the median, 96 against 450 ms for the largest of the demo's tools. Of slow grammars it is huge: one that takes
+3 s to compile takes 12 s to write, 111 MB, and 3 s to read. Compiling lets go of the interpreter's lock.
+"""
+
+import importlib.metadata
+import json
+
+import xgrammar as xgr
+import zstandard
+
+from compiler.errors import CorruptUnit
+from compiler.vocabulary import Vocabulary
+
+MAX_BYTES = 64 * 2**20
+VERSIONS = (importlib.metadata.version("xgrammar"), str(xgr.get_serialization_version()))
+_ZSTD_LEVEL = 9
+
+
+def pack(digest: str, kind: str, source: str, vocabulary: Vocabulary) -> bytes:
+    """Bytes that `unpack` reads; `kind` says how the grammar is used."""
+    identity = json.dumps([digest, kind, vocabulary.digest, *VERSIONS])
+    return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(f"{identity}\n{source}".encode())
+
+
+def unpack(data: bytes, vocabulary: Vocabulary) -> tuple[str, str, str]:
+    """Digest, kind and source; whoever calls this has authenticated the bytes.
+
+    Raises:
+        CorruptUnit: truncated, altered, of another vocabulary or of another xgrammar.
+    """
+    try:
+        if zstandard.frame_content_size(data) > MAX_BYTES:
+            raise CorruptUnit("it would take too much memory")
+        identity, source = zstandard.ZstdDecompressor().decompress(data).decode().split("\n", 1)
+        digest, kind, *origin = map(str, json.loads(identity))
+    except (zstandard.ZstdError, ValueError, TypeError) as error:
+        raise CorruptUnit(f"not a stored unit: {error}") from error
+    if origin != [vocabulary.digest, *VERSIONS]:
+        raise CorruptUnit("the stored unit was compiled for another vocabulary or by another xgrammar")
+    return digest, kind, source

@@ -1,0 +1,55 @@
+"""The zygote seen from the gateway: a process with the compiler imported, from which workers are forked."""
+
+import json
+import socket
+import subprocess
+import sys
+from dataclasses import asdict
+
+from compiler.limits import CompileLimits
+from compiler.vocabulary import Vocabulary
+from compiler.worker import FORK, LENGTH_BYTES, VOCABULARY
+
+# numpy's linear algebra starts threads unless told not to, and a process with threads must not fork.
+_ENTRY = """
+import json, os, sys
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+sys.path[:] = json.loads(sys.argv[1])
+from compiler.worker import zygote
+zygote(int(sys.argv[2]), sys.argv[3])
+"""
+
+
+class Zygote:
+    """The process that workers are forked from; its methods block."""
+
+    def __init__(self, limits: CompileLimits) -> None:
+        self._control, theirs = socket.socketpair()
+        arguments = [json.dumps(sys.path), str(theirs.fileno()), json.dumps(asdict(limits))]
+        with theirs:
+            # A session of its own, so that an interrupt at the terminal is the gateway's alone to answer.
+            self._process = subprocess.Popen(  # noqa: S603 - this interpreter and this code
+                [sys.executable, "-c", _ENTRY, *arguments],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        self.known: frozenset[str] = frozenset()
+
+    def fork(self, channel: socket.socket, vocabulary: Vocabulary) -> None:
+        """Have a worker serve `channel` that knows a vocabulary.
+
+        Raises:
+            OSError: the zygote is gone.
+        """
+        if vocabulary.digest not in self.known:
+            content = vocabulary.to_bytes()
+            self._control.sendall(VOCABULARY + len(content).to_bytes(LENGTH_BYTES) + content)
+            self.known |= {vocabulary.digest}
+        socket.send_fds(self._control, [FORK], [channel.fileno()])
+
+    def close(self) -> None:
+        """End it; its workers end when they are idle."""
+        self._process.terminate()
+        self._process.wait()
+        self._control.close()
