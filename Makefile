@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+BENCH := $(VENV)/.bench
 
 .PHONY: demo serve test test-corpus lint format clean
 .DEFAULT_GOAL := help
@@ -16,6 +17,10 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
+$(BENCH): $(READY)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,bench]'
+	touch $@
+
 demo: $(READY) ## start a gateway, register the demo toolsets, call them in every mode
 	$(BIN)/callgate demo
 
@@ -25,7 +30,7 @@ serve: $(READY) ## leave a gateway running on loopback
 test: $(READY) lint ## lint, types, and every test but the full corpora
 	$(BIN)/pytest -m 'not corpus' --cov --cov-report=term
 
-test-corpus: $(READY) ## the full runs over the shared corpora
+test-corpus: $(BENCH) ## the full runs over the shared corpora, other engines beside ours: hours
 	$(BIN)/pytest -m corpus -s
 
 lint: $(READY) ## ruff and mypy

@@ -4,14 +4,53 @@ import random
 
 import numpy as np
 
-from compiler.matcher import Matcher, allocate_bitmask
+from compiler.matcher import Bitmask, Matcher, allocate_bitmask
 from compiler.vocabulary import Vocabulary
 
-CLOSING = frozenset(b'"}],')
+_CLOSING = frozenset(b'"}]')
 
 
 class EmptyMask(AssertionError):
     """The matcher allowed nothing at all."""
+
+
+class Walker:
+    """Walks over one vocabulary; a step costs about as much as the mask, whatever the vocabulary's size."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._tokens = vocabulary.tokens
+        self._mask = allocate_bitmask(1, vocabulary.width)
+        self._ids = _bits(range(vocabulary.width), vocabulary.width)
+        self._stops = _bits(vocabulary.stop_ids, vocabulary.width)
+        closing = (i for i, token in enumerate(vocabulary.tokens) if token and _CLOSING.issuperset(token))
+        self._closing = _bits(closing, vocabulary.width)
+
+    def walk(
+        self, matcher: Matcher, rng: random.Random, *, max_tokens: int = 300, bias: float = 0.5
+    ) -> bytes | None:
+        """The bytes of one walk to the end, None if it found none.
+
+        Tokens are drawn uniformly. With probability `bias`, and always beyond `max_tokens`, a step prefers to
+        stop, or else a token that closes something; beyond twice `max_tokens` the walk is given up.
+
+        Raises:
+            EmptyMask: nothing was allowed.
+            AssertionError: the matcher refused what its mask allowed.
+        """
+        spelled = bytearray()
+        for step in range(2 * max_tokens):
+            matcher.fill_bitmask(self._mask, 0)
+            allowed = self._mask[0].view(np.uint32) & self._ids
+            to_end = step >= max_tokens or rng.random() < bias
+            preferred = (allowed & self._stops, allowed & self._closing) if to_end else ()
+            token = next((t for mask in (*preferred, allowed) if (t := _drawn(mask, rng)) is not None), None)
+            if token is None:
+                raise EmptyMask(f"nothing is allowed after {bytes(spelled)!r}")
+            assert matcher.accept(token), f"the mask allows {token}, the matcher refuses it after {spelled!r}"
+            if matcher.is_terminated():
+                return bytes(spelled)
+            spelled += self._tokens[token]
+        return None
 
 
 def allowed_ids(matcher: Matcher, vocabulary: Vocabulary) -> np.ndarray:
@@ -28,25 +67,24 @@ def allowed_ids(matcher: Matcher, vocabulary: Vocabulary) -> np.ndarray:
 def walk(
     matcher: Matcher, vocabulary: Vocabulary, rng: random.Random, *, max_tokens: int = 300, bias: float = 0.5
 ) -> bytes | None:
-    """The bytes of one walk to the end, None if `max_tokens` did not suffice.
+    """One walk over a small vocabulary; see `Walker`."""
+    return Walker(vocabulary).walk(matcher, rng, max_tokens=max_tokens, bias=bias)
 
-    With probability `bias` a step prefers to stop, or else a token of closing characters.
-    """
-    stops = set(vocabulary.stop_ids)
-    spelled = bytearray()
-    for _ in range(max_tokens):
-        ids = allowed_ids(matcher, vocabulary)
-        if rng.random() < bias:
-            closing = [i for i in ids if i in stops] or [
-                i for i in ids if vocabulary.tokens[i] and CLOSING.issuperset(vocabulary.tokens[i])
-            ]
-            token = int(rng.choice(closing or ids))
-        else:
-            token = int(rng.choice(ids))
-        assert matcher.accept(token), (
-            f"the mask allows {token}, the matcher refuses it after {bytes(spelled)!r}"
-        )
-        if matcher.is_terminated():
-            return bytes(spelled)
-        spelled += vocabulary.tokens[token]
-    return None
+
+def _bits(ids, width: int) -> Bitmask:
+    bits = np.zeros(-(-width // 32) * 32, np.uint8)
+    bits[list(ids)] = 1
+    return np.packbits(bits, bitorder="little").view(np.uint32)
+
+
+def _drawn(mask: Bitmask, rng: random.Random) -> int | None:
+    """One of the set bits, each as likely; None if there is none."""
+    ends = np.cumsum(np.bitwise_count(mask), dtype=np.int64)
+    if not ends[-1]:
+        return None
+    rank = rng.randrange(int(ends[-1]))
+    word = int(np.searchsorted(ends, rank, side="right"))
+    bits = int(mask[word])
+    for _ in range(rank - (int(ends[word - 1]) if word else 0)):
+        bits &= bits - 1
+    return word * 32 + (bits & -bits).bit_length() - 1

@@ -1,0 +1,43 @@
+"""Random walks over the corpora's schemas: how many there were, and whether any was wrong.
+
+PYTHONPATH=.:tests python tests/bench/bench_walks.py [--per-schema 10] [--every 1] [--vocabulary qwen3]
+"""
+
+import argparse
+import time
+
+from soundness.corpora import CORPORA, sample
+from soundness.random_walks import walks
+
+
+def main() -> None:
+    """Walk and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--corpus", nargs="+", choices=CORPORA, default=list(CORPORA))
+    parser.add_argument("--vocabulary", choices=["qwen3", "mistral-v3", "bytes"], default="qwen3")
+    parser.add_argument("--objects", choices=["schema", "closed"], default="schema")
+    parser.add_argument("--per-schema", type=int, default=10)
+    parser.add_argument("--every", type=int, default=1, help="one schema in so many")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=2)
+    options = parser.parse_args()
+    for name in options.corpus:
+        cases = sample(name, every=options.every, seed=options.seed)
+        start = time.perf_counter()
+        num_faults = 0
+        for tally in walks(
+            cases,
+            options.vocabulary,
+            options.per_schema,
+            objects=options.objects,
+            workers=options.workers,
+            seed=options.seed,
+        ):
+            for fault in tally.faults[num_faults:]:
+                print(f"WRONG {fault}", flush=True)
+            num_faults = len(tally.faults)
+        print(f"{name}: {dict(tally.counts)}, {time.perf_counter() - start:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

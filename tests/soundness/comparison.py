@@ -1,0 +1,153 @@
+"""What an engine makes of a case, and the scores of many."""
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import Any
+
+from soundness.corpora import Case
+from soundness.engines import ENGINES, Engine, Refused
+from soundness.workers import Finished, Job, allow, run
+
+COMPILE_SECONDS = 10.0
+"""Processor time within which a schema must compile, or it counts as not compiled."""
+READ_SECONDS = 60.0
+"""Processor time for all instances of a schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One case under one engine.
+
+    `end` is "compiled", "refused" (then `why`, `keyword`, `pointer` say more), "over time" or "crashed";
+    `accepted` tells of each instance whether the engine would let a model write it.
+    """
+
+    corpus: str
+    name: str
+    end: str
+    seconds: float = 0.0
+    why: str = ""
+    keyword: str = ""
+    pointer: str = ""
+    accepted: tuple[bool, ...] = ()
+
+
+def outcomes(engine: str, cases: Iterable[Case], *, workers: int) -> Iterator[Outcome]:
+    """The outcome of every case, in order; in worker processes with limits, or in this one if `workers` is 0."""
+    cases = list(cases)
+    found = run(partial(_job, engine, is_limited=bool(workers)), cases, workers=workers)
+    for case, finished in zip(cases, found, strict=True):
+        yield _outcome(case, finished)
+
+
+def _job(engine: str, *, is_limited: bool) -> Job:
+    made = ENGINES[engine]()
+    limit = allow if is_limited else lambda _: None
+    return lambda case: _steps(made, case, limit)
+
+
+def _steps(engine: Engine, case: Case, limit: Any) -> Iterator[Any]:
+    """The seconds it took to compile, then of each instance whether it is accepted; or the refusal."""
+    limit(COMPILE_SECONDS)
+    start = time.process_time()
+    try:
+        accepts = engine(case.schema)
+    except Refused as refusal:
+        yield {"why": refusal.why, "keyword": refusal.keyword, "pointer": refusal.pointer}
+        return
+    yield time.process_time() - start
+    limit(READ_SECONDS)
+    for instance in case.instances:
+        yield any(map(accepts, spellings(instance.value)))
+
+
+def spellings(value: Any) -> set[str]:
+    """The texts of a value: with and without a blank after separators, non-ASCII as it is and escaped."""
+    texts = {
+        json.dumps(value, separators=separators, ensure_ascii=is_ascii)
+        for separators in ((", ", ": "), (",", ":"))
+        for is_ascii in (True, False)
+    }
+    return {text for text in texts if _is_unicode(text)}
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _outcome(case: Case, finished: Finished) -> Outcome:
+    match finished.findings:
+        case []:
+            return Outcome(case.corpus, case.name, finished.end)
+        case [{**refusal}]:
+            return Outcome(case.corpus, case.name, "refused", **refusal)
+        case [seconds, *accepted]:
+            accepted += [False] * (len(case.instances) - len(accepted))
+            return Outcome(case.corpus, case.name, "compiled", seconds, accepted=tuple(accepted))
+
+
+@dataclass(slots=True)
+class Score:
+    """A row of the table, and what stands behind it."""
+
+    tally: Counter[str] = field(default_factory=Counter)
+    wrong: list[tuple[str, str]] = field(default_factory=list)
+    missed: list[tuple[str, str]] = field(default_factory=list)
+    refused: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+
+    def add(self, case: Case, outcome: Outcome) -> None:
+        """Count one case."""
+        self.tally["schemas"] += 1
+        self.tally[outcome.end] += 1
+        if outcome.end != "compiled":
+            why = (outcome.keyword, outcome.why or outcome.end)
+            self.refused.setdefault(why, []).append(f"{case.name} {outcome.pointer or '/'}")
+            return
+        for instance, is_accepted in zip(case.instances, outcome.accepted, strict=True):
+            label = "valid" if instance.is_valid else "invalid"
+            self.tally[label] += 1
+            self.tally[f"{label} accepted"] += is_accepted
+            if is_accepted != instance.is_valid:
+                found = (case.name, f"{instance.note}: {json.dumps(instance.value)}")
+                (self.missed if instance.is_valid else self.wrong).append(found)
+                self.tally["wrong but for a format"] += is_accepted and instance.needs_format
+        self.tally["wrong schemas"] += any(
+            is_accepted and not instance.is_valid
+            for instance, is_accepted in zip(case.instances, outcome.accepted, strict=True)
+        )
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """Invalid instances accepted, schemas compiled, valid instances accepted, schemas over the limit."""
+        tally = self.tally
+        return (
+            f"{tally['invalid accepted']} of {tally['invalid']}" if tally["invalid"] else "-",
+            _share(tally["compiled"], tally["schemas"]),
+            _share(tally["valid accepted"], tally["valid"]) if tally["valid"] else "-",
+            str(tally["over time"] + tally["crashed"]),
+        )
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part} of {whole} ({part / whole:.1%})"
+
+
+def score(cases: Iterable[Case], found: Iterable[Outcome]) -> Score:
+    """The score of cases by their outcomes."""
+    total = Score()
+    for case, outcome in zip(cases, found, strict=True):
+        total.add(case, outcome)
+    return total
+
+
+def as_json(engine: str, outcome: Outcome) -> str:
+    """A line of a file of outcomes."""
+    return json.dumps({"engine": engine, **asdict(outcome)})

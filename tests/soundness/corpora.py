@@ -1,0 +1,106 @@
+"""The shared corpora as cases: a schema, and instances whose label somebody else has given.
+
+| corpus | schemas | instances |
+|---|---|---|
+| suite-2020-12, suite-7 | the JSON Schema Test Suite | its tests, where `format` is an annotation |
+| formats-2020-12, formats-7 | its `optional/format` | its tests, where `format` is asserted |
+| jsonschemabench | JSONSchemaBench and MaskBench | theirs, `format` asserted |
+| mcp | the tools of real MCP servers | none |
+| bfcl | BFCL's tools, types mapped | the expected calls that the schema admits |
+| openapi | an operation's parameters and body | none |
+"""
+
+import json
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from corpus import corpus, json_lines
+from soundness import bfcl, openapi_tools
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A value, and whether the schema admits it; `needs_format` if only a format speaks against it."""
+
+    value: Any
+    is_valid: bool
+    note: str = ""
+    needs_format: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A schema of a corpus and its instances."""
+
+    corpus: str
+    name: str
+    schema: Any
+    instances: tuple[Instance, ...] = ()
+
+
+DIALECTS = {
+    "draft2020-12": "https://json-schema.org/draft/2020-12/schema",
+    "draft7": "http://json-schema.org/draft-07/schema#",
+}
+
+
+def _suite(name: str, draft: str, *folders: str) -> Iterator[Case]:
+    for path in sorted(corpus("json-schema-test-suite", draft, *folders).glob("*.json")):
+        for case in json.loads(path.read_text(encoding="utf-8")):
+            schema = case["schema"]
+            if isinstance(schema, dict):
+                schema = {"$schema": DIALECTS[draft], **schema}
+            instances = (Instance(t["data"], t["valid"], t["description"]) for t in case["tests"])
+            yield Case(name, f"{path.stem}: {case['description']}", schema, tuple(instances))
+
+
+def _jsonschemabench() -> Iterator[Case]:
+    for path in sorted(corpus("jsonschemabench").glob("*.gz")):
+        for case in json_lines(path):
+            instances = (
+                Instance(t["data"], t["valid"], t["description"], t.get("needs_format", False))
+                for t in case["tests"]
+            )
+            yield Case(
+                "jsonschemabench", f"{case['dataset']}/{case['name']}", case["schema"], tuple(instances)
+            )
+
+
+def _mcp() -> Iterator[Case]:
+    for path in sorted(corpus("mcp").glob("*.json")):
+        if path.stem != "SOURCES":
+            for tool in json.loads(path.read_text(encoding="utf-8")):
+                yield Case("mcp", f"{path.stem}/{tool['name']}", tool["inputSchema"])
+
+
+def _bfcl() -> Iterator[Case]:
+    items = (item for path in sorted(corpus("bfcl").glob("*.gz")) for item in json_lines(path))
+    for name, schema, calls in bfcl.tools(items):
+        yield Case("bfcl", name, schema, tuple(Instance(call, is_valid=True) for call in calls))
+
+
+def _openapi() -> Iterator[Case]:
+    for path in sorted(corpus("openapi").glob("*.json")):
+        for name, schema in openapi_tools.tools(json.loads(path.read_text(encoding="utf-8"))):
+            yield Case("openapi", f"{path.stem}/{name}", schema)
+
+
+CORPORA: Mapping[str, Callable[[], Iterator[Case]]] = {
+    "suite-2020-12": lambda: _suite("suite-2020-12", "draft2020-12"),
+    "suite-7": lambda: _suite("suite-7", "draft7"),
+    "formats-2020-12": lambda: _suite("formats-2020-12", "draft2020-12", "optional", "format"),
+    "formats-7": lambda: _suite("formats-7", "draft7", "optional", "format"),
+    "jsonschemabench": _jsonschemabench,
+    "mcp": _mcp,
+    "bfcl": _bfcl,
+    "openapi": _openapi,
+}
+
+
+def sample(name: str, *, every: int = 1, seed: int = 0) -> Sequence[Case]:
+    """A fixed share of a corpus, drawn with `seed`, in the corpus's order."""
+    cases = list(CORPORA[name]())
+    chosen = sorted(random.Random(seed).sample(range(len(cases)), -(-len(cases) // every)))
+    return [cases[index] for index in chosen]

@@ -1,0 +1,103 @@
+"""Random walks over the grammars of many schemas, and what the judges say of each."""
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from corpus import corpus
+from soundness.corpora import Case
+from soundness.judges import Judges, repeats_a_key
+from soundness.workers import Finished, Job, allow, run
+from walks import EmptyMask, Walker
+
+from compiler.errors import CompilerError
+from compiler.schema import Objects, compile_schema
+from compiler.vocabulary import Vocabulary, vocabulary_of
+
+BIASES = (0.02, 0.1, 0.3, 0.6)
+"""How often a step prefers to end: long walks and short ones."""
+MAX_TOKENS = 150
+SECONDS = 60.0
+"""Processor time for all walks of a schema, compiling included."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts by what became of a walk, and every fault found."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    faults: list[str] = field(default_factory=list)
+
+    def add(self, case: Case, finished: Finished) -> None:
+        """Count one schema's walks."""
+        self.counts[f"schemas {finished.end}"] += 1
+        if not finished.findings:
+            self.counts["schemas refused"] += 1
+        for outcome, fault in finished.findings:
+            self.counts[outcome] += 1
+            if fault:
+                self.faults.append(f"{case.corpus} {case.name}: {fault}")
+
+
+def walks(
+    cases: Iterable[Case],
+    vocabulary: str,
+    per_schema: int,
+    *,
+    objects: Objects = "schema",
+    workers: int,
+    seed: int = 0,
+) -> Iterator[Tally]:
+    """The tally so far, after each case; `vocabulary` is "bytes" or a folder of the corpus's tokenizers."""
+    cases = list(cases)
+    set_up = partial(_job, vocabulary, per_schema, objects, seed, is_limited=bool(workers))
+    found = run(set_up, cases, workers=workers)
+    tally = Tally()
+    for case, finished in zip(cases, found, strict=True):
+        tally.add(case, finished)
+        yield tally
+
+
+def named_vocabulary(name: str) -> Vocabulary:
+    """`bytes`, or one of the corpus's tokenizers."""
+    if name == "bytes":
+        return Vocabulary.of_bytes()
+    from transformers import AutoTokenizer
+
+    return vocabulary_of(AutoTokenizer.from_pretrained(corpus("tokenizers", name)))
+
+
+def _job(vocabulary: str, per_schema: int, objects: Objects, seed: int, *, is_limited: bool) -> Job:
+    words = named_vocabulary(vocabulary)
+    walker = Walker(words)
+
+    def outcomes(case: Case) -> Iterator[tuple[str, str]]:
+        if is_limited:
+            allow(SECONDS)
+        try:
+            compiled = compile_schema(case.schema, tokenizer=words, objects=objects)
+        except CompilerError:
+            return
+        judges = Judges(case.schema)
+        rng = random.Random(f"{seed} {case.name}")
+        for number in range(per_schema):
+            yield outcome(walker, compiled.matcher(), judges, rng, BIASES[number % len(BIASES)])
+
+    return outcomes
+
+
+def outcome(walker: Walker, matcher: Any, judges: Judges, rng: random.Random, bias: float) -> tuple[str, str]:
+    """What became of one walk ("valid", "unfinished", "wrong", "empty mask", "repeats a key"), and the fault."""
+    try:
+        text = walker.walk(matcher, rng, max_tokens=MAX_TOKENS, bias=bias)
+    except EmptyMask as empty:
+        return "empty mask", str(empty)
+    if text is None:
+        return "unfinished", ""
+    if faults := judges.faults(text):
+        return "wrong", f"{json.dumps(text.decode(errors='replace'))[:1000]} {faults}"
+    return ("repeats a key", "") if repeats_a_key(text) else ("valid", "")

@@ -1,0 +1,181 @@
+"""Schemas and instances that no corpus has: nested combinations of every keyword, and values a change away from valid."""
+
+import copy
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from hypothesis import strategies as st
+from soundness.corpora import DIALECTS
+
+KEYS = ("a", "b", "ab", "x-1", "é")
+PATTERNS = (
+    "^a", "b$", "^[a-z]+$", "^(ab|b)*$", "\\d{2}", "^\\w{1,3}$", "^[^a]*$", "^x-", "^$", "a.c", "^(?!a)", "^(?=.*b)",
+    "[\\s\\S]", "^\\S+$", "^a|b$", "\\u00e9", "^.{2}$", "^(a|aa)+$", "[^\\x00-\\x7f]",
+)  # fmt: skip
+FORMATS = (
+    "date",
+    "time",
+    "date-time",
+    "email",
+    "uuid",
+    "ipv4",
+    "hostname",
+    "uri",
+    "duration",
+    "json-pointer",
+    "unknown",
+)
+NUMBERS = (-3, -1, 0, 1, 2, 5, 10, 0.5, -0.5, 1.5, 2.5, 100, 1e3, 0.1)
+STRINGS = ("", "a", "b", "ab", "abc", "é", "x-1", "12", '"', "\\", "\n", "😀", "2024-02-29", "a@b.co")
+
+_scalars = st.sampled_from((None, True, False, 0, 1, 1.0, -1, 2, 0.5, *STRINGS[:8]))
+_values = st.recursive(
+    _scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=3),
+    max_leaves=4,
+)
+_counts = st.integers(0, 4)
+_names = st.lists(st.sampled_from(KEYS), unique=True, max_size=3)
+
+
+def schemas(draft: str) -> st.SearchStrategy[Any]:
+    """Schemas of "draft2020-12" or "draft7", recursive ones among them; satisfiable or not."""
+    dialect = {"$schema": DIALECTS[draft]}
+    definitions = "$defs" if draft == "draft2020-12" else "definitions"
+    targets = ["#", f"#/{definitions}/d", f"#/{definitions}/e"]
+    inner = st.recursive(
+        st.booleans() | _leaves(targets),
+        lambda part: _with_parts(part, draft) | _leaves(targets),
+        max_leaves=6,
+    )
+    document = st.builds(
+        lambda schema, d, e: {**dialect, **schema, definitions: {"d": d, "e": e}},
+        _with_parts(inner, draft) | _leaves(targets[1:]),
+        inner,
+        inner,
+    )
+    return document.map(copy.deepcopy)
+
+
+def _leaves(targets: list[str]) -> st.SearchStrategy[dict[str, Any]]:
+    number = st.sampled_from(NUMBERS)
+    return st.one_of(
+        _some(
+            type=st.just("string"), minLength=_counts, maxLength=_counts, pattern=st.sampled_from(PATTERNS)
+        ),
+        _some(type=st.just("string"), format=st.sampled_from(FORMATS), maxLength=st.integers(5, 40)),
+        _some(
+            type=st.sampled_from(("integer", "number", ["integer", "string"], ["null", "number"])),
+            minimum=number,
+            maximum=number,
+            exclusiveMinimum=number,
+            exclusiveMaximum=number,
+            multipleOf=st.sampled_from((1, 2, 3, 0.5, 0.1, 0.01, 1.5)),
+        ),
+        _some(type=st.sampled_from(("boolean", "null", "object", "array", ["array", "object"]))),
+        st.fixed_dictionaries({"const": _values}),
+        st.fixed_dictionaries({"enum": st.lists(_values, min_size=1, max_size=4)}),
+        st.fixed_dictionaries({"$ref": st.sampled_from(targets)}),
+    )
+
+
+def _with_parts(part: st.SearchStrategy[Any], draft: str) -> st.SearchStrategy[dict[str, Any]]:
+    is_new = draft == "draft2020-12"
+    parts = st.lists(part, min_size=1, max_size=3)
+    by_key = st.dictionaries(st.sampled_from(KEYS), part, max_size=4)
+    objects = {
+        "type": st.just("object"),
+        "properties": by_key,
+        "required": _names,
+        "additionalProperties": part,
+        "patternProperties": st.dictionaries(st.sampled_from(PATTERNS[:6]), part, max_size=2),
+        "propertyNames": part,
+        "minProperties": _counts,
+        "maxProperties": _counts,
+    }
+    arrays = {
+        "type": st.just("array"),
+        "items": part,
+        "minItems": _counts,
+        "maxItems": _counts,
+        "contains": part,
+        "uniqueItems": st.booleans(),
+    }
+    if is_new:
+        objects |= {
+            "dependentRequired": st.dictionaries(st.sampled_from(KEYS), _names, max_size=2),
+            "dependentSchemas": st.dictionaries(st.sampled_from(KEYS), part, max_size=2),
+            "unevaluatedProperties": part,
+        }
+        arrays |= {
+            "prefixItems": parts,
+            "minContains": _counts,
+            "maxContains": _counts,
+            "unevaluatedItems": part,
+        }
+    else:
+        objects |= {"dependencies": st.dictionaries(st.sampled_from(KEYS), part | _names, max_size=2)}
+        arrays |= {"items": part | parts, "additionalItems": part}
+    combinations = {
+        "allOf": parts, "anyOf": parts, "oneOf": parts, "not": part, "if": part, "then": part, "else": part,
+    }  # fmt: skip
+    return st.one_of(
+        _some(**objects),
+        _some(**arrays),
+        _some(**combinations),
+        st.builds(
+            lambda *schemas: {k: v for s in schemas for k, v in s.items()},
+            _some(**objects),
+            _some(**combinations),
+        ),
+    )
+
+
+def _some(**keywords: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    """A schema of at most four of `keywords`; the first, if it is `type`, more often than not."""
+    optional = {name: values for name, values in keywords.items() if name != "type"}
+    chosen = st.lists(st.sampled_from(sorted(optional)), unique=True, max_size=4) if optional else st.just([])
+    bodies = chosen.flatmap(lambda names: st.fixed_dictionaries({name: optional[name] for name in names}))
+    if "type" not in keywords:
+        return bodies
+    typed = st.builds(lambda kind, body: {"type": kind, **body}, keywords["type"], bodies)
+    return typed | typed | bodies
+
+
+def mutations(value: Any, rng: random.Random, count: int) -> Iterator[Any]:
+    """Values that differ from `value` in one place, or in a few."""
+    for _ in range(count):
+        changed = value
+        for _ in range(rng.choice((1, 1, 2))):
+            changed = _mutated(changed, rng)
+        yield changed
+
+
+def _mutated(value: Any, rng: random.Random) -> Any:
+    if isinstance(value, dict | list) and value and rng.random() < 0.5:
+        changed = copy.copy(value)
+        place = rng.choice(list(value) if isinstance(value, dict) else range(len(value)))
+        changed[place] = _mutated(value[place], rng)
+        return changed
+    if rng.random() < 0.25:
+        return copy.deepcopy(rng.choice((None, True, 0, 1.5, -1, "a", "", [], {}, ["a", 1], {"a": 1})))
+    return rng.choice(_neighbours(value, rng))
+
+
+def _neighbours(value: Any, rng: random.Random) -> list[Any]:
+    match value:
+        case bool() | None:
+            return [not value]
+        case int() | float():
+            return [value + 1, value - 1, -value, value + 0.5, value * 10, value / 2, str(value)]
+        case str() | list():
+            at = rng.randrange(len(value) + 1)
+            start, end = value[:at], value[at:]
+            more = rng.choice(STRINGS) if isinstance(value, str) else [None]
+            return [start, end, start + end[:1] + end, start + more + end, value[::-1], value + value]
+        case dict():
+            kept = {key: item for key, item in value.items() if rng.random() < 0.7}
+            added = {**value, rng.choice(KEYS): rng.choice((None, 1, "a", [], {}))}
+            return [kept, added, dict(reversed(value.items()))]
+    raise AssertionError(type(value))
