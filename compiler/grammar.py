@@ -10,7 +10,7 @@ known; `Repeat` over single character classes only. Counts of anything else are 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 
 SURROGATES = (0xD800, 0xDFFF)
@@ -176,7 +176,7 @@ def _write(expr: Expr, names: Mapping[str, str]) -> str:
         case Literal(text):
             return '"' + "".join(_escape(ord(c), in_class=False) for c in text) + '"'
         case CharClass(ranges):
-            return "[" + "".join(map(_write_range, ranges)) + "]"
+            return _write_class(ranges)
         case Repeat(item, low, high):
             return _write(item, names) + _write_count(low, high)
         case Sequence(items):
@@ -193,6 +193,11 @@ def _write_count(low: int, high: int | None) -> str:
     if high is None and low < 2:
         return "*" if low == 0 else "+"
     return f"{{{low},{'' if high is None else high}}}"
+
+
+@lru_cache(maxsize=4096)
+def _write_class(ranges: tuple[tuple[int, int], ...]) -> str:
+    return "[" + "".join(map(_write_range, ranges)) + "]"
 
 
 def _write_range(span: tuple[int, int]) -> str:

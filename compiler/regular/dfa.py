@@ -166,24 +166,53 @@ def explored(
 
 
 def minimised(alphabet: Alphabet, rows: Sequence[tuple[int, ...]], accepting: frozenset[int]) -> Dfa:
-    """The smallest automaton of the same language (Moore's partition refinement), without dead states."""
+    """The smallest automaton of the same language, without dead states."""
     live = _co_reachable(rows, accepting)
     if 0 not in live:
         return Dfa(alphabet, ((DEAD,) * len(alphabet.atoms),), frozenset())
     rows = [tuple(t if t in live else DEAD for t in row) for row in rows]
-    block = {state: int(state in accepting) for state in live}
-    count = 0
-    while True:
-        signatures: dict[tuple[int, ...], int] = {}
-        refined = {}
-        for state in sorted(live):
-            signature = (block[state], *(block.get(t, DEAD) for t in rows[state]))
-            refined[state] = signatures.setdefault(signature, len(signatures))
-        block = refined
-        if len(signatures) == count:
-            break
-        count = len(signatures)
-    return _quotient(alphabet, rows, accepting, block)
+    return _quotient(alphabet, rows, accepting, _coarsest_partition(rows, live, accepting))
+
+
+def _coarsest_partition(
+    rows: Sequence[tuple[int, ...]], live: set[int], accepting: frozenset[int]
+) -> dict[int, int]:
+    """The block of every live state, equivalent states in one block.
+
+    Hopcroft's algorithm (1971): every block splits those that lead into it in part, and of a block that was
+    split only the smaller part splits others again, which takes n log n steps.
+    """
+    sources = _sources(rows, live)
+    blocks = [set(block) for block in (accepting, live - accepting) if block]
+    block_of = {state: number for number, block in enumerate(blocks) for state in block}
+    waiting = set(range(len(blocks)))
+    while waiting:
+        leading: dict[int, list[int]] = {}
+        for target in blocks[waiting.pop()]:
+            for symbol, state in sources[target]:
+                leading.setdefault(symbol, []).append(state)
+        for states in leading.values():
+            parts: dict[int, set[int]] = {}
+            for state in states:
+                parts.setdefault(block_of[state], set()).add(state)
+            for number, part in parts.items():
+                if len(part) < len(blocks[number]):
+                    smaller = min(part, blocks[number] - part, key=len)
+                    blocks[number] -= smaller
+                    block_of.update(dict.fromkeys(smaller, len(blocks)))
+                    waiting.add(len(blocks))
+                    blocks.append(smaller)
+    return block_of
+
+
+def _sources(rows: Sequence[tuple[int, ...]], live: set[int]) -> dict[int, list[tuple[int, int]]]:
+    """By target: the symbols and states that lead there."""
+    sources: dict[int, list[tuple[int, int]]] = {state: [] for state in live}
+    for state in live:
+        for symbol, target in enumerate(rows[state]):
+            if target != DEAD:
+                sources[target].append((symbol, state))
+    return sources
 
 
 def _quotient(

@@ -113,8 +113,7 @@ class Spelling:
         """Escapes of characters outside ASCII, unless the set is too ragged to be worth it."""
         if not ranges or len(ranges) > _MAX_ESCAPED_RANGES:
             return []
-        rule = Rule(choice(*(_hexadecimal(span) for low, high in ranges for span in _aligned(low, high))))
-        return [sequence(Literal("\\u"), self.rules.define("escape", rule))]
+        return [sequence(Literal("\\u"), self.rules.define("escape", Rule(_four_digits(ranges))))]
 
 
 @lru_cache(maxsize=256)
@@ -133,12 +132,13 @@ def _escapes_inside_ascii(ranges: Ranges) -> tuple[Expr, ...]:
 
 def any_escape_outside_ascii(rules: RuleSink) -> Expr:
     """`u` and four hexadecimal digits of any character from U+0080 to U+FFFF, surrogates aside."""
+    return sequence(Literal("\\u"), rules.shared("escape", lambda _: Rule(_four_digits(BMP_OUTSIDE_ASCII))))
 
-    def build(_: RuleRef) -> Rule:
-        spans = [span for low, high in BMP_OUTSIDE_ASCII for span in _aligned(low, high)]
-        return Rule(choice(*map(_hexadecimal, spans)))
 
-    return sequence(Literal("\\u"), rules.shared("escape", build))
+@lru_cache(maxsize=256)
+def _four_digits(ranges: Ranges) -> Expr:
+    """The code points of a set in hexadecimal."""
+    return choice(*(_hexadecimal(span) for low, high in ranges for span in _aligned(low, high)))
 
 
 Span = tuple[tuple[int, int], ...]

@@ -1,7 +1,8 @@
 """The language of a string constraint: patterns, formats and exclusions intersected."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from compiler.regular import charset, nfa
 from compiler.regular.dfa import Alphabet, Dfa, explored
@@ -25,13 +26,19 @@ class Part:
         return parse(self.pattern, is_outer=self.is_excluded)
 
 
-def language(parts: list[Part], excluded: tuple[str, ...] = ()) -> Dfa:
+def language(parts: Iterable[Part], excluded: tuple[str, ...] = ()) -> Dfa:
     """The texts that every part admits, without those listed.
 
     Raises:
         PatternError: a pattern cannot be read or is not regular.
         TooManyStates: an automaton is too large.
     """
+    return _intersection(tuple(parts), excluded)
+
+
+@lru_cache(maxsize=256)
+def _intersection(parts: tuple[Part, ...], excluded: tuple[str, ...]) -> Dfa:
+    """Kept, since formats and patterns recur."""
     nodes = [part.node for part in parts]
     sets = [s for node in nodes for s in nfa.sets_of(node)]
     alphabet = Alphabet.of([*sets, *(charset.of(char) for char in sorted(set("".join(excluded))))])
