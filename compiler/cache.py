@@ -182,11 +182,11 @@ class GrammarCache:
         self, key: str, job: Job, vocabulary: Vocabulary, patience: _Patience
     ) -> tuple[Entry, str]:
         async with patience.loads:
-            entry = await self._load(key, vocabulary)
+            entry = await self._load(key, job, vocabulary)
         source = "store"
         if entry is None:
             async with patience.turns, self._shelf.lease(key):
-                entry = await self._load(key, vocabulary)  # of many replicas one compiles
+                entry = await self._load(key, job, vocabulary)  # of many replicas one compiles
                 if entry is None:
                     entry = await self._compile(key, job, vocabulary, patience)
                     source = "compiled"
@@ -202,26 +202,26 @@ class GrammarCache:
         except LimitReached:
             patience.num_limits_reached += 1
             raise
-        entry = await self._read(content, vocabulary)
+        entry = await self._read(content, job, vocabulary)
         await self._shelf.save(key, content)
         return entry
 
-    async def _load(self, key: str, vocabulary: Vocabulary) -> Entry | None:
+    async def _load(self, key: str, job: Job, vocabulary: Vocabulary) -> Entry | None:
         content = await self._shelf.load(key)
         if content is None:
             return None
         try:
-            return await self._read(content, vocabulary)
+            return await self._read(content, job, vocabulary)
         except CorruptUnit as error:
             self._shelf.reject(key, error)
             return None
 
-    async def _read(self, content: bytes, vocabulary: Vocabulary) -> Entry:
+    async def _read(self, content: bytes, job: Job, vocabulary: Vocabulary) -> Entry:
         """Rebuild an entry in a thread; what is slow goes one at a time, and holds up none else."""
         if Entry.compile_ms_of(content) < _SLOW_MS:
-            return await asyncio.to_thread(Entry.from_bytes, content, vocabulary)
+            return await asyncio.to_thread(Entry.from_bytes, content, vocabulary, job.task)
         async with self._slow:
-            return await asyncio.to_thread(Entry.from_bytes, content, vocabulary)
+            return await asyncio.to_thread(Entry.from_bytes, content, vocabulary, job.task)
 
     def _patience(self) -> _Patience:
         return _Patience(asyncio.Semaphore(max(1, self._compiling.num_workers - 1)))

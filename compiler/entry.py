@@ -66,13 +66,15 @@ class Entry:
         return _parts(data)[1]
 
     @classmethod
-    def from_bytes(cls, data: bytes, vocabulary: Vocabulary) -> "Entry":
-        """Read what `to_bytes` wrote, once it is authenticated.
+    def from_bytes(cls, data: bytes, vocabulary: Vocabulary, expected_kind: str) -> "Entry":
+        """Read what `to_bytes` wrote, once it is authenticated; a kind is `tool` or `schema`.
 
         Raises:
-            CorruptUnit: of another version, vocabulary or xgrammar.
+            CorruptUnit: of another kind, version, vocabulary or xgrammar.
         """
         kind, compile_ms, rows, body = _parts(data)
+        if kind != expected_kind:
+            raise CorruptUnit(f"a stored {kind}, where a {expected_kind} was expected")
         try:
             verdicts = [
                 ReportEntry(row["pointer"], row["keyword"], Verdict(row["verdict"]), row["note"])

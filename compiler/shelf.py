@@ -17,7 +17,7 @@ from toolspecs.store import Store
 
 LEASE_S = 10.0
 _PATIENCE_S = 3.0
-_PAUSE_S = 1.0
+PAUSE_S = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -85,4 +85,4 @@ class Shelf:
     def _failed(self, error: Exception) -> None:
         if time.monotonic() >= self._is_out_until:
             _log.warning("grammar cache without the store: %s", str(error) or "it does not answer")
-        self._is_out_until = time.monotonic() + _PAUSE_S
+        self._is_out_until = time.monotonic() + PAUSE_S

@@ -1,4 +1,4 @@
-"""A real redis-server on a free port, without persistence: `from redis_server import redis_url`."""
+"""Real redis-servers on free ports: `from redis_server import redis_url, RedisServer`."""
 
 import shutil
 import socket
@@ -10,40 +10,61 @@ from contextlib import contextmanager
 import pytest
 
 
+class RedisServer:
+    """A server that can be killed and started again on its port; what it holds survives only if `keeps`."""
+
+    def __init__(self, folder, *, keeps=False) -> None:
+        binary = shutil.which("redis-server")
+        if binary is None:
+            pytest.skip("redis-server is not installed (Debian: apt-get install redis-server)")
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        options = {
+            "port": self.port,
+            "bind": "127.0.0.1",
+            "save": "",
+            "appendonly": "yes" if keeps else "no",
+            "appendfsync": "always",
+            "dir": folder,
+        }
+        self._command = [
+            binary,
+            *(str(word) for name, value in options.items() for word in (f"--{name}", value)),
+        ]
+        self._process: subprocess.Popen | None = None
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
+        _wait_until_up(self._process, self.port)
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
 @contextmanager
-def running_redis(folder) -> Iterator[str]:
-    """The URL of a server that runs until the block ends; skips the test where there is no binary."""
-    binary = shutil.which("redis-server")
-    if binary is None:
-        pytest.skip("redis-server is not installed (Debian: apt-get install redis-server)")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    options = [
-        "--port",
-        str(port),
-        "--bind",
-        "127.0.0.1",
-        "--save",
-        "",
-        "--appendonly",
-        "no",
-        "--dir",
-        folder,
-    ]
-    with subprocess.Popen([binary, *options], stdout=subprocess.DEVNULL) as server:
-        try:
-            _wait_until_up(server, port)
-            yield f"redis://127.0.0.1:{port}/0"
-        finally:
-            server.kill()
+def running_redis(folder, *, keeps=False) -> Iterator[RedisServer]:
+    """A server that runs until the block ends; skips the test where there is no binary."""
+    server = RedisServer(str(folder), keeps=keeps)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()
 
 
 @pytest.fixture(scope="session")
 def redis_url(tmp_path_factory) -> Iterator[str]:
     """A server of the session's own; tests that share it keep to their own keys, or flush it."""
-    with running_redis(str(tmp_path_factory.mktemp("redis"))) as url:
-        yield url
+    with running_redis(tmp_path_factory.mktemp("redis")) as server:
+        yield server.url
 
 
 def _wait_until_up(server: subprocess.Popen, port: int) -> None:

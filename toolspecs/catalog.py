@@ -6,6 +6,7 @@ content.
 """
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -43,6 +44,12 @@ CONTENTS = "toolset/content/"
 # Decoded contents kept at hand, in bytes of their JSON.
 RECENT_BYTES = 64 * 1024 * 1024
 
+# What references meant, and about what one such record takes.
+SEEN_BYTES = 4 * 1024 * 1024
+SEEN_RECORD_BYTES = 1024
+
+_log = logging.getLogger(__name__)
+
 Change = Callable[[Toolset], Toolset]
 
 
@@ -53,6 +60,9 @@ def utc_now() -> datetime:
 
 class Catalog:
     """Puts, gets and lists toolsets. Any number of catalogs may share a store.
+
+    While the store is out, `get` and `resolve` answer with what this catalog last read or wrote: it may be
+    behind what others write, but it is a revision that was current, and whoever uses it is served.
 
     `if_match` is the value of an HTTP If-Match header; a write whose precondition does not hold raises
     `StaleRevision`. Without one, writers of the same toolset take turns and none is lost: each leaves a
@@ -70,6 +80,8 @@ class Catalog:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._logs = ToolsetLogs(store)
         self._recent: Recent[Toolset] = Recent(RECENT_BYTES)
+        self._seen: Recent[Record] = Recent(SEEN_BYTES)
+        self._is_out = False
 
     async def put(
         self, toolset: Toolset, *, if_match: str | None = None, if_none_match: bool = False
@@ -127,9 +139,15 @@ class Catalog:
 
     async def get(self, name: str, number: int | None = None) -> Revision:
         """The current revision, or the one of that number. Raises `UnknownRevision`."""
-        record = await self._existing_head(name)
-        if number is not None and number != record.summary.number:
-            record = await self._record(name, number)
+        key = ToolsetReference(name, number)
+        try:
+            record = await self._existing_head(name)
+            if number is not None and number != record.summary.number:
+                record = await self._record(name, number)
+        except StoreUnavailable as error:
+            record = self._last_seen(key, error)
+        else:
+            self._see(key, record)
         return _revision(record, await self._content(record))
 
     async def resolve(self, reference: ToolsetReference) -> Revision:
@@ -172,6 +190,21 @@ class Catalog:
                 return Page(tuple(items), str(number + 1))
             items.append(record.summary)
         return Page(tuple(items))
+
+    def _see(self, reference: ToolsetReference, record: Record) -> None:
+        """Remember what a reference meant, for when the store is out."""
+        self._is_out = False
+        self._seen.keep(str(reference), record, SEEN_RECORD_BYTES)
+
+    def _last_seen(self, reference: ToolsetReference, error: StoreUnavailable) -> Record:
+        """What a reference meant last; raises `error` where that is not known."""
+        record = self._seen.get(str(reference))
+        if record is None or record.is_deleted:
+            raise error
+        if not self._is_out:
+            self._is_out = True
+            _log.warning("toolsets are served as they were last seen: %s", error)
+        return record
 
     def _turn(self, name: str) -> asyncio.Lock:
         return self._turns.setdefault(name, asyncio.Lock())
@@ -229,7 +262,9 @@ class Catalog:
     async def _commit(self, record: Record) -> bool:
         """Append to the log; False, after a moment, if another writer was first."""
         is_first = await self._logs.append(record)
-        if not is_first:
+        if is_first:
+            self._see(ToolsetReference(record.summary.name, None), record)
+        else:
             await asyncio.sleep(random.uniform(0, 0.01))  # noqa: S311 (spreads writers)
         return is_first
 

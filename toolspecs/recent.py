@@ -22,8 +22,10 @@ class Recent(Generic[V]):
         return self._values[key][0]
 
     def keep(self, key: str, value: V, num_bytes: int) -> None:
-        """Keep a value that takes `num_bytes`; one too large on its own is not kept."""
-        if key in self._values or num_bytes > self._max_bytes:
+        """Keep a value that takes `num_bytes` in the place of another; one too large is not kept."""
+        if key in self._values:
+            self._num_bytes -= self._values.pop(key)[1]
+        if num_bytes > self._max_bytes:
             return
         self._values[key] = (value, num_bytes)
         self._num_bytes += num_bytes

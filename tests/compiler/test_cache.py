@@ -4,9 +4,13 @@ import asyncio
 
 import pytest
 
+from compiler import shelf, stored
 from compiler.cache import GrammarCache
-from compiler.errors import UnsupportedToolset
+from compiler.entry import Entry, sealed, unsealed
+from compiler.errors import LimitReached, UnsupportedToolset
 from compiler.in_process import InProcess
+from compiler.job import Job
+from compiler.limits import CompileLimits
 from compiler.memory import Memory
 from compiler.vocabulary import Vocabulary
 from toolspecs.choice import ChoiceMode, ToolChoice
@@ -151,3 +155,108 @@ def test_memory_forgets_the_least_recently_used():
 def accepts(grammar, text: str) -> bool:
     matcher = grammar.matcher()
     return all(matcher.accept(byte) for byte in text.encode()) and matcher.is_completed()
+
+
+async def test_the_lease_of_one_that_died_is_taken_over(store, vocabulary):
+    key = Job.tool(tool("f").parameters, "json").key(vocabulary)
+    assert await store.acquire(f"lock:{key}", "a replica that died", 0.3)
+    assert (await find(GrammarCache(store, secret=SECRET), [tool("f")], vocabulary)).source == "compiled"
+
+
+async def test_a_lease_that_does_not_end_is_not_waited_for_forever(store, vocabulary, monkeypatch):
+    monkeypatch.setattr(shelf, "LEASE_S", 0.2)
+    key = Job.tool(tool("f").parameters, "json").key(vocabulary)
+    assert await store.acquire(f"lock:{key}", "another replica", 60)
+    assert (await find(GrammarCache(store, secret=SECRET), [tool("f")], vocabulary)).source == "compiled"
+
+
+async def test_response_schemas_are_shared_like_tools(store, vocabulary):
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    compiling = Counting()
+    first, second = (GrammarCache(store, secret=SECRET, compiling=compiling) for _ in range(2))
+    found = await asyncio.gather(*(first.schema(schema, vocabulary=vocabulary) for _ in range(4)))
+    assert {one.source for one in found} == {"compiled"}
+    assert len(compiling.jobs) == 1
+    assert (await first.schema(schema, vocabulary=vocabulary)).source == "memory"
+    shared = await second.schema(schema, vocabulary=vocabulary)
+    assert shared.source == "store"
+    assert shared.grammar.digest == found[0].grammar.digest
+    assert shared.grammar.report == found[0].grammar.report
+    assert shared.grammar.accepts('{"a": 1}')
+    assert not shared.grammar.accepts('{"a": "1"}')
+
+
+async def test_an_entry_of_a_tool_is_no_entry_of_a_schema(store, vocabulary, caplog):
+    """Sealed for the wrong key it does not authenticate; sealed by mistake, it is still not used."""
+    cache = GrammarCache(store, secret=SECRET)
+    await find(cache, [tool("f")], vocabulary)
+    key = Job.tool(tool("f").parameters, "json").key(vocabulary)
+    content = unsealed(await store.get(f"unit:{key}"), key, SECRET)
+    other = Job.schema({"type": "integer"}).key(vocabulary)
+    for kind in (content, content.replace(b"tool", b"schema", 1)):
+        await store.set(f"unit:{other}", sealed(kind, other, SECRET))
+        fresh = GrammarCache(store, secret=SECRET)
+        found = await fresh.schema({"type": "integer"}, vocabulary=vocabulary)
+        assert found.source == "compiled"
+        assert found.grammar.accepts("1")
+        assert "ignored" in caplog.text
+        caplog.clear()
+
+
+@pytest.mark.parametrize("version", ["0.0.1", "99"])
+async def test_an_entry_of_another_xgrammar_is_a_miss(store, vocabulary, version, monkeypatch, caplog):
+    await find(GrammarCache(store, secret=SECRET), [tool("f")], vocabulary)
+    monkeypatch.setattr(stored, "VERSIONS", (version, "1"))
+    assert (await find(GrammarCache(store, secret=SECRET), [tool("f")], vocabulary)).source == "compiled"
+    assert "another xgrammar" in caplog.text
+
+
+async def test_an_entry_moved_to_another_vocabularys_key_is_a_miss(store, vocabulary, caplog):
+    """As one who holds the secret could: the bytes name their vocabulary."""
+    other = Vocabulary.from_tokens(vocabulary.tokens[:-1], stop_ids=(0,), width=257)
+    await find(GrammarCache(store, secret=SECRET), [tool("f")], vocabulary)
+    keys = [Job.tool(tool("f").parameters, "json").key(v) for v in (vocabulary, other)]
+    content = unsealed(await store.get(f"unit:{keys[0]}"), keys[0], SECRET)
+    await store.set(f"unit:{keys[1]}", sealed(content, keys[1], SECRET))
+    assert (await find(GrammarCache(store, secret=SECRET), [tool("f")], other)).source == "compiled"
+    assert "another vocabulary" in caplog.text
+
+
+@pytest.mark.parametrize("num_bytes", [0, 1, 31, 32, 33, 60])
+async def test_an_entry_cut_short_is_a_miss(store, vocabulary, num_bytes, caplog):
+    await find(GrammarCache(store, secret=SECRET), [tool("f")], vocabulary)
+    (key,) = [key async for key in store.scan("unit:")]
+    await store.set(key, (await store.get(key))[:num_bytes])
+    assert (await find(GrammarCache(store, secret=SECRET), [tool("f")], vocabulary)).source == "compiled"
+    assert "ignored" in caplog.text
+
+
+async def test_a_schema_that_makes_the_compiler_fail_is_a_refusal(vocabulary, monkeypatch):
+    def fail(*_, **__):
+        raise ZeroDivisionError("of all things")
+
+    monkeypatch.setattr(Entry, "of_tool", fail)
+    with pytest.raises(UnsupportedToolset, match=r"the compiler failed on it \(ZeroDivisionError"):
+        await find(GrammarCache(None, secret=SECRET), [tool("f")], vocabulary)
+
+
+async def test_a_grammar_too_large_to_keep_is_refused(vocabulary):
+    limits = CompileLimits(grammar_bytes=10_000)
+    cache = GrammarCache(None, secret=SECRET, compiling=InProcess(limits=limits))
+    listed = tool("f", p={"enum": [f"value {i}" for i in range(500)]})
+    with pytest.raises(UnsupportedToolset, match="at most 10000 are kept"):
+        await find(cache, [listed], vocabulary)
+
+
+async def test_one_request_tries_few_hopeless_schemas(vocabulary):
+    class Hopeless(Counting):
+        async def run(self, job, vocabulary):
+            self.jobs.append(job)
+            raise LimitReached("", "", "takes long")
+
+    compiling = Hopeless()
+    tools = [tool(f"t{i}", **{f"p{i}": {}}) for i in range(50)]
+    with pytest.raises(UnsupportedToolset) as refused:
+        await find(GrammarCache(None, secret=SECRET, compiling=compiling), tools, vocabulary)
+    assert len(refused.value.refusals) == 50
+    assert len(compiling.jobs) < 10

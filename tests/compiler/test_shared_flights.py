@@ -1,0 +1,74 @@
+"""One compilation for all: many requests in several processes want the same grammars at once."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+from redis_server import redis_url  # noqa: F401 (a fixture)
+
+from compiler.cache import GrammarCache
+from compiler.in_process import InProcess
+from compiler.vocabulary import Vocabulary
+from toolspecs.choice import ChoiceMode, ToolChoice
+from toolspecs.stores import open_store
+from toolspecs.tool import Tool
+
+ROOT = Path(__file__).resolve().parents[2]
+NUM_TOOLS, NUM_REQUESTS = 5, 6
+START, COMPILED = "test:start", "test:compiled"
+
+
+class Counted(InProcess):
+    """Counts its jobs in the store, and takes a while over each."""
+
+    def __init__(self, store) -> None:
+        super().__init__()
+        self._store = store
+
+    async def run(self, job, vocabulary):
+        await self._store.increment(COMPILED)
+        await asyncio.sleep(0.05)
+        return await super().run(job, vocabulary)
+
+
+async def replica(url: str) -> None:
+    """Wait for the others, then want every tool many times at once."""
+    store = open_store(url)
+    cache = GrammarCache(store, secret=b"common", compiling=Counted(store))
+    tools = [Tool(f"t{i}", "", {"type": "object", "properties": {f"p{i}": {}}}) for i in range(NUM_TOOLS)]
+    vocabulary = Vocabulary.of_bytes()
+    await store.increment(START)
+    while int(await store.get(START) or b"0") < 2:  # noqa: ASYNC110 - the other is another process
+        await asyncio.sleep(0.01)
+    asked = (
+        cache.toolset(tools, vocabulary=vocabulary, syntax="json", choice=ToolChoice(ChoiceMode.REQUIRED))
+        for _ in range(NUM_REQUESTS)
+    )
+    digests = {found.grammar.digest for found in await asyncio.gather(*asked)}
+    assert len(digests) == 1
+    await cache.close()
+    await store.close()
+
+
+async def test_two_processes_compile_each_tool_once(redis_url):  # noqa: F811
+    store = open_store(redis_url)
+    for key in (START, COMPILED):
+        await store.delete(key)
+    run = [sys.executable, "-c", f"import test_shared_flights as t; t.main({redis_url!r})"]
+    path = [str(Path(__file__).parent), str(ROOT / "tests"), str(ROOT)]
+    environment = {"PYTHONPATH": ":".join(path)}
+    replicas = [
+        asyncio.to_thread(
+            subprocess.run, run, cwd=ROOT, env=environment, capture_output=True, timeout=200, check=False
+        )
+        for _ in range(2)
+    ]
+    for done in await asyncio.gather(*replicas):
+        assert done.returncode == 0, done.stderr.decode()
+    assert await store.get(COMPILED) == str(NUM_TOOLS).encode()
+    await store.close()
+
+
+def main(url: str) -> None:
+    asyncio.run(replica(url))

@@ -1,0 +1,174 @@
+"""Worker processes: what a schema does to one is its own refusal."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from compiler.entry import Entry
+from compiler.errors import LimitReached, UnsupportedSchema, WorkersUnavailable
+from compiler.job import Job, read_answer
+from compiler.limits import CompileLimits
+from compiler.vocabulary import Vocabulary
+from compiler.workers import Workers
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+LIMITS = CompileLimits(seconds=1.0, memory_bytes=128 * 2**20)
+VOCABULARY = Vocabulary.of_bytes()
+FINE = Job.tool({"type": "object", "properties": {"a": {"type": "integer"}}}, "json")
+
+
+def greedy(number: int) -> Job:
+    """Takes long, and gigabytes."""
+
+    def one(name, kind):
+        return {"required": [name], "properties": {name: {"type": kind}}}
+
+    pairs = [{"anyOf": [one(f"a{i}", "integer"), one(f"b{i}", "string")]} for i in range(number)]
+    return Job.tool({"type": "object", "allOf": pairs}, "json")
+
+
+def slow(last: int = 900) -> Job:
+    """Takes long, and little memory."""
+    pattern = f"^[ab]{{900}}[cd]{{900}}[ef]{{{last}}}$"
+    return Job.tool({"type": "object", "properties": {"p": {"type": "string", "pattern": pattern}}}, "json")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def workers():
+    workers = Workers(2, LIMITS)
+    workers.start(VOCABULARY)
+    yield workers
+    await workers.close()
+
+
+def children(pid: int) -> list[int]:
+    return [
+        int(status.parent.name)
+        for status in Path("/proc").glob("[0-9]*/stat")
+        if int(status.read_text().rpartition(")")[2].split()[1]) == pid
+    ]
+
+
+def is_running(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def num_threads(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/task").iterdir()))
+
+
+def zygote_pid(workers) -> int:
+    return workers._zygote._process.pid
+
+
+async def is_fine(workers) -> bool:
+    content = await workers.run(FINE, VOCABULARY)
+    return Entry.from_bytes(content, VOCABULARY, "tool").unit.consumed(b'{"a": 1}}') is not None
+
+
+async def test_a_result_is_what_compiling_here_gives(workers):
+    here = Entry.from_bytes(FINE.answer(VOCABULARY, LIMITS)[1:], VOCABULARY, "tool")
+    there = Entry.from_bytes(await workers.run(FINE, VOCABULARY), VOCABULARY, "tool")
+    assert (there.unit.digest, there.report) == (here.unit.digest, here.report)
+
+
+async def test_a_refusal_comes_back_whole(workers):
+    job = Job.tool({"type": "object", "properties": {"p": {"$ref": "#/nowhere"}}}, "json")
+    with pytest.raises(UnsupportedSchema) as refused:
+        await workers.run(job, VOCABULARY)
+    with pytest.raises(UnsupportedSchema) as refused_here:
+        read_answer(job.answer(VOCABULARY, LIMITS))
+    assert str(refused.value) == str(refused_here.value)
+    assert not isinstance(refused.value, LimitReached)
+
+
+async def test_one_that_takes_too_long_is_refused_and_the_next_is_compiled(workers):
+    with pytest.raises(LimitReached, match="takes longer than 1 seconds"):
+        await workers.run(slow(), VOCABULARY)
+    assert await is_fine(workers)
+
+
+async def test_one_that_takes_too_much_memory_is_refused(workers):
+    with pytest.raises(LimitReached):
+        await workers.run(greedy(30), VOCABULARY)
+    assert await is_fine(workers)
+
+
+async def test_others_are_compiled_while_one_takes_long(workers):
+    long = asyncio.create_task(workers.run(slow(), VOCABULARY))
+    await asyncio.sleep(0)
+    assert await is_fine(workers)
+    assert not long.done()
+    with pytest.raises(LimitReached):
+        await long
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL])
+async def test_a_worker_that_crashes_is_one_refusal(workers, number):
+    assert await is_fine(workers)
+    running = asyncio.create_task(workers.run(slow(), VOCABULARY))
+    await asyncio.sleep(0.2)
+    for pid in children(zygote_pid(workers)):
+        os.kill(pid, number)
+    # Told from one that ran out of time by the time it took, which a busy machine stretches.
+    with pytest.raises(LimitReached, match="ended the compiler|takes longer"):
+        await running
+    assert await is_fine(workers)
+
+
+async def test_idle_workers_that_die_are_nobodys_refusal(workers):
+    assert await is_fine(workers)
+    for pid in children(zygote_pid(workers)):
+        os.kill(pid, signal.SIGKILL)
+    await asyncio.sleep(0.1)
+    assert await is_fine(workers)
+
+
+async def test_a_vocabulary_is_learned_when_it_is_first_used(workers):
+    other = Vocabulary.from_tokens([*VOCABULARY.tokens[:-1], b"true"], stop_ids=(0,), width=300)
+    job = Job.schema({"type": "boolean"})
+    found = Entry.from_bytes(await workers.run(job, other), other, "schema")
+    assert found.unit.matcher().accept(256)
+    assert await is_fine(workers)
+
+
+async def test_workers_are_forked_from_a_process_with_one_thread(workers):
+    assert await is_fine(workers)
+    assert num_threads(zygote_pid(workers)) == 1
+
+
+async def test_a_schema_too_large_or_too_deep_is_not_handed_on(workers):
+    deep = {}
+    for _ in range(100_000):
+        deep = {"not": deep}
+    with pytest.raises(UnsupportedSchema, match="nested"):
+        await workers.run(Job.schema(deep), VOCABULARY)
+    with pytest.raises(UnsupportedSchema, match="bytes of schema"):
+        await workers.run(Job.schema({"const": "x" * LIMITS.schema_bytes}), VOCABULARY)
+
+
+async def test_no_process_is_left_behind():
+    workers = Workers(1, LIMITS)
+    assert await is_fine(workers)
+    zygote = zygote_pid(workers)
+    (worker,) = children(zygote)
+    await workers.close()
+    assert not is_running(zygote)
+    for _ in range(200):
+        if not is_running(worker):
+            break
+        await asyncio.sleep(0.02)
+    assert not is_running(worker)
+
+
+async def test_a_zygote_that_cannot_start_is_no_fault_of_the_schemas(monkeypatch):
+    monkeypatch.setattr("compiler.zygote._ENTRY", "raise SystemExit(1)")
+    workers = Workers(1, LIMITS)
+    with pytest.raises(WorkersUnavailable):
+        await workers.run(FINE, VOCABULARY)
+    await workers.close()

@@ -1,0 +1,94 @@
+"""Redis dies and comes back: what is known is served, nothing registered is lost, readiness says how it is."""
+
+import asyncio
+
+import pytest
+from conftest import TIME, WEATHER
+from fake_runtime import FakeRuntime
+from litestar.testing import AsyncTestClient
+from redis_server import running_redis
+
+from compiler import shelf
+from gateway.app import create_app
+from gateway.settings import Settings
+
+
+@pytest.fixture
+def server(tmp_path):
+    with running_redis(tmp_path, keeps=True) as server:
+        yield server
+
+
+@pytest.fixture
+def gateway(server, tmp_path):
+    def make():
+        settings = Settings(
+            data_dir=str(tmp_path), secret="0123456789abcdef", store=server.url, compile_workers=0
+        )
+        return AsyncTestClient(create_app(settings, runtime=FakeRuntime()))
+
+    return make
+
+
+async def source_of(client, **fields) -> str:
+    body = {"model": "tiny", "messages": [{"role": "user", "content": "?"}], **fields}
+    answer = await client.post("/v1/chat/completions", json=body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["callgate"]["grammar_source"]
+
+
+async def readiness(client) -> tuple[int, str]:
+    answer = await client.get("/readyz")
+    return answer.status_code, answer.json().get("reason", "")
+
+
+async def test_the_gateway_outlives_redis(server, gateway, caplog):
+    async with gateway() as client:
+        etag = (await client.put("/v1/toolsets/weather", json={"tools": [WEATHER]})).json()["etag"]
+        assert await readiness(client) == (200, "")
+
+        server.kill()
+        assert await source_of(client, toolset="weather") == "memory"
+        assert await source_of(client, toolset="weather", tools=[TIME]) == "compiled"
+        assert await source_of(client, toolset="weather", tools=[TIME]) == "memory"
+        shown = await client.get("/v1/toolsets/weather")
+        assert (shown.status_code, shown.json()["etag"]) == (200, etag)
+        status, reason = await readiness(client)
+        assert status == 503
+        assert str(server.port) in reason
+        refused = await client.put("/v1/toolsets/weather", json={"tools": [TIME]})
+        assert refused.status_code == 503
+        assert "grammar cache without the store" in caplog.text
+        assert "as they were last seen" in caplog.text
+
+        server.start()
+        assert await readiness(client) == (200, "")
+        shown = await client.get("/v1/toolsets/weather")
+        assert (shown.status_code, shown.json()["etag"]) == (200, etag)
+        changed = await client.put("/v1/toolsets/weather", json={"tools": [TIME]}, headers={"If-Match": etag})
+        assert changed.status_code == 200
+        await asyncio.sleep(shelf.PAUSE_S)
+        assert await source_of(client, tools=[renamed(WEATHER, "later")]) == "memory"
+        fresh = renamed(WEATHER, "fresh", sunny={"type": "boolean"})
+        assert await source_of(client, tools=[fresh]) == "compiled"
+    async with gateway() as client:
+        assert await source_of(client, tools=[fresh]) == "store"
+        tools = (await client.get("/v1/toolsets/weather")).json()["tools"]
+        assert [tool["function"]["name"] for tool in tools] == ["clock.now"]
+
+
+async def test_a_gateway_that_starts_without_redis_finds_it_later(server, gateway):
+    server.kill()
+    async with gateway() as client:
+        assert (await readiness(client))[0] == 503
+        assert await source_of(client, tools=[WEATHER]) == "compiled"
+        assert (await client.get("/v1/toolsets/weather")).status_code == 503
+        server.start()
+        assert await readiness(client) == (200, "")
+        assert (await client.put("/v1/toolsets/weather", json={"tools": [WEATHER]})).status_code == 201
+
+
+def renamed(tool, name, **properties):
+    parameters = tool["function"]["parameters"]
+    parameters = {**parameters, "properties": {**parameters["properties"], **properties}}
+    return {**tool, "function": {**tool["function"], "name": name, "parameters": parameters}}
