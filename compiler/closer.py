@@ -11,35 +11,40 @@ from itertools import chain
 
 from compiler.dispatcher import Dispatcher
 from compiler.errors import UnsupportedGrammar
-from compiler.free_text import FreeText
 from compiler.junction import Entry, Junction
 from compiler.linker import LinkedGrammar
 from compiler.recogniser import Recogniser
+from compiler.region import Region
 from compiler.schema import CompiledSchema
 from compiler.segmentation import Segmentation
 from compiler.shortest import NEVER
+from compiler.unit import unit_tail
 from compiler.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
 class _InText:
-    """In free text, `state` bytes into the trigger; any text may stop."""
+    """In free text, `state` bytes into what ends it."""
 
     route: "_Calls"
-    text: FreeText
+    region: Region
     state: int
 
     def after(self, token_id: int, token: bytes) -> "_Place | None":
-        start = self.route.start
-        if token_id == self.text.marker_id and start is not None:
-            return self.route.at(start, token)
-        state, rest = self.text.step(self.state, token)
+        text, onward = self.region.text, self.region.exit
+        if token_id == text.marker_id and onward is not None:
+            return self.route.at(onward, token)
+        state, rest = text.step(self.state, token)
         if rest is None:
-            return _InText(self.route, self.text, state)
-        return None if start is None else self.route.at(start, self.text.pattern + rest)
+            return _InText(self.route, self.region, state)
+        return None if onward is None else self.route.at(onward, text.pattern + rest)
 
     def completions(self) -> Iterator[bytes]:
-        yield b""
+        text, onward = self.region.text, self.region.exit
+        if text.may_stop:
+            yield b""
+        elif onward is not None:
+            yield from self.route.completions(onward, b"" if text.marker_id else text.pattern[: self.state])
 
     def is_far(self, num_bytes: int, budget: int) -> bool:  # noqa: ARG002 - the places' common method
         return False
@@ -114,28 +119,31 @@ class _Calls:
     """The places of a linked grammar."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
-        self.start = dispatcher.start
+        self._start = dispatcher.start
         self._units = dispatcher.units
-        self._text = dispatcher.text
 
     def begin(self) -> _Place:
         """Where every output begins."""
-        if self._text is not None:
-            return _InText(self, self._text, 0)
-        assert self.start is not None, "an output begins with text or with a call"
-        return _InFixedText(self, self.start, b"")
+        if isinstance(self._start, Region):
+            return _InText(self, self._start, 0)
+        return _InFixedText(self, self._start, b"")
 
     def at(self, junction: Junction, text: bytes) -> _Place | None:
         """Where `text`, read from a junction on, leads."""
         where = junction.step(text)
         if isinstance(where, Entry):
-            unit = self._units[where.name]
+            if isinstance(where.target, Region):
+                return _InText(self, where.target, 0).after(-1, where.rest)
+            unit = self._units[where.target]
             place = _InUnit(self, Recogniser.of(unit.network), unit.shortest.growth, junction.follow)
             return place.after(-1, where.rest)
         return None if where is None else _InFixedText(self, junction, where)
 
     def completions(self, junction: Junction, read: bytes) -> Iterator[bytes]:
-        """What may follow `read` to the end: the closing, or the shortest call of each tool, names first."""
+        """What may follow `read` to the end: the closing, or the shortest call of each tool, names first.
+
+        Or the header of a message that may stop at once; one that leads on is on no shortest way.
+        """
         if junction.closing is not None and junction.closing.startswith(read):
             yield junction.closing[len(read) :]
         lead = junction.lead
@@ -143,8 +151,13 @@ class _Calls:
             return
         low, high = junction.names.narrow(read[len(lead) :], 0, len(junction.names.keys))
         for at in sorted(range(low, high), key=lambda at: len(junction.names.keys[at])):
-            unit = self._units[junction.names.names[at]]
-            header = (lead + junction.names.keys[at])[len(read) :]
+            target, key = junction.names.targets[at], junction.names.keys[at]
+            if isinstance(target, Region):
+                if target.text.may_stop:
+                    yield (lead + key)[len(read) :]
+                continue
+            unit = self._units[target]
+            header = (lead + key[: len(key) - junction.names.num_given_back])[len(read) :]
             yield header + unit.network.shortest + (junction.follow.closing or b"")
 
 
@@ -270,7 +283,7 @@ class Closer:
 def closer_of(constraint: LinkedGrammar | CompiledSchema) -> Closer:
     """A closer for one generation under a toolset's linked grammar or a compiled schema."""
     if isinstance(constraint, LinkedGrammar):
-        end = constraint.vocabulary.spell(constraint.syntax.end).encode()
-        return Closer(constraint.vocabulary, _Calls(constraint.dispatcher).begin(), end[-1:])
+        tail = unit_tail(constraint.syntax, constraint.vocabulary)
+        return Closer(constraint.vocabulary, _Calls(constraint.dispatcher).begin(), tail[-1:])
     place = _InSchema(Recogniser.of(constraint.network), constraint.shortest.growth)
     return Closer(constraint.vocabulary, place, b"")

@@ -11,11 +11,11 @@ from typing import Protocol
 import xgrammar as xgr
 
 from compiler.exits import Exits
-from compiler.free_text import FreeText
 from compiler.junction import Entry, Junction
 from compiler.matcher import Bitmask
+from compiler.region import Region
 from compiler.token_index import SparseMask
-from compiler.unit import ARGUMENTS_START, Unit
+from compiler.unit import Unit
 from compiler.vocabulary import Vocabulary
 
 
@@ -40,20 +40,18 @@ class Position(Protocol):
 class Dispatcher:
     """The fixed part of a linked grammar; shared by its matchers.
 
-    `text` None: the output begins with a call; `start` None: there are no calls.
+    `start` is where an output begins: text, or the header of a call or message. `exits` None: no calls.
     """
 
     vocabulary: Vocabulary = field(repr=False)
     units: Mapping[str, Unit] = field(repr=False)
-    text: FreeText | None
-    start: Junction | None
+    start: Region | Junction
     exits: Exits | None
 
     def begin(self) -> Position:
         """Where every output begins."""
-        if self.text is not None:
-            return _InText(self, self.text, 0)
-        assert self.start is not None, "an output begins with text or with a call"
+        if isinstance(self.start, Region):
+            return _InText(self, self.start, 0)
         return _InFixedText(self, self.start, b"")
 
     def at(self, junction: Junction, text: bytes) -> Position | None:
@@ -64,10 +62,12 @@ class Dispatcher:
         return None if where is None else _InFixedText(self, junction, where)
 
     def _enter(self, entry: Entry, junction: Junction) -> Position | None:
-        taken = consumed(self.units, entry.name, entry.rest)
+        if isinstance(entry.target, Region):
+            return _InText(self, entry.target, 0).read(entry.rest)
+        taken = consumed(self.units, entry.target, entry.rest)
         if taken is None:
             return None
-        matcher = xgr.GrammarMatcher(self.units[entry.name].compiled)
+        matcher = xgr.GrammarMatcher(self.units[entry.target].compiled)
         if taken:
             matcher.accept_string(entry.rest[:taken])
         if matcher.is_completed():
@@ -77,32 +77,35 @@ class Dispatcher:
 
 def consumed(units: Mapping[str, Unit], name: str, rest: bytes) -> int | None:
     """How much of `rest` the unit of `name` takes (see `Unit.consumed`); a unit is loaded only if it must."""
-    if not rest:
-        return 0
-    return units[name].consumed(rest) if rest.startswith(ARGUMENTS_START) else None
+    return units[name].consumed(rest) if rest else 0
 
 
 @dataclass(frozen=True, slots=True)
 class _InText:
     dispatcher: Dispatcher = field(repr=False)
-    text: FreeText
+    region: Region
     state: int
-    is_complete = True
+
+    @property
+    def is_complete(self) -> bool:
+        return self.region.text.may_stop
 
     def fill(self, bitmask: Bitmask, row: int) -> None:
-        self.text.fill(self.state, bitmask[row])
+        self.region.text.fill(self.state, bitmask[row])
 
     def accept(self, token_id: int, token: bytes) -> Position | None:
-        start = self.dispatcher.start
-        if token_id in self.dispatcher.vocabulary.marker_ids:
-            is_trigger = token_id == self.text.marker_id and start is not None
-            return self.dispatcher.at(start, token) if is_trigger and start else None
-        state, rest = self.text.step(self.state, token)
+        if token_id not in self.dispatcher.vocabulary.marker_ids:
+            return self.read(token)
+        leads_on = token_id == self.region.text.marker_id and self.region.exit is not None
+        return self.dispatcher.at(self.region.exit, token) if leads_on and self.region.exit else None
+
+    def read(self, text: bytes) -> Position | None:
+        state, rest = self.region.text.step(self.state, text)
         if rest is None:
-            return _InText(self.dispatcher, self.text, state)
-        if start is None or not self.text.allows(rest):
+            return _InText(self.dispatcher, self.region, state)
+        if self.region.exit is None or not self.region.text.allows(rest):
             return None
-        return self.dispatcher.at(start, self.text.pattern + rest)
+        return self.dispatcher.at(self.region.exit, self.region.text.pattern + rest)
 
     def undo(self) -> None:
         pass

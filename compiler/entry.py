@@ -42,8 +42,8 @@ class Entry:
     def of_tool(cls, tool: Tool, syntax: Syntax, vocabulary: Vocabulary) -> "Entry":
         """Compile a tool; raises UnsupportedSchema, UnsupportedGrammar."""
         start = time.perf_counter()
-        lowered = lower_tool(tool, syntax)
-        unit = compile_unit(lowered.grammar, syntax, vocabulary)
+        lowered = lower_tool(tool, syntax, vocabulary)
+        unit = compile_unit(lowered.grammar, syntax, vocabulary, lowered.types)
         return cls(unit, lowered.report, _milliseconds_since(start), vocabulary)
 
     @classmethod

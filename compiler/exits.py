@@ -8,8 +8,6 @@ import xgrammar as xgr
 from compiler.junction import Junction
 from compiler.token_index import Row, SparseMask, TokenIndex
 
-ARGUMENTS_END = b"}"
-
 
 @dataclass
 class _Group:
@@ -22,13 +20,14 @@ class _Group:
 class Exits:
     """Tokens made of a tail, with which every unit may end, and a rest, which fits the junction behind.
 
-    Units end with `}` and `end`, so the candidates are known from the syntax alone; whether a tail ends the
-    unit now is asked of the sequence's own matcher, the first byte first.
+    All units end with `tail`, so the candidates are known from the syntax alone; whether a tail ends the unit
+    now is asked of the sequence's own matcher, the first byte first.
     """
 
-    def __init__(self, index: TokenIndex, end: bytes, follow: Junction) -> None:
+    def __init__(self, index: TokenIndex, tail: bytes, follow: Junction) -> None:
+        assert tail, "a unit ends with something"
         self._index = index
-        self._tail = ARGUMENTS_END + end
+        self._tail = tail
         self._follow = follow
         self._splits: dict[int, list[tuple[bytes, bytes]]] = {}
         self._groups = self._grouped()

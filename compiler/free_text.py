@@ -11,7 +11,8 @@ class FreeText:
 
     A state is how many bytes of `pattern` the text ends with (Knuth, Morris, Pratt). With `leads`, the
     pattern may be completed by a token whose remaining bytes satisfy it; without, it never is.
-    `marker_id` is the marker token that ends the text too, if there is one.
+    `marker_id` is the marker token that ends the text too, if there is one, and `may_stop` says whether the
+    output may end in the text.
     """
 
     def __init__(
@@ -21,10 +22,12 @@ class FreeText:
         *,
         leads: Callable[[bytes], bool] | None = None,
         marker_id: int | None = None,
+        may_stop: bool = True,
     ) -> None:
         assert pattern, "every syntax has a trigger"
         self.pattern = pattern
         self.marker_id = marker_id
+        self.may_stop = may_stop
         self._index = index
         self._leads = leads
         self._borders = _borders(pattern)
@@ -58,6 +61,8 @@ class FreeText:
         row = self._index.text_row.copy()
         if self.marker_id is not None:
             SparseMask.of_ids([self.marker_id]).add(row)
+        if not self.may_stop:
+            SparseMask.of_ids(self._index.stop_ids, base=row).patch(row)
         return row
 
     @cached_property

@@ -1,7 +1,8 @@
 """The grammar: rules over Unicode text, the target of every lowering.
 
-An expression is one of `Literal`, `CharClass`, `Repeat`, `Sequence`, `Choice` or `RuleRef`. All are
-frozen and hashable, so equal grammars are equal values. `to_ebnf` writes what xgrammar compiles.
+An expression is one of `Literal`, `CharClass`, `Repeat`, `Sequence`, `Choice` or `RuleRef`; a rule's body
+can be `Prose` instead. All are frozen and hashable, so equal grammars are equal values. `to_ebnf` writes
+what xgrammar compiles.
 
 Shapes that are fast to mask (docs/benchmarks.md): right recursion; a lookahead where what follows is
 known; `Repeat` over single character classes only. Counts of anything else are unrolled by the lowering.
@@ -86,7 +87,18 @@ class RuleRef:
     name: str
 
 
-Expr = Literal | CharClass | Repeat | Sequence | Choice | RuleRef
+@dataclass(frozen=True, slots=True)
+class Prose:
+    """Any bytes that hold none of these texts; may only be the whole body of a rule.
+
+    Written as xgrammar's `TagDispatch`, which compiles in no time whatever the texts are, where an automaton
+    over characters takes some 50 ms a state.
+    """
+
+    excludes: tuple[str, ...]
+
+
+Expr = Literal | CharClass | Repeat | Sequence | Choice | RuleRef | Prose
 
 EMPTY = Literal("")
 
@@ -171,7 +183,7 @@ def to_ebnf(grammar: Grammar) -> str:
     return "".join(lines)
 
 
-def _write(expr: Expr, names: Mapping[str, str]) -> str:
+def _write(expr: Expr, names: Mapping[str, str]) -> str:  # noqa: PLR0911 - one case per kind of expression
     match expr:
         case Literal(text):
             return '"' + "".join(_escape(ord(c), in_class=False) for c in text) + '"'
@@ -187,6 +199,9 @@ def _write(expr: Expr, names: Mapping[str, str]) -> str:
             return " | ".join(_write(o, names) for o in options)
         case RuleRef(name):
             return names[name]
+        case Prose(excludes):
+            texts = ", ".join(_write(Literal(text), names) for text in excludes)
+            return f"TagDispatch(loop_after_dispatch=false, excludes=({texts}))"
 
 
 def _write_count(low: int, high: int | None) -> str:

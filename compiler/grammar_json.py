@@ -9,6 +9,7 @@ from compiler.grammar import (
     Expr,
     Grammar,
     Literal,
+    Prose,
     Repeat,
     Rule,
     RuleRef,
@@ -42,7 +43,7 @@ def grammar_from_json(text: str) -> Grammar:
         raise ValueError(f"not the JSON form of a grammar: {error}") from error
 
 
-def _write(expr: Expr) -> list[Any]:
+def _write(expr: Expr) -> list[Any]:  # noqa: PLR0911 - one case per kind of expression
     match expr:
         case Literal(text):
             return ["text", text]
@@ -56,9 +57,11 @@ def _write(expr: Expr) -> list[Any]:
             return ["choice", *map(_write, options)]
         case RuleRef(name):
             return ["rule", name]
+        case Prose(excludes):
+            return ["prose", *excludes]
 
 
-def _read(node: list[Any]) -> Expr:
+def _read(node: list[Any]) -> Expr:  # noqa: PLR0911 - one case per kind of expression
     tag, *rest = node
     match tag:
         case "text":
@@ -74,6 +77,8 @@ def _read(node: list[Any]) -> Expr:
             return Choice(tuple(map(_read, rest)))
         case "rule":
             return RuleRef(*rest)
+        case "prose":
+            return Prose(tuple(rest))
         case _:
             raise ValueError(f"no expression is tagged {tag!r}")
 

@@ -6,39 +6,48 @@ both.
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from compiler.region import Region
 from compiler.token_index import SparseMask, TokenIndex, successor
-from compiler.unit import ARGUMENTS_START
 
 MAX_KEPT_MASKS = 8192
 _FEW_TOKENS = 4
 
 
+Target = str | Region
+"""What a header leads to: the unit of the tool of that name, or the text of a message."""
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A call's header is over: the unit of `name` begins, with `rest` of a token already read."""
+    """A header is over: `target` begins, with `rest` of a token already read."""
 
-    name: str
+    target: Target
     rest: bytes
 
 
 class Names:
-    """Tool names as calls spell them, in byte order, each up to where the unit begins."""
+    """Headers in byte order, each up to where its target begins; most of them are tool names.
 
-    def __init__(self, spelled: Sequence[tuple[bytes, str]]) -> None:
-        """Take (spelling, name) pairs.
+    The last `num_given_back` bytes of every key belong to the target: where nothing stands behind a name, the
+    byte that arguments start with tells where it ends.
+    """
+
+    def __init__(self, spelled: Iterable[tuple[bytes, Target]], *, num_given_back: int = 0) -> None:
+        """Take (spelling, target) pairs.
 
         Raises:
             ValueError: one spelling begins with another; the message names both tools.
         """
-        pairs = sorted(spelled)
+        pairs = sorted(spelled, key=lambda pair: pair[0])
         self.keys = [key for key, _ in pairs]
-        self.names = [name for _, name in pairs]
+        self.targets = [target for _, target in pairs]
+        self.num_given_back = num_given_back
         for at in range(1, len(pairs)):
             if self.keys[at].startswith(self.keys[at - 1]):
-                raise ValueError(f"calls of {self.names[at - 1]!r} and {self.names[at]!r} begin alike")
+                raise ValueError(f"calls of {self.targets[at - 1]!r} and {self.targets[at]!r} begin alike")
 
     def narrow(self, prefix: bytes, low: int, high: int) -> tuple[int, int]:
         """The range of keys, inside `low:high`, that begin with `prefix`."""
@@ -48,10 +57,11 @@ class Names:
 
 
 class Junction:
-    """Either `lead` and a name follow, or `closing` does and nothing after it.
+    """Either `lead` and a header follow, or `closing` does and nothing after it.
 
     `lead` None: no call; `closing` None: the output cannot end here. `consumed` asks a unit how much of
-    some bytes it takes (see `Unit.consumed`), `follow` is the junction after a unit.
+    some bytes it takes (see `Unit.consumed`), `starts` are the bytes that units begin with, and `follow` is
+    the junction after a unit.
     """
 
     def __init__(
@@ -62,6 +72,7 @@ class Junction:
         lead: bytes | None,
         closing: bytes | None,
         consumed: Callable[[str, bytes], int | None],
+        starts: bytes,
         follow: "Junction | None" = None,
     ) -> None:
         self.names = names
@@ -70,6 +81,7 @@ class Junction:
         self.follow = follow or self
         self._index = index
         self._consumed = consumed
+        self._starts = starts
         self._masks: dict[bytes, SparseMask] = {}
 
     def is_closed(self, text: bytes) -> bool:
@@ -78,7 +90,8 @@ class Junction:
 
     def first_bytes(self) -> set[bytes]:
         """What any text from here begins with."""
-        return {text[:1] for text in (self.lead, self.closing) if text}
+        leads = self.names.keys if self.lead == b"" else [self.lead or b""]
+        return {text[:1] for text in (*leads, self.closing or b"") if text}
 
     def step(self, text: bytes) -> Entry | bytes | None:
         """Where `text`, read from the junction on, leads: into a unit, to a position here, or nowhere."""
@@ -89,7 +102,8 @@ class Junction:
         key = text[len(self.lead) :]
         at = bisect_right(self.names.keys, key)
         if at and key.startswith(self.names.keys[at - 1]):
-            return Entry(self.names.names[at - 1], key[len(self.names.keys[at - 1]) :])
+            begin = len(self.names.keys[at - 1]) - self.names.num_given_back
+            return Entry(self.names.targets[at - 1], key[begin:])
         is_begun = at < len(self.names.keys) and self.names.keys[at].startswith(key)
         return text if is_begun or not key else None
 
@@ -108,7 +122,11 @@ class Junction:
         return mask
 
     def _enters(self, entry: Entry) -> bool:
-        taken = self._consumed(entry.name, entry.rest) if entry.rest else 0
+        if isinstance(entry.target, Region):
+            return entry.target.fits(entry.rest)
+        if entry.rest and entry.rest[0] not in self._starts:
+            return False  # the unit need not be asked, nor loaded
+        taken = self._consumed(entry.target, entry.rest)
         if taken is None or taken == len(entry.rest):
             return taken is not None
         return self.follow.fits(entry.rest[taken:])
@@ -152,15 +170,25 @@ class Junction:
                 depth += 1
                 first, last = index.narrow(onward[:depth], first, last)
                 if first < last and index.spellings[first] == onward[:depth]:
-                    yield from index.ids[first]
+                    if depth < len(onward) or not self.names.num_given_back:
+                        yield from index.ids[first]
+                    else:
+                        yield from self._fitting(read, first, first + 1)
                     first += 1
             if last - first <= _FEW_TOKENS:
                 yield from self._fitting(read, first, last)
             elif high - low == 1:
-                yield from self._fitting(read, *index.narrow(onward + ARGUMENTS_START, first, last))
+                for start in self._starts_of(low):
+                    yield from self._fitting(read, *index.narrow(onward + start, first, last))
             else:
                 branches = self._branches(shared, low, high)
                 ranges += [(*branch, depth, first, last) for branch in branches]
+
+    def _starts_of(self, at: int) -> list[bytes]:
+        """What the target of a key begins with, behind the key."""
+        if self.names.num_given_back or isinstance(self.names.targets[at], Region):
+            return [b""]
+        return [bytes([start]) for start in self._starts]
 
     def _fitting(self, read: bytes, first: int, last: int) -> Iterator[int]:
         for at in range(first, last):

@@ -1,4 +1,4 @@
-"""Strings of a bounded number of characters, as rules.
+"""Strings of a bounded number of characters, as rules, up to the text that closes them.
 
 A rule for every count is exact and quick to mask, but each costs some 10 ms to compile for 150,000 tokens
 and some 40 KB. So only the last `SHORT` characters are counted one by one. What comes before is counted in
@@ -29,16 +29,17 @@ QUOTE = Literal('"')
 
 @dataclass(frozen=True)
 class Texts:
-    """Strings of characters of one set, closing quote included.
+    """Strings of characters of one set, and the text that closes them.
 
-    `key` names the set, `spell(rest)` is one of its characters in any spelling and then `rest`, and `ahead`
-    is what is known to follow the quote.
+    `key` names the set and the close, `spell(rest)` is one of its characters in any spelling and then `rest`,
+    and `ahead` is what is known to follow the close.
     """
 
     key: str
     spell: Callable[[Expr], Expr]
     ahead: CharClass | None
     rules: RuleSink
+    close: Literal = QUOTE
 
     def between(self, low: int, high: int | None) -> Expr:
         """From `low` to `high` characters; None is without bound."""
@@ -60,9 +61,9 @@ class Texts:
         """Right recursion, a rule for every count."""
         body: Expr
         if high is None:
-            body = self._rule("any_number", lambda ref: choice(QUOTE, self.spell(ref)))
+            body = self._rule("any_number", lambda ref: choice(self.close, self.spell(ref)))
         else:
-            body = self._rule("0_to_0", lambda _: QUOTE)
+            body = self._rule("0_to_0", lambda _: self.close)
         slack = 0 if high is None else high - low
         for count in range(1, slack + 1):
             body = self._rule(f"0_to_{count}", self._character(body, may_end=True))
@@ -73,7 +74,7 @@ class Texts:
 
     def _character(self, rest: Expr, *, may_end: bool = False) -> Callable[[RuleRef], Expr]:
         """One character and then the rest, whatever its rule is called."""
-        return lambda _: choice(QUOTE, self.spell(rest)) if may_end else self.spell(rest)
+        return lambda _: choice(self.close, self.spell(rest)) if may_end else self.spell(rest)
 
     def _rule(self, name: str, build: Callable[[RuleRef], Expr]) -> RuleRef:
         """The rule that every string of these characters shares under a name; `build` gets its own."""
@@ -98,7 +99,7 @@ class Texts:
         return body
 
     def _block(self, length: int) -> Expr:
-        """Exactly `length` characters and no quote."""
+        """Exactly `length` characters and no close."""
         follows = self._written_out(0, AHEAD)
         assert isinstance(follows, RuleRef)
         body: Expr = EMPTY

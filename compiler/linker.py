@@ -7,7 +7,7 @@ and tokens that straddle their borders.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from types import MappingProxyType
@@ -16,10 +16,11 @@ from compiler.dispatcher import Dispatcher, consumed
 from compiler.errors import UnsupportedGrammar, UnsupportedSchema, UnsupportedToolset
 from compiler.exits import Exits
 from compiler.free_text import FreeText
-from compiler.junction import Junction, Names
+from compiler.junction import Junction, Names, Target
 from compiler.linked_matcher import LinkedMatcher
+from compiler.region import Region
 from compiler.syntaxes import Syntax
-from compiler.unit import Unit
+from compiler.unit import Unit, argument_starts, unit_tail
 from compiler.vocabulary import Vocabulary
 from toolspecs.choice import ChoiceMode, ToolChoice
 
@@ -91,18 +92,22 @@ def link(
 
     Raises:
         UnsupportedToolset: an unknown tool was chosen, none is left where a call is required, or two
-            names cannot be told apart in a call.
-        UnsupportedGrammar: the vocabulary has a marker token inside the syntax's trigger.
+            names cannot be told apart in a call, or one cannot stand in it.
+        UnsupportedGrammar: the vocabulary has a marker token inside the syntax's trigger, or inside what ends
+            a message.
     """
     names = _chosen(units, choice)
-    start = _call_junctions(names, units, syntax, vocabulary, parallel=parallel) if names else None
-    dispatcher = Dispatcher(
-        vocabulary,
-        MappingProxyType(units) if isinstance(units, dict) else units,
-        None if choice.mode is ChoiceMode.REQUIRED else _free_text(syntax, vocabulary, start),
-        start,
-        Exits(vocabulary.index, vocabulary.spell(syntax.end).encode(), start.follow) if start else None,
-    )
+    joints = _Joints(names, units, syntax, vocabulary, parallel=parallel)
+    start: Region | Junction
+    if syntax.messages:
+        start = joints.messages(has_last=choice.mode is not ChoiceMode.REQUIRED)
+    elif choice.mode is ChoiceMode.REQUIRED:
+        start = joints.calls()
+    else:
+        start = joints.text()
+    exits = Exits(vocabulary.index, unit_tail(syntax, vocabulary), joints.follow) if names else None
+    frozen = MappingProxyType(units) if isinstance(units, dict) else units
+    dispatcher = Dispatcher(vocabulary, frozen, start, exits)
     return LinkedGrammar(names, units, syntax, vocabulary, choice, parallel, dispatcher, digests)
 
 
@@ -124,36 +129,106 @@ def _refusal(reason: str) -> UnsupportedSchema:
     return UnsupportedSchema("", "tool_choice", reason)
 
 
-def _call_junctions(
-    names: tuple[str, ...],
-    units: Mapping[str, Unit],
-    syntax: Syntax,
-    vocabulary: Vocabulary,
-    *,
-    parallel: bool,
-) -> Junction:
-    after_name = vocabulary.spell(syntax.after_name)
-    try:
-        table = Names([((syntax.spell_name(name) + after_name).encode(), name) for name in names])
-    except ValueError as error:
-        raise UnsupportedToolset([("", UnsupportedSchema("", "name", str(error)))]) from error
-    ask = partial(consumed, units)
-    closing = vocabulary.spell(syntax.closing).encode()
-    lead = vocabulary.spell(syntax.separator + syntax.begin).encode() if parallel else None
-    follow = Junction(vocabulary.index, table, lead=lead, closing=closing, consumed=ask)
-    lead = vocabulary.spell(syntax.opening + syntax.begin).encode()
-    return Junction(vocabulary.index, table, lead=lead, closing=None, consumed=ask, follow=follow)
+class _Joints:
+    """What stands between the units of one linked grammar."""
 
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        units: Mapping[str, Unit],
+        syntax: Syntax,
+        vocabulary: Vocabulary,
+        *,
+        parallel: bool,
+    ) -> None:
+        self._names = names
+        self._syntax = syntax
+        self._vocabulary = vocabulary
+        self._starts = argument_starts(syntax, vocabulary)
+        self._consumed = partial(consumed, units)
+        unspeakable = [name for name in names if not syntax.can_spell(name)]
+        if unspeakable:
+            reason = f"cannot stand in a call in the syntax {syntax.name!r}"
+            refusal = UnsupportedSchema("", "name", reason, "Rename the tool.")
+            raise UnsupportedToolset([(name, refusal) for name in unspeakable])
+        self._after_begin = self._table("") if not syntax.messages else None
+        lead = None
+        if parallel and syntax.separator is not None:
+            lead = self._spelled(syntax.separator + syntax.begin)
+        self.follow = self._junction(self._after_begin or Names([]), lead, self._spelled(syntax.closing))
 
-def _free_text(syntax: Syntax, vocabulary: Vocabulary, start: Junction | None) -> FreeText:
-    """Text that a reader of its spelling never takes for a call, unless it leads into one."""
-    trigger = syntax.trigger.encode()
-    if start is None:
-        return FreeText(vocabulary.index, trigger)
-    assert start.lead is not None, "calls begin somewhere"
-    if start.lead.startswith(trigger):
-        return FreeText(vocabulary.index, trigger, leads=lambda rest: start.fits(trigger + rest))
-    leading = [i for i in vocabulary.marker_ids if start.lead.startswith(vocabulary.tokens[i])]
-    if not leading:
-        raise UnsupportedGrammar(f"a marker token stands inside the trigger {syntax.trigger!r}")
-    return FreeText(vocabulary.index, trigger, marker_id=leading[0])
+    def calls(self) -> Junction:
+        """An output begins with a call."""
+        assert self._after_begin is not None, "calls begin alike"
+        lead = self._spelled(self._syntax.opening + self._syntax.begin)
+        return self._junction(self._after_begin, lead, None, follow=self.follow)
+
+    def text(self) -> Region:
+        """An output begins with text that a reader never takes for a call, unless it leads into one."""
+        region = Region()
+        start = self.calls() if self._names else None
+        region.set(self._text_until(self._syntax.trigger, start, may_stop=True), start)
+        return region
+
+    def messages(self, *, has_last: bool) -> Junction:
+        """An output is messages, and in the end a call or (`has_last`) a last message."""
+        kinds = [message for message in self._syntax.messages if has_last or not message.is_last]
+        regions = [Region() for _ in kinds]
+        headers = [
+            (self._spelled(message.begin), region) for message, region in zip(kinds, regions, strict=True)
+        ]
+        table = self._table(None, headers)
+        for message, region in zip(kinds, regions, strict=True):
+            onward = None
+            if not message.is_last:
+                lead = self._spelled(message.end + self._syntax.message_separator)
+                onward = self._junction(table, lead, None, follow=self.follow)
+            region.set(self._text_until(message.end, onward, may_stop=message.is_last), onward)
+        return self._junction(table, b"", None, follow=self.follow)
+
+    def _table(self, begin: str | None, others: Sequence[tuple[bytes, Target]] = ()) -> Names:
+        """The headers of calls, and others; `begin` None: with what stands before the names."""
+        headers = [(before if begin is None else begin, after) for before, after in self._syntax.headers]
+        starts = [b""] if self._syntax.after_name else [bytes([start]) for start in self._starts]
+        spelled: list[tuple[bytes, Target]] = [
+            (
+                self._spelled(before) + self._syntax.spell_name(name).encode() + self._spelled(after) + start,
+                name,
+            )
+            for name in self._names
+            for before, after in headers
+            for start in starts
+        ]
+        try:
+            return Names([*spelled, *others], num_given_back=len(starts[0]))
+        except ValueError as error:
+            raise UnsupportedToolset([("", UnsupportedSchema("", "name", str(error)))]) from error
+
+    def _junction(
+        self, names: Names, lead: bytes | None, closing: bytes | None, *, follow: Junction | None = None
+    ) -> Junction:
+        return Junction(
+            self._vocabulary.index,
+            names,
+            lead=lead,
+            closing=closing,
+            consumed=self._consumed,
+            starts=self._starts,
+            follow=follow,
+        )
+
+    def _text_until(self, end: str, onward: Junction | None, *, may_stop: bool) -> FreeText:
+        index, pattern = self._vocabulary.index, end.encode()
+        if onward is None:
+            return FreeText(index, pattern, may_stop=may_stop)
+        assert onward.lead is not None, "text leads somewhere"
+        if onward.lead.startswith(pattern):
+            return FreeText(index, pattern, leads=lambda rest: onward.fits(pattern + rest), may_stop=may_stop)
+        tokens = self._vocabulary.tokens
+        leading = [i for i in self._vocabulary.marker_ids if onward.lead.startswith(tokens[i])]
+        if not leading:
+            raise UnsupportedGrammar(f"a marker token stands inside {end!r}")
+        return FreeText(index, pattern, marker_id=leading[0], may_stop=may_stop)
+
+    def _spelled(self, text: str) -> bytes:
+        return self._vocabulary.spell(text).encode()

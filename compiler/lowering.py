@@ -6,7 +6,7 @@ lowers to None and disappears from the choices above it.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from typing import Any
 
@@ -60,14 +60,14 @@ class Lowering:
         self._shared: dict[str, RuleRef] = {}
         self._open: dict[tuple[CanonicalSchema, Site, bool], RuleRef | None] = {}
 
-    def grammar(self) -> Grammar:
-        """The grammar of the whole schema.
+    def grammar(self, lower: Callable[[], Expr | None] | None = None) -> Grammar:
+        """The grammar of the whole schema; of what `lower` makes of it, if that is given.
 
         Raises:
             UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema.
         """
         try:
-            body = self.value(self.schema, self.outline.root, is_root=True)
+            body = lower() if lower else self.value(self.schema, self.outline.root, is_root=True)
         except RecursionError:
             raise UnsupportedSchema("", "", "the schema is nested too deeply", "Flatten it.") from None
         grammar = prune(self._rooted(body)) if body is not None else None
@@ -192,7 +192,7 @@ class Lowering:
                     pointer or site.pointer, "", f"its combination of keywords cannot be resolved ({reason})"
                 )
             case _:
-                return self.value(self._unfold(schema, site), site, is_root=is_root)
+                return self.value(self.unfold(schema, site), site, is_root=is_root)
 
     def _any(self, type_name: str, site: Site, *, is_root: bool = False) -> Expr:
         """Any value of a type."""
@@ -285,7 +285,7 @@ class Lowering:
             self.reporter.note(site, "type", Verdict.NARROWED, note)
         return lowered.expr
 
-    def _unfold(self, schema: CanonicalSchema, site: Site) -> CanonicalSchema:
+    def unfold(self, schema: CanonicalSchema, site: Site) -> CanonicalSchema:
         """What canonicalization left symbolic because of a reference in it, one step further."""
         try:
             unfolded = self._combinations.unfold(schema)

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from compiler.avoidance import Avoidance
 from compiler.errors import UnsupportedGrammar
-from compiler.grammar import CharClass, Choice, Expr, Grammar, Literal, Repeat, RuleRef, Sequence
+from compiler.grammar import CharClass, Choice, Expr, Grammar, Literal, Prose, Repeat, RuleRef, Sequence
 from compiler.utf8 import ByteRange, byte_sequences
 
 _PREFERRED = "a0 "
@@ -77,7 +78,17 @@ class Fork:
     cost: float
 
 
-State = End | Text | Characters | Rest | Call | Fork
+@dataclass(frozen=True, eq=False, slots=True)
+class Free:
+    """Any bytes that complete none of the texts avoided, of which the last were `held`; then `after`."""
+
+    avoidance: Avoidance
+    held: bytes
+    after: "State"
+    cost: float
+
+
+State = End | Text | Characters | Rest | Call | Fork | Free
 
 
 class StateSet:
@@ -180,6 +191,8 @@ class Network:
                     pending += [after, self._entry(name)]
                 case Fork(options):
                     pending.append(_cheapest(options))
+                case Free(after=after):
+                    pending.append(after)
         return bytes(text)
 
     def _close(self, states: Iterable[State]) -> StateSet:
@@ -208,6 +221,8 @@ class Network:
         match state:
             case Fork(options):
                 return options
+            case Free(after=after):
+                return (after,)
             case Characters(Repeat(_, 0, _), after):
                 return (after,)
             case Call(name) if self._is_jump(state):
@@ -218,7 +233,7 @@ class Network:
     def _is_jump(self, state: State) -> bool:
         return isinstance(state, Call) and state.after is _END
 
-    def _read(self, state: State, byte: int) -> Iterator[State]:
+    def _read(self, state: State, byte: int) -> Iterator[State]:  # noqa: C901 - one case per kind of state
         match state:
             case Text(text, at, after):
                 if text[at] == byte:
@@ -233,13 +248,17 @@ class Network:
             case Rest(ranges, after):
                 if ranges[0][0] <= byte <= ranges[0][1]:
                     yield self._rest(ranges[1:], after)
+            case Free(avoidance, held, after):
+                longer = avoidance.step(held, byte)
+                if longer is not None:
+                    yield self._intern(Free, avoidance, longer, after, cost=after.cost)
 
     def _entry(self, name: str) -> State:
         if name not in self._entries:
             self._entries[name] = self._build(self.grammar.rules[name].body, _END)
         return self._entries[name]
 
-    def _build(self, expr: Expr, after: State) -> State:
+    def _build(self, expr: Expr, after: State) -> State:  # noqa: PLR0911 - one case per kind of expression
         match expr:
             case Literal(text):
                 return self._text(text.encode(), 0, after)
@@ -256,6 +275,10 @@ class Network:
                 return Fork(built, min(option.cost for option in built))
             case RuleRef(name):
                 return self._intern(Call, name, after, cost=self._costs[name] + _CALL_COST + after.cost)
+            case Prose(excludes):
+                return self._intern(
+                    Free, Avoidance(tuple(text.encode() for text in excludes)), b"", after, cost=after.cost
+                )
 
     def _text(self, text: bytes, at: int, after: State) -> State:
         if at == len(text):
@@ -273,7 +296,9 @@ class Network:
             return after
         return self._intern(Rest, ranges, after, cost=len(ranges) + after.cost)
 
-    def _intern(self, kind: type[Text | Characters | Rest | Call], *parts: object, cost: float) -> State:
+    def _intern(
+        self, kind: type[Text | Characters | Rest | Call | Free], *parts: object, cost: float
+    ) -> State:
         key = (kind, *parts)
         state = self._states.get(key)
         if state is None:
@@ -311,7 +336,7 @@ def _rule_costs(grammar: Grammar) -> dict[str, float]:
     return costs
 
 
-def _cost(expr: Expr, costs: dict[str, float]) -> float:
+def _cost(expr: Expr, costs: dict[str, float]) -> float:  # noqa: PLR0911 - one case per kind of expression
     match expr:
         case Literal(text):
             return len(text.encode())
@@ -325,6 +350,8 @@ def _cost(expr: Expr, costs: dict[str, float]) -> float:
             return min(_cost(option, costs) for option in options)
         case RuleRef(name):
             return costs[name] + _CALL_COST
+        case Prose():
+            return 0
 
 
 def _references(expr: Expr) -> Iterator[str]:

@@ -37,7 +37,7 @@ def lower_object(lowering: Lowering, constraint: ObjectConstraint, site: Site) -
             "demands that some key or value fails a schema",
             "State what is allowed instead.",
         )
-    keys, is_open = _keys(lowering, constraint, site)
+    keys, is_open = declared_keys(lowering, constraint, site)
     members = _members(lowering, constraint, site, keys)
     if members is None:
         return None
@@ -46,7 +46,7 @@ def lower_object(lowering: Lowering, constraint: ObjectConstraint, site: Site) -
     return Shape(lowering, constraint, site, members, extra).lower()
 
 
-def _keys(lowering: Lowering, constraint: ObjectConstraint, site: Site) -> tuple[list[str], bool]:
+def declared_keys(lowering: Lowering, constraint: ObjectConstraint, site: Site) -> tuple[list[str], bool]:
     """The declared keys in order of generation, and whether undeclared ones may follow."""
     declared = lowering.outline.declared(site)
     known = {*constraint.properties, *constraint.required}
@@ -85,7 +85,7 @@ def _members(
     """The members of the declared keys; None if a required one admits no value."""
     members = []
     for key in keys:
-        schema = _value_schema(constraint, key)
+        schema = value_schema(constraint, key)
         place = lowering.outline.property(site, key)
         value = lowering.any_value() if schema is None else lowering.value(schema, place)
         is_required = key in constraint.required
@@ -99,7 +99,7 @@ def _members(
     return members
 
 
-def _value_schema(constraint: ObjectConstraint, key: str) -> CanonicalSchema | None:
+def value_schema(constraint: ObjectConstraint, key: str) -> CanonicalSchema | None:
     """What the value under `key` must satisfy: canonical properties hold their patterns already."""
     if key in constraint.properties:
         return constraint.properties[key]

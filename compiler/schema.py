@@ -1,6 +1,7 @@
 """`compile_schema`: one JSON Schema, one grammar."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,6 +20,7 @@ from compiler.shortest import Shortest
 from compiler.single import SingleMatcher
 from compiler.stored import pack, unpack
 from compiler.style import FLEXIBLE, Style
+from compiler.tagged import SpelledTags, TaggedArguments
 from compiler.vocabulary import Vocabulary, vocabulary_of
 
 if TYPE_CHECKING:
@@ -33,27 +35,40 @@ _STORED_KIND = "schema"
 
 @dataclass(frozen=True, slots=True)
 class LoweredSchema:
-    """A schema as a grammar of its JSON texts, and how each keyword is enforced."""
+    """A schema as a grammar of its texts, and how each keyword is enforced.
+
+    `types`: the JSON types that a reader may take the value of a tagged parameter for, by its key.
+    """
 
     grammar: Grammar
     report: EnforcementReport
+    types: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def lower_schema(
-    schema: Any, *, objects: Objects = "schema", style: Style = FLEXIBLE, only_objects: bool = False
+    schema: Any,
+    *,
+    objects: Objects = "schema",
+    style: Style = FLEXIBLE,
+    only_objects: bool = False,
+    tags: SpelledTags | None = None,
 ) -> LoweredSchema:
-    """Lower a schema without compiling it for any vocabulary; `only_objects` leaves other types out.
+    """Lower a schema without compiling it for any vocabulary.
+
+    `only_objects` leaves other types out. With `tags`, the keys and values of the object stand between tags.
 
     Raises:
         UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema.
     """
     canonical = canonical_form(schema, only_objects=only_objects)
     lowering = Lowering(canonical, Outline(schema), is_closed=objects == "closed", style=style)
-    grammar = lowering.grammar()
+    arguments = TaggedArguments(lowering, tags) if tags else None
+    grammar = lowering.grammar(arguments.lower if arguments else None)
     if len(grammar.ebnf) > MAX_GRAMMAR_CHARS:
         size = f"a grammar of {len(grammar.ebnf) / 1e6:.0f} million characters"
         raise UnsupportedSchema("", "", f"its combinations unfold into {size}", "Combine fewer alternatives.")
-    return LoweredSchema(grammar, lowering.reporter.report())
+    types = arguments.types if arguments else {}
+    return LoweredSchema(grammar, lowering.reporter.report(), types)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ generalization of Dijkstra's algorithm", Information Processing Letters 6 (1977)
 import heapq
 from collections.abc import Iterator
 
-from compiler.grammar import CharClass, Choice, Expr, Grammar, Literal, Repeat, RuleRef, Sequence
+from compiler.grammar import CharClass, Choice, Expr, Grammar, Literal, Prose, Repeat, RuleRef, Sequence
 
 NEVER = 1 << 60
 """The length of what has no finite sentence."""
@@ -58,7 +58,7 @@ def _rule_lengths(grammar: Grammar) -> dict[str, int]:
     return final
 
 
-def _length(expr: Expr, final: dict[str, int]) -> int:
+def _length(expr: Expr, final: dict[str, int]) -> int:  # noqa: PLR0911 - one case per kind of expression
     match expr:
         case Literal(text):
             return len(text.encode())
@@ -72,6 +72,8 @@ def _length(expr: Expr, final: dict[str, int]) -> int:
             return min(_length(option, final) for option in options)
         case RuleRef(name):
             return final.get(name, NEVER)
+        case Prose():
+            return 0
 
 
 def parts(expr: Expr) -> Iterator[Expr]:

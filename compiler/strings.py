@@ -76,22 +76,8 @@ def lower_string(
         UnsupportedString: a keyword cannot be upheld.
     """
     ahead = (_KEY_END if is_key else _VALUE_END) if in_container else None
-    texts = _AllTexts(ahead, rules, Spelling(rules, ascii_escapes))
-    constraint, more = _within_reach(constraint)
-    parts, notes = _parts(constraint)
-    if not parts and not constraint.excluded:
-        body = texts.of(charset.ALL).between(constraint.min_length, constraint.max_length)
-        return LoweredString(sequence(QUOTE, body), (*notes, *more))
-    try:
-        dfa = language(parts, constraint.excluded)
-    except PatternError as error:
-        raise UnsupportedString(_keyword(constraint), str(error), "Write it without.") from error
-    except TooManyStates as error:
-        raise UnsupportedString(_keyword(constraint), str(error), "Simplify it.") from error
-    lowered = texts.of_dfa(dfa, constraint)
-    if lowered is None:
-        return None
-    return LoweredString(sequence(QUOTE, lowered.expr), (*notes, *more, *lowered.notes))
+    lowered = AllTexts(ahead, rules, Spelling(rules, ascii_escapes)).lower(constraint)
+    return lowered and LoweredString(sequence(QUOTE, lowered.expr), lowered.notes)
 
 
 def lower_literal(text: str, *, ascii_escapes: bool = False) -> Expr:
@@ -162,12 +148,36 @@ def _within_reach(constraint: StringConstraint) -> tuple[StringConstraint, list[
 
 
 @dataclass(frozen=True)
-class _AllTexts:
+class AllTexts:
     """What follows the opening quote, for strings of one place in a grammar."""
 
     ahead: CharClass | None
     rules: RuleSink
     spelling: Spelling
+
+    def lower(self, constraint: StringConstraint) -> LoweredString | None:
+        """The strings admitted and the closing quote; None if there is none.
+
+        Raises:
+            UnsupportedString: a keyword cannot be upheld.
+        """
+        constraint, more = _within_reach(constraint)
+        parts, notes = _parts(constraint)
+        if not parts and not constraint.excluded:
+            body = self.of_tail(Tail(charset.ALL, constraint.min_length, constraint.max_length))
+            return LoweredString(body, (*notes, *more))
+        try:
+            dfa = language(parts, constraint.excluded)
+        except PatternError as error:
+            raise UnsupportedString(_keyword(constraint), str(error), "Write it without.") from error
+        except TooManyStates as error:
+            raise UnsupportedString(_keyword(constraint), str(error), "Simplify it.") from error
+        lowered = self.of_dfa(dfa, constraint)
+        return lowered and LoweredString(lowered.expr, (*notes, *more, *lowered.notes))
+
+    def of_tail(self, tail: Tail) -> Expr:
+        """Strings of one set of characters."""
+        return self.of(tail.ranges).between(tail.low, tail.high)
 
     def of(self, ranges: Ranges) -> Texts:
         """Strings of characters of a set."""
@@ -186,7 +196,7 @@ class _AllTexts:
             high = None
         try:
             max_cost = MAX_COST_OF_KEYS if _only_excludes(constraint) else MAX_COST
-            return self._of_walk(counted(dfa, low, high, max_cost=max_cost))
+            return self.of_walk(counted(dfa, low, high, max_cost=max_cost))
         except TooManyStates as error:
             if high is None:
                 keyword = "minLength" if low else _keyword(constraint)
@@ -197,27 +207,25 @@ class _AllTexts:
         """Strings up to a bound that is quicker to count."""
         with suppress(TooManyStates):
             late = late_tails(dfa, low, high)
-            if late is not None and (lowered := self._of_walk(late[0])) is not None:
+            if late is not None and (lowered := self.of_walk(late[0])) is not None:
                 note = f"up to {late[1]} characters less beside the pattern"
                 return LoweredString(lowered.expr, (("maxLength", Verdict.NARROWED, note),))
         while high > max(low, 1):
             high = max(low, high * 3 // 4)
             with suppress(TooManyStates):
-                lowered = self._of_walk(counted(dfa, low, high))
+                lowered = self.of_walk(counted(dfa, low, high))
                 if lowered is None:
                     break
                 note = f"at most {high} characters beside the pattern"
                 return LoweredString(lowered.expr, (("maxLength", Verdict.NARROWED, note),))
         raise UnsupportedString("maxLength", "is too large to be counted beside a pattern", "Lower it.")
 
-    def _of_walk(self, walk: Walk | None) -> LoweredString | None:
+    def of_walk(self, walk: Walk | None) -> LoweredString | None:
+        """Strings of a walk."""
         if walk is None:
             return None
-
-        def lower(tail: Tail) -> Expr:
-            return self.of(tail.ranges).between(tail.low, tail.high)
-
-        return LoweredString(encode(walk, self.rules, ahead=self.ahead, tail=lower, spell=self.spelling))
+        body = encode(walk, self.rules, ahead=self.ahead, tail=self.of_tail, spell=self.spelling)
+        return LoweredString(body)
 
 
 def _character(rest: Expr, rules: RuleSink) -> Expr:

@@ -9,6 +9,7 @@ from compiler.schema import LoweredSchema, lower_schema
 from compiler.style import Style, spelled
 from compiler.syntaxes import Syntax
 from compiler.syntaxes import syntax as find_syntax
+from compiler.tagged import spelled_tags
 from compiler.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary, vocabulary_of
 from toolspecs.choice import ChoiceMode, ToolChoice
@@ -18,13 +19,21 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
-def lower_tool(tool: Tool, syntax: Syntax) -> LoweredSchema:
+def lower_tool(tool: Tool, syntax: Syntax, vocabulary: Vocabulary) -> LoweredSchema:
     """Lower a tool's arguments: an object, closed where keys are declared, spelled as the syntax is trained.
+
+    The vocabulary says which tags are marker tokens.
 
     Raises:
         UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema.
     """
-    return lower_schema(tool.parameters, objects="closed", style=_style(syntax), only_objects=True)
+    return lower_schema(
+        tool.parameters,
+        objects="closed",
+        style=_style(syntax),
+        only_objects=True,
+        tags=spelled_tags(syntax, vocabulary),
+    )
 
 
 def compile_toolset(
@@ -46,7 +55,8 @@ def compile_toolset(
     refusals: list[tuple[str, UnsupportedSchema]] = []
     for tool in tools:
         try:
-            units[tool.name] = compile_unit(lower_tool(tool, family).grammar, family, vocabulary)
+            lowered = lower_tool(tool, family, vocabulary)
+            units[tool.name] = compile_unit(lowered.grammar, family, vocabulary, lowered.types)
         except UnsupportedSchema as refusal:
             refusals.append((tool.name, refusal))
     if refusals:

@@ -1,11 +1,12 @@
 """The unit: one tool's arguments and the rest of its call, compiled for one vocabulary.
 
 A unit ends with its call's fixed end, so its sentences are prefix-free: none goes on where another stops.
-The linker relies on that, and on every argument object starting with `{`.
+The linker relies on that, and on knowing the byte that arguments start with.
 """
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -20,17 +21,19 @@ from compiler.stored import VERSIONS, pack, unpack
 from compiler.syntaxes import Syntax
 from compiler.vocabulary import Vocabulary
 
-ARGUMENTS_START = b"{"
-
 
 @dataclass(frozen=True, eq=False)
 class Unit:
-    """Content-addressed by `digest`; `source` is the JSON form of `grammar`."""
+    """Content-addressed by `digest`; `source` is the JSON form of `grammar`.
+
+    `types` says what tagged parameters may be read as (see `LoweredSchema`).
+    """
 
     digest: str
     syntax: str
     compiled: xgr.CompiledGrammar = field(repr=False)
     source: str = field(repr=False)
+    types: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     _starts: dict[bytes, int | None] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -76,7 +79,7 @@ class Unit:
 
     def to_bytes(self, vocabulary: Vocabulary) -> bytes:
         """What a store keeps."""
-        return pack(self.digest, self.syntax, self.source, vocabulary)
+        return pack(self.digest, self.syntax, f"{json.dumps(self.types)}\n{self.source}", vocabulary)
 
     @classmethod
     def from_bytes(cls, data: bytes, vocabulary: Vocabulary) -> "Unit":
@@ -87,25 +90,46 @@ class Unit:
         """
         digest, syntax, source = unpack(data, vocabulary)
         try:
+            types, source = source.split("\n", 1)
             grammar = grammar_from_json(source)
-        except ValueError as error:
+            types_of = {key: tuple(names) for key, names in json.loads(types).items()}
+        except (ValueError, AttributeError) as error:
             raise CorruptUnit(f"not a stored unit: {error}") from error
-        return cls(digest, syntax, vocabulary.backend.compile(grammar.ebnf), source)
+        return cls(digest, syntax, vocabulary.backend.compile(grammar.ebnf), source, types_of)
 
 
-def compile_unit(grammar: Grammar, syntax: Syntax, vocabulary: Vocabulary) -> Unit:
+def compile_unit(
+    grammar: Grammar,
+    syntax: Syntax,
+    vocabulary: Vocabulary,
+    types: Mapping[str, tuple[str, ...]] | None = None,
+) -> Unit:
     """Compile an arguments grammar together with the end of a call in `syntax`.
 
     Raises:
-        UnsupportedGrammar: xgrammar refuses it, or its sentences do not all begin with `{`.
+        UnsupportedGrammar: xgrammar refuses it, or not all its sentences begin as arguments do.
     """
     whole = append(grammar, vocabulary.spell(syntax.end))
     digest, source = unit_digest(whole, syntax, vocabulary), grammar_to_json(whole)
     compiled = vocabulary.backend.compile(whole.ebnf)
-    unit = Unit(digest, syntax.name, compiled, source)
-    if _first_bytes(compiled) != ARGUMENTS_START:
-        raise UnsupportedGrammar("the arguments of a call are an object: every sentence must begin with '{'")
-    return unit
+    starts = argument_starts(syntax, vocabulary)
+    if not set(_first_bytes(compiled)) <= set(starts):
+        first = " or ".join(repr(chr(byte)) for byte in starts)
+        raise UnsupportedGrammar(f"the arguments of a call must begin with {first} in every sentence")
+    return Unit(digest, syntax.name, compiled, source, types or {})
+
+
+def argument_starts(syntax: Syntax, vocabulary: Vocabulary) -> bytes:
+    """The bytes that a unit can begin with: those of an object, or of a tag and the end of the call."""
+    if syntax.tags is None:
+        return b"{"
+    texts = (syntax.tags.begin, syntax.end)
+    return bytes(sorted({vocabulary.spell(text).encode()[0] for text in texts}))
+
+
+def unit_tail(syntax: Syntax, vocabulary: Vocabulary) -> bytes:
+    """What every unit ends with."""
+    return (b"}" if syntax.tags is None else b"") + vocabulary.spell(syntax.end).encode()
 
 
 def unit_digest(whole: Grammar, syntax: Syntax, vocabulary: Vocabulary) -> str:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _SENTINEL_START = 0x01
+MARKER_START = chr(_SENTINEL_START)
+"""What the sentinel of every marker begins with, and no text token holds."""
 _SENTINEL_DIGITS = range(0x0E, 0x1E)  # sixteen C0 controls, none of them whitespace
 _RESERVED = {_SENTINEL_START, *_SENTINEL_DIGITS}
 
@@ -42,6 +44,8 @@ class Vocabulary:
     tokens: tuple[bytes, ...] = field(repr=False)
     markers: Mapping[str, int] = field(repr=False)
     stop_ids: tuple[int, ...]
+    stops: frozenset[str] = frozenset()
+    """How stop tokens are written where a syntax ends with one."""
 
     @classmethod
     def of_bytes(cls) -> "Vocabulary":
@@ -59,15 +63,15 @@ class Vocabulary:
         width: int | None = None,
     ) -> "Vocabulary":
         """Text tokens as they are spelled, padded to `width`; markers and stop ids lose their spelling."""
-        markers = dict(markers or {})
+        stops = frozenset(text for text, i in (markers or {}).items() if i in stop_ids)
+        markers = {text: i for text, i in (markers or {}).items() if text not in stops}
         spelled = [b"" if _RESERVED & set(token) else token for token in tokens]
         spelled += [b""] * ((width or 0) - len(spelled))
         for token_id in (*markers.values(), *stop_ids):
             spelled[token_id] = b""
         for token_id in markers.values():
-            if token_id not in stop_ids:
-                spelled[token_id] = _sentinel(token_id)
-        return cls(tuple(spelled), markers, tuple(stop_ids))
+            spelled[token_id] = _sentinel(token_id)
+        return cls(tuple(spelled), markers, tuple(stop_ids), stops)
 
     @classmethod
     def from_tokenizer(
@@ -91,7 +95,7 @@ class Vocabulary:
         plain = xgr.TokenizerInfo.from_huggingface(tokenizer, stop_token_ids=list(stops))
         return cls.from_tokens(
             plain.decoded_vocab,
-            markers={text: i for text, i in added.items() if i not in stops},
+            markers=added,
             stop_ids=tuple(stops),
             width=max(width or 0, len(tokenizer), plain.vocab_size),
         )
@@ -118,7 +122,7 @@ class Vocabulary:
         content = hashlib.sha256()
         for token in self.tokens:
             content.update(len(token).to_bytes(4, "little") + token)
-        content.update(repr((sorted(self.markers.items()), self.stop_ids)).encode())
+        content.update(repr((sorted(self.markers.items()), self.stop_ids, sorted(self.stops))).encode())
         return content.hexdigest()
 
     @cached_property
@@ -146,8 +150,11 @@ class Vocabulary:
     def spell(self, text: str) -> str:
         """`text` as a grammar over this vocabulary writes it: marker spellings become their sentinels.
 
+        A stop token becomes nothing: where a syntax ends with one, the output stops.
         For the fixed text of a syntax only, never for anything a stranger wrote.
         """
+        for stop in self.stops:
+            text = text.replace(stop, "")
         for marker in sorted(self.markers, key=len, reverse=True):
             if marker in text:
                 text = text.replace(marker, _sentinel(self.markers[marker]).decode())

@@ -1,20 +1,31 @@
 """Reads an output's text, as it comes, into prose and tool calls.
 
-The grammar guarantees the syntax, so this is a state machine over the fixed texts of a row, and a scanner
-of JSON's strings and brackets for where arguments end. What does not follow the syntax after all is prose.
+The grammar guarantees the syntax, so this is a state machine over the fixed texts of a row, a scanner of
+JSON's strings and brackets for where arguments end, and a reader of tagged parameters. What does not follow
+the syntax after all is prose.
 """
 
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
-from compiler.syntaxes import Syntax
+from compiler.syntaxes import Message, Syntax
+from runtime.parameters import JsonScanner, ParameterReader, overlap
+
+ParameterTypes = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
     """More prose."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThoughtPart:
+    """More of what the model thinks before it answers."""
 
     text: str
 
@@ -38,14 +49,16 @@ class CallEnd:
     """The call is complete."""
 
 
-Part = TextPart | CallStart | ArgumentsPart | CallEnd
+Part = TextPart | ThoughtPart | CallStart | ArgumentsPart | CallEnd
 
 
 class _State(Enum):
     PROSE = auto()
     HEADER = auto()
     NAME = auto()
+    MESSAGE = auto()
     ARGUMENTS = auto()
+    PARAMETERS = auto()
     END = auto()
     BETWEEN = auto()
 
@@ -54,19 +67,24 @@ class CallParser:
     """Incremental: `feed` text, markers as they are spelled, and take the parts that it settles.
 
     Prose that may yet turn out to be a trigger, and a header until its name is whole, are held back.
+    `types_of` gives the types of a tool's tagged parameters (see `compiler.unit.Unit`).
     """
 
-    def __init__(self, syntax: Syntax) -> None:
+    def __init__(self, syntax: Syntax, types_of: Callable[[str], ParameterTypes] | None = None) -> None:
         self._syntax = syntax
-        self._state = _State.PROSE
+        self._types_of = types_of
+        self._state = _State.HEADER if syntax.messages else _State.PROSE
         self._held = ""
-        self._header = ""
-        self._scanner = _ObjectScanner()
+        self._lead = ""
+        self._begin = ""
+        self._message = Message(begin="", end="")
+        self._scanner = JsonScanner()
+        self._parameters: ParameterReader | None = None
 
     @property
     def is_open(self) -> bool:
         """Whether a call has started and not ended."""
-        return self._state in {_State.ARGUMENTS, _State.END}
+        return self._state in {_State.ARGUMENTS, _State.PARAMETERS, _State.END}
 
     def feed(self, text: str) -> list[Part]:
         """The parts that more text settles."""
@@ -82,11 +100,13 @@ class CallParser:
 
     def finish(self) -> list[Part]:
         """At the end of the output: what was held back turns out to be prose; an open call stays open."""
-        held = "" if self.is_open else self._rejected()
-        self._held = self._header = ""
-        return [TextPart(held)] if held else []
+        if self.is_open:
+            return []
+        part = self._prose(self._rejected())
+        self._held = self._begin = ""
+        return [part] if part.text else []
 
-    def _advance(self) -> Part | None:
+    def _advance(self) -> Part | None:  # noqa: PLR0911 - one per state
         match self._state:
             case _State.PROSE:
                 return self._read_prose()
@@ -94,43 +114,89 @@ class CallParser:
                 return self._read_header()
             case _State.NAME:
                 return self._read_name()
+            case _State.MESSAGE:
+                return self._read_message()
             case _State.ARGUMENTS:
                 return self._read_arguments()
+            case _State.PARAMETERS:
+                return self._read_parameters()
             case _State.END:
                 return self._read_end()
             case _State.BETWEEN:
                 return self._read_between()
 
     def _read_prose(self) -> Part | None:
-        at = self._held.find(self._syntax.trigger)
+        trigger = self._syntax.trigger
+        at = self._held.find(trigger) if trigger else -1
         if at >= 0:
-            self._header = self._syntax.opening + self._syntax.begin
+            self._lead = self._syntax.opening
             self._state = _State.HEADER
         else:
-            at = len(self._held) - _overlap(self._held, self._syntax.trigger)
+            at = len(self._held) - overlap(self._held, trigger)
         prose, self._held = self._held[:at], self._held[at:]
         return TextPart(prose) if prose else None
 
     def _read_header(self) -> Part | None:
-        if self._held.startswith(self._header):
-            self._held = self._held[len(self._header) :]
-            self._state = _State.NAME
-        elif not self._header.startswith(self._held):
-            return self._reject()
-        return None
+        """What stands before a name, or before a message's text."""
+        for message in self._syntax.messages:
+            if self._held.startswith(self._lead + message.begin):
+                self._held = self._held[len(self._lead + message.begin) :]
+                self._state, self._message = _State.MESSAGE, message
+                return None
+        begins = [self._lead + begin for begin, _ in self._syntax.headers]
+        for begin in begins:
+            if self._held.startswith(begin):
+                self._held = self._held[len(begin) :]
+                self._state, self._begin = _State.NAME, begin
+                return None
+        begins += [self._lead + message.begin for message in self._syntax.messages]
+        return None if any(begin.startswith(self._held) for begin in begins) else self._reject()
 
     def _read_name(self) -> Part | None:
-        """The name is the shortest text before `after_name` that is the inside of a JSON string."""
-        end = self._held.find(self._syntax.after_name)
-        while end >= 0:
-            name = _unescaped(self._held[:end])
+        """The name is the shortest text before `after_name` that can be one."""
+        found = sorted(
+            (at, after)
+            for begin, after in self._syntax.headers
+            if self._begin == self._lead + begin
+            for at in self._places(after)
+        )
+        for at, after in found:
+            name = self._held[:at] if self._syntax.has_plain_names else _unescaped(self._held[:at])
             if name is not None:
-                self._held = self._held[end + len(self._syntax.after_name) :]
-                self._state = _State.ARGUMENTS
-                self._scanner = _ObjectScanner()
+                self._held = self._held[at + len(after) :]
+                self._begin_arguments(name)
                 return CallStart(name)
-            end = self._held.find(self._syntax.after_name, end + 1)
         return None
+
+    def _places(self, after: str) -> Iterator[int]:
+        """Where a name may end; with nothing behind it, where a tag begins."""
+        at = self._held.find(after or "<")
+        while at >= 0:
+            yield at
+            at = self._held.find(after or "<", at + 1)
+
+    def _begin_arguments(self, name: str) -> None:
+        self._begin = ""
+        if self._syntax.tags is None:
+            self._state, self._scanner = _State.ARGUMENTS, JsonScanner()
+            return
+        types = self._types_of(name) if self._types_of else {}
+        self._state, self._parameters = _State.PARAMETERS, ParameterReader(self._syntax, types)
+
+    def _read_message(self) -> Part | None:
+        end = self._message.end
+        at = self._held.find(end)
+        if at >= 0:
+            text, self._held = self._held[:at], self._held[at:]
+            self._state, self._lead = _State.HEADER, end + self._syntax.message_separator
+        else:
+            at = len(self._held) - overlap(self._held, end)
+            text, self._held = self._held[:at], self._held[at:]
+        return self._prose(text) if text else None
+
+    def _prose(self, text: str) -> "TextPart | ThoughtPart":
+        is_thought = self._state in {_State.HEADER, _State.MESSAGE} and self._message.is_thought
+        return ThoughtPart(text) if is_thought else TextPart(text)
 
     def _read_arguments(self) -> Part | None:
         if not self._held:
@@ -140,6 +206,14 @@ class CallParser:
             self._state = _State.END
         text, self._held = self._held[:end], "" if end is None else self._held[end:]
         return ArgumentsPart(text)
+
+    def _read_parameters(self) -> Part | None:
+        assert self._parameters is not None, "a call with tags has begun"
+        text = self._parameters.feed(self._held)
+        self._held = ""
+        if self._parameters.is_over:
+            self._state, self._held = _State.END, self._parameters.rest
+        return ArgumentsPart(text) if text else None
 
     def _read_end(self) -> Part | None:
         end = self._syntax.end
@@ -151,13 +225,13 @@ class CallParser:
         return CallEnd()
 
     def _read_between(self) -> Part | None:
-        again = self._syntax.separator + self._syntax.begin
-        closing = self._syntax.closing
-        if self._held.startswith(again):
-            self._header, self._state = again, _State.HEADER
+        syntax, closing = self._syntax, self._syntax.closing
+        again = None if syntax.separator is None else syntax.separator + syntax.begin
+        if again is not None and self._held.startswith(again):
+            self._lead, self._state = syntax.separator or "", _State.HEADER
         elif closing and self._held.startswith(closing):
             self._held, self._state = self._held[len(closing) :], _State.PROSE
-        elif not again.startswith(self._held) and not (closing and closing.startswith(self._held)):
+        elif not any(text and text.startswith(self._held) for text in (again, closing)):
             self._state = _State.PROSE
         return None
 
@@ -169,44 +243,14 @@ class CallParser:
         return TextPart(text[0])
 
     def _rejected(self) -> str:
-        return self._header + self._held if self._state is _State.NAME else self._held
+        return self._begin + self._held if self._state is _State.NAME else self._held
 
 
-class _ObjectScanner:
-    """Finds where a JSON object ends, over any chunks."""
-
-    def __init__(self) -> None:
-        self._depth = 0
-        self._in_string = False
-        self._is_escaped = False
-
-    def scan(self, text: str) -> int | None:
-        """The position behind the object's last bracket, or None if it is not in this text."""
-        for at, char in enumerate(text):
-            if self._in_string:
-                self._read_in_string(char)
-            elif char == '"':
-                self._in_string = True
-            elif char in "{[":
-                self._depth += 1
-            elif char in "}]":
-                self._depth -= 1
-                if self._depth == 0:
-                    return at + 1
-        return None
-
-    def _read_in_string(self, char: str) -> None:
-        if self._is_escaped:
-            self._is_escaped = False
-        elif char == "\\":
-            self._is_escaped = True
-        elif char == '"':
-            self._in_string = False
-
-
-def parse_calls(text: str, syntax: Syntax) -> tuple[str, list[tuple[str, str]]]:
+def parse_calls(
+    text: str, syntax: Syntax, types_of: Callable[[str], ParameterTypes] | None = None
+) -> tuple[str, list[tuple[str, str]]]:
     """The prose of a whole output, and the (name, arguments) of its calls; a call left open counts too."""
-    parser = CallParser(syntax)
+    parser = CallParser(syntax, types_of)
     prose: list[str] = []
     calls: list[tuple[str, list[str]]] = []
     for part in [*parser.feed(text), *parser.finish()]:
@@ -217,15 +261,9 @@ def parse_calls(text: str, syntax: Syntax) -> tuple[str, list[tuple[str, str]]]:
                 calls.append((part.name, []))
             case ArgumentsPart():
                 calls[-1][1].append(part.text)
-            case CallEnd():
+            case CallEnd() | ThoughtPart():
                 pass
     return "".join(prose), [(name, "".join(pieces)) for name, pieces in calls]
-
-
-def _overlap(text: str, pattern: str) -> int:
-    """The length of the longest proper prefix of `pattern` that `text` ends with."""
-    longest = min(len(text), len(pattern) - 1)
-    return next((n for n in range(longest, 0, -1) if text.endswith(pattern[:n])), 0)
 
 
 def _unescaped(inside: str) -> str | None:
@@ -241,14 +279,15 @@ def _joined(parts: Iterable[Part]) -> list[Part]:
 
 
 def _merge(parts: Iterable[Part]) -> Iterator[Part]:
-    prose = ""
+    pending: TextPart | ThoughtPart | None = None
     for part in parts:
-        if isinstance(part, TextPart):
-            prose += part.text
+        if pending is not None and type(pending) is type(part):
+            pending = replace(pending, text=pending.text + part.text)
             continue
-        if prose:
-            yield TextPart(prose)
-        prose = ""
-        yield part
-    if prose:
-        yield TextPart(prose)
+        if pending is not None:
+            yield pending
+        pending = part if isinstance(part, TextPart | ThoughtPart) else None
+        if pending is None:
+            yield part
+    if pending is not None:
+        yield pending

@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from compiler.closer import closer_of
 from compiler.linker import LinkedGrammar
 from compiler.schema import CompiledSchema
 from compiler.syntaxes import syntax as syntax_named
+from runtime.calls import ParameterTypes
 from runtime.detokenizer import Spelling
 from runtime.engine import Engine
 from runtime.engine_thread import EngineThread, Job, Mailbox
@@ -135,7 +136,21 @@ class EmbeddedRuntime:
     def _transcript(self, request: GenerationRequest, choice: int) -> Transcript:
         # Only a grammar makes what looks like a call one.
         syntax = syntax_named(request.syntax) if request.syntax and request.constraint else None
-        return Transcript(choice, self._spelling, syntax=syntax, stop=request.stop)
+        return Transcript(
+            choice,
+            self._spelling,
+            syntax=syntax,
+            stop=request.stop,
+            types_of=_types_of(request.constraint),
+        )
+
+
+def _types_of(constraint: Constraint | None) -> Callable[[str], ParameterTypes] | None:
+    """What a tool's tagged parameters may be read as, as their grammar was written."""
+    if not isinstance(constraint, LinkedGrammar):
+        return None
+    units = constraint.units
+    return lambda name: units[name].types
 
 
 def _closer(constraint: Constraint | None) -> Closer | None:

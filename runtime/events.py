@@ -32,6 +32,14 @@ class TextDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class ThoughtDelta:
+    """More of what the model thinks before it answers, where its syntax tells that apart."""
+
+    choice: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class CallStarted:
     """The `index`-th call of a choice begins: its name is complete."""
 
@@ -73,4 +81,4 @@ class Finished:
     closed_by: str | None = None
 
 
-Event = TextDelta | CallStarted | ArgumentsDelta | Finished
+Event = TextDelta | ThoughtDelta | CallStarted | ArgumentsDelta | Finished

@@ -1,29 +1,45 @@
 """The transcript of one choice: tokens in, events out."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from compiler.syntaxes import Syntax
-from runtime.calls import ArgumentsPart, CallEnd, CallParser, CallStart, Part, TextPart
+from runtime.calls import (
+    ArgumentsPart,
+    CallEnd,
+    CallParser,
+    CallStart,
+    ParameterTypes,
+    Part,
+    TextPart,
+    ThoughtPart,
+)
 from runtime.detokenizer import Detokenizer, Spelling, StopScanner
-from runtime.events import ArgumentsDelta, CallStarted, Event, TextDelta, TokenLogprob
+from runtime.events import ArgumentsDelta, CallStarted, Event, TextDelta, ThoughtDelta, TokenLogprob
 from runtime.sampling import Draw
 
 
 class Transcript:
     """Reads text and calls out of what a sequence writes.
 
-    With a `syntax`, its calls are told from text. Stop strings are looked for in text only, so that no call
+    With a `syntax`, its calls are told from text; `types_of` is what it takes to read tagged parameters (see
+    `CallParser`). Stop strings are looked for in text only, so that no call
     is ever cut.
     """
 
     def __init__(
-        self, choice: int, spelling: Spelling, *, syntax: Syntax | None, stop: Sequence[str]
+        self,
+        choice: int,
+        spelling: Spelling,
+        *,
+        syntax: Syntax | None,
+        stop: Sequence[str],
+        types_of: Callable[[str], ParameterTypes] | None = None,
     ) -> None:
         self.num_calls = 0
         self._choice = choice
         self._spelling = spelling
         self._detokenizer = Detokenizer(spelling)
-        self._parser = CallParser(syntax) if syntax else None
+        self._parser = CallParser(syntax, types_of) if syntax else None
         self._scanner = StopScanner(stop)
         self._logprobs: list[TokenLogprob] = []
 
@@ -60,6 +76,9 @@ class Transcript:
                 case TextPart(text):
                     if text := self._scanner.feed(text):
                         events.append(self._text(text))
+                case ThoughtPart(text):
+                    self._logprobs.clear()
+                    events.append(ThoughtDelta(self._choice, text))
                 case CallStart(name):
                     if held := self._scanner.finish():
                         events.append(self._text(held))

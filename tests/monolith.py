@@ -1,7 +1,9 @@
 """The one grammar that a linked grammar must equal, joined from the tools' rules; and tools to join."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cache
 
 from compiler.grammar import (
     CharClass,
@@ -9,6 +11,7 @@ from compiler.grammar import (
     Expr,
     Grammar,
     Literal,
+    Prose,
     Repeat,
     Rule,
     RuleRef,
@@ -18,9 +21,11 @@ from compiler.grammar import (
     sequence,
 )
 from compiler.syntaxes import Syntax
+from compiler.toolset import lower_tool
 from compiler.unit import append
-from compiler.vocabulary import Vocabulary
+from compiler.vocabulary import MARKER_START, Vocabulary
 from toolspecs.choice import ChoiceMode
+from toolspecs.tool import Tool
 
 _PLAIN = CharClass.of((0x20, 0x21), (0x23, 0x5B), (0x5D, 0x7E), (0x80, 0x10FFFF))
 _SHARED = {
@@ -78,21 +83,74 @@ SAMPLES: Mapping[str, str] = {
 }
 
 
+def _object(*required: str, **properties: object) -> dict[str, object]:
+    return {"type": "object", "properties": properties, "required": list(required)}
+
+
+SCHEMAS: Mapping[str, dict[str, object]] = {
+    "pay": _object("to", to={"type": "string"}),
+    "pay_all": _object("amount", "note", amount={"type": "integer"}, note={"type": "string"}),
+    "p": {"type": "object"},
+    "pay.all": _object("a", a=_object("b", b=_object("c", c={"enum": [True, None]}))),
+    "größe": _object("x", x={"type": "array", "items": {"type": "integer"}, "minItems": 1}),
+    'quo"ted': _object("kind", kind={"enum": ["a}", "]}, {", "ab"]}),
+    "tree": _object("next", next={"anyOf": [{"type": "null"}, {"$ref": "#"}]}),
+    "many": _object(s={"type": ["string", "null"]}, n={"type": ["integer", "string"]}, o={"minLength": 1}),
+}
+"""The tools again for syntaxes that tag parameters, whose grammars have to be lowered."""
+
+ARGUMENTS: Mapping[str, Mapping[str, object]] = {
+    **{name: json.loads(text) for name, text in SAMPLES.items()},
+    "many": {"s": None, "n": "12 <b>", "o": "x\n"},
+}
+
 _SUFFIXES = ("", "_by_id", "_v2", ".list", "_now")
 
 
 def sample_outputs(names: Iterable[str], syntax: Syntax) -> list[str]:
-    """Two outputs a tool, of one call and of two, as a reader sees them."""
-    samples = {f"{name}{suffix}": SAMPLES[name] for suffix in _SUFFIXES for name in SAMPLES}
-    calls = [syntax.header(name) + samples[name] + syntax.end for name in names]
-    pairs = [call + syntax.separator + other for call, other in zip(calls, calls[::-1], strict=True)]
+    """Two outputs a tool, of one call and of two, and messages, as a reader sees them."""
+    calls = [
+        before + syntax.spell_name(name) + after + sample_arguments(name, syntax) + syntax.end
+        for name in names
+        for before, after in syntax.headers
+    ]
+    if syntax.messages:
+        said = [message.begin + "a < b" for message in syntax.messages]
+        leads = [text + syntax.messages[0].end + syntax.message_separator for text in said]
+        return [*calls, *said, *(lead + call for lead in leads for call in calls)]
+    pairs = [f"{call}{syntax.separator}{other}" for call, other in zip(calls, calls[::-1], strict=True)]
     return [syntax.opening + text + syntax.closing for text in (*calls, *pairs)]
 
 
-def toolbox(count: int) -> dict[str, Grammar]:
+def sample_arguments(name: str, syntax: Syntax) -> str:
+    """The arguments of a tool's sample, as the syntax writes them."""
+    name = next(base for base in SAMPLES for suffix in _SUFFIXES if name == base + suffix)
+    return SAMPLES[name] if syntax.tags is None else tagged(ARGUMENTS[name], syntax)
+
+
+def tagged(arguments: Mapping[str, object], syntax: Syntax) -> str:
+    """Arguments in a syntax's tags."""
+    assert syntax.tags is not None
+    tags, written = syntax.tags, []
+    for key, value in arguments.items():
+        is_string = isinstance(value, str)
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        after = tags.after_string_key if is_string and tags.after_string_key else tags.after_key
+        written.append(tags.begin + key + after + text + tags.end)
+    return "".join(written)
+
+
+def toolbox(count: int, syntax: Syntax, vocabulary: Vocabulary) -> dict[str, Grammar]:
     """`count` tools: the ones above, and more of them under longer names."""
-    tools = {f"{name}{suffix}": TOOLS[name] for suffix in _SUFFIXES for name in TOOLS}
-    return dict(list(tools.items())[:count])
+    names = [(f"{name}{suffix}", name) for suffix in _SUFFIXES for name in TOOLS][:count]
+    if syntax.tags is None:
+        return {name: TOOLS[base] for name, base in names}
+    return {name: _lowered(base, syntax, vocabulary) for name, base in names}
+
+
+@cache
+def _lowered(name: str, syntax: Syntax, vocabulary: Vocabulary) -> Grammar:
+    return lower_tool(Tool(name, "", SCHEMAS[name]), syntax, vocabulary).grammar
 
 
 def monolith(
@@ -109,11 +167,16 @@ def monolith(
     for number, (name, grammar) in enumerate(grammars.items()):
         unit = append(grammar, vocabulary.spell(syntax.end))
         rules |= {f"t{number}_{rule}": _renamed(body, f"t{number}_") for rule, body in unit.rules.items()}
-        header = syntax.spell_name(name) + vocabulary.spell(syntax.after_name)
-        calls.append(sequence(Literal(header), RuleRef(f"t{number}_{unit.root}")))
+        for before, after in syntax.headers:
+            begin = vocabulary.spell(before) if syntax.messages else ""
+            header = begin + syntax.spell_name(name) + vocabulary.spell(after)
+            calls.append(sequence(Literal(header), RuleRef(f"t{number}_{unit.root}")))
+    if syntax.messages:
+        return _with_messages(rules, calls, syntax, vocabulary, has_last=mode is not ChoiceMode.REQUIRED)
+    parallel = parallel and syntax.separator is not None
     opening, again, closing = (
         Literal(vocabulary.spell(text))
-        for text in (syntax.opening + syntax.begin, syntax.separator + syntax.begin, syntax.closing)
+        for text in (syntax.opening + syntax.begin, f"{syntax.separator}{syntax.begin}", syntax.closing)
     )
     if calls:
         rules["call"] = Rule(choice(*calls))
@@ -123,6 +186,21 @@ def monolith(
     if mode is ChoiceMode.REQUIRED:
         return Grammar(rules, "calls").ebnf
     return _with_text(rules, syntax, vocabulary, has_calls=bool(calls))
+
+
+def _with_messages(
+    rules: dict[str, Rule], calls: list[Expr], syntax: Syntax, vocabulary: Vocabulary, *, has_last: bool
+) -> str:
+    options = list(calls)
+    for number, message in enumerate(syntax.messages):
+        rules[f"text{number}"] = Rule(Prose((message.end, MARKER_START)))
+        begin, text = Literal(vocabulary.spell(message.begin)), RuleRef(f"text{number}")
+        again = Literal(vocabulary.spell(message.end + syntax.message_separator))
+        if not message.is_last:
+            options.append(sequence(begin, text, again, RuleRef("start")))
+        elif has_last:
+            options.append(sequence(begin, text))
+    return Grammar({**rules, "start": Rule(choice(*options))}, "start").ebnf
 
 
 def _with_text(rules: dict[str, Rule], syntax: Syntax, vocabulary: Vocabulary, *, has_calls: bool) -> str:

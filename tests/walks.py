@@ -4,7 +4,9 @@ import random
 
 import numpy as np
 
+from compiler.closer import closer_of
 from compiler.matcher import Bitmask, Matcher, allocate_bitmask
+from compiler.segmentation import Segmentation
 from compiler.vocabulary import Vocabulary
 
 _CLOSING = frozenset(b'"}]')
@@ -88,3 +90,46 @@ def _drawn(mask: Bitmask, rng: random.Random) -> int | None:
     for _ in range(rank - (int(ends[word - 1]) if word else 0)):
         bits &= bits - 1
     return word * 32 + (bits & -bits).bit_length() - 1
+
+
+class Generation:
+    """What an engine does, with random draws in the place of a model. `early` is None if nothing was closed."""
+
+    def __init__(self, constraint, budget: int, rng: random.Random, lead: str = "") -> None:
+        self.vocabulary = constraint.vocabulary
+        self.matcher = constraint.matcher()
+        self.closer = closer_of(constraint)
+        self.ids: list[int] = []
+        self.early: int | None = None
+        assert self.closer.fits(budget)
+        drawn = iter(Segmentation(self.vocabulary.index).ids(self.vocabulary.spell(lead).encode()))
+        while len(self.ids) < budget:
+            token_id = next(drawn, None) or int(rng.choice(allowed_ids(self.matcher, self.vocabulary)))
+            remaining = budget - len(self.ids)
+            if not self.closer.admits(token_id, remaining):
+                forced = self.closer.closing(remaining)
+                self.early = remaining - len(forced)
+                self._take(forced)
+                return
+            if token_id in self.vocabulary.stop_ids:
+                return
+            self._take([token_id])
+
+    def _take(self, token_ids: list[int]) -> None:
+        for token_id in token_ids:
+            assert self.matcher.accept(token_id)
+            self.closer.accepted(token_id)
+            self.ids.append(token_id)
+
+    @property
+    def spelled(self) -> bytes:
+        """The bytes of the output, markers as sentinels."""
+        return b"".join(self.vocabulary.tokens[i] for i in self.ids)
+
+    @property
+    def text(self) -> str:
+        """The output as a reader sees it."""
+        text = self.spelled.decode(errors="replace")
+        for marker in self.vocabulary.markers:
+            text = text.replace(self.vocabulary.spell(marker), marker)
+        return text

@@ -49,6 +49,19 @@ class Walk:
         """What it takes to compile, in units of some 2.5 ms for 150,000 tokens."""
         return sum(max(map(_cost, targets.values()), default=0) for targets in self.moves.values())
 
+    def without(self, ranges: Ranges) -> "Walk | None":
+        """The texts that hold no character of a set before a tail takes over; None if there are none."""
+        kept = charset.complement(ranges)
+        moves = {
+            state: {target: left for target, s in targets.items() if (left := charset.intersection(s, kept))}
+            for state, targets in self.moves.items()
+        }
+        live = _live(moves, {*self.ends, *self.tails})
+        if START not in live:
+            return None
+        moves = {s: {t: r for t, r in moves[s].items() if t in live} for s in moves if s in live}
+        return Walk(moves, self.ends, self.tails)
+
 
 def _cost(ranges: Ranges) -> int:
     """Most tokens are words, half of them after a space, and a third is outside ASCII."""

@@ -1,8 +1,9 @@
-"""From a walk of an automaton to the rules of its texts as JSON writes them, closing quote included."""
+"""From a walk of an automaton to the rules of its texts, as JSON writes them or raw, close included."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Protocol
 
 from compiler.grammar import CharClass, Expr, Literal, Rule, RuleRef, choice, sequence
 from compiler.lengths import QUOTE
@@ -18,19 +19,27 @@ BMP_OUTSIDE_ASCII = charset.intersection(charset.ALL, ((0x80, 0xFFFF),))
 _MAX_ESCAPED_RANGES = 8
 
 
+class Speller(Protocol):
+    """Writes characters."""
+
+    def one_of(self, ranges: Ranges) -> list[Expr]:
+        """The spellings of one character of a set."""
+
+
 def encode(
     walk: Walk,
     rules: RuleSink,
     *,
     ahead: CharClass | None,
-    spell: "Spelling",
+    spell: Speller,
     tail: Callable[[Tail], Expr],
+    close: Literal = QUOTE,
 ) -> Expr:
-    """What follows the opening quote: a text of the walk, then the closing quote.
+    """What follows the opening quote: a text of the walk, then `close`.
 
     `ahead` is what is known to follow, and `tail` lowers a tail.
     """
-    return _Encoder(walk, rules, ahead=ahead, tail=tail, spell=spell).state(START)
+    return _Encoder(walk, rules, ahead=ahead, tail=tail, spell=spell, close=close).state(START)
 
 
 class _Encoder:
@@ -41,11 +50,13 @@ class _Encoder:
         *,
         ahead: CharClass | None,
         tail: Callable[[Tail], Expr],
-        spell: "Spelling",
+        spell: Speller,
+        close: Literal,
     ) -> None:
         self.walk = walk
         self.tail = tail
         self.spell = spell
+        self.close = close
         self.refs: dict[State, RuleRef] = {}
         queue = [START]
         for state in queue:
@@ -64,7 +75,7 @@ class _Encoder:
     def body(self, state: State) -> Expr:
         if state in self.walk.tails:
             return self.tail(self.walk.tails[state])
-        options: list[Expr] = [QUOTE] if state in self.walk.ends else []
+        options: list[Expr] = [self.close] if state in self.walk.ends else []
         for target, ranges in self.walk.moves[state].items():
             end, passed = self.chain(target)
             rest = sequence(*passed, self.state(end))

@@ -32,7 +32,7 @@ def main() -> None:
     for tool in tools():
         start = time.perf_counter()
         try:
-            grammar = lower_tool(tool, hermes).grammar
+            grammar = lower_tool(tool, hermes, vocabulary).grammar
         except UnsupportedSchema as refusal:
             refused.append(f"{tool.name}: {refusal}")
             continue

@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def _bench_masks(vocabulary: Vocabulary, syntax: Syntax) -> None:
-    grammars = toolbox(32)
+    grammars = toolbox(32, syntax, vocabulary)
     units = {name: compile_unit(grammar, syntax, vocabulary) for name, grammar in grammars.items()}
     ebnf = monolith(grammars, syntax, vocabulary, ChoiceMode.REQUIRED, parallel=True)
     whole = vocabulary.backend.compile(ebnf)

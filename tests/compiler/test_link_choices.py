@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from monolith import SAMPLES, TOOLS
+from monolith import SAMPLES, TOOLS, sample_arguments, toolbox
 
 from compiler.errors import UnsupportedGrammar, UnsupportedToolset
 from compiler.linker import LazyUnits, link
@@ -28,13 +28,14 @@ NONE = ToolChoice(ChoiceMode.NONE)
 
 
 def linked(choice, *, vocabulary=BYTES, syntax=HERMES, parallel=True, names=("pay", "pay_all", "p")):
-    units = {name: compile_unit(TOOLS[name], syntax, vocabulary) for name in names}
+    tools = toolbox(len(TOOLS), syntax, vocabulary)
+    units = {name: compile_unit(tools[name], syntax, vocabulary) for name in names}
     return link(units, syntax, vocabulary, choice, parallel=parallel)
 
 
 def written(*names, syntax=HERMES):
-    calls = [syntax.header(name) + SAMPLES[name] + syntax.end for name in names]
-    return syntax.opening + syntax.separator.join(calls) + syntax.closing
+    calls = [syntax.header(name) + sample_arguments(name, syntax) + syntax.end for name in names]
+    return syntax.opening + (syntax.separator or "").join(calls) + syntax.closing
 
 
 def ids(text, vocabulary=BYTES):
@@ -125,8 +126,68 @@ def test_text_may_hold_bytes_that_are_no_utf8():
 def test_every_syntax_writes_and_ends_calls(row):
     for choice in (REQUIRED, AUTO):
         grammar = linked(choice, syntax=row)
-        assert accepts(grammar, ids(written("pay", "pay_all", syntax=row)))
-        assert not accepts(grammar, ids(written("pay", syntax=row) + row.separator + "x"))
+        several = accepts(grammar, ids(written("pay", "pay_all", syntax=row)))
+        assert several == (row.separator is not None)
+        assert accepts(grammar, ids(written("pay_all", syntax=row)))
+        assert not accepts(grammar, ids(written("pay", syntax=row) + (row.separator or "") + "x"))
+
+
+HARMONY = SYNTAXES["harmony"]
+FRAMED = Vocabulary.from_tokens(
+    [*(bytes([b]) for b in range(256)), *[b"?"] * 8],
+    markers={
+        text: 257 + at
+        for at, text in enumerate(
+            ("<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|constrain|>", "<|call|>")
+        )
+    },
+    stop_ids=[STOP, 262],
+)
+"""With the marker tokens of gpt-oss, of which `<|call|>` ends an output."""
+THOUGHT = "<|channel|>analysis<|message|>Pay < who?<|end|><|start|>assistant"
+PREAMBLE = "<|channel|>commentary<|message|>I pay.<|end|><|start|>assistant"
+ANSWER = "<|channel|>final<|message|>Done."
+
+
+@pytest.mark.parametrize("vocabulary", [BYTES, FRAMED], ids=["plain", "markers"])
+@pytest.mark.parametrize(
+    ("text", "where_required", "where_free"),
+    [
+        (written("pay", syntax=HARMONY), True, True),
+        (THOUGHT + written("pay", syntax=HARMONY), True, True),
+        (THOUGHT + PREAMBLE + THOUGHT + written("pay_all", syntax=HARMONY), True, True),
+        (" to=functions.pay<|channel|>commentary json<|message|>" + SAMPLES["pay"] + "<|call|>", True, True),
+        (ANSWER, False, True),
+        (THOUGHT + ANSWER, False, True),
+        (THOUGHT, False, False),
+        ("<|channel|>analysis<|message|>Pay", False, False),
+        (ANSWER + "<|end|><|start|>assistant" + written("pay", syntax=HARMONY), False, False),
+        ("Hello", False, False),
+        (written("pay", syntax=HARMONY) + THOUGHT, False, False),
+    ],
+)
+def test_framed_prose_comes_before_a_call(text, where_required, where_free, vocabulary):
+    def is_accepted(choice):
+        grammar = linked(choice, syntax=HARMONY, vocabulary=vocabulary)
+        return accepts(grammar, ids(text, vocabulary))
+
+    assert is_accepted(REQUIRED) is where_required
+    assert is_accepted(AUTO) is where_free
+    assert is_accepted(NONE) is (where_free and "functions" not in text)
+
+
+def test_no_marker_stands_in_a_message_but_its_end():
+    matcher = linked(REQUIRED, syntax=HARMONY, vocabulary=FRAMED).matcher()
+    assert all(map(matcher.accept, ids("<|channel|>analysis<|message|>Pay", FRAMED)))
+    assert [i for i in range(256, 264) if matcher.accept(i)] == [258]
+
+
+@pytest.mark.parametrize("name", ["a b", "x>\ny", "<x>", "tab\t"])
+def test_a_name_that_a_reader_would_not_get_back_is_refused(name):
+    row = SYNTAXES["qwen3_coder"]
+    unit = compile_unit(toolbox(1, row, BYTES)["pay"], row, BYTES)
+    with pytest.raises(UnsupportedToolset, match="cannot stand in a call"):
+        link({name: unit}, row, BYTES, REQUIRED)
 
 
 def test_a_stop_token_ends_everything_and_is_taken_back():
@@ -169,7 +230,7 @@ def test_unknown_and_missing_tools_are_refused_by_name():
 def test_a_marker_inside_the_trigger_is_refused():
     tokens = [*(bytes([b]) for b in range(256)), b"", b"?"]
     vocabulary = Vocabulary.from_tokens(tokens, markers={"name": 257}, stop_ids=[STOP])
-    with pytest.raises(UnsupportedGrammar, match="inside the trigger"):
+    with pytest.raises(UnsupportedGrammar, match="stands inside"):
         linked(AUTO, vocabulary=vocabulary, syntax=SYNTAXES["json"])
 
 

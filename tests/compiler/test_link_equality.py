@@ -36,7 +36,7 @@ def vocabulary(request) -> Vocabulary:
 
 @cache
 def _unit(vocabulary: Vocabulary, syntax: Syntax, name: str) -> Unit:
-    return compile_unit(toolbox(100)[name], syntax, vocabulary)
+    return compile_unit(toolbox(100, syntax, vocabulary)[name], syntax, vocabulary)
 
 
 class Walk:
@@ -148,7 +148,7 @@ def test_masks_equal_at_any_number_of_tools(vocabulary, num_tools):
 
 
 def _compare(vocabulary, syntax, mode, *, parallel, num_tools, num_steps):
-    grammars = toolbox(num_tools)
+    grammars = toolbox(num_tools, syntax, vocabulary)
     units = {name: _unit(vocabulary, syntax, name) for name in grammars}
     linked = link(units, syntax, vocabulary, ToolChoice(mode), parallel=parallel)
     shown = {} if mode is ChoiceMode.NONE else grammars

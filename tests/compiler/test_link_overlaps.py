@@ -7,7 +7,7 @@ import pytest
 import xgrammar as xgr
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from monolith import TOOLS, monolith, sample_outputs
+from monolith import TOOLS, monolith, sample_outputs, toolbox
 
 from compiler.dispatcher import _InText, _InUnit
 from compiler.linker import link
@@ -31,11 +31,12 @@ def vocabularies(draw, syntax):
         start = rng.randrange(len(text))
         pieces.append(text[start : start + rng.choice((2, 3, 5, 8, 13, 30, 90))])
     tokens = [bytes([byte]) for byte in range(256)] + pieces
-    texts = [syntax.trigger, syntax.end[-8:], "<other>"]
-    markers = {text: len(tokens) + at for at, text in enumerate(texts) if draw(st.booleans())}
+    texts = [syntax.trigger, syntax.end[-8:], "<other>", *syntax.tag_texts[:1]]
+    texts += ["<|end|>", "<|message|>"] if syntax.messages else []
+    markers = {text: len(tokens) + at for at, text in enumerate(texts) if text and draw(st.booleans())}
     if any(text != syntax.trigger and text in syntax.trigger for text in markers):
         markers.pop(syntax.end[-8:], None)
-    tokens += [b"?"] * 3
+    tokens += [b"?"] * len(texts)
     return Vocabulary.from_tokens(tokens, markers=markers, stop_ids=[len(tokens)], width=len(tokens) + 7)
 
 
@@ -46,7 +47,8 @@ def test_every_token_that_one_grammar_accepts_and_no_other(syntax, data):
     vocabulary = data.draw(vocabularies(syntax))
     mode = data.draw(st.sampled_from([ChoiceMode.REQUIRED, ChoiceMode.AUTO]))
     parallel = data.draw(st.booleans())
-    grammars = {name: TOOLS[name] for name in data.draw(st.sets(st.sampled_from(NAMES), min_size=1))}
+    tools = toolbox(len(TOOLS), syntax, vocabulary)
+    grammars = {name: tools[name] for name in data.draw(st.sets(st.sampled_from(NAMES), min_size=1))}
     units = {name: compile_unit(grammar, syntax, vocabulary) for name, grammar in grammars.items()}
     linked = link(units, syntax, vocabulary, ToolChoice(mode), parallel=parallel).matcher()
     whole = vocabulary.backend.compile(monolith(grammars, syntax, vocabulary, mode, parallel=parallel))
@@ -62,7 +64,7 @@ def _walk(linked, reference, vocabulary, rng):
         in_text, in_unit = (isinstance(linked._position, kind) for kind in (_InText, _InUnit))
         expected = {i for i in ids if _accepts(reference, i)}
         if in_text:
-            expected -= vocabulary.marker_ids - {linked._position.text.marker_id}
+            expected -= vocabulary.marker_ids - {linked._position.region.text.marker_id}
         ours = set(np.flatnonzero(allowed).tolist()) - set(vocabulary.stop_ids)
         assert not (ours - expected), [vocabulary.tokens[i] for i in ours - expected]
         missing = expected - ours

@@ -5,20 +5,49 @@ import json
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from monolith import tagged
 
 from compiler.syntaxes import SYNTAXES, Syntax
-from runtime.calls import ArgumentsPart, CallEnd, CallParser, CallStart, TextPart, parse_calls
+from runtime.calls import ArgumentsPart, CallEnd, CallParser, CallStart, TextPart, ThoughtPart, parse_calls
 
 ALL = pytest.mark.parametrize("syntax", SYNTAXES.values(), ids=lambda row: row.name)
 
 
+WITH_TRIGGER = pytest.mark.parametrize(
+    "syntax", [row for row in SYNTAXES.values() if row.trigger], ids=lambda row: row.name
+)
+
+
 def write(syntax: Syntax, calls: list[tuple[str, str]]) -> str:
-    spelled = [syntax.header(name) + arguments + syntax.end for name, arguments in calls]
-    return syntax.opening + syntax.separator.join(spelled) + syntax.closing if calls else ""
+    spelled = [syntax.header(name) + _arguments(text, syntax) + syntax.end for name, text in calls]
+    return syntax.opening + (syntax.separator or "").join(spelled) + syntax.closing if calls else ""
 
 
-def parts_of(syntax: Syntax, chunks: list[str]):
-    parser = CallParser(syntax)
+def _arguments(text: str, syntax: Syntax) -> str:
+    return text if syntax.tags is None else tagged(json.loads(text), syntax)
+
+
+def can_write(syntax: Syntax, name: str, text: str) -> bool:
+    """Whether a call can be written so that a reader gets it back."""
+    if not syntax.can_spell(name) or "`" in name:
+        return False
+    if syntax.tags is None:
+        return True
+    texts = [value for value in json.loads(text).values() if isinstance(value, str)]
+    return not any(tag in value for value in texts for tag in syntax.tag_texts)
+
+
+def types_in(calls: list[tuple[str, str]]):
+    """The types of the parameters of each call, as a lowering would find them out."""
+    kinds = {str: "string", int: "number", bool: "boolean", type(None): "null", list: "array", dict: "object"}
+    types: dict[str, dict[str, tuple[str, ...]]] = {}
+    for name, text in calls:
+        types.setdefault(name, {}).update({k: (kinds[type(v)],) for k, v in json.loads(text).items()})
+    return types.__getitem__
+
+
+def parts_of(syntax: Syntax, chunks: list[str], types_of=None):
+    parser = CallParser(syntax, types_of)
     parts = [part for chunk in chunks for part in parser.feed(chunk)]
     return [*parts, *parser.finish()]
 
@@ -27,7 +56,7 @@ def merged(parts):
     """Equal neighbours joined, so that only what was said remains, not how it was cut."""
     out = []
     for part in parts:
-        if out and type(out[-1]) is type(part) and isinstance(part, TextPart | ArgumentsPart):
+        if out and type(out[-1]) is type(part) and isinstance(part, TextPart | ThoughtPart | ArgumentsPart):
             out[-1] = type(part)(out[-1].text + part.text)
         else:
             out.append(part)
@@ -42,7 +71,8 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=6,
 )
-arguments = st.dictionaries(st.text(max_size=5), values, max_size=3).map(
+keys = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"], exclude_characters='<>"'))
+arguments = st.dictionaries(keys.filter(bool), values, max_size=3).map(
     lambda v: json.dumps(v, ensure_ascii=False)
 )
 prose = st.text(max_size=30) | st.sampled_from(["<tool", '{"nam', "[TOOL_", "[[{", "a < b"])
@@ -53,17 +83,19 @@ prose = st.text(max_size=30) | st.sampled_from(["<tool", '{"nam', "[TOOL_", "[[{
 def test_any_chunking_reads_the_calls_back(syntax, text, calls, data):
     if syntax.trigger in text + syntax.trigger[:-1]:
         text = ""
-    if not syntax.after_name.startswith('"'):
-        calls = [(name.replace("`", ""), args) for name, args in calls]
+    calls = [call for call in calls if can_write(syntax, *call)]
+    calls = list({name: (name, args) for name, args in calls}.values())
+    calls = calls[: None if syntax.separator is not None else 1]
     whole = text + write(syntax, calls)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=12)))
     chunks = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
     expected = [TextPart(text)] if text else []
     for name, args in calls:
         expected += [CallStart(name), ArgumentsPart(args), CallEnd()]
-    assert merged(parts_of(syntax, chunks)) == expected
-    assert merged(parts_of(syntax, list(whole))) == expected
-    assert parse_calls(whole, syntax) == (text, calls)
+    types_of = types_in(calls)
+    assert merged(parts_of(syntax, chunks, types_of)) == expected
+    assert merged(parts_of(syntax, list(whole), types_of)) == expected
+    assert parse_calls(whole, syntax, types_of) == (text, calls)
 
 
 @ALL
@@ -80,7 +112,7 @@ def test_any_chunking_of_anything_says_the_same_and_loses_no_prose(syntax, text,
         assert "".join(part.text for part in parts) == text
 
 
-@ALL
+@WITH_TRIGGER
 def test_only_a_possible_trigger_is_held_back(syntax):
     parser = CallParser(syntax)
     assert parser.feed("hello " + syntax.trigger[:-1]) == [TextPart("hello ")]
@@ -110,3 +142,33 @@ def test_a_header_cut_off_is_prose():
     parser = CallParser(SYNTAXES["hermes"])
     assert parser.feed('so <tool_call>\n{"name": "pa') == [TextPart("so ")]
     assert parser.finish() == [TextPart('<tool_call>\n{"name": "pa')]
+
+
+HARMONY = SYNTAXES["harmony"]
+SAID = "<|channel|>analysis<|message|>Hm <|en?<|end|><|start|>assistant<|channel|>commentary<|message|>I pay.<|end|>"
+
+
+@pytest.mark.parametrize("header", HARMONY.headers)
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_messages_are_told_apart(header, size):
+    text = SAID + "<|start|>assistant" + header[0] + "pay.all" + header[1] + '{"a": 1}<|call|>'
+    parts = parts_of(HARMONY, [text[at : at + size] for at in range(0, len(text), size)])
+    assert merged(parts) == [
+        ThoughtPart("Hm <|en?"),
+        TextPart("I pay."),
+        CallStart("pay.all"),
+        ArgumentsPart('{"a": 1}'),
+        CallEnd(),
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 5, 1000])
+def test_the_last_message_is_the_answer(size):
+    text = SAID + "<|start|>assistant<|channel|>final<|message|>Paid <|"
+    parts = merged(parts_of(HARMONY, [text[at : at + size] for at in range(0, len(text), size)]))
+    assert parts == [ThoughtPart("Hm <|en?"), TextPart("I pay.Paid <|")]
+
+
+def test_what_is_no_message_is_prose():
+    assert merged(parts_of(HARMONY, ["Hel", "lo"])) == [TextPart("Hello")]
+    assert merged(parts_of(HARMONY, ["<|channel|>", "other"])) == [TextPart("<|channel|>other")]

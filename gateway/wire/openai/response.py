@@ -14,6 +14,7 @@ from runtime.events import (
     Finished,
     FinishReason,
     TextDelta,
+    ThoughtDelta,
     TokenLogprob,
 )
 
@@ -57,6 +58,8 @@ def _chunk(event: Event, generation: Generation, call_ids: dict[tuple[int, int],
         case TextDelta(choice, text, logprobs):
             shown = _logprobs(logprobs) if generation.has_logprobs else None
             return {"choices": [_chunk_choice(choice, {"content": text}, logprobs=shown)]}
+        case ThoughtDelta(choice, text):
+            return {"choices": [_chunk_choice(choice, {"reasoning_content": text})]}
         case CallStarted(choice, index, name):
             call_id = call_ids[choice, index] = new_call_id()
             function = {"name": name, "arguments": ""}
@@ -88,6 +91,7 @@ class _Choice:
 
     index: int
     texts: list[str] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
     calls: list[tuple[str, list[str]]] = field(default_factory=list)
     finished: Finished | None = None
@@ -97,6 +101,8 @@ class _Choice:
             case TextDelta(text=text, logprobs=logprobs):
                 self.texts.append(text)
                 self.logprobs += logprobs
+            case ThoughtDelta(text=text):
+                self.thoughts.append(text)
             case CallStarted(name=name):
                 self.calls.append((name, []))
             case ArgumentsDelta(index=index, text=text):
@@ -112,6 +118,8 @@ class _Choice:
             "content": None if self.calls and not text else text,
             "refusal": None,
         }
+        if self.thoughts:
+            message["reasoning_content"] = "".join(self.thoughts)
         if self.calls:
             message["tool_calls"] = [_call(name, "".join(arguments)) for name, arguments in self.calls]
         return {
