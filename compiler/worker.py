@@ -16,6 +16,7 @@ from pathlib import Path
 
 from compiler.job import Job
 from compiler.limits import CompileLimits
+from compiler.priming import prime
 from compiler.vocabulary import Vocabulary
 
 FORK, VOCABULARY = b"f", b"v"
@@ -36,7 +37,7 @@ def zygote(control_fd: int, limits: str) -> None:
             if command == VOCABULARY:
                 vocabulary = Vocabulary.from_bytes(read_frame(control))
                 vocabularies[vocabulary.digest] = vocabulary
-                assert vocabulary.backend is not None
+                prime(vocabulary)
                 gc.collect()
                 gc.freeze()  # a collection in a worker then leaves the shared pages alone
             elif command == FORK:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from compiler.errors import LimitReached, WorkersUnavailable
 from compiler.job import Job, out_of_time, read_answer
 from compiler.limits import CompileLimits
+from compiler.priming import prime
 from compiler.vocabulary import Vocabulary
 from compiler.worker import LENGTH_BYTES
 from compiler.zygote import Zygote
@@ -65,7 +66,7 @@ class Workers:
         self._is_closed = False
 
     def start(self, vocabulary: Vocabulary) -> None:
-        """Get a worker ready in the background."""
+        """Get a worker ready in the background, and prime this process, which compiles again what passed."""
         if self._starting is None:
             self._starting = asyncio.create_task(self._warm(vocabulary))
 
@@ -118,9 +119,11 @@ class Workers:
 
     async def _warm(self, vocabulary: Vocabulary) -> None:
         try:
-            self._idle.append(await self._fork(vocabulary))
+            worker, _ = await asyncio.gather(self._fork(vocabulary), asyncio.to_thread(_prepare, vocabulary))
         except WorkersUnavailable as error:
             _log.warning("%s", error)
+        else:
+            self._idle.append(worker)
 
     async def _take(self, vocabulary: Vocabulary) -> _Worker:
         while self._idle:
@@ -163,3 +166,8 @@ class Workers:
         if self._zygote is not None:
             zygote, self._zygote = self._zygote, None
             await asyncio.to_thread(zygote.close)
+
+
+def _prepare(vocabulary: Vocabulary) -> None:
+    prime(vocabulary)
+    assert vocabulary.index is not None

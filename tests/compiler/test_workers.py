@@ -116,7 +116,7 @@ async def test_a_worker_that_crashes_is_one_refusal(workers, number):
     for pid in children(zygote_pid(workers)):
         os.kill(pid, number)
     # Told from one that ran out of time by the time it took, which a busy machine stretches.
-    with pytest.raises(LimitReached, match="ended the compiler|takes longer"):
+    with pytest.raises(LimitReached, match=r"ended the compiler|takes longer"):
         await running
     assert await is_fine(workers)
 
