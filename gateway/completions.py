@@ -4,6 +4,8 @@ import uuid
 from collections.abc import Iterable
 
 from compiler.cache import Found, GrammarCache
+from compiler.linker import LinkedGrammar
+from compiler.syntaxes import syntax as find_syntax
 from gateway.errors import InvalidField, NotReady, ToolsetConflict
 from gateway.generation import Generation, GrammarUse
 from gateway.telemetry import Telemetry
@@ -87,7 +89,8 @@ class Completions:
         revisions: tuple[Revision, ...],
     ) -> Found | None:
         is_json = isinstance(turn.output, JsonOutput)
-        if not tools and not is_json:
+        has_frames = bool(find_syntax(model.syntax).messages)  # kept by a grammar, to be read back
+        if not tools and not is_json and not has_frames:
             return None
         with self._telemetry.grammar(revisions) as span:
             if isinstance(turn.output, JsonOutput):
@@ -157,7 +160,7 @@ def _generation_request(
         messages=turn.messages,
         tools=tools,
         constraint=grammar.grammar if grammar else None,
-        syntax=model.syntax if tools else None,
+        syntax=model.syntax if grammar and isinstance(grammar.grammar, LinkedGrammar) else None,
         sampling=turn.sampling,
         stop=turn.stop,
         max_tokens=turn.max_tokens,

@@ -10,8 +10,11 @@ from jinja2 import TemplateError
 
 from runtime.errors import RequestRefused
 from runtime.request import Message
+from runtime.seams import Seams, texts_in
 from toolspecs.call import ToolCall
 from toolspecs.tool import Tool
+
+_OWN_ROLES = frozenset({"system", "assistant"})
 
 CHATML = r"""
 {%- if tools %}
@@ -66,6 +69,9 @@ def render_prompt(
 ) -> list[int]:
     """The prompt of a conversation, ending where the assistant's answer begins.
 
+    What users, tools and their authors wrote stays text, even where it spells a marker token. What the
+    system and the assistant said is left as it is: templates look for markers in it.
+
     Raises:
         RequestRefused: the template refuses the conversation or an option.
     """
@@ -77,15 +83,17 @@ def render_prompt(
         raise RequestRefused("there are no messages", "messages")
     has_short_ids = "length 9" in (tokenizer.chat_template or "")
     turns = [_turn(message, has_short_ids=has_short_ids) for message in messages]
+    functions = [_function(tool) for tool in tools]
     try:
-        ids: list[int] = tokenizer.apply_chat_template(
-            turns,
-            tools=[_function(tool) for tool in tools] or None,
+        seams = Seams(tokenizer, texts_in([*turns, *functions]))
+        prompt: str = tokenizer.apply_chat_template(
+            [_sewn(turn, seams) for turn in turns],
+            tools=seams.sewn(functions) or None,
             add_generation_prompt=True,
-            tokenize=True,
-            return_dict=False,
+            tokenize=False,
             **options,
         )
+        ids = seams.encode(prompt)
     except (TemplateError, TypeError, KeyError, ValueError) as error:
         raise RequestRefused(
             f"this model's chat template refuses the messages: {error}", "messages"
@@ -93,6 +101,12 @@ def render_prompt(
     if not ids:
         raise RequestRefused("the messages make an empty prompt", "messages")
     return ids
+
+
+def _sewn(turn: dict[str, Any], seams: Seams) -> dict[str, Any]:
+    """A turn in which nothing that a stranger wrote spells a marker."""
+    foreign = ("tool_calls", "name") if turn["role"] in _OWN_ROLES else tuple(turn)
+    return {key: seams.sewn(value) if key in foreign else value for key, value in turn.items()}
 
 
 def _turn(message: Message, *, has_short_ids: bool) -> dict[str, Any]:

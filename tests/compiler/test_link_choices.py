@@ -4,7 +4,9 @@ import json
 
 import numpy as np
 import pytest
+from corpus import corpus
 from monolith import SAMPLES, TOOLS, sample_arguments, toolbox
+from transformers import AutoTokenizer
 
 from compiler.errors import UnsupportedGrammar, UnsupportedToolset
 from compiler.linker import LazyUnits, link
@@ -285,3 +287,28 @@ def test_a_mask_after_the_end_still_allows_stopping():
     mask = allocate_bitmask(1, BYTES.width)
     matcher.fill_bitmask(mask, 0)
     assert np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little")).tolist() == [STOP]
+
+
+def test_a_tokenizer_with_the_markers_of_harmony():
+    """What `from_tokenizer` makes of gpt-oss's kind: the token that ends a call is among the stop tokens."""
+    tokenizer = AutoTokenizer.from_pretrained(corpus("tokenizers", "qwen3"))
+    markers = [
+        "<|start|>",
+        "<|end|>",
+        "<|message|>",
+        "<|channel|>",
+        "<|constrain|>",
+        "<|call|>",
+        "<|return|>",
+    ]
+    tokenizer.add_special_tokens({"additional_special_tokens": markers})
+    stops = [tokenizer.convert_tokens_to_ids(text) for text in ("<|return|>", "<|call|>")]
+    vocabulary = Vocabulary.from_tokenizer(tokenizer, stop_ids=stops)
+    assert vocabulary.spell("<|call|>") == ""
+    grammar = linked(REQUIRED, syntax=HARMONY, vocabulary=vocabulary, names=("pay",))
+    matcher = grammar.matcher()
+    whole = THOUGHT + written("pay", syntax=HARMONY)
+    for token_id in tokenizer.encode(whole, add_special_tokens=False):
+        assert not matcher.is_terminated()
+        assert matcher.accept(token_id), tokenizer.decode([token_id])
+    assert matcher.is_terminated()

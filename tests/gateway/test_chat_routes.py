@@ -1,13 +1,22 @@
 """Chat Completions over HTTP, with a runtime that plays a script."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from conftest import TIME, WEATHER
 from fake_runtime import STATS, call, text
 
 from runtime.errors import BudgetTooSmall, GenerationFailed, Overloaded, PromptTooLong
-from runtime.events import ArgumentsDelta, CallStarted, Finished, FinishReason, TextDelta, TokenLogprob
+from runtime.events import (
+    ArgumentsDelta,
+    CallStarted,
+    Finished,
+    FinishReason,
+    TextDelta,
+    ThoughtDelta,
+    TokenLogprob,
+)
 from runtime.protocol import Health
 from toolspecs.choice import ChoiceMode
 
@@ -50,6 +59,19 @@ async def test_text_is_answered(client, runtime):
     }
     assert runtime.requests[0].constraint is None
     assert runtime.requests[0].syntax is None
+
+
+async def test_thoughts_are_told_from_the_answer(client, runtime):
+    runtime.card = replace(runtime.card, syntax="harmony")
+    runtime.script = [ThoughtDelta(0, "Hm"), ThoughtDelta(0, "."), *text("Hello.")]
+    answer = await ask(client)
+    [choice] = answer["choices"]
+    assert (choice["message"]["content"], choice["message"]["reasoning_content"]) == ("Hello.", "Hm.")
+    [request] = runtime.requests
+    assert request.syntax == "harmony"
+    assert request.constraint.names == ()
+    deltas = [chunk["choices"][0]["delta"] for chunk in await stream(client)]
+    assert [d["reasoning_content"] for d in deltas if "reasoning_content" in d] == ["Hm", "."]
 
 
 async def test_a_call_is_answered_and_says_what_masked_it(client, runtime, weather):

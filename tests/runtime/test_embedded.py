@@ -53,8 +53,8 @@ SETTINGS = EngineSettings(num_pages=1024, num_threads=1, max_sequences=8, max_wa
 async def make_runtime(random_model):
     made = []
 
-    def make(settings=SETTINGS):
-        made.append(EmbeddedRuntime.load(random_model, settings, model_id="tiny"))
+    def make(settings=SETTINGS, syntax=None):
+        made.append(EmbeddedRuntime.load(random_model, settings, model_id="tiny", syntax=syntax))
         return made[-1]
 
     yield make
@@ -67,13 +67,13 @@ def runtime(make_runtime):
     return make_runtime()
 
 
-def request(request_id="r", *, constraint=None, seed=0, temperature=1.0, **options):
+def request(request_id="r", *, constraint=None, syntax="hermes", seed=0, temperature=1.0, **options):
     options = {"max_tokens": 400, "messages": (Message("user", "hello"),), "model": "tiny"} | options
     return GenerationRequest(
         request_id,
         tools=TOOLS if constraint else (),
         constraint=constraint,
-        syntax="hermes" if constraint else None,
+        syntax=syntax if constraint else None,
         sampling=Sampling(temperature=temperature, seed=seed),
         **options,
     )
@@ -137,6 +137,21 @@ async def test_calls_are_valid(runtime, tool_choice):
         assert "<tool_call>" not in text_of(events)
     assert num_calls >= {"required": 12, "auto": 3, "none": 0}[tool_choice]
     assert tool_choice != "none" or num_calls == 0
+    await settled(runtime)
+
+
+@pytest.mark.parametrize("syntax", ["qwen3_coder", "deepseek_v3_2", "glm_4_7", "harmony", "mistral_v13"])
+async def test_calls_are_valid_in_any_syntax(make_runtime, syntax):
+    runtime = make_runtime(syntax=syntax)
+    grammar = await linked(runtime, "required")
+    for seed in range(3):
+        events = await events_of(
+            runtime, request(constraint=grammar, syntax=syntax, seed=seed, max_tokens=100 + 60 * seed)
+        )
+        calls = calls_of(events)
+        assert calls
+        assert_valid(calls)
+        assert not text_of(events) or syntax == "harmony"
     await settled(runtime)
 
 

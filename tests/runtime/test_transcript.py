@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from compiler.syntaxes import syntax
 from compiler.vocabulary import Vocabulary
 from runtime.detokenizer import Spelling
-from runtime.events import ArgumentsDelta, CallStarted, TextDelta
+from runtime.events import ArgumentsDelta, CallStarted, TextDelta, ThoughtDelta
 from runtime.sampling import Draw
 from runtime.transcript import Transcript
 
@@ -114,3 +114,20 @@ def test_logprobs_of_calls_are_not_those_of_later_text(name):
     text = f"{row.opening}{row.header('f')}{{}}{row.end}{row.closing}"
     _, events = transcribe(text, name=name, logprobs=True)
     assert calls_of(events) == [["f", "{}"]]
+
+
+def test_thoughts_are_no_text():
+    text = "<|channel|>analysis<|message|>END?<|end|><|start|>assistant<|channel|>final<|message|>Yes"
+    _, events = transcribe(text, name="harmony", stop=["END"], logprobs=True)
+    assert "".join(e.text for e in events if isinstance(e, ThoughtDelta)) == "END?"
+    assert text_of(events) == "Yes"
+    assert "".join(p.token for e in events if isinstance(e, TextDelta) for p in e.logprobs).endswith("Yes")
+
+
+def test_tagged_parameters_are_read_by_their_types():
+    row = syntax("qwen3_coder")
+    text = row.header("f") + "<parameter=k>\n12\n</parameter>\n" + row.end
+    for types, arguments in [(("string",), '{"k": "12"}'), (("number", "string"), '{"k": 12}')]:
+        transcript = Transcript(0, SPELLING, syntax=row, stop=(), types_of=lambda _, t=types: {"k": t})
+        events = [event for token_id in ids(text) for event in transcript.feed(Draw(token_id, None))]
+        assert calls_of(events) == [["f", arguments]]
