@@ -37,4 +37,4 @@ _TYPICAL = {
 def prime(vocabulary: Vocabulary) -> None:
     """Have the vocabulary's compiler see the shared rules; takes seconds, mostly off the interpreter's lock."""
     family = syntax("hermes")
-    compile_unit(lower_tool(Tool("", "", _TYPICAL), family).grammar, family, vocabulary)
+    compile_unit(lower_tool(Tool("", "", _TYPICAL), family, vocabulary).grammar, family, vocabulary)
