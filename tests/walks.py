@@ -33,14 +33,14 @@ class Walker:
         """The bytes of one walk to the end, None if it found none.
 
         Tokens are drawn uniformly. With probability `bias`, and always beyond `max_tokens`, a step prefers to
-        stop, or else a token that closes something; beyond twice `max_tokens` the walk is given up.
+        stop, or else a token that closes something; beyond ten times `max_tokens` the walk is given up.
 
         Raises:
             EmptyMask: nothing was allowed.
             AssertionError: the matcher refused what its mask allowed.
         """
         spelled = bytearray()
-        for step in range(2 * max_tokens):
+        for step in range(10 * max_tokens):
             matcher.fill_bitmask(self._mask, 0)
             allowed = self._mask[0].view(np.uint32) & self._ids
             to_end = step >= max_tokens or rng.random() < bias

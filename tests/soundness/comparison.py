@@ -57,7 +57,10 @@ def _steps(engine: Engine, case: Case, limit: Any) -> Iterator[Any]:
     try:
         accepts = engine(case.schema)
     except Refused as refusal:
-        yield {"why": refusal.why, "keyword": refusal.keyword, "pointer": refusal.pointer}
+        yield {"end": "refused", "why": refusal.why, "keyword": refusal.keyword, "pointer": refusal.pointer}
+        return
+    except Exception as error:  # noqa: BLE001 - an engine's fault is one of the things counted
+        yield {"end": "crashed", "why": repr(error)[:500]}
         return
     yield time.process_time() - start
     limit(READ_SECONDS)
@@ -87,8 +90,8 @@ def _outcome(case: Case, finished: Finished) -> Outcome:
     match finished.findings:
         case []:
             return Outcome(case.corpus, case.name, finished.end)
-        case [{**refusal}]:
-            return Outcome(case.corpus, case.name, "refused", **refusal)
+        case [dict(refusal)]:
+            return Outcome(case.corpus, case.name, **refusal)
         case [seconds, *accepted]:
             accepted += [False] * (len(case.instances) - len(accepted))
             return Outcome(case.corpus, case.name, "compiled", seconds, accepted=tuple(accepted))

@@ -44,7 +44,8 @@ def callgate(objects: Objects = "schema") -> Engine:
 
 def xgrammar() -> Engine:
     """The converter of JSON Schemas that comes with xgrammar."""
-    compiler = xgr.GrammarCompiler(Vocabulary.of_bytes().tokenizer_info, max_threads=1)
+    vocabulary = Vocabulary.of_bytes().tokenizer_info
+    compiler = xgr.GrammarCompiler(vocabulary, max_threads=1, cache_limit_bytes=256 * 2**20)
 
     def compiled(schema: Any) -> Accepts:
         try:
@@ -53,8 +54,11 @@ def xgrammar() -> Engine:
             raise Refused(str(refusal)) from None
 
         def accepts(text: str) -> bool:
-            matcher = xgr.GrammarMatcher(grammar)
-            return bool(matcher.accept_string(text.encode()) and matcher.is_completed())
+            try:
+                matcher = xgr.GrammarMatcher(grammar)
+                return bool(matcher.accept_string(text.encode()) and matcher.is_completed())
+            except RuntimeError:  # out of memory
+                return False
 
         return accepts
 
