@@ -6,23 +6,39 @@ since in floats its `multipleOf` divides in binary and is wrong for some decimal
 
 import decimal
 import json
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import jsonschema
 import jsonschema_rs
 from jsonschema.validators import validator_for
+from referencing import Registry, Resource
+from referencing.jsonschema import specification_with
 
+_NO_DOCUMENTS: Mapping[str, Any] = MappingProxyType({})
 _EXACT = decimal.Context(prec=2000, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
 
 
 class Judges:
-    """All judges of one schema."""
+    """All judges of one schema, which may refer to `documents` by URI."""
 
-    def __init__(self, schema: Any) -> None:
+    def __init__(self, schema: Any, documents: Mapping[str, Any] = _NO_DOCUMENTS) -> None:
         kind = validator_for(schema, default=jsonschema.Draft202012Validator)
-        self._rust = jsonschema_rs.validator_for(schema, validate_formats=True, offline=True)
-        self._python = kind(schema, format_checker=kind.FORMAT_CHECKER)
-        self._exact = kind(_read(json.dumps(schema), decimal.Decimal), format_checker=kind.FORMAT_CHECKER)
+        dialect = kind.META_SCHEMA["$schema"]
+        draft = jsonschema_rs.canonicalize({"$schema": dialect}).draft
+        rust = jsonschema_rs.Registry(list(documents.items()), draft=draft) if documents else None
+        self._rust = jsonschema_rs.validator_for(schema, validate_formats=True, offline=True, registry=rust)
+
+        def python(schema: Any) -> Any:
+            default = specification_with(dialect)
+            known = [(uri, Resource.from_contents(document, default)) for uri, document in documents.items()]
+            registry = Registry().with_resources(known)
+            return kind(schema, format_checker=kind.FORMAT_CHECKER, registry=registry)
+
+        self._python = python(schema)
+        self._exact = python(_read(json.dumps(schema), decimal.Decimal))
         self._has_divisor = '"multipleOf"' in json.dumps(schema)
 
     def faults(self, text: bytes) -> list[str]:
@@ -73,5 +89,5 @@ def _refuse(constant: str) -> None:
 def _first(errors: Any) -> str | None:
     try:
         return next((error.message[:300] for error in errors), None)
-    except RecursionError:  # too deep a value for Python's stack: no verdict
+    except (RecursionError, re.error):  # too deep for Python's stack, or a pattern it cannot read: no verdict
         return None
