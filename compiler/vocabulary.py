@@ -22,6 +22,7 @@ from weakref import WeakKeyDictionary
 import xgrammar as xgr
 
 from compiler.backend import Backend
+from compiler.once import once
 from compiler.token_index import TokenIndex
 
 if TYPE_CHECKING:
@@ -130,19 +131,19 @@ class Vocabulary:
         """Ids that stand for themselves only, never for text."""
         return frozenset(self.markers.values())
 
-    @cached_property
+    @once
     def tokenizer_info(self) -> xgr.TokenizerInfo:
         """The vocabulary as xgrammar reads it: raw bytes, markers as sentinels."""
         return xgr.TokenizerInfo(
             list(self.tokens), xgr.VocabType.RAW, vocab_size=self.width, stop_token_ids=list(self.stop_ids)
         )
 
-    @cached_property
+    @once
     def backend(self) -> Backend:
         """The compiler of grammars for this vocabulary, kept with it."""
         return Backend(self)
 
-    @cached_property
+    @once
     def index(self) -> TokenIndex:
         """The tokens in order of their bytes, for look-ups by prefix."""
         return TokenIndex(self)

@@ -32,10 +32,10 @@ def greedy(number: int) -> Job:
     return Job.tool({"type": "object", "allOf": pairs}, "json")
 
 
-def slow(last: int = 900) -> Job:
+def slow() -> Job:
     """Takes long, and little memory."""
-    pattern = f"^[ab]{{900}}[cd]{{900}}[ef]{{{last}}}$"
-    return Job.tool({"type": "object", "properties": {"p": {"type": "string", "pattern": pattern}}}, "json")
+    patterns = {f"p{i}": {"type": "string", "pattern": f"^(?:a?b?){{{300 + i}}}$"} for i in range(60)}
+    return Job.tool({"type": "object", "properties": patterns}, "json")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
