@@ -4,6 +4,7 @@ PYTHONPATH=.:tests python tests/bench/bench_soundness.py [--corpus mcp] [--engin
 """
 
 import argparse
+import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -34,6 +35,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--list", action="store_true", help="refusals by reason, valid instances rejected")
     parser.add_argument("--out", type=Path, help="append each outcome to this file, as JSON lines")
+    parser.add_argument("--again", type=Path, help="measure nothing, print what --out has kept")
     options = parser.parse_args()
     print_row(COLUMNS)
     print_row(["---"] * len(COLUMNS))
@@ -41,8 +43,14 @@ def main() -> None:
         cases = sample(name, every=options.every, seed=options.seed)
         for engine in options.engine:
             start = time.perf_counter()
-            found = outcomes(engine, cases, workers=options.workers)
-            total = score(cases, kept(found, engine, options.out) if options.out else found)
+            if options.again:
+                read = list(outcomes_from(options.again, engine, name))
+                if not read:
+                    continue
+                total = score(cases[: len(read)], read)
+            else:
+                found = outcomes(engine, cases, workers=options.workers)
+                total = score(cases, kept(found, engine, options.out) if options.out else found)
             print_row([name, engine, *total.row, f"{time.perf_counter() - start:.0f}"])
             if options.list:
                 print_listing(total)
@@ -54,6 +62,15 @@ def kept(found: Iterable[Outcome], engine: str, path: Path) -> Iterator[Outcome]
         for outcome in found:
             print(as_json(engine, outcome), file=file, flush=True)
             yield outcome
+
+
+def outcomes_from(path: Path, engine: str, corpus: str) -> Iterator[Outcome]:
+    """What `kept` wrote of one engine and corpus, as far as it got."""
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            found = json.loads(line)
+            if (found.pop("engine"), found["corpus"]) == (engine, corpus):
+                yield Outcome(**found)
 
 
 def print_row(cells) -> None:

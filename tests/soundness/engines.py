@@ -45,7 +45,8 @@ def callgate(objects: Objects = "schema") -> Engine:
 def xgrammar() -> Engine:
     """The converter of JSON Schemas that comes with xgrammar."""
     vocabulary = Vocabulary.of_bytes().tokenizer_info
-    compiler = xgr.GrammarCompiler(vocabulary, max_threads=1, cache_limit_bytes=256 * 2**20)
+    # Its cache is off since with it 67 schemas of jsonschemabench fail an internal check.
+    compiler = xgr.GrammarCompiler(vocabulary, max_threads=1, cache_enabled=False)
 
     def compiled(schema: Any) -> Accepts:
         try:
