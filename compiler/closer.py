@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
-from compiler.dispatcher import Dispatcher
+from compiler.dispatcher import Dispatcher, Thought
 from compiler.errors import UnsupportedGrammar
 from compiler.junction import Entry, Junction
 from compiler.linker import LinkedGrammar
@@ -45,6 +45,48 @@ class _InText:
             yield b""
         elif onward is not None:
             yield from self.route.completions(onward, b"" if text.marker_id else text.pattern[: self.state])
+
+    def is_far(self, num_bytes: int, budget: int) -> bool:  # noqa: ARG002 - the places' common method
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class _BeforeThought:
+    """At the start, where a thought may begin or the answer."""
+
+    route: "_Calls"
+    thought: Thought
+    answer: "_Place"
+
+    def after(self, token_id: int, token: bytes) -> "_Place | None":
+        if token_id == self.thought.begin_id:
+            return _InThought(self.route, self.thought, 0)
+        return self.answer.after(token_id, token)
+
+    def completions(self) -> Iterator[bytes]:
+        return self.answer.completions()
+
+    def is_far(self, num_bytes: int, budget: int) -> bool:  # noqa: ARG002 - the places' common method
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class _InThought:
+    """In a thought, `state` bytes into the text that would end it."""
+
+    route: "_Calls"
+    thought: Thought
+    state: int
+
+    def after(self, token_id: int, token: bytes) -> "_Place | None":
+        if token_id == self.thought.end_id:
+            return self.route.begin_answer()
+        state, rest = self.thought.text.step(self.state, token)
+        return _InThought(self.route, self.thought, state) if rest is None else None
+
+    def completions(self) -> Iterator[bytes]:
+        end = self.route.spelled(self.thought.end_id)
+        return (end + text for text in self.route.begin_answer().completions())
 
     def is_far(self, num_bytes: int, budget: int) -> bool:  # noqa: ARG002 - the places' common method
         return False
@@ -112,7 +154,7 @@ class _InSchema:
         return self.recogniser.longest + self.growth * num_bytes <= budget
 
 
-_Place = _InText | _InFixedText | _InUnit | _InSchema
+_Place = _BeforeThought | _InThought | _InText | _InFixedText | _InUnit | _InSchema
 
 
 class _Calls:
@@ -121,9 +163,23 @@ class _Calls:
     def __init__(self, dispatcher: Dispatcher) -> None:
         self._start = dispatcher.start
         self._units = dispatcher.units
+        self._thought = dispatcher.thought
+        self._tokens = dispatcher.vocabulary.tokens
 
-    def begin(self) -> _Place:
-        """Where every output begins."""
+    def begin(self, *, is_thinking: bool) -> _Place:
+        """Where an output begins."""
+        if self._thought is None:
+            return self.begin_answer()
+        if is_thinking:
+            return _InThought(self, self._thought, 0)
+        return _BeforeThought(self, self._thought, self.begin_answer())
+
+    def spelled(self, token_id: int) -> bytes:
+        """The bytes of a token."""
+        return self._tokens[token_id]
+
+    def begin_answer(self) -> _Place:
+        """Where what is not thought begins."""
         if isinstance(self._start, Region):
             return _InText(self, self._start, 0)
         return _InFixedText(self, self._start, b"")
@@ -280,10 +336,14 @@ class Closer:
         return all(self._segmentation.count(bytes([byte])) == 1 for byte in needed)
 
 
-def closer_of(constraint: LinkedGrammar | CompiledSchema) -> Closer:
-    """A closer for one generation under a toolset's linked grammar or a compiled schema."""
+def closer_of(constraint: LinkedGrammar | CompiledSchema, *, is_thinking: bool = False) -> Closer:
+    """A closer for one generation under a toolset's linked grammar or a compiled schema.
+
+    `is_thinking`: the prompt has begun a thought.
+    """
     if isinstance(constraint, LinkedGrammar):
         tail = unit_tail(constraint.syntax, constraint.vocabulary)
-        return Closer(constraint.vocabulary, _Calls(constraint.dispatcher).begin(), tail[-1:])
+        start = _Calls(constraint.dispatcher).begin(is_thinking=is_thinking)
+        return Closer(constraint.vocabulary, start, tail[-1:])
     place = _InSchema(Recogniser.of(constraint.network), constraint.shortest.growth)
     return Closer(constraint.vocabulary, place, b"")

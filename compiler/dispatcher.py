@@ -11,6 +11,7 @@ from typing import Protocol
 import xgrammar as xgr
 
 from compiler.exits import Exits
+from compiler.free_text import FreeText
 from compiler.junction import Entry, Junction
 from compiler.matcher import Bitmask
 from compiler.region import Region
@@ -37,6 +38,15 @@ class Position(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Thought:
+    """What an output may begin with: a marker token, text, and a marker token."""
+
+    begin_id: int
+    text: FreeText
+    end_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class Dispatcher:
     """The fixed part of a linked grammar; shared by its matchers.
 
@@ -47,9 +57,18 @@ class Dispatcher:
     units: Mapping[str, Unit] = field(repr=False)
     start: Region | Junction
     exits: Exits | None
+    thought: Thought | None = None
 
-    def begin(self) -> Position:
-        """Where every output begins."""
+    def begin(self, *, is_thinking: bool = False) -> Position:
+        """Where an output begins; `is_thinking`: the prompt has begun a thought."""
+        if self.thought is None:
+            return self.begin_answer()
+        if is_thinking:
+            return _InThought(self, self.thought, 0)
+        return _BeforeThought(self, self.thought, self.begin_answer())
+
+    def begin_answer(self) -> Position:
+        """Where what is not thought begins."""
         if isinstance(self.start, Region):
             return _InText(self, self.start, 0)
         return _InFixedText(self, self.start, b"")
@@ -78,6 +97,53 @@ class Dispatcher:
 def consumed(units: Mapping[str, Unit], name: str, rest: bytes) -> int | None:
     """How much of `rest` the unit of `name` takes (see `Unit.consumed`); a unit is loaded only if it must."""
     return units[name].consumed(rest) if rest else 0
+
+
+@dataclass(frozen=True, slots=True)
+class _BeforeThought:
+    """At the start of an output, where a thought may begin or the answer."""
+
+    dispatcher: Dispatcher = field(repr=False)
+    thought: Thought
+    answer: Position
+
+    @property
+    def is_complete(self) -> bool:
+        return self.answer.is_complete
+
+    def fill(self, bitmask: Bitmask, row: int) -> None:
+        self.answer.fill(bitmask, row)
+        SparseMask.of_ids([self.thought.begin_id]).add(bitmask[row])
+
+    def accept(self, token_id: int, token: bytes) -> Position | None:
+        if token_id == self.thought.begin_id:
+            return _InThought(self.dispatcher, self.thought, 0)
+        return self.answer.accept(token_id, token)
+
+    def undo(self) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True)
+class _InThought:
+    dispatcher: Dispatcher = field(repr=False)
+    thought: Thought
+    state: int
+    is_complete = False
+
+    def fill(self, bitmask: Bitmask, row: int) -> None:
+        self.thought.text.fill(self.state, bitmask[row])
+
+    def accept(self, token_id: int, token: bytes) -> Position | None:
+        if token_id == self.thought.end_id:
+            return self.dispatcher.begin_answer()
+        if token_id in self.dispatcher.vocabulary.marker_ids:
+            return None
+        state, rest = self.thought.text.step(self.state, token)
+        return _InThought(self.dispatcher, self.thought, state) if rest is None else None
+
+    def undo(self) -> None:
+        pass
 
 
 @dataclass(frozen=True, slots=True)

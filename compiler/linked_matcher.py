@@ -10,11 +10,11 @@ class LinkedMatcher:
     The positions passed are kept, so that a rollback crosses from one unit into another.
     """
 
-    def __init__(self, dispatcher: Dispatcher) -> None:
+    def __init__(self, dispatcher: Dispatcher, *, is_thinking: bool = False) -> None:
         self._dispatcher = dispatcher
         self._tokens = dispatcher.vocabulary.tokens
         self._stop_ids = frozenset(dispatcher.vocabulary.stop_ids)
-        self._position = dispatcher.begin()
+        self._position = dispatcher.begin(is_thinking=is_thinking)
         self._passed: list[Position] = []
 
     def fill_bitmask(self, bitmask: Bitmask, row: int) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from types import MappingProxyType
 
-from compiler.dispatcher import Dispatcher, consumed
+from compiler.dispatcher import Dispatcher, Thought, consumed
 from compiler.errors import UnsupportedGrammar, UnsupportedSchema, UnsupportedToolset
 from compiler.exits import Exits
 from compiler.free_text import FreeText
@@ -71,9 +71,9 @@ class LinkedGrammar:
         """The fixed part that its matchers and closers share."""
         return self._dispatcher
 
-    def matcher(self) -> LinkedMatcher:
-        """A fresh matcher at the start."""
-        return LinkedMatcher(self._dispatcher)
+    def matcher(self, *, is_thinking: bool = False) -> LinkedMatcher:
+        """A fresh matcher at the start; `is_thinking`: the prompt has begun a thought."""
+        return LinkedMatcher(self._dispatcher, is_thinking=is_thinking)
 
 
 def link(
@@ -107,7 +107,7 @@ def link(
         start = joints.text()
     exits = Exits(vocabulary.index, unit_tail(syntax, vocabulary), joints.follow) if names else None
     frozen = MappingProxyType(units) if isinstance(units, dict) else units
-    dispatcher = Dispatcher(vocabulary, frozen, start, exits)
+    dispatcher = Dispatcher(vocabulary, frozen, start, exits, _thought(syntax, vocabulary))
     return LinkedGrammar(names, units, syntax, vocabulary, choice, parallel, dispatcher, digests)
 
 
@@ -127,6 +127,16 @@ def _chosen(units: Mapping[str, Unit], choice: ToolChoice) -> tuple[str, ...]:
 
 def _refusal(reason: str) -> UnsupportedSchema:
     return UnsupportedSchema("", "tool_choice", reason)
+
+
+def _thought(syntax: Syntax, vocabulary: Vocabulary) -> Thought | None:
+    """What the syntax's models begin with; None where their vocabulary has no markers for it."""
+    thought, markers = syntax.thought, vocabulary.markers
+    if thought is None or not {thought.begin, thought.end} <= markers.keys():
+        return None
+    end_id = markers[thought.end]
+    text = FreeText(vocabulary.index, thought.end.encode(), marker_id=end_id, may_stop=False)
+    return Thought(markers[thought.begin], text, end_id)
 
 
 class _Joints:

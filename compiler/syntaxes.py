@@ -12,7 +12,7 @@ sentinels.
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from compiler.errors import UnknownSyntax
@@ -56,7 +56,8 @@ class Syntax:
 
     `separator` None: one call an output. `has_plain_names`: a name stands in a call as it is, not escaped as
     in a JSON string. `other_headers` are (begin, after_name) that models write as well. `messages` are the
-    frames of prose, the text between two of them `message_separator`; there is no trigger then.
+    frames of prose, the text between two of them `message_separator`; there is no trigger then. `thought` is
+    what a model may begin with, where its vocabulary has markers for it.
     """
 
     name: str
@@ -74,6 +75,12 @@ class Syntax:
     other_headers: tuple[tuple[str, str], ...] = ()
     messages: tuple[Message, ...] = ()
     message_separator: str = ""
+    thought: Message | None = None
+
+    @property
+    def frames_prose(self) -> bool:
+        """Whether some of an output is neither call nor answer, tools or not."""
+        return bool(self.messages) or self.thought is not None
 
     @property
     def headers(self) -> tuple[tuple[str, str], ...]:
@@ -278,6 +285,10 @@ _ROWS = (
     ),
 )
 
+THINK = "+think"
+"""Behind the name of a row: its models think first, between `<think>` and `</think>`."""
+_THOUGHT = Message(begin="<think>", end="</think>", is_thought=True)
+
 SYNTAXES: Mapping[str, Syntax] = MappingProxyType({row.name: row for row in _ROWS})
 """The rows by name."""
 
@@ -305,20 +316,23 @@ _MARKS = (
 
 
 def syntax(name: str) -> Syntax:
-    """The row of that name.
+    """The row of that name, or (`hermes+think`) the row for models that think first.
 
     Raises:
         UnknownSyntax: there is none; the error names those there are.
     """
-    try:
-        return SYNTAXES[name]
-    except KeyError:
-        raise UnknownSyntax(name, tuple(sorted(SYNTAXES))) from None
+    row = SYNTAXES.get(name.removesuffix(THINK))
+    if row is None or (row.messages and name.endswith(THINK)):
+        raise UnknownSyntax(name, tuple(sorted(SYNTAXES)))
+    return replace(row, name=name, thought=_THOUGHT) if name.endswith(THINK) else row
 
 
 def syntax_of_template(chat_template: str | None) -> Syntax:
-    """The row whose marks the chat template holds; `json`, which any model can write, if there is none."""
-    for name, marks in _MARKS:
-        if all(mark in (chat_template or "") for mark in marks):
-            return SYNTAXES[name]
-    return SYNTAXES["json"]
+    """The row whose marks the chat template holds; `json`, which any model can write, if there is none.
+
+    Where the template knows the end of a thought, the model thinks first.
+    """
+    template = chat_template or ""
+    fitting = (name for name, marks in _MARKS if all(mark in template for mark in marks))
+    row = SYNTAXES[next(fitting, "json")]
+    return syntax(row.name + THINK) if _THOUGHT.end in template and not row.messages else row

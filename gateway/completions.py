@@ -89,7 +89,7 @@ class Completions:
         revisions: tuple[Revision, ...],
     ) -> Found | None:
         is_json = isinstance(turn.output, JsonOutput)
-        has_frames = bool(find_syntax(model.syntax).messages)  # kept by a grammar, to be read back
+        has_frames = find_syntax(model.syntax).frames_prose  # kept by a grammar, to be read back
         if not tools and not is_json and not has_frames:
             return None
         with self._telemetry.grammar(revisions) as span:

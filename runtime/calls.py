@@ -53,6 +53,9 @@ Part = TextPart | ThoughtPart | CallStart | ArgumentsPart | CallEnd
 
 
 class _State(Enum):
+    START = auto()
+    THOUGHT = auto()
+    ANSWER = auto()
     PROSE = auto()
     HEADER = auto()
     NAME = auto()
@@ -67,13 +70,22 @@ class CallParser:
     """Incremental: `feed` text, markers as they are spelled, and take the parts that it settles.
 
     Prose that may yet turn out to be a trigger, and a header until its name is whole, are held back.
-    `types_of` gives the types of a tool's tagged parameters (see `compiler.unit.Unit`).
+    `types_of` gives the types of a tool's tagged parameters (see `compiler.unit.Unit`); `is_thinking`: the
+    prompt has begun a thought.
     """
 
-    def __init__(self, syntax: Syntax, types_of: Callable[[str], ParameterTypes] | None = None) -> None:
+    def __init__(
+        self,
+        syntax: Syntax,
+        types_of: Callable[[str], ParameterTypes] | None = None,
+        *,
+        is_thinking: bool = False,
+    ) -> None:
         self._syntax = syntax
         self._types_of = types_of
         self._state = _State.HEADER if syntax.messages else _State.PROSE
+        if syntax.thought:
+            self._state = _State.THOUGHT if is_thinking else _State.START
         self._held = ""
         self._lead = ""
         self._begin = ""
@@ -106,24 +118,49 @@ class CallParser:
         self._held = self._begin = ""
         return [part] if part.text else []
 
-    def _advance(self) -> Part | None:  # noqa: PLR0911 - one per state
-        match self._state:
-            case _State.PROSE:
-                return self._read_prose()
-            case _State.HEADER:
-                return self._read_header()
-            case _State.NAME:
-                return self._read_name()
-            case _State.MESSAGE:
-                return self._read_message()
-            case _State.ARGUMENTS:
-                return self._read_arguments()
-            case _State.PARAMETERS:
-                return self._read_parameters()
-            case _State.END:
-                return self._read_end()
-            case _State.BETWEEN:
-                return self._read_between()
+    def _advance(self) -> Part | None:
+        read = {
+            _State.START: self._read_start,
+            _State.THOUGHT: self._read_thought,
+            _State.ANSWER: self._read_answer,
+            _State.PROSE: self._read_prose,
+            _State.HEADER: self._read_header,
+            _State.NAME: self._read_name,
+            _State.MESSAGE: self._read_message,
+            _State.ARGUMENTS: self._read_arguments,
+            _State.PARAMETERS: self._read_parameters,
+            _State.END: self._read_end,
+            _State.BETWEEN: self._read_between,
+        }
+        return read[self._state]()
+
+    def _read_start(self) -> Part | None:
+        assert self._syntax.thought is not None, "a model that thinks"
+        begin = self._syntax.thought.begin
+        if self._held.startswith(begin):
+            self._state, self._held = _State.THOUGHT, self._held[len(begin) :]
+        elif not begin.startswith(self._held):
+            self._state = _State.PROSE
+        return None
+
+    def _read_thought(self) -> Part | None:
+        assert self._syntax.thought is not None, "a model that thinks"
+        end = self._syntax.thought.end
+        at = self._held.find(end)
+        if at >= 0:
+            text, self._held = self._held[:at], self._held[at + len(end) :]
+            self._state = _State.ANSWER
+        else:
+            at = len(self._held) - overlap(self._held, end)
+            text, self._held = self._held[:at], self._held[at:]
+        return ThoughtPart(text) if text else None
+
+    def _read_answer(self) -> Part | None:
+        """Line breaks between a thought and the answer belong to neither."""
+        self._held = self._held.lstrip("\n")
+        if self._held:
+            self._state = _State.PROSE
+        return None
 
     def _read_prose(self) -> Part | None:
         trigger = self._syntax.trigger
@@ -195,7 +232,8 @@ class CallParser:
         return self._prose(text) if text else None
 
     def _prose(self, text: str) -> "TextPart | ThoughtPart":
-        is_thought = self._state in {_State.HEADER, _State.MESSAGE} and self._message.is_thought
+        is_message = self._state in {_State.HEADER, _State.MESSAGE} and self._message.is_thought
+        is_thought = is_message or self._state is _State.THOUGHT
         return ThoughtPart(text) if is_thought else TextPart(text)
 
     def _read_arguments(self) -> Part | None:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from compiler.closer import closer_of
 from compiler.linker import LinkedGrammar
+from compiler.matcher import Matcher
 from compiler.schema import CompiledSchema
+from compiler.syntaxes import Syntax
 from compiler.syntaxes import syntax as syntax_named
 from runtime.calls import ParameterTypes
 from runtime.detokenizer import Spelling
@@ -113,13 +115,40 @@ class EmbeddedRuntime:
     ) -> tuple[tuple[Sequence, Transcript], ...]:
         sampling = request.sampling
         seed = secrets.randbits(63) if sampling.seed is None else sampling.seed
+        # Only a grammar makes what looks like a call one.
+        syntax = syntax_named(request.syntax) if request.syntax and request.constraint else None
+        is_thinking = syntax is not None and self._is_thinking(syntax, prompt_ids)
         return tuple(
-            (self._sequence(request, choice, prompt_ids, seed), self._transcript(request, choice))
+            (
+                self._sequence(request, choice, prompt_ids, seed, is_thinking=is_thinking),
+                Transcript(
+                    choice,
+                    self._spelling,
+                    syntax=syntax,
+                    stop=request.stop,
+                    types_of=_types_of(request.constraint),
+                    is_thinking=is_thinking,
+                ),
+            )
             for choice in range(request.num_choices)
         )
 
+    def _is_thinking(self, syntax: Syntax, prompt_ids: list[int]) -> bool:
+        """Whether the prompt ends with the beginning of a thought."""
+        begin_id = self._loaded.vocabulary.markers.get(syntax.thought.begin) if syntax.thought else None
+        if begin_id is None or begin_id not in prompt_ids:
+            return False
+        behind = prompt_ids[len(prompt_ids) - prompt_ids[::-1].index(begin_id) :]
+        return not b"".join(self._spelling[i] for i in behind).strip()
+
     def _sequence(
-        self, request: GenerationRequest, choice: int, prompt_ids: list[int], seed: int
+        self,
+        request: GenerationRequest,
+        choice: int,
+        prompt_ids: list[int],
+        seed: int,
+        *,
+        is_thinking: bool,
     ) -> Sequence:
         return Sequence(
             sequence_id=f"{request.request_id}/{choice}",
@@ -128,20 +157,9 @@ class EmbeddedRuntime:
             sampling=request.sampling,
             seed=seed,
             choice=choice,
-            matcher=request.constraint.matcher() if request.constraint else None,
-            closer=_closer(request.constraint),
+            matcher=_matcher(request.constraint, is_thinking=is_thinking),
+            closer=_closer(request.constraint, is_thinking=is_thinking),
             num_logprobs=request.num_logprobs,
-        )
-
-    def _transcript(self, request: GenerationRequest, choice: int) -> Transcript:
-        # Only a grammar makes what looks like a call one.
-        syntax = syntax_named(request.syntax) if request.syntax and request.constraint else None
-        return Transcript(
-            choice,
-            self._spelling,
-            syntax=syntax,
-            stop=request.stop,
-            types_of=_types_of(request.constraint),
         )
 
 
@@ -153,6 +171,14 @@ def _types_of(constraint: Constraint | None) -> Callable[[str], ParameterTypes] 
     return lambda name: units[name].types
 
 
-def _closer(constraint: Constraint | None) -> Closer | None:
+def _matcher(constraint: Constraint | None, *, is_thinking: bool) -> Matcher | None:
+    if isinstance(constraint, LinkedGrammar):
+        return constraint.matcher(is_thinking=is_thinking)
+    return constraint.matcher() if constraint else None
+
+
+def _closer(constraint: Constraint | None, *, is_thinking: bool) -> Closer | None:
     """For the compiler's own grammars; what else masks an output knows no shortest completion."""
-    return closer_of(constraint) if isinstance(constraint, LinkedGrammar | CompiledSchema) else None
+    if isinstance(constraint, LinkedGrammar | CompiledSchema):
+        return closer_of(constraint, is_thinking=is_thinking)
+    return None

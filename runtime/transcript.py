@@ -21,9 +21,8 @@ from runtime.sampling import Draw
 class Transcript:
     """Reads text and calls out of what a sequence writes.
 
-    With a `syntax`, its calls are told from text; `types_of` is what it takes to read tagged parameters (see
-    `CallParser`). Stop strings are looked for in text only, so that no call
-    is ever cut.
+    With a `syntax`, its calls are told from text; `types_of` and `is_thinking` are the parser's (see
+    `CallParser`). Stop strings are looked for in text only, so that no call is ever cut.
     """
 
     def __init__(
@@ -34,12 +33,13 @@ class Transcript:
         syntax: Syntax | None,
         stop: Sequence[str],
         types_of: Callable[[str], ParameterTypes] | None = None,
+        is_thinking: bool = False,
     ) -> None:
         self.num_calls = 0
         self._choice = choice
         self._spelling = spelling
         self._detokenizer = Detokenizer(spelling)
-        self._parser = CallParser(syntax, types_of) if syntax else None
+        self._parser = CallParser(syntax, types_of, is_thinking=is_thinking) if syntax else None
         self._scanner = StopScanner(stop)
         self._logprobs: list[TokenLogprob] = []
 

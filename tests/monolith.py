@@ -118,6 +118,8 @@ def sample_outputs(names: Iterable[str], syntax: Syntax) -> list[str]:
         said = [message.begin + "a < b" for message in syntax.messages]
         leads = [text + syntax.messages[0].end + syntax.message_separator for text in said]
         return [*calls, *said, *(lead + call for lead in leads for call in calls)]
+    if syntax.thought:
+        calls += [syntax.thought.begin + "a < b" + syntax.thought.end + call for call in calls]
     pairs = [f"{call}{syntax.separator}{other}" for call, other in zip(calls, calls[::-1], strict=True)]
     return [syntax.opening + text + syntax.closing for text in (*calls, *pairs)]
 
@@ -184,7 +186,13 @@ def monolith(
         rules["more"] = Rule(more)
         rules["calls"] = Rule(sequence(opening, RuleRef("call"), RuleRef("more")))
     if mode is ChoiceMode.REQUIRED:
-        return Grammar(rules, "calls").ebnf
+        thought = syntax.thought
+        if thought is None or not {thought.begin, thought.end} <= vocabulary.markers.keys():
+            return Grammar(rules, "calls").ebnf
+        rules["thought"] = Rule(Prose((thought.end, MARKER_START)))
+        begin, end = (Literal(vocabulary.spell(text)) for text in (thought.begin, thought.end))
+        whole = sequence(optional(sequence(begin, RuleRef("thought"), end)), RuleRef("calls"))
+        return Grammar({**rules, "output": Rule(whole)}, "output").ebnf
     return _with_text(rules, syntax, vocabulary, has_calls=bool(calls))
 
 

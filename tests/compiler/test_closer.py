@@ -150,6 +150,19 @@ def test_in_a_real_vocabulary(syntax, qwen):
     assert median(early) <= 8
 
 
+@pytest.mark.parametrize("mode", ["required", "auto"])
+def test_a_thought_is_ended_in_time(mode, qwen):
+    grammar, rng = _toolset("hermes+think", mode, qwen), random.Random(mode)
+    shortest = closer_of(grammar).minimum()
+    assert closer_of(grammar, is_thinking=True).minimum() == shortest + 1
+    for budget in [*range(shortest + 2, shortest + 12), shortest + 40]:
+        generation = Generation(grammar, budget, rng, lead="<think>")
+        _check(generation, budget)
+        assert generation.text.startswith("<think>")
+        if mode == "required":
+            _check_calls(generation.text, grammar)
+
+
 @pytest.mark.parametrize("number", range(len(SCHEMAS)))
 def test_a_json_text_in_a_real_vocabulary(number, qwen):
     compiled, rng = _schema(number, qwen), random.Random(number)

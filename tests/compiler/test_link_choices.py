@@ -12,6 +12,7 @@ from compiler.errors import UnsupportedGrammar, UnsupportedToolset
 from compiler.linker import LazyUnits, link
 from compiler.matcher import allocate_bitmask
 from compiler.syntaxes import SYNTAXES
+from compiler.syntaxes import syntax as find_syntax
 from compiler.unit import compile_unit
 from compiler.vocabulary import Vocabulary
 from toolspecs.choice import ChoiceMode, ToolChoice
@@ -182,6 +183,45 @@ def test_no_marker_stands_in_a_message_but_its_end():
     matcher = linked(REQUIRED, syntax=HARMONY, vocabulary=FRAMED).matcher()
     assert all(map(matcher.accept, ids("<|channel|>analysis<|message|>Pay", FRAMED)))
     assert [i for i in range(256, 264) if matcher.accept(i)] == [258]
+
+
+THINKING = Vocabulary.from_tokens(
+    [*(bytes([b]) for b in range(256)), b"", b"?", b"?"],
+    markers={"<think>": 257, "</think>": 258},
+    stop_ids=[STOP],
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "where_required", "where_free"),
+    [
+        ("<think>So <b>\n</think>" + written("pay"), True, True),
+        (written("pay"), True, True),
+        ("<think></think>", False, True),
+        ("<think></think>Hello", False, True),
+        ("<think>So", False, False),
+        ("", False, True),
+        ("Hello<think></think>", False, False),
+        ("<think></think><think></think>", False, False),
+        ("<think><think></think>", False, False),
+        ("</think>", False, False),
+    ],
+)
+def test_a_thought_comes_before_all_else(text, where_required, where_free):
+    row = find_syntax("hermes+think")
+    for choice, expected in ((REQUIRED, where_required), (AUTO, where_free)):
+        grammar = linked(choice, syntax=row, vocabulary=THINKING)
+        assert accepts(grammar, ids(text, THINKING)) is expected
+        if text.startswith("<think>"):
+            inside = grammar.matcher(is_thinking=True)
+            rest = ids(text.removeprefix("<think>"), THINKING)
+            assert all(map(inside.accept, [*rest, STOP])) is expected
+
+
+def test_a_thought_needs_markers():
+    grammar = linked(REQUIRED, syntax=find_syntax("hermes+think"))
+    assert accepts(grammar, ids(written("pay")))
+    assert not accepts(grammar, ids("<think></think>" + written("pay")))
 
 
 @pytest.mark.parametrize("name", ["a b", "x>\ny", "<x>", "tab\t"])

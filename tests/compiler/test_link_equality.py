@@ -15,6 +15,7 @@ from compiler.linked_matcher import LinkedMatcher
 from compiler.linker import link
 from compiler.matcher import allocate_bitmask
 from compiler.syntaxes import SYNTAXES, Syntax
+from compiler.syntaxes import syntax as find_syntax
 from compiler.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary, vocabulary_of
 from toolspecs.choice import ChoiceMode, ToolChoice
@@ -135,6 +136,12 @@ class Walk:
 @pytest.mark.parametrize("syntax", SYNTAXES.values(), ids=lambda row: row.name)
 def test_masks_equal_those_of_one_grammar(vocabulary, syntax, mode, parallel):
     _compare(vocabulary, syntax, mode, parallel=parallel, num_tools=8, num_steps=300)
+
+
+@pytest.mark.parametrize("name", ["hermes+think", "glm_4_7+think"])
+def test_masks_equal_where_a_model_thinks_first(vocabulary, name):
+    row = find_syntax(name)
+    _compare(vocabulary, row, ChoiceMode.REQUIRED, parallel=True, num_tools=3, num_steps=300)
 
 
 @pytest.mark.parametrize("num_tools", [1, 3, 32])

@@ -167,9 +167,20 @@ def test_an_unknown_syntax_names_those_there_are():
     assert "json" in error.value.available
 
 
+def test_a_row_for_models_that_think_first():
+    row = syntax("qwen3_coder+think")
+    assert (row.name, row.thought.begin, row.thought.end) == ("qwen3_coder+think", "<think>", "</think>")
+    assert row.trigger == syntax("qwen3_coder").trigger
+    for name in ("harmony+think", "morse+think", "+think"):
+        with pytest.raises(UnknownSyntax):
+            syntax(name)
+
+
 @pytest.mark.parametrize(
     ("template", "name"),
     [
+        ("<tool_call> \"arguments\" {{ content.split('</think>') }}", "hermes+think"),
+        ("<|channel|> <|message|> functions </think>", "harmony"),
         ('<tool_call>\\n{"name": <function-name>, "arguments": <args-json-object>}\\n</tool_call>', "hermes"),
         ('{{- "[TOOL_CALLS] [" }}', "mistral"),
         ('<|start_header_id|>assistant {"name": f, "parameters": d}', "llama3"),

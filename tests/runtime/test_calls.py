@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from monolith import tagged
 
 from compiler.syntaxes import SYNTAXES, Syntax
+from compiler.syntaxes import syntax as find_syntax
 from runtime.calls import ArgumentsPart, CallEnd, CallParser, CallStart, TextPart, ThoughtPart, parse_calls
 
 ALL = pytest.mark.parametrize("syntax", SYNTAXES.values(), ids=lambda row: row.name)
@@ -172,3 +173,28 @@ def test_the_last_message_is_the_answer(size):
 def test_what_is_no_message_is_prose():
     assert merged(parts_of(HARMONY, ["Hel", "lo"])) == [TextPart("Hello")]
     assert merged(parts_of(HARMONY, ["<|channel|>", "other"])) == [TextPart("<|channel|>other")]
+
+
+@pytest.mark.parametrize("size", [1, 6, 1000])
+@pytest.mark.parametrize(
+    ("text", "is_thinking", "expected"),
+    [
+        ("<think>\nA </thin\n</think>\n\nHi", False, [ThoughtPart("\nA </thin\n"), TextPart("Hi")]),
+        ("A</think>Hi", True, [ThoughtPart("A"), TextPart("Hi")]),
+        ("A </th", True, [ThoughtPart("A </th")]),
+        ("Hi <think>", False, [TextPart("Hi <think>")]),
+        ("<thi", False, [TextPart("<thi")]),
+        ("<think></think>\n", False, []),
+    ],
+)
+def test_a_thought_is_told_from_the_answer(text, is_thinking, expected, size):
+    parser = CallParser(find_syntax("hermes+think"), is_thinking=is_thinking)
+    parts = [part for at in range(0, len(text), size) for part in parser.feed(text[at : at + size])]
+    assert merged([*parts, *parser.finish()]) == expected
+
+
+def test_a_call_behind_a_thought():
+    row = find_syntax("qwen3_coder+think")
+    text = "<think>x</think>\n\n" + write(row, [("f", "{}")])
+    parts = parts_of(row, [text])
+    assert parts == [ThoughtPart("x"), CallStart("f"), ArgumentsPart("{}"), CallEnd()]

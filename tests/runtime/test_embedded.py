@@ -18,7 +18,7 @@ from runtime.errors import (
     RequestRefused,
     UnknownModel,
 )
-from runtime.events import ArgumentsDelta, CallStarted, Finished, FinishReason, TextDelta
+from runtime.events import ArgumentsDelta, CallStarted, Finished, FinishReason, TextDelta, ThoughtDelta
 from runtime.request import GenerationRequest, Message, Sampling
 from runtime.settings import EngineSettings
 from toolspecs.tool import Tool
@@ -138,6 +138,19 @@ async def test_calls_are_valid(runtime, tool_choice):
     assert num_calls >= {"required": 12, "auto": 3, "none": 0}[tool_choice]
     assert tool_choice != "none" or num_calls == 0
     await settled(runtime)
+
+
+@pytest.mark.parametrize("opening", ["", "<think>\n"])
+async def test_a_thought_that_the_prompt_begins_is_ended(make_runtime, monkeypatch, opening):
+    runtime = make_runtime(syntax="hermes+think")
+    tokenizer = runtime._loaded.tokenizer
+    monkeypatch.setattr(tokenizer, "chat_template", tokenizer.chat_template + opening)
+    grammar = await linked(runtime, "required")
+    events = await events_of(runtime, request(constraint=grammar, syntax="hermes+think", max_tokens=150))
+    assert_valid(calls_of(events))
+    assert calls_of(events)
+    assert not opening or any(isinstance(event, ThoughtDelta) for event in events)
+    assert text_of(events) == ""
 
 
 @pytest.mark.parametrize("syntax", ["qwen3_coder", "deepseek_v3_2", "glm_4_7", "harmony", "mistral_v13"])
