@@ -260,3 +260,15 @@ async def test_one_request_tries_few_hopeless_schemas(vocabulary):
         await find(GrammarCache(None, secret=SECRET, compiling=compiling), tools, vocabulary)
     assert len(refused.value.refusals) == 50
     assert len(compiling.jobs) < 10
+
+
+async def test_what_takes_too_long_to_compare_is_not_contained(vocabulary):
+    class Hopeless(InProcess):
+        async def run(self, job, vocabulary):
+            raise LimitReached("", "", "takes long")
+
+    whole, number = {"type": "integer"}, {"type": "number"}
+    assert await GrammarCache(None, secret=SECRET).covers(number, whole, vocabulary=vocabulary)
+    assert not await GrammarCache(None, secret=SECRET).covers(whole, number, vocabulary=vocabulary)
+    hopeless = GrammarCache(None, secret=SECRET, compiling=Hopeless())
+    assert not await hopeless.covers(number, whole, vocabulary=vocabulary)

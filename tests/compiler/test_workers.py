@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from hostile import greedy, laborious
 
 from compiler.entry import Entry
 from compiler.errors import LimitReached, UnsupportedSchema, WorkersUnavailable
@@ -20,22 +21,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 LIMITS = CompileLimits(seconds=1.0, memory_bytes=128 * 2**20)
 VOCABULARY = Vocabulary.of_bytes()
 FINE = Job.tool({"type": "object", "properties": {"a": {"type": "integer"}}}, "json")
-
-
-def greedy(number: int) -> Job:
-    """Takes long, and gigabytes."""
-
-    def one(name, kind):
-        return {"required": [name], "properties": {name: {"type": kind}}}
-
-    pairs = [{"anyOf": [one(f"a{i}", "integer"), one(f"b{i}", "string")]} for i in range(number)]
-    return Job.tool({"type": "object", "allOf": pairs}, "json")
-
-
-def slow() -> Job:
-    """Takes long, and little memory."""
-    patterns = {f"p{i}": {"type": "string", "pattern": f"^(?:a?b?){{{300 + i}}}$"} for i in range(60)}
-    return Job.tool({"type": "object", "properties": patterns}, "json")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -89,18 +74,18 @@ async def test_a_refusal_comes_back_whole(workers):
 
 async def test_one_that_takes_too_long_is_refused_and_the_next_is_compiled(workers):
     with pytest.raises(LimitReached, match="takes longer than 1 seconds"):
-        await workers.run(slow(), VOCABULARY)
+        await workers.run(Job.tool(laborious(), "json"), VOCABULARY)
     assert await is_fine(workers)
 
 
 async def test_one_that_takes_too_much_memory_is_refused(workers):
     with pytest.raises(LimitReached):
-        await workers.run(greedy(30), VOCABULARY)
+        await workers.run(Job.tool(greedy(), "json"), VOCABULARY)
     assert await is_fine(workers)
 
 
 async def test_others_are_compiled_while_one_takes_long(workers):
-    long = asyncio.create_task(workers.run(slow(), VOCABULARY))
+    long = asyncio.create_task(workers.run(Job.tool(laborious(), "json"), VOCABULARY))
     await asyncio.sleep(0)
     assert await is_fine(workers)
     assert not long.done()
@@ -111,7 +96,7 @@ async def test_others_are_compiled_while_one_takes_long(workers):
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL])
 async def test_a_worker_that_crashes_is_one_refusal(workers, number):
     assert await is_fine(workers)
-    running = asyncio.create_task(workers.run(slow(), VOCABULARY))
+    running = asyncio.create_task(workers.run(Job.tool(laborious(), "json"), VOCABULARY))
     await asyncio.sleep(0.2)
     for pid in children(zygote_pid(workers)):
         os.kill(pid, number)
