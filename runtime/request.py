@@ -22,13 +22,14 @@ class Constraint(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message. Roles: `system`, `user`, `assistant`, `tool`."""
+    """One message. Roles: `system`, `user`, `assistant`, `tool`. `thought`: what came before the answer."""
 
     role: str
     content: str = ""
     calls: tuple[ToolCall, ...] = ()
     call_id: str | None = None
     name: str | None = None
+    thought: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,6 +117,8 @@ def _turn(message: Message, *, has_short_ids: bool) -> dict[str, Any]:
         turn["tool_call_id"] = _short(message.call_id) if has_short_ids else message.call_id
     if message.name is not None:
         turn["name"] = message.name
+    if message.thought is not None:
+        turn["reasoning_content"] = message.thought
     return turn
 
 

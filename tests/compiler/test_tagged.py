@@ -15,6 +15,7 @@ from compiler.linker import LinkedGrammar
 from compiler.report import Verdict
 from compiler.syntaxes import SYNTAXES, Syntax
 from compiler.toolset import lower_tool
+from compiler.unit import Unit
 from compiler.vocabulary import Vocabulary
 from runtime.calls import parse_calls
 from toolspecs.tool import Tool
@@ -189,3 +190,9 @@ def test_whatever_is_drawn_reads_as_valid_arguments(row):
         assert calls
         for _, arguments in calls:
             validator.validate(json.loads(arguments))
+
+
+def test_the_types_are_stored_with_the_unit():
+    unit = compiled(HARD).units["f"]
+    assert Unit.from_bytes(unit.to_bytes(BYTES), BYTES).types == unit.types
+    assert unit.types["n"] == ("null", "number", "string")

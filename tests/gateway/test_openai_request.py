@@ -227,6 +227,10 @@ MESSAGES = [
     ({"role": "assistant", "content": "A"}, Message("assistant", "A")),
     ({"role": "assistant", "content": None, "refusal": "no"}, Message("assistant", "no")),
     (
+        {"role": "assistant", "content": "Yes", "reasoning_content": "Hm"},
+        Message("assistant", "Yes", thought="Hm"),
+    ),
+    (
         {"role": "assistant", "tool_calls": [CALL]},
         Message("assistant", calls=(ToolCall("call_1", "f", "{}"),)),
     ),

@@ -180,6 +180,11 @@ def test_a_text_that_spells_markers_stays_text(loaded_tokenizer, message, name):
         assert shown in tokenizer.decode(ids, clean_up_tokenization_spaces=False)
 
 
+def test_a_thought_reaches_the_template(tokenizer, monkeypatch):
+    monkeypatch.setattr(tokenizer, "chat_template", "{{ messages[0].reasoning_content }}")
+    assert render(tokenizer, [Message("assistant", "b", thought="<think>a")]) == "<think>a"
+
+
 def test_what_the_assistant_said_is_the_templates_to_read(tokenizer, monkeypatch):
     monkeypatch.setattr(tokenizer, "chat_template", "{{ messages[0].content.split('</think>')[-1] }}")
     assert render(tokenizer, [Message("assistant", "<think>a</think>b")]) == "b"

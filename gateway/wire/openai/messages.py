@@ -54,6 +54,7 @@ class Assistant(_Strict, tag="assistant"):
 
     content: Content | None = None
     refusal: str | None = None
+    reasoning_content: str | None = None
     tool_calls: list[Call] | None = None
     # Clients replay messages as they got them, with empty values in fields that mean nothing here.
     annotations: list[Any] | None = None
@@ -93,7 +94,13 @@ def _read_message(message: System | Developer | User | Assistant | Tool, path: s
             calls = tuple(
                 ToolCall(c.id, c.function.name, c.function.arguments) for c in message.tool_calls or ()
             )
-            return Message("assistant", text or message.refusal or "", calls=calls, name=message.name)
+            return Message(
+                "assistant",
+                text or message.refusal or "",
+                calls=calls,
+                name=message.name,
+                thought=message.reasoning_content,
+            )
 
 
 def _read_content(content: Content | None, path: str) -> str:
