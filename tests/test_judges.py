@@ -1,15 +1,14 @@
 """The judges of the corpora find what they are there to find."""
 
 import random
-import signal
-import time
 
 import pytest
-from soundness.comparison import Outcome, Score, outcomes, spellings
+import unruly
+from soundness.comparison import Outcome, Score, spellings
 from soundness.corpora import Case, Instance
 from soundness.judges import Judges, repeats_a_key
-from soundness.schemas import mutations
-from soundness.workers import allow, run
+from soundness.mutations import mutations
+from soundness.workers import run
 from walks import EmptyMask, Walker
 
 from compiler.matcher import Bitmask
@@ -63,28 +62,8 @@ def test_a_score_counts_what_was_accepted():
     assert [len(total.wrong), len(total.missed), len(total.refused)] == [1, 1, 1]
 
 
-def test_our_engine_in_a_process_of_its_own():
-    (outcome,) = outcomes("callgate", [DIGITS], workers=1)
-    assert (outcome.end, outcome.accepted) == ("compiled", (True, False))
-
-
-def _job():
-    return _steps
-
-
-def _steps(task):
-    yield task
-    if task == "crash":
-        signal.raise_signal(signal.SIGSEGV)
-    if task == "hang":
-        allow(0.2)
-        while True:
-            time.process_time()
-    yield "the end"
-
-
 def test_a_worker_that_hangs_or_crashes_is_told_apart_and_replaced():
-    found = list(run(_job, ["fine", "hang", "crash", "fine"], workers=1))
+    found = list(run(unruly.job, ["fine", "hang", "crash", "fine"], workers=1))
     assert [finished.end for finished in found] == ["done", "over time", "crashed", "done"]
     assert [finished.findings for finished in found][1:] == [["hang"], ["crash"], ["fine", "the end"]]
 

@@ -4,11 +4,18 @@
 """
 
 import os
+import random
 
 import pytest
 from soundness.comparison import outcomes, score
 from soundness.corpora import CORPORA, sample
+from soundness.judges import Judges
+from soundness.mutations import mutations, wrongly_accepted
 from soundness.random_walks import walks
+
+from compiler.errors import CompilerError
+from compiler.schema import compile_schema
+from compiler.vocabulary import Vocabulary
 
 TOOLS = ("mcp", "bfcl", "openapi")
 
@@ -39,6 +46,24 @@ def test_a_whole_corpus(corpus, engine):
     if engine == "callgate":
         assert total.wrong == []
         assert total.tally["over time"] + total.tally["crashed"] <= 0.002 * len(cases)
+
+
+def test_what_is_a_change_away_from_a_real_instance_is_judged_right():
+    rng = random.Random(0)
+    vocabulary = Vocabulary.of_bytes()
+    num_mutations = 0
+    for case in sample("jsonschemabench", every=150):
+        try:
+            compiled = compile_schema(case.schema, tokenizer=vocabulary)
+        except CompilerError:
+            continue
+        judges = Judges(case.schema)
+        for instance in case.instances:
+            if instance.is_valid:
+                mutated = list(mutations(instance.value, rng, 10))
+                num_mutations += len(mutated)
+                assert wrongly_accepted(compiled, judges, mutated) == [], case.name
+    assert num_mutations > 200
 
 
 def walked(corpus, vocabulary, *, every=1, per_schema, workers=0, objects="schema"):

@@ -1,8 +1,6 @@
-"""Schemas and instances that no corpus has: nested combinations of every keyword, and values a change away from valid."""
+"""Schemas that no corpus has: nested combinations of every keyword."""
 
 import copy
-import random
-from collections.abc import Iterator
 from typing import Any
 
 from hypothesis import strategies as st
@@ -141,41 +139,3 @@ def _some(**keywords: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any
         return bodies
     typed = st.builds(lambda kind, body: {"type": kind, **body}, keywords["type"], bodies)
     return typed | typed | bodies
-
-
-def mutations(value: Any, rng: random.Random, count: int) -> Iterator[Any]:
-    """Values that differ from `value` in one place, or in a few."""
-    for _ in range(count):
-        changed = value
-        for _ in range(rng.choice((1, 1, 2))):
-            changed = _mutated(changed, rng)
-        yield changed
-
-
-def _mutated(value: Any, rng: random.Random) -> Any:
-    if isinstance(value, dict | list) and value and rng.random() < 0.5:
-        changed = copy.copy(value)
-        place = rng.choice(list(value) if isinstance(value, dict) else range(len(value)))
-        changed[place] = _mutated(value[place], rng)
-        return changed
-    if rng.random() < 0.25:
-        return copy.deepcopy(rng.choice((None, True, 0, 1.5, -1, "a", "", [], {}, ["a", 1], {"a": 1})))
-    return rng.choice(_neighbours(value, rng))
-
-
-def _neighbours(value: Any, rng: random.Random) -> list[Any]:
-    match value:
-        case bool() | None:
-            return [not value]
-        case int() | float():
-            return [value + 1, value - 1, -value, value + 0.5, value * 10, value / 2, str(value)]
-        case str() | list():
-            at = rng.randrange(len(value) + 1)
-            start, end = value[:at], value[at:]
-            more = rng.choice(STRINGS) if isinstance(value, str) else [None]
-            return [start, end, start + end[:1] + end, start + more + end, value[::-1], value + value]
-        case dict():
-            kept = {key: item for key, item in value.items() if rng.random() < 0.7}
-            added = {**value, rng.choice(KEYS): rng.choice((None, 1, "a", [], {}))}
-            return [kept, added, dict(reversed(value.items()))]
-    raise AssertionError(type(value))
