@@ -1,44 +1,54 @@
 """The front end: a document becomes its canonical form, or a refusal that names the culprit."""
 
 import json
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import jsonschema_rs
-from jsonschema_rs import CanonicalSchema, canonical
+from jsonschema_rs import CanonicalSchema, Registry, canonical
 
 from compiler.cycles import find_cycle
 from compiler.errors import UnsupportedSchema
+from compiler.plain import DIALECTS, with_values_described, without_nested_dialects
 from compiler.pointer import child
 
 MAX_DEPTH = 200
+NO_DOCUMENTS: Mapping[str, Any] = MappingProxyType({})
+_REGISTER = "Define the target inside the document, or register its document with the schema."
 _OLDER_DIALECTS = ("http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-04/schema#")
 
 
-def canonical_form(document: Any, *, only_objects: bool = False) -> CanonicalSchema:
+def canonical_form(
+    document: Any, *, documents: Mapping[str, Any] = NO_DOCUMENTS, only_objects: bool = False
+) -> CanonicalSchema:
     """The canonical form of a JSON Schema, formats asserted; the dialect is what `$schema` says.
 
-    Nothing is ever fetched: a reference out of the document is refused.
+    Nothing is ever fetched: a reference out of the document leads to one of `documents`, by URI, or is
+    refused.
 
     Raises:
         UnsupportedSchema: the document is no schema, cannot be resolved, or admits nothing.
     """
-    _check_depth(document)
-    _check_text(document)
+    for content in (document, *documents.values()):
+        _check_depth(content)
+        _check_text(content)
     try:
-        schema = jsonschema_rs.canonicalize(document, validate_formats=True, offline=True)
+        registry = _registry(document, documents)
+        schema = _canonical(document, registry)
     except jsonschema_rs.ValidationError as error:
         path = child("", *map(str, error.instance_path))
         raise UnsupportedSchema(
             path, "", f"not a valid JSON Schema: {error.message}", _other_dialect(document)
         ) from None
     except jsonschema_rs.ReferencingError as error:
-        raise UnsupportedSchema("", "$ref", str(error), "Define the target inside the document.") from None
+        raise UnsupportedSchema("", "$ref", str(error), _REGISTER) from None
     except canonical.InvalidPattern as error:
         place = _place_of(document, "pattern", str(error))
         raise UnsupportedSchema(*place, str(error), "Write it as ECMA-262 does, with lower counts.") from None
     except canonical.CanonicalizationError as error:
         keyword = "$ref" if "esource" in str(error) or "ointer" in str(error) else ""
-        raise UnsupportedSchema("", keyword, str(error), "Define the target inside the document.") from None
+        raise UnsupportedSchema("", keyword, str(error), _REGISTER) from None
     if (cycle := find_cycle(document)) is not None:
         reason = "refers back to itself for the same value, so that nothing says what it admits"
         raise UnsupportedSchema(cycle, "$ref", reason, "Refer to it from a property or an item.")
@@ -47,8 +57,31 @@ def canonical_form(document: Any, *, only_objects: bool = False) -> CanonicalSch
             jsonschema_rs.canonicalize({"type": "object"}, draft=schema.draft, validate_formats=True)
         )
     if schema.satisfiability() == canonical.Satisfiability.NO:
-        raise _unsatisfiable(document)
+        raise _unsatisfiable(document, registry)
     return schema
+
+
+def _canonical(document: Any, registry: Registry | None) -> CanonicalSchema:
+    """The canonical form of the document, or of a plainer one that says the same."""
+    plain = without_nested_dialects(document)
+    schema = jsonschema_rs.canonicalize(plain, validate_formats=True, offline=True, registry=registry)
+    if schema.kind != canonical.CanonicalKind.RAW:
+        return schema
+    described = with_values_described(plain, schema.draft)
+    return jsonschema_rs.canonicalize(described, validate_formats=True, offline=True, registry=registry)
+
+
+def _registry(document: Any, documents: Mapping[str, Any]) -> Registry | None:
+    """The documents that a schema may refer to, in the schema's dialect where they name none."""
+    if not documents:
+        return None
+    newest = DIALECTS[-1]
+    dialect = document.get("$schema", newest) if isinstance(document, dict) else newest
+    try:
+        draft = jsonschema_rs.canonicalize({"$schema": dialect}, offline=True).draft
+        return Registry(list(documents.items()), draft=draft)
+    except (ValueError, TypeError) as error:
+        raise UnsupportedSchema("", "$ref", f"the documents it may refer to: {error}") from None
 
 
 def _other_dialect(document: Any) -> str:
@@ -81,8 +114,8 @@ def _check_text(document: Any) -> None:
         raise UnsupportedSchema("", "", "has a lone surrogate in a text", "Remove it.") from None
 
 
-def _unsatisfiable(document: Any) -> UnsupportedSchema:
-    reasons = canonical.find_unsatisfiable(document, validate_formats=True, offline=True)
+def _unsatisfiable(document: Any, registry: Registry | None) -> UnsupportedSchema:
+    reasons = canonical.find_unsatisfiable(document, validate_formats=True, offline=True, registry=registry)
     for pointer, reason in sorted(reasons.items()):
         match reason:
             case canonical.UnsatisfiableReason.Conflict(causes):

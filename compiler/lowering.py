@@ -12,6 +12,7 @@ from typing import Any
 
 from jsonschema_rs import CanonicalSchema, canonical
 
+from compiler.alternatives import may_stem_from
 from compiler.arrays import lower_array
 from compiler.combinations import Combinations, simple
 from compiler.errors import UnsupportedSchema
@@ -120,7 +121,7 @@ class Lowering:
 
     def admits(self, schema: CanonicalSchema, value: Any) -> bool:
         """Whether a schema is known to admit a value."""
-        return schema.covers(self.simple({"const": value})) == canonical.Containment.YES
+        return schema.covers(self.simple({"enum": [value]})) == canonical.Containment.YES
 
     def text(self, value: Any) -> Expr:
         """The one spelling of a JSON value, in the order its keys are given."""
@@ -137,25 +138,39 @@ class Lowering:
             case _:
                 return Literal(json.dumps(value))
 
-    def key(self, schema: CanonicalSchema, site: Site) -> Expr | None:
+    def key(self, schema: CanonicalSchema, site: Site) -> Expr | None:  # noqa: PLR0911 - one case per view
         """The keys a schema of strings admits, with their quotes."""
         match schema.view():
-            case canonical.FalseView():
-                return None
-            case canonical.ConstView(value):
-                return self.text(value)
+            case canonical.ConstView(str() as name):
+                return self.text(name)
             case canonical.EnumView(values):
-                return choice(*map(self.text, values))
-            case canonical.MultiTypeView():
+                names = [self.text(name) for name in values if isinstance(name, str)]
+                return choice(*names) if names else None
+            case canonical.MultiTypeView(types) if "string" not in types:
+                return None
+            case canonical.TrueView() | canonical.MultiTypeView():
                 return self._string(StringConstraint(), site, is_key=True)
             case canonical.StringView() as view:
                 return self._string(string_constraint(view), site, is_key=True)
             case canonical.AnyOfView(branches):
-                options = [self.key(branch, site) for branch in branches]
-                live = [option for option in options if option is not None]
-                return choice(*live) if live else None
-            case _:
+                return self._any_key(branches, site)
+            case canonical.RawView():
                 raise UnsupportedSchema(site.pointer, "propertyNames", "the names cannot be resolved")
+            case (
+                canonical.ReferenceView()
+                | canonical.NotView()
+                | canonical.AllOfView()
+                | canonical.OneOfView()
+                | canonical.TypedGroupView()
+            ):
+                return self._any_key(self.unfold(schema, site), site)
+            case _:
+                return None
+
+    def _any_key(self, schemas: Iterable[CanonicalSchema], site: Site) -> Expr | None:
+        options = [self.key(schema, site) for schema in schemas]
+        live = [option for option in options if option is not None]
+        return choice(*live) if live else None
 
     def _joined(self, opening: str, parts: list[Expr], closing: str) -> Expr:
         separated = [e for part in parts for e in (self.style.comma, part)][1:]
@@ -184,7 +199,8 @@ class Lowering:
             case canonical.ArrayView():
                 return lower_array(self, array_constraint(view), site)
             case canonical.ObjectView():
-                return lower_object(self, object_constraint(view), site)
+                constraint = object_constraint(view)
+                return lower_object(self, constraint, self.outline.reordered(site, may_stem_from(constraint)))
             case canonical.AnyOfView(branches):
                 return self.any_of(branches, site, is_root=is_root)
             case canonical.RawView(reason=reason, pointer=pointer):
@@ -192,7 +208,7 @@ class Lowering:
                     pointer or site.pointer, "", f"its combination of keywords cannot be resolved ({reason})"
                 )
             case _:
-                return self.value(self.unfold(schema, site), site, is_root=is_root)
+                return self.any_of(self.unfold(schema, site), site, is_root=is_root)
 
     def _any(self, type_name: str, site: Site, *, is_root: bool = False) -> Expr:
         """Any value of a type."""
@@ -285,14 +301,17 @@ class Lowering:
             self.reporter.note(site, "type", Verdict.NARROWED, note)
         return lowered.expr
 
-    def unfold(self, schema: CanonicalSchema, site: Site) -> CanonicalSchema:
-        """What canonicalization left symbolic because of a reference in it, one step further."""
+    def unfold(self, schema: CanonicalSchema, site: Site) -> list[CanonicalSchema]:
+        """What canonicalization left symbolic because of a reference in it, one step further, as a union."""
         try:
             unfolded = self._combinations.unfold(schema)
         except canonical.CanonicalizationError as error:
             raise UnsupportedSchema(site.pointer, "$ref", f"{_UNFOLD}: {error}", _WRITE_OUT) from error
-        if unfolded == schema:
+        if unfolded == [schema] or (not unfolded and self._combinations.is_narrowed):
             raise UnsupportedSchema(site.pointer, "$ref", _UNFOLD, _WRITE_OUT)
+        if self._combinations.is_narrowed:
+            for keyword in ("oneOf", "not", "allOf", "anyOf"):
+                self.reporter.note(site, keyword, Verdict.NARROWED, "values that are easily told apart")
         return unfolded
 
 

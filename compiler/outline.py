@@ -6,31 +6,22 @@ constraint, and the JSON pointers that a report or a refusal names. It never dec
 outline costs order and wording, not soundness.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urldefrag, urljoin
 
-from compiler.pointer import child, escape, resolve
+from compiler.pointer import child, resolve
+from compiler.positions import IN_PLACE, IN_PLACE_LISTS, IN_PLACE_MAPS, children
 
-_IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
-_IN_PLACE = ("if", "then", "else")
-_IN_PLACE_MAPS = ("dependentSchemas", "dependencies")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
-_SUBSCHEMA = (
-    *_IN_PLACE,
-    "not",
-    "items",
-    "additionalItems",
-    "additionalProperties",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-    "propertyNames",
-    "contains",
-)
-_SUBSCHEMA_LISTS = (*_IN_PLACE_LISTS, "prefixItems", "items")
-_SUBSCHEMA_MAPS = (*_IN_PLACE_MAPS, "properties", "patternProperties", "$defs", "definitions")
+_ALWAYS = ("allOf", *IN_PLACE, *_REFERENCES)
+_MAX_VISITS = 2_000
+
+Branches = tuple[str, ...]
+"""The pointers of the alternatives in which a schema stands, outermost first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +36,18 @@ class Site:
 
 
 class Outline:
-    """The outline of one document; `document` is not modified."""
+    """The outline of one document, and of the `documents` by URI that it may refer to; none is modified.
 
-    def __init__(self, document: Any) -> None:
+    A pointer into another document is its URI, `#` and the pointer proper.
+    """
+
+    def __init__(self, document: Any, documents: Mapping[str, Any] = MappingProxyType({})) -> None:
         self.document = document
+        self.documents = documents
+        self._values: dict[str, Any] = {}
+        self._items: dict[tuple[Site, int | None], Site] = {}
         self._sites: dict[tuple[str, ...], Site] = {}
+        self._branches: dict[Site, Mapping[str, tuple[Branches, ...]]] = {}
 
     @property
     def root(self) -> Site:
@@ -59,9 +57,16 @@ class Outline:
     def schemas(self, site: Site) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """The schema objects of a place, with their pointers."""
         for pointer in site.pointers:
-            schema = resolve(self.document, pointer)
+            schema = self.at(pointer)
             if isinstance(schema, dict):
                 yield pointer, schema
+
+    def at(self, pointer: str) -> Any:
+        """The value at a pointer, None where there is none."""
+        if pointer not in self._values:
+            uri, _, inside = ("", "", pointer) if pointer[:1] in ("", "/") else pointer.partition("#")
+            self._values[pointer] = resolve(self.documents.get(uri) if uri else self.document, inside)
+        return self._values[pointer]
 
     def declared(self, site: Site) -> tuple[str, ...]:
         """Every key that `properties` declares at a place, in the order of first appearance."""
@@ -114,6 +119,11 @@ class Outline:
 
     def item(self, site: Site, index: int | None) -> Site:
         """The place of the item at `index`, or (None) of the items after any prefix."""
+        if (site, index) not in self._items:
+            self._items[site, index] = self._item(site, index)
+        return self._items[site, index]
+
+    def _item(self, site: Site, index: int | None) -> Site:
         found: list[str] = []
         for pointer, schema in self.schemas(site):
             for keyword in ("prefixItems", "items"):
@@ -132,43 +142,93 @@ class Outline:
             pointer, schema = stack.pop()
             if isinstance(schema, dict):
                 yield pointer, schema
-                stack += reversed(list(_children(pointer, schema)))
+                stack += reversed(list(children(pointer, schema)))
 
     def _site(self, starts: tuple[str, ...]) -> Site:
         if starts not in self._sites:
-            found: dict[str, None] = {}
-            open_pointers: set[str] = set()
+            found: dict[str, dict[Branches, None]] = {}
+            visits: set[tuple[str, Branches]] = set()
             for pointer in starts:
-                self._collect(pointer, found, open_pointers)
-            self._sites[starts] = Site(tuple(found), starts[0] if starts else "")
+                self._collect(pointer, (), found, visits)
+            site = Site(tuple(found), starts[0] if starts else "")
+            self._sites[starts] = site
+            self._branches[site] = {pointer: tuple(paths) for pointer, paths in found.items()}
         return self._sites[starts]
 
-    def _collect(self, pointer: str, found: dict[str, None], open_pointers: set[str]) -> None:
+    def _collect(
+        self,
+        pointer: str,
+        branches: Branches,
+        found: dict[str, dict[Branches, None]],
+        visits: set[tuple[str, Branches]],
+    ) -> None:
         """Add a schema, where its `properties` stand among the schemas that speak about the same place."""
-        if pointer in open_pointers:
+        visit = (pointer, branches if len(visits) < _MAX_VISITS else ())
+        if visit in visits:
             return
-        open_pointers.add(pointer)
-        schema = resolve(self.document, pointer)
+        visits.add(visit)
+        schema = self.at(pointer)
         if isinstance(schema, dict):
             for keyword, value in schema.items():
                 if keyword == "properties":
-                    found[pointer] = None
+                    found.setdefault(pointer, {})[branches] = None
                 for inner in self._in_place(pointer, keyword, value):
-                    self._collect(inner, found, open_pointers)
-        found.setdefault(pointer, None)
+                    within = branches if keyword in _ALWAYS or inner in branches else (*branches, inner)
+                    self._collect(inner, within, found, visits)
+        found.setdefault(pointer, {})[branches] = None
+
+    def reordered(self, site: Site, fits: Callable[[Mapping[str, Any]], bool]) -> Site:
+        """The place with the schemas last that stand in alternatives of which some schema does not fit."""
+        paths_of = self._branches.get(site)
+        if paths_of is None:
+            return site
+        dead = {
+            paths[0][-1]
+            for pointer, paths in paths_of.items()
+            if len(paths) == 1
+            and paths[0]
+            and isinstance(schema := self.at(pointer), dict)
+            and not fits(schema)
+        }
+        if not dead:
+            return site
+        last = [
+            pointer
+            for pointer, paths in paths_of.items()
+            if all(not dead.isdisjoint(branches) for branches in paths)
+        ]
+        first = [pointer for pointer in paths_of if pointer not in last]
+        return Site((*first, *last), site.pointer)
 
     def _in_place(self, pointer: str, keyword: str, value: Any) -> Iterator[str]:
         """The schemas under a keyword that speak about the same place as the one at `pointer`."""
-        if keyword in _IN_PLACE:
+        if keyword in IN_PLACE:
             yield child(pointer, keyword)
-        elif keyword in _IN_PLACE_LISTS and isinstance(value, list):
+        elif keyword in IN_PLACE_LISTS and isinstance(value, list):
             yield from (child(pointer, keyword, str(i)) for i in range(len(value)))
-        elif keyword in _IN_PLACE_MAPS and isinstance(value, dict):
+        elif keyword in IN_PLACE_MAPS and isinstance(value, dict):
             yield from (child(pointer, keyword, key) for key in value)
         elif keyword in _REFERENCES and isinstance(value, str):
-            target = self._target(value)
+            target = self._elsewhere(pointer, value) or self._target(value)
             if target is not None:
                 yield target
+
+    def _elsewhere(self, pointer: str, uri: str) -> str | None:
+        """The target of a reference that stands at or leads into another document."""
+        base = "" if pointer[:1] in ("", "/") else pointer.partition("#")[0]
+        try:
+            target, fragment = urldefrag(urljoin(base or self._base, uri))
+        except ValueError:
+            return None
+        if target not in self.documents:
+            return None
+        found = f"{target}#{unquote(fragment)}"
+        return found if self.at(found) is not None else None
+
+    @cached_property
+    def _base(self) -> str:
+        identity = self.document.get("$id", "") if isinstance(self.document, dict) else ""
+        return identity if isinstance(identity, str) else ""
 
     def _target(self, uri: str) -> str | None:
         base, _, fragment = uri.partition("#")
@@ -189,13 +249,3 @@ class Outline:
                 if isinstance(name, str):
                     names.setdefault(prefix + name, pointer)
         return names
-
-
-def _children(pointer: str, schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for keyword, value in schema.items():
-        if keyword in _SUBSCHEMA_MAPS and isinstance(value, dict):
-            yield from ((f"{pointer}/{escape(keyword)}/{escape(key)}", sub) for key, sub in value.items())
-        elif keyword in _SUBSCHEMA_LISTS and isinstance(value, list):
-            yield from ((f"{pointer}/{escape(keyword)}/{i}", sub) for i, sub in enumerate(value))
-        elif keyword in _SUBSCHEMA:
-            yield f"{pointer}/{escape(keyword)}", value

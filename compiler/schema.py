@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import xgrammar as xgr
 
 from compiler.errors import CorruptUnit, UnsupportedSchema
-from compiler.front import canonical_form
+from compiler.front import NO_DOCUMENTS, canonical_form
 from compiler.grammar import Grammar
 from compiler.grammar_json import grammar_from_json, grammar_to_json
 from compiler.lowering import Lowering
@@ -48,6 +48,7 @@ class LoweredSchema:
 def lower_schema(
     schema: Any,
     *,
+    documents: Mapping[str, Any] = NO_DOCUMENTS,
     objects: Objects = "schema",
     style: Style = FLEXIBLE,
     only_objects: bool = False,
@@ -60,8 +61,8 @@ def lower_schema(
     Raises:
         UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema.
     """
-    canonical = canonical_form(schema, only_objects=only_objects)
-    lowering = Lowering(canonical, Outline(schema), is_closed=objects == "closed", style=style)
+    canonical = canonical_form(schema, documents=documents, only_objects=only_objects)
+    lowering = Lowering(canonical, Outline(schema, documents), is_closed=objects == "closed", style=style)
     arguments = TaggedArguments(lowering, tags) if tags else None
     grammar = lowering.grammar(arguments.lower if arguments else None)
     if len(grammar.ebnf) > MAX_GRAMMAR_CHARS:
@@ -141,6 +142,7 @@ class CompiledSchema:
 def compile_schema(
     schema: Any,
     *,
+    documents: Mapping[str, Any] = NO_DOCUMENTS,
     tokenizer: "Vocabulary | PreTrainedTokenizerBase | None" = None,
     objects: Objects = "schema",
     style: Style = FLEXIBLE,
@@ -148,12 +150,13 @@ def compile_schema(
     """Compile a JSON Schema (dict or bool) for a tokenizer's vocabulary; bytes without one.
 
     `objects="closed"` leaves undeclared keys out wherever keys are declared and none other are admitted in so
-    many words; `"schema"` does as the schema says.
+    many words; `"schema"` does as the schema says. `documents` are the schemas it may refer to, by URI;
+    nothing is fetched.
 
     Raises:
         UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema.
     """
-    lowered = lower_schema(schema, objects=objects, style=style)
+    lowered = lower_schema(schema, documents=documents, objects=objects, style=style)
     compiled = CompiledSchema(lowered.grammar, lowered.report, vocabulary_of(tokenizer))
     assert compiled.compiled is not None
     return compiled

@@ -10,9 +10,9 @@ from compiler.regular import charset
 from compiler.regular.charset import Ranges
 from compiler.regular.counted import MAX_COST, MAX_COST_OF_KEYS, Tail, Walk, counted, late_tails
 from compiler.regular.dfa import Dfa, TooManyStates
-from compiler.regular.ecma import PatternError
+from compiler.regular.ecma import MAX_COUNT, PatternError
 from compiler.regular.encode import Spelling, any_escape_outside_ascii, encode
-from compiler.regular.formats import BASE64, FORMATS
+from compiler.regular.formats import BASE64, FORMATS, WIDE
 from compiler.regular.language import Part, language
 from compiler.report import Verdict
 from compiler.rules import RuleSink
@@ -53,6 +53,8 @@ class LoweredString:
     notes: tuple[Note, ...] = ()
 
 
+_LOWER_COUNTS = (64, 32, 16, 8)
+"""Tried in turn where a pattern that counts higher has too many states."""
 _SAFE = CharClass.of((0x20, 0x21), (0x23, 0x5B), (0x5D, charset.LAST))
 _SHORT_ESCAPE = CharClass.of(*'"\\/bfnrt')
 _HEX = CharClass.of((0x30, 0x39), (0x41, 0x46), (0x61, 0x66))
@@ -114,8 +116,9 @@ def _parts(constraint: StringConstraint) -> tuple[list[Part], list[Note]]:
             parts.append(Part(known.excluded, is_excluded=True))
         if known.note:
             notes.append(("format", Verdict.NARROWED, known.note))
-    if constraint.excluded_formats:
-        raise UnsupportedString("format", "cannot be negated", "Use a pattern instead.")
+    for name in constraint.excluded_formats:
+        parts.append(Part(WIDE.get(name, ""), is_excluded=True))
+        notes.append(("format", Verdict.NARROWED, f"where no {name} may be, nothing like one"))
     if constraint.content_media_types or any(name != "base64" for name in constraint.content_encodings):
         raise UnsupportedString("contentMediaType", "asserts what is inside a string", "Leave it out.")
     parts += [Part(BASE64) for _ in constraint.content_encodings]
@@ -167,13 +170,28 @@ class AllTexts:
             body = self.of_tail(Tail(charset.ALL, constraint.min_length, constraint.max_length))
             return LoweredString(body, (*notes, *more))
         try:
-            dfa = language(parts, constraint.excluded)
+            lowered = self._counted(parts, constraint)
         except PatternError as error:
             raise UnsupportedString(_keyword(constraint), str(error), "Write it without.") from error
         except TooManyStates as error:
             raise UnsupportedString(_keyword(constraint), str(error), "Simplify it.") from error
-        lowered = self.of_dfa(dfa, constraint)
         return lowered and LoweredString(lowered.expr, (*notes, *more, *lowered.notes))
+
+    def _counted(self, parts: list[Part], constraint: StringConstraint) -> LoweredString | None:
+        """Strings that meet every part; patterns count less far where that needs too many states."""
+        counts = [MAX_COUNT, *(_LOWER_COUNTS if constraint.patterns else ())]
+        for most in counts:
+            try:
+                lowered = self.of_dfa(language(parts, constraint.excluded, most=most), constraint)
+            except (TooManyStates, UnsupportedString):
+                if most == counts[-1]:
+                    raise
+                continue
+            if lowered is None or most == MAX_COUNT:
+                return lowered
+            note = ("pattern", Verdict.NARROWED, f"counts to {most} at most")
+            return LoweredString(lowered.expr, (*lowered.notes, note))
+        raise AssertionError("the last count returns or raises")
 
     def of_tail(self, tail: Tail) -> Expr:
         """Strings of one set of characters."""

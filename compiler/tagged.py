@@ -23,7 +23,7 @@ from compiler.strings import StringConstraint, UnsupportedString
 from compiler.views import ObjectConstraint, object_constraint, string_constraint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from compiler.lowering import Lowering
     from compiler.outline import Site
@@ -127,10 +127,10 @@ class TaggedArguments:
                     why = f"its combination of keywords cannot be resolved ({reason})"
                     raise UnsupportedSchema(pointer or site.pointer, "", why, _OWN_WORDS)
                 case _:
-                    pending.append(self._lowering.unfold(schema, site))
+                    pending += self._lowering.unfold(schema, site)
 
     def _exactly(self, value: Any) -> ObjectConstraint:
-        parts = {key: self._lowering.simple({"const": part}) for key, part in value.items()}
+        parts = {key: self._lowering.simple({"enum": [part]}) for key, part in value.items()}
         names = self._lowering.simple({"enum": list(parts)} if parts else {"not": {}})
         return ObjectConstraint(required=tuple(parts), properties=parts, property_names=names)
 
@@ -219,15 +219,20 @@ class TaggedArguments:
             case canonical.StringView() as view:
                 return self._string(string_constraint(view), site, others)
             case canonical.AnyOfView(branches):
-                options = [self._text(branch, site, others) for branch in branches]
-                live = [option for option in options if option is not None]
-                return choice(*live) if live else None
+                return self._any_text(branches, site, others)
             case canonical.RawView(reason=reason, pointer=pointer):
                 why = f"its combination of keywords cannot be resolved ({reason})"
                 raise UnsupportedSchema(pointer or site.pointer, "", why)
             case _:
                 assert schema is not None
-                return self._text(self._lowering.unfold(schema, site), site, others)
+                return self._any_text(self._lowering.unfold(schema, site), site, others)
+
+    def _any_text(
+        self, schemas: Iterable[CanonicalSchema], site: Site, others: tuple[str, ...]
+    ) -> Expr | None:
+        options = [self._text(schema, site, others) for schema in schemas]
+        live = [option for option in options if option is not None]
+        return choice(*live) if live else None
 
     def _string(self, constraint: StringConstraint, site: Site, others: tuple[str, ...]) -> Expr | None:
         tags, misread = self._tags, self._misread(others)

@@ -70,15 +70,15 @@ Node = Chars | Concat | Alternation | Repetition | Assertion | Look
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "v": "\v", "f": "\f", "0": "\0"}
 
 
-def parse(pattern: str, *, is_outer: bool = False) -> Node:
-    """The syntax tree of a pattern, read inner or outer.
+def parse(pattern: str, *, is_outer: bool = False, most: int = MAX_COUNT) -> Node:
+    """The syntax tree of a pattern, read inner or outer; read inner, bounds above `most` are lowered to it.
 
     Raises:
         PatternError: unreadable, not regular, or out of bounds.
     """
     if len(pattern) > MAX_PATTERN:
         raise PatternError(f"is longer than {MAX_PATTERN} characters")
-    reader = _Reader(pattern, is_outer=is_outer)
+    reader = _Reader(pattern, is_outer=is_outer, most=most)
     node = reader.alternation(0)
     if not reader.at_end:
         raise PatternError(f"has an unmatched {reader.peek!r} at {reader.at}")
@@ -86,8 +86,9 @@ def parse(pattern: str, *, is_outer: bool = False) -> Node:
 
 
 class _Reader:
-    def __init__(self, pattern: str, *, is_outer: bool) -> None:
+    def __init__(self, pattern: str, *, is_outer: bool, most: int) -> None:
         self.pattern = pattern
+        self.most = most
         self.at = 0
         self.is_outer = is_outer
 
@@ -138,8 +139,12 @@ class _Reader:
         low, high = counts
         if high is not None and low > high:
             raise PatternError(f"counts from {low} down to {high}")
+        if high is not None and not self.is_outer:
+            high = min(high, max(low, self.most))
         if max(low, high or 0) > MAX_COUNT:
             raise PatternError(f"counts beyond {MAX_COUNT}")
+        if self.counts() is not None:
+            raise PatternError(f"has nothing to repeat at {self.at - 1}")
         return Repetition(item, low, high)
 
     def counts(self) -> tuple[int, int | None] | None:
@@ -158,7 +163,7 @@ class _Reader:
         self.at = end + 1
         return int(low[:9]), (int(high[:9]) if high else None) if comma else int(low[:9])
 
-    def atom(self, depth: int) -> Node:
+    def atom(self, depth: int) -> Node:  # noqa: PLR0911 - one case per kind of atom
         char = self.next()
         match char:
             case "^" | "$":
@@ -174,8 +179,17 @@ class _Reader:
                 return self.escape()
             case "*" | "+" | "?":
                 raise PatternError(f"has nothing to repeat at {self.at - 1}")
+            case "{":
+                return self.brace()
             case _:
                 return Chars(_one(char))
+
+    def brace(self) -> Node:
+        """A brace that opens no count stands for itself."""
+        self.at -= 1
+        if self.counts() is not None:
+            raise PatternError(f"has nothing to repeat at {self.at}")
+        return Chars(_one(self.next()))
 
     def anchor(self, char: str) -> Node:
         if char == "^" or not self.is_outer:

@@ -131,5 +131,29 @@ for _of, _by in (
 ):
     FORMATS[_by] = replace(FORMATS[_of], note=f"{_ASCII}; {FORMATS[_of].note}")
 
+_URI_CHARS = '[^ <>"{}|\\\\^`]'
+WIDE = {
+    "date": "^[0-9]",
+    "time": "^[0-9]",
+    "date-time": "^[0-9]",
+    "duration": "^[-+]?[Pp]",
+    "email": "@",
+    "idn-email": "@",
+    "hostname": "^[^ /:@]*$",
+    "idn-hostname": "^[^ /:@]*$",
+    "ipv4": "^[0-9.]*$",
+    "ipv6": ":",
+    "uuid": "-",
+    "uri": ":",
+    "iri": ":",
+    "uri-reference": f"^{_URI_CHARS}*$",
+    "iri-reference": f"^{_URI_CHARS}*$",
+    "uri-template": f"^(?:{_URI_CHARS}|[{{}}])*$",
+    "json-pointer": "^(?:/|$)",
+    "relative-json-pointer": "^[0-9]",
+    "regex": "^(?:[^*]|$)",
+}
+"""Every text that some validator takes for one of the format matches; for where the format must not hold."""
+
 BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
 """Padded, and without stray bits in the last character, which strict decoders reject."""

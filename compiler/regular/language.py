@@ -6,7 +6,17 @@ from functools import lru_cache
 
 from compiler.regular import charset, nfa
 from compiler.regular.dfa import Alphabet, Dfa, explored
-from compiler.regular.ecma import Alternation, Assertion, Chars, Concat, Look, Node, PatternError, parse
+from compiler.regular.ecma import (
+    MAX_COUNT,
+    Alternation,
+    Assertion,
+    Chars,
+    Concat,
+    Look,
+    Node,
+    PatternError,
+    parse,
+)
 
 
 @dataclass(frozen=True)
@@ -16,30 +26,31 @@ class Part:
     pattern: str
     is_excluded: bool = False
 
-    @property
-    def node(self) -> Node:
+    def node(self, most: int = MAX_COUNT) -> Node:
         """Its tree, read so that characters on which engines disagree are left out.
+
+        What must match counts to `most` at most.
 
         Raises:
             PatternError: it cannot be read.
         """
-        return parse(self.pattern, is_outer=self.is_excluded)
+        return parse(self.pattern, is_outer=self.is_excluded, most=most)
 
 
-def language(parts: Iterable[Part], excluded: tuple[str, ...] = ()) -> Dfa:
-    """The texts that every part admits, without those listed.
+def language(parts: Iterable[Part], excluded: tuple[str, ...] = (), *, most: int = MAX_COUNT) -> Dfa:
+    """The texts that every part admits, without those listed; patterns count to `most` at most.
 
     Raises:
         PatternError: a pattern cannot be read or is not regular.
         TooManyStates: an automaton is too large.
     """
-    return _intersection(tuple(parts), excluded)
+    return _intersection(tuple(parts), excluded, most)
 
 
 @lru_cache(maxsize=256)
-def _intersection(parts: tuple[Part, ...], excluded: tuple[str, ...]) -> Dfa:
+def _intersection(parts: tuple[Part, ...], excluded: tuple[str, ...], most: int) -> Dfa:
     """Kept, since formats and patterns recur."""
-    nodes = [part.node for part in parts]
+    nodes = [part.node(most) for part in parts]
     sets = [s for node in nodes for s in nfa.sets_of(node)]
     alphabet = Alphabet.of([*sets, *(charset.of(char) for char in sorted(set("".join(excluded))))])
     found = _other_than(excluded, alphabet)

@@ -35,6 +35,7 @@ MATCHING = [
     ("^(a?){3}$", ["", "aaa"], ["aaaa"]),
     ("", ["", "x"], []),
     ("^a{,2}$", ["a{,2}"], ["aa"]),
+    ("^{x}{$", ["{x}{"], ["x"]),
 ]
 
 
@@ -47,7 +48,7 @@ def test_patterns_as_ecma_reads_them(pattern, matching, other):
 
 @pytest.mark.parametrize(
     "pattern",
-    ["(a)\\1", "(?<x>a)\\k<x>", "a(?=b)c", "(", "[", "a**", "x{2,1}", "\\ud800", "[z-a]", "(?i)a", "a" * 20_000,
+    ["(a)\\1", "(?<x>a)\\k<x>", "a(?=b)c", "(", "[", "a**", "a{2}{3}", "{2}", "x{2,1}", "\\ud800", "[z-a]", "(?i)a", "a" * 20_000,
      "(((a{500}){500}){500})", "(.{1,900}a){900}", "[ab]*a[ab]{15}",
      # engines read these differently
      "\\<a", "a\\>", "\\b{start}", "[]a]", "[^]", "\\x{41}", "\\x4", "\\u{}", "\\c1", "\\p{C}", "\\p{Greek}"],

@@ -50,6 +50,13 @@ CASES = [
     pytest.param({"oneOf": [{**INTEGER, "multipleOf": 3}, {**INTEGER, "multipleOf": 5}]}, ["3", "5", "10"],
         ["15", "7", "30"], id="oneOf"),
     pytest.param({"not": STRING}, ["1", "null", "[]", "{}"], ['"s"'], id="not"),
+    pytest.param({"type": "array", "not": {"enum": [[False], [1, "a"]]}},
+        ["[]", "[1]", "[false,false]", '[1,"b"]', "[0]"], ["[false]", '[1,"a"]', "{}"], id="not an array"),
+    pytest.param({"properties": {"a": {"$schema": "http://json-schema.org/draft-04/schema#", **INTEGER}}},
+        ['{"a":1}'], ['{"a":"s"}'], id="an inner dialect"),
+    pytest.param({"$defs": {"name": {"pattern": "^x"}}, "type": "object", "propertyNames": {"$ref": "#/$defs/name"}},
+        ['{"xy":1}', "{}"], ['{"y":1}'], id="names by reference"),
+    pytest.param({"oneOf": [STRING, {**STRING, "format": "date"}]}, ['"s"'], ['"2024-02-29"'], id="no date"),
     pytest.param({"if": {"properties": {"k": {"const": "x"}}, "required": ["k"]},
          "then": {"properties": {"v": INTEGER}}, "else": {"properties": {"v": STRING}},
          "type": "object", "properties": {"k": {"enum": ["x", "y"]}, "v": {}}},
@@ -135,6 +142,46 @@ def test_refusals_name_the_place(schema, pointer, keyword):
         compile_schema(schema)
     assert (refused.value.pointer, refused.value.keyword) == (pointer, keyword)
     assert refused.value.reason
+
+
+TREES = {
+    "http://example.com/tree.json": {
+        "type": "object",
+        "properties": {"value": INTEGER, "next": {"$ref": "#"}, "kind": {"$ref": "kinds.json#/$defs/kind"}},
+        "required": ["value"],
+    },
+    "http://example.com/kinds.json": {"$defs": {"kind": {"enum": ["leaf", "node"]}}},
+}
+
+
+def test_other_documents_are_registered_and_never_fetched():
+    schema = {"properties": {"tree": {"$ref": "http://example.com/tree.json"}}, "required": ["tree"]}
+    compiled = compile_schema(schema, documents=TREES, objects="closed")
+    assert compiled.accepts('{"tree":{"value":1,"next":{"value":2},"kind":"leaf"}}')
+    for text in (
+        "{}",
+        '{"tree":{}}',
+        '{"tree":{"value":1,"kind":"x"}}',
+        '{"tree":{"next":{"value":2},"value":1}}',
+    ):
+        assert not compiled.accepts(text), text
+    with pytest.raises(UnsupportedSchema, match=r"tree\.json"):
+        compile_schema(schema)
+    with pytest.raises(UnsupportedSchema, match=r"kinds\.json"):
+        compile_schema(
+            schema, documents={"http://example.com/tree.json": TREES["http://example.com/tree.json"]}
+        )
+
+
+def test_every_alternative_keeps_its_own_order():
+    alert = {"type": "object", "properties": {"alert": STRING, "expr": STRING, "for": STRING},
+             "required": ["alert", "expr"], "additionalProperties": False}  # fmt: skip
+    record = {"type": "object", "properties": {"expr": STRING, "record": STRING, "for": STRING},
+              "required": ["record", "expr"], "additionalProperties": False}  # fmt: skip
+    compiled = compile_schema({"oneOf": [record, alert]})
+    assert compiled.accepts('{"expr":"s","record":"s","for":"s"}')
+    assert compiled.accepts('{"alert":"s","expr":"s","for":"s"}')
+    assert not compiled.accepts('{"expr":"s","alert":"s"}')
 
 
 def test_a_listed_value_is_not_taken_for_another_type():

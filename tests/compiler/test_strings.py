@@ -2,16 +2,22 @@
 
 import json
 
+import jsonschema_rs
 import pytest
 import xgrammar as xgr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compiler.grammar import Rule
+from compiler.regular.formats import FORMATS
+from compiler.report import Verdict
 from compiler.rules import RuleTable
 from compiler.strings import StringConstraint, UnsupportedString, lower_literal, lower_string
 from compiler.vocabulary import Vocabulary
 
+FORMAT_TEXTS = ("", "a", "a b", "2024-02-29", "24:00", "2024-02-29T10:00:00Z", "10:00:00Z", "P1D", "a@b.co", "é@é.de",
+    "example.com", "a_b", "127.0.0.1", "::1", "1234", "0/a", "/a~1", "2eb8aa08-aa98-11ea-b4aa-73b441d16380", "urn:a",
+    "//a/b?c", "{a}", "a{b}c", "^a*$", "(", "*", "\\", "<a>", "%41", "-1")  # fmt: skip
 BYTES = Vocabulary.of_bytes()
 
 
@@ -133,7 +139,6 @@ def test_long_bounds_are_narrowed_and_say_so():
     [
         (StringConstraint(min_length=100_000), "minLength"),
         (StringConstraint(patterns=("(a)\\1",)), "pattern"),
-        (StringConstraint(excluded_formats=("date",)), "format"),
         (StringConstraint(content_media_types=("application/json",)), "contentMediaType"),
     ],
 )
@@ -141,6 +146,23 @@ def test_refusals_name_the_keyword(constraint, keyword):
     with pytest.raises(UnsupportedString) as refused:
         lower_string(constraint, RuleTable())
     assert refused.value.keyword == keyword
+
+
+@pytest.mark.parametrize("name", sorted(FORMATS))
+def test_what_a_format_excludes_is_excluded_where_it_must_not_hold(name):
+    lowered = lower_string(StringConstraint(excluded_formats=(name,)), RuleTable())
+    assert [verdict for _, verdict, _ in lowered.notes] == [Verdict.NARROWED]
+    for text in FORMAT_TEXTS:
+        if jsonschema_rs.is_valid({"format": name}, text, validate_formats=True):
+            assert not admits(StringConstraint(excluded_formats=(name,)), json.dumps(text)), (name, text)
+
+
+def test_patterns_that_count_too_far_count_less_far():
+    pattern = "^(?:\\S+\\s+){0,199}\\S+$"
+    constraint = StringConstraint(patterns=(pattern,))
+    assert lower_string(constraint, RuleTable()).notes[-1][:2] == ("pattern", Verdict.NARROWED)
+    assert admits(constraint, '"one two three"')
+    assert not admits(constraint, '"one "')
 
 
 def test_nothing_left_is_none():

@@ -55,7 +55,7 @@ def _steps(engine: Engine, case: Case, limit: Any) -> Iterator[Any]:
     limit(COMPILE_SECONDS)
     start = time.process_time()
     try:
-        accepts = engine(case.schema)
+        accepts = engine(case.schema, case.documents)
     except Refused as refusal:
         yield {"end": "refused", "why": refusal.why, "keyword": refusal.keyword, "pointer": refusal.pointer}
         return

@@ -13,7 +13,7 @@
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from corpus import corpus, json_lines
@@ -32,12 +32,13 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A schema of a corpus and its instances."""
+    """A schema of a corpus, its instances, and the documents by URI that it may refer to."""
 
     corpus: str
     name: str
     schema: Any
     instances: tuple[Instance, ...] = ()
+    documents: Mapping[str, Any] = field(default_factory=dict)
 
 
 DIALECTS = {
@@ -46,14 +47,31 @@ DIALECTS = {
 }
 
 
+REMOTES = "http://localhost:1234/"
+"""Where the suite's schemas look for its other documents; nothing is ever served there."""
+
+
+def remotes(draft: str) -> Mapping[str, Any]:
+    """The documents that the suite's schemas of a draft refer to, by URI."""
+    root = corpus("json-schema-test-suite", "remotes")
+    paths = {path.relative_to(root).as_posix(): path for path in sorted(root.rglob("*.json"))}
+    return {
+        REMOTES + name: json.loads(path.read_text(encoding="utf-8"))
+        for name, path in paths.items()
+        if name.startswith(draft) or not name.startswith("draft")
+    }
+
+
 def _suite(name: str, draft: str, *folders: str) -> Iterator[Case]:
+    documents = remotes(draft)
     for path in sorted(corpus("json-schema-test-suite", draft, *folders).glob("*.json")):
         for case in json.loads(path.read_text(encoding="utf-8")):
             schema = case["schema"]
             if isinstance(schema, dict):
                 schema = {"$schema": DIALECTS[draft], **schema}
             instances = (Instance(t["data"], t["valid"], t["description"]) for t in case["tests"])
-            yield Case(name, f"{path.stem}: {case['description']}", schema, tuple(instances))
+            needed = documents if REMOTES in json.dumps(schema) else {}
+            yield Case(name, f"{path.stem}: {case['description']}", schema, tuple(instances), needed)
 
 
 def _jsonschemabench() -> Iterator[Case]:

@@ -14,7 +14,8 @@ from compiler.schema import Objects, compile_schema
 from compiler.vocabulary import Vocabulary
 
 Accepts = Callable[[str], bool]
-Engine = Callable[[Any], Accepts]
+Engine = Callable[[Any, Mapping[str, Any]], Accepts]
+"""Takes a schema and the documents by URI that it may refer to."""
 
 
 class Refused(Exception):
@@ -31,9 +32,9 @@ def callgate(objects: Objects = "schema") -> Engine:
     """Ours; closed as tools are, or as the schema says."""
     vocabulary = Vocabulary.of_bytes()
 
-    def compiled(schema: Any) -> Accepts:
+    def compiled(schema: Any, documents: Mapping[str, Any]) -> Accepts:
         try:
-            return compile_schema(schema, tokenizer=vocabulary, objects=objects).accepts
+            return compile_schema(schema, documents=documents, tokenizer=vocabulary, objects=objects).accepts
         except UnsupportedSchema as refusal:
             raise Refused(refusal.reason, keyword=refusal.keyword, pointer=refusal.pointer) from None
         except CompilerError as refusal:
@@ -48,7 +49,7 @@ def xgrammar() -> Engine:
     # Its cache is off since with it 67 schemas of jsonschemabench fail an internal check.
     compiler = xgr.GrammarCompiler(vocabulary, max_threads=1, cache_enabled=False)
 
-    def compiled(schema: Any) -> Accepts:
+    def compiled(schema: Any, _: Mapping[str, Any]) -> Accepts:
         try:
             grammar = compiler.compile_json_schema(json.dumps(schema), strict_mode=False)
         except RuntimeError as refusal:
@@ -84,7 +85,7 @@ def llguidance() -> Engine:
 
     tokenizer = llg.LLTokenizer(llg.TokenizerWrapper(_Bytes()))
 
-    def compiled(schema: Any) -> Accepts:
+    def compiled(schema: Any, _: Mapping[str, Any]) -> Accepts:
         try:
             grammar = llg.LLMatcher.grammar_from_json_schema(json.dumps(schema))
         except ValueError as refusal:
