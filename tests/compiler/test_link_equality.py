@@ -132,8 +132,17 @@ class Walk:
             assert not self.linked.accept(token_id)
 
 
-@pytest.mark.parametrize(("mode", "parallel"), CHOICES)
-@pytest.mark.parametrize("syntax", SYNTAXES.values(), ids=lambda row: row.name)
+LIKE_OTHERS = {"deepseek_v4", "deepseek_v4_1", "exaone", "glm_4_5", "mimo", "minimax"}
+"""Rows that differ from another in their texts alone: one tool choice will do."""
+CASES = [
+    pytest.param(row, mode, parallel, id=f"{row.name}-{mode}-{parallel}")
+    for row in SYNTAXES.values()
+    for mode, parallel in CHOICES
+    if row.name not in LIKE_OTHERS or (mode, parallel) == (ChoiceMode.AUTO, True)
+]
+
+
+@pytest.mark.parametrize(("syntax", "mode", "parallel"), CASES)
 def test_masks_equal_those_of_one_grammar(vocabulary, syntax, mode, parallel):
     _compare(vocabulary, syntax, mode, parallel=parallel, num_tools=8, num_steps=300)
 
