@@ -52,7 +52,7 @@ class _InText:
 
 @dataclass(frozen=True, slots=True)
 class _BeforeThought:
-    """At the start, where a thought may begin or the answer."""
+    """At the start, line breaks aside, where a thought may begin or the answer."""
 
     route: "_Calls"
     thought: Thought
@@ -61,7 +61,10 @@ class _BeforeThought:
     def after(self, token_id: int, token: bytes) -> "_Place | None":
         if token_id == self.thought.begin_id:
             return _InThought(self.route, self.thought, 0)
-        return self.answer.after(token_id, token)
+        answer = self.answer.after(token_id, token)
+        if isinstance(answer, _InText) and not token.strip(b"\n"):
+            return _BeforeThought(self.route, self.thought, answer)
+        return answer
 
     def completions(self) -> Iterator[bytes]:
         return self.answer.completions()

@@ -101,7 +101,7 @@ def consumed(units: Mapping[str, Unit], name: str, rest: bytes) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _BeforeThought:
-    """At the start of an output, where a thought may begin or the answer."""
+    """At the start of an output, line breaks aside, where a thought may begin or the answer."""
 
     dispatcher: Dispatcher = field(repr=False)
     thought: Thought
@@ -118,7 +118,10 @@ class _BeforeThought:
     def accept(self, token_id: int, token: bytes) -> Position | None:
         if token_id == self.thought.begin_id:
             return _InThought(self.dispatcher, self.thought, 0)
-        return self.answer.accept(token_id, token)
+        answer = self.answer.accept(token_id, token)
+        if isinstance(answer, _InText) and not token.strip(b"\n"):
+            return _BeforeThought(self.dispatcher, self.thought, answer)
+        return answer
 
     def undo(self) -> None:
         pass

@@ -136,10 +136,10 @@ class CallParser:
 
     def _read_start(self) -> Part | None:
         assert self._syntax.thought is not None, "a model that thinks"
-        begin = self._syntax.thought.begin
-        if self._held.startswith(begin):
-            self._state, self._held = _State.THOUGHT, self._held[len(begin) :]
-        elif not begin.startswith(self._held):
+        begin, held = self._syntax.thought.begin, self._held.lstrip("\n")
+        if held.startswith(begin):
+            self._state, self._held = _State.THOUGHT, held[len(begin) :]
+        elif not begin.startswith(held):
             self._state = _State.PROSE
         return None
 

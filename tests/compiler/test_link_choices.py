@@ -201,6 +201,7 @@ THINKING = Vocabulary.from_tokens(
         ("<think></think>Hello", False, True),
         ("<think>So", False, False),
         ("", False, True),
+        ("\n\n<think>\n</think>Hello", False, True),
         ("Hello<think></think>", False, False),
         ("<think></think><think></think>", False, False),
         ("<think><think></think>", False, False),

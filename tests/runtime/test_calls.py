@@ -180,6 +180,8 @@ def test_what_is_no_message_is_prose():
     ("text", "is_thinking", "expected"),
     [
         ("<think>\nA </thin\n</think>\n\nHi", False, [ThoughtPart("\nA </thin\n"), TextPart("Hi")]),
+        ("\n<think>A</think>Hi", False, [ThoughtPart("A"), TextPart("Hi")]),
+        ("\n<thin king", False, [TextPart("\n<thin king")]),
         ("A</think>Hi", True, [ThoughtPart("A"), TextPart("Hi")]),
         ("A </th", True, [ThoughtPart("A </th")]),
         ("Hi <think>", False, [TextPart("Hi <think>")]),
