@@ -54,7 +54,8 @@ class Message:
 class Syntax:
     """One row.
 
-    `separator` None: one call an output. `has_plain_names`: a name stands in a call as it is, not escaped as
+    `separator` None: one call an output. `after_number`: behind `after_name` stand the number of the call, as
+    the model counts it, and this text. `has_plain_names`: a name stands in a call as it is, not escaped as
     in a JSON string. `other_headers` are (begin, after_name) that models write as well. `messages` are the
     frames of prose, the text between two of them `message_separator`; there is no trigger then. `thought` is
     what a model may begin with, where its vocabulary has markers for it.
@@ -72,6 +73,7 @@ class Syntax:
     key_separator: str = ": "
     has_plain_names: bool = False
     tags: Tags | None = None
+    after_number: str | None = None
     other_headers: tuple[tuple[str, str], ...] = ()
     messages: tuple[Message, ...] = ()
     message_separator: str = ""
@@ -97,8 +99,9 @@ class Syntax:
         return tuple(dict.fromkeys(pieces))
 
     def header(self, name: str) -> str:
-        """A call's text up to its arguments."""
-        return self.begin + self.spell_name(name) + self.after_name
+        """A call's text up to its arguments, where it has a number that of a first one."""
+        number = "" if self.after_number is None else f"0{self.after_number}"
+        return self.begin + self.spell_name(name) + self.after_name + number
 
     def spell_name(self, name: str) -> str:
         """A tool name as it stands in a call."""
@@ -215,6 +218,18 @@ _ROWS = (
         trigger="<tool_call>",
     ),
     Syntax(
+        name="kimi",
+        opening="<|tool_calls_section_begin|>",
+        begin="<|tool_call_begin|>functions.",
+        after_name=":",
+        after_number="<|tool_call_argument_begin|>",
+        end="<|tool_call_end|>",
+        separator="",
+        closing="<|tool_calls_section_end|>",
+        trigger="<|tool_calls_section_begin|>",
+        has_plain_names=True,
+    ),
+    Syntax(
         name="mimo",
         begin="<tool_call><function=",
         after_name=">",
@@ -300,6 +315,7 @@ _MARKS = (
     ("deepseek_v3_2", ("<｜DSML｜function_calls>",)),
     ("deepseek_v3", ("<｜tool▁calls▁begin｜>", "```json")),
     ("deepseek_v3_1", ("<｜tool▁calls▁begin｜>",)),
+    ("kimi", ("<|tool_calls_section_begin|>", "<|tool_call_argument_begin|>")),
     ("minimax", ("minimax:tool_call", "<invoke name=")),
     ("glm_4_7", ("</arg_key><arg_value>",)),
     ("glm_4_5", ("<arg_key>", "<arg_value>")),

@@ -13,13 +13,29 @@ from functools import cached_property
 import xgrammar as xgr
 
 from compiler.errors import CorruptUnit, UnsupportedGrammar
-from compiler.grammar import Choice, Expr, Grammar, Literal, Rule, RuleRef, Sequence, sequence
+from compiler.grammar import (
+    EMPTY,
+    CharClass,
+    Choice,
+    Expr,
+    Grammar,
+    Literal,
+    Repeat,
+    Rule,
+    RuleRef,
+    Sequence,
+    choice,
+    sequence,
+)
 from compiler.grammar_json import grammar_from_json, grammar_to_json
 from compiler.network import Network
 from compiler.shortest import Shortest
 from compiler.stored import VERSIONS, pack, unpack
 from compiler.syntaxes import Syntax
 from compiler.vocabulary import Vocabulary
+
+_MAX_DIGITS = 3
+"""Of a call's number, where the syntax has one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +125,7 @@ def compile_unit(
     Raises:
         UnsupportedGrammar: xgrammar refuses it, or not all its sentences begin as arguments do.
     """
-    whole = append(grammar, vocabulary.spell(syntax.end))
+    whole = call_of(grammar, syntax, vocabulary)
     digest, source = unit_digest(whole, syntax, vocabulary), grammar_to_json(whole)
     compiled = vocabulary.backend.compile(whole.ebnf)
     starts = argument_starts(syntax, vocabulary)
@@ -120,7 +136,9 @@ def compile_unit(
 
 
 def argument_starts(syntax: Syntax, vocabulary: Vocabulary) -> bytes:
-    """The bytes that a unit can begin with: those of an object, or of a tag and the end of the call."""
+    """The bytes that a unit can begin with: of an object, a call's number, or a tag and the call's end."""
+    if syntax.after_number is not None:
+        return b"0123456789"
     if syntax.tags is None:
         return b"{"
     texts = (syntax.tags.begin, syntax.end)
@@ -138,8 +156,18 @@ def unit_digest(whole: Grammar, syntax: Syntax, vocabulary: Vocabulary) -> str:
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-def append(grammar: Grammar, end: str) -> Grammar:
-    """The grammar of `grammar`'s sentences, each followed by `end`.
+def call_of(grammar: Grammar, syntax: Syntax, vocabulary: Vocabulary) -> Grammar:
+    """The grammar of a unit: an arguments grammar up to the end of the call, the call's number before it."""
+    number: Expr = EMPTY
+    if syntax.after_number is not None:
+        digits = Repeat(CharClass.of((0x30, 0x39)), 0, _MAX_DIGITS - 1)
+        counted = choice(Literal("0"), sequence(CharClass.of((0x31, 0x39)), digits))
+        number = sequence(counted, Literal(vocabulary.spell(syntax.after_number)))
+    return framed(grammar, number, vocabulary.spell(syntax.end))
+
+
+def framed(grammar: Grammar, begin: Expr, end: str) -> Grammar:
+    """The grammar of `grammar`'s sentences, each between `begin` and `end`.
 
     The root's body is written out, so that what follows it is known where masks are precomputed; the old
     root rule stays only if the grammar is recursive through it.
@@ -151,7 +179,7 @@ def append(grammar: Grammar, end: str) -> Grammar:
     root = "call"
     while root in rules:
         root += "_"
-    return Grammar({root: Rule(sequence(body, Literal(end))), **rules}, root)
+    return Grammar({root: Rule(sequence(begin, body, Literal(end))), **rules}, root)
 
 
 def _refers(expr: Expr, name: str) -> bool:

@@ -60,6 +60,7 @@ class _State(Enum):
     HEADER = auto()
     NAME = auto()
     MESSAGE = auto()
+    NUMBER = auto()
     ARGUMENTS = auto()
     PARAMETERS = auto()
     END = auto()
@@ -96,7 +97,7 @@ class CallParser:
     @property
     def is_open(self) -> bool:
         """Whether a call has started and not ended."""
-        return self._state in {_State.ARGUMENTS, _State.PARAMETERS, _State.END}
+        return self._state in {_State.NUMBER, _State.ARGUMENTS, _State.PARAMETERS, _State.END}
 
     def feed(self, text: str) -> list[Part]:
         """The parts that more text settles."""
@@ -127,6 +128,7 @@ class CallParser:
             _State.HEADER: self._read_header,
             _State.NAME: self._read_name,
             _State.MESSAGE: self._read_message,
+            _State.NUMBER: self._read_number,
             _State.ARGUMENTS: self._read_arguments,
             _State.PARAMETERS: self._read_parameters,
             _State.END: self._read_end,
@@ -216,6 +218,8 @@ class CallParser:
         self._begin = ""
         if self._syntax.tags is None:
             self._state, self._scanner = _State.ARGUMENTS, JsonScanner()
+            if self._syntax.after_number is not None:
+                self._state = _State.NUMBER
             return
         types = self._types_of(name) if self._types_of else {}
         self._state, self._parameters = _State.PARAMETERS, ParameterReader(self._syntax, types)
@@ -235,6 +239,14 @@ class CallParser:
         is_message = self._state in {_State.HEADER, _State.MESSAGE} and self._message.is_thought
         is_thought = is_message or self._state is _State.THOUGHT
         return ThoughtPart(text) if is_thought else TextPart(text)
+
+    def _read_number(self) -> Part | None:
+        after = self._syntax.after_number
+        assert after is not None, "a call with a number"
+        at = self._held.find(after)
+        if at >= 0:
+            self._state, self._held = _State.ARGUMENTS, self._held[at + len(after) :]
+        return None
 
     def _read_arguments(self) -> Part | None:
         if not self._held:

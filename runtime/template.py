@@ -81,8 +81,8 @@ def render_prompt(
         raise RequestRefused(f"a chat template takes no option {min(reserved)!r}", "template_options")
     if not messages:
         raise RequestRefused("there are no messages", "messages")
-    has_short_ids = "length 9" in (tokenizer.chat_template or "")
-    turns = [_turn(message, has_short_ids=has_short_ids) for message in messages]
+    call_ids = _call_ids(messages, tokenizer.chat_template or "")
+    turns = [_turn(message, call_ids) for message in messages]
     functions = [_function(tool) for tool in tools]
     try:
         seams = Seams(tokenizer, texts_in([*turns, *functions]))
@@ -109,12 +109,12 @@ def _sewn(turn: dict[str, Any], seams: Seams) -> dict[str, Any]:
     return {key: seams.sewn(value) if key in foreign else value for key, value in turn.items()}
 
 
-def _turn(message: Message, *, has_short_ids: bool) -> dict[str, Any]:
+def _turn(message: Message, call_ids: Mapping[str, str]) -> dict[str, Any]:
     turn: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.calls:
-        turn["tool_calls"] = [_call(call, has_short_ids=has_short_ids) for call in message.calls]
+        turn["tool_calls"] = [_call(call, call_ids) for call in message.calls]
     if message.call_id is not None:
-        turn["tool_call_id"] = _short(message.call_id) if has_short_ids else message.call_id
+        turn["tool_call_id"] = call_ids.get(message.call_id, message.call_id)
     if message.name is not None:
         turn["name"] = message.name
     if message.thought is not None:
@@ -122,15 +122,25 @@ def _turn(message: Message, *, has_short_ids: bool) -> dict[str, Any]:
     return turn
 
 
-def _call(call: ToolCall, *, has_short_ids: bool) -> dict[str, Any]:
+def _call(call: ToolCall, call_ids: Mapping[str, str]) -> dict[str, Any]:
     try:
         arguments = json.loads(call.arguments or "{}")
     except ValueError as error:
         raise RequestRefused(
             f"the arguments of call {call.call_id!r} to {call.name!r} are not JSON: {error}", "messages"
         ) from error
-    call_id = _short(call.call_id) if has_short_ids else call.call_id
-    return {"id": call_id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+    function = {"name": call.name, "arguments": arguments}
+    return {"id": call_ids[call.call_id], "type": "function", "function": function}
+
+
+def _call_ids(messages: Sequence[Message], template: str) -> Mapping[str, str]:
+    """What a template is shown for every call id: Mistral's demand a form, Kimi's print names and numbers."""
+    calls = [call for message in messages for call in message.calls]
+    if "tool_call_argument_begin" in template:
+        return {call.call_id: f"functions.{call.name}:{number}" for number, call in enumerate(calls)}
+    answered = [message.call_id for message in messages if message.call_id is not None]
+    shown = _short if "length 9" in template else str
+    return {call_id: shown(call_id) for call_id in (*(call.call_id for call in calls), *answered)}
 
 
 def _short(call_id: str) -> str:

@@ -22,7 +22,7 @@ from compiler.grammar import (
 )
 from compiler.syntaxes import Syntax
 from compiler.toolset import lower_tool
-from compiler.unit import append
+from compiler.unit import call_of
 from compiler.vocabulary import MARKER_START, Vocabulary
 from toolspecs.choice import ChoiceMode
 from toolspecs.tool import Tool
@@ -110,7 +110,12 @@ _SUFFIXES = ("", "_by_id", "_v2", ".list", "_now")
 def sample_outputs(names: Iterable[str], syntax: Syntax) -> list[str]:
     """Two outputs a tool, of one call and of two, and messages, as a reader sees them."""
     calls = [
-        before + syntax.spell_name(name) + after + sample_arguments(name, syntax) + syntax.end
+        before
+        + syntax.spell_name(name)
+        + after
+        + (f"7{syntax.after_number}" if syntax.after_number else "")
+        + sample_arguments(name, syntax)
+        + syntax.end
         for name in names
         for before, after in syntax.headers
     ]
@@ -167,7 +172,7 @@ def monolith(
     rules: dict[str, Rule] = {}
     calls = []
     for number, (name, grammar) in enumerate(grammars.items()):
-        unit = append(grammar, vocabulary.spell(syntax.end))
+        unit = call_of(grammar, syntax, vocabulary)
         rules |= {f"t{number}_{rule}": _renamed(body, f"t{number}_") for rule, body in unit.rules.items()}
         for before, after in syntax.headers:
             begin = vocabulary.spell(before) if syntax.messages else ""

@@ -31,6 +31,7 @@ FAMILIES = {
     "glm_4_7": "glm_4_7",
     "harmony": "harmony",
     "hermes": "qwen_3",
+    "kimi": "kimi",
     "llama3": "llama",
     "mimo": "mimo",
     "minimax": "minimax",
@@ -195,6 +196,7 @@ def test_a_row_for_models_that_think_first():
         ("<｜DSML｜tool_calls>", "deepseek_v4"),  # noqa: RUF001 - their spelling
         ("<｜DSML｜ calls>", "deepseek_v4_1"),  # noqa: RUF001 - their spelling
         ("[|assistant|] <tool_call>{'name': f, 'arguments': d}</tool_call>", "exaone"),
+        ("<|tool_calls_section_begin|> <|tool_call_argument_begin|>", "kimi"),
         ("'[TOOL_CALLS]' + name + '[ARGS]' + arguments", "mistral_v13"),
         ("<|start|>assistant to=functions.f<|channel|>commentary json<|message|>", "harmony"),
         ('<|header_start|>assistant {"name": f, "parameters": d}', "llama3"),

@@ -113,6 +113,19 @@ def test_call_ids_become_what_mistral_demands(tokenizer, monkeypatch):
     assert called.isalnum()
 
 
+def test_call_ids_become_what_kimi_writes(tokenizer, monkeypatch):
+    template = (
+        "{# <|tool_call_argument_begin|> #}{% for m in messages %}"
+        "{{ m.tool_call_id or (m.tool_calls or [{}])[-1].id }} {% endfor %}"
+    )
+    monkeypatch.setattr(tokenizer, "chat_template", template)
+    assert render(tokenizer, CONVERSATION[2:5]).split() == [
+        "functions.get_weather:1",
+        "functions.get_weather:0",
+        "functions.get_weather:1",
+    ]
+
+
 @pytest.mark.parametrize(
     ("template", "messages", "options", "parameter", "match"),
     [
