@@ -8,6 +8,7 @@ not authenticate, or is of another vocabulary, another xgrammar or another versi
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,9 +31,9 @@ from toolspecs.store import Store
 from toolspecs.tool import Tool
 
 _SOURCES = ("memory", "store", "compiled")
-_SLOW_MS = 100.0
 _MAX_LIMITS_REACHED = 3
 _NUM_LOADS = 16
+_SLOW_MS = 200.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ class GrammarCache:
         """Compile every tool ahead of its first request, and report; raises as `toolset`."""
         found = await self._tools(tools, syntax, vocabulary)
         return [
-            ToolReport(tool.name, entry.unit.digest, entry.report, entry.unit.num_bytes, entry.compile_ms)
+            ToolReport(tool.name, entry.unit.digest, entry.report, entry.num_bytes, entry.compile_ms)
             for tool, (entry, _) in zip(tools, found, strict=True)
         ]
 
@@ -190,7 +191,7 @@ class GrammarCache:
                 if entry is None:
                     entry = await self._compile(key, job, vocabulary, patience)
                     source = "compiled"
-        self._memory.put(key, entry, entry.unit.num_bytes)
+        self._memory.put(key, entry, entry.num_bytes)
         return entry, source
 
     async def _compile(self, key: str, job: Job, vocabulary: Vocabulary, patience: _Patience) -> Entry:
@@ -217,11 +218,12 @@ class GrammarCache:
             return None
 
     async def _read(self, content: bytes, job: Job, vocabulary: Vocabulary) -> Entry:
-        """Rebuild an entry in a thread; what is slow goes one at a time, and holds up none else."""
-        if Entry.compile_ms_of(content) < _SLOW_MS:
-            return await asyncio.to_thread(Entry.from_bytes, content, vocabulary, job.task)
-        async with self._slow:
-            return await asyncio.to_thread(Entry.from_bytes, content, vocabulary, job.task)
+        """An entry, compiled in a thread unless that can wait; slow ones one at a time, to hold up none."""
+        entry = await asyncio.to_thread(Entry.from_bytes, content, vocabulary, job.task)
+        if not entry.can_wait:
+            async with self._slow if entry.compile_ms > _SLOW_MS else nullcontext():
+                await asyncio.to_thread(entry.prepare)
+        return entry
 
     def _patience(self) -> _Patience:
         return _Patience(asyncio.Semaphore(max(1, self._compiling.num_workers - 1)))

@@ -4,7 +4,7 @@ import hashlib
 import hmac
 import json
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from compiler.errors import CorruptUnit
@@ -18,86 +18,93 @@ from compiler.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary
 from toolspecs.tool import Tool
 
+SOON_MS = 20.0
+"""What generations may stand still for when a tool is first called; more is compiled before they start."""
+
 _MAC_BYTES = hashlib.sha256().digest_size
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A tool's unit or a response's schema, the verdict on its keywords, and how long it took to compile.
+    """A tool's unit or a response's schema, the verdict on its keywords, and what compiling it took.
 
-    What a generation needs of its unit is built here, so that none waits for it later.
+    `num_bytes` is the memory of all that is compiled of it, whether it is yet or not.
     """
 
     unit: Unit | CompiledSchema
     report: EnforcementReport
     compile_ms: float
+    num_bytes: int
     vocabulary: Vocabulary
 
-    def __post_init__(self) -> None:
-        """Build what closing a call reads."""
+    @property
+    def can_wait(self) -> bool:
+        """Whether it is compiled soon enough when a call of the tool first begins."""
+        return isinstance(self.unit, Unit) and self.compile_ms < SOON_MS
+
+    def prepare(self) -> None:
+        """Compile it, and build what closing a call reads, unless that is done; takes as long as it took."""
+        assert self.unit.compiled is not None
         assert self.unit.network is not None
         assert self.unit.shortest is not None
 
     @classmethod
     def of_tool(cls, tool: Tool, syntax: Syntax, vocabulary: Vocabulary) -> "Entry":
-        """Compile a tool; raises UnsupportedSchema, UnsupportedGrammar."""
+        """Compile a tool, all of it; raises UnsupportedSchema, UnsupportedGrammar."""
         start = time.perf_counter()
         lowered = lower_tool(tool, syntax, vocabulary)
         unit = compile_unit(lowered.grammar, syntax, vocabulary, lowered.types)
-        return cls(unit, lowered.report, _milliseconds_since(start), vocabulary)
+        return cls._prepared(unit, lowered.report, start, vocabulary)
 
     @classmethod
     def of_schema(cls, schema: Any, vocabulary: Vocabulary) -> "Entry":
-        """Compile a response's schema; raises UnsupportedSchema, UnsupportedGrammar."""
+        """Compile a response's schema, all of it; raises UnsupportedSchema, UnsupportedGrammar."""
         start = time.perf_counter()
         compiled = compile_schema(schema, tokenizer=vocabulary, style=SPACED)
-        return cls(compiled, compiled.report, _milliseconds_since(start), vocabulary)
+        return cls._prepared(compiled, compiled.report, start, vocabulary)
+
+    @classmethod
+    def _prepared(
+        cls, unit: Unit | CompiledSchema, report: EnforcementReport, start: float, vocabulary: Vocabulary
+    ) -> "Entry":
+        entry = cls(unit, report, 0.0, unit.num_bytes, vocabulary)
+        entry.prepare()
+        return replace(entry, compile_ms=_milliseconds_since(start))
 
     def to_bytes(self) -> bytes:
         """A line of JSON on the entry, one with the report, then the unit's bytes."""
         kind = "schema" if isinstance(self.unit, CompiledSchema) else "tool"
-        head = json.dumps([kind, self.compile_ms])
+        head = json.dumps([kind, self.compile_ms, self.num_bytes])
         report = json.dumps([asdict(entry) for entry in self.report.entries])
         return b"\n".join([head.encode(), report.encode(), self.unit.to_bytes(self.vocabulary)])
 
-    @staticmethod
-    def compile_ms_of(data: bytes) -> float:
-        """The compile time in what `to_bytes` wrote; raises CorruptUnit."""
-        return _parts(data)[1]
-
     @classmethod
     def from_bytes(cls, data: bytes, vocabulary: Vocabulary, expected_kind: str) -> "Entry":
-        """Read what `to_bytes` wrote, once it is authenticated; a kind is `tool` or `schema`.
+        """Read what `to_bytes` wrote, once it is authenticated, and compile nothing.
+
+        A kind is `tool` or `schema`.
 
         Raises:
             CorruptUnit: of another kind, version, vocabulary or xgrammar.
         """
-        kind, compile_ms, rows, body = _parts(data)
-        if kind != expected_kind:
-            raise CorruptUnit(f"a stored {kind}, where a {expected_kind} was expected")
         try:
+            head, rows, body = data.split(b"\n", 2)
+            kind, compile_ms, num_bytes = json.loads(head)
             verdicts = [
                 ReportEntry(row["pointer"], row["keyword"], Verdict(row["verdict"]), row["note"])
                 for row in json.loads(rows)
             ]
         except (ValueError, KeyError, TypeError) as error:
-            raise CorruptUnit(f"not a stored report: {error}") from error
+            raise CorruptUnit(f"not a stored entry: {error}") from error
+        if kind != expected_kind:
+            raise CorruptUnit(f"a stored {kind}, where a {expected_kind} was expected")
         report = EnforcementReport(tuple(verdicts))
         unit: Unit | CompiledSchema
         if kind == "tool":
             unit = Unit.from_bytes(body, vocabulary)
         else:
             unit = CompiledSchema.from_bytes(body, report, vocabulary)
-        return cls(unit, report, compile_ms, vocabulary)
-
-
-def _parts(data: bytes) -> tuple[str, float, bytes, bytes]:
-    try:
-        head, rows, body = data.split(b"\n", 2)
-        kind, compile_ms = json.loads(head)
-        return str(kind), float(compile_ms), rows, body
-    except (ValueError, TypeError) as error:
-        raise CorruptUnit(f"not a stored entry: {error}") from error
+        return cls(unit, report, float(compile_ms), int(num_bytes), vocabulary)
 
 
 def sealed(content: bytes, key: str, secret: bytes) -> bytes:

@@ -154,7 +154,7 @@ def _schema(vocabulary: Vocabulary, limits: CompileLimits, schema: Any) -> bytes
 
 def _stored(entry: Entry, limits: CompileLimits) -> bytes:
     content = entry.to_bytes()
-    limits.check_result(len(content), entry.unit.num_bytes)
+    limits.check_result(len(content), entry.num_bytes)
     return content
 
 

@@ -18,7 +18,7 @@ from compiler.outline import Outline
 from compiler.report import EnforcementReport
 from compiler.shortest import Shortest
 from compiler.single import SingleMatcher
-from compiler.stored import pack, unpack
+from compiler.stored import BYTES_PER_CHAR, pack, unpack
 from compiler.style import FLEXIBLE, Style
 from compiler.tagged import SpelledTags, TaggedArguments
 from compiler.vocabulary import Vocabulary, vocabulary_of
@@ -102,8 +102,8 @@ class CompiledSchema:
 
     @property
     def num_bytes(self) -> int:
-        """Memory that the compiled grammar takes."""
-        return int(self.compiled.memory_size_bytes) + len(self.grammar.ebnf)
+        """Memory that the compiled grammar takes, and what is read from its source."""
+        return int(self.compiled.memory_size_bytes) + BYTES_PER_CHAR * len(self.grammar.ebnf)
 
     def to_bytes(self, vocabulary: Vocabulary) -> bytes:
         """What a store keeps; the report is kept beside it."""
@@ -120,11 +120,9 @@ class CompiledSchema:
         if kind != _STORED_KIND:
             raise CorruptUnit(f"a stored unit of {kind!r}, where a schema's was expected")
         try:
-            schema = cls(grammar_from_json(source), report, vocabulary)
+            return cls(grammar_from_json(source), report, vocabulary)
         except ValueError as error:
             raise CorruptUnit(f"not a stored schema: {error}") from error
-        assert schema.compiled is not None
-        return schema
 
     def matcher(self) -> Matcher:
         """A fresh matcher at the start."""

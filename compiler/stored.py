@@ -15,6 +15,8 @@ from compiler.errors import CorruptUnit
 from compiler.vocabulary import Vocabulary
 
 MAX_BYTES = 64 * 2**20
+BYTES_PER_CHAR = 10
+"""Memory that source, grammar, network and shortest sentences take per character of source, in real tools."""
 VERSIONS = (importlib.metadata.version("xgrammar"), str(xgr.get_serialization_version()))
 _ZSTD_LEVEL = 9
 

@@ -30,7 +30,7 @@ from compiler.grammar import (
 from compiler.grammar_json import grammar_from_json, grammar_to_json
 from compiler.network import Network
 from compiler.shortest import Shortest
-from compiler.stored import VERSIONS, pack, unpack
+from compiler.stored import BYTES_PER_CHAR, VERSIONS, pack, unpack
 from compiler.syntaxes import Syntax
 from compiler.vocabulary import Vocabulary
 
@@ -42,15 +42,21 @@ _MAX_DIGITS = 3
 class Unit:
     """Content-addressed by `digest`; `source` is the JSON form of `grammar`.
 
-    `types` says what tagged parameters may be read as (see `LoweredSchema`).
+    `types` says what tagged parameters may be read as (see `LoweredSchema`). What is read from a store is
+    compiled when it is first used: of a toolset's many tools, a generation calls few.
     """
 
     digest: str
     syntax: str
-    compiled: xgr.CompiledGrammar = field(repr=False)
     source: str = field(repr=False)
+    vocabulary: Vocabulary = field(repr=False)
     types: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     _starts: dict[bytes, int | None] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def compiled(self) -> xgr.CompiledGrammar:
+        """The back end's compiled grammar."""
+        return self.vocabulary.backend.compile(grammar_from_json(self.source).ebnf)
 
     @cached_property
     def grammar(self) -> Grammar:
@@ -69,8 +75,8 @@ class Unit:
 
     @cached_property
     def num_bytes(self) -> int:
-        """Memory that the compiled grammar and its source take."""
-        return int(self.compiled.memory_size_bytes) + len(self.source)
+        """Memory that the compiled grammar takes, and what is read from its source."""
+        return int(self.compiled.memory_size_bytes) + BYTES_PER_CHAR * len(self.source)
 
     def consumed(self, start: bytes) -> int | None:
         """How much of `start` the unit takes from its beginning; None if `start` does not fit.
@@ -107,11 +113,11 @@ class Unit:
         digest, syntax, source = unpack(data, vocabulary)
         try:
             types, source = source.split("\n", 1)
-            grammar = grammar_from_json(source)
+            json.loads(source)
             types_of = {key: tuple(names) for key, names in json.loads(types).items()}
         except (ValueError, AttributeError) as error:
             raise CorruptUnit(f"not a stored unit: {error}") from error
-        return cls(digest, syntax, vocabulary.backend.compile(grammar.ebnf), source, types_of)
+        return cls(digest, syntax, source, vocabulary, types_of)
 
 
 def compile_unit(
@@ -127,12 +133,13 @@ def compile_unit(
     """
     whole = call_of(grammar, syntax, vocabulary)
     digest, source = unit_digest(whole, syntax, vocabulary), grammar_to_json(whole)
-    compiled = vocabulary.backend.compile(whole.ebnf)
+    unit = Unit(digest, syntax.name, source, vocabulary, types or {})
+    vars(unit)["compiled"] = compiled = vocabulary.backend.compile(whole.ebnf)  # saves reading it back
     starts = argument_starts(syntax, vocabulary)
     if not set(_first_bytes(compiled)) <= set(starts):
         first = " or ".join(repr(chr(byte)) for byte in starts)
         raise UnsupportedGrammar(f"the arguments of a call must begin with {first} in every sentence")
-    return Unit(digest, syntax.name, compiled, source, types or {})
+    return unit
 
 
 def argument_starts(syntax: Syntax, vocabulary: Vocabulary) -> bytes:

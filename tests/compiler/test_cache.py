@@ -1,6 +1,7 @@
 """The grammar cache: where grammars come from, one flight, and entries nobody may trust."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -272,3 +273,28 @@ async def test_what_takes_too_long_to_compare_is_not_contained(vocabulary):
     assert not await GrammarCache(None, secret=SECRET).covers(whole, number, vocabulary=vocabulary)
     hopeless = GrammarCache(None, secret=SECRET, compiling=Hopeless())
     assert not await hopeless.covers(number, whole, vocabulary=vocabulary)
+
+
+async def test_tools_are_compiled_when_they_are_first_called(store, vocabulary):
+    """A new replica compiles what its traffic touches; what would hold up a generation is compiled before."""
+    tools = [tool(f"t{i}", **{f"p{i}": {"type": "integer"}}) for i in range(5)]
+    await find(GrammarCache(store, secret=SECRET), tools, vocabulary)
+    async for key in store.scan("unit:"):
+        await store.set(key, timed(await store.get(key), key.removeprefix("unit:"), 1.0))
+    slow = Job.tool(tools[4].parameters, "json").key(vocabulary)
+    await store.set(f"unit:{slow}", timed(await store.get(f"unit:{slow}"), slow, 300.0))
+    grammar = (await find(GrammarCache(store, secret=SECRET), tools, vocabulary)).grammar
+    assert compiled_names(grammar) == {"t4"}
+    assert accepts(grammar, '[{"name": "t1", "arguments": {"p1": 1}}]')
+    assert compiled_names(grammar) == {"t1", "t4"}
+
+
+def compiled_names(grammar) -> set[str]:
+    return {name for name, unit in grammar.units.items() if "compiled" in vars(unit)}
+
+
+def timed(entry: bytes, key: str, compile_ms: float) -> bytes:
+    """The entry, as if it had taken that long to compile."""
+    head, rest = unsealed(entry, key, SECRET).split(b"\n", 1)
+    kind, _, num_bytes = json.loads(head)
+    return sealed(json.dumps([kind, compile_ms, num_bytes]).encode() + b"\n" + rest, key, SECRET)
