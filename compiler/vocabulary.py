@@ -104,13 +104,14 @@ class Vocabulary:
     @classmethod
     def from_bytes(cls, data: bytes) -> "Vocabulary":
         """Read what `to_bytes` wrote."""
-        tokens, markers, stop_ids = json.loads(data)
-        return cls(tuple(token.encode("latin-1") for token in tokens), markers, tuple(stop_ids))
+        tokens, markers, stop_ids, stops = json.loads(data)
+        encoded = tuple(token.encode("latin-1") for token in tokens)
+        return cls(encoded, markers, tuple(stop_ids), frozenset(stops))
 
     def to_bytes(self) -> bytes:
         """All of it, as JSON; a byte of a token is the character of that number."""
         tokens = [token.decode("latin-1") for token in self.tokens]
-        return json.dumps([tokens, dict(self.markers), self.stop_ids]).encode()
+        return json.dumps([tokens, dict(self.markers), self.stop_ids, sorted(self.stops)]).encode()
 
     @property
     def width(self) -> int:
@@ -119,7 +120,7 @@ class Vocabulary:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over every token's bytes, the markers and the stop ids, hexadecimal."""
+        """SHA-256 over every token's bytes, the markers, the stop ids and their texts, hexadecimal."""
         content = hashlib.sha256()
         for token in self.tokens:
             content.update(len(token).to_bytes(4, "little") + token)

@@ -346,6 +346,7 @@ def test_a_tokenizer_with_the_markers_of_harmony():
     stops = [tokenizer.convert_tokens_to_ids(text) for text in ("<|return|>", "<|call|>")]
     vocabulary = Vocabulary.from_tokenizer(tokenizer, stop_ids=stops)
     assert vocabulary.spell("<|call|>") == ""
+    assert Vocabulary.from_bytes(vocabulary.to_bytes()).digest == vocabulary.digest
     grammar = linked(REQUIRED, syntax=HARMONY, vocabulary=vocabulary, names=("pay",))
     matcher = grammar.matcher()
     whole = THOUGHT + written("pay", syntax=HARMONY)
