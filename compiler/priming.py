@@ -20,8 +20,15 @@ _BOUNDS = (SHORT - 1, 2 * SHORT)
 
 def prime(vocabulary: Vocabulary) -> None:
     """Have the vocabulary's compiler see the shared rules; takes seconds, mostly off the GIL."""
+    for _ in priming(vocabulary):
+        pass
+
+
+def priming(vocabulary: Vocabulary) -> Iterator[None]:
+    """`prime`, a step at a time."""
     for schema in _shared():
         vocabulary.backend.compile(lower_schema(schema, style=SPACED).grammar.ebnf)
+        yield
 
 
 def _shared() -> Iterator[Any]:

@@ -1,28 +1,35 @@
 """The processes that compile: a zygote, and the workers it forks; `zygote.Zygote` starts the one.
 
-The zygote imports the compiler, which takes seconds, reads vocabularies and forks; it never sees a schema. It
-has one thread, so that a fork of it is whole. A worker starts in milliseconds with all of that shared,
-compiles one schema at a time, and ends where one takes too long: by its own timer, whoever else is gone.
+The zygote imports the compiler, which takes seconds, reads vocabularies, forks, and primes itself while no
+fork is wanted; it never sees a schema. It has one thread, so that a fork of it is whole. A worker starts in
+milliseconds with all of that shared, compiles one schema at a time, and ends where one takes too long: by
+its own timer, whoever else is gone.
 """
 
 import gc
 import json
 import os
 import resource
+import select
 import signal
 import socket
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from compiler.job import Job
 from compiler.limits import CompileLimits
-from compiler.priming import prime
+from compiler.priming import priming
 from compiler.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 FORK, VOCABULARY = b"f", b"v"
 """What the zygote is told: to fork a worker that serves the socket sent along; to read a vocabulary."""
 
 LENGTH_BYTES = 8
+_DONE = object()
 _OUT_OF_MEMORY_FIRST = "1000"
 
 
@@ -31,15 +38,20 @@ def zygote(control_fd: int, limits: str) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # workers are nobody's to wait for
     bounds = CompileLimits(**json.loads(limits))
     vocabularies: dict[str, Vocabulary] = {}
+    to_prime: list[Iterator[None]] = []
     with socket.socket(fileno=control_fd) as control:
         while True:
+            if to_prime and not select.select([control], [], [], 0)[0]:  # whoever waits is served first
+                if next(to_prime[0], _DONE) is _DONE:
+                    del to_prime[0]
+                gc.collect()
+                gc.freeze()  # a collection in a worker then leaves the shared pages alone
+                continue
             command, descriptors, *_ = socket.recv_fds(control, 1, 1)
             if command == VOCABULARY:
                 vocabulary = Vocabulary.from_bytes(read_frame(control))
                 vocabularies[vocabulary.digest] = vocabulary
-                prime(vocabulary)
-                gc.collect()
-                gc.freeze()  # a collection in a worker then leaves the shared pages alone
+                to_prime.append(priming(vocabulary))
             elif command == FORK:
                 (descriptor,) = descriptors
                 if os.fork() == 0:

@@ -118,12 +118,17 @@ class Workers:
         return LimitReached("", "", reason, "Combine fewer alternatives, or lower counts and bounds.")
 
     async def _warm(self, vocabulary: Vocabulary) -> None:
+        """A worker as soon as can be; once all is primed, which takes seconds, another in its place."""
         try:
-            worker, _ = await asyncio.gather(self._fork(vocabulary), asyncio.to_thread(_prepare, vocabulary))
+            self._idle.append(await self._fork(vocabulary))
+            await asyncio.to_thread(_prepare, vocabulary)
+            primed = await self._fork(vocabulary)
         except WorkersUnavailable as error:
             _log.warning("%s", error)
-        else:
-            self._idle.append(worker)
+            return
+        while self._idle:
+            self._idle.pop().close()
+        self._idle.append(primed)
 
     async def _take(self, vocabulary: Vocabulary) -> _Worker:
         while self._idle:

@@ -67,3 +67,12 @@ def test_a_data_dir_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(SettingsError, match="data_dir"):
         read_secret(Settings(data_dir=str(tmp_path / "file" / "folder")))
+
+
+def test_a_shared_store_without_a_common_secret_is_warned_of(tmp_path, caplog):
+    shared = {"data_dir": str(tmp_path), "store": "redis://127.0.0.1:6379/0"}
+    read_secret(Settings(**shared, secret="0123456789abcdef"))
+    read_secret(Settings(data_dir=str(tmp_path)))
+    assert not caplog.text
+    read_secret(Settings(**shared))
+    assert "give all of them the same `secret`" in caplog.text

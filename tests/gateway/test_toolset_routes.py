@@ -220,6 +220,7 @@ async def test_an_oversized_body_is_refused(client, weather):
     response = await client.put(URL, json={"tools": [tool("a", description="x" * 200_000)]})
     assert response.status_code == 413
     assert response.json()["status"] == 413
+    assert "100000 bytes" in response.json()["detail"]
     assert (await client.get(URL)).json()["revision"] == 1
 
 
