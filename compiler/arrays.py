@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 from jsonschema_rs import CanonicalSchema, canonical
 
+from compiler.cardinality import is_roomy
 from compiler.errors import UnsupportedSchema
 from compiler.grammar import Expr, Literal, Rule, choice, sequence
+from compiler.guard.plan import Item
 from compiler.report import Verdict
 
 if TYPE_CHECKING:
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from compiler.views import ArrayConstraint
 
 MAX_STATES = 600
-MAX_DISTINCT = 6
 
 
 @dataclass(frozen=True, order=True)
@@ -40,9 +41,32 @@ def lower_array(lowering: Lowering, constraint: ArrayConstraint, site: Site) -> 
         raise UnsupportedSchema(
             site.pointer, "not", "demands a repeated item", "State what is allowed instead."
         )
-    if constraint.distinctness == canonical.Distinctness.ALL_DISTINCT and constraint.max_items not in (0, 1):
+    all_distinct = constraint.distinctness == canonical.Distinctness.ALL_DISTINCT
+    is_distinct = all_distinct and constraint.max_items not in (0, 1)
+    lowering.planner.mark_array(lowering.place, constraint.min_items, is_distinct=is_distinct)
+    if is_distinct:
         return _lower_distinct(lowering, constraint, site)
     return _Automaton(lowering, constraint, site).lower()
+
+
+def _lower_distinct(lowering: Lowering, constraint: ArrayConstraint, site: Site) -> Expr | None:
+    """An array whose items a guard keeps apart; what the grammar demands must be possible without repeats."""
+    if constraint.prefix_items or constraint.contains or not is_roomy(constraint.items):
+        lowering.planner.mark_tight(lowering.place)
+    lowering.reporter.note(site, "uniqueItems", Verdict.GUARDED, "no item that stands there already")
+    is_outer_distinct, lowering.is_distinct = lowering.is_distinct, True
+    try:
+        automaton = _Automaton(lowering, constraint, site)
+        if not automaton.has_enough():
+            raise UnsupportedSchema(
+                site.pointer,
+                "uniqueItems",
+                "there may be fewer distinct items than the array must have",
+                "Lower minItems, or admit more values.",
+            )
+        return automaton.lower()
+    finally:
+        lowering.is_distinct = is_outer_distinct
 
 
 class _Automaton:
@@ -62,6 +86,18 @@ class _Automaton:
             return most
         self.lowering.reporter.note(self.site, "maxItems", Verdict.NARROWED, f"at most {countable} items")
         return countable
+
+    def has_enough(self) -> bool:
+        """Whether every item that there must be has a value that none before it has."""
+        count = self.lowering.cardinality.at_least
+        prefix = self.constraint.prefix_items
+        needed = [*prefix, *[self.constraint.items] * self.constraint.min_items][: self.constraint.min_items]
+        if not all(count(schema) > index for index, schema in enumerate(needed)):
+            return False
+        if any(contains.high is not None for contains in self.constraint.contains) and needed:
+            return False
+        sought = (contains for contains in self.constraint.contains if contains.low)
+        return all(count(_both(c.schema, self.constraint.items)) >= c.low and not prefix for c in sought)
 
     def lower(self) -> Expr | None:
         """The whole array; None if no number of items is admitted."""
@@ -143,8 +179,8 @@ class _Automaton:
             elif contains.high is not None:
                 parts.append(self._negated(contains.schema))
         if not parts:
-            return self.lowering.any_value()
-        return self.lowering.value(reduce(CanonicalSchema.intersect, parts), place)
+            return self.lowering.any_value(Item(index))
+        return self.lowering.value(reduce(CanonicalSchema.intersect, parts), place, step=Item(index))
 
     def _negated(self, schema: CanonicalSchema) -> CanonicalSchema:
         try:
@@ -153,49 +189,5 @@ class _Automaton:
             raise UnsupportedSchema(self.site.pointer, "contains", f"cannot be negated: {error}") from error
 
 
-def _lower_distinct(lowering: Lowering, constraint: ArrayConstraint, site: Site) -> Expr | None:
-    """Distinct items out of a few known ones: one rule per set of items already written."""
-    values = _finite_values(constraint.items)
-    if values is None or constraint.prefix_items or constraint.contains:
-        raise UnsupportedSchema(
-            site.pointer,
-            "uniqueItems",
-            f"distinct items can be upheld only where the items are an enum of at most {MAX_DISTINCT} values",
-            "Drop uniqueItems, or set maxItems to 1.",
-        )
-    most = min(len(values), len(values) if constraint.max_items is None else constraint.max_items)
-    texts = [lowering.text(value) for value in values]
-    after: dict[frozenset[int], Expr | None] = {}
-
-    def following(used: frozenset[int]) -> list[Expr]:
-        if len(used) >= most:
-            return []
-        rest = [(text, rules_after(used | {i})) for i, text in enumerate(texts) if i not in used]
-        return [sequence(text, end) for text, end in rest if end is not None]
-
-    def rules_after(used: frozenset[int]) -> Expr | None:
-        if used not in after:
-            ends: list[Expr] = [Literal("]")] if len(used) >= constraint.min_items else []
-            more = following(used)
-            if more:
-                ends.append(sequence(lowering.style.comma, choice(*more)))
-            after[used] = lowering.rules.define("distinct", Rule(choice(*ends))) if ends else None
-        return after[used]
-
-    options = following(frozenset())
-    if constraint.min_items == 0:
-        options.append(Literal("]"))
-    lowering.reporter.note(site, "uniqueItems", Verdict.EXACT, "every order of the distinct values")
-    return sequence(Literal("["), choice(*options)) if options else None
-
-
-def _finite_values(items: CanonicalSchema | None) -> list[object] | None:
-    match items.view() if items is not None else None:
-        case canonical.ConstView(value):
-            return [value]
-        case canonical.EnumView(values) if len(values) <= MAX_DISTINCT:
-            return list(values)
-        case canonical.MultiTypeView(types) if set(types) <= {"null", "boolean"}:
-            return [value for name in types for value in ([None] if name == "null" else [True, False])]
-        case _:
-            return None
+def _both(schema: CanonicalSchema, other: CanonicalSchema | None) -> CanonicalSchema:
+    return schema if other is None else schema.intersect(other)

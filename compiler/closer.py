@@ -135,8 +135,7 @@ class _InUnit:
         yield self.recogniser.completion() + (self.follow.closing or b"")
 
     def is_far(self, num_bytes: int, budget: int) -> bool:
-        longest = self.recogniser.longest + len(self.follow.closing or b"")
-        return longest + self.growth * num_bytes <= budget
+        return self.recogniser.bound(self.growth * num_bytes) + len(self.follow.closing or b"") <= budget
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +153,7 @@ class _InSchema:
         yield self.recogniser.completion()
 
     def is_far(self, num_bytes: int, budget: int) -> bool:
-        return self.recogniser.longest + self.growth * num_bytes <= budget
+        return self.recogniser.bound(self.growth * num_bytes) <= budget
 
 
 _Place = _BeforeThought | _InThought | _InText | _InFixedText | _InUnit | _InSchema
@@ -217,7 +216,7 @@ class _Calls:
                 continue
             unit = self._units[target]
             header = (lead + key[: len(key) - junction.names.num_given_back])[len(read) :]
-            yield header + unit.network.shortest + (junction.follow.closing or b"")
+            yield header + unit.shortest_text + (junction.follow.closing or b"")
 
 
 class Closer:

@@ -103,21 +103,32 @@ def _compare(first: int, second: int) -> int:
 
 
 class Magnitudes:
-    """Texts of the non-negative numbers of an interval with at most `places` digits after the point."""
+    """Texts of the non-negative numbers of an interval with at most `places` digits after the point.
+
+    With `is_unique` no two of them are the same double: digits are few, and no zeros end them.
+    """
 
     def __init__(
-        self, interval: Interval, step: Fraction | None, avoided: tuple[Fraction, ...], places: int
+        self,
+        interval: Interval,
+        step: Fraction | None,
+        avoided: tuple[Fraction, ...],
+        places: int,
+        *,
+        is_unique: bool = False,
     ) -> None:
+        self.is_unique = is_unique
         self.interval = interval
         self.low = _End(interval.low or Fraction(0))
         self.high = None if interval.high is None else _End(interval.high)
         self.num_wanted = 0 if step is None else 1
         self.divisors = (*(() if step is None else (step,)), *avoided)
-        is_rounded = bool(self.divisors) or interval.is_rounded_upon
+        is_rounded = bool(self.divisors) or interval.is_rounded_upon or is_unique
         self.places = min(places, _MAX_PLACES) if is_rounded else places
         if step is not None:
             self.places = min(self.places, _places(step))
-        self.significant = _DOUBLE_DIGITS if is_rounded and places else _DEFAULT_DIGITS + places
+        is_double = is_unique or (is_rounded and places > 0)
+        self.significant = _DOUBLE_DIGITS if is_double else _DEFAULT_DIGITS + places
         self.scales = tuple(map(_places, self.divisors))
         self.moduli = tuple(int(d * 10**k) for d, k in zip(self.divisors, self.scales, strict=True))
         default = max(min(self.significant, _DEFAULT_DIGITS), len(self.low.whole) + 1)
@@ -127,6 +138,8 @@ class Magnitudes:
         """The texts as rules; None if there is none."""
         start = _State(0, -1, 0, 0, is_zero=False, remainders=(0,) * len(self.moduli))
         dfa = explored(_ALPHABET, start, self._step, self._accepts)
+        if self.is_unique:
+            dfa = dfa.intersect(_without_trailing_zeros())
         return None if dfa.is_empty else _write(dfa, rules)
 
     def _step(self, state: _State, symbol: int) -> _State | None:
@@ -195,6 +208,17 @@ class Magnitudes:
             r >= 0 and r * shift % m == 0 for r, shift, m in zip(remainders, shifts, self.moduli, strict=True)
         ]
         return all(divides[: self.num_wanted]) and not any(divides[self.num_wanted :])
+
+
+def _without_trailing_zeros() -> Dfa:
+    """Texts whose last digit behind a point is none."""
+
+    def step(state: str, symbol: int) -> str:
+        if symbol == _POINT:
+            return "point"
+        return "whole" if state == "whole" else "zero" if symbol == 0 else "digit"
+
+    return explored(_ALPHABET, "whole", step, lambda state: state in ("whole", "digit"))
 
 
 def _places(value: Fraction) -> int:

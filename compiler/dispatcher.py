@@ -5,13 +5,15 @@ values, but for the unit's, whose matcher advances in place and is undone step b
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import xgrammar as xgr
 
 from compiler.exits import Exits
 from compiler.free_text import FreeText
+from compiler.guard.guard import Guard
+from compiler.guard.tagged import Position as Cursor
 from compiler.junction import Entry, Junction
 from compiler.matcher import Bitmask
 from compiler.region import Region
@@ -86,12 +88,17 @@ class Dispatcher:
         taken = consumed(self.units, entry.target, entry.rest)
         if taken is None:
             return None
-        matcher = xgr.GrammarMatcher(self.units[entry.target].compiled)
+        unit = self.units[entry.target]
+        matcher = xgr.GrammarMatcher(unit.compiled)
         if taken:
             matcher.accept_string(entry.rest[:taken])
         if matcher.is_completed():
             return self.at(junction.follow, entry.rest[taken:])
-        return _InUnit(self, junction.follow, matcher)
+        if unit.guard is None:
+            return _InUnit(self, junction.follow, matcher)
+        cursor = unit.guard.start.advance(entry.rest[:taken])
+        assert cursor is not None, "what the unit consumes repeats nothing"
+        return _InUnit(self, junction.follow, matcher, unit.guard, cursor)
 
 
 def consumed(units: Mapping[str, Unit], name: str, rest: bytes) -> int | None:
@@ -205,6 +212,8 @@ class _InUnit:
     dispatcher: Dispatcher = field(repr=False)
     follow: Junction
     matcher: xgr.GrammarMatcher
+    guard: Guard | None = None
+    cursor: Cursor | None = None
     is_complete = False
 
     def fill(self, bitmask: Bitmask, row: int) -> None:
@@ -212,12 +221,29 @@ class _InUnit:
         bitmask[row, -1] &= self.dispatcher.vocabulary.index.last_word
         if self.dispatcher.exits is not None:
             self.dispatcher.exits.add(self.matcher, bitmask[row])
+        if self.guard is not None and self.cursor is not None:
+            self.guard.restrict(bitmask[row], self.matcher, self.cursor)
 
-    def accept(self, token_id: int, token: bytes) -> Position | None:  # noqa: ARG002 - the protocol's
+    def accept(self, token_id: int, token: bytes) -> Position | None:
         if self.matcher.accept_token(token_id):
-            return self.dispatcher.at(self.follow, b"") if self.matcher.is_completed() else self
+            here = self if self.guard is None else self._guarded(self.guard, token_id)
+            return self.dispatcher.at(self.follow, b"") if here and self.matcher.is_completed() else here
         rest = self.dispatcher.exits.leave(self.matcher, token_id) if self.dispatcher.exits else None
-        return None if rest is None else self.dispatcher.at(self.follow, rest)
+        if rest is None:
+            return None
+        if self.cursor is not None and self.cursor.advance(token) is None:
+            self.matcher.rollback(1)
+            return None
+        return self.dispatcher.at(self.follow, rest)
+
+    def _guarded(self, guard: Guard, token_id: int) -> "_InUnit | None":
+        """Here, with the cursor moved on; None, and the matcher as it was, if the guard refuses."""
+        assert self.cursor is not None, "a guard follows a cursor"
+        cursor = guard.follow(self.matcher, self.cursor, token_id)
+        if cursor is None:
+            self.matcher.rollback(1)
+            return None
+        return replace(self, cursor=cursor)
 
     def undo(self) -> None:
         self.matcher.rollback(1)

@@ -9,10 +9,13 @@ known; `Repeat` over single character classes only. Counts of anything else are 
 """
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import MappingProxyType
+
+from compiler.guard.plan import Plan, plan_to_json
 
 SURROGATES = (0xD800, 0xDFFF)
 
@@ -121,6 +124,8 @@ class Grammar:
 
     rules: Mapping[str, Rule]
     root: str = "root"
+    plan: Plan | None = None
+    """What guards must look at; None if the rules say everything."""
 
     def __post_init__(self) -> None:
         """Freeze the mapping."""
@@ -133,8 +138,9 @@ class Grammar:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of `ebnf`, hexadecimal."""
-        return hashlib.sha256(self.ebnf.encode()).hexdigest()
+        """SHA-256 of `ebnf` and the plan, hexadecimal."""
+        plan = "" if self.plan is None else json.dumps(plan_to_json(self.plan), sort_keys=True)
+        return hashlib.sha256(f"{self.ebnf}{plan}".encode()).hexdigest()
 
 
 def sequence(*items: Expr) -> Expr:

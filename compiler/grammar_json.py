@@ -15,15 +15,21 @@ from compiler.grammar import (
     RuleRef,
     Sequence,
 )
+from compiler.guard.plan import plan_from_json, plan_to_json
 
 
 def grammar_to_json(grammar: Grammar) -> str:
-    """`{"root": name, "rules": {name: [body, lookahead or null]}}`; expressions are tagged arrays."""
+    """`{"root": name, "rules": {name: [body, lookahead or null]}, "plan": plan or null}`.
+
+    Expressions are tagged arrays.
+    """
     rules = {
         name: [_write(rule.body), None if rule.lookahead is None else _write(rule.lookahead)]
         for name, rule in grammar.rules.items()
     }
-    return json.dumps({"root": grammar.root, "rules": rules}, ensure_ascii=False, separators=(",", ":"))
+    plan = None if grammar.plan is None else plan_to_json(grammar.plan)
+    content = {"root": grammar.root, "rules": rules, "plan": plan}
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
 
 
 def grammar_from_json(text: str) -> Grammar:
@@ -38,7 +44,8 @@ def grammar_from_json(text: str) -> Grammar:
             name: Rule(_read(body), None if ahead is None else _read_lookahead(ahead))
             for name, (body, ahead) in content["rules"].items()
         }
-        return Grammar(rules, content["root"])
+        plan = content["plan"]
+        return Grammar(rules, content["root"], None if plan is None else plan_from_json(plan))
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"not the JSON form of a grammar: {error}") from error
 

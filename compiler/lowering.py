@@ -14,9 +14,11 @@ from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.alternatives import may_stem_from
 from compiler.arrays import lower_array
+from compiler.cardinality import Cardinality
 from compiler.combinations import Combinations, simple
 from compiler.errors import UnsupportedSchema
 from compiler.grammar import Choice, Expr, Grammar, Literal, Rule, RuleRef, Sequence, choice, sequence
+from compiler.guard.plan import Plan, Planner, Step
 from compiler.numbers import UnsupportedNumber, lower_integer, lower_number
 from compiler.objects import lower_object
 from compiler.outline import Outline, Site
@@ -38,6 +40,8 @@ from compiler.views import (
     string_constraint,
 )
 
+_Place = tuple[CanonicalSchema, Site, bool, bool]
+
 MAX_PLACES = 20_000
 _TYPES = ("null", "boolean", "number", "string", "array", "object")
 _ANY_INTEGER = IntegerConstraint()
@@ -56,10 +60,17 @@ class Lowering:
         self.style = style
         self.rules = RuleTable()
         self._combinations = Combinations(schema)
+        self.cardinality = Cardinality(self._combinations)
         self.reporter = Reporter(outline)
-        self._done: dict[tuple[CanonicalSchema, Site, bool], Expr | None] = {}
-        self._shared: dict[str, RuleRef] = {}
-        self._open: dict[tuple[CanonicalSchema, Site, bool], RuleRef | None] = {}
+        self.planner = Planner()
+        self.is_distinct = False
+        """Whether equal values must have one spelling here, since a guard compares texts."""
+        self.place = self.planner.place()
+        """Where the guards' plan stands."""
+        self._done: dict[_Place, Expr | None] = {}
+        self._open: dict[_Place, RuleRef | None] = {}
+        self._places: dict[_Place, int] = {}
+        self._shared: dict[tuple[str, bool], RuleRef] = {}
 
     def grammar(self, lower: Callable[[], Expr | None] | None = None) -> Grammar:
         """The grammar of the whole schema; of what `lower` makes of it, if that is given.
@@ -68,22 +79,31 @@ class Lowering:
             UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema.
         """
         try:
+            start = self.place
             body = lower() if lower else self.value(self.schema, self.outline.root, is_root=True)
         except RecursionError:
             raise UnsupportedSchema("", "", "the schema is nested too deeply", "Flatten it.") from None
-        grammar = prune(self._rooted(body)) if body is not None else None
+        grammar = prune(self._rooted(body, self.planner.plan(start))) if body is not None else None
         if grammar is None:
             raise UnsupportedSchema("", "", "no value satisfies the schema")
         return grammar
 
-    def _rooted(self, body: Expr) -> Grammar:
+    def _rooted(self, body: Expr, plan: Plan | None) -> Grammar:
         """The grammar of a body, written out in the root rule: masks are then precomputed to its very end."""
         rule = self.rules.rules[body.name] if isinstance(body, RuleRef) else Rule(body)
-        return self.rules.grammar(rule)
+        return self.rules.grammar(rule, plan)
 
-    def value(self, schema: CanonicalSchema, site: Site, *, is_root: bool = False) -> Expr | None:
-        """The JSON texts of the values a schema admits at a place; None if there is none."""
-        place = (schema, site, is_root)
+    def value(
+        self, schema: CanonicalSchema, site: Site, *, step: Step = None, is_root: bool = False
+    ) -> Expr | None:
+        """The JSON texts of the values a schema admits at a place; None if there is none.
+
+        `step` leads there from the place that is being lowered.
+        """
+        place = (schema, site, is_root, self.is_distinct)
+        if place not in self._places:
+            self._places[place] = self.planner.place(site.pointer)
+        self.planner.link(self.place, step, [self._places[place]])
         if place in self._done:
             return self._done[place]
         if place in self._open:
@@ -92,7 +112,9 @@ class Lowering:
         if len(self._done) >= MAX_PLACES:
             raise UnsupportedSchema(site.pointer, "", "the schema unfolds into too many distinct parts")
         self._open[place] = None
+        outer, self.place = self.place, self._places[place]
         body = self._lower(schema.view(), schema, site, is_root=is_root)
+        self.place = outer
         ref = self._open.pop(place)
         if ref is not None:
             self.rules.fill(ref, Rule(ref if body is None else body))
@@ -102,12 +124,14 @@ class Lowering:
         self._done[place] = body
         return body
 
-    def any_value(self) -> Expr:
+    def any_value(self, step: Step = None) -> Expr:
         """Any JSON value inside a container; one set of rules serves every place."""
-        if "value" not in self._shared:
-            self._shared["value"] = ref = self.rules.reserve("any")
+        self.planner.link(self.place, step, [self._any_place()])
+        key = ("value", self.is_distinct)
+        if key not in self._shared:
+            self._shared[key] = ref = self.rules.reserve("any")
             self.rules.fill(ref, Rule(choice(*(self._any(name, Site()) for name in _TYPES))))
-        return self._shared["value"]
+        return self._shared[key]
 
     def any_of(self, schemas: Iterable[CanonicalSchema], site: Site, *, is_root: bool = False) -> Expr | None:
         """A value of any of the schemas."""
@@ -133,6 +157,8 @@ class Lowering:
             case dict():
                 members = [sequence(self.text(k), self.style.colon, self.text(v)) for k, v in value.items()]
                 return self._joined("{", members, "}")
+            case float() | Decimal() if self.is_distinct:
+                return Literal(_shortest_decimal(value))
             case Decimal():
                 return Literal(str(value).lower())
             case _:
@@ -226,16 +252,25 @@ class Lowering:
             case "object" if self.is_closed and not self.outline.is_map(site):
                 expr = lower_object(self, ObjectConstraint(), site)
             case "array" | "object":
+                self.planner.link(self.place, None, [self._any_place()])
                 return self._anything(type_name)
             case _:
                 raise UnsupportedSchema(site.pointer, "type", f"unknown type {type_name!r}")
         assert expr is not None, "an unconstrained value exists"
         return expr
 
+    def _any_place(self) -> int:
+        """A place of which nothing is known, where an array may stand."""
+        place = self.planner.place()
+        self.planner.mark_array(place, 0, is_distinct=False)
+        return place
+
     def _anything(self, type_name: str) -> Expr:
         """An unconstrained array or object; one set of rules serves every place."""
-        if type_name not in self._shared:
-            self._shared[type_name] = ref = self.rules.reserve(f"any_{type_name}")
+        key = (type_name, self.is_distinct)
+        if key not in self._shared:
+            self._shared[key] = ref = self.rules.reserve(f"any_{type_name}")
+            outer, self.place = self.place, self.planner.place()
             is_array = type_name == "array"
             body = (
                 lower_array(self, ArrayConstraint(), Site())
@@ -243,8 +278,9 @@ class Lowering:
                 else lower_object(self, ObjectConstraint(), Site())
             )
             assert body is not None, "an unconstrained value exists"
+            self.place = outer
             self.rules.fill(ref, Rule(body))
-        return self._shared[type_name]
+        return self._shared[key]
 
     def _values(self, values: list[Any], site: Site) -> Expr:
         written = [self._as_written(value, site) for value in values]
@@ -252,6 +288,8 @@ class Lowering:
 
     def _as_written(self, value: Any, site: Site) -> Any:
         """The value with its keys in the order of the document."""
+        if self.is_distinct:
+            return self._in_order(value, site)
         if isinstance(value, dict | list):
             spelling = _without_order(value)
             for _, schema in self.outline.schemas(site):
@@ -259,6 +297,16 @@ class Lowering:
                     if _without_order(candidate) == spelling:
                         return candidate
         return value
+
+    def _in_order(self, value: Any, site: Site) -> Any:
+        """The value with its keys in the order in which objects are written there."""
+        if isinstance(value, list):
+            return [self._in_order(item, self.outline.item(site, i)) for i, item in enumerate(value)]
+        if not isinstance(value, dict):
+            return value
+        order = [key for key in self.outline.mentioned(site) if key in value]
+        order += sorted(value.keys() - order)
+        return {key: self._in_order(value[key], self.outline.property(site, key)) for key in order}
 
     def _string(
         self, constraint: StringConstraint, site: Site, *, is_root: bool = False, is_key: bool = False
@@ -281,6 +329,7 @@ class Lowering:
                     constraint.multiple_of,
                     constraint.not_multiple_of,
                     self.rules,
+                    is_unique=self.is_distinct,
                 )
             else:
                 lowered = lower_number(
@@ -292,6 +341,7 @@ class Lowering:
                     exclusive_minimum=constraint.exclusive_minimum,
                     exclusive_maximum=constraint.exclusive_maximum,
                     excludes_integers=constraint.excludes_integers,
+                    is_unique=self.is_distinct,
                 )
         except UnsupportedNumber as refusal:
             raise self.reporter.refusal(site, refusal) from refusal
@@ -318,6 +368,12 @@ class Lowering:
 def _without_order(value: Any) -> str:
     """Equal for values that differ in the order of keys alone; unlike `==`, it tells 1 from true."""
     return json.dumps(value, sort_keys=True, default=str)
+
+
+def _shortest_decimal(value: float | Decimal) -> str:
+    """A number without exponent, trailing zeros or a sign before zero."""
+    exact = Decimal(str(value)).normalize()
+    return format(exact or abs(exact), "f")
 
 
 def _listed(value: Any) -> list[Any]:

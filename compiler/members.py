@@ -30,8 +30,20 @@ class Member:
     is_required: bool
 
 
+@dataclass(frozen=True)
+class Undeclared:
+    """A member under an undeclared key, as text; there are `num_keys` such keys at least."""
+
+    text: Expr
+    num_keys: float
+
+
 class Shape:
-    """The rules of one object. `extra` is a member under an undeclared key, None if there is none."""
+    """The rules of one object; a guard sees to it that undeclared keys do not repeat.
+
+    Where equal objects must be spelled alike there is one undeclared key at most, since any order of
+    several would do.
+    """
 
     def __init__(
         self,
@@ -39,19 +51,24 @@ class Shape:
         constraint: ObjectConstraint,
         site: Site,
         members: list[Member],
-        extra: Expr | None,
+        extra: Undeclared | None,
     ) -> None:
         self.lowering = lowering
         self.site = site
         self.members = members
-        self.extra = extra
+        self.extra = extra.text if extra is not None else None
+        self.is_extra_single = lowering.is_distinct
         num_required = sum(member.is_required for member in members)
         most = constraint.max_properties
         self.low = constraint.min_properties if constraint.min_properties > num_required else 0
         self.high = most if most is not None and (extra is not None or most < len(members)) else None
-        if extra is not None and self.low > max(1, len(members)):
+        num_undeclared = 0 if extra is None else 1 if self.is_extra_single else extra.num_keys
+        if extra is not None and self.low > len(members) + num_undeclared:
             raise UnsupportedSchema(
-                site.pointer, "minProperties", "counts undeclared keys, which may repeat", "Declare the keys."
+                site.pointer,
+                "minProperties",
+                "asks for more keys than are known to be admitted",
+                "Lower it, or declare the keys.",
             )
 
     def lower(self) -> Expr | None:
@@ -73,12 +90,14 @@ class Shape:
         for member in self.members[first + 1 :]:
             text = sequence(comma, member.text)
             parts.append(text if member.is_required else optional(text))
-        return sequence(*parts, self._more(0) or EMPTY, Literal("}"))
+        return sequence(*parts, self._more(), Literal("}"))
 
-    def _more(self, _count: int) -> Expr | None:
+    def _more(self) -> Expr:
         """Any number of undeclared members, each after a comma."""
         if self.extra is None:
-            return None
+            return EMPTY
+        if self.is_extra_single:
+            return optional(sequence(self.lowering.style.comma, self.extra))
         ref = self.lowering.rules.reserve("more")
         more = sequence(self.lowering.style.comma, self.extra, ref)
         self.lowering.rules.fill(ref, Rule(optional(more)))
@@ -126,31 +145,20 @@ class Shape:
         return count >= self.low and not any(member.is_required for member in self.members[index:])
 
     def _tail(self, top: int) -> tuple[list[Expr | None], list[Expr | None]]:
-        """`pick` and `after` behind the last declared key.
-
-        Undeclared keys may repeat, so all of them together count as one toward the lower bound.
-        """
+        """`pick` and `after` behind the last declared key."""
+        ends = [self._after(None, can_end=c >= self.low) for c in range(top + 1)]
         if self.extra is None:
-            return [None] * (top + 1), [self._after(None, can_end=c >= self.low) for c in range(top + 1)]
-        if self.high is None:
-            more = sequence(self._more(0) or EMPTY, Literal("}"))
-            pick: list[Expr | None] = [
-                sequence(self.extra, more) if c + 1 >= self.low else None for c in range(top + 1)
-            ]
-            return pick, [self._after(pick[c], can_end=c >= self.low) for c in range(top + 1)]
-        comma = self.lowering.style.comma
-        rest: Expr = Literal("}")
-        runs: list[Expr] = [rest]
-        for _ in range(self.high):
-            rest = self.lowering.rules.define(
-                "more", Rule(choice(sequence(comma, self.extra, rest), Literal("}")))
-            )
-            runs.append(rest)
-        pick = [
-            sequence(self.extra, runs[self.high - c - 1]) if c < self.high and c + 1 >= self.low else None
-            for c in range(top + 1)
-        ]
-        return pick, [self._after(pick[c], can_end=c >= self.low) for c in range(top + 1)]
+            return [None] * (top + 1), ends
+        after = list(ends)
+        if self.high is None and not self.is_extra_single:
+            after[top] = sequence(self._more(), Literal("}"))
+        pick: list[Expr | None] = [None] * (top + 1)
+        for count in range(top, -1, -1):
+            following = (ends if self.is_extra_single else after)[min(count + 1, top)]
+            pick[count] = None if self._is_over(count + 1) else _then(self.extra, following)
+            if count < top or self.high is not None or self.is_extra_single:
+                after[count] = self._after(pick[count], can_end=count >= self.low)
+        return pick, after
 
     def _after(self, pick: Expr | None, *, can_end: bool) -> Expr | None:
         following = None if pick is None else sequence(self.lowering.style.comma, pick)

@@ -171,6 +171,20 @@ class Network:
         """The states of both."""
         return one if one is other else self._close([*one.states, *other.states])
 
+    def first_bytes(self, states: StateSet) -> set[int]:
+        """The bytes that may stand there."""
+        found: set[int] = set()
+        for state in states.readers:
+            match state:
+                case Text(text, at):
+                    found.add(text[at])
+                case Characters(Repeat(chars)):
+                    firsts = (ranges[0] for ranges in byte_sequences(chars))
+                    found.update(byte for low, high in firsts for byte in range(low, high + 1))
+                case Rest(ranges):
+                    found.update(range(ranges[0][0], ranges[0][1] + 1))
+        return found
+
     def finish(self, states: StateSet) -> bytes:
         """The fewest bytes that complete the rule."""
         text = bytearray()

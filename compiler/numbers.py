@@ -52,23 +52,27 @@ def lower_integer(
     multiple_of: Sequence[Number],
     not_multiple_of: Sequence[Number],
     rules: RuleSink,
+    *,
+    is_unique: bool = False,
 ) -> LoweredNumber | None:
     """The integers within inclusive bounds that are multiples of the ones and not of the others.
 
-    They are written without fraction, exponent or `-0`. None if there is none.
+    They are written without fraction, exponent or `-0`; with `is_unique` no two are the same double. None if
+    there is none.
 
     Raises:
         UnsupportedNumber: bounds or divisors are too large for an automaton.
     """
     notes = () if None not in (minimum, maximum) else (f"at most {MAX_DIGITS} digits",)
-    if minimum is None and maximum is None and not multiple_of and not not_multiple_of:
+    is_plain = not (is_unique or multiple_of or not_multiple_of or maximum is not None)
+    if is_plain and minimum is None:
         return LoweredNumber(choice(Literal("0"), sequence(_SIGN, _positive())), notes)
-    if minimum in (0, 1) and maximum is None and not multiple_of and not not_multiple_of:
+    if is_plain and minimum in (0, 1):
         return LoweredNumber(_whole() if minimum == 0 else _positive(), notes)
     step = lcm(*(_exact(m).numerator for m in multiple_of))
     avoided = tuple(Fraction(_exact(m).numerator) for m in not_multiple_of)
     interval = Interval(_fraction(minimum), _fraction(maximum))
-    expr = _automata(interval, Fraction(step) if step != 1 else None, avoided, 0, rules)
+    expr = _automata(interval, Fraction(step) if step != 1 else None, avoided, 0, rules, is_unique=is_unique)
     return None if expr is None else LoweredNumber(expr, notes)
 
 
@@ -82,19 +86,23 @@ def lower_number(
     exclusive_minimum: bool = False,
     exclusive_maximum: bool = False,
     excludes_integers: bool = False,
+    is_unique: bool = False,
 ) -> LoweredNumber | None:
     """The numbers within bounds that are multiples of the ones and not of the others; None if there is none.
+
+    With `is_unique` no two texts are the same number, nor the same double.
 
     Raises:
         UnsupportedNumber: bounds or divisors are too large for an automaton.
     """
     notes = (f"at most {MAX_FRACTION} digits after the point",)
     avoided = tuple(_exact(m) for m in not_multiple_of) + ((Fraction(1),) if excludes_integers else ())
-    if not multiple_of and not avoided and maximum is None and minimum in (None, 0) and not exclusive_minimum:
+    is_plain = not multiple_of and not avoided and maximum is None and not exclusive_minimum
+    if is_plain and minimum in (None, 0) and not is_unique:
         return LoweredNumber(_decimal(is_signed=minimum is None), notes)
     step = _common_multiple([_exact(m) for m in multiple_of]) if multiple_of else None
     interval = Interval(_fraction(minimum), _fraction(maximum), exclusive_minimum, exclusive_maximum)
-    expr = _automata(interval, step, avoided, MAX_FRACTION, rules)
+    expr = _automata(interval, step, avoided, MAX_FRACTION, rules, is_unique=is_unique)
     return None if expr is None else LoweredNumber(expr, notes)
 
 
@@ -116,7 +124,13 @@ def _decimal(*, is_signed: bool) -> Expr:
 
 
 def _automata(
-    interval: Interval, step: Fraction | None, avoided: tuple[Fraction, ...], places: int, rules: RuleSink
+    interval: Interval,
+    step: Fraction | None,
+    avoided: tuple[Fraction, ...],
+    places: int,
+    rules: RuleSink,
+    *,
+    is_unique: bool,
 ) -> Expr | None:
     """Non-negative texts and, behind a sign, negative ones."""
     options: list[Expr] = []
@@ -128,7 +142,7 @@ def _automata(
                 "maximum", f"has more than {MAX_BOUND_DIGITS} digits", "Use a smaller bound."
             )
         try:
-            magnitude = Magnitudes(part, step, avoided, places).lower(rules)
+            magnitude = Magnitudes(part, step, avoided, places, is_unique=is_unique).lower(rules)
         except TooManyStates as error:
             raise UnsupportedNumber(
                 "multipleOf", f"{error} with these bounds", "Use a smaller divisor."

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from functools import reduce
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 import jsonschema_rs
-from jsonschema_rs import CanonicalSchema, canonical
+from jsonschema_rs import CanonicalSchema
 
+from compiler.cardinality import finite_names
 from compiler.errors import UnsupportedSchema
 from compiler.grammar import Expr, Rule, choice, sequence
-from compiler.members import Member, Shape
+from compiler.guard.plan import Key, Rest
+from compiler.members import Member, Shape, Undeclared
 from compiler.report import Verdict
 
 if TYPE_CHECKING:
@@ -51,7 +54,7 @@ def declared_keys(lowering: Lowering, constraint: ObjectConstraint, site: Site) 
     declared = lowering.outline.declared(site)
     known = {*constraint.properties, *constraint.required}
     names = constraint.property_names
-    finite = _finite_names(names)
+    finite = None if names is None else finite_names(names)
     if finite is not None:
         known = finite
     is_open = finite is None and not (lowering.is_closed and not lowering.outline.is_map(site))
@@ -67,18 +70,6 @@ def declared_keys(lowering: Lowering, constraint: ObjectConstraint, site: Site) 
     return order, is_open
 
 
-def _finite_names(names: CanonicalSchema | None) -> set[str] | None:
-    match names.view() if names is not None else None:
-        case canonical.ConstView(value):
-            return {str(value)}
-        case canonical.EnumView(values):
-            return set(map(str, values))
-        case canonical.FalseView():
-            return set()
-        case _:
-            return None
-
-
 def _members(
     lowering: Lowering, constraint: ObjectConstraint, site: Site, keys: list[str]
 ) -> list[Member] | None:
@@ -87,7 +78,8 @@ def _members(
     for key in keys:
         schema = value_schema(constraint, key)
         place = lowering.outline.property(site, key)
-        value = lowering.any_value() if schema is None else lowering.value(schema, place)
+        step = Key(key)
+        value = lowering.any_value(step) if schema is None else lowering.value(schema, place, step=step)
         is_required = key in constraint.required
         if value is not None:
             text = sequence(lowering.text(key), lowering.style.colon, value)
@@ -111,7 +103,9 @@ def value_schema(constraint: ObjectConstraint, key: str) -> CanonicalSchema | No
     return reduce(CanonicalSchema.intersect, matching) if matching else constraint.additional_properties
 
 
-def _undeclared(lowering: Lowering, constraint: ObjectConstraint, site: Site, keys: list[str]) -> Expr | None:
+def _undeclared(
+    lowering: Lowering, constraint: ObjectConstraint, site: Site, keys: list[str]
+) -> Undeclared | None:
     """A member under an undeclared key: per set of patterns it matches, the schemas of these together."""
     patterns = constraint.pattern_properties
     if len(patterns) > MAX_PATTERNS:
@@ -122,19 +116,25 @@ def _undeclared(lowering: Lowering, constraint: ObjectConstraint, site: Site, ke
             f"Use at most {MAX_PATTERNS}.",
         )
     options = []
+    num_keys = 0.0
     for matched in _subsets(tuple(patterns)):
         schemas = [patterns[pattern] for pattern in matched]
         schema = reduce(CanonicalSchema.intersect, schemas) if schemas else constraint.additional_properties
         place = lowering.outline.undeclared(site, matched)
-        value = lowering.any_value() if schema is None else lowering.value(schema, place)
-        key = (
-            lowering.key(_key_schema(lowering, constraint, keys, matched), site)
-            if value is not None
-            else None
-        )
+        value = lowering.any_value(Rest()) if schema is None else lowering.value(schema, place, step=Rest())
+        keys_schema = _key_schema(lowering, constraint, keys, matched)
+        key = lowering.key(keys_schema, site) if value is not None else None
         if key is not None and value is not None:
             options.append(sequence(key, lowering.style.colon, value))
-    return lowering.rules.define("undeclared", Rule(choice(*options))) if options else None
+            num_keys = max(num_keys, lowering.cardinality.at_least(keys_schema))
+    if not options:
+        return None
+    is_any = constraint.property_names is None and len(options) == 2 ** len(patterns)
+    if not is_any:
+        lowering.planner.mark_tight(lowering.place)
+    lowering.planner.repeats_keys = True
+    text = lowering.rules.define("undeclared", Rule(choice(*options)))
+    return Undeclared(text, math.inf if is_any else num_keys)
 
 
 def _subsets(patterns: tuple[str, ...]) -> Iterator[tuple[str, ...]]:

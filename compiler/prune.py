@@ -13,12 +13,12 @@ def prune(grammar: Grammar) -> Grammar | None:
     if grammar.root not in productive:
         return None
     if len(productive) == len(reached):
-        return Grammar({name: grammar.rules[name] for name in reached}, grammar.root)
+        return Grammar({name: grammar.rules[name] for name in reached}, grammar.root, grammar.plan)
     live = {
         name: Rule(_without_dead(grammar.rules[name].body, productive), grammar.rules[name].lookahead)
         for name in productive
     }
-    return Grammar({name: live[name] for name in _orders(live, grammar.root)[0]}, grammar.root)
+    return Grammar({name: live[name] for name in _orders(live, grammar.root)[0]}, grammar.root, grammar.plan)
 
 
 def _productive(rules: Mapping[str, Rule], innermost_first: list[str]) -> set[str]:

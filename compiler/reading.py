@@ -76,6 +76,10 @@ class Reading:
             text += self.network.finish(states)
         return text
 
+    def next_bytes(self) -> set[int]:
+        """The bytes that may follow."""
+        return set().union(*map(self.network.first_bytes, self.live.values()))
+
     def _advance(self, byte: int) -> "Reading | None":
         if len(self.live) == 1:
             ((frame, states),) = self.live.items()

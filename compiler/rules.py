@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from compiler.grammar import Grammar, Rule, RuleRef
+from compiler.guard.plan import Plan
 
 _MAX_HINT = 32
 _KEYWORDS = ("true", "false")  # and names of macros, which begin with a capital
@@ -70,9 +71,9 @@ class RuleTable:
             self.fill(ref, build(ref))
         return self._shared[key]
 
-    def grammar(self, root: Rule) -> Grammar:
-        """The grammar of these rules under `root`."""
-        return Grammar({"root": root, **self.rules})
+    def grammar(self, root: Rule, plan: Plan | None = None) -> Grammar:
+        """The grammar of these rules under `root`, with what is left to guards."""
+        return Grammar({"root": root, **self.rules}, plan=plan)
 
     def _unique(self, hint: str) -> str:
         stem = re.sub(r"[^a-zA-Z0-9_]+", "_", hint)[:_MAX_HINT].strip("_") or "rule"

@@ -11,6 +11,8 @@ from compiler.errors import CorruptUnit, UnsupportedSchema
 from compiler.front import NO_DOCUMENTS, canonical_form
 from compiler.grammar import Grammar
 from compiler.grammar_json import grammar_from_json, grammar_to_json
+from compiler.guard.guard import Guard, guard_of
+from compiler.guard.tagged import start_of
 from compiler.lowering import Lowering
 from compiler.matcher import Matcher
 from compiler.network import Network
@@ -95,6 +97,11 @@ class CompiledSchema:
         """The grammar's shortest sentences."""
         return Shortest(self.grammar)
 
+    @cached_property
+    def guard(self) -> Guard | None:
+        """What the rules leave to be guarded."""
+        return guard_of(self.grammar.plan, self.vocabulary)
+
     @property
     def digest(self) -> str:
         """Names the grammar, whatever the vocabulary."""
@@ -126,15 +133,18 @@ class CompiledSchema:
 
     def matcher(self) -> Matcher:
         """A fresh matcher at the start."""
-        return SingleMatcher(self.compiled)
+        return SingleMatcher(self.compiled, self.guard)
 
     def accepts(self, text: str) -> bool:
         """Whether `text`, whole, is a sentence the mask would let a model write."""
-        matcher = xgr.GrammarMatcher(self.compiled)
         try:
-            return bool(matcher.accept_string(text.encode()) and matcher.is_completed())
+            data = text.encode()
         except UnicodeEncodeError:
             return False
+        matcher = xgr.GrammarMatcher(self.compiled)
+        if not (matcher.accept_string(data) and matcher.is_completed()):
+            return False
+        return self.grammar.plan is None or start_of(self.grammar.plan).advance(data) is not None
 
 
 def compile_schema(

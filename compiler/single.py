@@ -2,27 +2,41 @@
 
 import xgrammar as xgr
 
+from compiler.guard.guard import Guard
 from compiler.matcher import Bitmask
 
 
 class SingleMatcher:
-    """xgrammar's matcher behind the matcher protocol."""
+    """xgrammar's matcher, and the grammar's guard if it has one, behind the matcher protocol."""
 
-    def __init__(self, compiled: xgr.CompiledGrammar) -> None:
+    def __init__(self, compiled: xgr.CompiledGrammar, guard: Guard | None) -> None:
         self._matcher = xgr.GrammarMatcher(compiled)
+        self._guard = guard
+        self._cursors = [] if guard is None else [guard.start]
 
     def fill_bitmask(self, bitmask: Bitmask, row: int) -> None:
         """Overwrite `bitmask[row]` with the tokens that may come next."""
         self._matcher.fill_next_token_bitmask(bitmask, row)
+        if self._guard is not None:
+            self._guard.restrict(bitmask[row], self._matcher, self._cursors[-1])
 
     def accept(self, token_id: int) -> bool:
-        """Advance by a token; False, and no change, if the grammar does not allow it."""
-        return bool(not self._matcher.is_terminated() and self._matcher.accept_token(token_id))
+        """Advance by a token; False, and no change, if the grammar or the guard does not allow it."""
+        if self._matcher.is_terminated() or not self._matcher.accept_token(token_id):
+            return False
+        if self._guard is not None:
+            cursor = self._guard.follow(self._matcher, self._cursors[-1], token_id)
+            if cursor is None:
+                self._matcher.rollback(1)
+                return False
+            self._cursors.append(cursor)
+        return True
 
     def rollback(self, num_tokens: int) -> None:
         """Undo the last accepted tokens."""
         if num_tokens:
             self._matcher.rollback(num_tokens)
+            del self._cursors[-num_tokens:]
 
     def is_completed(self) -> bool:
         """Whether what was accepted is a whole sentence."""

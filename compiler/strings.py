@@ -82,6 +82,18 @@ def lower_string(
     return lowered and LoweredString(sequence(QUOTE, lowered.expr), lowered.notes)
 
 
+def automaton(constraint: StringConstraint) -> Dfa:
+    """The strings that patterns, formats and exclusions admit whatever counts are narrowed, lengths aside.
+
+    Raises:
+        UnsupportedString: a keyword cannot be upheld.
+    """
+    try:
+        return language(_parts(constraint)[0], constraint.excluded, most=_LOWER_COUNTS[-1])
+    except (PatternError, TooManyStates) as error:
+        raise UnsupportedString(_keyword(constraint), str(error)) from error
+
+
 def lower_literal(text: str, *, ascii_escapes: bool = False) -> Expr:
     """The JSON spelling of exactly this text; outside ASCII, escaped or not with `ascii_escapes`.
 

@@ -16,6 +16,7 @@ from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.errors import UnsupportedSchema
 from compiler.grammar import EMPTY, Expr, Literal, Rule, choice, sequence
+from compiler.guard.plan import Key, Tags
 from compiler.objects import declared_keys, value_schema
 from compiler.raw_strings import lower_raw_literal, lower_raw_string
 from compiler.report import Verdict
@@ -97,6 +98,7 @@ class TaggedArguments:
             for key in declared:
                 admitted.setdefault(key, set()).update(self._admitted(value_schema(shape, key)))
         self.types = {key: tuple(t for t in TYPES if t in types) for key, types in admitted.items()}
+        self._lowering.planner.tags = self._guarded_tags()
         self._note(site)
         options = [self._object(shape, site, declared) for shape, declared in zip(shapes, keys, strict=True)]
         live = [option for option in options if option is not None]
@@ -198,7 +200,7 @@ class TaggedArguments:
             options += [sequence(Literal(tags.after_string_key), text)] if text is not None else []
         if others:
             schema = schema if STRING not in types and schema else self._of_types(schema, others)
-            value = self._lowering.value(schema, place)
+            value = self._lowering.value(schema, place, step=Key(key))
             if value is not None:
                 options.append(sequence(Literal(tags.after_key), value, Literal(tags.end)))
         return sequence(Literal(tags.begin + key), choice(*options)) if options else None
@@ -262,6 +264,11 @@ class TaggedArguments:
 
     def _misread(self, others: tuple[str, ...]) -> list[str]:
         return [] if self._tags.tells_strings else json_patterns(others)
+
+    def _guarded_tags(self) -> Tags:
+        keys = (key for key, types in self.types.items() if not {"array", "object"}.isdisjoint(types))
+        begin, after_key, end = self._tags.begin, self._tags.after_key, self._tags.end
+        return Tags(begin.encode(), after_key.encode(), end.encode(), frozenset(keys))
 
     def _note(self, site: Site) -> None:
         notes = ["keys in their declared order"] if len(self.types) > 1 else []

@@ -28,7 +28,9 @@ from compiler.grammar import (
     sequence,
 )
 from compiler.grammar_json import grammar_from_json, grammar_to_json
+from compiler.guard.guard import Guard, guard_of
 from compiler.network import Network
+from compiler.recogniser import Recogniser
 from compiler.shortest import Shortest
 from compiler.stored import BYTES_PER_CHAR, VERSIONS, pack, unpack
 from compiler.syntaxes import Syntax
@@ -59,6 +61,11 @@ class Unit:
         return self.vocabulary.backend.compile(grammar_from_json(self.source).ebnf)
 
     @cached_property
+    def guard(self) -> Guard | None:
+        """What the rules leave to be guarded."""
+        return guard_of(self.grammar.plan, self.vocabulary)
+
+    @cached_property
     def grammar(self) -> Grammar:
         """The lowered grammar that was compiled, the call's end included."""
         return grammar_from_json(self.source)
@@ -85,8 +92,18 @@ class Unit:
         tokens that reach into a unit.
         """
         if start not in self._starts:
-            self._starts[start] = self._consume(start)
+            self._starts[start] = self._guarded(start, self._consume(start))
         return self._starts[start]
+
+    @cached_property
+    def shortest_text(self) -> bytes:
+        """The shortest arguments, the call's end included."""
+        return Recogniser.of(self.network).completion()
+
+    def _guarded(self, start: bytes, taken: int | None) -> int | None:
+        """What was taken of a start; None if a key or an item repeats one in it."""
+        repeats = self.guard is not None and taken and self.guard.start.advance(start[:taken]) is None
+        return None if repeats else taken
 
     def _consume(self, start: bytes) -> int | None:
         matcher = xgr.GrammarMatcher(self.compiled)
@@ -159,7 +176,7 @@ def unit_tail(syntax: Syntax, vocabulary: Vocabulary) -> bytes:
 
 def unit_digest(whole: Grammar, syntax: Syntax, vocabulary: Vocabulary) -> str:
     """The digest of the unit that this grammar, the call's end included, compiles to."""
-    content = json.dumps([whole.ebnf, syntax.name, vocabulary.digest, *VERSIONS])
+    content = json.dumps([whole.digest, syntax.name, vocabulary.digest, *VERSIONS])
     return hashlib.sha256(content.encode()).hexdigest()
 
 
@@ -186,7 +203,7 @@ def framed(grammar: Grammar, begin: Expr, end: str) -> Grammar:
     root = "call"
     while root in rules:
         root += "_"
-    return Grammar({root: Rule(sequence(begin, body, Literal(end))), **rules}, root)
+    return Grammar({root: Rule(sequence(begin, body, Literal(end))), **rules}, root, grammar.plan)
 
 
 def _refers(expr: Expr, name: str) -> bool:

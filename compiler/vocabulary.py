@@ -22,6 +22,7 @@ from weakref import WeakKeyDictionary
 import xgrammar as xgr
 
 from compiler.backend import Backend
+from compiler.guard.guard import GuardedTokens
 from compiler.once import once
 from compiler.token_index import TokenIndex
 
@@ -148,6 +149,11 @@ class Vocabulary:
     def index(self) -> TokenIndex:
         """The tokens in order of their bytes, for look-ups by prefix."""
         return TokenIndex(self)
+
+    @once
+    def guarded(self) -> GuardedTokens:
+        """The tokens that guards must look at."""
+        return GuardedTokens(self)
 
     def spell(self, text: str) -> str:
         """`text` as a grammar over this vocabulary writes it: marker spellings become their sentinels.

@@ -104,7 +104,7 @@ async def test_another_vocabulary_of_equal_size_is_another_grammar(store, vocabu
 
 
 async def test_every_bad_tool_is_named(vocabulary):
-    bad = {"type": "array", "uniqueItems": True, "items": {"type": "string"}}
+    bad = {"type": "array", "uniqueItems": True, "items": {"maxLength": 0, "type": "string"}, "minItems": 2}
     tools = [tool("good"), tool("bad", p=bad), tool("worse", q={"$ref": "#/nowhere"})]
     with pytest.raises(UnsupportedToolset) as refused:
         await GrammarCache(None, secret=SECRET).check(tools, vocabulary=vocabulary)

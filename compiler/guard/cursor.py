@@ -1,0 +1,263 @@
+"""The cursor: where in a JSON text one sequence is, and which keys and items would repeat one.
+
+A cursor is a value: reading on gives another. Texts are compared in a canonical form: without blanks, with
+every character of a string spelled as `json.dumps` spells it outside ASCII. The lowering sees to it that
+items that must differ have one such form each (`Lowering.is_distinct`).
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from itertools import product
+from typing import NamedTuple
+
+from compiler.guard.plan import Places, Plan
+
+_PLAIN = re.compile(rb'[^"\\]*')
+_CHARACTER = re.compile(rb"\\u....|\\.|[\x00-\x21\x23-\x7f]|[\xc0-\xff][\x80-\xbf]+", re.DOTALL)
+_SHORT = {json.loads(f'"\\{char}"'): b"\\" + char.encode() for char in '"\\/bfnrt'}
+_SCALAR_END = b",]} \t\n\r"
+_ESCAPE = re.compile(rb"\\(?:[^u]|u(?:[dD][89abAB]..\\u....|(?![dD][89abAB])....))", re.DOTALL)
+
+
+class Scope(NamedTuple):
+    """An open container; a value."""
+
+    outer: "Scope | None"
+    places: Places
+    is_object: bool
+    is_guarded: bool
+    """An object, or an array of distinct items: `seen` must not repeat."""
+    is_tight: bool
+    """What may stand in `seen` can be used up."""
+    is_recorded: bool
+    """It stands in an item that must be distinct, so that `text` is kept."""
+    seen: frozenset[bytes] = frozenset()
+    position: int = 0
+    """The index of the item."""
+    text: bytes = b""
+    key: bytes = b""
+
+    @property
+    def records(self) -> bool:
+        """Whether what stands in it must be kept."""
+        return self.is_recorded or (self.is_guarded and not self.is_object)
+
+
+class Cursor(NamedTuple):
+    """A place in a text: inside `scope`, and inside a string or another scalar if `chunk` is not None."""
+
+    plan: Plan
+    scope: Scope | None = None
+    chunk: bytes | None = None
+    """The canonical form of the scalar so far; its opening quote alone where nobody will ask for it."""
+    escape: bytes = b""
+    """An escape that is not complete."""
+    expects: bool = False
+    """A key or an item begins here, if anything but the end of the container does."""
+    is_key: bool = False
+    """The string is a key."""
+    is_over: bool = False
+    """The JSON text is complete; what follows it is none."""
+
+    @property
+    def in_string(self) -> bool:
+        """Whether this is inside a string."""
+        return self.chunk is not None and self.chunk.startswith(b'"')
+
+    def advance(self, text: bytes) -> "Cursor | None":
+        """The cursor after more of a JSON text; None if a key or an item repeats one there."""
+        cursor, at = self, 0
+        while at < len(text) and not cursor.is_over:
+            if cursor.in_string:
+                following, at = cursor.read_string(text, at)
+            else:
+                following, at = cursor.read(text, at)
+            if following is None:
+                return None
+            cursor = following
+        return cursor
+
+    def read_string(self, text: bytes, at: int) -> "tuple[Cursor | None, int]":
+        """Read to the end of the string, of an escape, or of the text."""
+        assert self.chunk is not None
+        if self.escape:
+            return self._read_escape(text[at : at + 1]), at + 1
+        run = _PLAIN.match(text, at)
+        assert run is not None
+        chunk, at = self.chunk, run.end()
+        if self._is_kept and run.group():
+            chunk += run.group()
+        if at == len(text):
+            return (self if chunk is self.chunk else self._replace(chunk=chunk)), at
+        if text[at] == 0x5C:
+            return self._replace(chunk=chunk, escape=b"\\"), at + 1
+        ended = self._replace(chunk=None)
+        value = chunk + b'"'
+        return (ended.after_key(value) if self.is_key else ended.after_value(value)), at + 1
+
+    @property
+    def _is_kept(self) -> bool:
+        return self.is_key or (self.scope is not None and self.scope.records)
+
+    def _read_escape(self, byte: bytes) -> "Cursor":
+        escape = self.escape + byte
+        if not _ESCAPE.fullmatch(escape):
+            return self._replace(escape=escape)
+        if not self._is_kept:
+            return self._replace(escape=b"")
+        assert self.chunk is not None
+        return self._replace(escape=b"", chunk=self.chunk + _canonical(escape))
+
+    def read(self, text: bytes, at: int) -> "tuple[Cursor | None, int]":  # noqa: PLR0911 - a case per character
+        """Read a structural character, a blank, or some of a scalar."""
+        byte = text[at : at + 1]
+        if self.chunk is not None and byte not in _SCALAR_END:
+            return self._replace(chunk=self.chunk + byte), at + 1
+        if self.chunk is not None:
+            return self._replace(chunk=None).after_value(self.chunk), at
+        match byte:
+            case b" " | b"\t" | b"\n" | b"\r":
+                return self, at + 1
+            case b'"':
+                is_key = self.expects and self.scope is not None and self.scope.is_object
+                return self._replace(chunk=byte, is_key=is_key, expects=False), at + 1
+            case b"{" | b"[":
+                return self._open(is_object=byte == b"{"), at + 1
+            case b"}" | b"]":
+                return self._close(byte), at + 1
+            case b",":
+                return self._after_comma(), at + 1
+            case b":":
+                return self._after_colon(), at + 1
+            case _ if self.scope is None:  # a number, or what a call writes before its arguments
+                return self, at + 1
+            case _:
+                return self._replace(chunk=byte, expects=False), at + 1
+
+    def _open(self, *, is_object: bool) -> "Cursor":
+        outer = self.scope
+        if outer is None:
+            places = self.plan.start
+        else:
+            places = self.plan.under(
+                outer.places, json.loads(outer.key) if outer.is_object else outer.position
+            )
+        is_distinct = not is_object and self.plan.is_distinct(places)
+        is_tight = self.plan.is_tight_at(places)
+        is_recorded = outer is not None and outer.records
+        text = (b"{" if is_object else b"[") if is_recorded else b""
+        scope = Scope(outer, places, is_object, is_object or is_distinct, is_tight, is_recorded, text=text)
+        return self._replace(scope=scope, expects=True)
+
+    def _close(self, bracket: bytes) -> "Cursor | None":
+        assert self.scope is not None
+        closed = self._replace(scope=self.scope.outer, expects=False)
+        return closed.after_value(self.scope.text + bracket)
+
+    def _after_comma(self) -> "Cursor":
+        scope = self.scope
+        assert scope is not None, "a comma stands in a container"
+        text = scope.text + b"," if scope.is_recorded else b""
+        return self._replace(scope=scope._replace(position=scope.position + 1, text=text), expects=True)
+
+    def _after_colon(self) -> "Cursor":
+        scope = self.scope
+        assert scope is not None, "a colon stands in an object"
+        return self._replace(scope=scope._replace(text=scope.text + b":")) if scope.is_recorded else self
+
+    def after_key(self, key: bytes) -> "Cursor | None":
+        """Behind a key in its canonical form."""
+        scope = self.scope
+        assert scope is not None
+        if key in scope.seen:
+            return None
+        text = scope.text + key if scope.is_recorded else b""
+        return self._replace(is_key=False, scope=scope._replace(seen=scope.seen | {key}, key=key, text=text))
+
+    def after_value(self, value: bytes) -> "Cursor | None":
+        """Behind a value in its canonical form."""
+        scope = self.scope
+        if scope is None:
+            return self._replace(is_over=True)
+        if not scope.is_object and scope.is_guarded:
+            if value in scope.seen:
+                return None
+            scope = scope._replace(seen=scope.seen | {value})
+        if scope.is_recorded:
+            scope = scope._replace(text=scope.text + value)
+        return self if scope is self.scope else self._replace(scope=scope)
+
+    def targets(self) -> "Iterator[Target]":
+        """What would repeat a key or an item from here."""
+        for target in self._targets():
+            if self.escape:
+                yield from (target._replace(text=text) for text in _past(self.escape, target.text))
+            else:
+                yield target
+
+    def _targets(self) -> "Iterator[Target]":
+        inner = self.chunk or b""
+        scope, is_innermost = self.scope, True
+        while scope is not None:
+            if scope.is_guarded and scope.seen:
+                if is_innermost and self.chunk is None and not self.expects:
+                    yield from (Target(b"," + seen, scope.is_tight, is_begun=False) for seen in scope.seen)
+                elif not scope.is_object or (is_innermost and (self.is_key or self.chunk is None)):
+                    at = len(inner)
+                    matching = (seen for seen in scope.seen if seen.startswith(inner))
+                    yield from (Target(seen[at:], scope.is_tight, is_begun=True) for seen in matching)
+            inner, is_innermost = scope.text + inner, False
+            scope = scope.outer
+
+    @property
+    def written(self) -> bytes:
+        """What stands in the item or key so far, blanks aside: it tells apart all places that are at risk."""
+        scope, text = self.scope, (self.chunk or b"") + self.escape
+        while scope is not None:
+            text = scope.text + text
+            scope = scope.outer
+        return text
+
+    @property
+    def is_at_risk(self) -> bool:
+        """Whether it may be that nothing but a repeated key or item can follow."""
+        return any(target.is_tight and target.is_begun for target in self.targets())
+
+
+class Target(NamedTuple):
+    """The rest of a key or an item seen before, in the canonical form; from its beginning, with a comma."""
+
+    text: bytes
+    is_tight: bool
+    """All that begin alike can be used up."""
+    is_begun: bool
+    """It must be written on: a container does not end here."""
+
+
+def _past(escape: bytes, target: bytes) -> Iterator[bytes]:
+    """What is left of a canonical text where an escape of its first character has begun."""
+    char = _CHARACTER.match(target)
+    if char is not None:
+        for spelling in _spellings(char.group()):
+            if spelling.startswith(escape):
+                yield spelling[len(escape) :] + target[char.end() :]
+
+
+@cache
+def _spellings(canonical: bytes) -> tuple[bytes, ...]:
+    """Every way to escape a character that is given as `json.dumps` spells it."""
+    char = json.loads(b'"' + canonical + b'"')
+    units = char.encode("utf-16-be").hex()
+    escaped = b"".join(b"\\u" + units[at : at + 4].encode() for at in range(0, len(units), 4))
+    cases = ((bytes([byte]), bytes([byte]).upper()) for byte in escaped)
+    spelled = {b"".join(choice).replace(b"\\U", b"\\u") for choice in product(*cases)}
+    short = _SHORT.get(char)
+    return (*sorted(spelled), *(() if short is None else (short,)))
+
+
+def _canonical(escape: bytes) -> bytes:
+    """The character of a whole escape as `json.dumps` spells it."""
+    char = json.loads(b'"' + escape + b'"')
+    return json.dumps(char, ensure_ascii=False)[1:-1].encode()

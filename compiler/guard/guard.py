@@ -1,0 +1,210 @@
+"""The guard: takes out of a mask what would repeat a key or an item, or leave nothing else to write."""
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+import xgrammar as xgr
+
+from compiler.guard.cursor import Target
+from compiler.guard.plan import Plan
+from compiler.guard.tagged import Position, start_of
+from compiler.matcher import allocate_bitmask
+from compiler.token_index import Row, TokenIndex
+
+if TYPE_CHECKING:
+    from compiler.vocabulary import Vocabulary
+
+_STRUCTURE = frozenset(b'[]{},"')
+_QUOTES_OUTSIDE = 2
+_QUOTES_INSIDE = 3
+_SEPARATORS = (b",", b":")
+
+
+_Known = dict[bytes, bool]
+"""Whether there is no way on, by what has been written."""
+
+
+class TokenClass:
+    """Some token ids, and which of them a mask allows."""
+
+    def __init__(self, ids: list[int], width: int) -> None:
+        self._ids = np.array(ids, dtype=np.int64)
+        self._words = self._ids >> 5
+        self._bits = np.left_shift(1, self._ids & 31).astype(np.uint32).view(np.int32)
+
+        self._others = np.full(-(-width // 32), -1, dtype=np.int32)
+        np.bitwise_and.at(self._others, self._words, ~self._bits)
+
+    def remove(self, row: Row) -> None:
+        """Take them out of a row."""
+        row &= self._others
+
+    def allowed(self, row: Row) -> list[int]:
+        """Those that a row allows."""
+        found: list[int] = self._ids[(row[self._words] & self._bits) != 0].tolist()
+        return found
+
+
+class GuardedTokens:
+    """The tokens of a vocabulary that can complete a key or an item, by how they do it."""
+
+    def __init__(self, vocabulary: "Vocabulary") -> None:
+        self.vocabulary = vocabulary
+        text = [
+            (token_id, token)
+            for token_id, token in enumerate(vocabulary.tokens)
+            if token and token_id not in vocabulary.marker_ids
+        ]
+
+        def those(is_in: Callable[[bytes], object]) -> TokenClass:
+            return TokenClass([i for i, token in text if is_in(token)], vocabulary.width)
+
+        self.keys_inside = those(lambda token: token.count(b'"') >= _QUOTES_INSIDE)
+        """From inside a string they may complete a key that comes later."""
+        self.keys_outside = those(lambda token: token.count(b'"') >= _QUOTES_OUTSIDE)
+        """The same from outside a string."""
+        self.crossing = those(re.compile(rb'"[^,\[{]*[,\[{]').search)
+        """From inside a string they may begin a key or an item that comes later."""
+        self.quoted = those(lambda token: b'"' in token)
+        """They may complete the string they begin in."""
+        self.structural = those(_ends_something)
+        """Outside a string they may complete anything."""
+        self.escaping = those(lambda token: b"\\" in token)
+        """They may spell a text in another way than the canonical one."""
+
+    @property
+    def index(self) -> TokenIndex:
+        """The tokens in order of their bytes."""
+        index: TokenIndex = self.vocabulary.index
+        return index
+
+
+def _ends_something(token: bytes) -> bool:
+    """Whether a token outside a string may complete anything; one that only opens a string does not."""
+    only_opens = token.lstrip().startswith(b'"') and token.count(b'"') == 1 and b"\\" not in token
+    return not _STRUCTURE.isdisjoint(token) and not only_opens
+
+
+class Guard:
+    """The guard of one grammar over one vocabulary; immutable, shared by its matchers.
+
+    A token is a suspect if it may complete a key or an item, or write on one that is like one seen before.
+    All others are harmless. The mask is never emptied: a token is taken out if it repeats, or if after it
+    every way repeats, which is found out by trying; and the lowering admits no array or object in which
+    there must be more items or keys than there are distinct ones.
+    """
+
+    def __init__(self, plan: Plan, tokens: GuardedTokens) -> None:
+        self.start = start_of(plan)
+        """Before the text."""
+        self._tokens = tokens
+        self._spellings = tokens.vocabulary.tokens
+        self._last_word = tokens.index.last_word
+
+    def restrict(self, row: Row, matcher: xgr.GrammarMatcher, cursor: Position) -> None:
+        """Take out of a row what may not follow at a cursor, where `matcher` stands, too."""
+        known: _Known = {}
+        for token_id, after in self._suspects(row, cursor):
+            if after is None or (after.is_at_risk and self._dooms(matcher, token_id, after, known)):
+                _forbid(row, token_id)
+
+    def follow(self, matcher: xgr.GrammarMatcher, cursor: Position, token_id: int) -> Position | None:
+        """The cursor after a token that `matcher` has just accepted; None if the guard does not allow it."""
+        after = cursor.advance(self._spellings[token_id])
+        if after is None or (after.is_at_risk and self._is_doomed(matcher, after, {})):
+            return None
+        return after
+
+    def _dooms(self, matcher: xgr.GrammarMatcher, token_id: int, after: Position, known: _Known) -> bool:
+        """Whether every way to go on behind a token comes to repeat; the matcher is left as it was."""
+        written = after.written
+        if written not in known and matcher.accept_token(token_id):
+            known[written] = self._is_doomed(matcher, after, known)
+            matcher.rollback(1)
+        return known.get(written, False)
+
+    def _is_doomed(self, matcher: xgr.GrammarMatcher, cursor: Position, known: _Known) -> bool:
+        bitmask = allocate_bitmask(1, len(self._spellings))
+        matcher.fill_next_token_bitmask(bitmask)
+        row = bitmask[0]
+        row[-1] &= self._last_word
+        harmless = row.copy()
+        targets = list(cursor.targets())
+        for tokens in self._classes(cursor, targets):
+            tokens.remove(harmless)
+        for token_id in self._on_the_way(targets, cursor):
+            _forbid(harmless, token_id)
+        if harmless.any():
+            return False
+        return all(
+            after is None or (after.is_at_risk and self._dooms(matcher, token_id, after, known))
+            for token_id, after in self._suspects(row, cursor)
+        )
+
+    def _suspects(self, row: Row, cursor: Position) -> Iterator[tuple[int, Position | None]]:
+        """Tokens that a row allows, each with the cursor after it, None if it repeats."""
+        if cursor.is_over:
+            return
+        targets = list(cursor.targets())
+        classes = self._classes(cursor, targets)
+        ids = chain.from_iterable(tokens.allowed(row) for tokens in classes)
+        on_the_way = (i for i in self._on_the_way(targets, cursor) if row[i >> 5] >> (i & 31) & 1)
+        for token_id in dict.fromkeys(chain(ids, on_the_way)):
+            yield token_id, cursor.advance(self._spellings[token_id])
+
+    def _classes(self, cursor: Position, targets: list[Target]) -> Iterator[TokenClass]:
+        """The tokens that may complete a key or an item, or be on the way to one in their own spelling."""
+        tokens, is_simple = self._tokens, not self.start.plan.places
+        if not cursor.in_string:
+            yield tokens.keys_outside if is_simple else tokens.structural
+            return
+        if targets:
+            yield tokens.quoted
+        else:
+            yield tokens.keys_inside if is_simple else tokens.crossing
+        if any(target.is_tight for target in targets):
+            yield tokens.escaping
+
+    def _on_the_way(self, targets: list[Target], cursor: Position) -> Iterator[int]:
+        """The tokens that write on what can be used up."""
+        for target in targets:
+            if target.is_tight:
+                yield from self._spelled(target.text, in_string=cursor.in_string)
+
+    def _spelled(self, text: bytes, *, in_string: bool) -> Iterator[int]:
+        """Ids of the tokens that spell a beginning of a canonical text, blanks after separators or not."""
+        index = self._tokens.index
+        leads = (b"",) if in_string else (b"", b" ")
+        pending = [(lead, 0, in_string, 0, len(index.spellings)) for lead in leads]
+        while pending:
+            written, at, inside, low, high = pending.pop()
+            low, high = index.narrow(written, low, high)
+            if low == high:
+                continue
+            if written and index.spellings[low] == written:
+                yield from index.ids[low]
+            if at == len(text):
+                continue
+            char = text[at : at + 1]
+            if char == b'"' and not (inside and _is_escaped(text, at)):
+                inside = not inside
+            pending.append((written + char, at + 1, inside, low, high))
+            if not inside and char in _SEPARATORS:
+                pending.append((written + char + b" ", at + 1, inside, low, high))
+
+
+def _is_escaped(text: bytes, at: int) -> bool:
+    """Whether an odd number of backslashes stands before a character of a string."""
+    return (at - len(text[:at].rstrip(b"\\"))) % 2 == 1
+
+
+def _forbid(row: Row, token_id: int) -> None:
+    row.view(np.uint32)[token_id >> 5] &= np.uint32(0xFFFFFFFF ^ (1 << (token_id & 31)))
+
+
+def guard_of(plan: Plan | None, vocabulary: "Vocabulary") -> Guard | None:
+    """The guard of a grammar with that plan; None if it needs none."""
+    return None if plan is None else Guard(plan, vocabulary.guarded)

@@ -1,0 +1,299 @@
+"""Guards: keys and items never repeat, whatever is tried, and there is always something else to write."""
+
+import json
+import random
+from functools import cache
+
+import jsonschema
+import jsonschema_rs
+import numpy as np
+import pytest
+from corpus import corpus
+from transformers import AutoTokenizer
+
+from compiler import UnsupportedSchema, compile_schema
+from compiler.closer import closer_of
+from compiler.grammar_json import grammar_from_json, grammar_to_json
+from compiler.guard.cursor import Cursor
+from compiler.guard.plan import Plan, plan_from_json, plan_to_json
+from compiler.guard.tagged import start_of
+from compiler.linker import link
+from compiler.matcher import allocate_bitmask
+from compiler.schema import CompiledSchema, lower_schema
+from compiler.syntaxes import SYNTAXES
+from compiler.tagged import spelled_tags
+from compiler.unit import compile_unit
+from compiler.vocabulary import Vocabulary, vocabulary_of
+from toolspecs.choice import ChoiceMode, ToolChoice
+
+STRINGS = {"type": "array", "uniqueItems": True, "items": {"type": "string"}}
+POINT = {
+    "type": "object",
+    "properties": {"x": {"enum": [0, 1]}, "y": {"type": "boolean"}},
+    "required": ["x", "y"],
+    "additionalProperties": False,
+}
+GUARDED = {
+    "strings": STRINGS,
+    "short strings": {**STRINGS, "items": {"type": "string", "maxLength": 1}, "minItems": 3},
+    "pattern": {**STRINGS, "items": {"type": "string", "pattern": "^[ab]{1,2}$"}, "minItems": 6},
+    "escapes": {**STRINGS, "items": {"enum": ['"', "\\", "é", "\n"]}, "minItems": 4},
+    "integers": {"type": "array", "uniqueItems": True, "items": {"type": "integer"}, "minItems": 2},
+    "digits": {**STRINGS, "items": {"type": "integer", "minimum": 8, "maximum": 12}, "minItems": 5},
+    "numbers": {**STRINGS, "items": {"type": "number"}, "minItems": 2},
+    "all of an enum": {**STRINGS, "items": {"enum": ["a", "ab", "b", 1, 10, None, True]}, "minItems": 7},
+    "objects": {**STRINGS, "items": POINT, "minItems": 4},
+    "nested": {**STRINGS, "items": {**STRINGS, "items": {"enum": [1, 2]}}, "minItems": 5},
+    "anything": {"type": "array", "uniqueItems": True, "minItems": 2},
+    "prefix": {
+        "prefixItems": [{"const": 1}, {"enum": [1, 2]}],
+        "uniqueItems": True,
+        "type": "array",
+        "minItems": 2,
+    },
+    "contains": {**STRINGS, "items": {"enum": [1, 2, 3]}, "contains": {"enum": [2, 3]}, "minContains": 2},
+    "inside": {
+        "type": "object",
+        "properties": {"a": STRINGS, "b": {"type": "array"}},
+        "required": ["a", "b"],
+    },
+    "one of two": {"anyOf": [STRINGS, {"type": "array", "items": {"type": "integer"}}]},
+    "map": {"type": "object", "additionalProperties": {"type": "integer"}, "minProperties": 3},
+    "tight map": {
+        "type": "object",
+        "patternProperties": {"^[ab]{1,2}$": {"type": "integer"}},
+        "additionalProperties": False,
+        "minProperties": 6,
+    },
+    "short keys": {"type": "object", "propertyNames": {"maxLength": 1}, "minProperties": 2},
+    "open": {"type": "object", "properties": {"a": {"type": "null"}}, "minProperties": 2, "maxProperties": 3},
+}
+REPEATS = {
+    "strings": ['["a","a"]', '["a","\\u0061"]', '["a", "b", "a"]', '["\\n","\\u000a"]'],
+    "numbers": ["[1,1]", "[0.5,0.5]"],
+    "anything": ["[[],[]]", '[{"a":1},{"a":1}]', "[null,null]", '["é","\\u00e9"]', '["😀","\\ud83d\\ude00"]'],
+    "objects": ['[{"x":0,"y":true},{"x":0,"y":true},{"x":1,"y":true},{"x":1,"y":false}]'],
+    "inside": ['{"a":["x","x"],"b":[]}', '{"a":[],"b":[{"k":1,"k":1}]}', '{"a":[],"b":[],"c":1,"c":1}'],
+    "map": ['{"a":1,"b":1,"a":2}', '{"a":1,"b":1,"c":2,"\\u0061":2}'],
+}
+
+
+@pytest.fixture(scope="module", params=["bytes", "qwen3"])
+def vocabulary(request) -> Vocabulary:
+    return _vocabulary(request.param)
+
+
+@cache
+def _vocabulary(name: str) -> Vocabulary:
+    if name == "bytes":
+        return Vocabulary.of_bytes()
+    return vocabulary_of(AutoTokenizer.from_pretrained(corpus("tokenizers", name)))
+
+
+def _allowed(matcher, bitmask, width) -> np.ndarray:
+    """One flag for every token."""
+    matcher.fill_bitmask(bitmask, 0)
+    return np.unpackbits(bitmask.view(np.uint8), bitorder="little")[:width].astype(bool)
+
+
+def _unique(pairs: list) -> dict:
+    assert len(dict(pairs)) == len(pairs), f"a key repeats: {pairs}"
+    return dict(pairs)
+
+
+def _walk(matcher, vocabulary: Vocabulary, seed: int, max_tokens: int = 80) -> list[int] | None:
+    """Tokens drawn under the mask, by a writer who loves to write what it wrote before; None if cut off."""
+    rng = random.Random(seed)
+    bitmask = allocate_bitmask(1, vocabulary.width)
+    written: list[int] = []
+    for _ in range(max_tokens):
+        allowed = _allowed(matcher, bitmask, vocabulary.width)
+        may_stop = allowed[vocabulary.stop_ids[0]]
+        allowed[vocabulary.stop_ids[0]] = False
+        ids = np.flatnonzero(allowed)
+        assert may_stop or len(ids), f"nothing may follow {_text(written, vocabulary)!r}"
+        if may_stop and (rng.random() < 0.1 or not len(ids)):
+            return written
+        known = [i for i in set(written) if allowed[i]]
+        token_id = int(rng.choice(known if known and rng.random() < 0.8 else ids))
+        assert matcher.accept(token_id), "the mask allowed it"
+        written.append(token_id)
+    return None
+
+
+def _text(ids: list[int], vocabulary: Vocabulary) -> bytes:
+    return b"".join(vocabulary.tokens[i] for i in ids)
+
+
+@pytest.mark.parametrize("name", GUARDED)
+def test_walks_never_repeat_and_never_get_stuck(name, vocabulary):
+    schema = GUARDED[name]
+    compiled = compile_schema(schema, tokenizer=vocabulary)
+    num_ended = 0
+    for seed in range(5):
+        written = _walk(compiled.matcher(), vocabulary, seed)
+        if written is None:
+            continue
+        num_ended += 1
+        text = _text(written, vocabulary).decode()
+        value = json.loads(text, object_pairs_hook=_unique)
+        assert jsonschema_rs.is_valid(schema, value), text
+        assert jsonschema.Draft202012Validator(schema).is_valid(value), text
+        assert compiled.accepts(text)
+    assert num_ended or name in {
+        "map",
+        "anything",
+        "numbers",
+        "integers",
+        "short keys",
+        "inside",
+        "one of two",
+    }
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name in REPEATS for text in REPEATS[name]])
+def test_repeats_are_refused(name, text, vocabulary):
+    compiled = compile_schema(GUARDED[name], tokenizer=vocabulary)
+    assert not compiled.accepts(text)
+    matcher = compiled.matcher()
+    ids = [vocabulary.index.ids[vocabulary.index.spellings.index(bytes([b]))][0] for b in text.encode()]
+    bitmask = allocate_bitmask(1, vocabulary.width)
+    for token_id in ids:
+        is_allowed = bool(_allowed(matcher, bitmask, vocabulary.width)[token_id])
+        assert matcher.accept(token_id) == is_allowed
+        if not is_allowed:
+            return
+    pytest.fail("every byte of it was allowed")
+
+
+@pytest.mark.parametrize("name", GUARDED)
+def test_the_mask_and_accept_agree_and_roll_back(name, vocabulary):
+    compiled = compile_schema(GUARDED[name], tokenizer=vocabulary)
+    rng = random.Random(name)
+    written = _walk(compiled.matcher(), vocabulary, 5, max_tokens=40) or []
+    bitmask = allocate_bitmask(1, vocabulary.width)
+    matcher = compiled.matcher()
+    for token_id in written:
+        allowed = set(np.flatnonzero(_allowed(matcher, bitmask, vocabulary.width)).tolist())
+        for other in {*rng.sample(sorted(allowed), min(5, len(allowed))), *written}:
+            is_accepted = matcher.accept(int(other))
+            assert is_accepted == (other in allowed)
+            if is_accepted:
+                matcher.rollback(1)
+        assert set(np.flatnonzero(_allowed(matcher, bitmask, vocabulary.width)).tolist()) == allowed
+        assert matcher.accept(token_id)
+
+
+@pytest.mark.parametrize("name", GUARDED)
+def test_whatever_is_closed_is_valid(name, vocabulary):
+    compiled = compile_schema(GUARDED[name], tokenizer=vocabulary)
+    for budget in (0, 3, 9):
+        closer, matcher = closer_of(compiled), compiled.matcher()
+        remaining = closer.minimum() + budget
+        assert closer.fits(remaining)
+        rng = random.Random(budget)
+        bitmask, written = allocate_bitmask(1, vocabulary.width), []
+        while True:
+            allowed = _allowed(matcher, bitmask, vocabulary.width)
+            allowed[list(vocabulary.stop_ids)] = False
+            ids = np.flatnonzero(allowed)
+            known = [i for i in set(written) if allowed[i]]
+            token_id = int(rng.choice(known or ids)) if len(ids) else -1
+            if not len(ids) or not closer.admits(token_id, remaining):
+                break
+            assert matcher.accept(token_id)
+            closer.accepted(token_id)
+            written.append(token_id)
+            remaining -= 1
+        closing = closer.closing(remaining)
+        assert len(closing) <= remaining
+        for token_id in closing:
+            assert matcher.accept(token_id)
+        assert matcher.is_completed()
+        value = json.loads(_text(written + closing, vocabulary), object_pairs_hook=_unique)
+        assert jsonschema_rs.is_valid(GUARDED[name], value)
+
+
+@pytest.mark.parametrize("syntax", ["hermes", "json", "llama3"])
+def test_linked_calls_are_guarded(syntax):
+    vocabulary = _vocabulary("qwen3")
+    schema = {"type": "object", "properties": {"tags": GUARDED["all of an enum"]}, "required": ["tags"]}
+    grammar = lower_schema(schema, only_objects=True).grammar
+    unit = compile_unit(grammar, SYNTAXES[syntax], vocabulary)
+    linked = link(
+        {"tag": unit}, SYNTAXES[syntax], vocabulary, ToolChoice(ChoiceMode.REQUIRED), parallel=False
+    )
+    for seed in range(10):
+        matcher = linked.matcher()
+        written = _walk(matcher, vocabulary, seed, max_tokens=300)
+        if written is None:
+            continue
+        text = _text(written, vocabulary).decode()
+        value, _ = json.JSONDecoder(object_pairs_hook=_unique).raw_decode(text[text.index('{"tags"') :])
+        assert jsonschema_rs.is_valid(schema, value)
+
+
+def test_every_repeated_element_is_seen_at_every_split():
+    cursor = Cursor(Plan())
+    for text in (b'{"a":1,"a":2}', b'{"x":{"b":[1,{"c":1}]},"x":1}', b'[{"\\u0061":1,"a":1}]'):
+        assert cursor.advance(text) is None
+        for at in range(len(text)):
+            before = cursor.advance(text[:at])
+            assert before is None or before.advance(text[at:]) is None
+
+
+def test_a_plan_survives_storage():
+    grammar = lower_schema(GUARDED["inside"]).grammar
+    assert grammar.plan is not None
+    assert grammar_from_json(grammar_to_json(grammar)).plan == grammar.plan
+    assert lower_schema(POINT).grammar.plan is None
+
+
+@pytest.mark.parametrize(
+    ("schema", "keyword"),
+    [
+        ({**STRINGS, "items": {"type": "string", "maxLength": 0}, "minItems": 2}, "uniqueItems"),
+        ({**STRINGS, "items": {"$ref": "#"}, "minItems": 1}, ""),
+        ({**STRINGS, "items": {"anyOf": [{"type": "null"}, {"$ref": "#"}]}, "minItems": 2}, "uniqueItems"),
+        (
+            {
+                "type": "object",
+                "patternProperties": {"^[ab]$": {}},
+                "additionalProperties": False,
+                "minProperties": 3,
+            },
+            "minProperties",
+        ),
+    ],
+)
+def test_what_may_run_out_is_refused(schema, keyword):
+    with pytest.raises(UnsupportedSchema) as refusal:
+        compile_schema(schema)
+    assert keyword in str(refusal.value)
+
+
+def test_compiled_schemas_without_repeats_have_no_guard():
+    compiled = compile_schema(POINT)
+    assert isinstance(compiled, CompiledSchema)
+    assert compiled.guard is None
+
+
+def test_tagged_calls_are_guarded():
+    schema = {
+        "type": "object",
+        "properties": {"tags": GUARDED["all of an enum"], "text": {"type": "string"}, "map": GUARDED["map"]},
+        "required": ["tags", "text", "map"],
+    }
+    vocabulary = _vocabulary("qwen3")
+    syntax = SYNTAXES["qwen3_coder"]
+    lowered = lower_schema(schema, only_objects=True, tags=spelled_tags(syntax, vocabulary))
+    plan = lowered.grammar.plan
+    assert plan is not None
+    assert plan_from_json(plan_to_json(plan)) == plan
+    head, tail = b"<parameter=tags>\n", b"\n</parameter>\n"
+    text = b"<parameter=text>\n[1,1] {\n</parameter>\n<parameter=map>\n"
+    begun = start_of(plan).advance(head + b'["a",1]' + tail + text)
+    assert begun is not None
+    assert begun.advance(b'{"a":1,"b":2}' + tail) is not None
+    assert begun.advance(b'{"a":1,"a":2}' + tail) is None
+    assert start_of(plan).advance(head + b'["a","a"]') is None
