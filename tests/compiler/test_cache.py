@@ -104,7 +104,8 @@ async def test_another_vocabulary_of_equal_size_is_another_grammar(store, vocabu
 
 
 async def test_every_bad_tool_is_named(vocabulary):
-    bad = {"type": "array", "uniqueItems": True, "items": {"maxLength": 0, "type": "string"}, "minItems": 2}
+    item = {"anyOf": [{"type": "null"}, {"$ref": "#/properties/p"}]}
+    bad = {"type": "array", "uniqueItems": True, "items": item, "minItems": 2}
     tools = [tool("good"), tool("bad", p=bad), tool("worse", q={"$ref": "#/nowhere"})]
     with pytest.raises(UnsupportedToolset) as refused:
         await GrammarCache(None, secret=SECRET).check(tools, vocabulary=vocabulary)

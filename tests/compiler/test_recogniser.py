@@ -81,13 +81,14 @@ def test_agrees_with_the_mask_on_walks_and_their_mutations(number, seed, data):
 def test_from_everywhere_on_a_walk_there_is_a_completion_that_grows_no_faster_than_said(number, seed):
     compiled = _compiled(number)
     text = walk(compiled.matcher(), BYTES, random.Random(seed), max_tokens=60, bias=0.2) or b""
-    recogniser, longest = _recogniser(number), _recogniser(number).longest
+    recogniser, growth = _recogniser(number), compiled.shortest.growth
+    most = recogniser.bound(growth)
     for at in range(len(text)):
         assert recogniser.advance(text[at : at + 1])
         completion = recogniser.completion()
         assert compiled.accepts((text[: at + 1] + completion).decode())
-        assert len(completion) <= recogniser.longest <= longest + compiled.shortest.growth
-        longest = recogniser.longest
+        assert len(completion) <= recogniser.bound(0) <= most
+        most = recogniser.bound(growth)
 
 
 def test_a_character_that_is_begun_is_finished():
