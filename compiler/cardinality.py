@@ -81,7 +81,7 @@ class Cardinality:
             case _:
                 with suppress(canonical.CanonicalizationError):
                     unfolded = self._combinations.unfold(schema)
-                    return 0 if unfolded == schema else self.at_least(unfolded)
+                    return max(map(self.at_least, unfolded), default=0) if unfolded != [schema] else 0
                 return 0
 
     def _num_arrays(self, constraint: ArrayConstraint) -> float:
