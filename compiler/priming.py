@@ -18,6 +18,10 @@ _BOUNDS = (SHORT - 1, 2 * SHORT)
 """The longest bound that is written out, whose rules hold all shorter ones', and one in blocks."""
 
 
+_KEYS = tuple("@HPX`hpx")
+"""Undeclared keys are told from declared ones by blocks of characters; these keys need all the large ones."""
+
+
 def prime(vocabulary: Vocabulary) -> None:
     """Have the vocabulary's compiler see the shared rules; takes seconds, mostly off the GIL."""
     for _ in priming(vocabulary):
@@ -34,6 +38,8 @@ def priming(vocabulary: Vocabulary) -> Iterator[None]:
 def _shared() -> Iterator[Any]:
     yield {"type": "object", "properties": {name: {"type": name} for name in ("string", "number", "integer")}}
     yield from ({"type": name} for name in ("string", "array", "object"))
+    for key in _KEYS:
+        yield {"type": "object", "properties": {key: {"type": "null"}}}
     values = [{"type": "string", "maxLength": bound} for bound in _BOUNDS]
     values += [{"type": "string", "format": name} for name in _FORMATS]
     for value in values:  # in an object, where `,` or `}` is known to follow
