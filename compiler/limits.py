@@ -27,7 +27,7 @@ class CompileLimits:
     @property
     def wall_seconds(self) -> float:
         """Longest time by the clock."""
-        return 1.5 * self.seconds
+        return 4 / 3 * self.seconds
 
     def check_schema(self, document: Any, num_bytes: int) -> None:
         """Refuse a document that is too deep or, written in `num_bytes`, too large.

@@ -118,9 +118,10 @@ class Workers:
         return LimitReached("", "", reason, "Combine fewer alternatives, or lower counts and bounds.")
 
     async def _warm(self, vocabulary: Vocabulary) -> None:
-        """A worker as soon as can be; once all is primed, which takes seconds, another in its place."""
+        """Workers for all as soon as can be; once all is primed, which takes seconds, one in their place."""
         try:
-            self._idle.append(await self._fork(vocabulary))
+            for _ in range(self.num_workers):  # the zygote forks none while it takes a step of priming
+                self._idle.append(await self._fork(vocabulary))
             await asyncio.to_thread(_prepare, vocabulary)
             primed = await self._fork(vocabulary)
         except WorkersUnavailable as error:
