@@ -189,6 +189,16 @@ class Cursor(NamedTuple):
             scope = scope._replace(text=scope.text + value)
         return self if scope is self.scope else self._replace(scope=scope)
 
+    @property
+    def is_tight(self) -> bool:
+        """Whether this is in a container whose keys or items can be used up."""
+        scope = self.scope
+        while scope is not None:
+            if scope.is_tight:
+                return True
+            scope = scope.outer
+        return False
+
     def targets(self) -> "Iterator[Target]":
         """What would repeat a key or an item from here."""
         for target in self._targets():

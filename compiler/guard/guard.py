@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from compiler.vocabulary import Vocabulary
 
 _STRUCTURE = frozenset(b'[]{},"')
-_QUOTES_OUTSIDE = 2
-_QUOTES_INSIDE = 3
+_KEY = rb'[,{]\s*".*"'
+_ITEM = rb'[,\[]\s*(?:".*"|[^"\s].*[],}])'
+_ESCAPES = re.compile(rb"\\.", re.DOTALL)
 _SEPARATORS = (b",", b":")
 
 
@@ -62,14 +63,22 @@ class GuardedTokens:
         def those(is_in: Callable[[bytes], object]) -> TokenClass:
             return TokenClass([i for i, token in text if is_in(token)], vocabulary.width)
 
-        self.keys_inside = those(lambda token: token.count(b'"') >= _QUOTES_INSIDE)
+        self.keys_inside = those(re.compile(b'".*' + _KEY, re.DOTALL).search)
         """From inside a string they may complete a key that comes later."""
-        self.keys_outside = those(lambda token: token.count(b'"') >= _QUOTES_OUTSIDE)
+        self.keys_outside = those(re.compile(_KEY, re.DOTALL).search)
+        """The same from outside a string, a key that begins there aside."""
+        self.items_inside = those(re.compile(b'".*' + _ITEM, re.DOTALL).search)
+        """From inside a string they may complete an item that comes later."""
+        self.items_outside = those(re.compile(_ITEM, re.DOTALL).search)
         """The same from outside a string."""
         self.crossing = those(re.compile(rb'"[^,\[{]*[,\[{]').search)
         """From inside a string they may begin a key or an item that comes later."""
         self.quoted = those(lambda token: b'"' in token)
         """They may complete the string they begin in."""
+        self.escaped = those(lambda token: b"\\" in token and b'"' in _ESCAPES.sub(b"", token))
+        """They may do so in another spelling than the canonical one."""
+        self.escaped_inside = those(lambda token: b'"' in token)
+        """The same from inside an escape."""
         self.structural = those(_ends_something)
         """Outside a string they may complete anything."""
         self.escaping = those(lambda token: b"\\" in token)
@@ -102,21 +111,26 @@ class Guard:
         """Before the text."""
         self._tokens = tokens
         self._spellings = tokens.vocabulary.tokens
+        self._is_tight = plan.is_tight
+        self._has_items = bool(plan.places)
         self._last_word = tokens.index.last_word
 
     def restrict(self, row: Row, matcher: xgr.GrammarMatcher, cursor: Position) -> None:
         """Take out of a row what may not follow at a cursor, where `matcher` stands, too."""
         known: _Known = {}
         for token_id, after in self._suspects(row, cursor):
-            if after is None or (after.is_at_risk and self._dooms(matcher, token_id, after, known)):
+            if after is None or (self._is_at_risk(after) and self._dooms(matcher, token_id, after, known)):
                 _forbid(row, token_id)
 
     def follow(self, matcher: xgr.GrammarMatcher, cursor: Position, token_id: int) -> Position | None:
         """The cursor after a token that `matcher` has just accepted; None if the guard does not allow it."""
         after = cursor.advance(self._spellings[token_id])
-        if after is None or (after.is_at_risk and self._is_doomed(matcher, after, {})):
+        if after is None or (self._is_at_risk(after) and self._is_doomed(matcher, after, {})):
             return None
         return after
+
+    def _is_at_risk(self, cursor: Position) -> bool:
+        return self._is_tight and cursor.is_at_risk
 
     def _dooms(self, matcher: xgr.GrammarMatcher, token_id: int, after: Position, known: _Known) -> bool:
         """Whether every way to go on behind a token comes to repeat; the matcher is left as it was."""
@@ -135,7 +149,7 @@ class Guard:
         targets = list(cursor.targets())
         for tokens in self._classes(cursor, targets):
             tokens.remove(harmless)
-        for token_id in self._on_the_way(targets, cursor):
+        for token_id in self._along(targets, cursor):
             _forbid(harmless, token_id)
         if harmless.any():
             return False
@@ -149,35 +163,50 @@ class Guard:
         if cursor.is_over:
             return
         targets = list(cursor.targets())
-        classes = self._classes(cursor, targets)
-        ids = chain.from_iterable(tokens.allowed(row) for tokens in classes)
-        on_the_way = (i for i in self._on_the_way(targets, cursor) if row[i >> 5] >> (i & 31) & 1)
-        for token_id in dict.fromkeys(chain(ids, on_the_way)):
+        ids = chain.from_iterable(tokens.allowed(row) for tokens in self._classes(cursor, targets))
+        along = (i for i in self._along(targets, cursor) if row[i >> 5] >> (i & 31) & 1)
+        for token_id in dict.fromkeys(chain(ids, along)):
             yield token_id, cursor.advance(self._spellings[token_id])
 
     def _classes(self, cursor: Position, targets: list[Target]) -> Iterator[TokenClass]:
-        """The tokens that may complete a key or an item, or be on the way to one in their own spelling."""
-        tokens, is_simple = self._tokens, not self.start.plan.places
-        if not cursor.in_string:
-            yield tokens.keys_outside if is_simple else tokens.structural
+        """The tokens that may repeat something or put the rest at risk, but for those `_along` a target."""
+        tokens = self._tokens
+        if cursor.is_tight:
+            if not cursor.in_string:
+                yield tokens.structural
+            else:
+                yield tokens.quoted if targets else tokens.crossing
+                if targets:
+                    yield tokens.escaping
             return
+        if not cursor.in_string:
+            yield tokens.keys_outside
+            if self._has_items:
+                yield tokens.items_outside
+            if cursor.expects and targets:
+                yield tokens.escaped
+            return
+        yield tokens.keys_inside
+        if self._has_items:
+            yield tokens.items_inside
         if targets:
-            yield tokens.quoted
-        else:
-            yield tokens.keys_inside if is_simple else tokens.crossing
-        if any(target.is_tight for target in targets):
-            yield tokens.escaping
+            yield tokens.escaped_inside if cursor.escape else tokens.escaped
 
-    def _on_the_way(self, targets: list[Target], cursor: Position) -> Iterator[int]:
-        """The tokens that write on what can be used up."""
+    def _along(self, targets: list[Target], cursor: Position) -> Iterator[int]:
+        """The tokens that write on a target: to its end and beyond, or some of it if that can be used up."""
+        in_string, index = cursor.in_string, self._tokens.index
         for target in targets:
             if target.is_tight:
-                yield from self._spelled(target.text, in_string=cursor.in_string)
+                yield from self._spelled(target.text, in_string=in_string)
+                continue
+            for lead in _leads(in_string=in_string, is_begun=target.is_begun):
+                for at in range(*index.narrow(lead + target.text)):
+                    yield from index.ids[at]
 
     def _spelled(self, text: bytes, *, in_string: bool) -> Iterator[int]:
         """Ids of the tokens that spell a beginning of a canonical text, blanks after separators or not."""
         index = self._tokens.index
-        leads = (b"",) if in_string else (b"", b" ")
+        leads = _leads(in_string=in_string, is_begun=True)
         pending = [(lead, 0, in_string, 0, len(index.spellings)) for lead in leads]
         while pending:
             written, at, inside, low, high = pending.pop()
@@ -194,6 +223,13 @@ class Guard:
             pending.append((written + char, at + 1, inside, low, high))
             if not inside and char in _SEPARATORS:
                 pending.append((written + char + b" ", at + 1, inside, low, high))
+
+
+def _leads(*, in_string: bool, is_begun: bool) -> tuple[bytes, ...]:
+    """What may stand before the rest of a key or an item; what is yet to begin is looked at apart."""
+    if in_string:
+        return (b"",)
+    return (b"", b" ") if is_begun else ()
 
 
 def _is_escaped(text: bytes, at: int) -> bool:

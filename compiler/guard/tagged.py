@@ -81,6 +81,11 @@ class TaggedCursor(NamedTuple):
         return self.inner is not None and self.inner.in_string
 
     @property
+    def is_tight(self) -> bool:
+        """Whether this is in a container whose keys or items can be used up."""
+        return self.inner is not None and self.inner.is_tight
+
+    @property
     def is_over(self) -> bool:
         """Whether nothing here can repeat."""
         return self.inner is None
@@ -104,6 +109,11 @@ class TaggedCursor(NamedTuple):
     def chunk(self) -> bytes | None:
         """The scalar so far."""
         return None if self.inner is None else self.inner.chunk
+
+    @property
+    def escape(self) -> bytes:
+        """An escape that is not complete."""
+        return b"" if self.inner is None else self.inner.escape
 
     @property
     def expects(self) -> bool:

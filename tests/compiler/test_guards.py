@@ -101,8 +101,10 @@ def _unique(pairs: list) -> dict:
     return dict(pairs)
 
 
-def _walk(matcher, vocabulary: Vocabulary, seed: int, max_tokens: int = 80) -> list[int] | None:
-    """Tokens drawn under the mask, by a writer who loves to write what it wrote before; None if cut off."""
+def _walk(
+    matcher, vocabulary: Vocabulary, seed: int, max_tokens: int = 80, *, partly: bool = False
+) -> list[int]:
+    """Tokens drawn under the mask, by a writer who loves to write what it wrote before; cut off only if `partly`."""
     rng = random.Random(seed)
     bitmask = allocate_bitmask(1, vocabulary.width)
     written: list[int] = []
@@ -118,7 +120,7 @@ def _walk(matcher, vocabulary: Vocabulary, seed: int, max_tokens: int = 80) -> l
         token_id = int(rng.choice(known if known and rng.random() < 0.8 else ids))
         assert matcher.accept(token_id), "the mask allowed it"
         written.append(token_id)
-    return None
+    return written if partly else []
 
 
 def _text(ids: list[int], vocabulary: Vocabulary) -> bytes:
@@ -132,7 +134,7 @@ def test_walks_never_repeat_and_never_get_stuck(name, vocabulary):
     num_ended = 0
     for seed in range(5):
         written = _walk(compiled.matcher(), vocabulary, seed)
-        if written is None:
+        if not written:
             continue
         num_ended += 1
         text = _text(written, vocabulary).decode()
@@ -167,10 +169,30 @@ def test_repeats_are_refused(name, text, vocabulary):
 
 
 @pytest.mark.parametrize("name", GUARDED)
+def test_no_token_of_a_mask_repeats(name):
+    """Every token of the mask is read by the cursor; the mask itself looks at few."""
+    vocabulary = _vocabulary("qwen3")
+    compiled = compile_schema(GUARDED[name], tokenizer=vocabulary)
+    assert compiled.guard is not None
+    bitmask = allocate_bitmask(1, vocabulary.width)
+    for seed in range(2):
+        written = _walk(compiled.matcher(), vocabulary, seed, max_tokens=40, partly=True)
+        matcher, cursor = compiled.matcher(), compiled.guard.start
+        places = set(random.Random(seed).sample(range(len(written)), min(3, len(written))))
+        for at, token_id in enumerate(written):
+            if at in places:
+                allowed = np.flatnonzero(_allowed(matcher, bitmask, vocabulary.width))
+                for other in allowed[allowed != vocabulary.stop_ids[0]].tolist():
+                    assert cursor.advance(vocabulary.tokens[other]) is not None
+            assert matcher.accept(token_id)
+            cursor = cursor.advance(vocabulary.tokens[token_id])
+
+
+@pytest.mark.parametrize("name", GUARDED)
 def test_the_mask_and_accept_agree_and_roll_back(name, vocabulary):
     compiled = compile_schema(GUARDED[name], tokenizer=vocabulary)
     rng = random.Random(name)
-    written = _walk(compiled.matcher(), vocabulary, 5, max_tokens=40) or []
+    written = _walk(compiled.matcher(), vocabulary, 5, max_tokens=40, partly=True)
     bitmask = allocate_bitmask(1, vocabulary.width)
     matcher = compiled.matcher()
     for token_id in written:
@@ -226,7 +248,7 @@ def test_linked_calls_are_guarded(syntax):
     for seed in range(10):
         matcher = linked.matcher()
         written = _walk(matcher, vocabulary, seed, max_tokens=300)
-        if written is None:
+        if not written:
             continue
         text = _text(written, vocabulary).decode()
         value, _ = json.JSONDecoder(object_pairs_hook=_unique).raw_decode(text[text.index('{"tags"') :])
