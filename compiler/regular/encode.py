@@ -1,5 +1,6 @@
 """From a walk of an automaton to the rules of its texts, as JSON writes them or raw, close included."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,6 +19,8 @@ _SHORT_ESCAPES = {'"': '"', "\\": "\\", "\b": "b", "\f": "f", "\n": "n", "\r": "
 BMP_OUTSIDE_ASCII = charset.intersection(charset.ALL, ((0x80, 0xFFFF),))
 _MAX_ESCAPED_RANGES = 8
 _MANY = 20
+_OFTEN = 8
+"""Cutting a set into blocks pays where so many states share them: it takes up to ten rules."""
 
 
 class Speller(Protocol):
@@ -60,6 +63,7 @@ class _Encoder:
         self.tail = tail
         self.spell = spell
         self.close = close
+        self.shared = self._shared()
         self.refs: dict[State, RuleRef] = {}
         queue = [START]
         for state in queue:
@@ -70,6 +74,16 @@ class _Encoder:
                     queue.append(end)
         for state, ref in self.refs.items():
             rules.fill(ref, Rule(self.body(state), ahead))
+
+    def _shared(self) -> set[State]:
+        """Tails, and states to which many characters lead from many others."""
+        wide = Counter(
+            self.chain(target)[0]
+            for targets in self.walk.moves.values()
+            for target, ranges in targets.items()
+            if _size(ranges) >= _MANY
+        )
+        return {*self.walk.tails, *(state for state, count in wide.items() if count >= _OFTEN)}
 
     def state(self, state: State) -> Expr:
         """The texts from a state on."""
@@ -82,7 +96,7 @@ class _Encoder:
         for target, ranges in self.walk.moves[state].items():
             end, passed = self.chain(target)
             rest = sequence(*passed, self.state(end))
-            if end in self.walk.tails and _size(ranges) >= _MANY:
+            if end in self.shared and _size(ranges) >= _MANY:
                 options += [self.block(block, rest) for block in _blocks(ranges)]
             else:
                 options += [sequence(char, rest) for char in self.spell.one_of(ranges)]
