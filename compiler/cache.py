@@ -8,7 +8,7 @@ not authenticate, or is of another vocabulary, another xgrammar or another versi
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,6 +72,7 @@ class GrammarCache:
         self._memory: Memory[Entry] = Memory(memory_bytes)
         self._compiling = compiling or InProcess()
         self._flights: dict[str, asyncio.Task[tuple[Entry, str]]] = {}
+        self._preparing: set[asyncio.Task[None]] = set()
         self._slow = asyncio.Semaphore(1)
 
     @property
@@ -81,10 +82,10 @@ class GrammarCache:
 
     async def close(self) -> None:
         """Give up what is being compiled, and stop compiling."""
-        flights = list(self._flights.values())
-        for flight in flights:
-            flight.cancel()
-        await asyncio.gather(*flights, return_exceptions=True)
+        tasks = [*self._flights.values(), *self._preparing]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._compiling.close()
 
     async def toolset(
@@ -147,7 +148,8 @@ class GrammarCache:
         patience = self._patience()
         jobs = [Job.tool(tool.parameters, syntax) for tool in tools]
         with trace.get_tracer(__name__).start_as_current_span("callgate.grammar.units"):
-            flights = [self._entry(job, vocabulary, patience) for job in jobs]
+            stored = await self._stored(jobs, vocabulary)
+            flights = [self._entry(job, vocabulary, patience, stored) for job in jobs]
             results = await asyncio.gather(*flights, return_exceptions=True)
         refusals = [
             (tool.name, result)
@@ -161,9 +163,50 @@ class GrammarCache:
                 raise result
         return [result for result in results if not isinstance(result, BaseException)]
 
-    async def _entry(self, job: Job, vocabulary: Vocabulary, patience: _Patience) -> tuple[Entry, str]:
+    async def _stored(self, jobs: Sequence[Job], vocabulary: Vocabulary) -> Mapping[str, Entry]:
+        """What the store has of jobs that are not in memory and need no compiling now; read in one go."""
+        wanted: dict[str, Job] = {}
+        for job in jobs:
+            with suppress(UnsupportedSchema):  # raised again for this job alone
+                wanted[job.key(vocabulary)] = job
+        missing = [key for key in wanted if key not in self._flights and self._memory.get(key) is None]
+        contents = await self._shelf.load_many(missing) if len(missing) > 1 else {}
+
+        def read() -> dict[str, Entry]:
+            entries = {}
+            for key, content in contents.items():
+                with suppress(CorruptUnit):  # to be said when it is looked for by itself
+                    entries[key] = Entry.from_bytes(content, vocabulary, wanted[key].task)
+            return entries
+
+        entries = await asyncio.to_thread(read) if contents else {}
+        ready = {key: entry for key, entry in entries.items() if entry.can_wait or _is_light(entry)}
+        for key, entry in ready.items():
+            self._memory.put(key, entry, entry.num_bytes)
+        unprepared = [entry for entry in ready.values() if not entry.can_wait]
+        if unprepared:
+            task = asyncio.create_task(self._prepare(unprepared))
+            self._preparing.add(task)
+            task.add_done_callback(self._preparing.discard)
+        return ready
+
+    async def _prepare(self, entries: Sequence[Entry]) -> None:
+        """Compile, one at a time, what is in use already: whoever calls such a tool sooner compiles it then."""
+        for entry in entries:
+            async with self._slow:
+                await asyncio.to_thread(entry.prepare)
+
+    async def _entry(
+        self,
+        job: Job,
+        vocabulary: Vocabulary,
+        patience: _Patience,
+        stored: Mapping[str, Entry] | None = None,
+    ) -> tuple[Entry, str]:
         """A job's entry and where it came from."""
         key = job.key(vocabulary)
+        if stored and key in stored:
+            return stored[key], "store"
         kept = self._memory.get(key)
         if kept is not None:
             return kept, "memory"
@@ -227,6 +270,10 @@ class GrammarCache:
 
     def _patience(self) -> _Patience:
         return _Patience(asyncio.Semaphore(max(1, self._compiling.num_workers - 1)))
+
+
+def _is_light(entry: Entry) -> bool:
+    return isinstance(entry.unit, Unit) and entry.compile_ms < _SLOW_MS
 
 
 def _unit(entry: Entry) -> Unit:

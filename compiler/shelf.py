@@ -7,7 +7,7 @@ An entry compiled meanwhile is not lost to the others: they compile it themselve
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from compiler.entry import sealed, unsealed
@@ -31,18 +31,27 @@ class Shelf:
 
     async def load(self, key: str) -> bytes | None:
         """The content, unless there is none, it is not authentic, or the store fails."""
+        return (await self.load_many([key])).get(key)
+
+    async def load_many(self, keys: Sequence[str]) -> dict[str, bytes]:
+        """The contents that there are, in one round trip."""
         store = self._reachable()
         if store is None:
-            return None
+            return {}
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                stored = await store.get(f"unit:{key}")
-            return None if stored is None else unsealed(stored, key, self._secret)
-        except CorruptUnit as error:
-            self.reject(key, error)
+                stored = await store.get_many([f"unit:{key}" for key in keys])
         except (StoreError, TimeoutError) as error:
             self._failed(error)
-        return None
+            return {}
+        contents = {}
+        for key, value in zip(keys, stored, strict=True):
+            try:
+                if value is not None:
+                    contents[key] = unsealed(value, key, self._secret)
+            except CorruptUnit as error:
+                self.reject(key, error)
+        return contents
 
     async def save(self, key: str, content: bytes) -> None:
         """Keep a content; a store that fails is only warned of."""

@@ -1,6 +1,6 @@
 """The protocol of stores: bytes under text keys, shared by whoever opens the same URL."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -16,6 +16,9 @@ class Store(Protocol):
 
     async def get(self, key: str) -> bytes | None:
         """The value, or None where the key is absent."""
+
+    async def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
+        """The values of several keys, as `get` gives them, in one round trip."""
 
     async def set(self, key: str, value: bytes, ttl_s: float | None = None) -> None:
         """Write a value, for `ttl_s` seconds or for good; what was there goes, its expiry too."""

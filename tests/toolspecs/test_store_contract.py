@@ -35,6 +35,18 @@ async def test_an_absent_key(store):
     assert await store.delete("k") is False
 
 
+async def test_many_values_come_in_the_order_of_their_keys(store, other):
+    for at, key in enumerate(KEYS):
+        await store.set(key, b"%d" % at)
+    await store.set("gone", b"1", ttl_s=0.05)
+    await asyncio.sleep(0.1)
+    wanted = ["absent", *reversed(KEYS), "gone", KEYS[0]]
+    expected = [None, *(b"%d" % at for at in reversed(range(len(KEYS)))), None, b"0"]
+    assert await other.get_many(wanted) == expected
+    assert await other.get_many([]) == []
+    assert await other.get_many([f"absent{n}" for n in range(5_000)]) == [None] * 5_000
+
+
 async def test_the_last_value_counts(store):
     await store.set("k", b"1")
     await store.set("k", b"2")

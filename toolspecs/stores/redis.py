@@ -5,7 +5,7 @@ written so that a repetition finds the lease its own. Registrations have no expi
 but `allkeys-*` leaves them alone.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -83,6 +83,13 @@ class RedisStore:
     async def get(self, key: str) -> bytes | None:
         """See `Store.get`."""
         return cast("bytes | None", await self._call(self._client.get, self._prefix + key))
+
+    async def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
+        """See `Store.get_many`."""
+        if not keys:
+            return []
+        names = [self._prefix + key for key in keys]
+        return cast("list[bytes | None]", await self._call(self._client.mget, names))
 
     async def set(self, key: str, value: bytes, ttl_s: float | None = None) -> None:
         """See `Store.set`."""

@@ -5,9 +5,10 @@ other half way. Times of expiry are wall-clock seconds, as other processes have 
 """
 
 import asyncio
+import json
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,10 @@ CREATE TABLE IF NOT EXISTS entries (
 _FRESH = "(expires_at IS NULL OR expires_at > :now)"
 
 GET = f"SELECT value FROM entries WHERE key = :key AND {_FRESH}"
+GET_MANY = f"""
+SELECT key, value FROM entries
+WHERE key IN (SELECT json_each.value FROM json_each(:keys)) AND {_FRESH}
+"""
 SET = """
 INSERT INTO entries VALUES (:key, :value, :expires_at)
 ON CONFLICT (key) DO UPDATE SET value = :value, expires_at = :expires_at
@@ -76,6 +81,12 @@ class SQLiteStore:
         """See `Store.get`."""
         rows = await self._execute(GET, key=key)
         return bytes(rows[0][0]) if rows else None
+
+    async def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
+        """See `Store.get_many`."""
+        rows = await self._execute(GET_MANY, keys=json.dumps(keys))
+        found = {key: bytes(value) for key, value in rows}
+        return [found.get(key) for key in keys]
 
     async def set(self, key: str, value: bytes, ttl_s: float | None = None) -> None:
         """See `Store.set`."""
