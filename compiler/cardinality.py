@@ -65,7 +65,7 @@ class Cardinality:
             case canonical.AnyOfView(branches):
                 return max(map(self.at_least, branches))
             case canonical.StringView() as view:
-                return _num_strings(string_constraint(view))
+                return _num_strings(string_constraint(view, schema.draft))
             case canonical.IntegerView() as view:
                 return _num_integers(integer_constraint(view))
             case canonical.NumberView() as view:
@@ -133,7 +133,7 @@ def is_roomy(schema: CanonicalSchema | None) -> bool:
     """Whether it is known that however a text of the schema begins, it can go on in countless ways."""
     match schema.view() if schema is not None else None:
         case canonical.StringView() as view:
-            constraint = string_constraint(view)
+            constraint = string_constraint(view, schema.draft)
             return constraint == StringConstraint(min_length=constraint.min_length)
         case canonical.MultiTypeView(types):
             return tuple(types) == ("string",)

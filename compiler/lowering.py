@@ -39,6 +39,7 @@ from compiler.views import (
     object_constraint,
     string_constraint,
 )
+from compiler.witnesses import with_witnesses
 
 _Place = tuple[CanonicalSchema, Site, bool, bool]
 
@@ -177,7 +178,7 @@ class Lowering:
             case canonical.TrueView() | canonical.MultiTypeView():
                 return self._string(StringConstraint(), site, is_key=True)
             case canonical.StringView() as view:
-                return self._string(string_constraint(view), site, is_key=True)
+                return self._string(string_constraint(view, schema.draft), site, is_key=True)
             case canonical.AnyOfView(branches):
                 return self._any_key(branches, site)
             case canonical.RawView():
@@ -217,7 +218,7 @@ class Lowering:
             case canonical.EnumView(values):
                 return self._values(values, site)
             case canonical.StringView():
-                return self._string(string_constraint(view), site, is_root=is_root)
+                return self._string(string_constraint(view, schema.draft), site, is_root=is_root)
             case canonical.IntegerView():
                 return self._number(integer_constraint(view), site)
             case canonical.NumberView():
@@ -225,8 +226,7 @@ class Lowering:
             case canonical.ArrayView():
                 return lower_array(self, array_constraint(view), site)
             case canonical.ObjectView():
-                constraint = object_constraint(view)
-                return lower_object(self, constraint, self.outline.reordered(site, may_stem_from(constraint)))
+                return self._object(object_constraint(view), site)
             case canonical.AnyOfView(branches):
                 return self.any_of(branches, site, is_root=is_root)
             case canonical.RawView(reason=reason, pointer=pointer):
@@ -235,6 +235,19 @@ class Lowering:
                 )
             case _:
                 return self.any_of(self.unfold(schema, site), site, is_root=is_root)
+
+    def _object(self, constraint: ObjectConstraint, site: Site) -> Expr | None:
+        if not self.is_distinct:  # or else equal objects have one order
+            site = self.outline.reordered(site, may_stem_from(constraint))
+        if not constraint.violations:
+            return lower_object(self, constraint, site)
+        if self.is_distinct:
+            reason = "among distinct items, demands that some key or value fails a schema"
+            raise UnsupportedSchema(site.pointer, "not", reason, "State what is allowed instead.")
+        ways = [lower_object(self, way, site) for way in with_witnesses(self, constraint, site)]
+        self.reporter.note(site, "not", Verdict.NARROWED, "one of the keys that may fail, the others at will")
+        live = [way for way in ways if way is not None]
+        return choice(*live) if live else None
 
     def _any(self, type_name: str, site: Site, *, is_root: bool = False) -> Expr:
         """Any value of a type."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from functools import reduce
-from itertools import combinations
 from typing import TYPE_CHECKING
 
 import jsonschema_rs
@@ -15,16 +14,15 @@ from compiler.errors import UnsupportedSchema
 from compiler.grammar import Expr, Rule, choice, sequence
 from compiler.guard.plan import Key, Rest
 from compiler.members import Member, Shape, Undeclared
+from compiler.regular.overlaps import TooManyOverlaps, overlaps
 from compiler.report import Verdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from compiler.lowering import Lowering
     from compiler.outline import Site
-    from compiler.views import ObjectConstraint
+    from compiler.views import ObjectConstraint, Witness
 
-MAX_PATTERNS = 4
+MAX_CLASSES = 40
 
 
 def lower_object(lowering: Lowering, constraint: ObjectConstraint, site: Site) -> Expr | None:
@@ -33,17 +31,15 @@ def lower_object(lowering: Lowering, constraint: ObjectConstraint, site: Site) -
     Raises:
         UnsupportedSchema: a constraint needs more than a context-free grammar of bounded size.
     """
-    if constraint.has_violations:
-        raise UnsupportedSchema(
-            site.pointer,
-            "not",
-            "demands that some key or value fails a schema",
-            "State what is allowed instead.",
-        )
     keys, is_open = declared_keys(lowering, constraint, site)
     members = _members(lowering, constraint, site, keys)
     if members is None:
         return None
+    for witness in constraint.witnesses:
+        member = _undeclared(lowering, constraint, site, keys, witness)
+        if member is None:
+            return None
+        members.append(Member(member.text, is_required=True))
     extra = _undeclared(lowering, constraint, site, keys) if is_open else None
     _note(lowering, site, num_keys=len(members), is_open=extra is not None)
     return Shape(lowering, constraint, site, members, extra).lower()
@@ -104,32 +100,51 @@ def value_schema(constraint: ObjectConstraint, key: str) -> CanonicalSchema | No
 
 
 def _undeclared(
-    lowering: Lowering, constraint: ObjectConstraint, site: Site, keys: list[str]
+    lowering: Lowering,
+    constraint: ObjectConstraint,
+    site: Site,
+    keys: list[str],
+    witness: Witness | None = None,
 ) -> Undeclared | None:
     """A member under an undeclared key: per set of patterns it matches, the schemas of these together."""
     patterns = constraint.pattern_properties
-    if len(patterns) > MAX_PATTERNS:
-        raise UnsupportedSchema(
-            site.pointer,
-            "patternProperties",
-            f"{len(patterns)} patterns can overlap in too many ways",
-            f"Use at most {MAX_PATTERNS}.",
-        )
-    options = []
+    classes = _classes(tuple(patterns), site)
+    options: list[Expr] = []
+    refusals: list[UnsupportedSchema] = []
     num_keys = 0.0
-    for matched in _subsets(tuple(patterns)):
+    for matched in classes:
         schemas = [patterns[pattern] for pattern in matched]
-        schema = reduce(CanonicalSchema.intersect, schemas) if schemas else constraint.additional_properties
+        if not schemas and constraint.additional_properties is not None:
+            schemas = [constraint.additional_properties]
+        key_schema = _key_schema(lowering, constraint, keys, matched)
+        if witness is not None:
+            key_schema = key_schema.intersect(witness.key)
+            schemas += [witness.value] if witness.value is not None else []
         place = lowering.outline.undeclared(site, matched)
-        value = lowering.any_value(Rest()) if schema is None else lowering.value(schema, place, step=Rest())
-        keys_schema = _key_schema(lowering, constraint, keys, matched)
-        key = lowering.key(keys_schema, site) if value is not None else None
-        if key is not None and value is not None:
+        value = (
+            lowering.value(reduce(CanonicalSchema.intersect, schemas), place, step=Rest())
+            if schemas
+            else lowering.any_value(Rest())
+        )
+        if value is None:
+            continue
+        try:
+            key = lowering.key(key_schema, site)
+        except UnsupportedSchema as refusal:
+            refusals.append(refusal)
+            continue
+        if key is not None:
             options.append(sequence(key, lowering.style.colon, value))
-            num_keys = max(num_keys, lowering.cardinality.at_least(keys_schema))
+            num_keys = max(num_keys, lowering.cardinality.at_least(key_schema))
+    if refusals and not options:
+        raise refusals[0]
+    for left_out in refusals:
+        for keyword in ("patternProperties", "additionalProperties", "properties"):
+            note = f"some undeclared keys never: {left_out.reason}"
+            lowering.reporter.note(site, keyword, Verdict.NARROWED, note)
     if not options:
         return None
-    is_any = constraint.property_names is None and len(options) == 2 ** len(patterns)
+    is_any = constraint.property_names is None and witness is None and len(options) == 2 ** len(patterns)
     if not is_any:
         lowering.planner.mark_tight(lowering.place)
     lowering.planner.repeats_keys = True
@@ -137,9 +152,17 @@ def _undeclared(
     return Undeclared(text, math.inf if is_any else num_keys)
 
 
-def _subsets(patterns: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    for size in range(len(patterns) + 1):
-        yield from combinations(patterns, size)
+def _classes(patterns: tuple[str, ...], site: Site) -> list[tuple[str, ...]]:
+    """The sets of patterns that one key may match."""
+    try:
+        return overlaps(patterns, MAX_CLASSES)
+    except TooManyOverlaps as error:
+        raise UnsupportedSchema(
+            site.pointer,
+            "patternProperties",
+            f"{len(patterns)} patterns can overlap in too many ways",
+            "Use fewer, or such as exclude one another.",
+        ) from error
 
 
 def _key_schema(

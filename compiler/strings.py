@@ -12,7 +12,7 @@ from compiler.regular.counted import MAX_COST, MAX_COST_OF_KEYS, Tail, Walk, cou
 from compiler.regular.dfa import Dfa, TooManyStates
 from compiler.regular.ecma import MAX_COUNT, PatternError
 from compiler.regular.encode import Spelling, any_escape_outside_ascii, encode
-from compiler.regular.formats import BASE64, FORMATS, WIDE
+from compiler.regular.formats import BASE64, FORMATS, wide
 from compiler.regular.language import Part, language
 from compiler.report import Verdict
 from compiler.rules import RuleSink
@@ -43,6 +43,7 @@ class StringConstraint:
     excluded: tuple[str, ...] = ()
     content_media_types: tuple[str, ...] = ()
     content_encodings: tuple[str, ...] = ()
+    draft: int = 20
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ def _parts(constraint: StringConstraint) -> tuple[list[Part], list[Note]]:
         if known.note:
             notes.append(("format", Verdict.NARROWED, known.note))
     for name in constraint.excluded_formats:
-        parts.append(Part(WIDE.get(name, ""), is_excluded=True))
+        parts.append(Part(wide(name, constraint.draft), is_excluded=True))
         notes.append(("format", Verdict.NARROWED, f"where no {name} may be, nothing like one"))
     if constraint.content_media_types or any(name != "base64" for name in constraint.content_encodings):
         raise UnsupportedString("contentMediaType", "asserts what is inside a string", "Leave it out.")

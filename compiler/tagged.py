@@ -148,7 +148,7 @@ class TaggedArguments:
         return only if schema is None else schema.intersect(only)
 
     def _object(self, shape: ObjectConstraint, site: Site, keys: list[str]) -> Expr | None:
-        if shape.has_violations:
+        if shape.violations:
             why = "demands that some key or value fails a schema"
             raise UnsupportedSchema(site.pointer, "not", why, "State what is allowed instead.")
         members = [(key, self._member(shape, site, key)) for key in keys]
@@ -219,7 +219,7 @@ class TaggedArguments:
             case canonical.EnumView(values):
                 return self._literals(values, site, others)
             case canonical.StringView() as view:
-                return self._string(string_constraint(view), site, others)
+                return self._string(string_constraint(view, schema.draft), site, others)
             case canonical.AnyOfView(branches):
                 return self._any_text(branches, site, others)
             case canonical.RawView(reason=reason, pointer=pointer):

@@ -53,6 +53,17 @@ class ArrayConstraint:
     contains: tuple[ContainsConstraint, ...] = ()
 
 
+Violation = canonical.NameFailsView | canonical.UndeclaredValueFailsView | canonical.PatternValueFailsView
+
+
+@dataclass(frozen=True)
+class Witness:
+    """A member with a key and a value of these schemas; None admits any value."""
+
+    key: CanonicalSchema
+    value: CanonicalSchema | None = None
+
+
 @dataclass(frozen=True)
 class ObjectConstraint:
     """Which objects are admitted; a schema that is None admits anything."""
@@ -64,11 +75,14 @@ class ObjectConstraint:
     properties: Mapping[str, CanonicalSchema] = field(default_factory=dict)
     pattern_properties: Mapping[str, CanonicalSchema] = field(default_factory=dict)
     additional_properties: CanonicalSchema | None = None
-    has_violations: bool = False
+    violations: tuple[Violation, ...] = ()
+    """What some member has to fail, each."""
+    witnesses: tuple[Witness, ...] = ()
+    """Members under undeclared keys that there have to be."""
 
 
-def string_constraint(view: canonical.StringView) -> StringConstraint:
-    """The constraint of a string view."""
+def string_constraint(view: canonical.StringView, draft: int) -> StringConstraint:
+    """The constraint of a string view of a schema in a draft."""
     return StringConstraint(
         min_length=view.min_length or 0,
         max_length=view.max_length,
@@ -79,6 +93,7 @@ def string_constraint(view: canonical.StringView) -> StringConstraint:
         excluded=tuple(view.excluded),
         content_media_types=tuple(view.content_media_types),
         content_encodings=tuple(view.content_encodings),
+        draft=draft,
     )
 
 
@@ -125,5 +140,5 @@ def object_constraint(view: canonical.ObjectView) -> ObjectConstraint:
         properties=view.properties,
         pattern_properties=view.pattern_properties,
         additional_properties=view.additional_properties,
-        has_violations=bool(view.violations),
+        violations=tuple(view.violations),
     )

@@ -155,5 +155,19 @@ WIDE = {
 }
 """Every text that some validator takes for one of the format matches; for where the format must not hold."""
 
+_SINCE = {
+    4: ("date-time", "email", "hostname", "ipv4", "ipv6", "uri"),
+    6: ("uri-reference", "uri-template", "json-pointer"),
+    7: ("date", "time", "regex", "relative-json-pointer", "iri", "iri-reference", "idn-email", "idn-hostname"),
+    19: ("duration", "uuid"),
+}
+
+
+def wide(name: str, draft: int) -> str:
+    """The pattern of `WIDE`; every text where the draft does not know the format, which then always holds."""
+    is_known = any(name in names for since, names in _SINCE.items() if since <= draft)
+    return WIDE[name] if is_known else ""
+
+
 BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
 """Padded, and without stray bits in the last character, which strict decoders reject."""
