@@ -65,7 +65,7 @@ class Cardinality:
             case canonical.AnyOfView(branches):
                 return max(map(self.at_least, branches))
             case canonical.StringView() as view:
-                return _num_strings(string_constraint(view, schema.draft))
+                return _num_strings(string_constraint(view))
             case canonical.IntegerView() as view:
                 return _num_integers(integer_constraint(view))
             case canonical.NumberView() as view:
@@ -107,11 +107,7 @@ class Cardinality:
     def _num_objects(self, constraint: ObjectConstraint) -> float:
         names = constraint.property_names
         known = None if names is None else finite_names(names)
-        if (
-            (names is not None and known is None)
-            or constraint.has_violations
-            or constraint.pattern_properties
-        ):
+        if (names is not None and known is None) or constraint.violations or constraint.pattern_properties:
             return 0
         if constraint.min_properties > len(constraint.required):
             return 0
@@ -133,7 +129,7 @@ def is_roomy(schema: CanonicalSchema | None) -> bool:
     """Whether it is known that however a text of the schema begins, it can go on in countless ways."""
     match schema.view() if schema is not None else None:
         case canonical.StringView() as view:
-            constraint = string_constraint(view, schema.draft)
+            constraint = string_constraint(view)
             return constraint == StringConstraint(min_length=constraint.min_length)
         case canonical.MultiTypeView(types):
             return tuple(types) == ("string",)
@@ -163,6 +159,8 @@ def _num_integers(constraint: IntegerConstraint) -> float:
 
 
 def _num_strings(constraint: StringConstraint) -> float:
+    if constraint.excluded_formats:
+        return 0
     try:
         dfa = automaton(constraint)
     except UnsupportedString:

@@ -99,7 +99,7 @@ def value_schema(constraint: ObjectConstraint, key: str) -> CanonicalSchema | No
     return reduce(CanonicalSchema.intersect, matching) if matching else constraint.additional_properties
 
 
-def _undeclared(
+def _undeclared(  # noqa: C901 - one loop with three ways out
     lowering: Lowering,
     constraint: ObjectConstraint,
     site: Site,

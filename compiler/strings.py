@@ -17,6 +17,8 @@ from compiler.regular.language import Part, language
 from compiler.report import Verdict
 from compiler.rules import RuleSink
 
+LATEST = 20
+"""Draft 2020-12."""
 Note = tuple[str, Verdict, str]
 
 
@@ -43,7 +45,7 @@ class StringConstraint:
     excluded: tuple[str, ...] = ()
     content_media_types: tuple[str, ...] = ()
     content_encodings: tuple[str, ...] = ()
-    draft: int = 20
+    draft: int = LATEST
 
 
 @dataclass(frozen=True)

@@ -219,7 +219,8 @@ class TaggedArguments:
             case canonical.EnumView(values):
                 return self._literals(values, site, others)
             case canonical.StringView() as view:
-                return self._string(string_constraint(view, schema.draft), site, others)
+                draft = self._lowering.schema.draft
+                return self._string(string_constraint(view, draft), site, others)
             case canonical.AnyOfView(branches):
                 return self._any_text(branches, site, others)
             case canonical.RawView(reason=reason, pointer=pointer):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.numbers import Number
-from compiler.strings import StringConstraint
+from compiler.strings import LATEST, StringConstraint
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ class ObjectConstraint:
     """Members under undeclared keys that there have to be."""
 
 
-def string_constraint(view: canonical.StringView, draft: int) -> StringConstraint:
-    """The constraint of a string view of a schema in a draft."""
+def string_constraint(view: canonical.StringView, draft: int = LATEST) -> StringConstraint:
+    """The constraint of a string view; `draft` is that of its schema, where formats must not hold."""
     return StringConstraint(
         min_length=view.min_length or 0,
         max_length=view.max_length,

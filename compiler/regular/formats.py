@@ -155,10 +155,20 @@ WIDE = {
 }
 """Every text that some validator takes for one of the format matches; for where the format must not hold."""
 
+_INTERNATIONAL = ("iri", "iri-reference", "idn-email", "idn-hostname")
 _SINCE = {
     4: ("date-time", "email", "hostname", "ipv4", "ipv6", "uri"),
     6: ("uri-reference", "uri-template", "json-pointer"),
-    7: ("date", "time", "regex", "relative-json-pointer", "iri", "iri-reference", "idn-email", "idn-hostname"),
+    7: (
+        "date",
+        "time",
+        "regex",
+        "relative-json-pointer",
+        "iri",
+        "iri-reference",
+        "idn-email",
+        "idn-hostname",
+    ),
     19: ("duration", "uuid"),
 }
 

@@ -157,6 +157,11 @@ def test_what_a_format_excludes_is_excluded_where_it_must_not_hold(name):
             assert not admits(StringConstraint(excluded_formats=(name,)), json.dumps(text)), (name, text)
 
 
+def test_a_format_that_the_draft_does_not_know_holds_for_every_text():
+    assert lower_string(StringConstraint(excluded_formats=("uuid",), draft=7), RuleTable()) is None
+    assert admits(StringConstraint(excluded_formats=("uuid",), draft=19), '"a"')
+
+
 def test_patterns_that_count_too_far_count_less_far():
     pattern = "^(?:\\S+\\s+){0,199}\\S+$"
     constraint = StringConstraint(patterns=(pattern,))
