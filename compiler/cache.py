@@ -191,7 +191,7 @@ class GrammarCache:
         return ready
 
     async def _prepare(self, entries: Sequence[Entry]) -> None:
-        """Compile, one at a time, what is in use already: whoever calls such a tool sooner compiles it then."""
+        """Compile, one at a time, what may be in use already: a call that comes sooner compiles it then."""
         for entry in entries:
             async with self._slow:
                 await asyncio.to_thread(entry.prepare)
