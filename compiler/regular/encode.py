@@ -64,6 +64,7 @@ class _Encoder:
         self.spell = spell
         self.close = close
         self.shared = self._shared()
+        self.blocks: dict[tuple[Ranges, Expr], RuleRef] = {}
         self.refs: dict[State, RuleRef] = {}
         queue = [START]
         for state in queue:
@@ -104,8 +105,11 @@ class _Encoder:
 
     def block(self, ranges: Ranges, rest: Expr) -> Expr:
         """One character of a block and the rest, in a rule that is the same wherever these are."""
-        options = [sequence(char, rest) for char in self.spell.one_of(ranges)]
-        return self.rules.define("block", Rule(choice(*options), self.ahead))
+        key = ranges, rest
+        if key not in self.blocks:
+            options = [sequence(char, rest) for char in self.spell.one_of(ranges)]
+            self.blocks[key] = self.rules.define("block", Rule(choice(*options), self.ahead))
+        return self.blocks[key]
 
     def chain(self, state: State) -> tuple[State, list[Expr]]:
         """Follow states that leave no choice but one character; where that ends, and what was passed."""
