@@ -18,6 +18,13 @@ _BOUNDS = (SHORT - 1, 2 * SHORT)
 """The longest bound that is written out, whose rules hold all shorter ones', and one in blocks."""
 
 
+_TYPICAL = {
+    "type": "object",
+    "properties": {
+        name: {"type": kind} for name, kind in (("a", "string"), ("b", "integer"), ("c", "string"))
+    },
+    "required": ["a"],
+}
 _KEYS = tuple("@HPX`hpx")
 """Undeclared keys are told from declared ones by blocks of characters; these keys need all the large ones."""
 
@@ -36,6 +43,8 @@ def priming(vocabulary: Vocabulary) -> Iterator[None]:
 
 
 def _shared() -> Iterator[Any]:
+    # First, since what is kept of a rule is what its first grammar made of it.
+    yield {**_TYPICAL, "additionalProperties": False}
     yield {"type": "object", "properties": {name: {"type": name} for name in ("string", "number", "integer")}}
     yield from ({"type": name} for name in ("string", "array", "object"))
     for key in _KEYS:

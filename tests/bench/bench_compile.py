@@ -1,54 +1,135 @@
-"""What it takes to compile real tools: 473 MCP tools, Qwen 3's vocabulary, one thread, nothing cached.
+"""What it takes to compile real tools, to add one, and to start with a store that has them.
 
 OMP_NUM_THREADS=1 PYTHONPATH=.:tests python tests/bench/bench_compile.py
+
+473 MCP tools, closed objects, Qwen 3's vocabulary, one thread; times are of the processor.
 """
 
 import json
 import time
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from corpus import corpus
 from transformers import AutoTokenizer
 
+from compiler.backend import Backend
 from compiler.errors import UnsupportedSchema
-from compiler.syntaxes import syntax
+from compiler.linker import LazyUnits, link
+from compiler.matcher import allocate_bitmask
+from compiler.priming import prime
+from compiler.syntaxes import Syntax, syntax
 from compiler.toolset import lower_tool
-from compiler.unit import compile_unit
-from compiler.vocabulary import vocabulary_of
+from compiler.unit import Unit, compile_unit
+from compiler.vocabulary import Vocabulary, vocabulary_of
+from toolspecs.choice import ChoiceMode, ToolChoice
 from toolspecs.tool import Tool
+
+NUM_TOOLS = 1000
+REQUIRED = ToolChoice(ChoiceMode.REQUIRED)
 
 
 def tools() -> list[Tool]:
     files = (path for path in sorted(corpus("mcp").glob("*.json")) if path.stem != "SOURCES")
-    listed = (tool for path in files for tool in json.loads(path.read_text(encoding="utf-8")))
-    return [Tool(tool["name"], tool.get("description", ""), tool["inputSchema"]) for tool in listed]
+    listed = [tool for path in files for tool in json.loads(path.read_text(encoding="utf-8"))]
+    return [
+        Tool(f"{tool['name']}_{number}", tool.get("description", ""), tool["inputSchema"])
+        for number, tool in enumerate(listed)
+    ]
+
+
+class Bench:
+    """Tools for one vocabulary and syntax."""
+
+    def __init__(self, vocabulary: Vocabulary, family: Syntax) -> None:
+        self.vocabulary = vocabulary
+        self.family = family
+        self.ids = dict(zip(vocabulary.index.spellings, vocabulary.index.ids, strict=True))
+        self.mask = allocate_bitmask(1, vocabulary.width)
+
+    def renew(self, *, is_primed: bool) -> None:
+        """A compiler that has seen nothing, or only what priming shows it."""
+        self.vocabulary.__dict__["backend"] = Backend(self.vocabulary)
+        if is_primed:
+            prime(self.vocabulary)
+
+    def unit(self, tool: Tool) -> Unit:
+        """Lower and compile."""
+        grammar = lower_tool(tool, self.family, self.vocabulary).grammar
+        unit = compile_unit(grammar, self.family, self.vocabulary)
+        assert unit.compiled is not None
+        return unit
+
+    def first_masks(self, units: Mapping[str, Unit], name: str) -> None:
+        """Link, and fill the masks up to the first one inside the arguments."""
+        matcher = link(units, self.family, self.vocabulary, REQUIRED, digests={}).matcher()
+        data = self.vocabulary.spell(self.family.header(name)).encode() + b"{"
+        while data:
+            matcher.fill_bitmask(self.mask, 0)
+            end = next(end for end in range(min(len(data), 24), 0, -1) if data[:end] in self.ids)
+            assert matcher.accept(self.ids[data[:end]][0])
+            data = data[end:]
+        matcher.fill_bitmask(self.mask, 0)
 
 
 def main() -> None:
-    vocabulary = vocabulary_of(AutoTokenizer.from_pretrained(corpus("tokenizers", "qwen3")))
-    hermes = syntax("hermes")
-    lowering, compiling, stored, refused = [], [], [], []
-    assert vocabulary.backend is not None
-    for tool in tools():
-        start = time.perf_counter()
-        try:
-            grammar = lower_tool(tool, hermes, vocabulary).grammar
-        except UnsupportedSchema as refusal:
-            refused.append(f"{tool.name}: {refusal}")
-            continue
-        middle = time.perf_counter()
-        unit = compile_unit(grammar, hermes, vocabulary)
-        lowering.append(middle - start)
-        compiling.append(time.perf_counter() - middle)
-        stored.append(len(unit.to_bytes(vocabulary)))
-    both = np.add(lowering, compiling) * 1e3
-    print(f"{len(both)} tools in {both.sum() / 1e3:.1f} s, refused: {refused}")
-    print(
-        f"one tool: p50 {np.percentile(both, 50):.1f} ms, p99 {np.percentile(both, 99):.1f} ms, max {both.max():.0f} ms"
+    """Measure and print."""
+    bench = Bench(
+        vocabulary_of(AutoTokenizer.from_pretrained(corpus("tokenizers", "qwen3"))), syntax("hermes")
     )
-    print(
-        f"of which lowering: p50 {np.percentile(lowering, 50) * 1e3:.1f} ms; stored: {np.mean(stored) / 1e3:.1f} KB on average"
-    )
+    known, refused = [], []
+    for is_primed in (False, True):
+        bench.renew(is_primed=is_primed)
+        units: dict[str, Unit] = {}
+        times = []
+        for tool in tools():
+            start = time.thread_time()
+            try:
+                units[tool.name] = bench.unit(tool)
+            except UnsupportedSchema as refusal:
+                refused.append(f"{tool.name}: {refusal}")
+                continue
+            known.append(tool)
+            times.append(time.thread_time() - start)
+        report(f"a tool, {'primed' if is_primed else 'nothing cached'} (all: {sum(times):.1f} s)", times)
+    print(f"refused: {refused[: len(refused) // 2]}")
+    known = known[: len(units)]
+    stored = {name: unit.to_bytes(bench.vocabulary) for name, unit in units.items()}
+    print(f"stored: {np.mean([len(data) for data in stored.values()]) / 1e3:.1f} KB a tool on average")
+    print(f"in memory: {np.mean([unit.num_bytes for unit in units.values()]) / 1e3:.0f} KB a tool on average")
+
+    names = list(units)
+    many = {f"{names[at % len(names)]}_{at}": units[names[at % len(names)]] for at in range(NUM_TOOLS)}
+    by_name = {tool.name: tool for tool in known}
+
+    def add(tool: Tool) -> None:
+        bench.first_masks({**many, "a_new_tool": bench.unit(tool)}, "a_new_tool")
+
+    def any_one(tool: Tool) -> None:
+        bench.first_masks(LazyUnits(tuple(names), lambda name: bench.unit(by_name[name])), tool.name)
+
+    def replica(tool: Tool) -> None:
+        read = {name: Unit.from_bytes(data, bench.vocabulary) for name, data in stored.items()}
+        bench.first_masks(read, tool.name)
+
+    for label, task in (
+        (f"add a tool never seen to {NUM_TOOLS}: compile, link, masks to the arguments", add),
+        (f"{len(known)} tools, none compiled: masks to the arguments of any one", any_one),
+        (f"{len(known)} stored tools read, one compiled: masks to its arguments", replica),
+    ):
+        bench.renew(is_primed=True)
+        report(label, [timed(task, tool) for tool in known[::8]])
+
+
+def timed(task: Callable[[Tool], None], tool: Tool) -> float:
+    start = time.thread_time()
+    task(tool)
+    return time.thread_time() - start
+
+
+def report(label: str, times: list[float]) -> None:
+    middle, high = np.percentile(times, [50, 99]) * 1e3
+    print(f"{label:78s} p50 {middle:7.1f} ms  p99 {high:7.1f} ms  max {max(times) * 1e3:7.0f} ms", flush=True)
 
 
 if __name__ == "__main__":
