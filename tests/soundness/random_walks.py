@@ -79,10 +79,10 @@ def _job(vocabulary: str, per_schema: int, objects: Objects, seed: int, *, is_li
         if is_limited:
             allow(SECONDS)
         try:
-            compiled = compile_schema(case.schema, tokenizer=words, objects=objects)
+            compiled = compile_schema(case.schema, documents=case.documents, tokenizer=words, objects=objects)
         except CompilerError:
             return
-        judges = Judges(case.schema)
+        judges = Judges(case.schema, case.documents)
         rng = random.Random(f"{seed} {case.name}")
         for number in range(per_schema):
             yield outcome(walker, compiled.matcher(), judges, rng, BIASES[number % len(BIASES)])
