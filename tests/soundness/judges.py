@@ -89,5 +89,5 @@ def _refuse(constant: str) -> None:
 def _first(errors: Any) -> str | None:
     try:
         return next((error.message[:300] for error in errors), None)
-    except (RecursionError, re.error):  # too deep for Python's stack, or a pattern it cannot read: no verdict
-        return None
+    except (RecursionError, re.error, TypeError):
+        return None  # no verdict: too deep for Python's stack, a pattern it cannot read, `items: false` in draft 7
