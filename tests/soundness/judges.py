@@ -58,27 +58,23 @@ class Judges:
         return faults
 
 
-def repeats_a_key(text: bytes) -> bool:
-    """Whether some object in a JSON text has a key twice."""
-    has_repeated = False
-
-    def note(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        nonlocal has_repeated
-        has_repeated |= len(dict(pairs)) < len(pairs)
-        return dict(pairs)
-
-    json.loads(text, object_pairs_hook=note)
-    return has_repeated
-
-
 def _read(text: str, parse_float: Any) -> Any:
-    """A JSON text by the letter: no NaN, no control character in a string, no lone surrogate.
+    """A JSON text by the letter: no NaN, no control character in a string, no lone surrogate, no key twice.
 
     Raises:
         ValueError: it is none.
     """
-    value = json.loads(text, parse_float=parse_float, parse_constant=_refuse)
+    value = json.loads(
+        text, parse_float=parse_float, parse_constant=_refuse, object_pairs_hook=_without_repeats
+    )
     json.dumps(value, ensure_ascii=False, default=str).encode()
+    return value
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise ValueError(f"an object repeats a key: {[key for key, _ in pairs]}")
     return value
 
 
