@@ -22,7 +22,7 @@ TOOLS = ("mcp", "bfcl", "openapi")
 
 @pytest.mark.parametrize(
     ("corpus", "every", "compiled", "accepted"),
-    [("jsonschemabench", 60, 0.97, 0.97), ("mcp", 20, 1, 1), ("bfcl", 50, 1, 1), ("openapi", 10, 1, 1)],
+    [("jsonschemabench", 60, 0.95, 0.93), ("mcp", 20, 1, 1), ("bfcl", 50, 1, 1), ("openapi", 10, 1, 1)],
 )
 def test_a_sample(corpus, every, compiled, accepted):
     cases = sample(corpus, every=every)
