@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from jsonschema_rs import CanonicalSchema, canonical
 
-from compiler.cardinality import is_roomy
+from compiler.cardinality import MOST_DISTINCT, is_roomy
 from compiler.errors import UnsupportedSchema
 from compiler.grammar import Expr, Literal, Rule, choice, sequence
 from compiler.guard.plan import Item
@@ -43,7 +43,8 @@ def lower_array(lowering: Lowering, constraint: ArrayConstraint, site: Site) -> 
         )
     all_distinct = constraint.distinctness == canonical.Distinctness.ALL_DISTINCT
     is_distinct = all_distinct and constraint.max_items not in (0, 1)
-    lowering.planner.mark_array(lowering.place, constraint.min_items, is_distinct=is_distinct)
+    least = max(constraint.min_items, sum(contains.low for contains in constraint.contains))
+    lowering.planner.mark_array(lowering.place, least, is_distinct=is_distinct)
     if is_distinct:
         return _lower_distinct(lowering, constraint, site)
     return _Automaton(lowering, constraint, site).lower()
@@ -61,7 +62,7 @@ def _lower_distinct(lowering: Lowering, constraint: ArrayConstraint, site: Site)
             raise UnsupportedSchema(
                 site.pointer,
                 "uniqueItems",
-                "there may be fewer distinct items than the array must have",
+                "there may be fewer distinct items than the array must have, or it must have too many",
                 "Lower minItems, or admit more values.",
             )
         return automaton.lower()
@@ -89,6 +90,8 @@ class _Automaton:
 
     def has_enough(self) -> bool:
         """Whether every item that there must be has a value that none before it has."""
+        if self.constraint.min_items > MOST_DISTINCT:
+            return False
         count = self.lowering.cardinality.at_least
         prefix = self.constraint.prefix_items
         needed = [*prefix, *[self.constraint.items] * self.constraint.min_items][: self.constraint.min_items]
@@ -96,7 +99,9 @@ class _Automaton:
             return False
         if any(contains.high is not None for contains in self.constraint.contains) and needed:
             return False
-        sought = (contains for contains in self.constraint.contains if contains.low)
+        sought = [contains for contains in self.constraint.contains if contains.low]
+        if len(sought) > 1 and self.constraint.max_items is not None:  # one item may have to serve several
+            return False
         return all(count(_both(c.schema, self.constraint.items)) >= c.low and not prefix for c in sought)
 
     def lower(self) -> Expr | None:

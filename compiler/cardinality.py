@@ -19,6 +19,8 @@ from compiler.views import (
     string_constraint,
 )
 
+MOST_DISTINCT = 64
+"""Distinct items or keys that an output may have to have: a closer finds these well within a second."""
 PLENTY = 10**9
 """More than any output has room for."""
 _LONGEST_COUNTED = 64
@@ -45,9 +47,7 @@ class Cardinality:
             self._open.add(schema)
             found = self._count(schema)
             self._open.remove(schema)
-            if self._open:  # it may have been counted without what is open
-                return found
-            self._known[schema] = found
+            self._known[schema] = found  # fewer, if it was counted without what is open
         return self._known[schema]
 
     def _count(self, schema: CanonicalSchema) -> float:  # noqa: C901, PLR0911, PLR0912 - one case per canonical view
@@ -88,7 +88,10 @@ class Cardinality:
         is_repeated = constraint.distinctness == canonical.Distinctness.SOME_REPEATED
         if constraint.contains or is_repeated or constraint.min_items > _LONGEST_COUNTED:
             return 0
-        is_distinct = constraint.distinctness == canonical.Distinctness.ALL_DISTINCT
+        # What need not be distinct may be kept so nonetheless (`Planner._settle`), unless it has two items.
+        is_distinct = (
+            constraint.distinctness == canonical.Distinctness.ALL_DISTINCT or constraint.min_items < 2
+        )
         counts = [*map(self.at_least, constraint.prefix_items)]
         longest = constraint.min_items + _MORE_ITEMS
         if constraint.max_items is not None:
@@ -117,7 +120,8 @@ class Cardinality:
         total = 1.0
         for key in constraint.required:
             is_known = known is None or key in known
-            total *= self.at_least(constraint.properties.get(key)) if is_known else 0
+            schema = constraint.properties.get(key, constraint.additional_properties)
+            total *= self.at_least(schema) if is_known else 0
         if constraint.max_properties is None:
             optional = constraint.properties.keys() - constraint.required
             for key in optional if known is None else optional & known:

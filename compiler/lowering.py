@@ -18,7 +18,7 @@ from compiler.cardinality import Cardinality
 from compiler.combinations import Combinations, simple
 from compiler.errors import UnsupportedSchema
 from compiler.grammar import Choice, Expr, Grammar, Literal, Rule, RuleRef, Sequence, choice, sequence
-from compiler.guard.plan import Plan, Planner, Step
+from compiler.guard.plan import Item, Key, Plan, Planner, Step
 from compiler.numbers import UnsupportedNumber, lower_integer, lower_number
 from compiler.objects import lower_object
 from compiler.outline import Outline, Site
@@ -296,8 +296,25 @@ class Lowering:
         return self._shared[key]
 
     def _values(self, values: list[Any], site: Site) -> Expr:
+        for value in values:
+            self._mark(value, self.place)
         written = [self._as_written(value, site) for value in values]
         return choice(*map(self.text, written))
+
+    def _mark(self, value: Any, place: int) -> None:
+        """Tell the planner of the arrays in a value that repeat an item."""
+        inner: list[tuple[Step, Any]] = []
+        if isinstance(value, list):
+            inner = [(Item(index), item) for index, item in enumerate(value)]
+            if len(set(map(_without_order, value))) < len(value):
+                self.planner.mark_array(place, len(value), is_distinct=False)
+        elif isinstance(value, dict):
+            inner = [(Key(key), item) for key, item in value.items()]
+        for step, item in inner:
+            if isinstance(item, dict | list):
+                target = self.planner.place()
+                self.planner.link(place, step, [target])
+                self._mark(item, target)
 
     def _as_written(self, value: Any, site: Site) -> Any:
         """The value with its keys in the order of the document."""

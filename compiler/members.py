@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from compiler.cardinality import MOST_DISTINCT
 from compiler.errors import UnsupportedSchema
 from compiler.grammar import EMPTY, Expr, Literal, Rule, choice, optional, sequence
 
@@ -62,8 +63,8 @@ class Shape:
         most = constraint.max_properties
         self.low = constraint.min_properties if constraint.min_properties > num_required else 0
         self.high = most if most is not None and (extra is not None or most < len(members)) else None
-        num_undeclared = 0 if extra is None else 1 if self.is_extra_single else extra.num_keys
-        if extra is not None and self.low > len(members) + num_undeclared:
+        self.num_undeclared = 0 if extra is None else 1 if self.is_extra_single else extra.num_keys
+        if extra is not None and self.low > len(members) + min(self.num_undeclared, MOST_DISTINCT):
             raise UnsupportedSchema(
                 site.pointer,
                 "minProperties",
@@ -124,7 +125,7 @@ class Shape:
                 for c in range(top + 1)
             ]
             pick = [
-                self._rule("pick", _either(taken[c], None if member.is_required else pick[c]))
+                self._rule("pick", _either(taken[c], pick[c] if self._can_skip(index, c) else None))
                 for c in range(top + 1)
             ]
             after = [self._after(pick[c], can_end=self._can_end(index, c)) for c in range(top + 1)]
@@ -137,6 +138,11 @@ class Shape:
         if self.high is not None:
             return max(self.high, self.low)
         return self.low
+
+    def _can_skip(self, index: int, count: int) -> bool:
+        """Whether enough keys are left without the one at `index`."""
+        num_left = len(self.members) - index - 1 + self.num_undeclared
+        return not self.members[index].is_required and count + num_left >= self.low
 
     def _is_over(self, count: int) -> bool:
         return self.high is not None and count > self.high

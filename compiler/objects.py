@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,8 @@ def lower_object(lowering: Lowering, constraint: ObjectConstraint, site: Site) -
         members.append(Member(member.text, is_required=True))
     extra = _undeclared(lowering, constraint, site, keys) if is_open else None
     _note(lowering, site, num_keys=len(members), is_open=extra is not None)
+    if extra is not None:  # a witness takes one of the undeclared keys
+        extra = replace(extra, num_keys=extra.num_keys - len(constraint.witnesses))
     return Shape(lowering, constraint, site, members, extra).lower()
 
 

@@ -268,8 +268,10 @@ class TaggedArguments:
 
     def _guarded_tags(self) -> Tags:
         keys = (key for key, types in self.types.items() if not {"array", "object"}.isdisjoint(types))
-        begin, after_key, end = self._tags.begin, self._tags.after_key, self._tags.end
-        return Tags(begin.encode(), after_key.encode(), end.encode(), frozenset(keys))
+        tags = self._tags
+        texts = (tags.begin, tags.after_key, tags.after_string_key, tags.end)
+        begin, after_key, after_string_key, end = (text.encode() for text in texts)
+        return Tags(begin, after_key, after_string_key, end, frozenset(keys))
 
     def _note(self, site: Site) -> None:
         notes = ["keys in their declared order"] if len(self.types) > 1 else []

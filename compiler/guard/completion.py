@@ -10,73 +10,122 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
+from compiler.errors import UnsupportedGrammar
 from compiler.guard.tagged import Position
 from compiler.reading import Reading
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A place in the text to come; `num_new` keys and items are before it."""
+
+    text: bytes
+    reading: Reading
+    cursor: Position
+    num_new: int
+
+    def read(self, text: bytes) -> "_Place | None":
+        """Further on; None if that fits neither the grammar nor the guard."""
+        reading = self.reading.advance(text)
+        if reading is None:
+            return None
+        cursor, num_new = self.cursor, self.num_new
+        for at in range(len(text)):
+            following = cursor.advance(text[at : at + 1])
+            if following is None:
+                return None
+            num_new += _num_seen(following) > _num_seen(cursor)
+            cursor = following
+        return _Place(self.text + text, reading, cursor, num_new)
+
+
 @dataclass(order=True, slots=True)
 class _Attempt:
-    """A text after which the grammar's shortest completion is tried; `num_new` keys and items are in it."""
+    """To write `byte` at a place and then what the grammar would; without a byte, to leave what that is."""
 
     rank: int
     length: float
     order: int
-    text: bytes = field(compare=False)
-    reading: Reading = field(compare=False)
-    cursor: Position = field(compare=False)
-    num_new: int = field(compare=False)
-
-    def read(self, byte: bytes, rank: int = 0, order: int = 0) -> "_Attempt | None":
-        """One byte further; None if it fits neither the grammar nor the guard."""
-        reading = self.reading.advance(byte)
-        cursor = self.cursor.advance(byte) if reading is not None else None
-        if reading is None or cursor is None:
-            return None
-        text = self.text + byte
-        num_new = self.num_new + (_num_seen(cursor) > _num_seen(self.cursor))
-        return _Attempt(rank, len(text) + reading.cost, order, text, reading, cursor, num_new)
+    place: _Place = field(compare=False)
+    byte: bytes | None = field(compare=False)
 
 
 def completion(reading: Reading, cursor: Position) -> bytes:
     """Bytes that make the text a sentence without repeating a key or an item.
 
     The attempts that got furthest go first, and the shorter ones of these.
+
+    Raises:
+        UnsupportedGrammar: there are none.
     """
     order = count()
-    attempts = [_Attempt(0, 0, next(order), b"", reading, cursor, 0)]
-    while True:
+    attempts = [_Attempt(1, 0, next(order), _Place(b"", reading, cursor, 0), b"")]
+    earlier: list[_Attempt] = []
+    while attempts or earlier:
+        if not attempts:  # another value of what repeats is not enough: something before it must differ
+            attempts, earlier = earlier, []
         attempt = heapq.heappop(attempts)
-        rest = attempt.reading.completion()
-        if attempt.cursor.advance(rest) is not None:
-            return attempt.text + rest
-        trail = list(_trail(attempt, rest))
-        rank = -trail[-1].num_new
-        for at in range(_beginning(trail), len(trail)):
-            for other in trail[at].reading.next_bytes() - {rest[at]}:
-                deviation = trail[at].read(bytes([other]), rank, next(order))
-                if deviation is not None:
-                    heapq.heappush(attempts, deviation)
-
-
-def _trail(attempt: _Attempt, rest: bytes) -> Iterator[_Attempt]:
-    """The places along a completion, up to the byte that would repeat something."""
-    place: _Attempt | None = attempt
-    for at in range(len(rest)):
+        place = attempt.place if attempt.byte is None else attempt.place.read(attempt.byte)
         if place is None:
-            return
-        yield place
-        place = place.read(rest[at : at + 1])
+            continue
+        rest = place.reading.completion()
+        end = _end(place.cursor, rest)
+        if end == len(rest):
+            return place.text + rest
+        repeat = _read(place, rest[:end])
+        if attempt.byte is not None and attempt.rank <= -repeat.num_new:  # no further: others as short first
+            later = _Attempt(attempt.rank, attempt.length + 0.5, next(order), place, None)
+            heapq.heappush(attempts, later)
+            continue
+        start = _beginning(place.cursor, rest[: end + 1])
+        for deviation in _deviations(place, rest[:start], -repeat.num_new, order):
+            heapq.heappush(earlier, deviation)
+        for deviation in _deviations(
+            _read(place, rest[:start]), rest[start : end + 1], -repeat.num_new, order
+        ):
+            heapq.heappush(attempts, deviation)
+    raise UnsupportedGrammar("no text ends the output without repeating a key or an item")
 
 
-def _beginning(trail: list[_Attempt]) -> int:
-    """Where on a trail the key or item begins that would repeat one at the trail's end."""
-    cursor = trail[-1].cursor
-    scope = cursor.scope
-    assert scope is not None, "only what stands in a container can repeat"
-    is_scalar = cursor.chunk is not None
-    holder = scope if is_scalar else scope.outer
-    places = (at for at in reversed(range(len(trail))) if trail[at].cursor.expects)
-    return next((at for at in places if trail[at].cursor.scope is holder), 0)
+def _read(place: _Place, rest: bytes) -> _Place:
+    further = place.read(rest)
+    assert further is not None, "nothing repeats before the end"
+    return further
+
+
+def _end(cursor: Position, rest: bytes) -> int:
+    """The index of the byte of a completion that would repeat something; its length if none does."""
+    for at in range(len(rest)):
+        following = cursor.advance(rest[at : at + 1])
+        if following is None:
+            return at
+        cursor = following
+    return len(rest)
+
+
+def _beginning(cursor: Position, rest: bytes) -> int:
+    """The index where the key or item begins that would repeat one with the last byte of `rest`."""
+    cursors = [cursor]
+    for at in range(len(rest) - 1):
+        following = cursors[-1].advance(rest[at : at + 1])
+        assert following is not None, "nothing repeats before the end"
+        cursors.append(following)
+    last = cursors[-1]
+    assert last.scope is not None, "only what stands in a container can repeat"
+    closes = not last.in_string and rest[-1] in b"]}"  # what closes may be what repeats
+    holder = last.scope.outer if closes else last.scope
+    places = (at for at in reversed(range(len(cursors))) if cursors[at].expects)
+    return next((at for at in places if cursors[at].scope is holder), 0)
+
+
+def _deviations(place: _Place, rest: bytes, rank: int, order: Iterator[int]) -> Iterator[_Attempt]:
+    """The attempts that leave `rest` at any of its bytes."""
+    for at in range(len(rest)):
+        length = len(place.text) + 1 + place.reading.cost
+        for byte in sorted(place.reading.next_bytes() - {rest[at]}):
+            yield _Attempt(rank, length, next(order), place, bytes([byte]))
+        if at + 1 < len(rest):
+            place = _read(place, rest[at : at + 1])
 
 
 def _num_seen(cursor: Position) -> int:

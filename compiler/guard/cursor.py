@@ -222,13 +222,9 @@ class Cursor(NamedTuple):
             scope = scope.outer
 
     @property
-    def written(self) -> bytes:
-        """What stands in the item or key so far, blanks aside: it tells apart all places that are at risk."""
-        scope, text = self.scope, (self.chunk or b"") + self.escape
-        while scope is not None:
-            text = scope.text + text
-            scope = scope.outer
-        return text
+    def place(self) -> object:
+        """Equal where the same may follow without repeating anything."""
+        return self.scope, self.chunk, self.escape, self.expects
 
     @property
     def is_at_risk(self) -> bool:

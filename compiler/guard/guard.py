@@ -24,8 +24,8 @@ _ESCAPES = re.compile(rb"\\.", re.DOTALL)
 _SEPARATORS = (b",", b":")
 
 
-_Known = dict[bytes, bool]
-"""Whether there is no way on, by what has been written."""
+_Known = dict[object, bool]
+"""Whether there is no way on, by place."""
 
 
 class TokenClass:
@@ -134,13 +134,44 @@ class Guard:
 
     def _dooms(self, matcher: xgr.GrammarMatcher, token_id: int, after: Position, known: _Known) -> bool:
         """Whether every way to go on behind a token comes to repeat; the matcher is left as it was."""
-        written = after.written
-        if written not in known and matcher.accept_token(token_id):
-            known[written] = self._is_doomed(matcher, after, known)
+        place = after.place
+        if place not in known and matcher.accept_token(token_id):
+            known[place] = self._is_doomed(matcher, after, known)
             matcher.rollback(1)
-        return known.get(written, False)
+        return known.get(place, False)
 
     def _is_doomed(self, matcher: xgr.GrammarMatcher, cursor: Position, known: _Known) -> bool:
+        """The same for where the matcher stands: a search in depth, without recursion, as texts are long."""
+        ways = self._ways(matcher, cursor)
+        if ways is None:
+            return False
+        trail = [(cursor.place, ways)]
+        while trail:
+            token_id, after = next(trail[-1][1], (-1, None))
+            if token_id < 0:
+                place, _ = trail.pop()
+                known[place] = True
+                if trail:
+                    matcher.rollback(1)
+                continue
+            if after is None or (after.is_at_risk and known.get(after.place, False)):
+                continue
+            ways = None
+            if after.is_at_risk and after.place not in known and matcher.accept_token(token_id):
+                ways = self._ways(matcher, after)
+                if ways is None:
+                    matcher.rollback(1)
+            if ways is None:
+                matcher.rollback(len(trail) - 1)
+                known.update((place, False) for place, _ in trail)
+                return False
+            trail.append((after.place, ways))
+        return True
+
+    def _ways(
+        self, matcher: xgr.GrammarMatcher, cursor: Position
+    ) -> Iterator[tuple[int, Position | None]] | None:
+        """The suspects that may follow, each with the cursor after it; None if something harmless may."""
         bitmask = allocate_bitmask(1, len(self._spellings))
         matcher.fill_next_token_bitmask(bitmask)
         row = bitmask[0]
@@ -151,12 +182,7 @@ class Guard:
             tokens.remove(harmless)
         for token_id in self._along(targets, cursor):
             _forbid(harmless, token_id)
-        if harmless.any():
-            return False
-        return all(
-            after is None or (after.is_at_risk and self._dooms(matcher, token_id, after, known))
-            for token_id, after in self._suspects(row, cursor)
-        )
+        return None if harmless.any() else self._suspects(row, cursor)
 
     def _suspects(self, row: Row, cursor: Position) -> Iterator[tuple[int, Position | None]]:
         """Tokens that a row allows, each with the cursor after it, None if it repeats."""

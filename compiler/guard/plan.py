@@ -36,6 +36,7 @@ class Tags:
 
     begin: bytes
     after_key: bytes
+    after_string_key: bytes
     end: bytes
     keys: frozenset[str]
 
@@ -94,11 +95,12 @@ def plan_to_json(plan: Plan) -> Any:
         ]
         for place in plan.places
     ]
-    tags = plan.tags and [
-        *(text.decode() for text in (plan.tags.begin, plan.tags.after_key, plan.tags.end)),
-        sorted(plan.tags.keys),
-    ]
-    return [sorted(plan.start), places, tags]
+    return [sorted(plan.start), places, None if plan.tags is None else _tags_to_json(plan.tags)]
+
+
+def _tags_to_json(tags: Tags) -> Any:
+    texts = (tags.begin, tags.after_key, tags.after_string_key, tags.end)
+    return [*(text.decode() for text in texts), sorted(tags.keys)]
 
 
 def plan_from_json(content: Any) -> Plan:
@@ -112,8 +114,9 @@ def plan_from_json(content: Any) -> Plan:
 
 
 def _tags(content: Any) -> Tags:
-    begin, after_key, end, keys = content
-    return Tags(begin.encode(), after_key.encode(), end.encode(), frozenset(keys))
+    *texts, keys = content
+    begin, after_key, after_string_key, end = (text.encode() for text in texts)
+    return Tags(begin, after_key, after_string_key, end, frozenset(keys))
 
 
 def _place(content: Any) -> Place:

@@ -57,19 +57,21 @@ class TaggedCursor(NamedTuple):
         if at < 0:
             return self._replace(read=read)
         key = read[at + len(begin) :]
+        if key.endswith(self.tags.after_string_key) and self.tags.after_string_key != after:
+            return self._replace(read=b"", is_skipping=True)
         if not key.endswith(after):
             return self._replace(read=read)
         name = key[: -len(after)].decode()
         return self._replace(read=b"", key=name, is_skipping=name not in self.tags.keys)
 
     def _at_value(self, key: str, byte: bytes) -> "TaggedCursor | None":
-        if byte in _BLANKS:
-            return self
+        if byte in _BLANKS:  # kept: the end of an empty text begins with one
+            return self._replace(read=(self.read + byte)[-len(self.tags.end) :])
         if byte not in _OPENINGS:
             return self._replace(key=None, is_skipping=True).step(byte)
         places = self.plan.under(self.plan.start, key)
         inner = Cursor(replace(self.plan, start=places, tags=None)).advance(byte)
-        return self._replace(key=None, inner=inner)
+        return self._replace(read=b"", key=None, inner=inner)
 
     def targets(self) -> Iterator[Target]:
         """What would repeat a key or an item from here."""
@@ -96,9 +98,9 @@ class TaggedCursor(NamedTuple):
         return self.inner is not None and self.inner.is_at_risk
 
     @property
-    def written(self) -> bytes:
-        """What stands in the item or key so far."""
-        return b"" if self.inner is None else self.inner.written
+    def place(self) -> object:
+        """Equal where the same may follow without repeating anything."""
+        return None if self.inner is None else self.inner.place
 
     @property
     def scope(self) -> Scope | None:

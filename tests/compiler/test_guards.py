@@ -66,6 +66,34 @@ GUARDED = {
         "minProperties": 6,
     },
     "short keys": {"type": "object", "propertyNames": {"maxLength": 1}, "minProperties": 2},
+    "pairs": {
+        **STRINGS,
+        "items": {
+            "type": "array",
+            "prefixItems": [{"enum": [1, 2]}, {"enum": [1, 2]}],
+            "items": False,
+            "minItems": 2,
+        },
+        "minItems": 4,
+    },
+    "three deep": {
+        **STRINGS,
+        "minItems": 2,
+        "items": {**STRINGS, "minItems": 2, "items": {**STRINGS, "items": {"const": 7}}},
+    },
+    "long": {**STRINGS, "items": {"enum": ["x" * 300 + "a", "x" * 300 + "b"]}, "minItems": 2},
+    "few keys": {
+        "type": "object",
+        "properties": {"a": {"const": 1}},
+        "propertyNames": {"pattern": "^[az]$"},
+        "additionalProperties": {"const": 1},
+        "minProperties": 2,
+    },
+    "maps of lists": {
+        "type": "object",
+        "patternProperties": {"^[ab]$": {**STRINGS, "items": {"enum": ["x", "y", "z"]}}},
+        "additionalProperties": False,
+    },
     "open": {"type": "object", "properties": {"a": {"type": "null"}}, "minProperties": 2, "maxProperties": 3},
 }
 REPEATS = {
@@ -277,6 +305,12 @@ def test_a_plan_survives_storage():
         ({**STRINGS, "items": {"type": "string", "maxLength": 0}, "minItems": 2}, "uniqueItems"),
         ({**STRINGS, "items": {"$ref": "#"}, "minItems": 1}, ""),
         ({**STRINGS, "items": {"anyOf": [{"type": "null"}, {"$ref": "#"}]}, "minItems": 2}, "uniqueItems"),
+        ({"anyOf": [STRINGS, {"const": [1, 1]}]}, "uniqueItems"),
+        (
+            {"anyOf": [STRINGS, {"type": "array", "contains": {"const": 1}, "minContains": 2}]},
+            "uniqueItems",
+        ),
+        ({**STRINGS, "minItems": 500}, "uniqueItems"),
         (
             {
                 "type": "object",
@@ -298,6 +332,22 @@ def test_compiled_schemas_without_repeats_have_no_guard():
     compiled = compile_schema(POINT)
     assert isinstance(compiled, CompiledSchema)
     assert compiled.guard is None
+
+
+def test_tags_of_strings_end_where_they_do():
+    vocabulary = _vocabulary("qwen3")
+    listed = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
+    properties = {"s": {"type": ["string", "array"]}, "m": listed}
+    schema = {"type": "object", "properties": properties, "required": ["s", "m"]}
+    for name, texts in (("qwen3_coder", ("", "[ ]", "word")), ("deepseek_v3_2", ("", "[ ]", "word"))):
+        tags = spelled_tags(SYNTAXES[name], vocabulary)
+        plan = lower_schema(schema, only_objects=True, tags=tags).grammar.plan
+        for text in texts:
+            first = tags.begin + "s" + tags.after_string_key + text + tags.end
+            second = tags.begin + "m" + tags.after_key
+            begun = start_of(plan).advance((first + second).encode())
+            assert begun.advance(b"[1,2]") is not None
+            assert begun.advance(b"[1,1]") is None
 
 
 def test_tagged_calls_are_guarded():
