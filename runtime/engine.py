@@ -90,9 +90,7 @@ class Engine:
         if logits is None:
             return self._take_ready()
         sequences = batch.sampled
-        adjust(logits, sequences)
-        probabilities = self.masks.apply(logits, sequences)
-        draws = sample(probabilities, sequences)
+        draws = self._draw(logits, sequences) if sequences else []
         return self._take_ready() + self._postprocess(batch, draws)
 
     def check_integrity(self) -> None:
@@ -110,6 +108,17 @@ class Engine:
             if len(batch.chunks) == 1:
                 self._ready.append(self._fail(batch.chunks[0].sequence, "not enough memory for one sequence"))
             return None
+
+    def _draw(self, logits: Tensor, sequences: list[Sequence]) -> list[Draw | None]:
+        """Mask and sample. A device is first waited for in `sample`, with the masks filled meanwhile."""
+        adjust(logits, sequences)
+        masked = self.masks.apply(logits, sequences)
+        draws = sample(masked.probabilities, sequences)
+        if faint := self.masks.tally(masked, sequences):
+            again = [sequences[row] for row in faint]
+            for row, draw in zip(faint, sample(self.masks.restore(logits[faint], again), again), strict=True):
+                draws[row] = draw
+        return draws
 
     def _postprocess(self, batch: Batch, draws: list[Draw | None]) -> list[Output]:
         for chunk in batch.chunks:

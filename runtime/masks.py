@@ -2,6 +2,7 @@
 
 import logging
 import time
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -12,11 +13,25 @@ from torch import Tensor
 from compiler.matcher import Bitmask, Matcher, allocate_bitmask
 from compiler.vocabulary import Vocabulary
 from runtime.sequence import Sequence
+from runtime.transfer import upload
 
 FAINT = 1e-20
 """Share of a distribution below which its float32 values say too little of each other."""
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Masked:
+    """Distributions [rows, num_columns]; a row is NaN if its logits are not numbers, or nothing is allowed.
+
+    By row, `kept` is what the mask left of the model's own distribution, and `is_rescued` whether its
+    favourite was left out.
+    """
+
+    probabilities: Tensor
+    kept: Tensor
+    is_rescued: Tensor
 
 
 class TokenMasks:
@@ -55,37 +70,38 @@ class TokenMasks:
             return False
         return not (self.fill(sequence) & ~self._stops).any()
 
-    def apply(self, logits: Tensor, sequences: list[Sequence]) -> Tensor:
-        """The distributions [len(sequences), num_columns] of what may come next, out of float32 logits.
+    def apply(self, logits: Tensor, sequences: list[Sequence]) -> "Masked":
+        """The distributions of what may come next, out of float32 logits [len(sequences), num_columns].
 
-        A row is NaN if its logits are not numbers, or none of its tokens is allowed.
+        Masks are filled here, while a device may still be computing the logits; nothing waits for it.
         """
-        if not sequences:
-            return logits
         bitmask = np.stack([self.fill(sequence) for sequence in sequences])
         probabilities = logits.softmax(dim=1)
         peaks = probabilities.amax(dim=1)
         self._apply_bits(probabilities, bitmask)
         probabilities.clamp_(min=0)
         kept = probabilities.sum(dim=1)
-        is_rescued = (probabilities.amax(dim=1) < peaks).tolist()
-        for sequence, share, rescued in zip(sequences, kept.tolist(), is_rescued, strict=True):
-            if sequence.matcher is not None:
-                sequence.tally.count_masked_step(max(0.0, 1.0 - share), is_rescued=rescued)
+        is_rescued = probabilities.amax(dim=1) < peaks
         probabilities /= kept[:, None]
-        self._restore(probabilities, logits, bitmask, (kept < FAINT).nonzero().flatten().tolist())
-        return probabilities
+        return Masked(probabilities, kept, is_rescued)
 
-    def _restore(self, probabilities: Tensor, logits: Tensor, bitmask: Bitmask, rows: list[int]) -> None:
-        """Compute rows anew whose allowed tokens were too improbable to tell from zero."""
-        if rows:
-            faint = logits[rows]
-            self._apply_bits(faint, bitmask[rows])
-            probabilities[rows] = faint.softmax(dim=1)
+    def tally(self, masked: "Masked", sequences: list[Sequence]) -> list[int]:
+        """Count the masked steps; returns the rows that are too faint, for `restore`. Waits for a device."""
+        kept, is_rescued = torch.stack([masked.kept, masked.is_rescued.to(masked.kept.dtype)]).tolist()
+        for sequence, share, rescued in zip(sequences, kept, is_rescued, strict=True):
+            if sequence.matcher is not None:
+                sequence.tally.count_masked_step(max(0.0, 1.0 - share), is_rescued=bool(rescued))
+        return [row for row, share in enumerate(kept) if share < FAINT]
+
+    def restore(self, logits: Tensor, sequences: list[Sequence]) -> Tensor:
+        """The distributions of rows whose allowed tokens were too improbable to tell from zero."""
+        faint = logits.clone()
+        self._apply_bits(faint, np.stack([self.fill(sequence) for sequence in sequences]))
+        return faint.softmax(dim=1)
 
     def _apply_bits(self, values: Tensor, bitmask: Bitmask) -> None:
         """Set what is forbidden to minus infinity."""
-        bits = torch.from_numpy(bitmask).to(values.device, non_blocking=True)
+        bits = upload(bitmask, values.device)
         xgr.apply_token_bitmask_inplace(values, bits, vocab_size=min(self.width, self.num_columns))
         values[:, self.width :] = float("-inf")
 

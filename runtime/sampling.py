@@ -7,6 +7,7 @@ sequence writes does not depend on what it shared a batch with.
 import hashlib
 import struct
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +16,7 @@ from torch.nn.functional import pad
 
 from runtime.request import Sampling
 from runtime.sequence import Sequence
+from runtime.transfer import upload
 
 BLOCK = 512
 ALMOST_ONE = 1 - 2**-32
@@ -40,32 +42,37 @@ def adjust(logits: Tensor, sequences: list[Sequence]) -> None:
     for row, sequence in zip(logits, sequences, strict=True):
         sampling = sequence.sampling
         if sampling.logit_bias:
-            ids = torch.tensor(list(sampling.logit_bias), device=logits.device)
-            row[ids] += row.new_tensor(list(sampling.logit_bias.values()))
+            _add(row, sampling.logit_bias)
         if sequence.num_output and (sampling.presence_penalty or sampling.frequency_penalty):
             counts = Counter(sequence.output_ids)
-            ids = torch.tensor(list(counts), device=logits.device)
-            times = row.new_tensor(list(counts.values()))
-            row[ids] -= sampling.frequency_penalty * times + sampling.presence_penalty
-        if sampling.temperature != 1.0 and not is_greedy(sampling):
-            row.div_(sampling.temperature)
+            _add(
+                row,
+                {i: -(sampling.frequency_penalty * n + sampling.presence_penalty) for i, n in counts.items()},
+            )
+    temperatures = [1.0 if is_greedy(s.sampling) else s.sampling.temperature for s in sequences]
+    if any(temperature != 1.0 for temperature in temperatures):
+        logits /= upload(temperatures, logits.device, logits.dtype)[:, None]
 
 
 def sample(probabilities: Tensor, sequences: list[Sequence]) -> list[Draw | None]:
-    """Draw one token per row of [len(sequences), num_columns], which are used up; None for a row of NaN."""
+    """Draw one token per row of [len(sequences), num_columns], which are used up; None for a row of NaN.
+
+    A device is waited for once, when all that is asked of it has been asked.
+    """
     if not sequences:
         return []
-    is_sound = probabilities[:, 0].isfinite().tolist()
+    is_sound = probabilities[:, 0].isfinite()
     for row, sequence in zip(probabilities, sequences, strict=True):
         _truncate(row, sequence.sampling)
-    uniform = [noise(s.seed, s.choice, s.num_output) for s in sequences]
-    drawn = _draw(probabilities, probabilities.new_tensor(uniform, dtype=torch.float64))
-    greedy = [i for i, sequence in enumerate(sequences) if is_greedy(sequence.sampling)]
-    for i, token_id in zip(greedy, probabilities[greedy].argmax(dim=1).tolist(), strict=True):
-        drawn[i] = token_id
+    drawn = _choose(probabilities, sequences)
+    described = [
+        _describe(row, token_id, sequence.num_logprobs)
+        for row, token_id, sequence in zip(probabilities, drawn, sequences, strict=True)
+    ]
+    token_ids = torch.where(is_sound, drawn, -1).tolist()
     return [
-        _describe(probabilities[i], token_id, sequence) if is_sound[i] else None
-        for i, (token_id, sequence) in enumerate(zip(drawn, sequences, strict=True))
+        Draw(token_id, *_read(description)) if token_id >= 0 else None
+        for token_id, description in zip(token_ids, described, strict=True)
     ]
 
 
@@ -75,28 +82,44 @@ def noise(seed: int, choice: int, position: int) -> float:
     return int.from_bytes(digest.digest(), "little") / 2**32
 
 
+def _add(row: Tensor, amounts: Mapping[int, float]) -> None:
+    """Add to some columns of a row."""
+    ids, values = zip(*amounts.items(), strict=True)
+    row.index_add_(0, upload(ids, row.device), upload(values, row.device, row.dtype))
+
+
 def _truncate(row: Tensor, sampling: Sampling) -> None:
     """Zero what top_k, top_p and min_p leave out, in place."""
     if sampling.top_k is not None or sampling.top_p < 1.0:
         values, order = row.topk(min(sampling.top_k or row.numel(), row.numel()))
         before = values.cumsum(dim=0) - values
-        is_kept = before < sampling.top_p * values.sum()
-        is_kept[0] = True
-        row.zero_()
-        row[order[is_kept]] = values[is_kept]
+        is_left_out = before >= sampling.top_p * values.sum()
+        is_left_out[0] = False
+        row.zero_().scatter_(0, order, values.masked_fill_(is_left_out, 0.0))
     if sampling.min_p > 0.0:
-        row[row < sampling.min_p * row.max()] = 0.0
+        row.masked_fill_(row < sampling.min_p * row.max(), 0.0)
 
 
-def _draw(weights: Tensor, uniform: Tensor) -> list[int]:
+def _choose(probabilities: Tensor, sequences: list[Sequence]) -> Tensor:
+    """The token ids drawn; the likeliest ones for greedy sequences."""
+    is_likeliest = [is_greedy(sequence.sampling) for sequence in sequences]
+    if all(is_likeliest):
+        return probabilities.argmax(dim=1)
+    uniform = [noise(s.seed, s.choice, s.num_output) for s in sequences]
+    drawn = _draw(probabilities, upload(uniform, probabilities.device, torch.float64))
+    if any(is_likeliest):
+        drawn = torch.where(upload(is_likeliest, drawn.device), probabilities.argmax(dim=1), drawn)
+    return drawn
+
+
+def _draw(weights: Tensor, uniform: Tensor) -> Tensor:
     """Invert the cumulative distribution, over blocks, then inside one; what weighs nothing is not drawn."""
     num_rows, num_columns = weights.shape
     num_blocks = -(-num_columns // BLOCK)
     blocks = pad(weights, (0, num_blocks * BLOCK - num_columns)).view(num_rows, num_blocks, BLOCK)
     chosen, within = _invert(blocks.sum(dim=2), uniform)
     inner, _ = _invert(blocks[torch.arange(num_rows, device=weights.device), chosen], within)
-    ids: list[int] = (chosen * BLOCK + inner).tolist()
-    return ids
+    return (chosen * BLOCK + inner).clamp_(max=num_columns - 1)  # of a row of NaN, any id
 
 
 def _invert(weights: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
@@ -109,10 +132,17 @@ def _invert(weights: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
     return columns[:, 0], within[:, 0]
 
 
-def _describe(probabilities: Tensor, token_id: int, sequence: Sequence) -> Draw:
-    if sequence.num_logprobs is None:
-        return Draw(token_id)
+def _describe(probabilities: Tensor, token_id: Tensor, num_logprobs: int | None) -> tuple[Tensor, ...] | None:
+    """The log probability of a token, and those of the likeliest ones with their ids."""
+    if num_logprobs is None:
+        return None
     logprobs = (probabilities / probabilities.sum()).log()
-    values, ids = logprobs.topk(min(sequence.num_logprobs, len(logprobs)))
-    top = tuple((i, v) for i, v in zip(ids.tolist(), values.tolist(), strict=True) if v != float("-inf"))
-    return Draw(token_id, float(logprobs[token_id]), top)
+    return logprobs.gather(0, token_id[None]), *logprobs.topk(min(num_logprobs, len(logprobs)))
+
+
+def _read(description: tuple[Tensor, ...] | None) -> tuple[float | None, tuple[tuple[int, float], ...]]:
+    if description is None:
+        return None, ()
+    logprob, values, ids = description
+    top = zip(ids.tolist(), values.tolist(), strict=True)
+    return float(logprob), tuple((i, value) for i, value in top if value != float("-inf"))

@@ -1,0 +1,52 @@
+"""A step waits for its device once, for what was drawn: until then nothing looks at a tensor's values.
+
+Tensors on torch's `meta` device have no values, so whatever looks at one raises.
+"""
+
+import pytest
+import torch
+
+from compiler.vocabulary import Vocabulary
+from runtime.masks import TokenMasks
+from runtime.request import Sampling
+from runtime.sampling import _choose, _describe, _truncate, adjust, sample
+from runtime.sequence import Sequence
+from runtime.transfer import upload
+
+SAMPLINGS = [
+    Sampling(),
+    Sampling(temperature=0),
+    Sampling(temperature=0.7, top_p=0.9, top_k=5, min_p=0.1),
+    Sampling(temperature=0, logit_bias={3: 1.0}, presence_penalty=0.5, frequency_penalty=0.5),
+]
+
+
+@pytest.fixture
+def sequences():
+    made = [Sequence("s", [0], 10, sampling, seed=1) for sampling in SAMPLINGS]
+    for sequence in made:
+        sequence.token_ids += [1, 2, 2]
+    return made
+
+
+def test_nothing_before_the_draw_looks_at_values(sequences, monkeypatch):
+    masks = TokenMasks(Vocabulary.of_bytes(), 300)
+    monkeypatch.setattr(masks, "_apply_bits", lambda values, bitmask: upload(bitmask, values.device))
+    logits = torch.zeros(len(sequences), 300, device="meta")
+    adjust(logits, sequences)
+    probabilities = masks.apply(logits, sequences).probabilities
+    for row, sequence in zip(probabilities, sequences, strict=True):
+        _truncate(row, sequence.sampling)
+    drawn = _choose(probabilities, sequences)
+    logprob, values, ids = _describe(probabilities[0], drawn[0], 5)
+    assert (drawn.shape, logprob.shape, values.shape, ids.shape) == ((4,), (1,), (5,), (5,))
+
+
+def test_only_the_end_of_sampling_looks_at_values(sequences):
+    with pytest.raises(NotImplementedError, match="meta"):
+        sample(torch.zeros(len(sequences), 300, device="meta"), sequences)
+
+
+def test_upload_keeps_shape_type_and_values():
+    tensor = upload([[1, 2], [3, 4]], torch.device("cpu"), torch.int32)
+    assert (tensor.dtype, tensor.tolist()) == (torch.int32, [[1, 2], [3, 4]])
