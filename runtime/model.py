@@ -1,53 +1,81 @@
 """The model runner: a batch of token ids in, logits out."""
 
-from collections import Counter, defaultdict
-from itertools import takewhile
+import logging
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from runtime.attention import IMPLEMENTATION, Group, KVCache, PagedBatch, Span
+from runtime.attention import IMPLEMENTATION, KVCache, PagedBatch, Reader
+from runtime.backend import Backend, backend_of
 from runtime.errors import ModelLoadError
+from runtime.gathered import Gathered
+from runtime.graphs import DecodeGraphs
 from runtime.scheduler import Batch, Chunk
 from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
+from runtime.transfer import upload
+from runtime.walked import Walk, Walked
+
+logger = logging.getLogger(__name__)
 
 
 class ModelRunner:
     """A transformers causal LM over a paged KV cache.
 
-    `num_columns` is the width of its logits.
+    `num_columns` is the width of its logits. `backend` is by default that of the model's device; its graphs
+    compute decode steps, and whatever else a step holds is launched kernel by kernel.
 
     Raises:
         ModelLoadError: its modules do not use transformers' attention interface in every layer.
     """
 
-    def __init__(self, model: Any, settings: EngineSettings) -> None:
+    def __init__(self, model: Any, settings: EngineSettings, backend: Backend | None = None) -> None:
         model.set_attn_implementation(IMPLEMENTATION)
         self.model = model.eval()
         self.device: torch.device = model.device
+        self.backend = backend or backend_of(self.device)
+        self.graphs: DecodeGraphs | None = None
         self.num_columns = 0
         self.cache = KVCache(2, settings.page_size)
         self._probe()
         num_pages = settings.num_pages or max(2, settings.kv_bytes // self.cache.bytes_per_page)
         self.cache = self.cache.resized(num_pages)
+        self.graphs = self._record(settings)
 
     @torch.inference_mode()
     def run(self, batch: Batch) -> Tensor:
-        """Compute a batch; float32 logits [len(batch.sampled), num_columns]."""
+        """Compute a batch; float32 logits [len(batch.sampled), num_columns], good until the next run.
+
+        On an accelerator they may not be computed yet when this returns: reading them waits.
+        """
+        last = _last_tokens(batch.chunks)
+        if self.graphs is not None and self.graphs.takes(batch):
+            logits = self.graphs.run(batch)
+            return logits if len(last) == len(logits) else logits[upload(last, self.device, torch.long)]
         chunks = batch.chunks
         ids = [i for chunk in chunks for i in chunk.sequence.token_ids[chunk.start : chunk.end]]
         positions = [p for chunk in chunks for p in range(chunk.start, chunk.end)]
+        inputs = upload([ids, positions, self._slots(chunks)], self.device)
+        paged = PagedBatch(self.cache, inputs[2], self._reader(chunks))
+        return self._forward(inputs[0], inputs[1], paged, upload(last, self.device, torch.long))
+
+    def _forward(self, ids: Tensor, positions: Tensor, paged: PagedBatch, keep: Tensor | int = 0) -> Tensor:
+        """Float32 logits of the tokens in `keep`, 0 for all."""
         output = self.model(
-            input_ids=self._tensor(ids)[None],
-            position_ids=self._tensor(positions)[None],
+            input_ids=ids[None],
+            position_ids=positions[None],
             use_cache=False,
-            logits_to_keep=self._tensor(_last_tokens(chunks)),
-            paged=PagedBatch(self.cache, self._tensor(self._slots(chunks)), self._groups(chunks)),
+            logits_to_keep=keep,
+            paged=paged,
         )
         logits: Tensor = output.logits[0].float()
         return logits
+
+    def _reader(self, chunks: tuple[Chunk, ...]) -> Reader:
+        if self.backend is None:
+            return Gathered.of(chunks, self.cache.page_size, self.device)
+        return Walked(Walk.of(chunks, self.device), self.backend.kernel)
 
     def _probe(self) -> None:
         """Run one token, to learn the shapes of the layers and whether all of them use the pages."""
@@ -61,6 +89,29 @@ class ModelRunner:
                 f"only {len(self.cache.layers)} of its {num_layers} layers use the attention interface",
             )
 
+    @torch.inference_mode()
+    def _record(self, settings: EngineSettings) -> DecodeGraphs | None:
+        """Graphs for every running sequence to decode, and as many tokens again that are forced."""
+        if self.backend is None or self.backend.capture is None:
+            return None
+        length = min(
+            self.model.config.get_text_config().max_position_embeddings,
+            settings.context_length or self.cache.num_pages * self.cache.page_size,
+        )
+        try:
+            return DecodeGraphs(
+                self._forward,
+                self.cache,
+                self.backend.kernel,
+                self.backend.capture,
+                max_rows=min(2 * settings.max_sequences, settings.max_batch_tokens),
+                max_pages=min(-(-length // self.cache.page_size), self.cache.num_pages),
+                device=self.device,
+            )
+        except RuntimeError as error:  # a module that looks at values, as some mixtures of experts do
+            logger.warning("decoding runs without graphs: %s", error)
+            return None
+
     def _slots(self, chunks: tuple[Chunk, ...]) -> list[int]:
         size = self.cache.page_size
         return [
@@ -68,45 +119,6 @@ class ModelRunner:
             for chunk in chunks
             for position in range(chunk.start, chunk.end)
         ]
-
-    def _groups(self, chunks: tuple[Chunk, ...]) -> tuple[Group, ...]:
-        """Single queries with whom they share a first page, or else by length; longer chunks alone."""
-        first_pages = Counter(c.sequence.page_table[0] for c in chunks if c.num_tokens == 1)
-        members: defaultdict[tuple[int, ...], list[tuple[int, Chunk]]] = defaultdict(list)
-        offset = 0
-        for chunk in chunks:
-            table = chunk.sequence.page_table
-            if chunk.num_tokens > 1:
-                key: tuple[int, ...] = (offset,)
-            elif first_pages[table[0]] > 1:
-                key = (-1, table[0])
-            else:
-                key = (-2, len(table).bit_length())
-            members[key].append((offset, chunk))
-            offset += chunk.num_tokens
-        return tuple(self._group(group) for group in members.values())
-
-    def _group(self, members: list[tuple[int, Chunk]]) -> Group:
-        size = self.cache.page_size
-        tables = [c.sequence.page_table[: -(-c.end // size)] for _, c in members]
-        num_shared = _num_shared(tables)
-        return Group(
-            tokens=self._tensor([offset + i for offset, chunk in members for i in range(chunk.num_tokens)]),
-            positions=self._tensor([list(range(c.start, c.end)) for _, c in members]),
-            own=Span([table[num_shared:] for table in tables], num_shared * size, size),
-            shared=Span([tables[0][:num_shared]], 0, size) if num_shared else None,
-        )
-
-    def _tensor(self, values: list[Any]) -> Tensor:
-        return torch.tensor(values, dtype=torch.long, device=self.device)
-
-
-def _num_shared(tables: list[list[int]]) -> int:
-    """How many pages all of several tables begin with; the last page of a table is always its own."""
-    if len(tables) == 1:
-        return 0
-    columns = zip(*tables, strict=False)
-    return sum(1 for _ in takewhile(lambda pages: len(set(pages)) == 1, columns))
 
 
 def _last_tokens(chunks: tuple[Chunk, ...]) -> list[int]:

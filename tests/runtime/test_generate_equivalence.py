@@ -1,5 +1,6 @@
 """Greedy decoding over pages writes the tokens that `model.generate` writes."""
 
+import page_walks
 import pytest
 import torch
 from transformers import (
@@ -17,6 +18,7 @@ from transformers import (
 )
 
 from compiler.vocabulary import Vocabulary
+from runtime.backend import Backend
 from runtime.engine import Engine
 from runtime.errors import ModelLoadError
 from runtime.model import ModelRunner
@@ -56,6 +58,7 @@ CONFIGS = {
     "phi3": Phi3Config(**SHAPE),
     "gpt-oss": GptOssConfig(**SHAPE, **HEADS, **WINDOW, **MOE),
 }
+BACKENDS = ["pages gathered", "page tables walked, in graphs"]
 PREFIX = list(range(40, 62))
 PROMPTS = [[7, 9, 11], [*PREFIX, 3, 4], PREFIX + [5] * 9, [100 + i for i in range(50)], [8]]
 EVERYTHING = Vocabulary.from_tokens(
@@ -80,13 +83,14 @@ def reference(model, prompt, length):
     return output[0, len(prompt) :].tolist()
 
 
+@pytest.mark.parametrize("backend", [None, Backend(page_walks.reference, lambda step: step)], ids=BACKENDS)
 @pytest.mark.parametrize("name", CONFIGS)
-def test_as_generate(name, make_sequence, finish, monkeypatch):
+def test_as_generate(name, backend, make_sequence, finish, monkeypatch):
     model = build(name)
     expected = [reference(model, prompt, 24) for prompt in PROMPTS]
     assert len({i for ids in expected for i in ids}) > 20, "a model that repeats itself shows nothing"
     settings = EngineSettings(page_size=4, num_pages=128, max_batch_tokens=16, max_sequences=8)
-    engine = Engine(ModelRunner(model, settings), EVERYTHING, settings, context_length=256)
+    engine = Engine(ModelRunner(model, settings, backend), EVERYTHING, settings, context_length=256)
     monkeypatch.setattr(engine, "stop_ids", frozenset())
     monkeypatch.setattr(engine.masks, "_apply_bits", lambda values, bitmask: None)
     sequences = [make_sequence(prompt, 24) for prompt in PROMPTS]

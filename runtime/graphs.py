@@ -1,0 +1,150 @@
+"""Decode graphs: small batches, computed by replaying what was recorded once for each of a few sizes."""
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from runtime.attention import KVCache, PagedBatch
+from runtime.backend import Capture
+from runtime.pages import NULL_PAGE
+from runtime.scheduler import Batch, Chunk
+from runtime.transfer import upload
+from runtime.walked import AttendPages, Walk, Walked
+
+LONGEST_CHUNK = 16
+"""A longer chunk is computed in blocks, outside: here each of its tokens would read all keys by itself."""
+TABLE, TOKEN, COUNT, POSITION, TOKEN_ID = range(5)
+
+
+class Forward(Protocol):
+    """A model over a packed row."""
+
+    def __call__(self, ids: Tensor, positions: Tensor, paged: PagedBatch) -> Tensor:
+        """Float32 logits [num_tokens, num_columns] of every token."""
+
+
+class TableRows:
+    """Which row of a device's page tables holds which sequence's, so that only what is new is copied.
+
+    A page table is a list that only grows; a sequence that loses its pages gets another list.
+    """
+
+    def __init__(self, num_rows: int) -> None:
+        self._num_rows = num_rows
+        self._row_of: dict[int, int] = {}
+        self._held: dict[int, tuple[list[int], int]] = {}  # by row; keeps the list, and so its id, alive
+
+    def place(self, tables: Iterable[list[int]]) -> tuple[list[int], list[tuple[int, int, int]]]:
+        """The row of each table, and (row, index, page) of what these rows do not hold yet."""
+        wanted = list(tables)
+        kept = {id(table): self._row_of[id(table)] for table in wanted if id(table) in self._row_of}
+        free = iter(sorted(set(range(self._num_rows)) - set(kept.values())))
+        self._row_of = {id(table): kept.get(id(table), -1) for table in wanted}
+        self._held = {row: self._held[row] for row in kept.values()}
+        changes: list[tuple[int, int, int]] = []
+        for table in wanted:
+            row = self._row_of[id(table)]
+            if row < 0:
+                row = self._row_of[id(table)] = next(free)
+            _, num_held = self._held.get(row, (table, 0))
+            changes += [(row, index, table[index]) for index in range(num_held, len(table))]
+            self._held[row] = (table, len(table))
+        return [self._row_of[id(table)] for table in wanted], changes
+
+
+class DecodeGraphs:
+    """Batches of at most `max_rows` pending tokens, over page tables of at most `max_pages` pages.
+
+    A row is one token. A decoding sequence has one; a few tokens at once are rows over the same page table,
+    each of which sees those before it, since every layer writes before it reads. What the recorded steps
+    read stays in place: `rows` int32 [max_rows, 5], a block of a `Walk` and the token's id, and `tables`
+    int32 [max_rows + 1, max_pages]. Rows that fill a batch up to a recorded size are over the null page.
+    """
+
+    def __init__(
+        self,
+        forward: Forward,
+        cache: KVCache,
+        kernel: AttendPages,
+        capture: Capture,
+        *,
+        max_rows: int,
+        max_pages: int,
+        device: torch.device,
+    ) -> None:
+        self.sizes = sizes_up_to(max_rows)
+        self.max_pages = max_pages
+        self._forward = forward
+        self._cache = cache
+        self._kernel = kernel
+        self._device = device
+        self._table_rows = TableRows(self.max_rows)
+        self._tables = torch.full((self.max_rows + 1, max_pages), NULL_PAGE, dtype=torch.int32, device=device)
+        self._rows = upload(self._padding(self.max_rows), device)
+        # The largest first: the others then find its memory.
+        self._replays = {size: capture(self._step(size)) for size in reversed(self.sizes)}
+
+    @property
+    def max_rows(self) -> int:
+        """The largest batch, in tokens."""
+        return self.sizes[-1]
+
+    def takes(self, batch: Batch) -> bool:
+        """Whether a batch is small enough."""
+        return batch.num_tokens <= self.max_rows and all(
+            chunk.num_tokens <= LONGEST_CHUNK and len(chunk.sequence.page_table) <= self.max_pages
+            for chunk in batch.chunks
+        )
+
+    def run(self, batch: Batch) -> Tensor:
+        """Float32 logits [batch.num_tokens, num_columns], good until the next run."""
+        size = next(size for size in self.sizes if size >= batch.num_tokens)
+        table_rows, changes = self._table_rows.place(chunk.sequence.page_table for chunk in batch.chunks)
+        if changes:
+            self._write(changes)
+        rows = self._padding(size)
+        rows[: batch.num_tokens, [TABLE, POSITION, TOKEN_ID]] = _tokens(batch.chunks, table_rows)
+        self._rows[:size].copy_(upload(rows, self._device))
+        return self._replays[size]()[: batch.num_tokens]
+
+    def _step(self, size: int) -> Callable[[], Tensor]:
+        rows = self._rows[:size]
+        reader = Walked(Walk(self._tables, rows, 1), self._kernel)
+        page_size = self._cache.page_size
+
+        def step() -> Tensor:
+            table_rows, positions, ids = (rows[:, i].long() for i in (TABLE, POSITION, TOKEN_ID))
+            pages = self._tables[table_rows, positions // page_size].long()
+            slots = pages * page_size + positions % page_size
+            return self._forward(ids, positions, PagedBatch(self._cache, slots, reader))
+
+        return step
+
+    def _write(self, changes: list[tuple[int, int, int]]) -> None:
+        row, index, page = upload(changes, self._device).T
+        self._tables.view(-1).index_copy_(0, row * self.max_pages + index, page.int())
+
+    def _padding(self, size: int) -> NDArray[np.int32]:
+        rows = np.zeros((size, 5), np.int32)
+        rows[:, TABLE] = self.max_rows
+        rows[:, TOKEN] = np.arange(size)
+        rows[:, COUNT] = 1
+        return rows
+
+
+def sizes_up_to(max_rows: int) -> tuple[int, ...]:
+    """Powers of two, and `max_rows` itself."""
+    return (*(1 << i for i in range((max_rows - 1).bit_length())), max_rows)
+
+
+def _tokens(chunks: tuple[Chunk, ...], table_rows: list[int]) -> list[tuple[int, int, int]]:
+    """The row of its page table, the position and the id of each token."""
+    return [
+        (row, position, chunk.sequence.token_ids[position])
+        for chunk, row in zip(chunks, table_rows, strict=True)
+        for position in range(chunk.start, chunk.end)
+    ]

@@ -1,0 +1,237 @@
+"""Attention that walks page tables itself, in Triton.
+
+A program attends for one block of queries and one key head, over one split of the keys they see: it looks
+up the page of each key, and keeps a running softmax (Dao et al., FlashAttention, 2022; splits joined by their
+log-sum-exp as in Flash-Decoding, 2023). Query heads that share a key head are rows of the same block, so keys
+are read once for all of them. What no query sees is not read: neither what lies before a sliding window, nor
+what an earlier owner left in a page.
+"""
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from runtime.attention import Scoring
+    from runtime.walked import Walk
+
+LOG2_E = tl.constexpr(1.4426950408889634)
+MAX_SPLITS = 32
+MIN_ROWS = 16
+"""Matrix units multiply at least so many rows."""
+TILE_BYTES = 16384
+
+
+@triton.jit
+def _attend(
+    query,
+    keys,
+    values,
+    sinks,
+    tables,
+    blocks,
+    output,
+    masses,
+    scale,
+    softcap,
+    query_head_stride,
+    query_token_stride,
+    table_stride,
+    block_stride,
+    num_tokens,
+    WINDOW: tl.constexpr,
+    HAS_SOFTCAP: tl.constexpr,
+    HAS_SINKS: tl.constexpr,
+    PAGE_SIZE: tl.constexpr,
+    KEY_HEADS: tl.constexpr,
+    REPEATS: tl.constexpr,
+    PACK: tl.constexpr,
+    DIM: tl.constexpr,
+    VALUE_DIM: tl.constexpr,
+    BLOCK_DIM: tl.constexpr,
+    BLOCK_VALUE_DIM: tl.constexpr,
+    BLOCK_ROWS: tl.constexpr,
+    BLOCK_KEYS: tl.constexpr,
+    NUM_SPLITS: tl.constexpr,
+):
+    key_head = tl.program_id(1)
+    split = tl.program_id(2)
+    block = blocks + tl.program_id(0) * block_stride
+    table = tables + tl.load(block).to(tl.int64) * table_stride
+    first, count, position = tl.load(block + 1), tl.load(block + 2), tl.load(block + 3)
+
+    rows = tl.arange(0, BLOCK_ROWS)
+    index, repeat = rows // PACK, rows % PACK
+    is_query = (index < count) & (repeat < REPEATS)
+    head = key_head * REPEATS + repeat
+    token = (first + index).to(tl.int64)
+    own = position + index
+    dims, value_dims = tl.arange(0, BLOCK_DIM), tl.arange(0, BLOCK_VALUE_DIM)
+    states = tl.load(
+        query + (head * query_head_stride + token * query_token_stride)[:, None] + dims[None, :],
+        mask=is_query[:, None] & (dims < DIM)[None, :],
+        other=0.0,
+    )
+
+    low = tl.maximum(position - WINDOW + 1, 0) if WINDOW > 0 else 0
+    high = position + count
+    length = tl.cdiv(tl.cdiv(high - low, BLOCK_KEYS), NUM_SPLITS) * BLOCK_KEYS
+    start = low + split * length
+    end = tl.minimum(start + length, high)
+
+    best = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
+    total = tl.zeros([BLOCK_ROWS], tl.float32)
+    if HAS_SINKS:  # a key without a value, which the first split counts
+        if split == 0:
+            best = tl.load(sinks + head, mask=is_query, other=0.0).to(tl.float32) * LOG2_E
+            total = tl.full([BLOCK_ROWS], 1.0, tl.float32)
+    found = tl.zeros([BLOCK_ROWS, BLOCK_VALUE_DIM], tl.float32)
+    for at in range(start, end, BLOCK_KEYS):
+        places = at + tl.arange(0, BLOCK_KEYS)
+        is_key = places < end
+        page = tl.load(table + places // PAGE_SIZE, mask=is_key, other=0)
+        slot = (page.to(tl.int64) * PAGE_SIZE + places % PAGE_SIZE) * KEY_HEADS + key_head
+        key = tl.load(
+            keys + slot[None, :] * DIM + dims[:, None],
+            mask=is_key[None, :] & (dims < DIM)[:, None],
+            other=0.0,
+        )
+        scores = tl.dot(states, key, input_precision="ieee") * scale
+        if HAS_SOFTCAP:  # softcap * tanh(scores / softcap)
+            scores = softcap * (2.0 * tl.sigmoid(2.0 * scores / softcap) - 1.0)
+        is_seen = is_key[None, :] & (places[None, :] <= own[:, None])
+        if WINDOW > 0:
+            is_seen = is_seen & (own[:, None] - places[None, :] < WINDOW)
+        scores = tl.where(is_seen, scores * LOG2_E, float("-inf"))
+        higher = tl.maximum(best, tl.max(scores, 1))
+        base = tl.where(higher == float("-inf"), 0.0, higher)  # a row may see none of these keys
+        weights = tl.exp2(scores - base[:, None])
+        shrink = tl.exp2(best - base)
+        value = tl.load(
+            values + slot[:, None] * VALUE_DIM + value_dims[None, :],
+            mask=is_key[:, None] & (value_dims < VALUE_DIM)[None, :],
+            other=0.0,
+        )
+        total = total * shrink + tl.sum(weights, 1)
+        found = found * shrink[:, None] + tl.dot(weights.to(value.dtype), value, input_precision="ieee")
+        best = higher
+
+    divisor = tl.where(total > 0, total, 1.0)
+    place = (split * num_tokens + token) * (KEY_HEADS * REPEATS) + head
+    tl.store(
+        output + place[:, None] * VALUE_DIM + value_dims[None, :],
+        (found / divisor[:, None]).to(output.dtype.element_ty),
+        mask=is_query[:, None] & (value_dims < VALUE_DIM)[None, :],
+    )
+    if NUM_SPLITS > 1:
+        mass = tl.where(total > 0, best + tl.log2(divisor), float("-inf"))
+        tl.store(masses + place, mass, mask=is_query)
+
+
+@triton.jit
+def _join(
+    parts,
+    masses,
+    output,
+    num_rows,
+    VALUE_DIM: tl.constexpr,
+    BLOCK_DIM: tl.constexpr,
+    NUM_SPLITS: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    dims = tl.arange(0, BLOCK_DIM)
+    places = tl.arange(0, NUM_SPLITS) * num_rows + row
+    mass = tl.load(masses + places)
+    weights = tl.exp2(mass - tl.max(mass, 0))
+    found = tl.load(
+        parts + places[:, None] * VALUE_DIM + dims[None, :], mask=(dims < VALUE_DIM)[None, :], other=0.0
+    )
+    joined = tl.sum(found * weights[:, None], 0) / tl.sum(weights, 0)
+    tl.store(output + row * VALUE_DIM + dims, joined.to(output.dtype.element_ty), mask=dims < VALUE_DIM)
+
+
+def attend_pages(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    walk: "Walk",
+    scoring: "Scoring",
+    num_splits: int | None = None,
+) -> Tensor:
+    """Attention of [heads, tokens, dim] to pages [pages, page_size, kv_heads, dim]; [tokens, heads, dim].
+
+    `num_splits`, a power of two, is by default what fills the device.
+    """
+    heads, num_tokens, dim = query.shape
+    _, page_size, key_heads, value_dim = values.shape
+    num_blocks, repeats = len(walk.blocks), heads // key_heads
+    if query.stride(2) != 1:
+        query = query.contiguous()
+    splits = num_splits or _num_splits(num_blocks * key_heads, query.device)
+    shape = (splits, num_tokens, heads)
+    parts = query.new_empty(*shape, value_dim, dtype=query.dtype if splits == 1 else torch.float32)
+    masses = query.new_empty(shape if splits > 1 else (0,), dtype=torch.float32)
+    pack = triton.next_power_of_2(repeats)
+    block_dim = max(16, triton.next_power_of_2(dim))
+    block_rows = max(MIN_ROWS, triton.next_power_of_2(walk.block_size) * pack)
+    _attend[num_blocks, key_heads, splits](
+        query,
+        keys,
+        values,
+        scoring.sinks,
+        walk.tables,
+        walk.blocks,
+        parts,
+        masses,
+        dim**-0.5 if scoring.scaling is None else scoring.scaling,
+        scoring.softcap or 1.0,
+        query.stride(0),
+        query.stride(1),
+        walk.tables.stride(0),
+        walk.blocks.stride(0),
+        num_tokens,
+        WINDOW=scoring.window or 0,
+        HAS_SOFTCAP=scoring.softcap is not None,
+        HAS_SINKS=scoring.sinks is not None,
+        PAGE_SIZE=page_size,
+        KEY_HEADS=key_heads,
+        REPEATS=repeats,
+        PACK=pack,
+        DIM=dim,
+        VALUE_DIM=value_dim,
+        BLOCK_DIM=block_dim,
+        BLOCK_VALUE_DIM=max(16, triton.next_power_of_2(value_dim)),
+        BLOCK_ROWS=block_rows,
+        BLOCK_KEYS=max(16, min(64, TILE_BYTES // (block_dim * keys.element_size()))),
+        NUM_SPLITS=splits,
+        num_warps=8 if block_rows * block_dim > 8192 else 4,
+        num_stages=2 if keys.element_size() < 4 else 1,  # float32 fills shared memory
+    )
+    if splits == 1:
+        return parts[0]
+    output = query.new_empty(num_tokens, heads, value_dim)
+    _join[num_tokens * heads,](
+        parts,
+        masses,
+        output,
+        num_tokens * heads,
+        VALUE_DIM=value_dim,
+        BLOCK_DIM=triton.next_power_of_2(value_dim),
+        NUM_SPLITS=splits,
+    )
+    return output
+
+
+def _num_splits(num_programs: int, device: torch.device) -> int:
+    """A power of two that makes about two programs for each of the device's processors."""
+    wanted = max(1, 2 * _num_processors(device) // num_programs)
+    return min(MAX_SPLITS, 1 << (wanted.bit_length() - 1))
+
+
+@cache
+def _num_processors(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count

@@ -1,0 +1,199 @@
+"""Decode graphs, with a kernel and a recorder that any machine has."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from page_walks import reference
+
+from runtime.backend import Backend, backend_of
+from runtime.engine import Engine
+from runtime.graphs import LONGEST_CHUNK, TableRows, sizes_up_to
+from runtime.model import ModelRunner
+from runtime.scheduler import Batch, Chunk
+from runtime.sequence import Sequence
+from runtime.settings import EngineSettings
+
+PROMPTS = ["a", "the quick brown fox", "the quick brown dog jumps", "zzz" * 12]
+
+
+class Recorder:
+    """Records a computation, and how often it was run again."""
+
+    def __init__(self):
+        self.num_recorded = 0
+        self.replayed = []
+
+    def __call__(self, compute):
+        number = self.num_recorded
+        self.num_recorded += 1
+
+        def replay():
+            self.replayed.append(number)
+            return compute()
+
+        return replay
+
+
+@pytest.fixture
+def recorder():
+    return Recorder()
+
+
+@pytest.fixture
+def make_runner(byte_model):
+    """A runner over the byte model; keyword arguments are settings."""
+
+    def make(capture, **settings):
+        chosen = EngineSettings(**{"page_size": 4, "num_pages": 256, "max_sequences": 4} | settings)
+        return ModelRunner(byte_model, chosen, Backend(reference, capture))
+
+    return make
+
+
+@pytest.fixture
+def make_graphed_engine(make_runner, vocabulary):
+    def make(capture, **settings):
+        runner = make_runner(capture, **settings)
+        chosen = EngineSettings(**{"page_size": 4, "num_pages": 256, "max_sequences": 4} | settings)
+        return Engine(runner, vocabulary, chosen, context_length=512)
+
+    return make
+
+
+def outputs_of(engine, finish, sequences):
+    finish(engine, *sequences)
+    return [sequence.output_ids for sequence in sequences]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_graphs_write_what_the_reference_writes(
+    make_engine, make_graphed_engine, make_sequence, finish, recorder, temperature
+):
+    def sequences():
+        return [make_sequence(p, 20 + i, temperature=temperature, seed=i) for i, p in enumerate(PROMPTS)]
+
+    expected = outputs_of(make_engine(), finish, sequences())
+    assert outputs_of(make_graphed_engine(recorder), finish, sequences()) == expected
+    assert set(recorder.replayed) >= {1, 2, 3}  # sequences end one by one: steps of 4, 2 and 1
+
+
+def test_graphs_survive_preemption(make_engine, make_graphed_engine, make_sequence, finish, recorder):
+    expected = outputs_of(make_engine(), finish, [make_sequence(p, 40) for p in PROMPTS])
+    tight = make_graphed_engine(recorder, num_pages=26, max_batch_tokens=16)
+    assert outputs_of(tight, finish, [make_sequence(p, 40) for p in PROMPTS]) == expected
+    assert tight.scheduler.num_preempted > 0
+    assert recorder.replayed
+
+
+def test_a_walking_kernel_without_graphs(make_engine, make_graphed_engine, make_sequence, finish):
+    expected = outputs_of(make_engine(), finish, [make_sequence(p) for p in PROMPTS])
+    assert outputs_of(make_graphed_engine(None), finish, [make_sequence(p) for p in PROMPTS]) == expected
+
+
+def test_what_cannot_be_recorded_runs_without(
+    make_engine, make_graphed_engine, make_sequence, finish, caplog
+):
+    def refuse(compute):
+        raise RuntimeError("a module looks at values")
+
+    engine = make_graphed_engine(refuse)
+    assert engine.runner.graphs is None
+    assert "a module looks at values" in caplog.text
+    expected = outputs_of(make_engine(), finish, [make_sequence(p) for p in PROMPTS])
+    assert outputs_of(engine, finish, [make_sequence(p) for p in PROMPTS]) == expected
+
+
+def pending(runner, lengths, first_page=1):
+    """A batch of sequences with keys and values for all but the pending ids of each."""
+    sequences, whole = [], []
+    for number, (before, count) in enumerate(lengths):
+        sequence = Sequence(f"{number}", [(7 * i + number) % 250 for i in range(before + count)], 1)
+        num_pages = -(-(before + count) // 4)
+        sequence.page_table = list(range(first_page, first_page + num_pages))
+        first_page += num_pages
+        sequences.append(sequence)
+        whole.append(Chunk(sequence, 0, before + count))
+    graphs, runner.graphs = runner.graphs, None
+    expected = runner.run(Batch(tuple(whole)))
+    runner.graphs = graphs
+    return Batch(tuple(Chunk(s, b, n) for s, (b, n) in zip(sequences, lengths, strict=True))), expected
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [[(5, 1)], [(5, 1), (30, 1), (0, 1)], [(9, 1), (8, 3)], [(0, 2), (20, 5), (3, 1)]],
+    ids=["one", "padded", "forced tokens", "more forced tokens"],
+)
+def test_a_few_tokens_at_once_are_rows_over_the_same_pages(make_runner, recorder, lengths):
+    runner = make_runner(recorder)
+    batch, expected = pending(runner, lengths)
+    assert torch.allclose(runner.run(batch), expected, atol=1e-5)
+    assert len(recorder.replayed) == 1
+
+
+def test_padding_writes_nothing_but_the_null_page(make_runner, recorder):
+    runner = make_runner(recorder)
+    batch, _ = pending(runner, [(5, 1), (8, 1), (2, 1)])
+    used = {page for chunk in batch.chunks for page in chunk.sequence.page_table}
+    before = {index: (keys.clone(), values.clone()) for index, (keys, values) in runner.cache.layers.items()}
+    runner.run(batch)
+    others = [page for page in range(1, runner.cache.num_pages) if page not in used]
+    for index, pair in runner.cache.layers.items():
+        for states, old in zip(pair, before[index], strict=True):
+            assert torch.equal(states[others], old[others])
+
+
+def test_an_older_sequence_in_a_row_is_forgotten(make_runner, recorder):
+    runner = make_runner(recorder)
+    for first_page in (1, 40, 80):
+        batch, expected = pending(runner, [(30, 1), (20, 1)], first_page)
+        assert torch.allclose(runner.run(batch), expected, atol=1e-5)
+
+
+def test_large_batches_are_not_for_graphs(make_runner, recorder):
+    runner = make_runner(recorder, max_sequences=16, context_length=40)
+    assert runner.graphs.sizes == (1, 2, 4, 8, 16, 32)
+    assert recorder.num_recorded == 6
+    for lengths in ([(0, LONGEST_CHUNK + 1)], [(4, 1)] * 33, [(41, 1)]):
+        assert not runner.graphs.takes(pending(runner, lengths)[0])
+    assert runner.graphs.takes(pending(runner, [(0, LONGEST_CHUNK), (39, 1)])[0])
+
+
+@given(st.integers(1, 300))
+def test_sizes_waste_less_than_half(max_rows):
+    sizes = sizes_up_to(max_rows)
+    assert sizes[0] == 1
+    assert sizes[-1] == max_rows
+    assert all(a < b <= 2 * a for a, b in pairwise(sizes))
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), max_size=4), max_size=12))
+def test_table_rows_hold_the_tables_of_the_batch(steps):
+    """Each step grows some of six tables, or starts them anew, and runs these."""
+    rows, tables, device, page = TableRows(4), [[] for _ in range(6)], {}, 0
+    for step in steps:
+        for number, growth in step:
+            if growth == 3:
+                tables[number] = []
+            tables[number] += range(page, page := page + growth)
+        batch = [tables[number] for number in {number for number, _ in step}]
+        placed, changes = rows.place(batch)
+        device |= {(row, index): held for row, index, held in changes}
+        assert len(set(placed)) == len(batch)
+        for row, table in zip(placed, batch, strict=True):
+            assert [device[row, index] for index in range(len(table))] == table
+
+
+def test_unchanged_tables_are_not_copied_again():
+    rows, one, two = TableRows(2), [5, 6], [7]
+    assert rows.place([one, two]) == ([0, 1], [(0, 0, 5), (0, 1, 6), (1, 0, 7)])
+    two.append(8)
+    assert rows.place([two]) == ([1], [(1, 1, 8)])
+    assert rows.place([two, [5, 6]]) == ([1, 0], [(0, 0, 5), (0, 1, 6)])
+
+
+def test_a_cpu_has_no_backend_of_its_own():
+    assert backend_of(torch.device("cpu")) is None
