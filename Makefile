@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH := $(VENV)/.bench
 
-.PHONY: demo serve test test-corpus lint format clean
+.PHONY: demo serve test test-corpus gpu-wheels bench-gpu lint format clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -32,6 +32,16 @@ test: $(READY) lint ## lint, types, and every test but the full corpora
 
 test-corpus: $(BENCH) ## the full runs over the shared corpora, other engines beside ours: hours
 	$(BIN)/pytest -m corpus -s
+
+gpu-wheels: ## fetch what a GPU machine without a package index lacks, into .gpu
+	PYTHONPATH=tests $(PYTHON) tests/bench/gpu_wheels.py
+
+bench-gpu: ## check and time the runtime on a GPU; needs torch and transformers, and else only .gpu
+	rm -rf .gpu/site
+	if [ -d .gpu/wheels ]; then $(PYTHON) -m pip install --quiet --no-index --no-deps --no-compile \
+		--target .gpu/site .gpu/wheels/*.whl; fi
+	PYTHONPATH=.:tests:tests/runtime:.gpu/site PYTHONUNBUFFERED=1 \
+		$(PYTHON) tests/bench/bench_gpu.py --out $(or $(OUT),build/bench-gpu) $(BENCH_GPU)
 
 lint: $(READY) ## ruff and mypy
 	$(BIN)/ruff check .

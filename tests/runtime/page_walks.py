@@ -1,7 +1,7 @@
 """Random page walks, and what attention over them is, computed the slow way."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -84,6 +84,13 @@ def reference(query, keys, values, walk, scoring):
             weights = scores.softmax(dim=1)[:, : len(seen)]
             output[first + index] = torch.einsum("hn,nhd->hd", weights, value)
     return output
+
+
+def moved(walk, scoring, device):
+    """The same on another device."""
+    sinks = None if scoring.sinks is None else scoring.sinks.to(device)
+    walk = Walk(walk.tables.to(device), walk.blocks.to(device), walk.block_size)
+    return walk, replace(scoring, sinks=sinks)
 
 
 MIXED = ((5, 7), (20, 1), (0, 3))
