@@ -16,6 +16,7 @@ from compiler.errors import (
 from compiler.linker import LinkedGrammar
 from compiler.matcher import Matcher, allocate_bitmask
 from compiler.report import EnforcementReport, Entry, ToolReport, Verdict
+from compiler.response_format import ResponseFormat, compile_format
 from compiler.schema import CompiledSchema, compile_schema
 from compiler.toolset import compile_toolset
 from compiler.vocabulary import Vocabulary
@@ -30,6 +31,7 @@ __all__ = [
     "GrammarCache",
     "LinkedGrammar",
     "Matcher",
+    "ResponseFormat",
     "ToolReport",
     "UnknownSyntax",
     "UnsupportedGrammar",
@@ -38,6 +40,7 @@ __all__ = [
     "Verdict",
     "Vocabulary",
     "allocate_bitmask",
+    "compile_format",
     "compile_schema",
     "compile_toolset",
 ]

@@ -21,6 +21,7 @@ from compiler.job import Compiling, Job
 from compiler.linker import LinkedGrammar, link
 from compiler.memory import Memory
 from compiler.report import ToolReport
+from compiler.response_format import ResponseFormat
 from compiler.schema import CompiledSchema
 from compiler.shelf import Shelf
 from compiler.syntaxes import syntax as find_syntax
@@ -111,15 +112,15 @@ class GrammarCache:
         source = max((source for _, source in found), key=_SOURCES.index, default="memory")
         return Found(grammar, source, _milliseconds_since(start))
 
-    async def schema(self, schema: Any, *, vocabulary: Vocabulary) -> Found:
-        """The grammar of a response's JSON Schema.
+    async def format(self, response_format: ResponseFormat, *, vocabulary: Vocabulary) -> Found:
+        """The grammar of a response's format.
 
         Raises:
-            UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema.
+            UnsupportedSchema: it cannot be read or upheld, or no text is of it.
             WorkersUnavailable: nothing can be compiled right now.
         """
         start = time.perf_counter()
-        entry, source = await self._entry(Job.schema(schema), vocabulary, self._patience())
+        entry, source = await self._entry(Job.format(response_format), vocabulary, self._patience())
         assert isinstance(entry.unit, CompiledSchema)
         return Found(entry.unit, source, _milliseconds_since(start))
 

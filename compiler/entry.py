@@ -5,12 +5,12 @@ import hmac
 import json
 import time
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from compiler.errors import CorruptUnit
 from compiler.report import EnforcementReport, Verdict
 from compiler.report import Entry as ReportEntry
-from compiler.schema import CompiledSchema, compile_schema
+from compiler.response_format import ResponseFormat, compile_format
+from compiler.schema import CompiledSchema
 from compiler.style import SPACED
 from compiler.syntaxes import Syntax
 from compiler.toolset import lower_tool
@@ -21,12 +21,13 @@ from toolspecs.tool import Tool
 SOON_MS = 20.0
 """What generations may stand still for when a tool is first called; more is compiled before they start."""
 
+_TOOL = "tool"
 _MAC_BYTES = hashlib.sha256().digest_size
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A tool's unit or a response's schema, the verdict on its keywords, and what compiling it took.
+    """A tool's unit or a response's format, the verdict on its keywords, and what compiling it took.
 
     `num_bytes` is the memory of all that is compiled of it, whether it is yet or not.
     """
@@ -36,6 +37,7 @@ class Entry:
     compile_ms: float
     num_bytes: int
     vocabulary: Vocabulary
+    kind: str
 
     @property
     def can_wait(self) -> bool:
@@ -54,27 +56,31 @@ class Entry:
         start = time.perf_counter()
         lowered = lower_tool(tool, syntax, vocabulary)
         unit = compile_unit(lowered.grammar, syntax, vocabulary, lowered.types)
-        return cls._prepared(unit, lowered.report, start, vocabulary)
+        return cls._prepared(unit, lowered.report, start, vocabulary, _TOOL)
 
     @classmethod
-    def of_schema(cls, schema: Any, vocabulary: Vocabulary) -> "Entry":
-        """Compile a response's schema, all of it; raises UnsupportedSchema, UnsupportedGrammar."""
+    def of_format(cls, response_format: ResponseFormat, vocabulary: Vocabulary) -> "Entry":
+        """Compile a response's format, all of it; raises UnsupportedSchema, UnsupportedGrammar."""
         start = time.perf_counter()
-        compiled = compile_schema(schema, tokenizer=vocabulary, style=SPACED)
-        return cls._prepared(compiled, compiled.report, start, vocabulary)
+        compiled = compile_format(response_format, tokenizer=vocabulary, style=SPACED)
+        return cls._prepared(compiled, compiled.report, start, vocabulary, response_format.kind)
 
     @classmethod
     def _prepared(
-        cls, unit: Unit | CompiledSchema, report: EnforcementReport, start: float, vocabulary: Vocabulary
+        cls,
+        unit: Unit | CompiledSchema,
+        report: EnforcementReport,
+        start: float,
+        vocabulary: Vocabulary,
+        kind: str,
     ) -> "Entry":
-        entry = cls(unit, report, 0.0, unit.num_bytes, vocabulary)
+        entry = cls(unit, report, 0.0, unit.num_bytes, vocabulary, kind)
         entry.prepare()
         return replace(entry, compile_ms=_milliseconds_since(start))
 
     def to_bytes(self) -> bytes:
         """A line of JSON on the entry, one with the report, then the unit's bytes."""
-        kind = "schema" if isinstance(self.unit, CompiledSchema) else "tool"
-        head = json.dumps([kind, self.compile_ms, self.num_bytes])
+        head = json.dumps([self.kind, self.compile_ms, self.num_bytes])
         report = json.dumps([asdict(entry) for entry in self.report.entries])
         return b"\n".join([head.encode(), report.encode(), self.unit.to_bytes(self.vocabulary)])
 
@@ -82,7 +88,7 @@ class Entry:
     def from_bytes(cls, data: bytes, vocabulary: Vocabulary, expected_kind: str) -> "Entry":
         """Read what `to_bytes` wrote, once it is authenticated, and compile nothing.
 
-        A kind is `tool` or `schema`.
+        A kind is `tool`, or a response format's.
 
         Raises:
             CorruptUnit: of another kind, version, vocabulary or xgrammar.
@@ -100,11 +106,11 @@ class Entry:
             raise CorruptUnit(f"a stored {kind}, where a {expected_kind} was expected")
         report = EnforcementReport(tuple(verdicts))
         unit: Unit | CompiledSchema
-        if kind == "tool":
+        if kind == _TOOL:
             unit = Unit.from_bytes(body, vocabulary)
         else:
             unit = CompiledSchema.from_bytes(body, report, vocabulary)
-        return cls(unit, report, float(compile_ms), int(num_bytes), vocabulary)
+        return cls(unit, report, float(compile_ms), int(num_bytes), vocabulary, kind)
 
 
 def sealed(content: bytes, key: str, secret: bytes) -> bytes:

@@ -9,13 +9,14 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 from compiler.containment import covers
 from compiler.entry import Entry
 from compiler.errors import LimitReached, UnsupportedGrammar, UnsupportedSchema
 from compiler.limits import CompileLimits, too_deep
+from compiler.response_format import KINDS, ResponseFormat
 from compiler.syntaxes import syntax as find_syntax
 from compiler.vocabulary import Vocabulary
 from toolspecs.tool import Tool
@@ -40,9 +41,9 @@ class Job:
         return cls("tool", (parameters, syntax))
 
     @classmethod
-    def schema(cls, schema: Any) -> "Job":
-        """Compile a response's schema; the result is an `Entry` with a `CompiledSchema`."""
-        return cls("schema", (schema,))
+    def format(cls, response_format: ResponseFormat) -> "Job":
+        """Compile a response's format; the result is an `Entry` with a `CompiledSchema`."""
+        return cls(response_format.kind, (response_format.content,))
 
     @classmethod
     def covers(cls, outer: Mapping[str, Any], inner: Mapping[str, Any]) -> "Job":
@@ -148,8 +149,8 @@ def _tool(vocabulary: Vocabulary, limits: CompileLimits, parameters: Any, syntax
     return _stored(Entry.of_tool(Tool("", "", parameters), find_syntax(syntax), vocabulary), limits)
 
 
-def _schema(vocabulary: Vocabulary, limits: CompileLimits, schema: Any) -> bytes:
-    return _stored(Entry.of_schema(schema, vocabulary), limits)
+def _format(kind: str, vocabulary: Vocabulary, limits: CompileLimits, content: Any) -> bytes:
+    return _stored(Entry.of_format(ResponseFormat(kind, content), vocabulary), limits)
 
 
 def _stored(entry: Entry, limits: CompileLimits) -> bytes:
@@ -162,4 +163,8 @@ def _covers(_vocabulary: Vocabulary, _limits: CompileLimits, outer: Any, inner: 
     return b"1" if covers(outer, inner) else b"0"
 
 
-_TASKS: Mapping[str, Callable[..., bytes]] = {"tool": _tool, "schema": _schema, "covers": _covers}
+_TASKS: Mapping[str, Callable[..., bytes]] = {
+    "tool": _tool,
+    "covers": _covers,
+    **{kind: partial(_format, kind) for kind in KINDS},
+}

@@ -65,7 +65,7 @@ class _RawTexts(AllTexts):
     def of(self, ranges: Ranges) -> Texts:
         kept = charset.intersection(ranges, _COUNTED)
         key = "_".join(["raw", *(f"{low:x}_{high:x}" for low, high in kept)])
-        return Texts(key, _Raw().before(kept), None, self.rules, Literal(self.close))
+        return Texts(key, Raw().before(kept), None, self.rules, Literal(self.close))
 
     def of_tail(self, tail: Tail) -> Expr:
         if not charset.intersection(tail.ranges, _COUNTED):
@@ -85,7 +85,7 @@ class _RawTexts(AllTexts):
         if walk is None:
             return None
         close = Literal(self.close)
-        body = encode(walk, self.rules, ahead=None, tail=self.of_tail, spell=_Raw(), close=close)
+        body = encode(walk, self.rules, ahead=None, tail=self.of_tail, spell=Raw(), close=close)
         return LoweredString(body)
 
     def _prose(self, _: RuleRef) -> Rule:
@@ -96,13 +96,15 @@ def _is_writable(tail: Tail) -> bool:
     return tail.low == 0 or bool(charset.intersection(tail.ranges, _COUNTED))
 
 
-class _Raw:
+class Raw:
     """Characters as they are."""
 
     def one_of(self, ranges: Ranges) -> list[Expr]:
+        """One character of a set."""
         is_single = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
         return [Literal(chr(ranges[0][0])) if is_single else CharClass(ranges)]
 
     def before(self, ranges: Ranges) -> Callable[[Expr], Expr]:
+        """One character of a set, then the rest."""
         (char,) = self.one_of(ranges)
         return lambda rest: sequence(char, rest)

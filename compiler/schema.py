@@ -76,7 +76,10 @@ def lower_schema(
 
 @dataclass(frozen=True)
 class CompiledSchema:
-    """A schema compiled for one vocabulary; shared and immutable, one matcher per sequence."""
+    """A schema, or another response format, compiled for one vocabulary; shared and immutable.
+
+    One matcher per sequence.
+    """
 
     grammar: Grammar
     report: EnforcementReport

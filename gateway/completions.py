@@ -9,7 +9,7 @@ from compiler.syntaxes import syntax as find_syntax
 from gateway.errors import InvalidField, NotReady, ToolsetConflict
 from gateway.generation import Generation, GrammarUse
 from gateway.telemetry import Telemetry
-from gateway.turn import JsonOutput, Turn
+from gateway.turn import Turn
 from runtime.errors import UnknownModel
 from runtime.protocol import ModelCard, Runtime
 from runtime.request import GenerationRequest
@@ -88,13 +88,12 @@ class Completions:
         choice: ToolChoice,
         revisions: tuple[Revision, ...],
     ) -> Found | None:
-        is_json = isinstance(turn.output, JsonOutput)
         has_frames = find_syntax(model.syntax).frames_prose  # kept by a grammar, to be read back
-        if not tools and not is_json and not has_frames:
+        if not tools and not turn.response_format and not has_frames:
             return None
         with self._telemetry.grammar(revisions) as span:
-            if isinstance(turn.output, JsonOutput):
-                found = await self._grammars.schema(turn.output.schema, vocabulary=model.vocabulary)
+            if turn.response_format:
+                found = await self._grammars.format(turn.response_format, vocabulary=model.vocabulary)
             else:
                 found = await self._grammars.toolset(
                     tools,
@@ -134,7 +133,7 @@ def join_tools(revisions: Iterable[Revision], inline: tuple[Tool, ...]) -> tuple
 
 def check_choice(turn: Turn, tools: tuple[Tool, ...]) -> ToolChoice:
     """The tool choice, defaults filled in; raises InvalidField where it does not fit the tools."""
-    if tools and isinstance(turn.output, JsonOutput):
+    if tools and turn.response_format:
         raise InvalidField(
             "response_format", "it cannot be combined with tools: a call is constrained already"
         )

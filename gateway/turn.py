@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from compiler.response_format import ResponseFormat
 from runtime.request import Message, Sampling
 from toolspecs.choice import ToolChoice
 from toolspecs.names import ToolsetReference
@@ -11,25 +12,11 @@ from toolspecs.tool import Tool
 
 
 @dataclass(frozen=True, slots=True)
-class TextOutput:
-    """Anything."""
-
-
-@dataclass(frozen=True, slots=True)
-class JsonOutput:
-    """JSON text that validates against `schema`."""
-
-    schema: Mapping[str, Any] | bool
-
-
-Output = TextOutput | JsonOutput
-
-
-@dataclass(frozen=True, slots=True)
 class Turn:
     """One request for the assistant's next turn.
 
     `choice` None is the wire formats' default: `auto` where there are tools, `none` where there are none.
+    `response_format` None is any text.
     `model` may still carry a toolset, as `model:toolset`.
     """
 
@@ -39,7 +26,7 @@ class Turn:
     tools: tuple[Tool, ...] = ()
     choice: ToolChoice | None = None
     is_parallel: bool = True
-    output: Output = TextOutput()
+    response_format: ResponseFormat | None = None
     sampling: Sampling = field(default_factory=Sampling)
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None

@@ -1,4 +1,4 @@
-"""Schemas made to harm, by name: `from hostile import REFUSED, BOUNDED, laborious`."""
+"""Schemas and formats made to harm, by name: `from hostile import REFUSED, BOUNDED, FORMATS, laborious`."""
 
 
 def of(**properties):
@@ -69,3 +69,46 @@ BOUNDED = {
     "nested stars": string(pattern="^(([a-z]*)*)*x(a+)+$"),
 }
 """What may also be upheld, as long as it costs no more than any schema may."""
+
+
+def _chain(levels, leaf):
+    """Rules of two of the next rule each."""
+    rules = [f"a{i} ::= a{i + 1} a{i + 1}" for i in range(levels)]
+    return "\n".join(["root ::= a0", *rules, f"a{levels} ::= {leaf}"])
+
+
+FORMATS = {
+    "a pattern with a backreference": {"type": "regex", "pattern": r"(a)\1"},
+    "a pattern that closes what it did not open": {"type": "regex", "pattern": "a)(b"},
+    "a pattern that nothing matches": {"type": "regex", "pattern": "a\\bb"},
+    "a pattern of a control character": {"type": "regex", "pattern": "a\x00"},
+    "a pattern that counts too far": {"type": "regex", "pattern": "(?:a{1000000000}){1000000000}"},
+    "a pattern with nested counts": {"type": "regex", "pattern": "(((a?){999}){999}){999}"},
+    "a pattern with an exponential automaton": {"type": "regex", "pattern": "(a|b)*a(a|b){300}"},
+    "a pattern nested too deeply": {"type": "regex", "pattern": "(" * 4_000 + "a" + ")" * 4_000},
+    "a choice of a control character": {"type": "choice", "choices": ["fine", "\x01\x0e"]},
+    "no grammar": {"type": "grammar", "grammar": ""},
+    "a grammar that is not one": {"type": "grammar", "grammar": "start: 'a' | /b+/"},
+    "a grammar of another root": {"type": "grammar", "grammar": 'start ::= "a"'},
+    "an undefined rule": {"type": "grammar", "grammar": "root ::= a"},
+    "a rule defined twice": {"type": "grammar", "grammar": 'root ::= "a"\nroot ::= "b"'},
+    "a root that produces nothing": {"type": "grammar", "grammar": "root ::= a\na ::= root"},
+    "a rule that produces nothing": {"type": "grammar", "grammar": 'root ::= "a" | b\nb ::= "b" b'},
+    "a grammar with a NUL": {"type": "grammar", "grammar": 'root ::= "a\x00b"'},
+    "a grammar with an escaped NUL": {"type": "grammar", "grammar": 'root ::= "a\\x00b"'},
+    "a grammar of a lone surrogate": {"type": "grammar", "grammar": 'root ::= "\\ud800"'},
+    "a class of control characters": {"type": "grammar", "grammar": "root ::= [\\x00-\\x07]"},
+    "a grammar that counts too far": {"type": "grammar", "grammar": 'root ::= ("a" "b"){0,1000000000}'},
+    "a grammar with nested counts": {"type": "grammar", "grammar": 'root ::= (("a"{999}){999}){999}'},
+    "a grammar with long ambiguous counts": {
+        "type": "grammar",
+        "grammar": "root ::= " + '("ab" | "c"){1,999} ' * 200,
+    },
+    "a grammar of one huge text": {"type": "grammar", "grammar": _chain(60, '"x"')},
+    "a grammar of endless ambiguity": {"type": "grammar", "grammar": 'root ::= root root | "a" | ""'},
+    "a grammar that repeats the empty text": {"type": "grammar", "grammar": 'root ::= ("a"?)*'},
+    "a grammar nested too deeply": {"type": "grammar", "grammar": "root ::= " + "(" * 60_000 + '"a"'},
+    "a grammar with a macro": {"type": "grammar", "grammar": "root ::= Token(3)"},
+    "a grammar with a lookahead": {"type": "grammar", "grammar": 'root ::= ("a") (= "b")'},
+}
+"""Values of `response_format`, refused."""

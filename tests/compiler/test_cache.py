@@ -13,6 +13,7 @@ from compiler.in_process import InProcess
 from compiler.job import Job
 from compiler.limits import CompileLimits
 from compiler.memory import Memory
+from compiler.response_format import ResponseFormat
 from compiler.vocabulary import Vocabulary
 from toolspecs.choice import ChoiceMode, ToolChoice
 from toolspecs.errors import StoreUnavailable
@@ -176,11 +177,13 @@ async def test_response_schemas_are_shared_like_tools(store, vocabulary):
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
     compiling = Counting()
     first, second = (GrammarCache(store, secret=SECRET, compiling=compiling) for _ in range(2))
-    found = await asyncio.gather(*(first.schema(schema, vocabulary=vocabulary) for _ in range(4)))
+    found = await asyncio.gather(
+        *(first.format(ResponseFormat("schema", schema), vocabulary=vocabulary) for _ in range(4))
+    )
     assert {one.source for one in found} == {"compiled"}
     assert len(compiling.jobs) == 1
-    assert (await first.schema(schema, vocabulary=vocabulary)).source == "memory"
-    shared = await second.schema(schema, vocabulary=vocabulary)
+    assert (await first.format(ResponseFormat("schema", schema), vocabulary=vocabulary)).source == "memory"
+    shared = await second.format(ResponseFormat("schema", schema), vocabulary=vocabulary)
     assert shared.source == "store"
     assert shared.grammar.digest == found[0].grammar.digest
     assert shared.grammar.report == found[0].grammar.report
@@ -194,11 +197,11 @@ async def test_an_entry_of_a_tool_is_no_entry_of_a_schema(store, vocabulary, cap
     await find(cache, [tool("f")], vocabulary)
     key = Job.tool(tool("f").parameters, "json").key(vocabulary)
     content = unsealed(await store.get(f"unit:{key}"), key, SECRET)
-    other = Job.schema({"type": "integer"}).key(vocabulary)
+    other = Job.format(ResponseFormat("schema", {"type": "integer"})).key(vocabulary)
     for kind in (content, content.replace(b"tool", b"schema", 1)):
         await store.set(f"unit:{other}", sealed(kind, other, SECRET))
         fresh = GrammarCache(store, secret=SECRET)
-        found = await fresh.schema({"type": "integer"}, vocabulary=vocabulary)
+        found = await fresh.format(ResponseFormat("schema", {"type": "integer"}), vocabulary=vocabulary)
         assert found.source == "compiled"
         assert found.grammar.accepts("1")
         assert "ignored" in caplog.text

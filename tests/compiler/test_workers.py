@@ -13,6 +13,7 @@ from compiler.entry import Entry
 from compiler.errors import LimitReached, UnsupportedSchema, WorkersUnavailable
 from compiler.job import Job, read_answer
 from compiler.limits import CompileLimits
+from compiler.response_format import ResponseFormat
 from compiler.vocabulary import Vocabulary
 from compiler.workers import Workers
 
@@ -116,7 +117,7 @@ async def test_idle_workers_that_die_are_nobodys_refusal(workers):
 
 async def test_a_vocabulary_is_learned_when_it_is_first_used(workers):
     other = Vocabulary.from_tokens([*VOCABULARY.tokens[:-1], b"true"], stop_ids=(0,), width=300)
-    job = Job.schema({"type": "boolean"})
+    job = Job.format(ResponseFormat("schema", {"type": "boolean"}))
     found = Entry.from_bytes(await workers.run(job, other), other, "schema")
     assert found.unit.matcher().accept(256)
     assert await is_fine(workers)
@@ -132,9 +133,11 @@ async def test_a_schema_too_large_or_too_deep_is_not_handed_on(workers):
     for _ in range(100_000):
         deep = {"not": deep}
     with pytest.raises(UnsupportedSchema, match="nested"):
-        await workers.run(Job.schema(deep), VOCABULARY)
+        await workers.run(Job.format(ResponseFormat("schema", deep)), VOCABULARY)
     with pytest.raises(UnsupportedSchema, match="bytes of schema"):
-        await workers.run(Job.schema({"const": "x" * LIMITS.schema_bytes}), VOCABULARY)
+        await workers.run(
+            Job.format(ResponseFormat("schema", {"const": "x" * LIMITS.schema_bytes})), VOCABULARY
+        )
 
 
 async def test_no_process_is_left_behind():

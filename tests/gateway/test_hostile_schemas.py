@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from fake_runtime import FakeRuntime
-from hostile import BOUNDED, REFUSED, cycle, greedy, laborious, of
+from hostile import BOUNDED, FORMATS, REFUSED, cycle, greedy, laborious, of
 from serving import served
 
 from gateway.app import create_app
@@ -82,6 +82,15 @@ def test_a_hostile_response_format_is_a_refusal(client, name):
     assert answer.status_code == 400, answer.text
     assert answer.json()["error"]["code"] == "unsupported_schema"
     assert len(answer.json()["error"]["message"]) > 20
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_hostile_format_is_a_refusal(client, name):
+    answer = chat(client, response_format=FORMATS[name])
+    assert answer.status_code == 400, answer.text
+    error = answer.json()["error"]
+    assert (error["code"], error["param"]) == ("unsupported_schema", "response_format")
+    assert len(error["message"]) > 20
 
 
 def test_others_are_served_meanwhile(client):

@@ -8,8 +8,8 @@ from openai.types.chat.completion_create_params import (
     CompletionCreateParamsStreaming,
 )
 
+from compiler.response_format import ResponseFormat
 from gateway.errors import InvalidField
-from gateway.turn import JsonOutput
 from gateway.wire.openai import read_request
 from gateway.wire.openai.request import FIXED, IGNORED, REFUSED, Fields
 from runtime.request import Message, Sampling
@@ -72,13 +72,28 @@ HONOURED = [
     ),
     (
         {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": True}}},
-        "output",
-        JsonOutput(schema=True),
+        "response_format",
+        ResponseFormat("schema", content=True),
     ),
     (
         {"response_format": {"type": "json_object"}},
-        "output",
-        JsonOutput({"type": "object", "additionalProperties": True}),
+        "response_format",
+        ResponseFormat("schema", {"type": "object", "additionalProperties": True}),
+    ),
+    (
+        {"response_format": {"type": "regex", "pattern": "a+"}},
+        "response_format",
+        ResponseFormat("pattern", "a+"),
+    ),
+    (
+        {"response_format": {"type": "choice", "choices": ["a", "b"]}},
+        "response_format",
+        ResponseFormat("choice", ["a", "b"]),
+    ),
+    (
+        {"response_format": {"type": "grammar", "grammar": 'root ::= "a"', "syntax": "ebnf"}},
+        "response_format",
+        ResponseFormat("grammar", 'root ::= "a"'),
     ),
     ({"toolset": "a@2"}, "toolsets", (ToolsetReference("a", 2),)),
     ({"toolset": ["a", "b"]}, "toolsets", (ToolsetReference("a"), ToolsetReference("b"))),
@@ -171,7 +186,15 @@ REFUSALS = [
         {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}},
         "tool_choice.allowed_tools.tools",
     ),
-    ({"response_format": {"type": "regex", "pattern": "a"}}, "response_format.type"),
+    ({"response_format": {"type": "xml"}}, "response_format.type"),
+    ({"response_format": {"type": "regex", "regex": "a"}}, "response_format.regex"),
+    ({"response_format": {"type": "regex"}}, "response_format"),
+    ({"response_format": {"type": "choice", "choices": []}}, "response_format.choices"),
+    ({"response_format": {"type": "choice", "choices": ["a", 1]}}, "response_format.choices[1]"),
+    (
+        {"response_format": {"type": "grammar", "grammar": "start: A", "syntax": "lark"}},
+        "response_format.syntax",
+    ),
     ({"response_format": {"type": "json_schema"}}, "response_format"),
     (
         {"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}},

@@ -9,8 +9,9 @@ from msgspec import Meta
 
 from gateway.body import convert
 from gateway.errors import InvalidField
-from gateway.turn import JsonOutput, Output, TextOutput, Turn
+from gateway.turn import Turn
 from gateway.wire.openai.messages import read_messages
+from gateway.wire.openai.response_format import read_response_format
 from gateway.wire.openai.tools import read_choice, read_tools
 from runtime.request import Sampling
 from toolspecs.errors import InvalidName
@@ -36,6 +37,11 @@ FIXED: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "verbosity": (("medium",), "say in a message how long the answer should be"),
 }
 
+_CHOICE = 'use response_format: {"type": "choice", "choices": ["…", "…"]}'
+_GRAMMAR = 'use response_format: {"type": "grammar", "grammar": "root ::= …"}'
+_REGEX = 'use response_format: {"type": "regex", "pattern": "…"}'
+_SCHEMA = 'use response_format: {"type": "json_schema", "json_schema": {"name": "…", "schema": {…}}}'
+
 REFUSED: Mapping[str, str] = {
     "audio": "only text is generated",
     "function_call": "use tool_choice",
@@ -44,6 +50,14 @@ REFUSED: Mapping[str, str] = {
     "prediction": "predicted outputs are not supported",
     "reasoning_effort": "it is not supported; chat_template_kwargs sets what the model's template offers",
     "web_search_options": "there is no web search",
+    # As vLLM and SGLang have them.
+    "ebnf": _GRAMMAR,
+    "guided_choice": _CHOICE,
+    "guided_grammar": _GRAMMAR,
+    "guided_json": _SCHEMA,
+    "guided_regex": _REGEX,
+    "regex": _REGEX,
+    "structured_outputs": "use response_format, of type json_schema, regex, choice or grammar",
 }
 
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
@@ -105,7 +119,7 @@ def read_request(body: Any, *, toolset_header: str | None = None) -> ChatRequest
     fields = convert(_without_fixed(body), Fields)
     if fields.stream_options and not fields.stream:
         raise InvalidField("stream_options", "it is only allowed with `stream: true`")
-    output = _read_output(fields.response_format)
+    response_format = read_response_format(fields.response_format)
     tools = read_tools(fields.tools or [])
     turn = Turn(
         model=fields.model,
@@ -114,7 +128,7 @@ def read_request(body: Any, *, toolset_header: str | None = None) -> ChatRequest
         tools=tools,
         choice=read_choice(fields.tool_choice),
         is_parallel=fields.parallel_tool_calls is not False,
-        output=output,
+        response_format=response_format,
         sampling=_read_sampling(fields),
         stop=_read_stop(fields.stop),
         max_tokens=_read_max_tokens(fields),
@@ -148,43 +162,6 @@ def _read_toolsets(field: str | list[str] | None, header: str | None) -> tuple[T
             except InvalidName as error:
                 raise InvalidField(source, str(error)) from error
     return tuple(refs)
-
-
-class JsonSchemaFormat(msgspec.Struct, forbid_unknown_fields=True):
-    """`response_format.json_schema`; the schema is upheld whatever `strict` says."""
-
-    name: str
-    schema: dict[str, Any] | bool
-    description: str | None = None
-    strict: bool | None = None
-
-
-class TextFormat(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="text"):
-    """Anything."""
-
-
-class JsonObjectResponse(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="json_object"):
-    """Any JSON object."""
-
-
-class JsonSchemaResponse(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="json_schema"):
-    """JSON that validates against a schema."""
-
-    json_schema: JsonSchemaFormat
-
-
-class _OutputFields(msgspec.Struct):
-    response_format: TextFormat | JsonObjectResponse | JsonSchemaResponse | None
-
-
-def _read_output(value: Any) -> Output:
-    match convert({"response_format": value}, _OutputFields).response_format:
-        case JsonSchemaResponse(json_schema=json_schema):
-            return JsonOutput(json_schema.schema)
-        case JsonObjectResponse():
-            return JsonOutput({"type": "object", "additionalProperties": True})
-        case _:
-            return TextOutput()
 
 
 def _read_sampling(fields: Fields) -> Sampling:
