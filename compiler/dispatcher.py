@@ -14,6 +14,7 @@ from compiler.exits import Exits
 from compiler.free_text import FreeText
 from compiler.guard.guard import Guard
 from compiler.guard.tagged import Position as Cursor
+from compiler.jump_forward import forced_text
 from compiler.junction import Entry, Junction
 from compiler.matcher import Bitmask
 from compiler.region import Region
@@ -34,6 +35,9 @@ class Position(Protocol):
 
     def accept(self, token_id: int, token: bytes) -> "Position | None":
         """The position after a token that is no stop token, or None."""
+
+    def forced_text(self) -> bytes:
+        """What every continuation begins with."""
 
     def undo(self) -> None:
         """Take back the last token accepted from here."""
@@ -81,6 +85,11 @@ class Dispatcher:
         if isinstance(where, Entry):
             return self._enter(where, junction)
         return None if where is None else _InFixedText(self, junction, where)
+
+    def forced_at(self, junction: Junction, text: bytes) -> bytes:
+        """What every output goes on with after `text`, read from a junction on; as far as into a unit."""
+        forced, target = junction.forced(text)
+        return forced + self.units[target].forced_start if isinstance(target, str) else forced
 
     def _enter(self, entry: Entry, junction: Junction) -> Position | None:
         if isinstance(entry.target, Region):
@@ -130,6 +139,9 @@ class _BeforeThought:
             return _BeforeThought(self.dispatcher, self.thought, answer)
         return answer
 
+    def forced_text(self) -> bytes:
+        return b""
+
     def undo(self) -> None:
         pass
 
@@ -151,6 +163,9 @@ class _InThought:
             return None
         state, rest = self.thought.text.step(self.state, token)
         return _InThought(self.dispatcher, self.thought, state) if rest is None else None
+
+    def forced_text(self) -> bytes:
+        return b""
 
     def undo(self) -> None:
         pass
@@ -183,6 +198,9 @@ class _InText:
             return None
         return self.dispatcher.at(self.region.exit, self.region.text.pattern + rest)
 
+    def forced_text(self) -> bytes:
+        return b""
+
     def undo(self) -> None:
         pass
 
@@ -202,6 +220,9 @@ class _InFixedText:
 
     def accept(self, token_id: int, token: bytes) -> Position | None:  # noqa: ARG002 - the protocol's
         return self.dispatcher.at(self.junction, self.read + token)
+
+    def forced_text(self) -> bytes:
+        return self.dispatcher.forced_at(self.junction, self.read)
 
     def undo(self) -> None:
         pass
@@ -245,6 +266,14 @@ class _InUnit:
             return None
         return replace(self, cursor=cursor)
 
+    def forced_text(self) -> bytes:
+        text = forced_text(self.matcher)
+        if not text or not self.matcher.accept_string(text):
+            return b""
+        is_over = self.matcher.is_completed()
+        self.matcher.rollback(1)
+        return text + self.dispatcher.forced_at(self.follow, b"") if is_over else text
+
     def undo(self) -> None:
         self.matcher.rollback(1)
 
@@ -262,6 +291,10 @@ class Stopped:
 
     def accept(self, token_id: int, token: bytes) -> Position | None:
         """Nothing follows."""
+
+    def forced_text(self) -> bytes:
+        """Nothing follows."""
+        return b""
 
     def undo(self) -> None:
         """Nothing was accepted from here."""

@@ -112,6 +112,19 @@ class Junction:
         where = self.step(text)
         return self._enters(where) if isinstance(where, Entry) else where is not None
 
+    def forced(self, text: bytes) -> tuple[bytes, Target | None]:
+        """What every output goes on with after `text`; and the target behind that, if there is but one."""
+        low, high = self._reach(text)
+        closing = self.closing if self.closing is not None and self.closing.startswith(text) else None
+        if low == high or self.lead is None:
+            return (closing or b"")[len(text) :], None
+        onward = (self.lead + _shared_prefix(self.names.keys[low], self.names.keys[high - 1]))[len(text) :]
+        if closing is not None:
+            return _shared_prefix(closing[len(text) :], onward), None
+        if high - low > 1:
+            return onward, None
+        return onward[: len(onward) - self.names.num_given_back], self.names.targets[low]
+
     def mask(self, text: bytes) -> SparseMask:
         """The tokens that may follow `text`."""
         mask = self._masks.get(text)
@@ -135,27 +148,20 @@ class Junction:
         index = self._index
         if self.closing is not None and self.closing.startswith(text):
             yield from index.stop_ids if self.is_closed(text) else ()
-            yield from self._along(self.closing[len(text) :])
-        if self.lead is None or not self.names.keys:
-            return
-        if self.lead.startswith(text):
-            low, high, read = 0, len(self.names.keys), text
-        elif text.startswith(self.lead):
-            low, high = self.names.narrow(text[len(self.lead) :], 0, len(self.names.keys))
-            read = text
-        else:
-            return
-        yield from self._among(read, low, high)
+            yield from (i for at in index.beginnings(self.closing[len(text) :]) for i in index.ids[at])
+        low, high = self._reach(text)
+        if low < high:
+            yield from self._among(text, low, high)
 
-    def _along(self, text: bytes) -> Iterator[int]:
-        """Ids of the tokens that are prefixes of `text`."""
-        low, high = 0, len(self._index.spellings)
-        for end in range(1, len(text) + 1):
-            low, high = self._index.narrow(text[:end], low, high)
-            if low == high:
-                return
-            if self._index.spellings[low] == text[:end]:
-                yield from self._index.ids[low]
+    def _reach(self, text: bytes) -> tuple[int, int]:
+        """The range of keys that may still follow `text`."""
+        if self.lead is None:
+            return 0, 0
+        if self.lead.startswith(text):
+            return 0, len(self.names.keys)
+        if not text.startswith(self.lead):
+            return 0, 0
+        return self.names.narrow(text[len(self.lead) :], 0, len(self.names.keys))
 
     def _among(self, read: bytes, low: int, high: int) -> Iterator[int]:
         """Ids of the tokens that go on after `read` along any of the keys `low:high`."""

@@ -42,6 +42,10 @@ class LinkedMatcher:
             self._position = self._passed.pop()
             self._position.undo()
 
+    def forced_text(self) -> bytes:
+        """What every continuation begins with."""
+        return self._position.forced_text()
+
     def is_completed(self) -> bool:
         """Whether what was accepted is a whole output, a stop token aside."""
         return self._position.is_complete

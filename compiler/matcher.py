@@ -26,6 +26,12 @@ class Matcher(Protocol):
     def rollback(self, num_tokens: int) -> None:
         """Undo the last `num_tokens` accepted tokens."""
 
+    def forced_text(self) -> bytes:
+        """What every continuation begins with, as far as that is easily known; empty where there is a choice.
+
+        Where the output may end there is one.
+        """
+
     def is_completed(self) -> bool:
         """Whether what was accepted is a whole sentence, a stop token aside."""
 

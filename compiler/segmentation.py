@@ -32,12 +32,8 @@ class Segmentation:
 
     def _options(self, text: bytes) -> Iterator[tuple[int, int, bytes]]:
         """Every token that `text` begins with: the count it leads to, its id, and what is left."""
-        low, high = 0, len(self._index.spellings)
-        for end in range(1, len(text) + 1):
-            low, high = self._index.narrow(text[:end], low, high)
-            if low == high:
-                return
-            if self._index.spellings[low] == text[:end]:
-                count = self._best[text[end:]][0] + 1
-                if count < NEVER:
-                    yield count, self._index.ids[low][0], text[end:]
+        for at in self._index.beginnings(text):
+            rest = text[len(self._index.spellings[at]) :]
+            count = self._best[rest][0] + 1
+            if count < NEVER:
+                yield count, self._index.ids[at][0], rest

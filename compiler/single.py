@@ -3,6 +3,7 @@
 import xgrammar as xgr
 
 from compiler.guard.guard import Guard
+from compiler.jump_forward import forced_text
 from compiler.matcher import Bitmask
 
 
@@ -37,6 +38,12 @@ class SingleMatcher:
         if num_tokens:
             self._matcher.rollback(num_tokens)
             del self._cursors[-num_tokens:]
+
+    def forced_text(self) -> bytes:
+        """What every continuation begins with; a guard only removes some."""
+        if self._matcher.is_terminated():
+            return b""
+        return forced_text(self._matcher)
 
     def is_completed(self) -> bool:
         """Whether what was accepted is a whole sentence."""

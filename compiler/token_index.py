@@ -1,7 +1,7 @@
 """The tokens of a vocabulary in the order of their bytes, and masks stored by the few ids they allow."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -68,6 +68,26 @@ class TokenIndex:
         low = bisect_left(self.spellings, prefix, low, high)
         after = successor(prefix)
         return low, high if after is None else bisect_left(self.spellings, after, low, high)
+
+    def beginnings(self, text: bytes) -> Iterator[int]:
+        """Positions of the spellings that `text` begins with, the short ones first."""
+        low, high = 0, len(self.spellings)
+        for end in range(1, len(text) + 1):
+            low, high = self.narrow(text[:end], low, high)
+            if low == high:
+                return
+            if self.spellings[low] == text[:end]:
+                yield low
+
+    def goes_on(self, text: bytes) -> bool:
+        """Whether a spelling begins with `text` and is longer."""
+        low, high = self.narrow(text)
+        return low < high and (high - low > 1 or self.spellings[low] != text)
+
+    @cached_property
+    def longest(self) -> int:
+        """Bytes of the longest spelling."""
+        return max(map(len, self.spellings))
 
     def containing(self, infix: bytes) -> Sequence[int]:
         """Positions of the spellings that hold `infix` anywhere; kept, for the few texts of the syntaxes."""

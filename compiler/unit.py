@@ -29,6 +29,7 @@ from compiler.grammar import (
 )
 from compiler.grammar_json import grammar_from_json, grammar_to_json
 from compiler.guard.guard import Guard, guard_of
+from compiler.jump_forward import forced_text
 from compiler.network import Network
 from compiler.recogniser import Recogniser
 from compiler.shortest import Shortest
@@ -99,6 +100,11 @@ class Unit:
     def shortest_text(self) -> bytes:
         """The shortest arguments, the call's end included."""
         return Recogniser.of(self.network).completion()
+
+    @cached_property
+    def forced_start(self) -> bytes:
+        """What every sentence begins with."""
+        return forced_text(xgr.GrammarMatcher(self.compiled))
 
     def _guarded(self, start: bytes, taken: int | None) -> int | None:
         """What was taken of a start; None if a key or an item repeats one in it."""

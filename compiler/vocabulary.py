@@ -13,7 +13,8 @@ Logits can be wider than the tokenizer, so `width` is the model's.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -33,6 +34,7 @@ _SENTINEL_START = 0x01
 MARKER_START = chr(_SENTINEL_START)
 """What the sentinel of every marker begins with, and no text token holds."""
 _SENTINEL_DIGITS = range(0x0E, 0x1E)  # sixteen C0 controls, none of them whitespace
+_SENTINEL = re.compile(rb"\x01[\x0e-\x1d]{6}")
 _RESERVED = {_SENTINEL_START, *_SENTINEL_DIGITS}
 
 
@@ -167,6 +169,21 @@ class Vocabulary:
             if marker in text:
                 text = text.replace(marker, _sentinel(self.markers[marker]).decode())
         return text
+
+    def pieces(self, text: bytes) -> Iterator[bytes | int]:
+        """What a grammar's text is made of: text proper, and the ids of markers."""
+        at = 0
+        for found in _SENTINEL.finditer(text):
+            if found.start() > at:
+                yield text[at : found.start()]
+            yield self._marker_of[found.group()]
+            at = found.end()
+        if at < len(text):
+            yield text[at:]
+
+    @cached_property
+    def _marker_of(self) -> Mapping[bytes, int]:
+        return {_sentinel(token_id): token_id for token_id in self.markers.values()}
 
 
 def _sentinel(token_id: int) -> bytes:

@@ -40,6 +40,7 @@ def start_runtime(settings: Settings) -> Runtime:
             max_batch_tokens=max(512, settings.max_batch),
             max_waiting=settings.max_waiting,
             num_threads=settings.num_threads,
+            jump_forward=settings.jump_forward,
         )
     except ValueError as error:
         raise SettingsError("engine", "the settings", str(error)) from error

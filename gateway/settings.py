@@ -69,6 +69,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Count | None,
         Meta(description="Threads a model on the CPU computes with; by default torch's choice."),
     ] = None
+    jump_forward: Annotated[
+        bool,
+        Meta(description="Write what the grammar leaves no choice about without drawing it token by token."),
+    ] = True
     max_choices: Annotated[int, Meta(ge=1, description="Largest `n` of one request.")] = 16
     data_dir: Annotated[
         str,

@@ -18,6 +18,7 @@ from runtime.engine import Engine
 from runtime.engine_thread import EngineThread, Job, Mailbox
 from runtime.errors import UnknownModel
 from runtime.events import Event, Finished
+from runtime.jump_forward import JumpForward
 from runtime.limits import check_limits
 from runtime.loading import LoadedModel, load_model
 from runtime.model import ModelRunner
@@ -40,7 +41,8 @@ class EmbeddedRuntime:
         runner = ModelRunner(loaded.model, settings)
         self._num_columns = runner.num_columns
         self._default_max_tokens = settings.default_max_tokens
-        engine = Engine(runner, loaded.vocabulary, settings, context_length=length)
+        jump_forward = JumpForward.of(loaded.tokenizer, loaded.vocabulary) if settings.jump_forward else None
+        engine = Engine(runner, loaded.vocabulary, settings, context_length=length, jump_forward=jump_forward)
         self._card = ModelCard(loaded.model_id, loaded.vocabulary, loaded.syntax, engine.context_length)
         self._thread = EngineThread(engine, num_threads=settings.num_threads)
         # One thread, since a tokenizer is not safe in several at once.

@@ -11,9 +11,10 @@ from compiler.vocabulary import Vocabulary
 from runtime.attention import KVCache
 from runtime.errors import BudgetTooSmall, GenerationFailed, PromptTooLong
 from runtime.events import FinishReason
+from runtime.jump_forward import JumpForward
 from runtime.masks import TokenMasks
 from runtime.pages import PagePool
-from runtime.sampling import Draw, adjust, sample
+from runtime.sampling import Draw, adjust, certain, sample
 from runtime.scheduler import Batch, Scheduler
 from runtime.sequence import Closer, Sequence, State
 from runtime.settings import EngineSettings
@@ -41,12 +42,22 @@ class Output:
 
 
 class Engine:
-    """Generates for all its sequences at once, one step at a time. Not thread-safe."""
+    """Generates for all its sequences at once, one step at a time. Not thread-safe.
+
+    Without `jump_forward` every token is drawn, forced ones too.
+    """
 
     def __init__(
-        self, runner: Runner, vocabulary: Vocabulary, settings: EngineSettings, *, context_length: int
+        self,
+        runner: Runner,
+        vocabulary: Vocabulary,
+        settings: EngineSettings,
+        *,
+        context_length: int,
+        jump_forward: JumpForward | None = None,
     ) -> None:
         self.runner = runner
+        self.jump_forward = jump_forward
         self.stop_ids = frozenset(vocabulary.stop_ids)
         self.pool = PagePool(runner.cache.num_pages, runner.cache.page_size)
         self.scheduler = Scheduler(settings, self.pool)
@@ -63,6 +74,8 @@ class Engine:
     def add(self, sequence: Sequence) -> None:
         """Queue a sequence; its budget is cut down to what the context leaves.
 
+        What is forced behind the prompt goes through the model with it.
+
         Raises:
             PromptTooLong: the context has no room after the prompt.
             BudgetTooSmall: the budget is below the shortest valid output.
@@ -75,6 +88,9 @@ class Engine:
         if sequence.closer is not None and not sequence.closer.fits(sequence.max_tokens):
             raise BudgetTooSmall(sequence.max_tokens, sequence.closer.minimum())
         self.scheduler.add(sequence)
+        if draws := self._jump(sequence):
+            self._settle(sequence)
+            self._ready.append(Output(sequence, draws))
 
     def stop(self, sequence: Sequence, reason: FinishReason = FinishReason.STOP) -> None:
         """End a sequence from outside, and free its pages."""
@@ -84,14 +100,19 @@ class Engine:
 
     @torch.inference_mode()
     def step(self) -> list[Output]:
-        """Advance every scheduled sequence; returns what was added to each."""
+        """Advance every scheduled sequence; returns what was added to each, at most one output for each.
+
+        What was forced behind a prompt comes out at once, before the prompt is computed.
+        """
+        if self._ready:
+            return self._take_ready()
         batch = self.scheduler.schedule()
         logits = self._run(batch)
         if logits is None:
             return self._take_ready()
         sequences = batch.sampled
         draws = self._draw(logits, sequences) if sequences else []
-        return self._take_ready() + self._postprocess(batch, draws)
+        return self._postprocess(batch, draws)
 
     def check_integrity(self) -> None:
         """Assert that no page is lost or shared by mistake."""
@@ -139,11 +160,38 @@ class Engine:
         if sequence.closer is not None and not sequence.closer.admits(draw.token_id, sequence.remaining):
             return self._close(sequence, sequence.closer, draw.token_id)
         self._append(sequence, draw.token_id)
-        if draw.token_id in self.stop_ids or self.masks.is_exhausted(sequence):
+        draws = (draw, *self._jump(sequence)) if draw.token_id not in self.stop_ids else (draw,)
+        self._settle(sequence)
+        return Output(sequence, draws)
+
+    def _jump(self, sequence: Sequence) -> tuple[Draw, ...]:
+        """Append what must follow, up to where another text might begin, too, or the budget has a say."""
+        jumped: list[int] = []
+        while self.jump_forward is not None and sequence.matcher is not None:
+            spelled = self.jump_forward.spelled(sequence.matcher.forced_text())
+            num_before = len(jumped)
+            for token_id, beginnings in zip(spelled.ids, spelled.beginnings, strict=True):
+                if beginnings is not None and not self.masks.allows_only(sequence, beginnings):
+                    break
+                if not self._admits(sequence, token_id):
+                    break
+                self._append(sequence, token_id)
+                jumped.append(token_id)
+            if len(jumped) - num_before < len(spelled.ids) or not spelled.ids:
+                break
+        sequence.tally.num_forced += len(jumped)
+        return tuple(certain(token_id, sequence.num_logprobs) for token_id in jumped)
+
+    def _admits(self, sequence: Sequence, token_id: int) -> bool:
+        closer = sequence.closer
+        return sequence.remaining > 0 and (closer is None or closer.admits(token_id, sequence.remaining))
+
+    def _settle(self, sequence: Sequence) -> None:
+        """End a sequence where nothing may follow."""
+        if sequence.token_ids[-1] in self.stop_ids or self.masks.is_exhausted(sequence):
             self.stop(sequence, FinishReason.STOP)
         elif sequence.remaining == 0:
             self.stop(sequence, FinishReason.LENGTH)
-        return Output(sequence, (draw,))
 
     def _close(self, sequence: Sequence, closer: Closer, too_much: int) -> Output:
         """Complete the output with what is left of its budget, which the token drawn would have overrun.
@@ -160,7 +208,7 @@ class Engine:
         sequence.tally.num_forced += len(forced)
         sequence.closed_by = "budget"
         self.stop(sequence, FinishReason.LENGTH)
-        return Output(sequence, tuple(map(Draw, forced)))
+        return Output(sequence, tuple(certain(token_id, sequence.num_logprobs) for token_id in forced))
 
     def _append(self, sequence: Sequence, token_id: int) -> None:
         if sequence.matcher is not None and not sequence.matcher.accept(token_id):

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compiler.matcher import Bitmask, Matcher, allocate_bitmask
+from compiler.token_index import SparseMask
 from compiler.vocabulary import Vocabulary
 from runtime.sequence import Sequence
 from runtime.transfer import upload
@@ -63,6 +65,13 @@ class TokenMasks:
         word, bit = divmod(token_id, 32)
         row[word] &= ~np.int32(1 << bit) if bit < 31 else np.int32(0x7FFFFFFF)
         sequence.mask = row
+
+    def allows_only(self, sequence: Sequence, token_ids: Iterable[int]) -> bool:
+        """Whether nothing but these tokens may come next."""
+        row = self.fill(sequence)
+        others = row.copy()
+        SparseMask.of_ids(token_ids, base=row).patch(others)
+        return bool(row.any()) and not others.any()
 
     def is_exhausted(self, sequence: Sequence) -> bool:
         """Whether the output is whole and nothing but a stop token may follow."""

@@ -32,6 +32,13 @@ class Draw:
     top: tuple[tuple[int, float], ...] = ()
 
 
+def certain(token_id: int, num_logprobs: int | None) -> Draw:
+    """A token that was not drawn, as nothing else could stand there: its log probability is 0."""
+    if num_logprobs is None:
+        return Draw(token_id)
+    return Draw(token_id, 0.0, ((token_id, 0.0),) if num_logprobs else ())
+
+
 def is_greedy(sampling: Sampling) -> bool:
     """Whether the likeliest token is taken; so near to zero, dividing by the temperature would overflow."""
     return sampling.temperature < LEAST_TEMPERATURE

@@ -146,7 +146,8 @@ class Scheduler:
         sequence.page_table = shared + self.pool.allocate(num_missing)
         sequence.num_computed = len(shared) * size
         sequence.num_published = len(shared)
-        if sequence.num_output == 0:
+        if not sequence.has_run:
+            sequence.has_run = True
             sequence.tally.num_cached = sequence.num_computed
         return self._chunk(sequence, min(sequence.num_pending, budget))
 

@@ -86,6 +86,7 @@ class Sequence:
     finish_reason: FinishReason | None = None
     closed_by: str | None = None
     token_ids: list[int] = field(init=False)
+    has_run: bool = False
     num_computed: int = 0
     num_published: int = 0
     page_table: list[int] = field(default_factory=list)

@@ -9,7 +9,7 @@ class EngineSettings:
 
     `num_pages` None takes as many pages as fit into `kv_bytes`. `max_batch_tokens` bounds one step: longer
     prompts are computed in chunks. `dtype` and `device` are torch's names; "auto" is the checkpoint's own
-    type on an accelerator and float32 on a CPU.
+    type on an accelerator and float32 on a CPU. `jump_forward` False draws what the grammar forces, too.
 
     Raises:
         ValueError: a setting is out of range; it is named.
@@ -27,6 +27,7 @@ class EngineSettings:
     dtype: str = "auto"
     device: str = "cpu"
     num_threads: int | None = None
+    jump_forward: bool = True
 
     def __post_init__(self) -> None:
         """Check the ranges."""

@@ -1,0 +1,37 @@
+"""Outputs cut short at any budget: whether each is valid, and how many tokens were left where it was closed.
+
+PYTHONPATH=.:tests python tests/bench/bench_budgets.py [--per-schema 6] [--every 1] [--vocabulary qwen3]
+"""
+
+import argparse
+import time
+
+from soundness.budgets import outputs
+from soundness.corpora import CORPORA, sample
+
+
+def main() -> None:
+    """Write and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--corpus", nargs="+", choices=CORPORA, default=["mcp", "jsonschemabench"])
+    parser.add_argument("--vocabulary", choices=["qwen3", "mistral-v3", "bytes"], default="qwen3")
+    parser.add_argument("--per-schema", type=int, default=6)
+    parser.add_argument("--every", type=int, default=1, help="one schema in so many")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=2)
+    options = parser.parse_args()
+    for name in options.corpus:
+        cases = sample(name, every=options.every, seed=options.seed)
+        start = time.perf_counter()
+        num_faults = 0
+        for tally in outputs(
+            cases, options.vocabulary, options.per_schema, workers=options.workers, seed=options.seed
+        ):
+            for fault in tally.faults[num_faults:]:
+                print(f"WRONG {fault}", flush=True)
+            num_faults = len(tally.faults)
+        print(f"{name}: {tally}, {time.perf_counter() - start:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,196 @@
+"""Budgets: what an engine writes of a model that knows nothing, when it may not write for long."""
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from statistics import median
+from typing import Any
+
+import torch
+from dictation import Indifferent, engine_of, spelled_vocabulary
+from soundness.corpora import Case
+from soundness.judges import Judges
+from soundness.workers import Finished, Job, allow, run
+
+from compiler import compile_schema, compile_toolset
+from compiler.closer import closer_of
+from compiler.errors import CompilerError
+from compiler.linker import LinkedGrammar
+from compiler.vocabulary import Vocabulary
+from runtime.calls import parse_calls
+from runtime.detokenizer import Spelling
+from runtime.engine import Engine
+from runtime.errors import BudgetTooSmall
+from runtime.jump_forward import JumpForward
+from runtime.request import Constraint, Sampling
+from runtime.sequence import Sequence
+from toolspecs.tool import Tool
+
+SECONDS = 120.0
+"""Processor time for all outputs of a schema, compiling included."""
+MEAN_EXTRA = 25
+"""Tokens by which a budget is larger than the minimum, on average; one in four has none to spare."""
+CLOSING = frozenset(b'"}]')
+EAGERNESS = (0.0, 8.0, 12.0)
+"""Added to the logits of tokens that close something: at 0 hardly a string ends, at 12 most do at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One output: how it ended, how early it was closed (None: it was not), and what is wrong with it."""
+
+    end: str
+    early: int | None = None
+    fault: str = ""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of ends, how early outputs were closed, and every fault found."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    early: list[int] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+    def add(self, case: Case, finished: Finished) -> None:
+        """Count one schema's outputs."""
+        self.counts[f"schemas {finished.end}"] += 1
+        self.counts["schemas refused"] += not finished.findings
+        for written in finished.findings:
+            self.counts[written.end] += 1
+            self.early += [] if written.early is None else [written.early]
+            self.faults += [f"{case.corpus} {case.name}: {written.fault}"] if written.fault else []
+
+    def __str__(self) -> str:
+        early = sorted(self.early) or [0]
+        tail = f"{median(early):g}, p90 {early[len(early) * 9 // 10]}, most {early[-1]}"
+        return f"{dict(self.counts)}, tokens left where closed: median {tail}"
+
+
+def outputs(
+    cases: Iterable[Case], vocabulary: str, per_schema: int, *, workers: int, seed: int = 0
+) -> Iterator[Tally]:
+    """The tally so far, after each case; the schemas of `mcp` are called as tools, the others answered with."""
+    cases = list(cases)
+    found = run(partial(_job, vocabulary, per_schema, seed, is_limited=bool(workers)), cases, workers=workers)
+    tally = Tally()
+    for case, finished in zip(cases, found, strict=True):
+        tally.add(case, finished)
+        yield tally
+
+
+def _job(vocabulary: str, per_schema: int, seed: int, *, is_limited: bool) -> Job:
+    torch.set_num_threads(1)
+    words, jump_forward = spelled_vocabulary(vocabulary)
+    closing = [i for i, token in enumerate(words.tokens) if token and CLOSING.issuperset(token)]
+
+    def written(case: Case) -> Iterator[Written]:
+        if is_limited:
+            allow(SECONDS)
+        try:
+            constraint = _compiled(case, words)
+        except CompilerError:
+            return
+        rng = random.Random(f"{seed} {case.name}")
+        samplings = [
+            Sampling(logit_bias=dict.fromkeys(closing, eager) if eager else {}) for eager in EAGERNESS
+        ]
+        chosen = [samplings[number % len(samplings)] for number in range(per_schema)]
+        yield from write(constraint, Judges(case.schema, case.documents), chosen, rng, jump_forward)
+
+    return written
+
+
+def _compiled(case: Case, vocabulary: Vocabulary) -> Constraint:
+    if case.corpus != "mcp":
+        return compile_schema(case.schema, documents=case.documents, tokenizer=vocabulary)
+    tool = Tool(case.name.partition("/")[2], "", case.schema)
+    return compile_toolset([tool], tokenizer=vocabulary, syntax="hermes")
+
+
+def write(
+    constraint: Any,
+    judges: Judges,
+    samplings: Iterable[Sampling],
+    rng: random.Random,
+    jump_forward: JumpForward | None,
+) -> Iterator[Written]:
+    """One output for each sampling, with budgets from the smallest that any output fits on."""
+    vocabulary = constraint.vocabulary
+    engine = engine_of(Indifferent(vocabulary.width), vocabulary, jump_forward)
+    minimum = closer_of(constraint).minimum()
+    if minimum >= engine.context_length - 1000:
+        yield Written("too long for any context")
+        return
+    sequences = []
+    for sampling in samplings:
+        extra = rng.choice((0, *[1 + int(rng.expovariate(1 / MEAN_EXTRA))] * 3))
+        sequences.append(_sequence(constraint, minimum + extra, sampling, rng))
+    if minimum > 0:
+        yield _refused(engine, _sequence(constraint, minimum - 1, Sampling(), rng), minimum)
+    for sequence in sequences:
+        engine.add(sequence)
+    while engine.has_work:
+        for output in engine.step():
+            if output.error is not None:
+                yield Written("failed", fault=f"{output.error} {_shown(output.sequence, vocabulary)}")
+                sequences.remove(output.sequence)
+    engine.check_integrity()
+    for sequence in sequences:
+        yield _judged(sequence, constraint, judges)
+
+
+def _sequence(constraint: Any, budget: int, sampling: Sampling, rng: random.Random) -> Sequence:
+    return Sequence(
+        "s",
+        [0],
+        budget,
+        sampling,
+        seed=rng.getrandbits(32),
+        matcher=constraint.matcher(),
+        closer=closer_of(constraint),
+    )
+
+
+def _refused(engine: Engine, sequence: Sequence, minimum: int) -> Written:
+    """A budget below the minimum is refused before anything is computed, and the minimum named."""
+    try:
+        engine.add(sequence)
+    except BudgetTooSmall as refusal:
+        if refusal.minimum == minimum and not engine.has_work:
+            return Written("refused below the minimum")
+    return Written("not refused", fault=f"a budget of {minimum - 1}, below the minimum, was not refused")
+
+
+def _judged(sequence: Sequence, constraint: Any, judges: Judges) -> Written:
+    closed = sequence.closed_by == "budget"
+    early = sequence.remaining if closed else None
+    if faults := _faults(sequence, constraint, judges):
+        shown = _shown(sequence, constraint.vocabulary)
+        return Written("wrong", early, f"{shown} of {sequence.max_tokens} tokens: {faults}")
+    return Written("closed" if closed else "ended", early)
+
+
+def _faults(sequence: Sequence, constraint: Any, judges: Judges) -> list[str]:
+    if sequence.num_output > sequence.max_tokens:
+        return ["longer than its budget"]
+    if not sequence.matcher.is_completed():
+        return ["not complete"]
+    text = _text(sequence, constraint.vocabulary)
+    if not isinstance(constraint, LinkedGrammar):
+        return judges.faults(text)
+    prose, calls = parse_calls(text.decode(), constraint.syntax)
+    if prose.strip() or not calls or any(name not in constraint.names for name, _ in calls):
+        return ["no calls, or more than calls"]
+    return [fault for _, arguments in calls for fault in judges.faults(arguments.encode())]
+
+
+def _text(sequence: Sequence, vocabulary: Vocabulary) -> bytes:
+    spelling = Spelling(vocabulary)
+    return b"".join(spelling[i] for i in sequence.output_ids)
+
+
+def _shown(sequence: Sequence, vocabulary: Vocabulary) -> str:
+    return repr(_text(sequence, vocabulary).decode(errors="replace"))[:1000]
