@@ -97,7 +97,14 @@ async def wire(
     )
     catalog = Catalog(store)
     telemetry = Telemetry(tracer, settings.genai_conventions, settings.capture_content)
-    completions = Completions(catalog, grammars, runtime, telemetry, max_choices=settings.max_choices)
+    completions = Completions(
+        catalog,
+        grammars,
+        runtime,
+        telemetry,
+        max_choices=settings.max_choices,
+        request_seconds=settings.request_seconds,
+    )
     return Parts(store, runtime, grammars, Registry(catalog, grammars, runtime), completions)
 
 

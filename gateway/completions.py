@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from compiler.cache import Found, GrammarCache
 from compiler.linker import LinkedGrammar
 from compiler.syntaxes import syntax as find_syntax
+from gateway.deadline import Deadline
 from gateway.errors import InvalidField, NotReady, ToolsetConflict
 from gateway.generation import Generation, GrammarUse
 from gateway.telemetry import Telemetry
@@ -34,12 +35,14 @@ class Completions:
         telemetry: Telemetry,
         *,
         max_choices: int = 16,
+        request_seconds: float | None = None,
     ) -> None:
         self._catalog = catalog
         self._grammars = grammars
         self._runtime = runtime
         self._telemetry = telemetry
         self._max_choices = max_choices
+        self._request_seconds = request_seconds
 
     async def start(self, turn: Turn) -> Generation:
         """Begin to answer; the first event has come when this returns.
@@ -48,8 +51,9 @@ class Completions:
             InvalidField: the turn's parts do not fit each other.
             ToolspecsError: a toolset or revision does not exist.
             UnsupportedToolset, UnsupportedSchema: a schema of the request cannot be upheld.
-            RuntimeFault: the runtime cannot answer.
+            RuntimeFault: the runtime cannot answer, or not in time.
         """
+        deadline = Deadline(turn.timeout_s, self._request_seconds)
         health = await self._runtime.health()
         if not health.is_ready:
             raise NotReady(health.reason or "no model is ready")
@@ -58,11 +62,12 @@ class Completions:
                 "n", f"at most {self._max_choices} choices are served, this asks for {turn.num_choices}"
             )
         model, suffix = split_model(turn.model, await self._runtime.models())
-        revisions = await self._revisions((*turn.toolsets, *suffix))
-        tools = join_tools(revisions, turn.tools)
-        choice = check_choice(turn, tools)
-        grammar = await self._grammar(turn, model, tools, choice, revisions)
-        request = _generation_request(turn, model, tools, grammar)
+        async with deadline.upheld():
+            revisions = await self._revisions((*turn.toolsets, *suffix))
+            tools = join_tools(revisions, turn.tools)
+            choice = check_choice(turn, tools)
+            grammar = await self._grammar(turn, model, tools, choice, revisions)
+        request = _generation_request(turn, model, tools, grammar, deadline.remaining_s())
         generation = Generation(
             request_id=request.request_id,
             model_id=model.model_id,
@@ -151,7 +156,7 @@ def check_choice(turn: Turn, tools: tuple[Tool, ...]) -> ToolChoice:
 
 
 def _generation_request(
-    turn: Turn, model: ModelCard, tools: tuple[Tool, ...], grammar: Found | None
+    turn: Turn, model: ModelCard, tools: tuple[Tool, ...], grammar: Found | None, timeout_s: float | None
 ) -> GenerationRequest:
     return GenerationRequest(
         request_id=uuid.uuid4().hex,
@@ -166,4 +171,5 @@ def _generation_request(
         num_choices=turn.num_choices,
         num_logprobs=turn.num_logprobs,
         template_options=turn.template_options,
+        timeout_s=timeout_s,
     )

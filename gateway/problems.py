@@ -51,6 +51,7 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     runtime.BudgetTooSmall: (400, "max_tokens_too_small"),
     runtime.RequestRefused: (400, "request_refused"),
     runtime.Overloaded: (429, "overloaded"),
+    runtime.DeadlineExceeded: (504, "deadline_exceeded"),
     runtime.GenerationFailed: (500, "generation_failed"),
 }
 
@@ -88,7 +89,7 @@ def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     if problem.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
         limit = request.route_handler.resolve_request_max_body_size()
         problem = replace(problem, detail=f"the body is larger than {limit} bytes, the most that is read")
-    if problem.status >= 500:
+    if problem.status >= 500 and problem.status != HTTPStatus.GATEWAY_TIMEOUT:
         _log.error("%s %s failed: %s", request.method, request.url.path, error, exc_info=error)
     if request.url.path.startswith(MODEL_ROUTES):
         return _response(openai_error(problem), openai_status(problem), problem, "application/json")
@@ -164,6 +165,11 @@ def _(error: gateway.NotReady) -> Details:
 @_details.register
 def _(error: runtime.Overloaded) -> Details:
     return None, {}, _retry_after(error.retry_after_s)
+
+
+@_details.register
+def _(_error: runtime.DeadlineExceeded) -> Details:
+    return None, {}, {"X-Should-Retry": "false"}  # OpenAI's clients ask again after a 5xx else
 
 
 @_details.register

@@ -73,6 +73,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         bool,
         Meta(description="Write what the grammar leaves no choice about without drawing it token by token."),
     ] = True
+    request_seconds: Annotated[
+        Annotated[float, Meta(gt=0)] | None,
+        Meta(description="Longest time for an answer, in seconds; a request may ask for less."),
+    ] = None
     max_choices: Annotated[int, Meta(ge=1, description="Largest `n` of one request.")] = 16
     data_dir: Annotated[
         str,

@@ -16,7 +16,7 @@ class Turn:
     """One request for the assistant's next turn.
 
     `choice` None is the wire formats' default: `auto` where there are tools, `none` where there are none.
-    `response_format` None is any text.
+    `response_format` None is any text. `timeout_s`: seconds after which nobody wants the answer any more.
     `model` may still carry a toolset, as `model:toolset`.
     """
 
@@ -33,3 +33,4 @@ class Turn:
     num_choices: int = 1
     num_logprobs: int | None = None
     template_options: Mapping[str, Any] = field(default_factory=dict)
+    timeout_s: float | None = None

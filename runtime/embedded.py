@@ -1,7 +1,9 @@
 """The embedded runtime: the engine in a thread of this process."""
 
 import asyncio
+import math
 import secrets
+import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -74,10 +76,11 @@ class EmbeddedRuntime:
         if request.model != self._loaded.model_id:
             raise UnknownModel(request.model, (self._loaded.model_id,))
         check_limits(request, self._num_columns)
+        deadline = math.inf if request.timeout_s is None else time.monotonic() + request.timeout_s
         loop = asyncio.get_running_loop()
         prompt_ids = await loop.run_in_executor(self._templates, self._render, request)
         mailbox = Mailbox()
-        self._thread.submit(Job(request.request_id, self._choices(request, prompt_ids), mailbox))
+        self._thread.submit(Job(request.request_id, self._choices(request, prompt_ids, deadline), mailbox))
         num_open = request.num_choices
         try:
             while num_open:
@@ -113,7 +116,7 @@ class EmbeddedRuntime:
         )
 
     def _choices(
-        self, request: GenerationRequest, prompt_ids: list[int]
+        self, request: GenerationRequest, prompt_ids: list[int], deadline: float
     ) -> tuple[tuple[Sequence, Transcript], ...]:
         sampling = request.sampling
         seed = secrets.randbits(63) if sampling.seed is None else sampling.seed
@@ -122,7 +125,7 @@ class EmbeddedRuntime:
         is_thinking = syntax is not None and self._is_thinking(syntax, prompt_ids)
         return tuple(
             (
-                self._sequence(request, choice, prompt_ids, seed, is_thinking=is_thinking),
+                self._sequence(request, choice, prompt_ids, seed, deadline, is_thinking=is_thinking),
                 Transcript(
                     choice,
                     self._spelling,
@@ -149,6 +152,7 @@ class EmbeddedRuntime:
         choice: int,
         prompt_ids: list[int],
         seed: int,
+        deadline: float,
         *,
         is_thinking: bool,
     ) -> Sequence:
@@ -162,6 +166,7 @@ class EmbeddedRuntime:
             matcher=_matcher(request.constraint, is_thinking=is_thinking),
             closer=_closer(request.constraint, is_thinking=is_thinking),
             num_logprobs=request.num_logprobs,
+            deadline=deadline,
         )
 
 

@@ -1,6 +1,8 @@
 """The engine: schedule, run, mask, sample, postprocess. Token ids only."""
 
 import logging
+import math
+import time
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -9,7 +11,7 @@ from torch import Tensor
 
 from compiler.vocabulary import Vocabulary
 from runtime.attention import KVCache
-from runtime.errors import BudgetTooSmall, GenerationFailed, PromptTooLong
+from runtime.errors import BudgetTooSmall, DeadlineExceeded, GenerationFailed, PromptTooLong, RuntimeFault
 from runtime.events import FinishReason
 from runtime.jump_forward import JumpForward
 from runtime.masks import TokenMasks
@@ -38,7 +40,7 @@ class Output:
 
     sequence: Sequence
     draws: tuple[Draw, ...] = ()
-    error: GenerationFailed | None = None
+    error: RuntimeFault | None = None
 
 
 class Engine:
@@ -65,6 +67,7 @@ class Engine:
         # A sequence that runs alone must fit, or it could never finish.
         self.context_length = min(context_length, self.pool.num_usable * self.pool.page_size)
         self._ready: list[Output] = []
+        self._next_deadline = math.inf
 
     @property
     def has_work(self) -> bool:
@@ -88,6 +91,7 @@ class Engine:
         if sequence.closer is not None and not sequence.closer.fits(sequence.max_tokens):
             raise BudgetTooSmall(sequence.max_tokens, sequence.closer.minimum())
         self.scheduler.add(sequence)
+        self._next_deadline = min(self._next_deadline, sequence.deadline)
         if draws := self._jump(sequence):
             self._settle(sequence)
             self._ready.append(Output(sequence, draws))
@@ -104,26 +108,37 @@ class Engine:
 
         What was forced behind a prompt comes out at once, before the prompt is computed.
         """
+        if not self._ready:
+            self._expire()
         if self._ready:
             return self._take_ready()
         batch = self.scheduler.schedule()
-        logits = self._run(batch)
-        if logits is None:
+        draws = self._compute(batch)
+        if draws is None:
             return self._take_ready()
-        sequences = batch.sampled
-        draws = self._draw(logits, sequences) if sequences else []
         return self._postprocess(batch, draws)
 
     def check_integrity(self) -> None:
         """Assert that no page is lost or shared by mistake."""
         self.pool.check_integrity(sequence.page_table for sequence in self.scheduler)
 
-    def _run(self, batch: Batch) -> Tensor | None:
-        """The batch's logits; None if there is nothing to compute or no memory for it."""
+    def _expire(self) -> None:
+        """End the sequences whose time is over, whether they run or wait."""
+        now = time.monotonic()
+        if now < self._next_deadline:
+            return
+        for sequence in [sequence for sequence in self.scheduler if sequence.deadline <= now]:
+            self.stop(sequence)
+            self._ready.append(Output(sequence, error=DeadlineExceeded()))
+        self._next_deadline = min((sequence.deadline for sequence in self.scheduler), default=math.inf)
+
+    def _compute(self, batch: Batch) -> list[Draw | None] | None:
+        """A draw for every sequence sampled; None if there is nothing to compute or no memory for it."""
         if not batch.chunks:
             return None
         try:
-            return self.runner.run(batch)
+            logits = self.runner.run(batch)
+            return self._draw(logits, batch.sampled) if batch.sampled else []
         except torch.OutOfMemoryError:
             self.scheduler.retreat(batch)
             if len(batch.chunks) == 1:

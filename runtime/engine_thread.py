@@ -113,7 +113,7 @@ class EngineThread:
                 self._take_commands()
                 if self.engine.has_work:
                     for output in self.engine.step():
-                        self._deliver(output)
+                        self._hand_over(output)
                 self._flush()
         except BaseException as error:
             reason = f"the engine failed: {type(error).__name__}: {error}"
@@ -157,6 +157,14 @@ class EngineThread:
         self._jobs.pop(job.request_id, None)
         self._outgoing.append((job.mailbox, fault))
 
+    def _hand_over(self, output: Output) -> None:
+        try:
+            self._deliver(output)
+        except Exception as error:  # an output that cannot be read ends its own job
+            logger.exception("sequence %s", output.sequence.sequence_id)
+            if entry := self._by_sequence.get(output.sequence):
+                self._end(entry[0], GenerationFailed(f"{type(error).__name__}: {error}"))
+
     def _deliver(self, output: Output) -> None:
         """Turn what a step added to a sequence into events; a stop string ends the sequence."""
         entry = self._by_sequence.get(output.sequence)
@@ -195,7 +203,8 @@ class EngineThread:
         with self._lock:
             self.failure = reason
         while not self._inbox.empty():  # nothing is added any more; jobs become known, and fail below
-            self._inbox.get()()
+            with suppress(Exception):  # whatever state the engine was left in
+                self._inbox.get()()
         for job in list(self._jobs.values()):
             self._outgoing.append((job.mailbox, GenerationFailed(reason)))
         self._jobs.clear()

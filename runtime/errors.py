@@ -7,6 +7,7 @@ RuntimeFault
 │   ├── BudgetTooSmall  max_tokens is below the shortest valid output
 │   └── UnknownModel    no such model is served
 ├── Overloaded          the queue is full, try again after `retry_after_s`
+├── DeadlineExceeded    the time for this request is over
 └── GenerationFailed    this sequence failed (NaN logits, engine stopped)
 """
 
@@ -72,6 +73,13 @@ class Overloaded(RuntimeFault):
     def __init__(self, retry_after_s: float) -> None:
         self.retry_after_s = retry_after_s
         super().__init__(f"the queue is full; try again in {retry_after_s:.0f} s")
+
+
+class DeadlineExceeded(RuntimeFault):
+    """The request's time was over before its answer was whole; nothing it sent may be used."""
+
+    def __init__(self) -> None:
+        super().__init__("the time for this request was over before its answer was whole")
 
 
 class GenerationFailed(RuntimeFault):

@@ -22,6 +22,7 @@ def _limits(request: GenerationRequest, width: int) -> Iterator[tuple[str, bool,
     yield "n", request.num_choices >= 1, "at least 1"
     yield "max_tokens", request.max_tokens is None or request.max_tokens >= 1, "at least 1"
     yield "top_logprobs", request.num_logprobs is None or request.num_logprobs >= 0, "at least 0"
+    yield "timeout", request.timeout_s is None or request.timeout_s > 0, "above 0"
     yield from _sampling_limits(request.sampling, width)
 
 

@@ -51,7 +51,8 @@ class GenerationRequest:
     """One generation of `num_choices` independent sequences over the same prompt.
 
     `syntax` names how calls are spelled (compiler/syntaxes.py), None if the output is text or plain JSON.
-    `num_logprobs` None returns none; 0 returns those of the chosen tokens.
+    `num_logprobs` None returns none; 0 returns those of the chosen tokens. After `timeout_s` seconds the
+    request ends with DeadlineExceeded.
     """
 
     request_id: str
@@ -66,3 +67,4 @@ class GenerationRequest:
     num_choices: int = 1
     num_logprobs: int | None = None
     template_options: Mapping[str, Any] = field(default_factory=dict)
+    timeout_s: float | None = None

@@ -1,6 +1,7 @@
 """A sequence: one prompt and what the engine has written after it."""
 
 import hashlib
+import math
 from array import array
 from dataclasses import dataclass, field
 from enum import Enum
@@ -70,6 +71,7 @@ class Sequence:
     """Token ids of a prompt and its output, where their keys and values lie, and how to go on.
 
     The first `num_computed` ids have keys and values in the pages of `page_table`; the rest is pending.
+    `deadline` is a time of `time.monotonic`.
     """
 
     sequence_id: str
@@ -81,6 +83,7 @@ class Sequence:
     matcher: Matcher | None = None
     closer: Closer | None = None
     num_logprobs: int | None = None
+    deadline: float = math.inf
 
     state: State = State.WAITING
     finish_reason: FinishReason | None = None

@@ -25,7 +25,11 @@ _STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 @post("/v1/chat/completions", status_code=200)
 async def chat_completions(request: Request[Any, Any, Any], parts: WiredParts) -> Response[Any]:
     """The assistant's next turn, whole or as server-sent events."""
-    asked = read_request(read_json(await request.body()), toolset_header=request.headers.get("x-toolset"))
+    asked = read_request(
+        read_json(await request.body()),
+        toolset_header=request.headers.get("x-toolset"),
+        timeout_header=request.headers.get("x-request-timeout"),
+    )
     generation = await unless_gone(request, parts.completions.start(asked.turn))
     if not asked.is_streamed:
         return Response(await unless_gone(request, completion(generation)))

@@ -80,6 +80,7 @@ HONOURED = [
         "response_format",
         ResponseFormat("schema", {"type": "object", "additionalProperties": True}),
     ),
+    ({"timeout": 2.5}, "timeout_s", 2.5),
     (
         {"response_format": {"type": "regex", "pattern": "a+"}},
         "response_format",
@@ -186,6 +187,8 @@ REFUSALS = [
         {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}},
         "tool_choice.allowed_tools.tools",
     ),
+    ({"timeout": 0}, "timeout"),
+    ({"timeout": "soon"}, "timeout"),
     ({"response_format": {"type": "xml"}}, "response_format.type"),
     ({"response_format": {"type": "regex", "regex": "a"}}, "response_format.regex"),
     ({"response_format": {"type": "regex"}}, "response_format"),

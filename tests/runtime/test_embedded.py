@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import json
+import threading
 from collections import Counter
 
 import jsonschema_rs
@@ -12,6 +13,7 @@ from compiler import compile_schema, compile_toolset
 from runtime.embedded import EmbeddedRuntime
 from runtime.errors import (
     BudgetTooSmall,
+    DeadlineExceeded,
     GenerationFailed,
     Overloaded,
     PromptTooLong,
@@ -21,6 +23,7 @@ from runtime.errors import (
 from runtime.events import ArgumentsDelta, CallStarted, Finished, FinishReason, TextDelta, ThoughtDelta
 from runtime.request import GenerationRequest, Message, Sampling
 from runtime.settings import EngineSettings
+from runtime.transcript import Transcript
 from toolspecs.tool import Tool
 
 TOOLS = (
@@ -328,6 +331,35 @@ async def test_aborting_ends_the_iterator(runtime, monkeypatch):
     await settled(runtime)
 
 
+async def test_a_deadline_ends_a_request_that_runs_or_waits(make_runtime, monkeypatch):
+    runtime = make_runtime(dataclasses.replace(SETTINGS, max_sequences=1))
+    monkeypatch.setattr(runtime._thread.engine, "stop_ids", frozenset())
+    running = request("running", max_tokens=20_000, timeout_s=0.3)
+    waiting = request("waiting", max_tokens=20_000, timeout_s=0.2)
+    answers = await asyncio.wait_for(
+        asyncio.gather(events_of(runtime, running), events_of(runtime, waiting), return_exceptions=True), 20
+    )
+    assert [type(answer) for answer in answers] == [DeadlineExceeded] * 2
+    await settled(runtime)
+    monkeypatch.undo()
+    assert (await events_of(runtime, request(timeout_s=100, max_tokens=3)))[-1].reason in FinishReason
+
+
+async def test_an_output_that_cannot_be_read_fails_its_request_alone(runtime, monkeypatch):
+    feed = Transcript.feed
+
+    def explode(transcript, draw):
+        if transcript._choice == 1:
+            raise ValueError("unreadable")
+        return feed(transcript, draw)
+
+    monkeypatch.setattr(Transcript, "feed", explode)
+    with pytest.raises(GenerationFailed, match="unreadable"):
+        await events_of(runtime, request("bad", num_choices=2))
+    assert (await events_of(runtime, request("good")))[-1].reason in FinishReason
+    await settled(runtime)
+
+
 async def test_refusals(runtime):
     for asked, error in [
         (request(model="other"), UnknownModel),
@@ -360,14 +392,34 @@ async def test_stopping_ends_what_runs_and_what_comes(make_runtime, monkeypatch)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-async def test_the_death_of_the_engine_ends_every_request(runtime, monkeypatch):
-    def explode(batch):
+@pytest.mark.parametrize("is_broken", [False, True], ids=["whole", "in pieces"])
+async def test_the_death_of_the_engine_ends_every_request(make_runtime, monkeypatch, is_broken):
+    """Those that run, those that wait, those not yet taken, and those that come later."""
+    runtime = make_runtime(dataclasses.replace(SETTINGS, max_sequences=1))
+    thread = runtime._thread
+    is_going, may_die = threading.Event(), threading.Event()
+
+    def explode(*_):
         raise MemoryError("boom")
 
-    monkeypatch.setattr(runtime._thread.engine.runner, "run", explode)
-    answers = await asyncio.gather(
-        *(events_of(runtime, request(f"r{i}")) for i in range(3)), return_exceptions=True
-    )
+    def explode_later(batch):
+        is_going.set()
+        may_die.wait(20)
+        if is_broken:  # what ends a request cannot be relied on any more
+            monkeypatch.setattr(thread.engine, "stop", explode)
+        explode()
+
+    monkeypatch.setattr(thread.engine.runner, "run", explode_later)
+    asked = [asyncio.create_task(events_of(runtime, request(f"r{i}"))) for i in range(3)]
+    await asyncio.to_thread(is_going.wait, 20)
+    asked += [asyncio.create_task(events_of(runtime, request(f"late{i}"))) for i in range(2)]
+    for _ in range(1000):
+        if thread._inbox.qsize() == 2:
+            break
+        await asyncio.sleep(0.01)
+    thread.abort("r0")
+    may_die.set()
+    answers = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 20)
     assert all(isinstance(answer, GenerationFailed) for answer in answers)
     health = await runtime.health()
     assert not health.is_ready

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from runtime.errors import BudgetTooSmall, GenerationFailed, Overloaded, PromptTooLong
+from runtime import engine as engine_module
+from runtime.errors import BudgetTooSmall, DeadlineExceeded, GenerationFailed, Overloaded, PromptTooLong
 from runtime.events import FinishReason
 from runtime.request import Sampling
 from runtime.sequence import State
@@ -181,6 +182,40 @@ def test_the_queue_is_bounded(make_engine, make_sequence):
     assert refused.value.retry_after_s == 3.0
 
 
+def test_a_deadline_ends_a_sequence_within_a_step(make_engine, make_sequence, monkeypatch):
+    """Running or waiting; its pages are free, and the others go on."""
+    now = 100.0
+    monkeypatch.setattr(engine_module.time, "monotonic", lambda: now)
+    engine = make_engine(max_sequences=2)
+    endless = Sampling(temperature=0, logit_bias={256: -1000.0})
+    running, late, waiting = (
+        make_sequence(p, 50, sampling=endless, deadline=deadline)
+        for p, deadline in (("x", math.inf), ("y" * 20, 101.0), ("z", 101.0))
+    )
+    for sequence in (running, late, waiting):
+        engine.add(sequence)
+    assert not any(output.error for _ in range(3) for output in engine.step())
+    assert (late.num_output, waiting.state) == (3, State.WAITING)
+    now = 101.0
+    failed = {o.sequence: o.error for o in engine.step() if o.error}
+    assert {*failed} == {late, waiting}
+    assert all(isinstance(error, DeadlineExceeded) for error in failed.values())
+    assert [*engine.scheduler] == [running]
+    engine.check_integrity()
+    engine.step()
+    assert running.num_output == 4
+    assert late.page_table == []
+
+
+def test_a_deadline_that_passed_before_the_first_step_computes_nothing(make_engine, make_sequence):
+    engine = make_engine()
+    engine.add(make_sequence(deadline=0.0))
+    engine.runner.run = None
+    (output,) = engine.step()
+    assert isinstance(output.error, DeadlineExceeded)
+    assert not engine.has_work
+
+
 def test_a_prompt_that_fills_the_context_is_refused(make_engine, make_sequence):
     with pytest.raises(PromptTooLong, match="16"):
         make_engine(context_length=16).add(make_sequence("x" * 16))
@@ -234,6 +269,22 @@ def test_out_of_memory_preempts_and_goes_on(make_engine, make_sequence, finish):
 
     engine.runner.run = cramped
     assert outputs_of(engine, finish, [make_sequence(p) for p in PROMPTS]) == expected
+    assert engine.scheduler.num_preempted >= 3
+
+
+def test_out_of_memory_while_sampling_preempts_and_goes_on(make_engine, make_sequence, finish, monkeypatch):
+    expected = outputs_of(make_engine(), finish, [make_sequence(p) for p in PROMPTS])
+    engine = make_engine()
+    draw = engine_module.sample
+
+    def cramped(probabilities, sequences):
+        if len(sequences) > 2:
+            raise torch.OutOfMemoryError("too many")
+        return draw(probabilities, sequences)
+
+    monkeypatch.setattr(engine_module, "sample", cramped)
+    assert outputs_of(engine, finish, [make_sequence(p) for p in PROMPTS]) == expected
+    assert engine.scheduler.num_preempted >= 3
 
 
 def test_a_sequence_too_large_for_memory_fails(make_engine, make_sequence, finish):

@@ -1,5 +1,6 @@
 """A Chat Completions request to a turn."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -98,6 +99,7 @@ class Fields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     chat_template_kwargs: dict[str, Any] | None = None
+    timeout: Annotated[float, Meta(gt=0)] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +111,10 @@ class ChatRequest:
     includes_usage: bool = False
 
 
-def read_request(body: Any, *, toolset_header: str | None = None) -> ChatRequest:
-    """Translate a decoded body; `toolset_header` is the value of `X-Toolset`.
+def read_request(
+    body: Any, *, toolset_header: str | None = None, timeout_header: str | None = None
+) -> ChatRequest:
+    """Translate a decoded body; the headers are `X-Toolset` and `X-Request-Timeout`.
 
     Raises:
         InvalidField: a field is unknown, of the wrong type, or asks for what is not offered.
@@ -135,6 +139,7 @@ def read_request(body: Any, *, toolset_header: str | None = None) -> ChatRequest
         num_choices=fields.n or 1,
         num_logprobs=_read_logprobs(fields),
         template_options=fields.chat_template_kwargs or {},
+        timeout_s=_read_timeout(fields.timeout, timeout_header),
     )
     usage = bool(fields.stream_options and fields.stream_options.include_usage)
     return ChatRequest(turn, is_streamed=bool(fields.stream), includes_usage=usage)
@@ -194,6 +199,19 @@ def _read_max_tokens(fields: Fields) -> int | None:
     if old is not None and new is not None and old != new:
         raise InvalidField("max_completion_tokens", f"it is {new}, but max_tokens is {old}; give one of them")
     return new if new is not None else old
+
+
+def _read_timeout(field: float | None, header: str | None) -> float | None:
+    """Seconds; the shorter of both."""
+    timeouts = [field] if field is not None else []
+    if header is not None:
+        try:
+            timeouts.append(float(header))
+        except ValueError:
+            timeouts.append(math.nan)
+    if not all(0 < timeout < math.inf for timeout in timeouts):
+        raise InvalidField("X-Request-Timeout", f"{header!r} is no number of seconds above 0")
+    return min(timeouts, default=None)
 
 
 def _read_logprobs(fields: Fields) -> int | None:

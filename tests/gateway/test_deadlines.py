@@ -1,0 +1,77 @@
+"""Deadlines: asked for by a field or a header, bounded by a setting, and told as a 504."""
+
+import asyncio
+import json
+
+import pytest
+from fake_runtime import FakeRuntime
+from litestar.testing import AsyncTestClient
+from opentelemetry.trace import StatusCode
+
+from gateway.app import create_app
+from runtime.errors import DeadlineExceeded
+from runtime.events import TextDelta
+
+URL = "/v1/chat/completions"
+BODY = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}]}
+
+
+@pytest.mark.parametrize(
+    ("field", "header", "most"),
+    [(None, None, None), (5, None, 5), (None, "0.5", 0.5), (5, "2", 2), (2, "5", 2)],
+)
+async def test_the_runtime_gets_what_is_left_of_the_shortest_timeout(client, runtime, field, header, most):
+    fields = BODY if field is None else BODY | {"timeout": field}
+    await client.post(URL, json=fields, headers={"X-Request-Timeout": header} if header else None)
+    (asked,) = runtime.requests
+    assert asked.timeout_s is None if most is None else 0 < asked.timeout_s <= most
+
+
+@pytest.mark.parametrize("header", ["soon", "0", "-1", "nan", "inf", ""])
+async def test_a_header_that_is_no_timeout_is_refused_by_name(client, header):
+    answer = await client.post(URL, json=BODY, headers={"X-Request-Timeout": header})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "X-Request-Timeout"
+
+
+async def test_a_setting_bounds_every_request(settings):
+    runtime = FakeRuntime()
+    app = create_app(_with(settings, request_seconds=1.5), runtime=runtime)
+    async with AsyncTestClient(app) as client:
+        await client.post(URL, json=BODY)
+        await client.post(URL, json=BODY | {"timeout": 600})
+    assert all(0 < asked.timeout_s <= 1.5 for asked in runtime.requests)
+
+
+async def test_a_passed_deadline_is_an_error_that_clients_do_not_repeat(client, runtime, spans):
+    runtime.script = [TextDelta(0, "x"), DeadlineExceeded()]
+    answer = await client.post(URL, json=BODY)
+    assert answer.status_code == 504
+    assert answer.json()["error"]["code"] == "deadline_exceeded"
+    assert answer.headers["x-should-retry"] == "false"
+    assert runtime.num_aborted == 1
+    found = {span.name: span for span in spans.get_finished_spans()}
+    assert found["chat tiny"].attributes["error.type"] == "DeadlineExceeded"
+    assert found["chat tiny"].status.status_code is StatusCode.ERROR
+
+
+async def test_a_stream_ends_with_the_error(client, runtime):
+    runtime.script = [TextDelta(0, "x"), DeadlineExceeded()]
+    answer = await client.post(URL, json=BODY | {"stream": True})
+    *_, last = answer.text.removesuffix("\n\n").split("\n\n")
+    assert json.loads(last.removeprefix("data: "))["error"]["code"] == "deadline_exceeded"
+
+
+async def test_waiting_for_a_grammar_counts(client, app, runtime, monkeypatch):
+    async def never(*_, **__):
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(app.state.parts.grammars, "format", never)
+    choice = {"type": "choice", "choices": ["a"]}
+    answer = await client.post(URL, json=BODY | {"response_format": choice, "timeout": 0.05})
+    assert answer.status_code == 504
+    assert runtime.requests == []
+
+
+def _with(settings, **changes):
+    return type(settings)(**{name: getattr(settings, name) for name in settings.__struct_fields__} | changes)
