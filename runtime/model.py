@@ -5,8 +5,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import AttentionInterface
+from transformers.modeling_layers import GradientCheckpointingLayer
 
-from runtime.attention import IMPLEMENTATION, KVCache, PagedBatch, Reader
+from runtime.attention import IMPLEMENTATION, KVCache, PagedBatch, Reader, paged_attention
 from runtime.backend import Backend, backend_of
 from runtime.errors import ModelLoadError
 from runtime.gathered import Gathered
@@ -16,6 +18,8 @@ from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
 from runtime.transfer import upload
 from runtime.walked import Walk, Walked
+
+COMPILE_OPTIONS: dict[str, Any] = {"dynamic": True}
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +37,8 @@ class ModelRunner:
     def __init__(self, model: Any, settings: EngineSettings, backend: Backend | None = None) -> None:
         model.set_attn_implementation(IMPLEMENTATION)
         self.model = model.eval()
+        if settings.compile_layers:
+            _compile_layers(model)
         self.device: torch.device = model.device
         self.backend = backend or backend_of(self.device)
         self.graphs: DecodeGraphs | None = None
@@ -119,6 +125,18 @@ class ModelRunner:
             for chunk in chunks
             for position in range(chunk.start, chunk.end)
         ]
+
+
+def _compile_layers(model: Any) -> None:
+    """Compile each layer for any number of tokens; all layers of a kind share what is compiled.
+
+    They are cut at attention, which depends on what a batch holds and not only on its shape.
+    """
+    whole = torch.compiler.disable(paged_attention)  # type: ignore[no-untyped-call]
+    AttentionInterface.register(IMPLEMENTATION, whole)
+    for module in model.modules():
+        if isinstance(module, GradientCheckpointingLayer):  # transformers' word for a layer
+            module.compile(**COMPILE_OPTIONS)
 
 
 def _last_tokens(chunks: tuple[Chunk, ...]) -> list[int]:

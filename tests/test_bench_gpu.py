@@ -10,7 +10,8 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_every_part_runs(tmp_path):
-    command = [sys.executable, "tests/bench/bench_gpu.py", "--device", "cpu", "--model", "tiny", "--profile"]
+    command = [sys.executable, "tests/bench/bench_gpu.py", "--device", "cpu", "--model", "tiny"]
+    command += ["--profile", "--compiler", "eager"]
     path = os.pathsep.join([".", "tests", "tests/runtime", *sys.path])
     done = subprocess.run(
         [*command, "--out", str(tmp_path), "--shapes", "llama", "--tokenizer", str(tmp_path / "none")],
@@ -27,6 +28,7 @@ def test_every_part_runs(tmp_path):
     assert failed <= {"transformers_tokens_s"}
     assert results["shapes"] == {"llama": "equal, in graphs"}
     assert results["batch_4"]["masked_tokens_per_step"] > 0
+    assert results["batch_1 compiled"]["ratio"] > 0
     assert "| batch | unmasked" in (tmp_path / "bench_gpu.md").read_text()
 
 

@@ -1,5 +1,6 @@
 """Decode graphs, with a kernel and a recorder that any machine has."""
 
+import copy
 from itertools import pairwise
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from page_walks import reference
 
+from runtime import model
 from runtime.backend import Backend, backend_of
 from runtime.engine import Engine
 from runtime.graphs import LONGEST_CHUNK, TableRows, sizes_up_to
@@ -91,6 +93,22 @@ def test_graphs_survive_preemption(make_engine, make_graphed_engine, make_sequen
 def test_a_walking_kernel_without_graphs(make_engine, make_graphed_engine, make_sequence, finish):
     expected = outputs_of(make_engine(), finish, [make_sequence(p) for p in PROMPTS])
     assert outputs_of(make_graphed_engine(None), finish, [make_sequence(p) for p in PROMPTS]) == expected
+
+
+def test_compiled_layers_write_the_same(
+    make_engine, byte_model, make_sequence, finish, recorder, vocabulary, monkeypatch
+):
+    """Traced as on a GPU, in one piece before attention and one behind it; run by torch's own operators."""
+    counters = torch._dynamo.utils.counters
+    monkeypatch.setitem(model.COMPILE_OPTIONS, "backend", "eager")
+    counters.clear()
+    settings = EngineSettings(page_size=4, num_pages=256, max_sequences=4, compile_layers=True)
+    expected = outputs_of(make_engine(), finish, [make_sequence(p) for p in PROMPTS])
+    runner = ModelRunner(copy.deepcopy(byte_model), settings, Backend(reference, recorder))
+    engine = Engine(runner, vocabulary, settings, context_length=512)
+    assert outputs_of(engine, finish, [make_sequence(p) for p in PROMPTS]) == expected
+    assert counters["frames"]["ok"] > 0
+    assert all("paged_attention" in reason for reason in counters["graph_break"])
 
 
 def test_what_cannot_be_recorded_runs_without(
