@@ -3,7 +3,8 @@
 import logging
 import math
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
@@ -29,6 +30,7 @@ class Runner(Protocol):
 
     cache: KVCache
     num_columns: int
+    is_async: bool  # whether `run` may return before the logits are computed
 
     def run(self, batch: Batch) -> Tensor:
         """Float32 logits [len(batch.sampled), num_columns]."""
@@ -36,11 +38,16 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a step added to a sequence; `sequence.state` tells whether it was the last."""
+    """What a step added to a sequence, and whether that was the last."""
 
     sequence: Sequence
     draws: tuple[Draw, ...] = ()
     error: RuntimeFault | None = None
+    is_last: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Note how the sequence is now; it may go on before anyone reads this."""
+        object.__setattr__(self, "is_last", self.sequence.state is State.FINISHED)
 
 
 class Engine:
@@ -103,17 +110,19 @@ class Engine:
             sequence.finish(reason)
 
     @torch.inference_mode()
-    def step(self) -> list[Output]:
+    def step(self, meanwhile: Callable[[], None] = lambda: None) -> list[Output]:
         """Advance every scheduled sequence; returns what was added to each, at most one output for each.
 
-        What was forced behind a prompt comes out at once, before the prompt is computed.
+        What was forced behind a prompt comes out at once, before the prompt is computed. `meanwhile` is
+        called when the model's work has been launched, and a device does it at the same time; it may stop
+        sequences.
         """
         if not self._ready:
             self._expire()
         if self._ready:
             return self._take_ready()
         batch = self.scheduler.schedule()
-        draws = self._compute(batch)
+        draws = self._compute(batch, meanwhile)
         if draws is None:
             return self._take_ready()
         return self._postprocess(batch, draws)
@@ -132,12 +141,13 @@ class Engine:
             self._ready.append(Output(sequence, error=DeadlineExceeded()))
         self._next_deadline = min((sequence.deadline for sequence in self.scheduler), default=math.inf)
 
-    def _compute(self, batch: Batch) -> list[Draw | None] | None:
+    def _compute(self, batch: Batch, meanwhile: Callable[[], None]) -> list[Draw | None] | None:
         """A draw for every sequence sampled; None if there is nothing to compute or no memory for it."""
         if not batch.chunks:
             return None
         try:
             logits = self.runner.run(batch)
+            meanwhile()
             return self._draw(logits, batch.sampled) if batch.sampled else []
         except torch.OutOfMemoryError:
             self.scheduler.retreat(batch)
@@ -157,9 +167,12 @@ class Engine:
         return draws
 
     def _postprocess(self, batch: Batch, draws: list[Draw | None]) -> list[Output]:
+        """Extend what was sampled, but for what was stopped meanwhile."""
         for chunk in batch.chunks:
-            chunk.sequence.num_computed = chunk.end
-        return [self._extend(*pair) for pair in zip(batch.sampled, draws, strict=True)]
+            if chunk.sequence.state is State.RUNNING:
+                chunk.sequence.num_computed = chunk.end
+        drawn = zip(batch.sampled, draws, strict=True)
+        return [self._extend(*pair) for pair in drawn if pair[0].state is State.RUNNING]
 
     def _extend(self, sequence: Sequence, draw: Draw | None) -> Output:
         """Add the token to its sequence, and end the sequence where nothing may follow."""

@@ -14,7 +14,7 @@ import torch
 from runtime.engine import Engine, Output
 from runtime.errors import GenerationFailed, RuntimeFault
 from runtime.events import Event, Finished, FinishReason
-from runtime.sequence import Sequence, State
+from runtime.sequence import Sequence
 from runtime.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ class EngineThread:
         self._is_stopping = False
         self._jobs: dict[str, Job] = {}
         self._by_sequence: dict[Sequence, tuple[Job, Transcript]] = {}
+        self._outputs: list[Output] = []
         self._outgoing: list[tuple[Mailbox, Delivery]] = []
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="callgate-engine", daemon=True)
@@ -112,8 +113,10 @@ class EngineThread:
             while not self._is_stopping:
                 self._take_commands()
                 if self.engine.has_work:
-                    for output in self.engine.step():
-                        self._hand_over(output)
+                    outputs = self.engine.step(meanwhile=self._hand_over_all)
+                    self._outputs += outputs
+                if not (self.engine.has_work and self.engine.runner.is_async):
+                    self._hand_over_all()
                 self._flush()
         except BaseException as error:
             reason = f"the engine failed: {type(error).__name__}: {error}"
@@ -125,7 +128,8 @@ class EngineThread:
         """Run what was asked for; wait for it if there is nothing else to do."""
         try:
             while not self._is_stopping:
-                self._inbox.get(block=not self.engine.has_work and not self._outgoing)()
+                is_idle = not (self.engine.has_work or self._outputs or self._outgoing)
+                self._inbox.get(block=is_idle)()
         except Empty:
             return
 
@@ -157,6 +161,13 @@ class EngineThread:
         self._jobs.pop(job.request_id, None)
         self._outgoing.append((job.mailbox, fault))
 
+    def _hand_over_all(self) -> None:
+        """Send what the last step wrote; if a device computes by itself, while it computes the next one."""
+        outputs, self._outputs = self._outputs, []
+        for output in outputs:
+            self._hand_over(output)
+        self._flush()
+
     def _hand_over(self, output: Output) -> None:
         try:
             self._deliver(output)
@@ -179,7 +190,7 @@ class EngineThread:
             events += transcript.feed(draw)
         if transcript.is_stopped:
             self.engine.stop(output.sequence)
-        if output.sequence.state is State.FINISHED:
+        if output.is_last or transcript.is_stopped:
             events += self._finish(job, output.sequence, transcript)
         if events:
             self._outgoing.append((job.mailbox, events))
@@ -200,6 +211,8 @@ class EngineThread:
         send(outgoing)
 
     def _fail_all(self, reason: str) -> None:
+        with suppress(Exception):  # whatever state the engine was left in
+            self._hand_over_all()
         with self._lock:
             self.failure = reason
         while not self._inbox.empty():  # nothing is added any more; jobs become known, and fail below

@@ -28,7 +28,8 @@ class ModelRunner:
     """A transformers causal LM over a paged KV cache.
 
     `num_columns` is the width of its logits. `backend` is by default that of the model's device; its graphs
-    compute decode steps, and whatever else a step holds is launched kernel by kernel.
+    compute decode steps, and whatever else a step holds is launched kernel by kernel. `is_async` is whether
+    `run` returns before the logits are computed.
 
     Raises:
         ModelLoadError: its modules do not use transformers' attention interface in every layer.
@@ -40,6 +41,7 @@ class ModelRunner:
         if settings.compile_layers:
             _compile_layers(model)
         self.device: torch.device = model.device
+        self.is_async = self.device.type != "cpu"
         self.backend = backend or backend_of(self.device)
         self.graphs: DecodeGraphs | None = None
         self.num_columns = 0

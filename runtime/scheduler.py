@@ -89,9 +89,9 @@ class Scheduler:
         chunks: list[Chunk] = []
         budget = self.settings.max_batch_tokens
         num_preempted = self.num_preempted
-        for sequence in list(self.running):
+        for index, sequence in enumerate(list(self.running)):
             if sequence.state is State.RUNNING:  # not preempted by an older one
-                num_younger = len(self.running) - self.running.index(sequence) - 1
+                num_younger = len(self.running) - index - 1
                 chunk = self._advance(sequence, budget - num_younger)
                 chunks += [chunk] if chunk else []
                 budget -= chunk.num_tokens if chunk else 0

@@ -297,6 +297,30 @@ async def test_text_ends_at_a_stop_string(runtime):
     assert events[-1].reason is FinishReason.STOP
 
 
+async def test_what_a_step_wrote_may_be_sent_while_the_next_is_computed(make_runtime):
+    """As where a device computes by itself: the same events, and whoever stops meanwhile gets no more."""
+    runtimes = [make_runtime(), make_runtime()]
+    runtimes[1]._thread.engine.runner.is_async = True
+    stop = text_of(await events_of(runtimes[0], request(seed=3)))[2:4]
+    answers = []
+    for runtime in runtimes:
+        grammar = await linked(runtime, "auto")
+        asked = [request(f"{s}", constraint=grammar, seed=s) for s in range(4)]
+        asked += [request("stop", seed=3, stop=(stop,)), request("late", timeout_s=1e-6)]
+        answers.append(
+            await asyncio.gather(*(events_of(runtime, one) for one in asked), return_exceptions=True)
+        )
+        await settled(runtime)
+        runtime._thread.engine.check_integrity()
+    for events, expected in zip(*reversed(answers), strict=True):
+        if isinstance(expected, DeadlineExceeded):
+            assert isinstance(events, DeadlineExceeded)
+        else:
+            assert (text_of(events), calls_of(events)) == (text_of(expected), calls_of(expected))
+            assert events[-1].reason is expected[-1].reason
+            assert events[-1].stats.num_output_tokens == expected[-1].stats.num_output_tokens
+
+
 async def test_logprobs_cover_the_text(runtime):
     events = await events_of(runtime, request(seed=3, num_logprobs=2))
     logprobs = [p for e in events if isinstance(e, TextDelta) for p in e.logprobs]

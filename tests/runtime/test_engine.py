@@ -173,6 +173,29 @@ def test_stopping_frees_every_page(make_engine, make_sequence):
     assert engine.pool.num_idle == engine.pool.num_usable
 
 
+def test_a_sequence_stopped_while_its_step_is_computed_gets_nothing(make_engine, make_sequence, finish):
+    expected = make_sequence("stays", 20)
+    finish(make_engine(), expected)
+    engine = make_engine()
+    goes, stays = make_sequence("goes", 20), make_sequence("stays", 20)
+    engine.add(goes)
+    engine.add(stays)
+    engine.step()
+    outputs = engine.step(meanwhile=lambda: engine.stop(goes))
+    assert [output.sequence for output in outputs] == [stays]
+    assert goes.num_output == 1
+    engine.check_integrity()
+    finish(engine)
+    assert stays.output_ids == expected.output_ids
+
+
+def test_an_output_knows_whether_it_was_the_last(make_engine, make_sequence):
+    engine, sequence = make_engine(), make_sequence("x", 2)
+    engine.add(sequence)
+    (first,), (second,) = engine.step(), engine.step()
+    assert (first.is_last, second.is_last) == (False, True)
+
+
 def test_the_queue_is_bounded(make_engine, make_sequence):
     engine = make_engine(max_waiting=2, retry_after_s=3.0)
     engine.add(make_sequence())
