@@ -18,6 +18,9 @@ from runtime.pages import NULL_PAGE
 from runtime.scheduler import Chunk
 from runtime.transfer import upload
 
+# The public function of torch does not return the log-sum-exp.
+_flash_attention_on_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu  # noqa: SLF001
+
 
 @dataclass(slots=True)
 class Span:
@@ -167,7 +170,13 @@ def _attend_in_parts(query: Tensor, keys: Tensor, values: Tensor, group: Group, 
 def _attend_to(
     query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scoring: Scoring
 ) -> tuple[Tensor, Tensor]:
-    """Attention to some of the keys, and the log of the sum of exponentials of their scores."""
+    """Attention to some of the keys, and the log of the sum of exponentials of their scores.
+
+    torch's own kernel gives both, where a query sees a key at least and its scores are as they come.
+    """
+    if query.device.type == "cpu" and scoring.window is None and scoring.softcap is None:
+        output, mass = _flash_attention_on_cpu(query, key, value, attn_mask=bias, scale=scoring.scaling)
+        return output, mass.unsqueeze(-1)
     scale = query.shape[-1] ** -0.5 if scoring.scaling is None else scoring.scaling
     scores = (query @ key.transpose(2, 3)).float() * scale
     if scoring.softcap is not None:

@@ -87,8 +87,7 @@ class TokenMasks:
         bitmask = np.stack([self.fill(sequence) for sequence in sequences])
         probabilities = logits.softmax(dim=1)
         peaks = probabilities.amax(dim=1)
-        self._apply_bits(probabilities, bitmask)
-        probabilities.clamp_(min=0)
+        self._weigh(probabilities, bitmask)
         kept = probabilities.sum(dim=1)
         is_rescued = probabilities.amax(dim=1) < peaks
         probabilities /= kept[:, None]
@@ -107,6 +106,20 @@ class TokenMasks:
         faint = logits.clone()
         self._apply_bits(faint, np.stack([self.fill(sequence) for sequence in sequences]))
         return faint.softmax(dim=1)
+
+    def _weigh(self, probabilities: Tensor, bitmask: Bitmask) -> None:
+        """Set what is forbidden to zero, but NaN, which stays.
+
+        On a CPU, xgrammar's kernel writes every forbidden token by itself: slow where most are.
+        """
+        if probabilities.device.type != "cpu":
+            self._apply_bits(probabilities, bitmask)
+            probabilities.clamp_(min=0)
+            return
+        count = min(self.width, self.num_columns)
+        for row, bits in zip(probabilities, bitmask.view(np.uint8), strict=True):
+            row[:count] *= torch.from_numpy(np.unpackbits(bits, count=count, bitorder="little"))
+        probabilities[:, count:] *= 0
 
     def _apply_bits(self, values: Tensor, bitmask: Bitmask) -> None:
         """Set what is forbidden to minus infinity."""

@@ -18,7 +18,7 @@ from runtime.request import Sampling
 from runtime.sequence import Sequence
 from runtime.transfer import upload
 
-BLOCK = 512
+BLOCK = 128  # which divides the width of most models, so that nothing is copied
 ALMOST_ONE = 1 - 2**-32
 LEAST_TEMPERATURE = 1e-5
 
@@ -122,8 +122,9 @@ def _choose(probabilities: Tensor, sequences: list[Sequence]) -> Tensor:
 def _draw(weights: Tensor, uniform: Tensor) -> Tensor:
     """Invert the cumulative distribution, over blocks, then inside one; what weighs nothing is not drawn."""
     num_rows, num_columns = weights.shape
-    num_blocks = -(-num_columns // BLOCK)
-    blocks = pad(weights, (0, num_blocks * BLOCK - num_columns)).view(num_rows, num_blocks, BLOCK)
+    if num_missing := -num_columns % BLOCK:
+        weights = pad(weights, (0, num_missing))
+    blocks = weights.view(num_rows, -1, BLOCK)
     chosen, within = _invert(blocks.sum(dim=2), uniform)
     inner, _ = _invert(blocks[torch.arange(num_rows, device=weights.device), chosen], within)
     return (chosen * BLOCK + inner).clamp_(max=num_columns - 1)  # of a row of NaN, any id
