@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH := $(VENV)/.bench
 
-.PHONY: demo serve test test-corpus gpu-wheels bench-gpu lint format clean
+.PHONY: demo serve test test-corpus bench gpu-wheels bench-gpu lint format clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -32,6 +32,9 @@ test: $(READY) lint ## lint, types, and every test but the full corpora
 
 test-corpus: $(BENCH) ## the full runs over the shared corpora, other engines beside ours: hours
 	$(BIN)/pytest -m corpus -s
+
+bench: $(BENCH) ## the engine beside others, on this machine; OPTIONS="--vllm PYTHON" passes options
+	$(BIN)/callgate bench $(OPTIONS)
 
 gpu-wheels: ## fetch what a GPU machine without a package index lacks, into .gpu
 	PYTHONPATH=tests $(PYTHON) tests/bench/gpu_wheels.py

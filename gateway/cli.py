@@ -1,6 +1,8 @@
 """The `callgate` command."""
 
 import inspect
+import runpy
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from gateway.errors import GatewayError
+from gateway.errors import BenchMissing, GatewayError
 from gateway.settings import load, settings_table
 from gateway.tools_cli import tools
 
@@ -76,6 +78,15 @@ def demo() -> None:
         raise typer.Exit(run_demo())
 
 
+@cli.command(
+    context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+)
+def bench(context: typer.Context) -> None:
+    """Measure the engine beside others, from a clone; `callgate bench --help` lists what can be chosen."""
+    with explained():
+        run_beside_others(context.args)
+
+
 @cli.command("settings")
 def show_settings() -> None:
     """Every setting, its environment variable, its default, and what it does."""
@@ -83,6 +94,20 @@ def show_settings() -> None:
     for setting in settings_table():
         table.add_row(setting.option, setting.variable, setting.default, setting.description)
     Console().print(table)
+
+
+def run_beside_others(arguments: list[str]) -> None:
+    """Run the comparison, which is no part of the package.
+
+    Raises:
+        BenchMissing: this is no clone of the repository.
+    """
+    tests = Path(__file__).parents[1] / "tests"
+    if not (tests / "bench").is_dir():
+        raise BenchMissing
+    sys.path[:0] = map(str, (tests / "bench", tests, tests / "runtime"))
+    sys.argv[1:] = arguments
+    runpy.run_module("side_by_side", run_name="__main__", alter_sys=True)
 
 
 @contextmanager

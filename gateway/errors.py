@@ -8,7 +8,8 @@ GatewayError
 ├── Unauthorized         the API key is missing or wrong
 ├── ClientGone           the client closed the connection before it was answered
 ├── NotReady             the gateway cannot serve yet, or no longer
-└── ExtraMissing         a feature needs an optional dependency: names the extra
+├── ExtraMissing         a feature needs an optional dependency: names the extra
+└── BenchMissing         the benchmarks are in the repository only
 """
 
 
@@ -85,3 +86,13 @@ class ExtraMissing(GatewayError):
     def __init__(self, feature: str, extra: str) -> None:
         self.extra = extra
         super().__init__(f"{feature} needs an optional dependency: pip install 'callgate[{extra}]'")
+
+
+class BenchMissing(GatewayError):
+    """The benchmarks are no part of the installed package."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the benchmarks are part of the repository, not of the package:"
+            " clone it and `pip install -e '.[dev,bench]'`"
+        )

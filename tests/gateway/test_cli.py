@@ -166,4 +166,19 @@ def test_every_setting_is_an_option_and_in_the_table(run):
 
 def test_the_commands_are_there(run):
     helped = run("--help").stdout
-    assert all(command in helped for command in ("serve", "tools", "demo"))
+    assert all(command in helped for command in ("serve", "tools", "demo", "bench"))
+
+
+def test_the_comparison_lists_what_can_be_chosen(run, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", ["callgate", "bench"])
+    result = run("bench", "--help")
+    assert result.exit_code == 0
+    assert "--vllm" in result.output
+
+
+def test_the_comparison_is_no_part_of_the_package(run, monkeypatch, tmp_path):
+    monkeypatch.setattr("gateway.cli.__file__", str(tmp_path / "gateway" / "cli.py"))
+    result = run("bench")
+    assert result.exit_code == 1
+    assert "part of the repository" in result.stderr
