@@ -16,6 +16,7 @@ from opentelemetry import trace
 
 from compiler.entry import Entry
 from compiler.errors import CorruptUnit, LimitReached, UnsupportedSchema, UnsupportedToolset
+from compiler.framed_answer import FramedAnswer, framed
 from compiler.in_process import InProcess
 from compiler.job import Compiling, Job
 from compiler.linker import LinkedGrammar, link
@@ -41,7 +42,7 @@ _SLOW_MS = 200.0
 class Found:
     """A grammar, where its slowest part came from (memory, store, compiled), and how long it took."""
 
-    grammar: LinkedGrammar | CompiledSchema
+    grammar: LinkedGrammar | FramedAnswer | CompiledSchema
     source: str
     wait_ms: float
 
@@ -112,8 +113,10 @@ class GrammarCache:
         source = max((source for _, source in found), key=_SOURCES.index, default="memory")
         return Found(grammar, source, _milliseconds_since(start))
 
-    async def format(self, response_format: ResponseFormat, *, vocabulary: Vocabulary) -> Found:
-        """The grammar of a response's format.
+    async def format(
+        self, response_format: ResponseFormat, *, vocabulary: Vocabulary, syntax: str | None = None
+    ) -> Found:
+        """The grammar of a response's format, as models of `syntax` write it.
 
         Raises:
             UnsupportedSchema: it cannot be read or upheld, or no text is of it.
@@ -122,7 +125,8 @@ class GrammarCache:
         start = time.perf_counter()
         entry, source = await self._entry(Job.format(response_format), vocabulary, self._patience())
         assert isinstance(entry.unit, CompiledSchema)
-        return Found(entry.unit, source, _milliseconds_since(start))
+        grammar = framed(entry.unit, find_syntax(syntax), vocabulary) if syntax else entry.unit
+        return Found(grammar, source, _milliseconds_since(start))
 
     async def check(
         self, tools: Sequence[Tool], *, vocabulary: Vocabulary, syntax: str = "hermes"

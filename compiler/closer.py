@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 
+from compiler.answer import Answer
 from compiler.dispatcher import Dispatcher, Thought
 from compiler.errors import UnsupportedGrammar
-from compiler.junction import Entry, Junction
+from compiler.framed_answer import FramedAnswer
+from compiler.junction import Entry, Junction, Target
 from compiler.linker import LinkedGrammar
 from compiler.recogniser import Recogniser
 from compiler.region import Region
@@ -140,10 +142,14 @@ class _InUnit:
 
 @dataclass(frozen=True, slots=True)
 class _InSchema:
-    """In a JSON text that is the whole output."""
+    """In an answer in a given format, with which the output ends."""
 
     recogniser: Recogniser
     growth: int
+
+    @classmethod
+    def at_start(cls, compiled: CompiledSchema) -> "_InSchema":
+        return cls(Recogniser.of(compiled.network), compiled.shortest.growth)
 
     def after(self, token_id: int, token: bytes) -> "_Place | None":  # noqa: ARG002 - the places' common method
         recogniser = self.recogniser.fork()
@@ -184,6 +190,8 @@ class _Calls:
         """Where what is not thought begins."""
         if isinstance(self._start, Region):
             return _InText(self, self._start, 0)
+        if isinstance(self._start, Answer):
+            return _InSchema.at_start(self._start.compiled)
         return _InFixedText(self, self._start, b"")
 
     def at(self, junction: Junction, text: bytes) -> _Place | None:
@@ -192,6 +200,8 @@ class _Calls:
         if isinstance(where, Entry):
             if isinstance(where.target, Region):
                 return _InText(self, where.target, 0).after(-1, where.rest)
+            if isinstance(where.target, Answer):
+                return _InSchema.at_start(where.target.compiled).after(-1, where.rest)
             unit = self._units[where.target]
             place = _InUnit(self, Recogniser.of(unit.network), unit.shortest.growth, junction.follow)
             return place.after(-1, where.rest)
@@ -200,7 +210,8 @@ class _Calls:
     def completions(self, junction: Junction, read: bytes) -> Iterator[bytes]:
         """What may follow `read` to the end: the closing, or the shortest call of each tool, names first.
 
-        Or the header of a message that may stop at once; one that leads on is on no shortest way.
+        Or the header of a message that may stop at once; one that leads on is on the shortest way only where
+        no other header fits what was read.
         """
         if junction.closing is not None and junction.closing.startswith(read):
             yield junction.closing[len(read) :]
@@ -208,15 +219,27 @@ class _Calls:
         if lead is None or not (read.startswith(lead) or lead.startswith(read)):
             return
         low, high = junction.names.narrow(read[len(lead) :], 0, len(junction.names.keys))
+        is_settled = all(_leads_on(target) for target in junction.names.targets[low:high])
         for at in sorted(range(low, high), key=lambda at: len(junction.names.keys[at])):
             target, key = junction.names.targets[at], junction.names.keys[at]
             if isinstance(target, Region):
                 if target.text.may_stop:
                     yield (lead + key)[len(read) :]
+                elif is_settled:
+                    header = (lead + key)[len(read) :]
+                    yield from (header + text for text in _InText(self, target, 0).completions())
+                continue
+            if isinstance(target, Answer):
+                yield (lead + key)[len(read) :] + target.shortest_text
                 continue
             unit = self._units[target]
             header = (lead + key[: len(key) - junction.names.num_given_back])[len(read) :]
             yield header + unit.shortest_text + (junction.follow.closing or b"")
+
+
+def _leads_on(target: Target) -> bool:
+    """Whether an output cannot end where this header leads."""
+    return isinstance(target, Region) and not target.text.may_stop
 
 
 class Closer:
@@ -338,8 +361,10 @@ class Closer:
         return all(self._segmentation.count(bytes([byte])) == 1 for byte in needed)
 
 
-def closer_of(constraint: LinkedGrammar | CompiledSchema, *, is_thinking: bool = False) -> Closer:
-    """A closer for one generation under a toolset's linked grammar or a compiled schema.
+def closer_of(
+    constraint: LinkedGrammar | FramedAnswer | CompiledSchema, *, is_thinking: bool = False
+) -> Closer:
+    """A closer for one generation under a toolset's linked grammar or a response's format.
 
     `is_thinking`: the prompt has begun a thought.
     """
@@ -347,5 +372,7 @@ def closer_of(constraint: LinkedGrammar | CompiledSchema, *, is_thinking: bool =
         tail = unit_tail(constraint.syntax, constraint.vocabulary)
         start = _Calls(constraint.dispatcher).begin(is_thinking=is_thinking)
         return Closer(constraint.vocabulary, start, tail[-1:])
-    place = _InSchema(Recogniser.of(constraint.network), constraint.shortest.growth)
-    return Closer(constraint.vocabulary, place, b"")
+    if isinstance(constraint, FramedAnswer):
+        start = _Calls(constraint.dispatcher).begin(is_thinking=is_thinking)
+        return Closer(constraint.vocabulary, start, b"")
+    return Closer(constraint.vocabulary, _InSchema.at_start(constraint), b"")

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import xgrammar as xgr
 
+from compiler.answer import Answer
 from compiler.exits import Exits
 from compiler.free_text import FreeText
 from compiler.guard.guard import Guard
@@ -18,6 +19,7 @@ from compiler.jump_forward import forced_text
 from compiler.junction import Entry, Junction
 from compiler.matcher import Bitmask
 from compiler.region import Region
+from compiler.single import SingleMatcher
 from compiler.token_index import SparseMask
 from compiler.unit import Unit
 from compiler.vocabulary import Vocabulary
@@ -56,12 +58,13 @@ class Thought:
 class Dispatcher:
     """The fixed part of a linked grammar; shared by its matchers.
 
-    `start` is where an output begins: text, or the header of a call or message. `exits` None: no calls.
+    `start` is where an output begins: text, the header of a call or message, or an answer. `exits` None: no
+    calls.
     """
 
     vocabulary: Vocabulary = field(repr=False)
     units: Mapping[str, Unit] = field(repr=False)
-    start: Region | Junction
+    start: Region | Junction | Answer
     exits: Exits | None
     thought: Thought | None = None
 
@@ -77,7 +80,11 @@ class Dispatcher:
         """Where what is not thought begins."""
         if isinstance(self.start, Region):
             return _InText(self, self.start, 0)
-        return _InFixedText(self, self.start, b"")
+        if isinstance(self.start, Junction):
+            return _InFixedText(self, self.start, b"")
+        answer = _answering(self.start, b"")
+        assert answer is not None, "a format has a text"
+        return answer
 
     def at(self, junction: Junction, text: bytes) -> Position | None:
         """Where `text`, read from a junction on, leads."""
@@ -94,6 +101,8 @@ class Dispatcher:
     def _enter(self, entry: Entry, junction: Junction) -> Position | None:
         if isinstance(entry.target, Region):
             return _InText(self, entry.target, 0).read(entry.rest)
+        if isinstance(entry.target, Answer):
+            return _answering(entry.target, entry.rest)
         taken = consumed(self.units, entry.target, entry.rest)
         if taken is None:
             return None
@@ -108,6 +117,11 @@ class Dispatcher:
         cursor = unit.guard.start.advance(entry.rest[:taken])
         assert cursor is not None, "what the unit consumes repeats nothing"
         return _InUnit(self, junction.follow, matcher, unit.guard, cursor)
+
+
+def _answering(answer: Answer, begin: bytes) -> Position | None:
+    matcher = answer.begin(begin)
+    return None if matcher is None else _InAnswer(matcher, 0)
 
 
 def consumed(units: Mapping[str, Unit], name: str, rest: bytes) -> int | None:
@@ -143,7 +157,7 @@ class _BeforeThought:
         return b""
 
     def undo(self) -> None:
-        pass
+        self.answer.undo()
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +290,30 @@ class _InUnit:
 
     def undo(self) -> None:
         self.matcher.rollback(1)
+
+
+@dataclass(frozen=True, slots=True)
+class _InAnswer:
+    """In an answer, after `depth` tokens of it."""
+
+    matcher: SingleMatcher
+    depth: int
+
+    @property
+    def is_complete(self) -> bool:
+        return self.matcher.is_completed()
+
+    def fill(self, bitmask: Bitmask, row: int) -> None:
+        self.matcher.fill_bitmask(bitmask, row)
+
+    def accept(self, token_id: int, token: bytes) -> Position | None:  # noqa: ARG002 - the protocol's
+        return _InAnswer(self.matcher, self.depth + 1) if self.matcher.accept(token_id) else None
+
+    def forced_text(self) -> bytes:
+        return self.matcher.forced_text()
+
+    def undo(self) -> None:
+        self.matcher.rollback(self.matcher.num_accepted - self.depth)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from compiler.answer import Answer
 from compiler.region import Region
 from compiler.token_index import SparseMask, TokenIndex, successor
 
@@ -16,8 +17,8 @@ MAX_KEPT_MASKS = 8192
 _FEW_TOKENS = 4
 
 
-Target = str | Region
-"""What a header leads to: the unit of the tool of that name, or the text of a message."""
+Target = str | Region | Answer
+"""What a header leads to: the unit of the tool of that name, or the text of a message, or an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ class Junction:
         return mask
 
     def _enters(self, entry: Entry) -> bool:
-        if isinstance(entry.target, Region):
+        if not isinstance(entry.target, str):
             return entry.target.fits(entry.rest)
         if entry.rest and entry.rest[0] not in self._starts:
             return False  # the unit need not be asked, nor loaded
@@ -192,7 +193,7 @@ class Junction:
 
     def _starts_of(self, at: int) -> list[bytes]:
         """What the target of a key begins with, behind the key."""
-        if self.names.num_given_back or isinstance(self.names.targets[at], Region):
+        if self.names.num_given_back or not isinstance(self.names.targets[at], str):
             return [b""]
         return [bytes([start]) for start in self._starts]
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from types import MappingProxyType
 
+from compiler.answer import Answer
 from compiler.dispatcher import Dispatcher, Thought, consumed
 from compiler.errors import UnsupportedGrammar, UnsupportedSchema, UnsupportedToolset
 from compiler.exits import Exits
@@ -111,6 +112,15 @@ def link(
     return LinkedGrammar(names, units, syntax, vocabulary, choice, parallel, dispatcher, digests)
 
 
+def answer_dispatcher(answer: Answer, syntax: Syntax, vocabulary: Vocabulary) -> Dispatcher:
+    """What leads through thoughts and frames into an answer, for a model that is to call nothing."""
+    start: Junction | Answer = answer
+    if syntax.messages:
+        joints = _Joints((), {}, syntax, vocabulary, parallel=False)
+        start = joints.messages(has_last=True, answer=answer)
+    return Dispatcher(vocabulary, {}, start, None, _thought(syntax, vocabulary))
+
+
 def _chosen(units: Mapping[str, Unit], choice: ToolChoice) -> tuple[str, ...]:
     if choice.allowed is not None:
         unknown = [name for name in choice.allowed if name not in units]
@@ -180,15 +190,18 @@ class _Joints:
         region.set(self._text_until(self._syntax.trigger, start, may_stop=True), start)
         return region
 
-    def messages(self, *, has_last: bool) -> Junction:
-        """An output is messages, and in the end a call or (`has_last`) a last message."""
+    def messages(self, *, has_last: bool, answer: Answer | None = None) -> Junction:
+        """An output is messages, and in the end a call or (`has_last`) a last message.
+
+        With an `answer` that is the last message's text, and the others are thoughts.
+        """
         kinds = [message for message in self._syntax.messages if has_last or not message.is_last]
-        regions = [Region() for _ in kinds]
-        headers = [
-            (self._spelled(message.begin), region) for message, region in zip(kinds, regions, strict=True)
-        ]
-        table = self._table(None, headers)
-        for message, region in zip(kinds, regions, strict=True):
+        if answer is not None:
+            kinds = [message for message in kinds if message.is_last or message.is_thought]
+        regions = {message: Region() for message in kinds if answer is None or not message.is_last}
+        headers = [(self._spelled(message.begin), regions.get(message) or answer) for message in kinds]
+        table = self._table(None, [(text, target) for text, target in headers if target is not None])
+        for message, region in regions.items():
             onward = None
             if not message.is_last:
                 lead = self._spelled(message.end + self._syntax.message_separator)

@@ -14,6 +14,20 @@ class SingleMatcher:
         self._matcher = xgr.GrammarMatcher(compiled)
         self._guard = guard
         self._cursors = [] if guard is None else [guard.start]
+        self.num_accepted = 0
+
+    def read(self, text: bytes) -> bool:
+        """Read bytes before the first token, never taken back; False if no sentence begins so."""
+        if not text:
+            return True
+        if not self._matcher.accept_string(text):
+            return False
+        if self._guard is not None:
+            cursor = self._cursors[-1].advance(text)
+            if cursor is None:
+                return False
+            self._cursors.append(cursor)
+        return True
 
     def fill_bitmask(self, bitmask: Bitmask, row: int) -> None:
         """Overwrite `bitmask[row]` with the tokens that may come next."""
@@ -31,11 +45,13 @@ class SingleMatcher:
                 self._matcher.rollback(1)
                 return False
             self._cursors.append(cursor)
+        self.num_accepted += 1
         return True
 
     def rollback(self, num_tokens: int) -> None:
         """Undo the last accepted tokens."""
         if num_tokens:
+            self.num_accepted -= num_tokens
             self._matcher.rollback(num_tokens)
             del self._cursors[-num_tokens:]
 

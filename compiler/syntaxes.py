@@ -85,6 +85,11 @@ class Syntax:
         return bool(self.messages) or self.thought is not None
 
     @property
+    def answering(self) -> "Syntax":
+        """The row for an output that is an answer in a given format: no text of it leads into a call."""
+        return replace(self, trigger="")
+
+    @property
     def headers(self) -> tuple[tuple[str, str], ...]:
         """What stands before and after a call's name, in every way it may be written."""
         return ((self.begin, self.after_name), *self.other_headers)

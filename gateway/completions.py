@@ -98,7 +98,9 @@ class Completions:
             return None
         with self._telemetry.grammar(revisions) as span:
             if turn.response_format:
-                found = await self._grammars.format(turn.response_format, vocabulary=model.vocabulary)
+                found = await self._grammars.format(
+                    turn.response_format, vocabulary=model.vocabulary, syntax=model.syntax
+                )
             else:
                 found = await self._grammars.toolset(
                     tools,

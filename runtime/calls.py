@@ -151,7 +151,8 @@ class CallParser:
         at = self._held.find(end)
         if at >= 0:
             text, self._held = self._held[:at], self._held[at + len(end) :]
-            self._state = _State.ANSWER
+            # Without calls the answer is in a format of its own, blanks included.
+            self._state = _State.ANSWER if self._syntax.trigger else _State.PROSE
         else:
             at = len(self._held) - overlap(self._held, end)
             text, self._held = self._held[:at], self._held[at:]
@@ -226,6 +227,9 @@ class CallParser:
 
     def _read_message(self) -> Part | None:
         end = self._message.end
+        if self._message.is_last:  # nothing in it ends it
+            text, self._held = self._held, ""
+            return self._prose(text) if text else None
         at = self._held.find(end)
         if at >= 0:
             text, self._held = self._held[:at], self._held[at:]

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from compiler.closer import closer_of
+from compiler.framed_answer import FramedAnswer
 from compiler.linker import LinkedGrammar
 from compiler.matcher import Matcher
 from compiler.schema import CompiledSchema
@@ -120,8 +121,7 @@ class EmbeddedRuntime:
     ) -> tuple[tuple[Sequence, Transcript], ...]:
         sampling = request.sampling
         seed = secrets.randbits(63) if sampling.seed is None else sampling.seed
-        # Only a grammar makes what looks like a call one.
-        syntax = syntax_named(request.syntax) if request.syntax and request.constraint else None
+        syntax = _syntax_of(request)
         is_thinking = syntax is not None and self._is_thinking(syntax, prompt_ids)
         return tuple(
             (
@@ -170,6 +170,13 @@ class EmbeddedRuntime:
         )
 
 
+def _syntax_of(request: GenerationRequest) -> Syntax | None:
+    """What tells thoughts and calls from the answer; only a grammar makes what looks like a call one."""
+    if isinstance(request.constraint, FramedAnswer):
+        return request.constraint.syntax
+    return syntax_named(request.syntax) if request.syntax and request.constraint else None
+
+
 def _types_of(constraint: Constraint | None) -> Callable[[str], ParameterTypes] | None:
     """What a tool's tagged parameters may be read as, as their grammar was written."""
     if not isinstance(constraint, LinkedGrammar):
@@ -179,13 +186,13 @@ def _types_of(constraint: Constraint | None) -> Callable[[str], ParameterTypes] 
 
 
 def _matcher(constraint: Constraint | None, *, is_thinking: bool) -> Matcher | None:
-    if isinstance(constraint, LinkedGrammar):
+    if isinstance(constraint, LinkedGrammar | FramedAnswer):
         return constraint.matcher(is_thinking=is_thinking)
     return constraint.matcher() if constraint else None
 
 
 def _closer(constraint: Constraint | None, *, is_thinking: bool) -> Closer | None:
     """For the compiler's own grammars; what else masks an output knows no shortest completion."""
-    if isinstance(constraint, LinkedGrammar | CompiledSchema):
+    if isinstance(constraint, LinkedGrammar | FramedAnswer | CompiledSchema):
         return closer_of(constraint, is_thinking=is_thinking)
     return None

@@ -163,6 +163,17 @@ def test_a_thought_is_ended_in_time(mode, qwen):
             _check_calls(generation.text, grammar)
 
 
+def test_a_framed_thought_is_begun_where_it_can_be_ended():
+    """No message but a thought begins as this one does, and the call comes behind it."""
+    grammar, lead = _toolset("harmony", "required", BYTES), "<|channel|>analysis<|message|>So"
+    shortest = closer_of(grammar).minimum()
+    for budget in range(shortest + 57, shortest + 70):
+        generation = Generation(grammar, budget, random.Random(budget), lead)
+        _check(generation, budget)
+        assert generation.text.startswith(lead)
+        _check_calls(generation.text, grammar)
+
+
 @pytest.mark.parametrize("number", range(len(SCHEMAS)))
 def test_a_json_text_in_a_real_vocabulary(number, qwen):
     compiled, rng = _schema(number, qwen), random.Random(number)

@@ -87,8 +87,10 @@ def _linked(name: str, choice: str, *, parallel: bool):
 def _as_the_tag_has_it(output: bytes, row: Syntax, choice: str) -> bytes:
     """Where xgrammar's tag is narrower than its family, the output as the tag has it."""
     if row.messages:
-        # OpenAI's examples have a blank before `<|constrain|>`, the tag has none; and a stop token ends the
-        # last message for us.
+        # OpenAI's examples have a blank before `<|constrain|>`, and remarks before a call, the tag has neither;
+        # and a stop token ends the last message for us.
+        remark = rb"<\|channel\|>commentary<\|message\|>.*?<\|end\|><\|start\|>assistant"
+        output = re.sub(remark, b"", output, flags=re.DOTALL)
         output = re.sub(rb"(commentary to=functions\.\w+) <", rb"\1<", output)
         return output if output.endswith(b"<|call|>") else output + b"<|return|>"
     if row.name == "qwen3_coder":

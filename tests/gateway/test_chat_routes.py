@@ -7,6 +7,7 @@ import pytest
 from conftest import TIME, WEATHER
 from fake_runtime import STATS, call, text
 
+from compiler.vocabulary import Vocabulary
 from runtime.errors import BudgetTooSmall, GenerationFailed, Overloaded, PromptTooLong
 from runtime.events import (
     ArgumentsDelta,
@@ -228,6 +229,37 @@ async def test_a_json_schema_constrains_the_text(client, runtime):
     await ask(client, response_format={"type": "json_object"})
     assert runtime.requests[1].constraint.accepts('{"anything": [1]}')
     assert not runtime.requests[1].constraint.accepts("[1]")
+
+
+@pytest.mark.parametrize(
+    ("response_format", "of", "not_of"),
+    [
+        ({"type": "regex", "pattern": r"\d{3}-\d{4}"}, "555-1234", "call 555-1234"),
+        ({"type": "choice", "choices": ["yes", "no"]}, "no", "maybe"),
+        ({"type": "grammar", "grammar": 'root ::= "a" root "b" | ""'}, "aabb", "aab"),
+    ],
+)
+async def test_a_format_constrains_the_text(client, runtime, response_format, of, not_of):
+    answer = await ask(client, response_format=response_format)
+    constraint = runtime.requests[0].constraint
+    assert constraint.accepts(of)
+    assert not constraint.accepts(not_of)
+    assert answer["callgate"]["grammar_digest"] == constraint.digest
+    assert answer["callgate"]["grammar_source"] == "compiled"
+    again = await ask(client, response_format=response_format)
+    assert again["callgate"]["grammar_source"] == "memory"
+
+
+async def test_a_format_leaves_a_model_its_thoughts(client, runtime):
+    tokens = [*(bytes([b]) for b in range(256)), b"", b"?", b"?"]
+    thinking = Vocabulary.from_tokens(tokens, markers={"<think>": 257, "</think>": 258}, stop_ids=[256])
+    runtime.card = replace(runtime.card, vocabulary=thinking, syntax="hermes+think")
+    await ask(client, response_format={"type": "choice", "choices": ["yes", "no"]})
+    matcher = runtime.requests[0].constraint.matcher()
+    assert all(map(matcher.accept, [257, *b"Hm.", 258, *b"no", 256]))
+    refused = await client.post(URL, json=body(response_format={"type": "choice", "choices": ["<think>"]}))
+    assert refused.status_code == 400
+    assert refused.json()["error"]["param"] == "response_format"
 
 
 # Streaming

@@ -9,7 +9,9 @@ from collections import Counter
 import jsonschema_rs
 import pytest
 
-from compiler import compile_schema, compile_toolset
+from compiler import ResponseFormat, compile_format, compile_schema, compile_toolset
+from compiler.framed_answer import framed
+from compiler.syntaxes import syntax as find_syntax
 from runtime.embedded import EmbeddedRuntime
 from runtime.errors import (
     BudgetTooSmall,
@@ -154,6 +156,25 @@ async def test_a_thought_that_the_prompt_begins_is_ended(make_runtime, monkeypat
     assert calls_of(events)
     assert not opening or any(isinstance(event, ThoughtDelta) for event in events)
     assert text_of(events) == ""
+
+
+@pytest.mark.parametrize("opening", ["", "<think>\n"])
+@pytest.mark.parametrize("syntax", ["hermes+think", "harmony"])
+async def test_a_format_is_kept_behind_thoughts_that_are_free(make_runtime, monkeypatch, syntax, opening):
+    runtime = make_runtime(syntax=syntax)
+    tokenizer = runtime._loaded.tokenizer
+    monkeypatch.setattr(tokenizer, "chat_template", tokenizer.chat_template + opening)
+    (card,) = await runtime.models()
+    compiled = compile_format(ResponseFormat("pattern", "(?:yes|no)!{1,3}"), tokenizer=card.vocabulary)
+    constraint = framed(compiled, find_syntax(syntax), card.vocabulary)
+    thoughts = ""
+    for seed in range(6):
+        asked = request(constraint=constraint, syntax=None, seed=seed, max_tokens=80 + 20 * seed)
+        events = await events_of(runtime, asked)
+        assert compiled.accepts(text_of(events)), text_of(events)
+        assert not calls_of(events)
+        thoughts += "".join(event.text for event in events if isinstance(event, ThoughtDelta))
+    assert thoughts or not opening or syntax == "harmony"
 
 
 @pytest.mark.parametrize("syntax", ["qwen3_coder", "deepseek_v3_2", "glm_4_7", "harmony", "mistral_v13"])
@@ -438,7 +459,7 @@ async def test_the_death_of_the_engine_ends_every_request(make_runtime, monkeypa
     await asyncio.to_thread(is_going.wait, 20)
     asked += [asyncio.create_task(events_of(runtime, request(f"late{i}"))) for i in range(2)]
     for _ in range(1000):
-        if thread._inbox.qsize() == 2:
+        if thread._inbox.qsize() + len(thread._jobs) == len(asked):
             break
         await asyncio.sleep(0.01)
     thread.abort("r0")

@@ -1,0 +1,181 @@
+"""Answers in a format, where the model thinks first or frames its messages."""
+
+import random
+import re
+
+import numpy as np
+import pytest
+from walks import Generation, allowed_ids
+
+from compiler import ResponseFormat, UnsupportedSchema, compile_format
+from compiler.closer import closer_of
+from compiler.framed_answer import FramedAnswer, framed
+from compiler.syntaxes import syntax as find_syntax
+from compiler.vocabulary import Vocabulary
+from runtime.calls import CallParser, TextPart, ThoughtPart
+
+STOP = 256
+THINKING = Vocabulary.from_tokens(
+    [*(bytes([b]) for b in range(256)), b"", b"?", b"?", b"</", b"ab", b"\n\n", b'<tool_call>{"'],
+    markers={"<think>": 257, "</think>": 258},
+    stop_ids=[STOP],
+)
+FRAMED = Vocabulary.from_tokens(
+    [*(bytes([b]) for b in range(256)), b"", *[b"?"] * 6, b"final", b"analysis", b"<|mess", b"age|>{", b'{"'],
+    markers={
+        "<|start|>": 257,
+        "<|channel|>": 258,
+        "<|message|>": 259,
+        "<|end|>": 260,
+        "<|call|>": 261,
+        "<|constrain|>": 262,
+    },
+    stop_ids=[STOP],
+)
+PLAIN = Vocabulary.from_tokens(
+    [
+        *(bytes([b]) for b in range(256)),
+        b"",
+        b"<|channel|>",
+        b"final<|",
+        b"message|>ab",
+        b"|>{",
+        b"<|end|>",
+        b'">{"',
+    ],
+    stop_ids=[STOP],
+)
+WORDS = ResponseFormat("pattern", r"(?:ab|\n)+")
+CALL_LIKE = ResponseFormat(
+    "choice", ['<tool_call>\n{"name": "x", "arguments": {}}\n</tool_call>', "b<|end|>"]
+)
+OBJECT = ResponseFormat(
+    "schema", {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+)
+WAYS = [("hermes+think", THINKING), ("llama3+think", THINKING), ("harmony", FRAMED), ("harmony", PLAIN)]
+FINAL = "<|channel|>final<|message|>"
+ANALYSIS = "<|channel|>analysis<|message|>"
+
+
+def answer_in(response_format, syntax, vocabulary) -> FramedAnswer:
+    grammar = framed(compile_format(response_format, tokenizer=vocabulary), find_syntax(syntax), vocabulary)
+    assert isinstance(grammar, FramedAnswer)
+    return grammar
+
+
+def ids_of(text, vocabulary):
+    pattern = "|".join(map(re.escape, vocabulary.markers)) or "(?!)"
+    ids, at = [], 0
+    for found in re.finditer(pattern, text):
+        ids += [*text[at : found.start()].encode(), vocabulary.markers[found[0]]]
+        at = found.end()
+    return [*ids, *text[at:].encode()]
+
+
+def accepts(grammar, text, *, is_thinking=False):
+    matcher = grammar.matcher(is_thinking=is_thinking)
+    return all(map(matcher.accept, [*ids_of(text, grammar.vocabulary), STOP])) and matcher.is_terminated()
+
+
+@pytest.mark.parametrize(
+    ("text", "is_of", "is_of_inside"),
+    [
+        ("ab", True, False),
+        ("\nab\n", True, False),
+        ("<think>So ab?\n</think>ab", True, False),
+        ("So</think>ab", False, True),
+        ("<think></think>abab", True, False),
+        ("<think></think>", False, False),
+        ("<think></think>abc", False, False),
+        ("<think></think>So ab", False, False),
+        ("<think></think><think></think>ab", False, False),
+        ("ab<think></think>", False, False),
+        ("\n<think></think>ab", False, False),
+    ],
+)
+def test_a_thought_comes_first_and_is_free(text, is_of, is_of_inside):
+    grammar = answer_in(WORDS, "hermes+think", THINKING)
+    assert accepts(grammar, text) is is_of
+    assert accepts(grammar, text, is_thinking=True) is is_of_inside
+
+
+@pytest.mark.parametrize("vocabulary", [FRAMED, PLAIN], ids=["markers", "text"])
+@pytest.mark.parametrize(
+    ("text", "is_of"),
+    [
+        (f"{FINAL}ab", True),
+        (f"{ANALYSIS}So?<|end|><|start|>assistant{FINAL}ab\n", True),
+        (f"{ANALYSIS}a<|end|><|start|>assistant{ANALYSIS}b<|end|><|start|>assistant{FINAL}ab", True),
+        ("ab", False),
+        (f"{FINAL}", False),
+        (f"{FINAL}abc", False),
+        (f"{ANALYSIS}ab", False),
+        (f"{FINAL}ab<|end|>", False),
+        ("<|channel|>commentary<|message|>ab<|end|>", False),
+        ("<|channel|>commentary to=functions.f <|constrain|>json<|message|>{}", False),
+    ],
+)
+def test_the_last_message_is_the_answer_and_the_others_are_thoughts(text, is_of, vocabulary):
+    assert accepts(answer_in(WORDS, "harmony", vocabulary), text) is is_of
+
+
+@pytest.mark.parametrize(("syntax", "vocabulary"), WAYS)
+@pytest.mark.parametrize("response_format", [WORDS, CALL_LIKE, OBJECT], ids=["words", "call-like", "object"])
+def test_whatever_is_drawn_reads_as_thoughts_and_an_answer(syntax, vocabulary, response_format):
+    """At any budget from the smallest on; the answer comes back as it was written, whatever it looks like."""
+    grammar = answer_in(response_format, syntax, vocabulary)
+    minimum = closer_of(grammar).minimum()
+    assert not closer_of(grammar).fits(minimum - 1)
+    num_thoughts = 0
+    for seed in range(40):
+        budget = minimum + (seed if seed < 20 else 5 * seed)
+        generation = Generation(grammar, budget, random.Random(seed))
+        assert len(generation.ids) <= budget
+        assert generation.matcher.is_completed()
+        parser = CallParser(grammar.syntax)
+        parts = [part for char in generation.text for part in parser.feed(char)] + parser.finish()
+        assert {type(part) for part in parts} <= {TextPart, ThoughtPart}
+        answer = "".join(part.text for part in parts if isinstance(part, TextPart))
+        assert grammar.compiled.accepts(answer), generation.text
+        num_thoughts += any(isinstance(part, ThoughtPart) for part in parts)
+    assert num_thoughts > 0
+
+
+@pytest.mark.parametrize(("syntax", "vocabulary"), WAYS)
+def test_masks_allow_what_is_accepted_and_come_back(syntax, vocabulary):
+    """Token by token, and the same again after any number of tokens, the stop token too, was taken back."""
+    grammar = answer_in(OBJECT, syntax, vocabulary)
+    for seed in range(6):
+        rng, matcher, masks = random.Random(seed), grammar.matcher(), []
+        for _ in range(40):
+            masks.append(allowed_ids(matcher, vocabulary))
+            for token_id in range(vocabulary.width):
+                is_accepted = matcher.accept(token_id)
+                assert is_accepted == (token_id in masks[-1]), token_id
+                if is_accepted:
+                    matcher.rollback(1)
+            token_id = int(rng.choice([i for i in masks[-1] if i != 257] or masks[-1]))
+            assert matcher.accept(token_id)
+            if token_id == STOP:
+                break
+        num_back = rng.randrange(1, len(masks) + 1)
+        matcher.rollback(num_back)
+        assert np.array_equal(allowed_ids(matcher, vocabulary), masks[-num_back])
+
+
+def test_what_could_be_taken_for_a_thought_is_refused():
+    compiled = compile_format(ResponseFormat("pattern", "<think>a|b"), tokenizer=THINKING)
+    with pytest.raises(UnsupportedSchema, match="<think>"):
+        framed(compiled, find_syntax("hermes+think"), THINKING)
+    assert framed(compiled, find_syntax("hermes"), THINKING) is compiled
+
+
+def test_without_thoughts_or_frames_an_answer_is_itself():
+    compiled = compile_format(WORDS)
+    assert framed(compiled, find_syntax("hermes"), Vocabulary.of_bytes()) is compiled
+    assert framed(compiled, find_syntax("hermes+think"), Vocabulary.of_bytes()) is compiled  # no markers
+
+
+def test_digests_tell_formats_and_syntaxes_apart():
+    digests = {answer_in(f, s, v).digest for f in (WORDS, OBJECT) for s, v in WAYS}
+    assert len(digests) == 8
