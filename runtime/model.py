@@ -49,6 +49,8 @@ class ModelRunner:
         self._probe()
         num_pages = settings.num_pages or max(2, settings.kv_bytes // self.cache.bytes_per_page)
         self.cache = self.cache.resized(num_pages)
+        if self.is_async:
+            self._warm_up(settings)
         self.graphs = self._record(settings)
 
     @torch.inference_mode()
@@ -96,6 +98,15 @@ class ModelRunner:
                 self.model.config.name_or_path or type(self.model).__name__,
                 f"only {len(self.cache.layers)} of its {num_layers} layers use the attention interface",
             )
+
+    def _warm_up(self, settings: EngineSettings) -> None:
+        """Run a short and a full batch, so that no request waits for kernels to be compiled."""
+        room = (self.cache.num_pages - 1) * self.cache.page_size
+        for num_tokens in (2, settings.max_batch_tokens):
+            sequence = Sequence("warm-up", [0] * min(num_tokens, room), max_tokens=1)
+            sequence.page_table = list(range(1, 1 + -(-len(sequence.token_ids) // self.cache.page_size)))
+            self.run(Batch((Chunk(sequence, 0, len(sequence.token_ids)),)))
+        self.cache.clear(range(1, self.cache.num_pages))
 
     @torch.inference_mode()
     def _record(self, settings: EngineSettings) -> DecodeGraphs | None:

@@ -20,13 +20,15 @@ if TYPE_CHECKING:
     from runtime.walked import Walk
 
 LOG2_E = tl.constexpr(1.4426950408889634)
-MAX_SPLITS = 32
+SPLITS = (32, 8, 1)
+"""Few, since each is compiled by itself."""
 MIN_ROWS = 16
 """Matrix units multiply at least so many rows."""
 TILE_BYTES = 16384
 
 
-@triton.jit
+# Numbers that differ from batch to batch are no reason to compile anew.
+@triton.jit(do_not_specialize=["num_splits", "num_tokens", "table_stride"])
 def _attend(
     query,
     keys,
@@ -43,6 +45,7 @@ def _attend(
     table_stride,
     block_stride,
     num_tokens,
+    num_splits,
     WINDOW: tl.constexpr,
     HAS_SOFTCAP: tl.constexpr,
     HAS_SINKS: tl.constexpr,
@@ -56,7 +59,7 @@ def _attend(
     BLOCK_VALUE_DIM: tl.constexpr,
     BLOCK_ROWS: tl.constexpr,
     BLOCK_KEYS: tl.constexpr,
-    NUM_SPLITS: tl.constexpr,
+    IS_SPLIT: tl.constexpr,
 ):
     key_head = tl.program_id(1)
     split = tl.program_id(2)
@@ -79,7 +82,7 @@ def _attend(
 
     low = tl.maximum(position - WINDOW + 1, 0) if WINDOW > 0 else 0
     high = position + count
-    length = tl.cdiv(tl.cdiv(high - low, BLOCK_KEYS), NUM_SPLITS) * BLOCK_KEYS
+    length = tl.cdiv(tl.cdiv(high - low, BLOCK_KEYS), num_splits) * BLOCK_KEYS
     start = low + split * length
     end = tl.minimum(start + length, high)
 
@@ -127,12 +130,12 @@ def _attend(
         (found / divisor[:, None]).to(output.dtype.element_ty),
         mask=is_query[:, None] & (value_dims < VALUE_DIM)[None, :],
     )
-    if NUM_SPLITS > 1:
+    if IS_SPLIT:
         mass = tl.where(total > 0, best + tl.log2(divisor), float("-inf"))
         tl.store(masses + place, mass, mask=is_query)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["num_rows"])
 def _join(
     parts,
     masses,
@@ -194,6 +197,7 @@ def attend_pages(
         walk.tables.stride(0),
         walk.blocks.stride(0),
         num_tokens,
+        splits,
         WINDOW=scoring.window or 0,
         HAS_SOFTCAP=scoring.softcap is not None,
         HAS_SINKS=scoring.sinks is not None,
@@ -207,8 +211,8 @@ def attend_pages(
         BLOCK_VALUE_DIM=max(16, triton.next_power_of_2(value_dim)),
         BLOCK_ROWS=block_rows,
         BLOCK_KEYS=max(16, min(64, TILE_BYTES // (block_dim * keys.element_size()))),
-        NUM_SPLITS=splits,
-        num_warps=8 if block_rows * block_dim > 8192 else 4,
+        IS_SPLIT=splits > 1,
+        num_warps=8 if block_rows > 64 or block_rows * block_dim > 8192 else 4,
         num_stages=2 if keys.element_size() < 4 else 1,  # float32 fills shared memory
     )
     if splits == 1:
@@ -227,9 +231,9 @@ def attend_pages(
 
 
 def _num_splits(num_programs: int, device: torch.device) -> int:
-    """A power of two that makes about two programs for each of the device's processors."""
-    wanted = max(1, 2 * _num_processors(device) // num_programs)
-    return min(MAX_SPLITS, 1 << (wanted.bit_length() - 1))
+    """What makes about two programs for each of the device's processors."""
+    wanted = 2 * _num_processors(device) // num_programs
+    return next((splits for splits in SPLITS if splits <= wanted), 1)
 
 
 @cache

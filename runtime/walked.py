@@ -31,7 +31,7 @@ class Walk:
     @classmethod
     def of(cls, chunks: tuple[Chunk, ...], device: torch.device) -> "Walk":
         """The walk of a batch; decoding alone makes blocks of one query."""
-        block_size = min(BLOCK_SIZE, max(chunk.num_tokens for chunk in chunks))
+        block_size = BLOCK_SIZE if any(chunk.num_tokens > 1 for chunk in chunks) else 1
         tables = np.full((len(chunks), max(len(c.sequence.page_table) for c in chunks)), NULL_PAGE, np.int32)
         blocks: list[tuple[int, int, int, int]] = []
         offset = 0

@@ -1,6 +1,7 @@
 """Decode graphs, with a kernel and a recorder that any machine has."""
 
 import copy
+import sys
 from itertools import pairwise
 
 import pytest
@@ -211,6 +212,22 @@ def test_unchanged_tables_are_not_copied_again():
     two.append(8)
     assert rows.place([two]) == ([1], [(1, 1, 8)])
     assert rows.place([two, [5, 6]]) == ([1, 0], [(0, 0, 5), (0, 1, 6)])
+
+
+def test_warming_up_leaves_no_trace(make_runner, recorder):
+    runner = make_runner(recorder, num_pages=9, max_batch_tokens=64)
+    sizes = []
+    run = runner.run
+    runner.run = lambda batch: (sizes.append(batch.num_tokens), run(batch))[1]
+    runner._warm_up(EngineSettings(max_batch_tokens=64, max_sequences=4))
+    assert sizes == [2, 32]  # what there are pages for
+    assert not any(states[1:].any() for pair in runner.cache.layers.values() for states in pair)
+
+
+def test_without_triton_a_gpu_gathers(monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "runtime.walk_kernel", None)
+    assert backend_of(torch.device("cuda")) is None
+    assert "gathers pages" in caplog.text
 
 
 def test_a_cpu_has_no_backend_of_its_own():

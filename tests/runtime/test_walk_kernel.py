@@ -78,12 +78,12 @@ def compiled(dtype, **constants):
         return triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4})
 
 
-@pytest.mark.parametrize(("block_rows", "num_splits"), [(16, 32), (64, 1)], ids=["decode", "prefill"])
-def test_the_kernel_compiles_for_hopper(block_rows, num_splits):
+@pytest.mark.parametrize(("block_rows", "is_split"), [(16, True), (64, False)], ids=["decode", "prefill"])
+def test_the_kernel_compiles_for_hopper(block_rows, is_split):
     """Llama 3.1 8B's shape; the assembler says no to what has too much shared memory or bad instructions."""
     shape = {"KEY_HEADS": 8, "REPEATS": 4, "PACK": 4, "DIM": 128, "VALUE_DIM": 128}
     blocks = {"BLOCK_DIM": 128, "BLOCK_VALUE_DIM": 128, "BLOCK_ROWS": block_rows, "BLOCK_KEYS": 64}
-    scoring = {"WINDOW": 0, "HAS_SOFTCAP": True, "HAS_SINKS": True, "PAGE_SIZE": 16, "NUM_SPLITS": num_splits}
+    scoring = {"WINDOW": 0, "HAS_SOFTCAP": True, "HAS_SINKS": True, "PAGE_SIZE": 16, "IS_SPLIT": is_split}
     kernel = compiled("bf16", **shape, **blocks, **scoring)
     assert len(kernel.asm["cubin"]) > 0
     assert kernel.metadata.shared <= 99 * 1024
