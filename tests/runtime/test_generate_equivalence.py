@@ -98,6 +98,21 @@ def test_as_generate(name, backend, make_sequence, finish, monkeypatch):
     assert [sequence.output_ids for sequence in sequences] == expected
 
 
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_decode_step_looks_at_no_values(name):
+    """So a CUDA graph can record it: tensors on the `meta` device have no values."""
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(CONFIGS[name], dtype=torch.bfloat16).eval()
+
+    def kernel(query, keys, values, walk, scoring):
+        return query.new_empty(query.shape[1], query.shape[0], values.shape[-1])
+
+    shapes = []
+    backend = Backend(kernel, lambda step: shapes.append(tuple(step().shape)))
+    ModelRunner(model, EngineSettings(page_size=4, num_pages=8, max_sequences=2), backend)
+    assert shapes == [(4, 258), (2, 258), (1, 258)]
+
+
 def test_a_model_whose_layers_ignore_the_attention_interface_is_refused():
     model = build("llama")
     model.config.num_hidden_layers = 3  # the third is never seen to use the pages
