@@ -31,6 +31,7 @@ from compiler.recursion import doubly_recursive
 from compiler.regular import charset
 from compiler.rules import RuleTable
 from compiler.shortest import NEVER, Shortest
+from compiler.unfold import unfolded
 
 MAX_NESTING = 200
 MAX_COUNT = 1_000
@@ -57,7 +58,7 @@ def ebnf_grammar(text: str) -> Grammar:
     except (RuntimeError, ValueError) as error:
         raise _refusal(_PLACE_IN_SOURCE.sub("", str(error).strip())) from error
     grammar = _Reader(source).grammar()
-    pruned = prune(grammar)
+    pruned = prune(unfolded(grammar))
     assert pruned is not None, "every rule has been found to be productive"
     return pruned
 

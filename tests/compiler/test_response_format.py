@@ -192,3 +192,12 @@ def test_what_cannot_be_upheld_is_refused(kind, content, pointer, said):
     with pytest.raises(UnsupportedSchema, match=re.escape(said)) as refused:
         compile_format(ResponseFormat(kind, content))
     assert refused.value.pointer == pointer
+
+
+def test_loops_are_written_out_without_calls():
+    """Else the engine tries most of a vocabulary for every mask."""
+    grammar = 'root ::= "\'" char* "\'"\nchar ::= plain | "\\\\" [\'\\\\]\nplain ::= [^\'\\\\]'
+    answer = compile_format(ResponseFormat("grammar", grammar))
+    assert {*answer.grammar.rules} == {"root_2", "root_1"}
+    assert answer.accepts("'it\\'s'")
+    assert not answer.accepts("'it's'")
