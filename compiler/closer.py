@@ -4,112 +4,51 @@ It follows the output as the matcher does, by bytes, through free text, headers 
 as it must: while the budget is larger than the completion can have grown to, tokens are only noted.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 
 from compiler.answer import Answer
-from compiler.dispatcher import Dispatcher, Thought
+from compiler.dispatcher import (
+    BeforeThought,
+    Dispatcher,
+    InAnswer,
+    InFixedText,
+    InText,
+    InThought,
+    InUnit,
+    Position,
+)
 from compiler.errors import UnsupportedGrammar
 from compiler.framed_answer import FramedAnswer
-from compiler.junction import Entry, Junction, Target
+from compiler.junction import Junction, Target
 from compiler.linker import LinkedGrammar
 from compiler.recogniser import Recogniser
 from compiler.region import Region
 from compiler.schema import CompiledSchema
 from compiler.segmentation import Segmentation
 from compiler.shortest import NEVER
-from compiler.unit import unit_tail
+from compiler.unit import Unit, unit_tail
 from compiler.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
-class _InText:
-    """In free text, `state` bytes into what ends it."""
+class _Outside:
+    """Anywhere but in a unit or an answer, as the dispatcher has it."""
 
-    route: "_Calls"
-    region: Region
-    state: int
+    position: Position
 
     def after(self, token_id: int, token: bytes) -> "_Place | None":
-        text, onward = self.region.text, self.region.exit
-        if token_id == text.marker_id and onward is not None:
-            return self.route.at(onward, token)
-        state, rest = text.step(self.state, token)
-        if rest is None:
-            return _InText(self.route, self.region, state)
-        return None if onward is None else self.route.at(onward, text.pattern + rest)
+        position = self.position.accept(token_id, token)
+        if position is None:
+            return None
+        place = _placed(position, token)
+        self.position.undo()
+        return place
 
     def completions(self) -> Iterator[bytes]:
-        text, onward = self.region.text, self.region.exit
-        if text.may_stop:
-            yield b""
-        elif onward is not None:
-            yield from self.route.completions(onward, b"" if text.marker_id else text.pattern[: self.state])
-
-    def is_far(self, num_bytes: int, budget: int) -> bool:  # noqa: ARG002 - the places' common method
-        return False
-
-
-@dataclass(frozen=True, slots=True)
-class _BeforeThought:
-    """At the start, line breaks aside, where a thought may begin or the answer."""
-
-    route: "_Calls"
-    thought: Thought
-    answer: "_Place"
-
-    def after(self, token_id: int, token: bytes) -> "_Place | None":
-        if token_id == self.thought.begin_id:
-            return _InThought(self.route, self.thought, 0)
-        answer = self.answer.after(token_id, token)
-        if isinstance(answer, _InText) and not token.strip(b"\n"):
-            return _BeforeThought(self.route, self.thought, answer)
-        return answer
-
-    def completions(self) -> Iterator[bytes]:
-        return self.answer.completions()
-
-    def is_far(self, num_bytes: int, budget: int) -> bool:  # noqa: ARG002 - the places' common method
-        return False
-
-
-@dataclass(frozen=True, slots=True)
-class _InThought:
-    """In a thought, `state` bytes into the text that would end it."""
-
-    route: "_Calls"
-    thought: Thought
-    state: int
-
-    def after(self, token_id: int, token: bytes) -> "_Place | None":
-        if token_id == self.thought.end_id:
-            return self.route.begin_answer()
-        state, rest = self.thought.text.step(self.state, token)
-        return _InThought(self.route, self.thought, state) if rest is None else None
-
-    def completions(self) -> Iterator[bytes]:
-        end = self.route.spelled(self.thought.end_id)
-        return (end + text for text in self.route.begin_answer().completions())
-
-    def is_far(self, num_bytes: int, budget: int) -> bool:  # noqa: ARG002 - the places' common method
-        return False
-
-
-@dataclass(frozen=True, slots=True)
-class _InFixedText:
-    """In a header or in the closing: `read` of what follows `junction`."""
-
-    route: "_Calls"
-    junction: Junction
-    read: bytes
-
-    def after(self, token_id: int, token: bytes) -> "_Place | None":  # noqa: ARG002 - the places' common method
-        return self.route.at(self.junction, self.read + token)
-
-    def completions(self) -> Iterator[bytes]:
-        return self.route.completions(self.junction, self.read)
+        return _completions(self.position)
 
     def is_far(self, num_bytes: int, budget: int) -> bool:  # noqa: ARG002 - the places' common method
         return False
@@ -119,7 +58,7 @@ class _InFixedText:
 class _InUnit:
     """In a tool's arguments or the end of its call; `follow` is what comes behind."""
 
-    route: "_Calls"
+    dispatcher: Dispatcher
     recogniser: Recogniser
     growth: int
     follow: Junction
@@ -130,8 +69,9 @@ class _InUnit:
             if not recogniser.advance(token[end - 1 : end]):
                 return None
             if recogniser.is_complete:
-                return self.route.at(self.follow, token[end:])
-        return _InUnit(self.route, recogniser, self.growth, self.follow)
+                following = self.dispatcher.at(self.follow, token[end:])
+                return None if following is None else _placed(following)
+        return replace(self, recogniser=recogniser)
 
     def completions(self) -> Iterator[bytes]:
         yield self.recogniser.completion() + (self.follow.closing or b"")
@@ -141,19 +81,15 @@ class _InUnit:
 
 
 @dataclass(frozen=True, slots=True)
-class _InSchema:
+class _InAnswer:
     """In an answer in a given format, with which the output ends."""
 
     recogniser: Recogniser
     growth: int
 
-    @classmethod
-    def at_start(cls, compiled: CompiledSchema) -> "_InSchema":
-        return cls(Recogniser.of(compiled.network), compiled.shortest.growth)
-
     def after(self, token_id: int, token: bytes) -> "_Place | None":  # noqa: ARG002 - the places' common method
         recogniser = self.recogniser.fork()
-        return _InSchema(recogniser, self.growth) if recogniser.advance(token) else None
+        return _InAnswer(recogniser, self.growth) if recogniser.advance(token) else None
 
     def completions(self) -> Iterator[bytes]:
         yield self.recogniser.completion()
@@ -162,79 +98,67 @@ class _InSchema:
         return self.recogniser.bound(self.growth * num_bytes) <= budget
 
 
-_Place = _BeforeThought | _InThought | _InText | _InFixedText | _InUnit | _InSchema
+_Place = _Outside | _InUnit | _InAnswer
 
 
-class _Calls:
-    """The places of a linked grammar."""
+def _placed(position: Position, token: bytes = b"") -> _Place:
+    """The place of a dispatcher's position after `token`; units and answers are read by their grammar."""
+    match position:
+        case InUnit(dispatcher=dispatcher, follow=follow, unit=unit, start=start):
+            recogniser = Recogniser.of(unit.network)
+            recogniser.advance(start)
+            return _InUnit(dispatcher, recogniser, unit.shortest.growth, follow)
+        case InAnswer(answer=answer, start=start, depth=depth):
+            recogniser = Recogniser.of(answer.compiled.network)
+            recogniser.advance(start + token if depth else start)
+            return _InAnswer(recogniser, answer.compiled.shortest.growth)
+        case _:
+            return _Outside(position)
 
-    def __init__(self, dispatcher: Dispatcher) -> None:
-        self._start = dispatcher.start
-        self._units = dispatcher.units
-        self._thought = dispatcher.thought
-        self._tokens = dispatcher.vocabulary.tokens
 
-    def begin(self, *, is_thinking: bool) -> _Place:
-        """Where an output begins."""
-        if self._thought is None:
-            return self.begin_answer()
-        if is_thinking:
-            return _InThought(self, self._thought, 0)
-        return _BeforeThought(self, self._thought, self.begin_answer())
+def _completions(position: Position) -> Iterator[bytes]:
+    """What may follow a position outside of units and answers, to the end."""
+    match position:
+        case BeforeThought(answer=answer):
+            yield from _placed(answer).completions()
+        case InThought(dispatcher=dispatcher, thought=thought):
+            end = dispatcher.vocabulary.tokens[thought.end_id]
+            yield from (end + text for text in _placed(dispatcher.begin_answer()).completions())
+        case InText(dispatcher=dispatcher, region=region, state=state):
+            yield from _leaving(region, state, dispatcher.units)
+        case InFixedText(dispatcher=dispatcher, junction=junction, read=read):
+            yield from _behind(junction, read, dispatcher.units)
 
-    def spelled(self, token_id: int) -> bytes:
-        """The bytes of a token."""
-        return self._tokens[token_id]
 
-    def begin_answer(self) -> _Place:
-        """Where what is not thought begins."""
-        if isinstance(self._start, Region):
-            return _InText(self, self._start, 0)
-        if isinstance(self._start, Answer):
-            return _InSchema.at_start(self._start.compiled)
-        return _InFixedText(self, self._start, b"")
+def _leaving(region: Region, state: int, units: Mapping[str, Unit]) -> Iterator[bytes]:
+    """What may follow free text, `state` bytes into what ends it."""
+    text, onward = region.text, region.exit
+    if text.may_stop:
+        yield b""
+    elif onward is not None:
+        yield from _behind(onward, b"" if text.marker_id else text.pattern[:state], units)
 
-    def at(self, junction: Junction, text: bytes) -> _Place | None:
-        """Where `text`, read from a junction on, leads."""
-        where = junction.step(text)
-        if isinstance(where, Entry):
-            if isinstance(where.target, Region):
-                return _InText(self, where.target, 0).after(-1, where.rest)
-            if isinstance(where.target, Answer):
-                return _InSchema.at_start(where.target.compiled).after(-1, where.rest)
-            unit = self._units[where.target]
-            place = _InUnit(self, Recogniser.of(unit.network), unit.shortest.growth, junction.follow)
-            return place.after(-1, where.rest)
-        return None if where is None else _InFixedText(self, junction, where)
 
-    def completions(self, junction: Junction, read: bytes) -> Iterator[bytes]:
-        """What may follow `read` to the end: the closing, or the shortest call of each tool, names first.
+def _behind(junction: Junction, read: bytes, units: Mapping[str, Unit]) -> Iterator[bytes]:
+    """What may follow `read` to the end: the closing, or the shortest call of each tool, names first.
 
-        Or the header of a message that may stop at once; one that leads on is on the shortest way only where
-        no other header fits what was read.
-        """
-        if junction.closing is not None and junction.closing.startswith(read):
-            yield junction.closing[len(read) :]
-        lead = junction.lead
-        if lead is None or not (read.startswith(lead) or lead.startswith(read)):
-            return
-        low, high = junction.names.narrow(read[len(lead) :], 0, len(junction.names.keys))
-        is_settled = all(_leads_on(target) for target in junction.names.targets[low:high])
-        for at in sorted(range(low, high), key=lambda at: len(junction.names.keys[at])):
-            target, key = junction.names.targets[at], junction.names.keys[at]
-            if isinstance(target, Region):
-                if target.text.may_stop:
-                    yield (lead + key)[len(read) :]
-                elif is_settled:
-                    header = (lead + key)[len(read) :]
-                    yield from (header + text for text in _InText(self, target, 0).completions())
-                continue
-            if isinstance(target, Answer):
-                yield (lead + key)[len(read) :] + target.shortest_text
-                continue
-            unit = self._units[target]
-            header = (lead + key[: len(key) - junction.names.num_given_back])[len(read) :]
-            yield header + unit.shortest_text + (junction.follow.closing or b"")
+    Or the header of a message that may stop at once; one that leads on is on the shortest way only where
+    no other header fits what was read.
+    """
+    if junction.closing is not None and junction.closing.startswith(read):
+        yield junction.closing[len(read) :]
+    low, high = junction.reach(read)
+    names, lead = junction.names, junction.lead or b""
+    is_settled = all(_leads_on(target) for target in names.targets[low:high])
+    for at in sorted(range(low, high), key=lambda at: len(names.keys[at])):
+        target, key = names.targets[at], names.keys[at]
+        header = (lead + key[: len(key) - names.num_given_back])[len(read) :]
+        if isinstance(target, str):
+            yield header + units[target].shortest_text + (junction.follow.closing or b"")
+        elif isinstance(target, Answer):
+            yield header + target.shortest_text
+        elif target.text.may_stop or is_settled:
+            yield from (header + text for text in _leaving(target, 0, units))
 
 
 def _leads_on(target: Target) -> bool:
@@ -338,7 +262,7 @@ class Closer:
     def _stays(self, token_id: int) -> bool:
         """Whether what bounds the completion's growth holds across this token."""
         token = self._vocabulary.tokens[token_id]
-        return isinstance(self._place, _InUnit | _InSchema) and not any(b in token for b in self._ending)
+        return not isinstance(self._place, _Outside) and not any(b in token for b in self._ending)
 
     def _is_far(self, token_id: int, budget: int) -> bool:
         """Whether the completion cannot have grown beyond the budget; a token spells a byte at least."""
@@ -368,11 +292,11 @@ def closer_of(
 
     `is_thinking`: the prompt has begun a thought.
     """
+    if isinstance(constraint, CompiledSchema):
+        place: _Place = _InAnswer(Recogniser.of(constraint.network), constraint.shortest.growth)
+        return Closer(constraint.vocabulary, place, b"")
+    place = _placed(constraint.dispatcher.begin(is_thinking=is_thinking))
+    ending = b""
     if isinstance(constraint, LinkedGrammar):
-        tail = unit_tail(constraint.syntax, constraint.vocabulary)
-        start = _Calls(constraint.dispatcher).begin(is_thinking=is_thinking)
-        return Closer(constraint.vocabulary, start, tail[-1:])
-    if isinstance(constraint, FramedAnswer):
-        start = _Calls(constraint.dispatcher).begin(is_thinking=is_thinking)
-        return Closer(constraint.vocabulary, start, b"")
-    return Closer(constraint.vocabulary, _InSchema.at_start(constraint), b"")
+        ending = unit_tail(constraint.syntax, constraint.vocabulary)[-1:]
+    return Closer(constraint.vocabulary, place, ending)

@@ -113,9 +113,19 @@ class Junction:
         where = self.step(text)
         return self._enters(where) if isinstance(where, Entry) else where is not None
 
+    def reach(self, text: bytes) -> tuple[int, int]:
+        """The range of keys that may still follow `text`."""
+        if self.lead is None:
+            return 0, 0
+        if self.lead.startswith(text):
+            return 0, len(self.names.keys)
+        if not text.startswith(self.lead):
+            return 0, 0
+        return self.names.narrow(text[len(self.lead) :], 0, len(self.names.keys))
+
     def forced(self, text: bytes) -> tuple[bytes, Target | None]:
         """What every output goes on with after `text`; and the target behind that, if there is but one."""
-        low, high = self._reach(text)
+        low, high = self.reach(text)
         closing = self.closing if self.closing is not None and self.closing.startswith(text) else None
         if low == high or self.lead is None:
             return (closing or b"")[len(text) :], None
@@ -150,19 +160,9 @@ class Junction:
         if self.closing is not None and self.closing.startswith(text):
             yield from index.stop_ids if self.is_closed(text) else ()
             yield from (i for at in index.beginnings(self.closing[len(text) :]) for i in index.ids[at])
-        low, high = self._reach(text)
+        low, high = self.reach(text)
         if low < high:
             yield from self._among(text, low, high)
-
-    def _reach(self, text: bytes) -> tuple[int, int]:
-        """The range of keys that may still follow `text`."""
-        if self.lead is None:
-            return 0, 0
-        if self.lead.startswith(text):
-            return 0, len(self.names.keys)
-        if not text.startswith(self.lead):
-            return 0, 0
-        return self.names.narrow(text[len(self.lead) :], 0, len(self.names.keys))
 
     def _among(self, read: bytes, low: int, high: int) -> Iterator[int]:
         """Ids of the tokens that go on after `read` along any of the keys `low:high`."""

@@ -10,7 +10,7 @@ from corpus import corpus
 from monolith import monolith, sample_outputs, toolbox
 from transformers import AutoTokenizer
 
-from compiler.dispatcher import _InUnit
+from compiler.dispatcher import InUnit
 from compiler.linked_matcher import LinkedMatcher
 from compiler.linker import link
 from compiler.matcher import allocate_bitmask
@@ -90,9 +90,9 @@ class Walk:
             stack.append(allowed)
             self._reject_one(allowed)
             token_id = self._choose(allowed)
-            was_in_unit = isinstance(self.linked._position, _InUnit)
+            was_in_unit = isinstance(self.linked._position, InUnit)
             assert self.linked.accept(token_id)
-            self.num_units += was_in_unit and not isinstance(self.linked._position, _InUnit)
+            self.num_units += was_in_unit and not isinstance(self.linked._position, InUnit)
             outputs.append(self.output)
             self.output += self.vocabulary.tokens[token_id]
             assert self.reference.accept_token(token_id)

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from monolith import TOOLS, monolith, sample_outputs, toolbox
 
-from compiler.dispatcher import _InText, _InUnit
+from compiler.dispatcher import InText, InUnit
 from compiler.linker import link
 from compiler.matcher import allocate_bitmask
 from compiler.syntaxes import SYNTAXES
@@ -61,7 +61,7 @@ def _walk(linked, reference, vocabulary, rng):
     for _ in range(25):
         linked.fill_bitmask(bitmask, 0)
         allowed = np.unpackbits(bitmask.view(np.uint8), bitorder="little").astype(bool)
-        in_text, in_unit = (isinstance(linked._position, kind) for kind in (_InText, _InUnit))
+        in_text, in_unit = (isinstance(linked._position, kind) for kind in (InText, InUnit))
         expected = {i for i in ids if _accepts(reference, i)}
         if in_text:
             expected -= vocabulary.marker_ids - {linked._position.region.text.marker_id}
