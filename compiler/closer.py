@@ -32,6 +32,9 @@ from compiler.shortest import NEVER
 from compiler.unit import Unit, unit_tail
 from compiler.vocabulary import Vocabulary
 
+_NEXT = 32
+"""Bytes of a next token that `prepare` reckons with; few are longer."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Outside:
@@ -227,6 +230,12 @@ class Closer:
             if not self._stays(token_id):
                 self._settled()
         self._ahead = None
+
+    def prepare(self, remaining: int) -> None:
+        """Read what was accepted, if the next token might ask for it; answers come sooner, and are the same."""
+        is_far = self._spells_bytes and self._place.is_far(self._num_pending_bytes + _NEXT, remaining - 1)
+        if self._pending and not is_far:
+            self._settled().is_far(_NEXT, remaining - 1)  # which looks up, and keeps, how far it is
 
     def closing(self, remaining: int | None = None) -> list[int]:
         """The ids that complete the output from here, at most `remaining`; the fewest without a limit.

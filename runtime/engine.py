@@ -4,6 +4,7 @@ import logging
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -148,12 +149,22 @@ class Engine:
         try:
             logits = self.runner.run(batch)
             meanwhile()
+            if self.runner.is_async:
+                self._prepare(batch.sampled)
             return self._draw(logits, batch.sampled) if batch.sampled else []
         except torch.OutOfMemoryError:
             self.scheduler.retreat(batch)
             if len(batch.chunks) == 1:
                 self._ready.append(self._fail(batch.chunks[0].sequence, "not enough memory for one sequence"))
             return None
+
+    def _prepare(self, sequences: list[Sequence]) -> None:
+        """Fill masks and let closers read on: what else would be done when the ids drawn have arrived."""
+        for sequence in sequences:
+            self.masks.fill(sequence)
+            if sequence.closer is not None:
+                with suppress(Exception):  # what is wrong shows again in `_extend`, which ends one sequence
+                    sequence.closer.prepare(sequence.remaining)
 
     def _draw(self, logits: Tensor, sequences: list[Sequence]) -> list[Draw | None]:
         """Mask and sample. A device is first waited for in `sample`, with the masks filled meanwhile."""

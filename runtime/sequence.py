@@ -38,6 +38,9 @@ class Closer(Protocol):
     def accepted(self, token_id: int) -> None:
         """The token was appended to the output."""
 
+    def prepare(self, remaining: int) -> None:
+        """Do now what the next `admits` may ask for; no answer changes."""
+
     def closing(self, remaining: int) -> list[int]:
         """The ids that complete the output from here, at most `remaining`."""
 

@@ -205,7 +205,7 @@ def test_a_call_in_text_is_begun_only_if_it_can_be_completed(syntax, qwen):
     st.sampled_from(["hermes", "json", "qwen3_coder", "glm_4_7"]), st.integers(60, 400), st.integers(0, 2**32)
 )
 def test_what_is_not_looked_at_is_admitted_rightly(syntax, budget, seed):
-    """Looking at every token gives the same answers as looking only where the budget is near."""
+    """Looking at every token gives the same answers as looking only where the budget is near, or ahead of time."""
     grammar, rng = _toolset(syntax, "required", BYTES), random.Random(seed)
     matcher, lazy, eager = grammar.matcher(), closer_of(grammar), closer_of(grammar)
     for remaining in range(budget, 0, -1):
@@ -215,6 +215,8 @@ def test_what_is_not_looked_at_is_admitted_rightly(syntax, budget, seed):
         ahead = eager.fork()
         ahead.accepted(token_id)
         fits = ahead.minimum() <= remaining - 1
+        if rng.random() < 0.2:
+            lazy.prepare(remaining)
         assert lazy.admits(token_id, remaining) == fits
         if not fits:
             assert len(lazy.closing(remaining)) <= remaining
@@ -233,6 +235,12 @@ def test_ample_budgets_cost_no_reading():
     for _ in range(50):
         assert closer.admits(ord("x"), 4000)
         closer.accepted(ord("x"))
+    closer.prepare(4000)
+    assert closer._place is place
+    closer.prepare(300)  # where the next token might ask, what was accepted is read
+    assert closer._place is not place
+    place = closer._place
+    assert closer.admits(ord("x"), 300)
     assert closer._place is place
     assert bytes(closer.closing()) == b'"}}]'
 

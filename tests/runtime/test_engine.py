@@ -196,6 +196,23 @@ def test_an_output_knows_whether_it_was_the_last(make_engine, make_sequence):
     assert (first.is_last, second.is_last) == (False, True)
 
 
+def test_closers_prepare_while_a_device_computes(make_engine, make_sequence, finish):
+    """And where one fails, what is wrong is found when it is asked, or else it did not matter."""
+    calls = []
+
+    class Prepares(Appends):
+        def prepare(self, remaining):
+            calls.append(remaining)
+            raise RuntimeError("bug")
+
+    engine = make_engine()
+    engine.runner.is_async = True
+    sequence = make_sequence("x", 6, closer=Prepares("99"), matcher=Digits())
+    finish(engine, sequence)
+    assert sequence.num_output == 6
+    assert calls[:3] == [6, 5, 4]
+
+
 def test_the_queue_is_bounded(make_engine, make_sequence):
     engine = make_engine(max_waiting=2, retry_after_s=3.0)
     engine.add(make_sequence())
