@@ -232,7 +232,7 @@ class Closer:
         self._ahead = None
 
     def prepare(self, remaining: int) -> None:
-        """Read what was accepted, if the next token might ask for it; answers come sooner, and are the same."""
+        """Read what was accepted, if the next token might ask for it; later answers come sooner."""
         is_far = self._spells_bytes and self._place.is_far(self._num_pending_bytes + _NEXT, remaining - 1)
         if self._pending and not is_far:
             self._settled().is_far(_NEXT, remaining - 1)  # which looks up, and keeps, how far it is
