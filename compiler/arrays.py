@@ -12,7 +12,7 @@ from jsonschema_rs import CanonicalSchema, canonical
 from compiler.cardinality import MOST_DISTINCT, is_roomy
 from compiler.errors import UnsupportedSchema
 from compiler.grammar import Expr, Literal, Rule, choice, sequence
-from compiler.guard.plan import Item
+from compiler.guard.planner import Item
 from compiler.report import Verdict
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from compiler.cardinality import Cardinality
 from compiler.combinations import Combinations, simple
 from compiler.errors import UnsupportedSchema
 from compiler.grammar import Choice, Expr, Grammar, Literal, Rule, RuleRef, Sequence, choice, sequence
-from compiler.guard.plan import Item, Key, Plan, Planner, Step
+from compiler.guard.plan import Plan
+from compiler.guard.planner import Item, Key, Planner, Step
 from compiler.numbers import UnsupportedNumber, lower_integer, lower_number
 from compiler.objects import lower_object
 from compiler.outline import Outline, Site
@@ -52,13 +53,25 @@ _UNFOLD = "combines a recursive reference with other constraints in a way that c
 
 
 class Lowering:
-    """One schema being lowered. `is_closed` leaves undeclared keys out wherever keys are declared."""
+    """One schema being lowered. `is_closed` leaves undeclared keys out wherever keys are declared.
 
-    def __init__(self, schema: CanonicalSchema, outline: Outline, *, is_closed: bool, style: Style) -> None:
+    Long strings are counted by a guard, but those of `counted`, which are pointers, by rules.
+    """
+
+    def __init__(
+        self,
+        schema: CanonicalSchema,
+        outline: Outline,
+        *,
+        is_closed: bool,
+        style: Style,
+        counted: frozenset[str] = frozenset(),
+    ) -> None:
         self.schema = schema
         self.outline = outline
         self.is_closed = is_closed
         self.style = style
+        self._counted = counted
         self.rules = RuleTable()
         self._combinations = Combinations(schema)
         self.cardinality = Cardinality(self._combinations)
@@ -78,6 +91,7 @@ class Lowering:
 
         Raises:
             UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema.
+            AmbiguousBounds: some strings must be `counted` by rules.
         """
         try:
             start = self.place
@@ -127,11 +141,15 @@ class Lowering:
 
     def any_value(self, step: Step = None) -> Expr:
         """Any JSON value inside a container; one set of rules serves every place."""
-        self.planner.link(self.place, step, [self._any_place()])
+        place = self._any_place()
+        self.planner.mark_string(place, None)
+        self.planner.link(self.place, step, [place])
         key = ("value", self.is_distinct)
         if key not in self._shared:
             self._shared[key] = ref = self.rules.reserve("any")
+            outer, self.place = self.place, self.planner.place()
             self.rules.fill(ref, Rule(choice(*(self._any(name, Site()) for name in _TYPES))))
+            self.place = outer
         return self._shared[key]
 
     def any_of(self, schemas: Iterable[CanonicalSchema], site: Site, *, is_root: bool = False) -> Expr | None:
@@ -302,16 +320,18 @@ class Lowering:
         return choice(*map(self.text, written))
 
     def _mark(self, value: Any, place: int) -> None:
-        """Tell the planner of the arrays in a value that repeat an item."""
+        """Tell the planner of the strings in a value, and of the arrays that repeat an item."""
         inner: list[tuple[Step, Any]] = []
-        if isinstance(value, list):
+        if isinstance(value, str):
+            self.planner.mark_string(place, None)
+        elif isinstance(value, list):
             inner = [(Item(index), item) for index, item in enumerate(value)]
             if len(set(map(_without_order, value))) < len(value):
                 self.planner.mark_array(place, len(value), is_distinct=False)
         elif isinstance(value, dict):
             inner = [(Key(key), item) for key, item in value.items()]
         for step, item in inner:
-            if isinstance(item, dict | list):
+            if isinstance(item, str | dict | list):
                 target = self.planner.place()
                 self.planner.link(place, step, [target])
                 self._mark(item, target)
@@ -341,13 +361,18 @@ class Lowering:
     def _string(
         self, constraint: StringConstraint, site: Site, *, is_root: bool = False, is_key: bool = False
     ) -> Expr | None:
+        is_guarded = not (is_key or self.is_distinct or site.pointer in self._counted)
         try:
-            lowered = lower_string(constraint, self.rules, in_container=not is_root, is_key=is_key)
+            lowered = lower_string(
+                constraint, self.rules, in_container=not is_root, is_key=is_key, is_guarded=is_guarded
+            )
         except UnsupportedString as refusal:
             raise self.reporter.refusal(site, refusal) from refusal
         if lowered is None:
             return None
         self.reporter.note_all(site, lowered.notes)
+        if not is_key:
+            self.planner.mark_string(self.place, lowered.longest)
         return lowered.expr
 
     def _number(self, constraint: IntegerConstraint | NumberConstraint, site: Site) -> Expr | None:

@@ -13,7 +13,7 @@ from jsonschema_rs import CanonicalSchema
 from compiler.cardinality import finite_names
 from compiler.errors import UnsupportedSchema
 from compiler.grammar import Expr, Rule, choice, sequence
-from compiler.guard.plan import Key, Rest
+from compiler.guard.planner import Key, Rest
 from compiler.members import Member, Shape, Undeclared
 from compiler.regular.overlaps import TooManyOverlaps, overlaps
 from compiler.report import Verdict

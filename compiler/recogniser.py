@@ -33,7 +33,7 @@ class Recogniser:
     def bound(self, growth: int) -> float:
         """At least the bytes of `completion` once the grammar's own has grown by `growth` more."""
         longest = self._reading.longest + growth
-        if self._cursor is None:
+        if self._cursor is None or not self._cursor.plan.keeps_apart:
             return longest
         return math.inf if self._cursor.plan.is_tight else _GUARDED_GROWTH * (longest + 1)
 

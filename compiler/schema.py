@@ -12,6 +12,7 @@ from compiler.front import NO_DOCUMENTS, canonical_form
 from compiler.grammar import Grammar
 from compiler.grammar_json import grammar_from_json, grammar_to_json
 from compiler.guard.guard import Guard, guard_of
+from compiler.guard.planner import AmbiguousBounds
 from compiler.guard.tagged import start_of
 from compiler.lowering import Lowering
 from compiler.matcher import Matcher
@@ -64,9 +65,16 @@ def lower_schema(
         UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema.
     """
     canonical = canonical_form(schema, documents=documents, only_objects=only_objects)
-    lowering = Lowering(canonical, Outline(schema, documents), is_closed=objects == "closed", style=style)
-    arguments = TaggedArguments(lowering, tags) if tags else None
-    grammar = lowering.grammar(arguments.lower if arguments else None)
+    counted: frozenset[str] = frozenset()
+    while True:
+        outline, is_closed = Outline(schema, documents), objects == "closed"
+        lowering = Lowering(canonical, outline, is_closed=is_closed, style=style, counted=counted)
+        arguments = TaggedArguments(lowering, tags) if tags else None
+        try:
+            grammar = lowering.grammar(arguments.lower if arguments else None)
+            break
+        except AmbiguousBounds as ambiguous:
+            counted |= ambiguous.pointers
     if len(grammar.ebnf) > MAX_GRAMMAR_CHARS:
         size = f"a grammar of {len(grammar.ebnf) / 1e6:.0f} million characters"
         raise UnsupportedSchema("", "", f"its combinations unfold into {size}", "Combine fewer alternatives.")

@@ -2,7 +2,7 @@
 
 import json
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from compiler.grammar import CharClass, Expr, Literal, Rule, choice, sequence
 from compiler.lengths import MAX_LENGTH, QUOTE, Texts
@@ -54,8 +54,12 @@ class LoweredString:
 
     expr: Expr
     notes: tuple[Note, ...] = ()
+    longest: int | None = None
+    """The code points that a guard must keep it to, if the expression does not."""
 
 
+SHORTEST_GUARDED = 8
+"""Few tokens open a string and write more of it; lower bounds are left to rules, which all of them share."""
 _LOWER_COUNTS = (64, 32, 16, 8)
 """Tried in turn where a pattern that counts higher has too many states."""
 _SAFE = CharClass.of((0x20, 0x21), (0x23, 0x5B), (0x5D, charset.LAST))
@@ -72,17 +76,20 @@ def lower_string(
     in_container: bool = True,
     is_key: bool = False,
     ascii_escapes: bool = False,
+    is_guarded: bool = False,
 ) -> LoweredString | None:
     """The JSON encodings, quotes included, of the strings admitted; None if there is none.
 
-    In a container a value is followed by `,`, `}` or `]`, and a key by `:`.
+    In a container a value is followed by `,`, `}` or `]`, and a key by `:`. Where it `is_guarded`, an upper
+    bound may be left to a guard; it is then in the result.
 
     Raises:
         UnsupportedString: a keyword cannot be upheld.
     """
     ahead = (_KEY_END if is_key else _VALUE_END) if in_container else None
-    lowered = AllTexts(ahead, rules, Spelling(rules, ascii_escapes)).lower(constraint)
-    return lowered and LoweredString(sequence(QUOTE, lowered.expr), lowered.notes)
+    texts = AllTexts(ahead, rules, Spelling(rules, ascii_escapes), is_guarded=is_guarded)
+    lowered = texts.lower(constraint)
+    return lowered and replace(lowered, expr=sequence(QUOTE, lowered.expr))
 
 
 def automaton(constraint: StringConstraint) -> Dfa:
@@ -172,6 +179,7 @@ class AllTexts:
     ahead: CharClass | None
     rules: RuleSink
     spelling: Spelling
+    is_guarded: bool = field(default=False, kw_only=True)
 
     def lower(self, constraint: StringConstraint) -> LoweredString | None:
         """The strings admitted and the closing quote; None if there is none.
@@ -179,6 +187,11 @@ class AllTexts:
         Raises:
             UnsupportedString: a keyword cannot be upheld.
         """
+        low, high = constraint.min_length, constraint.max_length
+        is_bare = constraint == StringConstraint(low, high, draft=constraint.draft)
+        if is_bare and high is not None and self._is_left_to_guard(low, high):
+            lowered = self.lower(replace(constraint, max_length=None))
+            return lowered and _guarded(lowered, high)
         constraint, more = _within_reach(constraint)
         parts, notes = _parts(constraint)
         if not parts and not constraint.excluded:
@@ -190,7 +203,7 @@ class AllTexts:
             raise UnsupportedString(_keyword(constraint), str(error), "Write it without.") from error
         except TooManyStates as error:
             raise UnsupportedString(_keyword(constraint), str(error), "Simplify it.") from error
-        return lowered and LoweredString(lowered.expr, (*notes, *more, *lowered.notes))
+        return lowered and replace(lowered, notes=(*notes, *more, *lowered.notes))
 
     def _counted(self, parts: list[Part], constraint: StringConstraint) -> LoweredString | None:
         """Strings that meet every part; patterns count less far where that needs too many states."""
@@ -205,7 +218,7 @@ class AllTexts:
             if lowered is None or most == MAX_COUNT:
                 return lowered
             note = ("pattern", Verdict.NARROWED, f"counts to {most} at most")
-            return LoweredString(lowered.expr, (*lowered.notes, note))
+            return replace(lowered, notes=(*lowered.notes, note))
         raise AssertionError("the last count returns or raises")
 
     def of_tail(self, tail: Tail) -> Expr:
@@ -227,8 +240,13 @@ class AllTexts:
         longest = dfa.longest
         if longest is not None and high is not None and longest <= high:
             high = None
+        max_cost = MAX_COST_OF_KEYS if _only_excludes(constraint) else MAX_COST
+        settled = dfa.settled_after
+        if settled is not None and high is not None and self._is_left_to_guard(max(settled, low), high):
+            with suppress(TooManyStates):
+                lowered = self.of_walk(counted(dfa, low, None, max_cost=max_cost))
+                return lowered and _guarded(lowered, high)
         try:
-            max_cost = MAX_COST_OF_KEYS if _only_excludes(constraint) else MAX_COST
             return self.of_walk(counted(dfa, low, high, max_cost=max_cost))
         except TooManyStates as error:
             if high is None:
@@ -253,12 +271,21 @@ class AllTexts:
                 return LoweredString(lowered.expr, (("maxLength", Verdict.NARROWED, note),))
         raise UnsupportedString("maxLength", "is too large to be counted beside a pattern", "Lower it.")
 
+    def _is_left_to_guard(self, settled: int, high: int) -> bool:
+        """Whether a guard may keep a bound: from `settled` characters on, every text may end."""
+        return self.is_guarded and settled <= high and high >= SHORTEST_GUARDED
+
     def of_walk(self, walk: Walk | None) -> LoweredString | None:
         """Strings of a walk."""
         if walk is None:
             return None
         body = encode(walk, self.rules, ahead=self.ahead, tail=self.of_tail, spell=self.spelling)
         return LoweredString(body)
+
+
+def _guarded(lowered: LoweredString, high: int) -> LoweredString:
+    note = ("maxLength", Verdict.GUARDED, "counted while the string is written")
+    return replace(lowered, notes=(*lowered.notes, note), longest=high)
 
 
 def _character(rest: Expr, rules: RuleSink) -> Expr:

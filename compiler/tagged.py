@@ -16,7 +16,8 @@ from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.errors import UnsupportedSchema
 from compiler.grammar import EMPTY, Expr, Literal, Rule, choice, sequence
-from compiler.guard.plan import Key, Tags
+from compiler.guard.plan import Tags
+from compiler.guard.planner import Key
 from compiler.objects import declared_keys, value_schema
 from compiler.raw_strings import lower_raw_literal, lower_raw_string
 from compiler.report import Verdict

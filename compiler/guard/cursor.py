@@ -14,11 +14,14 @@ from typing import NamedTuple
 
 from compiler.guard.plan import Places, Plan
 
+_BACKSLASH = 0x5C
+_CONTINUATION = bytes(range(0x80, 0xC0))
 _PLAIN = re.compile(rb'[^"\\]*')
 _CHARACTER = re.compile(rb"\\u....|\\.|[\x00-\x21\x23-\x7f]|[\xc0-\xff][\x80-\xbf]+", re.DOTALL)
 _SHORT = {json.loads(f'"\\{char}"'): b"\\" + char.encode() for char in '"\\/bfnrt'}
 _SCALAR_END = b",]} \t\n\r"
-_ESCAPE = re.compile(rb"\\(?:[^u]|u(?:[dD][89abAB]..\\u....|(?![dD][89abAB])....))", re.DOTALL)
+ESCAPE = re.compile(rb"\\(?:[^u]|u(?:[dD][89abAB]..\\u....|(?![dD][89abAB])....))", re.DOTALL)
+"""A whole escape of one character."""
 
 
 class Scope(NamedTuple):
@@ -28,7 +31,7 @@ class Scope(NamedTuple):
     places: Places
     is_object: bool
     is_guarded: bool
-    """An object, or an array of distinct items: `seen` must not repeat."""
+    """An object whose keys may repeat, or an array of distinct items: `seen` must not."""
     is_tight: bool
     """What may stand in `seen` can be used up."""
     is_recorded: bool
@@ -58,6 +61,8 @@ class Cursor(NamedTuple):
     """A key or an item begins here, if anything but the end of the container does."""
     is_key: bool = False
     """The string is a key."""
+    room: int | None = None
+    """How many more characters the string may have; None where that does not matter."""
     is_over: bool = False
     """The JSON text is complete; what follows it is none."""
 
@@ -67,7 +72,7 @@ class Cursor(NamedTuple):
         return self.chunk is not None and self.chunk.startswith(b'"')
 
     def advance(self, text: bytes) -> "Cursor | None":
-        """The cursor after more of a JSON text; None if a key or an item repeats one there."""
+        """The cursor after more of a JSON text; None if something repeats there, or a string is too long."""
         cursor, at = self, 0
         while at < len(text) and not cursor.is_over:
             if cursor.in_string:
@@ -86,14 +91,20 @@ class Cursor(NamedTuple):
             return self._read_escape(text[at : at + 1]), at + 1
         run = _PLAIN.match(text, at)
         assert run is not None
-        chunk, at = self.chunk, run.end()
+        chunk, room, at = self.chunk, self.room, run.end()
+        is_escaped = at < len(text) and text[at] == _BACKSLASH
+        if room is not None:
+            room -= num_characters(run.group()) + is_escaped
+            if room < 0:
+                return None, at
         if self._is_kept and run.group():
             chunk += run.group()
+        if is_escaped:
+            return self._replace(chunk=chunk, escape=b"\\", room=room), at + 1
         if at == len(text):
-            return (self if chunk is self.chunk else self._replace(chunk=chunk)), at
-        if text[at] == 0x5C:
-            return self._replace(chunk=chunk, escape=b"\\"), at + 1
-        ended = self._replace(chunk=None)
+            is_same = chunk is self.chunk and room == self.room
+            return (self if is_same else self._replace(chunk=chunk, room=room)), at
+        ended = self._replace(chunk=None, room=None)
         value = chunk + b'"'
         return (ended.after_key(value) if self.is_key else ended.after_value(value)), at + 1
 
@@ -103,7 +114,7 @@ class Cursor(NamedTuple):
 
     def _read_escape(self, byte: bytes) -> "Cursor":
         escape = self.escape + byte
-        if not _ESCAPE.fullmatch(escape):
+        if not ESCAPE.fullmatch(escape):
             return self._replace(escape=escape)
         if not self._is_kept:
             return self._replace(escape=b"")
@@ -122,7 +133,8 @@ class Cursor(NamedTuple):
                 return self, at + 1
             case b'"':
                 is_key = self.expects and self.scope is not None and self.scope.is_object
-                return self._replace(chunk=byte, is_key=is_key, expects=False), at + 1
+                room = None if is_key or self.plan.least_bound is None else self.plan.longest_at(self._here())
+                return self._replace(chunk=byte, is_key=is_key, room=room, expects=False), at + 1
             case b"{" | b"[":
                 return self._open(is_object=byte == b"{"), at + 1
             case b"}" | b"]":
@@ -137,19 +149,21 @@ class Cursor(NamedTuple):
                 return self._replace(chunk=byte, expects=False), at + 1
 
     def _open(self, *, is_object: bool) -> "Cursor":
-        outer = self.scope
-        if outer is None:
-            places = self.plan.start
-        else:
-            places = self.plan.under(
-                outer.places, json.loads(outer.key) if outer.is_object else outer.position
-            )
+        outer, places = self.scope, self._here()
         is_distinct = not is_object and self.plan.is_distinct(places)
+        is_guarded = self.plan.repeats_keys if is_object else is_distinct
         is_tight = self.plan.is_tight_at(places)
         is_recorded = outer is not None and outer.records
         text = (b"{" if is_object else b"[") if is_recorded else b""
-        scope = Scope(outer, places, is_object, is_object or is_distinct, is_tight, is_recorded, text=text)
+        scope = Scope(outer, places, is_object, is_guarded, is_tight, is_recorded, text=text)
         return self._replace(scope=scope, expects=True)
+
+    def _here(self) -> Places:
+        """The places of the value that begins here."""
+        scope = self.scope
+        if scope is None:
+            return self.plan.start
+        return self.plan.under(scope.places, json.loads(scope.key) if scope.is_object else scope.position)
 
     def _close(self, bracket: bytes) -> "Cursor | None":
         assert self.scope is not None
@@ -173,8 +187,9 @@ class Cursor(NamedTuple):
         assert scope is not None
         if key in scope.seen:
             return None
+        seen = scope.seen | {key} if scope.is_guarded else scope.seen
         text = scope.text + key if scope.is_recorded else b""
-        return self._replace(is_key=False, scope=scope._replace(seen=scope.seen | {key}, key=key, text=text))
+        return self._replace(is_key=False, scope=scope._replace(seen=seen, key=key, text=text))
 
     def after_value(self, value: bytes) -> "Cursor | None":
         """Behind a value in its canonical form."""
@@ -230,6 +245,11 @@ class Cursor(NamedTuple):
     def is_at_risk(self) -> bool:
         """Whether it may be that nothing but a repeated key or item can follow."""
         return any(target.is_tight and target.is_begun for target in self.targets())
+
+
+def num_characters(text: bytes) -> int:
+    """How many characters begin in some UTF-8."""
+    return len(text.translate(None, _CONTINUATION))
 
 
 class Target(NamedTuple):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,10 @@ import numpy as np
 import xgrammar as xgr
 
 from compiler.guard.cursor import Target
+from compiler.guard.lengths import TokenLengths
 from compiler.guard.plan import Plan
 from compiler.guard.tagged import Position, start_of
+from compiler.guard.token_class import TokenClass, forbid
 from compiler.matcher import allocate_bitmask
 from compiler.token_index import Row, TokenIndex
 
@@ -28,61 +31,76 @@ _Known = dict[object, bool]
 """Whether there is no way on, by place."""
 
 
-class TokenClass:
-    """Some token ids, and which of them a mask allows."""
-
-    def __init__(self, ids: list[int], width: int) -> None:
-        self._ids = np.array(ids, dtype=np.int64)
-        self._words = self._ids >> 5
-        self._bits = np.left_shift(1, self._ids & 31).astype(np.uint32).view(np.int32)
-
-        self._others = np.full(-(-width // 32), -1, dtype=np.int32)
-        np.bitwise_and.at(self._others, self._words, ~self._bits)
-
-    def remove(self, row: Row) -> None:
-        """Take them out of a row."""
-        row &= self._others
-
-    def allowed(self, row: Row) -> list[int]:
-        """Those that a row allows."""
-        found: list[int] = self._ids[(row[self._words] & self._bits) != 0].tolist()
-        return found
-
-
 class GuardedTokens:
-    """The tokens of a vocabulary that can complete a key or an item, by how they do it."""
+    """The tokens of a vocabulary that a guard must look at, by what they can do."""
 
     def __init__(self, vocabulary: "Vocabulary") -> None:
         self.vocabulary = vocabulary
-        text = [
-            (token_id, token)
-            for token_id, token in enumerate(vocabulary.tokens)
-            if token and token_id not in vocabulary.marker_ids
-        ]
 
-        def those(is_in: Callable[[bytes], object]) -> TokenClass:
-            return TokenClass([i for i, token in text if is_in(token)], vocabulary.width)
+    @cached_property
+    def _texts(self) -> dict[int, bytes]:
+        markers = self.vocabulary.marker_ids
+        tokens = enumerate(self.vocabulary.tokens)
+        return {token_id: token for token_id, token in tokens if token and token_id not in markers}
 
-        self.keys_inside = those(re.compile(b'".*' + _KEY, re.DOTALL).search)
+    def _those(self, is_in: Callable[[bytes], object]) -> TokenClass:
+        ids = [token_id for token_id, token in self._texts.items() if is_in(token)]
+        return TokenClass(np.array(ids, np.int64), self.vocabulary.width)
+
+    @cached_property
+    def keys_inside(self) -> TokenClass:
         """From inside a string they may complete a key that comes later."""
-        self.keys_outside = those(re.compile(_KEY, re.DOTALL).search)
+        return self._those(re.compile(b'".*' + _KEY, re.DOTALL).search)
+
+    @cached_property
+    def keys_outside(self) -> TokenClass:
         """The same from outside a string, a key that begins there aside."""
-        self.items_inside = those(re.compile(b'".*' + _ITEM, re.DOTALL).search)
+        return self._those(re.compile(_KEY, re.DOTALL).search)
+
+    @cached_property
+    def items_inside(self) -> TokenClass:
         """From inside a string they may complete an item that comes later."""
-        self.items_outside = those(re.compile(_ITEM, re.DOTALL).search)
+        return self._those(re.compile(b'".*' + _ITEM, re.DOTALL).search)
+
+    @cached_property
+    def items_outside(self) -> TokenClass:
         """The same from outside a string."""
-        self.crossing = those(re.compile(rb'"[^,\[{]*[,\[{]').search)
+        return self._those(re.compile(_ITEM, re.DOTALL).search)
+
+    @cached_property
+    def crossing(self) -> TokenClass:
         """From inside a string they may begin a key or an item that comes later."""
-        self.quoted = those(lambda token: b'"' in token)
+        return self._those(re.compile(rb'"[^,\[{]*[,\[{]').search)
+
+    @cached_property
+    def quoted(self) -> TokenClass:
         """They may complete the string they begin in."""
-        self.escaped = those(lambda token: b"\\" in token and b'"' in _ESCAPES.sub(b"", token))
+        return self._those(lambda token: b'"' in token)
+
+    @cached_property
+    def escaped(self) -> TokenClass:
         """They may do so in another spelling than the canonical one."""
-        self.escaped_inside = those(lambda token: b'"' in token)
+        return self._those(lambda token: b"\\" in token and b'"' in _ESCAPES.sub(b"", token))
+
+    @cached_property
+    def escaped_inside(self) -> TokenClass:
         """The same from inside an escape."""
-        self.structural = those(_ends_something)
+        return self._those(lambda token: b'"' in token)
+
+    @cached_property
+    def structural(self) -> TokenClass:
         """Outside a string they may complete anything."""
-        self.escaping = those(lambda token: b"\\" in token)
+        return self._those(_ends_something)
+
+    @cached_property
+    def escaping(self) -> TokenClass:
         """They may spell a text in another way than the canonical one."""
+        return self._those(lambda token: b"\\" in token)
+
+    @cached_property
+    def lengths(self) -> TokenLengths:
+        """What they add to a string."""
+        return TokenLengths(self._texts, self.vocabulary.width)
 
     @property
     def index(self) -> TokenIndex:
@@ -112,15 +130,21 @@ class Guard:
         self._tokens = tokens
         self._spellings = tokens.vocabulary.tokens
         self._is_tight = plan.is_tight
-        self._has_items = bool(plan.places)
+        self._has_items = any(place.is_distinct for place in plan.places)
+        self._keeps_apart = plan.keeps_apart
+        self._least_bound = plan.least_bound
         self._last_word = tokens.index.last_word
 
     def restrict(self, row: Row, matcher: xgr.GrammarMatcher, cursor: Position) -> None:
         """Take out of a row what may not follow at a cursor, where `matcher` stands, too."""
+        if self._least_bound is not None:
+            self._tokens.lengths.restrict(row, cursor, self._least_bound)
+        if not self._keeps_apart:
+            return
         known: _Known = {}
         for token_id, after in self._suspects(row, cursor):
             if after is None or (self._is_at_risk(after) and self._dooms(matcher, token_id, after, known)):
-                _forbid(row, token_id)
+                forbid(row, token_id)
 
     def follow(self, matcher: xgr.GrammarMatcher, cursor: Position, token_id: int) -> Position | None:
         """The cursor after a token that `matcher` has just accepted; None if the guard does not allow it."""
@@ -181,7 +205,7 @@ class Guard:
         for tokens in self._classes(cursor, targets):
             tokens.remove(harmless)
         for token_id in self._along(targets, cursor):
-            _forbid(harmless, token_id)
+            forbid(harmless, token_id)
         return None if harmless.any() else self._suspects(row, cursor)
 
     def _suspects(self, row: Row, cursor: Position) -> Iterator[tuple[int, Position | None]]:
@@ -261,10 +285,6 @@ def _leads(*, in_string: bool, is_begun: bool) -> tuple[bytes, ...]:
 def _is_escaped(text: bytes, at: int) -> bool:
     """Whether an odd number of backslashes stands before a character of a string."""
     return (at - len(text[:at].rstrip(b"\\"))) % 2 == 1
-
-
-def _forbid(row: Row, token_id: int) -> None:
-    row.view(np.uint32)[token_id >> 5] &= np.uint32(0xFFFFFFFF ^ (1 << (token_id & 31)))
 
 
 def guard_of(plan: Plan | None, vocabulary: "Vocabulary") -> Guard | None:

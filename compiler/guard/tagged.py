@@ -88,6 +88,11 @@ class TaggedCursor(NamedTuple):
         return self.inner is not None and self.inner.is_tight
 
     @property
+    def room(self) -> int | None:
+        """How many more characters the string may have."""
+        return None if self.inner is None else self.inner.room
+
+    @property
     def is_over(self) -> bool:
         """Whether nothing here can repeat."""
         return self.inner is None

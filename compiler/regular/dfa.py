@@ -85,21 +85,36 @@ class Dfa:
     @cached_property
     def longest(self) -> int | None:
         """The length of the longest text of a minimised automaton; None if there is no longest."""
+        return self._longest_way([{t for t in row if t != DEAD} for row in self.table])
+
+    @cached_property
+    def settled_after(self) -> int | None:
+        """After how many characters every text of a minimised automaton is in the language, whatever follows.
+
+        None if there is no such number: a text that is in it can go on to one that is not yet.
+        """
+        following = [{t for t in row if t != DEAD} for row in self.table]
+        if any(following[state] - self.accepting for state in self.accepting):
+            return None
+        return self._longest_way([set() if s in self.accepting else t for s, t in enumerate(following)])
+
+    @staticmethod
+    def _longest_way(following: Sequence[set[int]]) -> int | None:
+        """The most steps from state 0; None if they can go in a circle."""
         lengths: dict[int, int] = {}
         open_states: set[int] = set()
         stack = [(0, False)]
         while stack:
             state, is_done = stack.pop()
-            following = {t for t in self.table[state] if t != DEAD}
             if is_done:
                 open_states.discard(state)
-                lengths[state] = max((lengths[t] + 1 for t in following), default=0)
+                lengths[state] = max((lengths[t] + 1 for t in following[state]), default=0)
             elif state not in lengths:
                 if state in open_states:
                     return None
                 open_states.add(state)
                 stack.append((state, True))
-                for target in following:
+                for target in following[state]:
                     if target in open_states:
                         return None
                     if target not in lengths:

@@ -93,6 +93,18 @@ GUARDED = {
         "patternProperties": {"^[ab]$": {**STRINGS, "items": {"enum": ["x", "y", "z"]}}},
         "additionalProperties": False,
     },
+    "lengths": {
+        **STRINGS,
+        "items": {
+            "type": "object",
+            "properties": {"k": {"enum": ["a", "b", "ab"]}, "s": {"type": "string", "maxLength": 9}},
+            "required": ["k"],
+            "additionalProperties": False,
+        },
+        "uniqueItems": False,
+        "contains": {"required": ["s"]},
+    },
+    "lengths in maps": {"type": "object", "additionalProperties": {"type": "string", "maxLength": 8}},
     "open": {"type": "object", "properties": {"a": {"type": "null"}}, "minProperties": 2, "maxProperties": 3},
 }
 REPEATS = {
@@ -170,6 +182,7 @@ def test_walks_never_repeat_and_never_get_stuck(name, vocabulary):
         assert jsonschema.Draft202012Validator(schema).is_valid(value), text
         assert compiled.accepts(text)
     assert num_ended or name in {
+        "lengths in maps",
         "map",
         "anything",
         "numbers",

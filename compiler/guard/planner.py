@@ -1,0 +1,217 @@
+"""The planner: finds out while a schema is lowered at which places of a text a guard must look."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from compiler.errors import UnsupportedSchema
+from compiler.guard.plan import Place, Places, Plan, Tags
+
+MAX_PATHS = 20_000
+
+
+class AmbiguousBounds(Exception):
+    """Strings that a guard was to count stand where others do, too; `pointers` names them."""
+
+    def __init__(self, pointers: frozenset[str]) -> None:
+        self.pointers = pointers
+        super().__init__(*pointers)
+
+
+class _Draft:
+    """A place while it is being found.
+
+    `least` is the number of items of an array there, None without any; `bounds` the lengths that a guard must
+    keep the strings there to, among them None if there is one of any length or of rules' own.
+    """
+
+    def __init__(self, pointer: str) -> None:
+        self.pointer = pointer
+        self.least: int | None = None
+        self.is_distinct = False
+        self.is_tight = False
+        self.bounds: set[int | None] = set()
+        self.same: set[int] = set()
+        self.keys: dict[str, set[int]] = {}
+        self.rest: set[int] = set()
+        self.items: dict[int, set[int]] = {}
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether a guard must look there."""
+        return self.is_distinct or self.is_tight or bool(self.bounds - {None})
+
+    def inside(self) -> Iterator[set[int]]:
+        yield from self.keys.values()
+        yield self.rest
+        yield from self.items.values()
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """The step to the value under a declared key."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """The step to the value under an undeclared key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """The step to the item at an index; the last index stands for all that follow."""
+
+    index: int
+
+
+Step = Key | Rest | Item | None
+"""None: another schema that speaks about the same place."""
+
+
+class Planner:
+    """Collects places while a schema is lowered."""
+
+    def __init__(self) -> None:
+        self.repeats_keys = False
+        """Whether the grammar lets a key stand twice in an object, so that any guard is needed at all."""
+        self.tags: Tags | None = None
+        self._drafts: list[_Draft] = []
+
+    def place(self, pointer: str = "") -> int:
+        """A new place; `pointer` names it in messages."""
+        self._drafts.append(_Draft(pointer))
+        return len(self._drafts) - 1
+
+    def link(self, outer: int, step: Step, inner: Iterable[int]) -> None:
+        """`step` leads from one place to others; to none where nothing can matter."""
+        draft = self._drafts[outer]
+        match step:
+            case Key(key):
+                draft.keys.setdefault(key, set()).update(inner)
+            case Rest():
+                draft.rest.update(inner)
+            case Item(index):
+                draft.items.setdefault(index, set()).update(inner)
+            case None:
+                draft.same.update(inner)
+
+    def mark_string(self, place: int, longest: int | None) -> None:
+        """There is a string there that a guard must keep to a length, or that it must not look at."""
+        self._drafts[place].bounds.add(longest)
+
+    def mark_array(self, place: int, least: int, *, is_distinct: bool) -> None:
+        """There is an array there, of `least` items or more, which may have to be distinct."""
+        self._drafts[place].least = least
+        self._drafts[place].is_distinct = is_distinct
+
+    def mark_tight(self, place: int) -> None:
+        """The keys or items there can be used up."""
+        self._drafts[place].is_tight = True
+
+    def plan(self, start: int) -> Plan | None:
+        """The plan of what was collected; None if the grammar needs no guard.
+
+        Raises:
+            UnsupportedSchema: a guard would hold where another schema asks for what it forbids.
+            AmbiguousBounds: it would count strings which others may stand in for.
+        """
+        if any(draft.bounds - {None} for draft in self._drafts):
+            self._check_bounds(start)
+        for group in ({start}, *(inner for draft in self._drafts for inner in draft.inside())):
+            self._settle([self._drafts[place] for place in self._closure(group)])
+        relevant = self._relevant()
+        if not relevant and not self.repeats_keys:
+            return None
+        numbers = {place: number for number, place in enumerate(sorted(relevant))}
+
+        def closed(places: set[int]) -> Places:
+            return frozenset(numbers[place] for place in self._closure(places) if place in relevant)
+
+        def finished(draft: _Draft) -> Place:
+            items = [
+                closed(draft.items.get(index, set())) for index in range(max(draft.items, default=-1) + 1)
+            ]
+            keys = {key: closed(inner) for key, inner in draft.keys.items()}
+            longest = min((bound for bound in draft.bounds if bound is not None), default=None)
+            return Place(draft.is_distinct, draft.is_tight, longest, keys, closed(draft.rest), tuple(items))
+
+        places = tuple(finished(self._drafts[place]) for place in sorted(relevant))
+        return Plan(places, closed({start}), self.tags, self.repeats_keys)
+
+    def _check_bounds(self, start: int) -> None:
+        """Whether it is known at every place of a text which string stands there, if a guard counts it.
+
+        A place of a text is a set of drafts, as it is for the guard. Inside a value of which nothing is known
+        strings may end anywhere, so that keeping them to another's bound leaves no way blocked.
+        """
+        first = frozenset(self._closure({start}))
+        pending, seen = [first], {first}
+        ambiguous: set[str] = set()
+        while pending:
+            drafts = [self._drafts[place] for place in pending.pop()]
+            bounds = set[int | None]().union(*(draft.bounds for draft in drafts))
+            if len(bounds) > 1:
+                ambiguous.update(draft.pointer for draft in drafts if draft.bounds - {None})
+            for inner in _steps(drafts):
+                following = frozenset(self._closure(inner))
+                if len(seen) > MAX_PATHS:
+                    every = (draft.pointer for draft in self._drafts if draft.bounds - {None})
+                    raise AmbiguousBounds(frozenset(every))
+                if following and following not in seen:
+                    seen.add(following)
+                    pending.append(following)
+        if ambiguous:
+            raise AmbiguousBounds(frozenset(ambiguous))
+
+    def _settle(self, group: list[_Draft]) -> None:
+        """Arrays at a place where some must be distinct are all kept so, as nobody can tell them apart."""
+        arrays = [draft for draft in group if draft.least is not None]
+        if not any(draft.is_distinct for draft in arrays):
+            return
+        for draft in arrays:
+            if not draft.is_distinct:
+                draft.is_tight = True
+                if (draft.least or 0) > 1:
+                    reason = "cannot be kept apart from arrays at the same place that may repeat items"
+                    raise UnsupportedSchema(
+                        draft.pointer, "uniqueItems", reason, "Set it for all or for none."
+                    )
+
+    def _closure(self, places: set[int]) -> set[int]:
+        found, pending = set[int](), list(places)
+        while pending:
+            place = pending.pop()
+            if place not in found:
+                found.add(place)
+                pending += self._drafts[place].same
+        return found
+
+    def _relevant(self) -> set[int]:
+        """The places that a guard marks, or that lead to one that it does."""
+        outer: dict[int, set[int]] = {}
+        for place, draft in enumerate(self._drafts):
+            for inner in (draft.same, *draft.inside()):
+                for target in inner:
+                    outer.setdefault(target, set()).add(place)
+        found = set[int]()
+        pending = [place for place, draft in enumerate(self._drafts) if draft.is_marked]
+        while pending:
+            place = pending.pop()
+            if place not in found:
+                found.add(place)
+                pending += outer.get(place, ())
+        return found
+
+
+def _steps(drafts: list[_Draft]) -> Iterator[set[int]]:
+    """Where the keys and positions of containers lead that are at all of these."""
+    for key in {key for draft in drafts for key in draft.keys}:
+        yield set().union(*(draft.keys.get(key, draft.rest) for draft in drafts))
+    yield set().union(*(draft.rest for draft in drafts))
+    for index in range(1 + max((max(draft.items, default=-1) for draft in drafts), default=-1)):
+        yield set().union(*(_item(draft, index) for draft in drafts))
+
+
+def _item(draft: _Draft, index: int) -> set[int]:
+    return draft.items.get(min(index, max(draft.items)), set()) if draft.items else set()

@@ -1,0 +1,32 @@
+"""Sets of tokens that are taken out of masks, or looked at in them."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compiler.token_index import Row
+
+
+class TokenClass:
+    """Some token ids, and which of them a mask allows."""
+
+    def __init__(self, ids: NDArray[np.int64], width: int) -> None:
+        self._ids = ids
+        self._words = self._ids >> 5
+        self._bits = np.left_shift(1, self._ids & 31).astype(np.uint32).view(np.int32)
+
+        self._others = np.full(-(-width // 32), -1, dtype=np.int32)
+        np.bitwise_and.at(self._others, self._words, ~self._bits)
+
+    def remove(self, row: Row) -> None:
+        """Take them out of a row."""
+        row &= self._others
+
+    def allowed(self, row: Row) -> list[int]:
+        """Those that a row allows."""
+        found: list[int] = self._ids[(row[self._words] & self._bits) != 0].tolist()
+        return found
+
+
+def forbid(row: Row, token_id: int) -> None:
+    """Take one token out of a row."""
+    row.view(np.uint32)[token_id >> 5] &= np.uint32(0xFFFFFFFF ^ (1 << (token_id & 31)))

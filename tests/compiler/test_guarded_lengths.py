@@ -1,0 +1,280 @@
+"""Lengths that a guard counts: exact, in code points, whatever the spelling and wherever a token ends."""
+
+import json
+import random
+from functools import cache
+
+import jsonschema_rs
+import numpy as np
+import pytest
+import xgrammar as xgr
+from corpus import corpus
+from transformers import AutoTokenizer
+
+from compiler import compile_schema
+from compiler.closer import closer_of
+from compiler.linker import link
+from compiler.matcher import allocate_bitmask
+from compiler.report import Verdict
+from compiler.schema import CompiledSchema, lower_schema
+from compiler.syntaxes import SYNTAXES
+from compiler.tagged import spelled_tags
+from compiler.unit import compile_unit
+from compiler.vocabulary import Vocabulary, vocabulary_of
+from toolspecs.choice import ChoiceMode, ToolChoice
+
+STRING = {"type": "string"}
+NAME = {**STRING, "minLength": 2, "maxLength": 9}
+SCHEMAS = {
+    "root": {**STRING, "maxLength": 9},
+    "few": {**STRING, "minLength": 8, "maxLength": 8},
+    "object": {
+        "type": "object",
+        "properties": {"a": NAME, "b": {"anyOf": [{**STRING, "maxLength": 20}, {"type": "null"}]}},
+        "required": ["a"],
+        "additionalProperties": False,
+    },
+    "open": {
+        "type": "object",
+        "properties": {"a": NAME},
+        "additionalProperties": {**STRING, "maxLength": 10},
+    },
+    "array": {"type": "array", "prefixItems": [NAME], "items": {**STRING, "maxLength": 11}, "minItems": 2},
+    "pattern": {
+        "type": "array",
+        "items": {**STRING, "pattern": "^x-[a-zé]*$", "maxLength": 9},
+        "minItems": 1,
+    },
+    "escapes": {
+        "type": "array",
+        "items": {**STRING, "pattern": '^[\\n"\\\\é😀]*$', "maxLength": 8},
+        "minItems": 1,
+    },
+    "recursive": {
+        "$defs": {
+            "node": {
+                "type": "object",
+                "properties": {"s": {**STRING, "maxLength": 8}, "next": {"$ref": "#/$defs/node"}},
+                "required": ["s"],
+                "additionalProperties": False,
+            }
+        },
+        "$ref": "#/$defs/node",
+    },
+}
+AMBIGUOUS = {
+    "two bounds": (
+        {
+            "anyOf": [
+                {**STRING, "pattern": "^a", "maxLength": 9},
+                {**STRING, "pattern": "^b", "maxLength": 20},
+            ]
+        },
+        ['"aaaaaaaaa"', '"bbbbbbbbbbbbbbbbbbbb"'],
+        ['"aaaaaaaaaa"', '"bbbbbbbbbbbbbbbbbbbbb"'],
+    ),
+    "under one key": (
+        {
+            "type": "object",
+            "anyOf": [
+                {"properties": {"k": {"const": 1}, "s": {**STRING, "maxLength": 8}}, "required": ["k", "s"]},
+                {"properties": {"k": {"const": 2}, "s": {**STRING, "maxLength": 12}}, "required": ["k", "s"]},
+            ],
+        },
+        ['{"k":1,"s":"12345678"}', '{"k":2,"s":"123456789012"}'],
+        ['{"k":1,"s":"123456789"}', '{"k":2,"s":"1234567890123"}'],
+    ),
+    "a listed one": (
+        {"anyOf": [{**STRING, "maxLength": 8}, {"enum": ["a long string"]}]},
+        ['"12345678"', '"a long string"'],
+        ['"123456789"', '"a long strin"'],
+    ),
+    "beside undeclared keys": (
+        {
+            "type": "object",
+            "properties": {"a": {**STRING, "maxLength": 8}},
+            "patternProperties": {"^x": {**STRING, "maxLength": 10}},
+        },
+        ['{"a":"12345678","x":"1234567890","y":"12345678901234"}'],
+        ['{"a":"123456789"}', '{"x":"12345678901"}'],
+    ),
+}
+HABITS = ("any", "long", "escaped")
+
+
+@pytest.fixture(scope="module", params=["bytes", "qwen3"])
+def vocabulary(request) -> Vocabulary:
+    return _vocabulary(request.param)
+
+
+@cache
+def _vocabulary(name: str) -> Vocabulary:
+    if name == "bytes":
+        return Vocabulary.of_bytes()
+    return vocabulary_of(AutoTokenizer.from_pretrained(corpus("tokenizers", name)))
+
+
+@cache
+def _compiled(name: str, vocabulary: Vocabulary) -> CompiledSchema:
+    return compile_schema(SCHEMAS[name], tokenizer=vocabulary)
+
+
+def _flags(row: np.ndarray, width: int) -> np.ndarray:
+    return np.unpackbits(row.view(np.uint8), bitorder="little")[:width].astype(bool)
+
+
+def _chosen(ids: np.ndarray, vocabulary: Vocabulary, rng: random.Random, habit: str) -> int:
+    """A token; a writer of long ones, and one who loves escapes, come near the bound in their own ways."""
+    drawn = [int(i) for i in rng.choices(ids.tolist(), k=20)]
+    if habit == "long":
+        return max(drawn, key=lambda i: (b'"' not in vocabulary.tokens[i], len(vocabulary.tokens[i])))
+    escaping = [i for i in ids[:5_000].tolist() if b"\\" in vocabulary.tokens[i]]
+    if habit == "escaped" and escaping and rng.random() < 0.5:
+        return rng.choice(escaping)
+    return drawn[0]
+
+
+def _walk(matcher, vocabulary: Vocabulary, seed: int, habit: str, max_tokens: int = 60) -> list[int]:
+    rng = random.Random(seed)
+    bitmask = allocate_bitmask(1, vocabulary.width)
+    written: list[int] = []
+    for _ in range(max_tokens):
+        matcher.fill_bitmask(bitmask, 0)
+        allowed = _flags(bitmask[0], vocabulary.width)
+        may_stop = allowed[vocabulary.stop_ids[0]]
+        allowed[vocabulary.stop_ids[0]] = False
+        ids = np.flatnonzero(allowed)
+        assert may_stop or len(ids), "nothing may follow"
+        if not len(ids) or (may_stop and rng.random() < 0.3):
+            break
+        token_id = _chosen(ids, vocabulary, rng, habit)
+        assert matcher.accept(token_id), "the mask allowed it"
+        written.append(token_id)
+    return written
+
+
+def _text(ids: list[int], vocabulary: Vocabulary) -> bytes:
+    return b"".join(vocabulary.tokens[i] for i in ids)
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_what_is_written_is_short_enough(name, vocabulary):
+    compiled = _compiled(name, vocabulary)
+    assert compiled.guard is not None
+    for seed, habit in enumerate(HABITS):
+        matcher = compiled.matcher()
+        written = _walk(matcher, vocabulary, seed, habit)
+        if not matcher.is_completed():
+            continue
+        text = _text(written, vocabulary).decode()
+        assert jsonschema_rs.is_valid(SCHEMAS[name], json.loads(text)), text
+        assert compiled.accepts(text)
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_the_mask_is_what_the_grammar_allows_and_the_cursor_can_read(name, vocabulary):
+    compiled = _compiled(name, vocabulary)
+    bitmask = allocate_bitmask(2, vocabulary.width)
+    for seed, habit in enumerate(HABITS):
+        written = _walk(compiled.matcher(), vocabulary, seed, habit, max_tokens=20)
+        matcher, bare, cursor = (
+            compiled.matcher(),
+            xgr.GrammarMatcher(compiled.compiled),
+            compiled.guard.start,
+        )
+        places = set(random.Random(seed).sample(range(len(written)), min(3, len(written))))
+        for at, token_id in enumerate(written):
+            if at in places:
+                matcher.fill_bitmask(bitmask, 0)
+                bare.fill_next_token_bitmask(bitmask, 1)
+                allowed = _flags(bitmask[0], vocabulary.width)
+                for other in np.flatnonzero(_flags(bitmask[1], vocabulary.width)).tolist():
+                    token = vocabulary.tokens[other] or b""
+                    assert allowed[other] == (cursor.advance(token) is not None), token
+            assert matcher.accept(token_id)
+            assert bare.accept_token(token_id)
+            cursor = cursor.advance(vocabulary.tokens[token_id])
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_whatever_is_closed_is_short_enough(name, vocabulary):
+    compiled = _compiled(name, vocabulary)
+    for budget in (0, 4, 12):
+        closer, matcher = closer_of(compiled), compiled.matcher()
+        remaining = closer.minimum() + budget
+        written: list[int] = []
+        for token_id in _walk(compiled.matcher(), vocabulary, budget, "long"):
+            if not closer.admits(token_id, remaining):
+                break
+            assert matcher.accept(token_id)
+            closer.accepted(token_id)
+            written.append(token_id)
+            remaining -= 1
+        closing = closer.closing(remaining)
+        assert len(closing) <= remaining
+        assert all(matcher.accept(token_id) for token_id in closing)
+        assert matcher.is_completed()
+        assert jsonschema_rs.is_valid(SCHEMAS[name], json.loads(_text(written + closing, vocabulary)))
+
+
+def test_characters_are_counted_in_any_spelling():
+    compiled = compile_schema({**STRING, "maxLength": 8})
+    for eight in (
+        "12345678",
+        "äöüßäöüß",
+        "😀" * 8,
+        "\\n" * 8,
+        "\\u00e4" * 8,
+        "\\ud83d\\ude00" * 8,
+        'a\\"\\\\' * 2 + "é😀",
+    ):
+        assert len(json.loads(f'"{eight}"')) == 8
+        assert compiled.accepts(f'"{eight}"')
+        for more in ("x", "ä", "\\n", "\\u00e4", "\\ud83d\\ude00", '\\"'):
+            assert not compiled.accepts(f'"{eight}{more}"')
+            assert not compiled.accepts(f'"{more}{eight}"')
+
+
+@pytest.mark.parametrize("name", AMBIGUOUS)
+def test_strings_that_others_stand_in_for_are_counted_exactly(name):
+    schema, valid, invalid = AMBIGUOUS[name]
+    compiled = compile_schema(schema)
+    assert all(map(compiled.accepts, valid))
+    assert not any(map(compiled.accepts, invalid))
+
+
+def test_any_bound_is_exact():
+    compiled = compile_schema({**STRING, "maxLength": 100_000})
+    assert [e.verdict for e in compiled.report if e.keyword == "maxLength"] == [Verdict.GUARDED]
+    assert compiled.accepts(json.dumps("x" * 100_000))
+    assert not compiled.accepts(json.dumps("x" * 100_001))
+
+
+@pytest.mark.parametrize("syntax", ["hermes", "json"])
+def test_linked_calls_keep_to_lengths(syntax):
+    vocabulary = _vocabulary("qwen3")
+    unit = compile_unit(
+        lower_schema(SCHEMAS["object"], only_objects=True).grammar, SYNTAXES[syntax], vocabulary
+    )
+    linked = link({"t": unit}, SYNTAXES[syntax], vocabulary, ToolChoice(ChoiceMode.REQUIRED), parallel=False)
+    for seed, habit in enumerate(HABITS):
+        matcher = linked.matcher()
+        written = _walk(matcher, vocabulary, seed, habit, max_tokens=100)
+        if matcher.is_completed():
+            text = _text(written, vocabulary).decode()
+            value, _ = json.JSONDecoder().raw_decode(text[text.index('{"a"') :])
+            assert jsonschema_rs.is_valid(SCHEMAS["object"], value)
+
+
+def test_strings_inside_tags_keep_to_lengths():
+    vocabulary = _vocabulary("qwen3")
+    schema = {"type": "object", "properties": {"list": SCHEMAS["array"]}, "required": ["list"]}
+    tags = spelled_tags(SYNTAXES["qwen3_coder"], vocabulary)
+    unit = compile_unit(
+        lower_schema(schema, only_objects=True, tags=tags).grammar, SYNTAXES["qwen3_coder"], vocabulary
+    )
+    assert unit.guard is not None
+    head = (tags.begin + "list" + tags.after_key).encode()
+    begun = unit.guard.start.advance(head)
+    assert begun.advance(b'["ab", "12345678901"]' + tags.end.encode()) is not None
+    assert begun.advance(b'["ab", "123456789012"') is None
