@@ -14,6 +14,7 @@ from compiler.answer import Answer
 from compiler.exits import Exits
 from compiler.free_text import FreeText
 from compiler.guard.guard import Guard
+from compiler.guard.kept import KeptMask
 from compiler.guard.tagged import Position as Cursor
 from compiler.jump_forward import forced_text
 from compiler.junction import Entry, Junction
@@ -262,16 +263,27 @@ class InUnit(Position):
     unit: Unit
     start: bytes
     cursor: Cursor | None
+    kept: KeptMask = field(default_factory=KeptMask, repr=False)
     is_complete = False
 
     def fill(self, bitmask: Bitmask, row: int) -> None:
         """Overwrite a row with the tokens that may come next."""
+        guard, cursor, words = self.unit.guard, self.cursor, bitmask[row]
+        if guard is None or cursor is None:
+            self._fill(bitmask, row)
+            return
+        if not self.kept.fill(words, cursor):
+            self._fill(bitmask, row)
+            guard.keep_apart(words, self.matcher, cursor)
+            self.kept.keep(words, cursor)
+        guard.limit(words, cursor)
+
+    def _fill(self, bitmask: Bitmask, row: int) -> None:
+        """What the unit's grammar allows, and what leaves it."""
         self.matcher.fill_next_token_bitmask(bitmask, row)
         bitmask[row, -1] &= self.dispatcher.vocabulary.index.last_word
         if self.dispatcher.exits is not None:
             self.dispatcher.exits.add(self.matcher, bitmask[row])
-        if self.unit.guard is not None and self.cursor is not None:
-            self.unit.guard.restrict(bitmask[row], self.matcher, self.cursor)
 
     def accept(self, token_id: int, token: bytes) -> Position | None:
         """The position after a token, or None."""

@@ -142,7 +142,7 @@ class Lowering:
     def any_value(self, step: Step = None) -> Expr:
         """Any JSON value inside a container; one set of rules serves every place."""
         place = self._any_place()
-        self.planner.mark_string(place, None)
+        self.planner.mark_string(place, is_plain=True)
         self.planner.link(self.place, step, [place])
         key = ("value", self.is_distinct)
         if key not in self._shared:
@@ -323,7 +323,7 @@ class Lowering:
         """Tell the planner of the strings in a value, and of the arrays that repeat an item."""
         inner: list[tuple[Step, Any]] = []
         if isinstance(value, str):
-            self.planner.mark_string(place, None)
+            self.planner.mark_string(place)
         elif isinstance(value, list):
             inner = [(Item(index), item) for index, item in enumerate(value)]
             if len(set(map(_without_order, value))) < len(value):
@@ -372,7 +372,7 @@ class Lowering:
             return None
         self.reporter.note_all(site, lowered.notes)
         if not is_key:
-            self.planner.mark_string(self.place, lowered.longest)
+            self.planner.mark_string(self.place, lowered.longest, is_plain=lowered.is_plain)
         return lowered.expr
 
     def _number(self, constraint: IntegerConstraint | NumberConstraint, site: Site) -> Expr | None:

@@ -3,6 +3,7 @@
 import xgrammar as xgr
 
 from compiler.guard.guard import Guard
+from compiler.guard.kept import KeptMask
 from compiler.jump_forward import forced_text
 from compiler.matcher import Bitmask
 
@@ -14,6 +15,7 @@ class SingleMatcher:
         self._matcher = xgr.GrammarMatcher(compiled)
         self._guard = guard
         self._cursors = [] if guard is None else [guard.start]
+        self._kept = KeptMask()
         self.num_accepted = 0
 
     def read(self, text: bytes) -> bool:
@@ -31,9 +33,15 @@ class SingleMatcher:
 
     def fill_bitmask(self, bitmask: Bitmask, row: int) -> None:
         """Overwrite `bitmask[row]` with the tokens that may come next."""
-        self._matcher.fill_next_token_bitmask(bitmask, row)
-        if self._guard is not None:
-            self._guard.restrict(bitmask[row], self._matcher, self._cursors[-1])
+        if self._guard is None:
+            self._matcher.fill_next_token_bitmask(bitmask, row)
+            return
+        cursor, words = self._cursors[-1], bitmask[row]
+        if not self._kept.fill(words, cursor):
+            self._matcher.fill_next_token_bitmask(bitmask, row)
+            self._guard.keep_apart(words, self._matcher, cursor)
+            self._kept.keep(words, cursor)
+        self._guard.limit(words, cursor)
 
     def accept(self, token_id: int) -> bool:
         """Advance by a token; False, and no change, if the grammar or the guard does not allow it."""

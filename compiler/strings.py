@@ -56,6 +56,8 @@ class LoweredString:
     notes: tuple[Note, ...] = ()
     longest: int | None = None
     """The code points that a guard must keep it to, if the expression does not."""
+    is_plain: bool = False
+    """From the second character on any may follow, and the end."""
 
 
 SHORTEST_GUARDED = 8
@@ -196,7 +198,8 @@ class AllTexts:
         parts, notes = _parts(constraint)
         if not parts and not constraint.excluded:
             body = self.of_tail(Tail(charset.ALL, constraint.min_length, constraint.max_length))
-            return LoweredString(body, (*notes, *more))
+            is_plain = constraint.min_length < 2 and constraint.max_length is None
+            return LoweredString(body, (*notes, *more), is_plain=is_plain)
         try:
             lowered = self._counted(parts, constraint)
         except PatternError as error:

@@ -16,6 +16,7 @@ from compiler.guard.plan import Places, Plan
 
 _BACKSLASH = 0x5C
 _CONTINUATION = bytes(range(0x80, 0xC0))
+_LAST = re.compile(rb"(?:[\xc0-\xdf].|[\xe0-\xef]..|[\xf0-\xff]...)\Z", re.DOTALL)
 _PLAIN = re.compile(rb'[^"\\]*')
 _CHARACTER = re.compile(rb"\\u....|\\.|[\x00-\x21\x23-\x7f]|[\xc0-\xff][\x80-\xbf]+", re.DOTALL)
 _SHORT = {json.loads(f'"\\{char}"'): b"\\" + char.encode() for char in '"\\/bfnrt'}
@@ -63,6 +64,8 @@ class Cursor(NamedTuple):
     """The string is a key."""
     room: int | None = None
     """How many more characters the string may have; None where that does not matter."""
+    is_settled: bool = False
+    """Inside a string, behind a whole character of it; False also where that cannot be told."""
     is_over: bool = False
     """The JSON text is complete; what follows it is none."""
 
@@ -100,11 +103,12 @@ class Cursor(NamedTuple):
         if self._is_kept and run.group():
             chunk += run.group()
         if is_escaped:
-            return self._replace(chunk=chunk, escape=b"\\", room=room), at + 1
+            return self._replace(chunk=chunk, escape=b"\\", room=room, is_settled=False), at + 1
         if at == len(text):
-            is_same = chunk is self.chunk and room == self.room
-            return (self if is_same else self._replace(chunk=chunk, room=room)), at
-        ended = self._replace(chunk=None, room=None)
+            is_settled = _is_whole(run.group())
+            is_same = chunk is self.chunk and room == self.room and is_settled == self.is_settled
+            return (self if is_same else self._replace(chunk=chunk, room=room, is_settled=is_settled)), at
+        ended = self._replace(chunk=None, room=None, is_settled=False)
         value = chunk + b'"'
         return (ended.after_key(value) if self.is_key else ended.after_value(value)), at + 1
 
@@ -205,6 +209,14 @@ class Cursor(NamedTuple):
         return self if scope is self.scope else self._replace(scope=scope)
 
     @property
+    def is_in_plain_string(self) -> bool:
+        """Whether the same may follow as at any other place inside the string, lengths aside."""
+        scope = self.scope
+        if self.chunk != b'"' or self.escape or self.is_key or scope is None:
+            return False
+        return not scope.records and not self.is_tight and self.plan.is_plain_at(self._here())
+
+    @property
     def is_tight(self) -> bool:
         """Whether this is in a container whose keys or items can be used up."""
         scope = self.scope
@@ -245,6 +257,11 @@ class Cursor(NamedTuple):
     def is_at_risk(self) -> bool:
         """Whether it may be that nothing but a repeated key or item can follow."""
         return any(target.is_tight and target.is_begun for target in self.targets())
+
+
+def _is_whole(text: bytes) -> bool:
+    """Whether it is seen from some UTF-8 alone that its last character is complete."""
+    return text[-1] < 0x80 or _LAST.search(text) is not None
 
 
 def num_characters(text: bytes) -> int:

@@ -132,13 +132,17 @@ class Guard:
         self._is_tight = plan.is_tight
         self._has_items = any(place.is_distinct for place in plan.places)
         self._keeps_apart = plan.keeps_apart
-        self._least_bound = plan.least_bound
+        bound = plan.least_bound
+        self._opening = None if bound is None else tokens.lengths.opening_above(bound)
         self._last_word = tokens.index.last_word
 
-    def restrict(self, row: Row, matcher: xgr.GrammarMatcher, cursor: Position) -> None:
-        """Take out of a row what may not follow at a cursor, where `matcher` stands, too."""
-        if self._least_bound is not None:
-            self._tokens.lengths.restrict(row, cursor, self._least_bound)
+    def limit(self, row: Row, cursor: Position) -> None:
+        """Take out of a row what makes a string too long."""
+        if self._opening is not None:
+            self._tokens.lengths.restrict(row, cursor, self._opening)
+
+    def keep_apart(self, row: Row, matcher: xgr.GrammarMatcher, cursor: Position) -> None:
+        """Take out of a row what comes to repeat something at a cursor, where `matcher` stands, too."""
         if not self._keeps_apart:
             return
         known: _Known = {}

@@ -27,43 +27,39 @@ class TokenLengths:
         self._tokens = tokens
         self._width = width
         self._ids = np.fromiter(tokens, np.int64, len(tokens))
-        self._num_added = np.fromiter(map(_num_added, tokens.values()), np.int32, len(tokens))
         self._num_bytes = np.fromiter(map(len, tokens.values()), np.int32, len(tokens))
-        self._longest = int(self._num_added.max(initial=0))
-        self._within: dict[int, Row] = {}
-        self._opening: dict[int, TokenClass] = {}
+        self._num_opened = np.fromiter(map(_num_opened, tokens.values()), np.int32, len(tokens))
+        added = np.fromiter(map(_num_added, tokens.values()), np.int32, len(tokens))
+        self._num_added = np.full(-(-width // 32) * 32, np.iinfo(np.int32).max)
+        self._num_added[self._ids] = added
+        self._longest = int(added.max(initial=0))
+        self._fitting: dict[int, Row] = {}
 
-    def restrict(self, row: Row, cursor: "Position", least_bound: int) -> None:
-        """Take out what makes a string too long, the one at the cursor or one that begins in the token.
+    def opening_above(self, room: int) -> TokenClass:
+        """Those that could open a string and add more than `room` characters to it."""
+        return TokenClass(self._ids[self._num_opened > room], self._width)
 
-        No bound is below `least_bound`.
-        """
+    def restrict(self, row: Row, cursor: "Position", opening: TokenClass) -> None:
+        """Take out what makes a string too long, the one at the cursor or one that `opening` tokens begin."""
         room = cursor.room
-        if room is not None and room < self._longest and not cursor.escape:
-            row &= self._fitting(room)
-        elif room is not None and room < self._longest:
-            self._try(TokenClass(self._ids[self._num_bytes > room], self._width), row, cursor)
-        self._try(self._opening_above(least_bound), row, cursor)
+        if room is not None and room < self._longest:
+            if cursor.escape:
+                self._try(TokenClass(self._ids[self._num_bytes > room], self._width), row, cursor)
+            else:
+                row &= self._within(room)
+        if opening:
+            self._try(opening, row, cursor)
 
     def _try(self, tokens: TokenClass, row: Row, cursor: "Position") -> None:
         for token_id in tokens.allowed(row):
             if cursor.advance(self._tokens[token_id]) is None:
                 forbid(row, token_id)
 
-    def _fitting(self, room: int) -> Row:
+    def _within(self, room: int) -> Row:
         """The row of those that add at most `room` characters."""
-        if room not in self._within:
-            fits = np.zeros(-(-self._width // 32) * 32, dtype=np.bool_)
-            fits[self._ids[self._num_added <= room]] = True
-            self._within[room] = np.packbits(fits, bitorder="little").view(np.int32)
-        return self._within[room]
-
-    def _opening_above(self, room: int) -> TokenClass:
-        """Those that could open a string and add more than `room` characters to it."""
-        if room not in self._opening:
-            ids = [i for i, token in self._tokens.items() if _num_opened(token) > room]
-            self._opening[room] = TokenClass(np.array(ids, np.int64), self._width)
-        return self._opening[room]
+        if room not in self._fitting:
+            self._fitting[room] = np.packbits(self._num_added <= room, bitorder="little").view(np.int32)
+        return self._fitting[room]
 
 
 def _num_opened(token: bytes) -> int:

@@ -23,6 +23,8 @@ class Place:
     """The keys or items there are so constrained that all that begin alike can be used up."""
     longest: int | None = None
     """The code points that a string there has at most; None where no guard counts them."""
+    is_plain: bool = True
+    """What may follow inside a string there does not depend on what it holds, its first character aside."""
     keys: Mapping[str, Places] = field(default_factory=dict)
     rest: Places = frozenset()
     """Under keys that are not in `keys`."""
@@ -88,6 +90,10 @@ class Plan:
         """Whether the keys or items of a container there can be used up."""
         return any(self.places[place].is_tight for place in places)
 
+    def is_plain_at(self, places: Places) -> bool:
+        """Whether what may follow inside a string there does not depend on what it holds."""
+        return all(self.places[place].is_plain for place in places)
+
     def longest_at(self, places: Places) -> int | None:
         """The code points that a string there has at most."""
         bounds = (self.places[place].longest for place in places)
@@ -107,6 +113,7 @@ def plan_to_json(plan: Plan) -> Any:
             place.is_distinct,
             place.is_tight,
             place.longest,
+            place.is_plain,
             {key: sorted(inner) for key, inner in place.keys.items()},
             sorted(place.rest),
             [sorted(inner) for inner in place.items],
@@ -140,6 +147,7 @@ def _tags(content: Any) -> Tags:
 
 
 def _place(content: Any) -> Place:
-    is_distinct, is_tight, longest, keys, rest, items = content
+    is_distinct, is_tight, longest, is_plain, keys, rest, items = content
     inner = {key: frozenset(places) for key, places in keys.items()}
-    return Place(is_distinct, is_tight, longest, inner, frozenset(rest), tuple(map(frozenset, items)))
+    lists = tuple(map(frozenset, items))
+    return Place(is_distinct, is_tight, longest, is_plain, inner, frozenset(rest), lists)

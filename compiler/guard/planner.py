@@ -30,6 +30,7 @@ class _Draft:
         self.is_distinct = False
         self.is_tight = False
         self.bounds: set[int | None] = set()
+        self.is_plain = True
         self.same: set[int] = set()
         self.keys: dict[str, set[int]] = {}
         self.rest: set[int] = set()
@@ -38,7 +39,7 @@ class _Draft:
     @property
     def is_marked(self) -> bool:
         """Whether a guard must look there."""
-        return self.is_distinct or self.is_tight or bool(self.bounds - {None})
+        return self.is_distinct or self.is_tight or not self.is_plain or bool(self.bounds - {None})
 
     def inside(self) -> Iterator[set[int]]:
         yield from self.keys.values()
@@ -96,9 +97,14 @@ class Planner:
             case None:
                 draft.same.update(inner)
 
-    def mark_string(self, place: int, longest: int | None) -> None:
-        """There is a string there that a guard must keep to a length, or that it must not look at."""
-        self._drafts[place].bounds.add(longest)
+    def mark_string(self, place: int, longest: int | None = None, *, is_plain: bool = False) -> None:
+        """There is a string there, which a guard must keep to a length if that is given.
+
+        Inside a plain one, what may follow does not depend on what it holds, its first character aside.
+        """
+        draft = self._drafts[place]
+        draft.bounds.add(longest)
+        draft.is_plain &= is_plain
 
     def mark_array(self, place: int, least: int, *, is_distinct: bool) -> None:
         """There is an array there, of `least` items or more, which may have to be distinct."""
@@ -121,7 +127,8 @@ class Planner:
         for group in ({start}, *(inner for draft in self._drafts for inner in draft.inside())):
             self._settle([self._drafts[place] for place in self._closure(group)])
         relevant = self._relevant()
-        if not relevant and not self.repeats_keys:
+        guards = (d.is_distinct or d.is_tight or d.bounds - {None} for d in self._drafts)
+        if not self.repeats_keys and not any(guards):
             return None
         numbers = {place: number for number, place in enumerate(sorted(relevant))}
 
@@ -134,7 +141,8 @@ class Planner:
             ]
             keys = {key: closed(inner) for key, inner in draft.keys.items()}
             longest = min((bound for bound in draft.bounds if bound is not None), default=None)
-            return Place(draft.is_distinct, draft.is_tight, longest, keys, closed(draft.rest), tuple(items))
+            marks = (draft.is_distinct, draft.is_tight, longest, draft.is_plain)
+            return Place(*marks, keys, closed(draft.rest), tuple(items))
 
         places = tuple(finished(self._drafts[place]) for place in sorted(relevant))
         return Plan(places, closed({start}), self.tags, self.repeats_keys)

@@ -88,6 +88,16 @@ class TaggedCursor(NamedTuple):
         return self.inner is not None and self.inner.is_tight
 
     @property
+    def is_in_plain_string(self) -> bool:
+        """Whether the same may follow as at any other place inside the string, lengths aside."""
+        return self.inner is not None and self.inner.is_in_plain_string
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether this is inside a string, behind a whole character of it."""
+        return self.inner is not None and self.inner.is_settled
+
+    @property
     def room(self) -> int | None:
         """How many more characters the string may have."""
         return None if self.inner is None else self.inner.room

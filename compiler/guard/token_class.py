@@ -17,6 +17,10 @@ class TokenClass:
         self._others = np.full(-(-width // 32), -1, dtype=np.int32)
         np.bitwise_and.at(self._others, self._words, ~self._bits)
 
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._ids)
+
     def remove(self, row: Row) -> None:
         """Take them out of a row."""
         row &= self._others
