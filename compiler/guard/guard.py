@@ -37,6 +37,12 @@ class GuardedTokens:
     def __init__(self, vocabulary: "Vocabulary") -> None:
         self.vocabulary = vocabulary
 
+    def prepare(self) -> None:
+        """Find all of them now, within half a second, rather than when each is first looked at."""
+        for name, found in vars(type(self)).items():
+            if isinstance(found, cached_property):
+                getattr(self, name)
+
     @cached_property
     def _texts(self) -> dict[int, bytes]:
         markers = self.vocabulary.marker_ids
