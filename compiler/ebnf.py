@@ -12,6 +12,7 @@ from typing import Any
 
 import xgrammar as xgr
 
+from compiler.ambiguity import doubly_recursive, most_in_a_row
 from compiler.errors import UnsupportedSchema
 from compiler.grammar import (
     EMPTY,
@@ -27,7 +28,6 @@ from compiler.grammar import (
 )
 from compiler.plain_text import WRITABLE, check_writable
 from compiler.prune import prune
-from compiler.recursion import doubly_recursive
 from compiler.regular import charset
 from compiler.rules import RuleTable
 from compiler.shortest import NEVER, Shortest
@@ -35,6 +35,7 @@ from compiler.unfold import unfolded
 
 MAX_NESTING = 200
 MAX_COUNT = 1_000
+MAX_IN_A_ROW = 64
 MAX_SHORTEST_BYTES = 1 << 16
 """Of a rule: a longer text fits no context, and would be built to find that out."""
 
@@ -107,7 +108,7 @@ class _Reader:
         grammar = Grammar(self._table.rules, root.name)
         shortest = Shortest(grammar)
         self._check_lengths(shortest)
-        self._check_recursion(grammar, shortest)
+        self._check_ambiguity(grammar, shortest)
         return grammar
 
     def _check_lengths(self, shortest: Shortest) -> None:
@@ -119,13 +120,17 @@ class _Reader:
                 size = f"more than {MAX_SHORTEST_BYTES} bytes"
                 raise _refusal(f"the shortest text of rule {name!r} has {size}", "Lower its counts.")
 
-    def _check_recursion(self, grammar: Grammar, shortest: Shortest) -> None:
+    def _check_ambiguity(self, grammar: Grammar, shortest: Shortest) -> None:
+        names = {ref.name: name for name, ref in zip(self._names, self._refs, strict=True)}
         rule = doubly_recursive(grammar, shortest)
         if rule is not None:
-            names = {ref.name: name for name, ref in zip(self._names, self._refs, strict=True)}
             reason = f"texts of rule {names.get(rule, rule)!r} may begin and end with others of the same rule"
             advice = 'Recurse on one side, as in `e ::= t ("+" t)*`, and repeat nothing that may be empty.'
             raise _refusal(reason, advice)
+        rule, num_parts = most_in_a_row(grammar, shortest)
+        if num_parts > MAX_IN_A_ROW:
+            reason = f"rule {names.get(rule, rule)!r} has too many parts in a row that may be empty"
+            raise _refusal(reason, "Write one loop in the place of several, or lower its counts.")
 
     def _expr(self, expr_id: int) -> Expr:  # noqa: PLR0911 - one case per kind of expression
         kind, content = self._node(expr_id)

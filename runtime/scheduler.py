@@ -9,6 +9,9 @@ from runtime.pages import PagePool
 from runtime.sequence import Sequence, State
 from runtime.settings import EngineSettings
 
+RECOVERY_STEPS = 64
+"""After as many steps that fit, one more sequence is run beside the others."""
+
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
@@ -59,6 +62,7 @@ class Scheduler:
         self.running: list[Sequence] = []
         self.waiting: deque[Sequence] = deque()
         self.max_running = settings.max_sequences
+        self._num_steps_since_retreat = 0
         self.num_preempted = 0
 
     def __iter__(self) -> Iterator[Sequence]:
@@ -86,6 +90,7 @@ class Scheduler:
 
     def schedule(self) -> Batch:
         """The next step's work; empty only if there is nothing to do."""
+        self._recover()
         chunks: list[Chunk] = []
         budget = self.settings.max_batch_tokens
         num_preempted = self.num_preempted
@@ -112,10 +117,18 @@ class Scheduler:
         self.num_preempted += 1
 
     def retreat(self, batch: Batch) -> None:
-        """Undo a step that did not fit into memory, and run fewer sequences from now on."""
+        """Undo a step that did not fit into memory, and run fewer sequences; later one more, and one more."""
         self.max_running = max(1, len(batch.chunks) // 2)
+        self._num_steps_since_retreat = 0
         for chunk in reversed(batch.chunks):
             self.preempt(chunk.sequence, is_tainted=True)
+
+    def _recover(self) -> None:
+        """Memory that was short once need not stay so."""
+        if self.max_running < self.settings.max_sequences:
+            self._num_steps_since_retreat += 1
+            if self._num_steps_since_retreat % RECOVERY_STEPS == 0:
+                self.max_running += 1
 
     def _advance(self, sequence: Sequence, budget: int) -> Chunk | None:
         num_tokens = min(sequence.num_pending, budget)

@@ -107,6 +107,11 @@ FORMATS = {
     "a grammar of one huge text": {"type": "grammar", "grammar": _chain(60, '"x"')},
     "a grammar of endless ambiguity": {"type": "grammar", "grammar": 'root ::= root root | "a" | ""'},
     "a grammar that repeats the empty text": {"type": "grammar", "grammar": 'root ::= ("a"?)*'},
+    "a grammar of many parts that may be empty": {
+        "type": "grammar",
+        "grammar": _chain(10, '"x"?'),
+    },
+    "a grammar of many loops in a row": {"type": "grammar", "grammar": "root ::= " + '"x"* ' * 16},
     "a grammar nested too deeply": {"type": "grammar", "grammar": "root ::= " + "(" * 60_000 + '"a"'},
     "a grammar with a macro": {"type": "grammar", "grammar": "root ::= Token(3)"},
     "a grammar with a lookahead": {"type": "grammar", "grammar": 'root ::= ("a") (= "b")'},

@@ -312,6 +312,26 @@ def test_out_of_memory_preempts_and_goes_on(make_engine, make_sequence, finish):
     assert engine.scheduler.num_preempted >= 3
 
 
+def test_memory_that_was_short_once_is_used_again(make_engine, make_sequence):
+    engine = make_engine(max_sequences=4)
+    endless = Sampling(temperature=0, logit_bias={256: -1000.0})
+    for prompt in PROMPTS:
+        engine.add(make_sequence(prompt, 450, sampling=endless))
+    run = engine.runner.run
+
+    def cramped_once(batch):
+        engine.runner.run = run
+        raise torch.OutOfMemoryError("too many")
+
+    engine.runner.run = cramped_once
+    engine.step()
+    engine.step()
+    assert len(engine.scheduler.running) == 2
+    for _ in range(200):
+        engine.step()
+    assert len(engine.scheduler.running) == 4
+
+
 def test_out_of_memory_while_sampling_preempts_and_goes_on(make_engine, make_sequence, finish, monkeypatch):
     expected = outputs_of(make_engine(), finish, [make_sequence(p) for p in PROMPTS])
     engine = make_engine()
