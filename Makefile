@@ -28,7 +28,7 @@ serve: $(READY) ## leave a gateway running on loopback
 	$(BIN)/callgate serve
 
 test: $(READY) lint ## lint, types, and every test but the full corpora
-	$(BIN)/pytest -m 'not corpus' --cov --cov-report=term
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m 'not corpus' -n auto --maxprocesses 4 --dist loadfile --cov --cov-report=term
 
 test-corpus: $(BENCH) ## the full runs over the shared corpora, other engines beside ours: hours
 	$(BIN)/pytest -m corpus -s
