@@ -24,6 +24,7 @@ class Indifferent:
     def __init__(self, width: int) -> None:
         self.cache = KVCache(num_pages=1024, page_size=16)
         self.num_columns = width
+        self.is_async = False
 
     def run(self, batch: Batch) -> torch.Tensor:
         """Logits of zero."""
