@@ -18,6 +18,8 @@ from compiler.vocabulary import Vocabulary
 
 MAX_KEPT = 4096
 """Texts whose spelling is kept; a toolset forces a few per tool."""
+MAX_KEPT_BYTES = 2048
+"""Longer texts are spelled anew."""
 MAX_TRIED = 1024
 """Tokens that are tried behind a text; where more begin alike, one of them is taken to fit."""
 _ANCHOR = "\n"
@@ -70,10 +72,11 @@ class JumpForward:
         """The tokens of a forced text; fewer, or none, where the tokenizer has no spelling of it."""
         spelled = self._kept.get(text)
         if spelled is None:
-            if len(self._kept) >= MAX_KEPT:
-                self._kept = {b"": Spelled()}
-                self._goes_on.clear()
-            spelled = self._kept[text] = self._spell(text)
+            spelled = self._spell(text)
+            if len(text) <= MAX_KEPT_BYTES:
+                if len(self._kept) >= MAX_KEPT:
+                    self._kept = {b"": Spelled()}
+                self._kept[text] = spelled
         return spelled
 
     def _spell(self, text: bytes) -> Spelled:
@@ -124,6 +127,8 @@ class JumpForward:
                 context = starts[max(0, bisect_right(starts, place) - 2)]
                 key = (text[context:place], text[place:])
                 if key not in self._goes_on:
+                    if len(self._goes_on) >= MAX_KEPT:
+                        self._goes_on.clear()
                     self._goes_on[key] = self._may_go_on(*key)
                 if self._goes_on[key]:
                     yield place

@@ -471,3 +471,26 @@ async def test_the_death_of_the_engine_ends_every_request(make_runtime, monkeypa
     assert "boom" in health.reason
     with pytest.raises(GenerationFailed):
         await asyncio.wait_for(events_of(runtime, request("later")), 5)
+
+
+async def test_a_stop_string_ends_a_forced_text(runtime):
+    (card,) = await runtime.models()
+    schema = {"properties": {"conclusion": {"type": "boolean"}}, "required": ["conclusion"], "type": "object"}
+    asked = request(constraint=compile_schema(schema, tokenizer=card.vocabulary), syntax=None, stop=("clusi",))
+    events = await events_of(runtime, asked)
+    assert text_of(events) == '{"con'
+    assert events[-1].reason is FinishReason.STOP
+    assert events[-1].stats.num_forced_tokens > 0
+    await settled(runtime)
+
+
+async def test_log_probabilities_of_forced_tokens_spell_the_text(runtime):
+    (card,) = await runtime.models()
+    schema = {"properties": {"conclusion": {"type": "boolean"}}, "required": ["conclusion"], "type": "object"}
+    compiled = compile_schema({**schema, "additionalProperties": False}, tokenizer=card.vocabulary)
+    events = await events_of(runtime, request(constraint=compiled, syntax=None, num_logprobs=2))
+    logprobs = [entry for event in events if isinstance(event, TextDelta) for entry in event.logprobs]
+    assert "".join(entry.token for entry in logprobs) == text_of(events)
+    is_certain = [entry.logprob == 0.0 and len(entry.top) == 1 for entry in logprobs]
+    assert is_certain.count(True) >= events[-1].stats.num_forced_tokens > 3
+    assert not all(is_certain)
