@@ -14,7 +14,7 @@ def main() -> None:
     """Write and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--corpus", nargs="+", choices=CORPORA, default=["mcp", "jsonschemabench"])
-    parser.add_argument("--vocabulary", choices=["qwen3", "mistral-v3", "bytes"], default="qwen3")
+    parser.add_argument("--vocabulary", choices=["qwen3", "mistral-v3", "bytes", "random"], default="qwen3")
     parser.add_argument("--per-schema", type=int, default=6)
     parser.add_argument("--every", type=int, default=1, help="one schema in so many")
     parser.add_argument("--seed", type=int, default=0)

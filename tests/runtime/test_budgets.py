@@ -38,7 +38,7 @@ def test_a_sample_of_tools():
 
 
 def test_a_sample_of_schemas():
-    written("jsonschemabench", "bytes", every=300, per_schema=4)
+    written("jsonschemabench", "random", every=300, per_schema=4)
 
 
 @pytest.mark.corpus

@@ -476,7 +476,9 @@ async def test_the_death_of_the_engine_ends_every_request(make_runtime, monkeypa
 async def test_a_stop_string_ends_a_forced_text(runtime):
     (card,) = await runtime.models()
     schema = {"properties": {"conclusion": {"type": "boolean"}}, "required": ["conclusion"], "type": "object"}
-    asked = request(constraint=compile_schema(schema, tokenizer=card.vocabulary), syntax=None, stop=("clusi",))
+    asked = request(
+        constraint=compile_schema(schema, tokenizer=card.vocabulary), syntax=None, stop=("clusi",)
+    )
     events = await events_of(runtime, asked)
     assert text_of(events) == '{"con'
     assert events[-1].reason is FinishReason.STOP

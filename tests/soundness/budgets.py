@@ -1,10 +1,12 @@
 """Budgets: what an engine writes of a model that knows nothing, when it may not write for long."""
 
 import random
+import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -21,11 +23,15 @@ from compiler.linker import LinkedGrammar
 from compiler.vocabulary import Vocabulary
 from runtime.calls import parse_calls
 from runtime.detokenizer import Spelling
-from runtime.engine import Engine
+from runtime.engine import Engine, Runner
 from runtime.errors import BudgetTooSmall
 from runtime.jump_forward import JumpForward
+from runtime.loading import load_model
+from runtime.model import ModelRunner
+from runtime.random_model import RandomModelSettings, ensure_random_model
 from runtime.request import Constraint, Sampling
 from runtime.sequence import Sequence
+from runtime.settings import EngineSettings
 from toolspecs.tool import Tool
 
 SECONDS = 120.0
@@ -83,7 +89,7 @@ def outputs(
 
 def _job(vocabulary: str, per_schema: int, seed: int, *, is_limited: bool) -> Job:
     torch.set_num_threads(1)
-    words, jump_forward = spelled_vocabulary(vocabulary)
+    words, jump_forward, start_model = _writer(vocabulary)
     closing = [i for i, token in enumerate(words.tokens) if token and CLOSING.issuperset(token)]
 
     def written(case: Case) -> Iterator[Written]:
@@ -98,9 +104,21 @@ def _job(vocabulary: str, per_schema: int, seed: int, *, is_limited: bool) -> Jo
             Sampling(logit_bias=dict.fromkeys(closing, eager) if eager else {}) for eager in EAGERNESS
         ]
         chosen = [samplings[number % len(samplings)] for number in range(per_schema)]
-        yield from write(constraint, Judges(case.schema, case.documents), chosen, rng, jump_forward)
+        engine = engine_of(start_model(), words, jump_forward)
+        yield from write(constraint, engine, Judges(case.schema, case.documents), chosen, rng)
 
     return written
+
+
+def _writer(vocabulary: str) -> tuple[Vocabulary, JumpForward | None, Callable[[], Runner]]:
+    """A vocabulary, how its texts are spelled, and a model over it: for "random" one of random weights."""
+    if vocabulary != "random":
+        words, jump_forward = spelled_vocabulary(vocabulary)
+        return words, jump_forward, partial(Indifferent, words.width)
+    settings = RandomModelSettings(hidden_size=64, num_layers=2)
+    loaded = load_model(ensure_random_model(Path(tempfile.gettempdir(), "callgate-models"), settings))
+    start_model = partial(ModelRunner, loaded.model, EngineSettings(num_pages=1024))
+    return loaded.vocabulary, JumpForward.of(loaded.tokenizer, loaded.vocabulary), start_model
 
 
 def _compiled(case: Case, vocabulary: Vocabulary) -> Constraint:
@@ -111,15 +129,10 @@ def _compiled(case: Case, vocabulary: Vocabulary) -> Constraint:
 
 
 def write(
-    constraint: Any,
-    judges: Judges,
-    samplings: Iterable[Sampling],
-    rng: random.Random,
-    jump_forward: JumpForward | None,
+    constraint: Any, engine: Engine, judges: Judges, samplings: Iterable[Sampling], rng: random.Random
 ) -> Iterator[Written]:
     """One output for each sampling, with budgets from the smallest that any output fits on."""
     vocabulary = constraint.vocabulary
-    engine = engine_of(Indifferent(vocabulary.width), vocabulary, jump_forward)
     minimum = closer_of(constraint).minimum()
     if minimum >= engine.context_length - 1000:
         yield Written("too long for any context")
