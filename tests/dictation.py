@@ -21,6 +21,8 @@ from runtime.settings import EngineSettings
 class Indifferent:
     """A model to which all tokens are alike; a `Runner`."""
 
+    is_async = False
+
     def __init__(self, width: int) -> None:
         self.cache = KVCache(num_pages=1024, page_size=16)
         self.num_columns = width

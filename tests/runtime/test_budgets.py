@@ -34,7 +34,7 @@ def written(corpus, vocabulary, *, every, per_schema, workers=0):
 
 
 def test_a_sample_of_tools():
-    written("mcp", "qwen3", every=90, per_schema=4)
+    written("mcp", "qwen3", every=120, per_schema=4)
 
 
 def test_a_sample_of_schemas():
