@@ -24,6 +24,7 @@ _STRUCTURE = frozenset(b'[]{},"')
 _KEY = rb'[,{]\s*".*"'
 _ITEM = rb'[,\[]\s*(?:".*"|[^"\s].*[],}])'
 _ESCAPES = re.compile(rb"\\.", re.DOTALL)
+_OTHER_SPELLING = re.compile(rb"\\[/u]")
 _SEPARATORS = (b",", b":")
 
 
@@ -85,8 +86,8 @@ class GuardedTokens:
 
     @cached_property
     def escaped(self) -> TokenClass:
-        """They may do so in another spelling than the canonical one."""
-        return self._those(lambda token: b"\\" in token and b'"' in _ESCAPES.sub(b"", token))
+        """They may do so in another spelling than the canonical one: that has all short escapes but one."""
+        return self._those(lambda token: _OTHER_SPELLING.search(token) and b'"' in _ESCAPES.sub(b"", token))
 
     @cached_property
     def escaped_inside(self) -> TokenClass:
