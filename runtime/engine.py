@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -204,22 +204,22 @@ class Engine:
         return Output(sequence, draws)
 
     def _jump(self, sequence: Sequence) -> tuple[Draw, ...]:
-        """Append what must follow, up to where another text might begin, too, or the budget has a say."""
-        jumped: list[int] = []
-        while self.jump_forward is not None and sequence.matcher is not None:
-            spelled = self.jump_forward.spelled(sequence.matcher.forced_text())
-            num_before = len(jumped)
-            for token_id, beginnings in zip(spelled.ids, spelled.beginnings, strict=True):
-                if beginnings is not None and not self.masks.allows_only(sequence, beginnings):
-                    break
-                if not self._admits(sequence, token_id):
-                    break
-                self._append(sequence, token_id)
-                jumped.append(token_id)
-            if len(jumped) - num_before < len(spelled.ids) or not spelled.ids:
-                break
+        """Append what must follow."""
+        jumped = tuple(self._forced(sequence))
         sequence.tally.num_forced += len(jumped)
         return tuple(certain(token_id, sequence.num_logprobs) for token_id in jumped)
+
+    def _forced(self, sequence: Sequence) -> Iterator[int]:
+        """Append and yield what is forced, up to where other text may begin, or the budget has a say."""
+        if self.jump_forward is None or sequence.matcher is None:
+            return
+        while (spelled := self.jump_forward.spelled(sequence.matcher.forced_text())).ids:
+            for token_id, beginnings in zip(spelled.ids, spelled.beginnings, strict=True):
+                is_open = beginnings is not None and not self.masks.allows_only(sequence, beginnings)
+                if is_open or not self._admits(sequence, token_id):
+                    return
+                self._append(sequence, token_id)
+                yield token_id
 
     def _admits(self, sequence: Sequence, token_id: int) -> bool:
         closer = sequence.closer
