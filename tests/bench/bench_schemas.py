@@ -191,11 +191,13 @@ def main() -> None:
     parser.add_argument("--schemas", type=int, default=600)
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--others", type=int, default=8)
+    parser.add_argument("--holding", default="", help="only schemas whose text holds this, such as maxLength")
     options = parser.parse_args()
     paths = sorted(corpus("jsonschemabench").glob("*.gz"))
     cases = [case for path in paths for case in json_lines(path) if any(t["valid"] for t in case["tests"])]
     random.Random(SEED).shuffle(cases)
-    cases = cases[: options.schemas][:: options.every]
+    cases = [case for case in cases[: options.schemas] if options.holding in json.dumps(case["schema"])]
+    cases = cases[:: options.every]
     some = cases[:: options.others]
     tokenizer = AutoTokenizer.from_pretrained(corpus("tokenizers", "qwen3"))
     vocabulary = vocabulary_of(tokenizer)
