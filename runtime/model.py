@@ -13,6 +13,7 @@ from runtime.backend import Backend, backend_of
 from runtime.errors import ModelLoadError
 from runtime.gathered import Gathered
 from runtime.graphs import DecodeGraphs
+from runtime.packed import pack_weights
 from runtime.scheduler import Batch, Chunk
 from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
@@ -29,7 +30,7 @@ class ModelRunner:
 
     `num_columns` is the width of its logits. `backend` is by default that of the model's device; its graphs
     compute decode steps, and whatever else a step holds is launched kernel by kernel. `is_async` is whether
-    `run` returns before the logits are computed.
+    `run` returns before the logits are computed. On a CPU the model's weights may be packed, in place.
 
     Raises:
         ModelLoadError: its modules do not use transformers' attention interface in every layer.
@@ -38,6 +39,7 @@ class ModelRunner:
     def __init__(self, model: Any, settings: EngineSettings, backend: Backend | None = None) -> None:
         model.set_attn_implementation(IMPLEMENTATION)
         self.model = model.eval()
+        pack_weights(model)
         if settings.compile_layers:
             _compile_layers(model)
         self.device: torch.device = model.device

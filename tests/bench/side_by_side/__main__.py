@@ -35,16 +35,17 @@ def main() -> None:
     workload = bfcl_workload(num_tools=options.tools, num_questions=64, max_tokens=options.max_tokens)
     results = Results({key: str(value) for key, value in vars(options).items()})
     bench = Bench(workload, model, results, options)
-    if options.steps:
-        results.steps = measure_steps(options.steps)
-    bench.callgate(OURS)
-    bench.callgate(f"{OURS}, no jump-forward", "--jump-forward", "false")
-    if options.vllm:
-        bench.vllm()
-    if options.transformers:
-        bench.transformers()
+    parts = [
+        lambda: bench.callgate(OURS),
+        lambda: bench.callgate(f"{OURS}, no jump-forward", "--jump-forward", "false"),
+        *([bench.vllm] if options.vllm else ()),
+        *([bench.transformers] if options.transformers else ()),
+        *([bench.steps] if options.steps else ()),
+    ]
+    for part in parts:
+        part()
+        results.write(options.out)  # what is known is kept if a later part fails
     print(results.as_markdown())
-    results.write(options.out)
 
 
 class Bench:
@@ -88,6 +89,10 @@ class Bench:
             "transformers, continuous batching, no masks",
             lambda n, count: engine.generate_continuously(self._workload, concurrency=n, num_requests=count),
         )
+
+    def steps(self) -> None:
+        """Masked and unmasked steps, in this process."""
+        self._results.steps = measure_steps(self._options.steps)
 
     def _server(self, name: str, server: Server) -> None:
         self._results.first_tokens[name] = first_tokens(server, self._workload)
