@@ -24,11 +24,15 @@ _flash_attention_on_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for
 
 @dataclass(slots=True)
 class Span:
-    """A run of keys, the first at position `start`: `pages` by sequence, or one list if all share them."""
+    """A run of keys, the first at position `start`: `pages` by sequence, or one list if all share them.
+
+    `is_past`: whether all of it comes before every query.
+    """
 
     pages: list[list[int]]
     start: int
     page_size: int
+    is_past: bool = False
     _index: Tensor | None = None
     _biases: dict[int | None, Tensor] = field(default_factory=dict)
 
@@ -43,8 +47,13 @@ class Span:
             found = states[self._index]
         return found.flatten(1, 2).transpose(1, 2)
 
-    def bias(self, positions: Tensor, window: int | None, repeats: int, dtype: torch.dtype) -> Tensor:
-        """[sequences, 1, repeats * queries, keys]: 0 where a query at `positions` sees a key, else -inf."""
+    def bias(self, query: Tensor, positions: Tensor, window: int | None) -> Tensor | None:
+        """[sequences, 1, repeats * queries, keys]: 0 where a query at `positions` sees a key, else -inf.
+
+        None if all see all; `query` [sequences, kv_heads, repeats * queries, dim].
+        """
+        if self.is_past and window is None:
+            return None
         if window not in self._biases:
             num_keys = max(map(len, self.pages)) * self.page_size
             keys = torch.arange(self.start, self.start + num_keys, device=positions.device)
@@ -52,9 +61,9 @@ class Span:
             is_seen = distance >= 0
             if window is not None:
                 is_seen &= distance < window
-            bias = torch.zeros(is_seen.shape, dtype=dtype, device=keys.device)
+            bias = torch.zeros(is_seen.shape, dtype=query.dtype, device=keys.device)
             bias.masked_fill_(~is_seen, float("-inf"))
-            self._biases[window] = bias.repeat(1, repeats, 1)[:, None]
+            self._biases[window] = bias.repeat(1, query.shape[2] // positions.shape[1], 1)[:, None]
         return self._biases[window]
 
 
@@ -62,113 +71,165 @@ class Span:
 class Group:
     """Sequences with the same number of queries, attended to as one padded batch.
 
-    `tokens` [sequences * queries]: where in the packed row they are; `positions` [sequences, queries].
-    `shared` are keys that all of them see, if there are such, and `own` the rest.
+    `rows`: which of their family's queries they are; `positions` [sequences, queries]; `own` keys, among
+    which each query sees one at least.
+    """
+
+    rows: slice
+    positions: Tensor
+    own: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Sequences that begin with the same pages; `shared` has the keys in these, which all queries come after.
+
+    `tokens` [queries]: where in the packed row they are; `positions` [1, queries].
     """
 
     tokens: Tensor
     positions: Tensor
-    own: Span
-    shared: Span | None = None
+    groups: tuple[Group, ...]
+    shared: Span | None
+
+
+_Placed = tuple[int, Chunk]
+"""A chunk, and where in the packed row it begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """The queries of a batch, in groups."""
+    """The queries of a batch, in families."""
 
-    groups: tuple[Group, ...]
+    families: tuple[Family, ...]
 
     @classmethod
     def of(cls, chunks: tuple[Chunk, ...], page_size: int, device: torch.device) -> "Gathered":
-        """Single queries with whom they share a first page, or else by length; longer chunks alone."""
-        first_pages = Counter(c.sequence.page_table[0] for c in chunks if c.num_tokens == 1)
-        members: defaultdict[tuple[int, ...], list[tuple[int, Chunk]]] = defaultdict(list)
+        """With whom they share most pages; else single queries by length, and longer chunks alone."""
+        depths = Counter(depth for chunk in chunks for depth in _depths(chunk, page_size))
+        members: defaultdict[tuple[int, ...], list[_Placed]] = defaultdict(list)
         offset = 0
         for chunk in chunks:
-            table = chunk.sequence.page_table
-            if chunk.num_tokens > 1:
-                key: tuple[int, ...] = (offset,)
-            elif first_pages[table[0]] > 1:
-                key = (-1, table[0])
-            else:
-                key = (-2, len(table).bit_length())
-            members[key].append((offset, chunk))
+            shared = (depth for depth in reversed(_depths(chunk, page_size)) if depths[depth] > 1)
+            alone = (
+                (-1, offset) if chunk.num_tokens > 1 else (-2, len(chunk.sequence.page_table).bit_length())
+            )
+            members[next(shared, alone)].append((offset, chunk))
             offset += chunk.num_tokens
-        return cls(tuple(_group(group, page_size, device) for group in members.values()))
+        return cls(tuple(_family(family, page_size, device) for family in members.values()))
 
     def attend(self, query: Tensor, keys: Tensor, values: Tensor, scoring: Scoring) -> Tensor:
         """[heads, tokens, dim] to [tokens, heads, dim], over one layer of a `KVCache`."""
         output = query.new_empty(query.shape[1], query.shape[0], values.shape[-1])
-        for group in self.groups:
-            found = _attend(query.index_select(1, group.tokens), keys, values, group, scoring)
-            output[group.tokens] = found
+        for family in self.families:
+            found = _attend(query.index_select(1, family.tokens), keys, values, family, scoring)
+            output[family.tokens] = found
         return output
 
 
-def _group(members: list[tuple[int, Chunk]], size: int, device: torch.device) -> Group:
-    tables = [c.sequence.page_table[: -(-c.end // size)] for _, c in members]
-    num_shared = _num_shared(tables)
-    tokens = [offset + i for offset, chunk in members for i in range(chunk.num_tokens)]
-    return Group(
-        tokens=upload(tokens, device),
-        positions=upload([range(c.start, c.end) for _, c in members], device),
-        own=Span([table[num_shared:] for table in tables], num_shared * size, size),
-        shared=Span([tables[0][:num_shared]], 0, size) if num_shared else None,
-    )
+def _depths(chunk: Chunk, size: int) -> list[tuple[int, int]]:
+    """Powers of two within the pages that lie before the chunk, with the page so deep: a prefix each."""
+    num_before = chunk.start // size
+    powers = (1 << exponent for exponent in range(num_before.bit_length()))
+    return [(depth, chunk.sequence.page_table[depth - 1]) for depth in powers]
+
+
+def _family(members: list[_Placed], size: int, device: torch.device) -> Family:
+    tables = [chunk.sequence.page_table[: -(-chunk.end // size)] for _, chunk in members]
+    num_shared = min(_num_shared(tables), *(chunk.start // size for _, chunk in members))
+    alike: defaultdict[tuple[int, int], list[tuple[_Placed, list[int]]]] = defaultdict(list)
+    for placed, table in zip(members, tables, strict=True):
+        own = table[num_shared:]
+        alike[placed[1].num_tokens, len(own).bit_length()].append((placed, own))
+    groups: list[Group] = []
+    tokens: list[int] = []
+    positions: list[int] = []
+    for (num_tokens, _), group in alike.items():
+        rows = slice(len(tokens), len(tokens) + num_tokens * len(group))
+        at = [list(range(chunk.start, chunk.end)) for (_, chunk), _ in group]
+        span = Span([own for _, own in group], num_shared * size, size)
+        groups.append(Group(rows, upload(at, device), span))
+        tokens += [offset + i for (offset, _), _ in group for i in range(num_tokens)]
+        positions += [position for row in at for position in row]
+    shared = Span([tables[0][:num_shared]], 0, size, is_past=True) if num_shared else None
+    return Family(upload(tokens, device), upload([positions], device), tuple(groups), shared)
 
 
 def _num_shared(tables: list[list[int]]) -> int:
-    """How many pages all of several tables begin with; the last page of a table is always its own."""
+    """How many pages all of several tables begin with."""
     if len(tables) == 1:
         return 0
     columns = zip(*tables, strict=False)
     return sum(1 for _ in takewhile(lambda pages: len(set(pages)) == 1, columns))
 
 
-def _attend(query: Tensor, keys: Tensor, values: Tensor, group: Group, scoring: Scoring) -> Tensor:
-    """One group: [heads, sequences * queries, dim] to [sequences * queries, heads, dim].
+def _attend(query: Tensor, keys: Tensor, values: Tensor, family: Family, scoring: Scoring) -> Tensor:
+    """One family: [heads, queries, dim] to [queries, heads, dim].
+
+    Each query attends to its own keys and to the shared ones by themselves; a part weighs as much as its
+    share of the whole sum of exponentials.
+    """
+    if (
+        family.shared is None
+        and len(family.groups) == 1
+        and scoring.softcap is None
+        and scoring.sinks is None
+    ):
+        (group,) = family.groups
+        batch = _batched(query, group.positions, keys)
+        output = scaled_dot_product_attention(
+            batch,
+            group.own.read(keys),
+            group.own.read(values),
+            attn_mask=group.own.bias(batch, group.positions, scoring.window),
+            scale=scoring.scaling,
+        )
+        return _unbatched(output, group.positions, query.shape[0])
+    own = [
+        _part(query[:, group.rows], keys, values, scoring, span=group.own, positions=group.positions)
+        for group in family.groups
+    ]
+    parts = [(torch.cat([output for output, _ in own]), torch.cat([mass for _, mass in own]))]
+    if family.shared is not None:
+        parts.append(_part(query, keys, values, scoring, span=family.shared, positions=family.positions))
+    total = torch.stack([mass for _, mass in parts]).logsumexp(dim=0)
+    if scoring.sinks is not None:
+        total = total.logaddexp(scoring.sinks.view(1, -1, 1).float())
+    return torch.stack([output * (mass - total).exp().to(output.dtype) for output, mass in parts]).sum(dim=0)
+
+
+def _part(
+    query: Tensor, keys: Tensor, values: Tensor, scoring: Scoring, *, span: Span, positions: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Attention [queries, heads, dim] to a span, and the log of the sum of exponentials of its scores."""
+    batch = _batched(query, positions, keys)
+    bias = span.bias(batch, positions, scoring.window)
+    found = _attend_to(batch, span.read(keys), span.read(values), bias, scoring)
+    output, mass = (_unbatched(states, positions, query.shape[0]) for states in found)
+    return output, mass
+
+
+def _batched(query: Tensor, positions: Tensor, keys: Tensor) -> Tensor:
+    """[heads, sequences * queries, dim] to [sequences, kv_heads, repeats * queries, dim].
 
     Query heads that share a key head become more queries of that head, so that keys are never repeated.
     """
     heads, _, dim = query.shape
-    num, length = group.positions.shape
+    num, length = positions.shape
     kv_heads = keys.shape[2]
-    repeats = heads // kv_heads
-    query = query.view(kv_heads, repeats, num, length, dim).permute(2, 0, 1, 3, 4)
-    query = query.reshape(num, kv_heads, repeats * length, dim)
-    if group.shared is None and scoring.softcap is None and scoring.sinks is None:
-        bias = group.own.bias(group.positions, scoring.window, repeats, query.dtype)
-        output = scaled_dot_product_attention(
-            query, group.own.read(keys), group.own.read(values), attn_mask=bias, scale=scoring.scaling
-        )
-    else:
-        output = _attend_in_parts(query, keys, values, group, scoring)
-    output = output.view(num, kv_heads, repeats, length, -1).permute(0, 3, 1, 2, 4)
-    return output.reshape(num * length, heads, -1)
+    query = query.view(kv_heads, heads // kv_heads, num, length, dim).permute(2, 0, 1, 3, 4)
+    return query.reshape(num, kv_heads, -1, dim)
 
 
-def _attend_in_parts(query: Tensor, keys: Tensor, values: Tensor, group: Group, scoring: Scoring) -> Tensor:
-    """Attend to each span by itself; a part weighs as much as its share of the whole sum of exponentials."""
-    num, kv_heads, length, dim = query.shape
-    repeats = length // group.positions.shape[1]
-    bias = group.own.bias(group.positions, scoring.window, repeats, query.dtype)
-    parts = [_attend_to(query, group.own.read(keys), group.own.read(values), bias, scoring)]
-    if group.shared is not None:
-        together = query.transpose(0, 1).reshape(1, kv_heads, num * length, dim)
-        bias = group.shared.bias(group.positions, scoring.window, repeats, query.dtype)
-        bias = bias.flatten(0, 2)[None, None]
-        part = _attend_to(together, group.shared.read(keys), group.shared.read(values), bias, scoring)
-        output, mass = (states.view(kv_heads, num, length, -1).transpose(0, 1) for states in part)
-        parts.append((output, mass))
-    total = torch.stack([mass for _, mass in parts]).logsumexp(dim=0)
-    if scoring.sinks is not None:
-        sinks = scoring.sinks.view(1, kv_heads, repeats, 1).expand(-1, -1, -1, length // repeats)
-        total = total.logaddexp(sinks.reshape(1, kv_heads, length, 1).float())
-    return torch.stack([output * (mass - total).exp().to(output.dtype) for output, mass in parts]).sum(dim=0)
+def _unbatched(states: Tensor, positions: Tensor, heads: int) -> Tensor:
+    """[sequences, kv_heads, repeats * queries, dim] to [sequences * queries, heads, dim]."""
+    num, length = positions.shape
+    states = states.reshape(num, states.shape[1], -1, length, states.shape[-1]).permute(0, 3, 1, 2, 4)
+    return states.reshape(num * length, heads, -1)
 
 
 def _attend_to(
-    query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scoring: Scoring
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, scoring: Scoring
 ) -> tuple[Tensor, Tensor]:
     """Attention to some of the keys, and the log of the sum of exponentials of their scores.
 
@@ -181,7 +242,8 @@ def _attend_to(
     scores = (query @ key.transpose(2, 3)).float() * scale
     if scoring.softcap is not None:
         scores = torch.tanh(scores / scoring.softcap) * scoring.softcap
-    scores = scores + bias
+    if bias is not None:
+        scores = scores + bias
     # Where no key is seen the sum is zero; its logarithm stays finite, so that no NaN comes of it.
     mass = scores.logsumexp(dim=-1, keepdim=True).clamp(min=torch.finfo(torch.float32).min)
     return (scores - mass).exp().to(value.dtype) @ value, mass

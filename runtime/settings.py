@@ -9,9 +9,9 @@ class EngineSettings:
 
     `num_pages` None takes as many pages as fit into `kv_bytes`. `max_batch_tokens` bounds one step: longer
     prompts are computed in chunks. `dtype` and `device` are torch's names; "auto" is the checkpoint's own
-    type on an accelerator and float32 on a CPU. `jump_forward` False draws what the grammar forces, too.
-    `compile_layers` has torch fuse what a layer does between its matrix products and attention: fewer
-    kernels, for a start that takes longer.
+    type on an accelerator; on a CPU bfloat16, if the checkpoint is and the CPU multiplies it, else float32.
+    `jump_forward` False draws what the grammar forces, too. `compile_layers` has torch fuse what a layer does
+    between its matrix products and attention: fewer kernels, for a start that takes longer.
 
     Raises:
         ValueError: a setting is out of range; it is named.

@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+import torch
 from transformers import AutoTokenizer
 
 from compiler.errors import UnknownSyntax
@@ -14,6 +15,14 @@ from runtime.loading import load_model
 @pytest.fixture
 def copied(random_model, tmp_path):
     return shutil.copytree(random_model, tmp_path / "model")
+
+
+BFLOAT16 = [
+    ("bfloat16", True, "bfloat16"),
+    ("bfloat16", False, "float32"),
+    ("float16", True, "float32"),
+    ("float32", True, "float32"),
+]
 
 
 def edit(path, **changes):
@@ -33,6 +42,14 @@ def test_a_loaded_model_describes_itself(random_model):
 def test_every_stop_token_of_the_generation_config_stops(copied):
     edit(copied / "generation_config.json", eos_token_id=[7, 9])
     assert set(load_model(copied).vocabulary.stop_ids) >= {7, 9}
+
+
+@pytest.mark.parametrize(("saved", "has_bfloat16", "loaded"), BFLOAT16)
+def test_the_type_on_a_cpu(copied, monkeypatch, saved, has_bfloat16, loaded):
+    edit(copied / "config.json", dtype=saved)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: has_bfloat16)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    assert str(load_model(copied, device="cpu").model.dtype) == f"torch.{loaded}"
 
 
 def test_rotary_embeddings_that_shift_bound_the_context(copied):
