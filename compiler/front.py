@@ -112,6 +112,8 @@ def _check_text(document: Any) -> None:
         json.dumps(document, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise UnsupportedSchema("", "", "has a lone surrogate in a text", "Remove it.") from None
+    except ValueError:  # of more digits than Python writes
+        raise UnsupportedSchema("", "", "has a number of too many digits", "Shorten it.") from None
 
 
 def _unsatisfiable(document: Any, registry: Registry | None) -> UnsupportedSchema:

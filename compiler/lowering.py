@@ -49,6 +49,7 @@ _TYPES = ("null", "boolean", "number", "string", "array", "object")
 _ANY_INTEGER = IntegerConstraint()
 _ANY_NUMBER = NumberConstraint()
 _WRITE_OUT = "Write the combined schema out."
+_COMBINED = "what it combines cannot be resolved"
 _UNFOLD = "combines a recursive reference with other constraints in a way that cannot be resolved"
 
 
@@ -128,7 +129,10 @@ class Lowering:
             raise UnsupportedSchema(site.pointer, "", "the schema unfolds into too many distinct parts")
         self._open[place] = None
         outer, self.place = self.place, self._places[place]
-        body = self._lower(schema.view(), schema, site, is_root=is_root)
+        try:
+            body = self._lower(schema.view(), schema, site, is_root=is_root)
+        except canonical.CanonicalizationError as error:
+            raise UnsupportedSchema(site.pointer, "", f"{_COMBINED}: {error}", _WRITE_OUT) from error
         self.place = outer
         ref = self._open.pop(place)
         if ref is not None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from compiler.ebnf import ebnf_grammar
 from compiler.grammar import Grammar
+from compiler.limits import too_deep
 from compiler.plain_text import choice_grammar, pattern_grammar
 from compiler.report import EnforcementReport
 from compiler.schema import CompiledSchema, compile_schema
@@ -57,7 +58,10 @@ def compile_format(
     """
     if response_format.kind == SCHEMA:
         return compile_schema(response_format.content, tokenizer=tokenizer, style=style)
-    grammar = _LOWERINGS[response_format.kind](response_format.content)
+    try:
+        grammar = _LOWERINGS[response_format.kind](response_format.content)
+    except RecursionError:
+        raise too_deep() from None
     compiled = CompiledSchema(grammar, EnforcementReport(()), vocabulary_of(tokenizer))
     assert compiled.compiled is not None
     return compiled

@@ -211,6 +211,7 @@ class Guard:
         matcher.fill_next_token_bitmask(bitmask)
         row = bitmask[0]
         row[-1] &= self._last_word
+        self.limit(row, cursor)
         harmless = row.copy()
         targets = list(cursor.targets())
         for tokens in self._classes(cursor, targets):

@@ -69,18 +69,33 @@ class Plan:
         return min((place.longest for place in self.places if place.longest is not None), default=None)
 
     @cached_property
-    def _inside(self) -> dict[tuple[Places, str | int], Places]:
+    def _inside(self) -> dict[tuple[Places, str | int | None], Places]:
         return {}
 
     def under(self, places: Places, step: str | int) -> Places:
         """Where a key or a position leads from the container at `places`."""
         if not places:
             return places
-        found = self._inside.get((places, step))
+        known = self._known(step)
+        found = self._inside.get((places, known))
         if found is None:
-            inner = [_inner(self.places[place], step) for place in places]
-            found = self._inside[places, step] = frozenset().union(*inner)
+            inner = [_inner(self.places[place], known) for place in places]
+            found = self._inside[places, known] = frozenset().union(*inner)
         return found
+
+    def _known(self, step: str | int) -> str | int | None:
+        """The step, if some place tells it from others; a stranger's keys are too many to be kept."""
+        if isinstance(step, str):
+            return step if step in self._keys else None
+        return min(step, self._last_item)
+
+    @cached_property
+    def _keys(self) -> frozenset[str]:
+        return frozenset(key for place in self.places for key in place.keys)
+
+    @cached_property
+    def _last_item(self) -> int:
+        return max((len(place.items) for place in self.places), default=1) - 1
 
     def is_distinct(self, places: Places) -> bool:
         """Whether the items of an array there are distinct."""
@@ -100,7 +115,9 @@ class Plan:
         return min((bound for bound in bounds if bound is not None), default=None)
 
 
-def _inner(place: Place, step: str | int) -> Places:
+def _inner(place: Place, step: str | int | None) -> Places:
+    if step is None:
+        return place.rest
     if isinstance(step, str):
         return place.keys.get(step, place.rest)
     return place.items[min(step, len(place.items) - 1)] if place.items else frozenset()

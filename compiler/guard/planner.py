@@ -155,12 +155,10 @@ class Planner:
         """
         first = frozenset(self._closure({start}))
         pending, seen = [first], {first}
-        ambiguous: set[str] = set()
+        groups: list[list[_Draft]] = []
         while pending:
             drafts = [self._drafts[place] for place in pending.pop()]
-            bounds = set[int | None]().union(*(draft.bounds for draft in drafts))
-            if len(bounds) > 1:
-                ambiguous.update(draft.pointer for draft in drafts if draft.bounds - {None})
+            groups.append([draft for draft in drafts if draft.bounds])
             for inner in _steps(drafts):
                 following = frozenset(self._closure(inner))
                 if len(seen) > MAX_PATHS:
@@ -169,8 +167,8 @@ class Planner:
                 if following and following not in seen:
                     seen.add(following)
                     pending.append(following)
-        if ambiguous:
-            raise AmbiguousBounds(frozenset(ambiguous))
+        if ambiguous := _ambiguous(groups):
+            raise AmbiguousBounds(ambiguous)
 
     def _settle(self, group: list[_Draft]) -> None:
         """Arrays at a place where some must be distinct are all kept so, as nobody can tell them apart."""
@@ -210,6 +208,25 @@ class Planner:
                 found.add(place)
                 pending += outer.get(place, ())
         return found
+
+
+def _ambiguous(groups: list[list[_Draft]]) -> frozenset[str]:
+    """The pointers of guarded strings that stand beside others, of those too that rules come to count."""
+    beside: dict[str, list[list[_Draft]]] = {}
+    for group in groups:
+        for draft in group:
+            beside.setdefault(draft.pointer, []).append(group)
+    pending, found = list(groups), set[str]()
+    while pending:
+        group = pending.pop()
+        bounds = set[int | None]()
+        for draft in group:
+            bounds |= {None} if draft.pointer in found else draft.bounds
+        guarded = {draft.pointer for draft in group if draft.bounds - {None}} - found
+        if len(bounds) > 1 and guarded:
+            found |= guarded
+            pending += (other for pointer in guarded for other in beside[pointer])
+    return frozenset(found)
 
 
 def _steps(drafts: list[_Draft]) -> Iterator[set[int]]:

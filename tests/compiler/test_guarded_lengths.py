@@ -14,6 +14,7 @@ from transformers import AutoTokenizer
 from compiler import compile_schema
 from compiler.closer import closer_of
 from compiler.linker import link
+from compiler.lowering import Lowering
 from compiler.matcher import allocate_bitmask
 from compiler.report import Verdict
 from compiler.schema import CompiledSchema, lower_schema
@@ -296,3 +297,92 @@ def test_strings_inside_tags_keep_to_lengths():
     begun = unit.guard.start.advance(head)
     assert begun.advance(b'["ab", "12345678901"]' + tags.end.encode()) is not None
     assert begun.advance(b'["ab", "123456789012"') is None
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {**STRING, "maxLength": 8},
+        {**STRING, "pattern": "^a*$", "maxLength": 8},
+        {
+            "type": "object",
+            "properties": {"k": {**STRING, "pattern": "^a*$", "maxLength": 8}},
+            "required": ["k"],
+            "additionalProperties": False,
+        },
+    ],
+)
+def test_an_item_that_repeats_one_can_still_be_told_apart_within_its_bound(item):
+    """Arrays beside one of distinct items are kept distinct, too: their strings must not run out of room."""
+    distinct = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
+    compiled = compile_schema({"anyOf": [distinct, {"type": "array", "items": item}]})
+    longest = json.dumps({"k": "a" * 8} if item["type"] == "object" else "a" * 8, separators=(",", ":"))
+    bitmask = allocate_bitmask(1, compiled.vocabulary.width)
+    matcher, num_written = compiled.matcher(), 0
+    for byte in f"[{longest},{longest}".encode():
+        matcher.fill_bitmask(bitmask, 0)
+        allowed = _flags(bitmask[0], compiled.vocabulary.width)
+        assert allowed.any(), "nothing may follow"
+        assert matcher.accept(byte) == allowed[byte]
+        num_written += bool(allowed[byte])
+    assert num_written > len(longest)
+
+
+def test_a_token_inside_an_escape_may_add_more_than_any_outside_of_one():
+    tokens = [*Vocabulary.of_bytes().tokens[:256], b'"aaaaaaaaa', b""]
+    vocabulary = Vocabulary.from_tokens(tokens, stop_ids=(257,))
+    matcher = compile_schema({**STRING, "maxLength": 9}, tokenizer=vocabulary).matcher()
+    assert all(map(matcher.accept, b'"\\'))
+    bitmask = allocate_bitmask(1, vocabulary.width)
+    matcher.fill_bitmask(bitmask, 0)
+    assert not _flags(bitmask[0], vocabulary.width)[256]
+    assert not matcher.accept(256)
+
+
+def test_a_token_may_open_a_string_that_holds_quotes():
+    tokens = [*Vocabulary.of_bytes().tokens[:256], b'"aaaa\\"aaaaa', b""]
+    vocabulary = Vocabulary.from_tokens(tokens, stop_ids=(257,))
+    matcher = compile_schema({**STRING, "maxLength": 9}, tokenizer=vocabulary).matcher()
+    bitmask = allocate_bitmask(1, vocabulary.width)
+    matcher.fill_bitmask(bitmask, 0)
+    assert not _flags(bitmask[0], vocabulary.width)[256]
+    assert not matcher.accept(256)
+
+
+def test_bounds_that_turn_out_ambiguous_one_after_another_cost_one_more_lowering(monkeypatch):
+    nodes = {
+        f"n{i}": {
+            "type": "object",
+            "properties": {
+                "x": {**STRING, "pattern": f"^[a-{chr(98 + i)}]*$", "maxLength": 10 if i == 0 else 9},
+                "r": {"$ref": f"#/$defs/n{i}"},
+            },
+            "required": ["x"],
+        }
+        for i in range(11)
+    }
+    pairs = {
+        f"k{i}": {
+            "anyOf": [
+                {
+                    "type": "object",
+                    "properties": {"k": {"const": j}, "v": {"$ref": f"#/$defs/n{i + j}"}},
+                    "required": ["k", "v"],
+                }
+                for j in (0, 1)
+            ]
+        }
+        for i in range(10)
+    }
+    calls = []
+    grammar = Lowering.grammar
+    monkeypatch.setattr(Lowering, "grammar", lambda self, *rest: calls.append(1) or grammar(self, *rest))
+    lower_schema({"$defs": nodes, "type": "object", "properties": pairs})
+    assert len(calls) == 2
+
+
+def test_keys_that_a_model_makes_up_are_not_kept():
+    compiled = compile_schema({"type": "object", "additionalProperties": {**STRING, "maxLength": 9}})
+    for number in range(50):
+        assert compiled.accepts(json.dumps({f"key {number}": "x"}))
+    assert len(compiled.grammar.plan._inside) < 5

@@ -201,3 +201,9 @@ def test_loops_are_written_out_without_calls():
     assert {*answer.grammar.rules} == {"root_2", "root_1"}
     assert answer.accepts("'it\\'s'")
     assert not answer.accepts("'it's'")
+
+
+def test_rules_that_lead_on_without_end_are_refused():
+    rules = "".join(f'r{i} ::= "a"? r{i + 1}\n' for i in range(2000))
+    with pytest.raises(UnsupportedSchema):
+        compile_format(ResponseFormat("grammar", f'root ::= r0 "x"\n{rules}r2000 ::= "b"?\n'))

@@ -246,3 +246,19 @@ def test_report_names_every_keyword():
     assert "undeclared keys never" in found["", "properties"].note
     assert found["/properties/b", "minLength"].verdict is Verdict.EXACT
     assert found["/properties/b", "x-note"].verdict is Verdict.ANNOTATION
+
+
+def test_what_canonical_form_cannot_combine_is_refused():
+    below = {"items": {"minLength": 1}}
+    schema = {
+        "items": {"$ref": "#/$defs/n"},
+        "contains": {"patternProperties": {"^b": below}},
+        "$defs": {"n": {"anyOf": [{"properties": {"b": {}}, "additionalProperties": {"maxLength": 7}}]}},
+    }
+    with pytest.raises(UnsupportedSchema):
+        compile_schema(schema)
+
+
+def test_a_number_of_too_many_digits_is_refused():
+    with pytest.raises(UnsupportedSchema):
+        compile_schema({"type": "string", "maxLength": 10**5000})
