@@ -81,9 +81,7 @@ def render_prompt(
         raise RequestRefused(f"a chat template takes no option {min(reserved)!r}", "template_options")
     if not messages:
         raise RequestRefused("there are no messages", "messages")
-    call_ids = _call_ids(messages, tokenizer.chat_template or "")
-    turns = [_turn(message, call_ids) for message in messages]
-    functions = [_function(tool) for tool in tools]
+    turns, functions = conversation_fields(tokenizer, messages, tools)
     try:
         seams = Seams(tokenizer, texts_in([*turns, *functions]))
         prompt: str = tokenizer.apply_chat_template(
@@ -101,6 +99,14 @@ def render_prompt(
     if not ids:
         raise RequestRefused("the messages make an empty prompt", "messages")
     return ids
+
+
+def conversation_fields(
+    tokenizer: Any, messages: Sequence[Message], tools: Sequence[Tool]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Messages and tools, as chat templates take them."""
+    call_ids = _call_ids(messages, tokenizer.chat_template or "")
+    return [_turn(message, call_ids) for message in messages], [_function(tool) for tool in tools]
 
 
 def _sewn(turn: dict[str, Any], seams: Seams) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Models in the box, and how they are made."""

@@ -1,0 +1,41 @@
+"""Conversations as token ids, with a mark on those that the model has to write."""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from runtime.models.train.conversations import Conversation
+from runtime.template import conversation_fields
+
+_ANSWER = re.compile(r"(?<=<\|im_start\|>assistant\n).*?<\|im_end\|>", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """`ids` [num_tokens], and `is_answer` [num_tokens]: what counts in the loss."""
+
+    ids: NDArray[np.int32]
+    is_answer: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def example_of(tokenizer: Any, conversation: Conversation) -> Example:
+    """The conversation as the runtime would render it, each answer cut off from what stands before it."""
+    turns, functions = conversation_fields(tokenizer, conversation.messages, conversation.tools)
+    text: str = tokenizer.apply_chat_template(turns, tools=functions or None, tokenize=False)
+    pieces: list[tuple[str, bool]] = []
+    end = 0
+    for answer in _ANSWER.finditer(text):
+        pieces += [(text[end : answer.start()], False), (answer[0], True)]
+        end = answer.end()
+    encoded = tokenizer.backend_tokenizer.encode_batch(
+        [piece for piece, _ in pieces], add_special_tokens=False
+    )
+    lengths = [len(piece.ids) for piece in encoded]
+    ids = np.fromiter((i for piece in encoded for i in piece.ids), np.int32, sum(lengths))
+    return Example(ids, np.repeat([is_answer for _, is_answer in pieces], lengths))

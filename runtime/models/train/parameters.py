@@ -1,0 +1,176 @@
+"""Invented parameters: a name, a schema, and values for it with the words that say them in a request."""
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from runtime.models.train import domains, words
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter. `shape` says what is left of its schema without any names."""
+
+    name: str
+    kind: str
+    schema: dict[str, Any]
+    is_required: bool = True
+    choices: tuple[str, ...] = ()
+    inner: tuple["Parameter", ...] = field(default=())
+
+    @property
+    def label(self) -> str:
+        """The name as people say it."""
+        spaced = "".join(f" {char.lower()}" if char.isupper() else char for char in self.name)
+        return spaced.replace("_", " ").strip()
+
+    @property
+    def shape(self) -> str:
+        """Kinds and nesting, without names."""
+        inner = ",".join(parameter.shape for parameter in self.inner)
+        return f"{self.kind}{'' if self.is_required else '?'}{f'({inner})' if inner else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value, as JSON has it, and as a request says it."""
+
+    json: Any
+    spoken: str
+
+
+_HINTS = {
+    domains.DATE: "date as YYYY-MM-DD",
+    domains.TIME: "time as HH:MM",
+    domains.FLAG: "whether or not",
+    domains.COUNT: "a whole number",
+    domains.AMOUNT: "a number",
+    domains.WORDS: "a list",
+    domains.PERSON: "a person",
+    domains.CODE: "a code",
+}
+_TYPES = {
+    domains.COUNT: "integer",
+    domains.AMOUNT: "number",
+    domains.FLAG: "boolean",
+    domains.WORDS: "array",
+    domains.RECORD: "object",
+}
+_SIMPLE = (domains.TEXT, domains.PERSON, domains.CODE, domains.COUNT, domains.AMOUNT, domains.DATE)
+
+
+def invent(rng: Random, name: str, kind: str, choices: tuple[str, ...], *, is_required: bool) -> Parameter:
+    """A parameter of a kind; what its schema leaves out and says varies."""
+    schema: dict[str, Any] = {"type": _TYPES.get(kind, "string")}
+    label = name.replace("_", " ")
+    if rng.random() < 0.6:
+        described = rng.choice((f"The {label}", label.capitalize(), f"{label.capitalize()} to use"))
+        hint = _HINTS.get(kind)
+        schema["description"] = f"{described}, {hint}." if hint and rng.random() < 0.6 else f"{described}."
+    inner: tuple[Parameter, ...] = ()
+    if kind == domains.CHOICE:
+        schema["enum"] = list(choices)
+    elif kind == domains.WORDS:
+        item = rng.choice((domains.TEXT, domains.TEXT, domains.COUNT, domains.CODE))
+        schema["items"] = {"type": _TYPES.get(item, "string")}
+        inner = (Parameter("item", item, schema["items"]),)
+    elif kind == domains.RECORD:
+        inner = _members(rng)
+        schema |= object_schema(inner)
+    elif kind in {domains.DATE, domains.TIME} and rng.random() < 0.3:
+        schema["format" if kind == domains.DATE else "pattern"] = (
+            "date" if kind == domains.DATE else "^[0-9]{2}:[0-9]{2}$"
+        )
+    elif kind in {domains.COUNT, domains.AMOUNT} and rng.random() < 0.2:
+        schema["minimum"] = 0
+    return Parameter(name, kind, schema, is_required, choices if kind == domains.CHOICE else (), inner)
+
+
+def _members(rng: Random) -> tuple[Parameter, ...]:
+    names = list(dict.fromkeys(words.identifier(rng, 1) for _ in range(rng.randint(1, 3))))
+    return tuple(invent(rng, name, rng.choice(_SIMPLE), (), is_required=True) for name in names)
+
+
+def object_schema(parameters: tuple[Parameter, ...]) -> dict[str, Any]:
+    """The schema of an object with these members."""
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {parameter.name: parameter.schema for parameter in parameters},
+    }
+    required = [parameter.name for parameter in parameters if parameter.is_required]
+    return schema | ({"required": required} if required else {})
+
+
+def draw(rng: Random, parameter: Parameter) -> Value:
+    """A value of a parameter; what is spoken holds it letter by letter, but for booleans."""
+    match parameter.kind:
+        case domains.COUNT:
+            text = words.digits(rng, 1, rng.choice((1, 2, 2, 3, 4)))
+            value = Value(int(text), text)
+        case domains.AMOUNT:
+            number = round(rng.uniform(0, 10 ** rng.randint(1, 4)), rng.randint(1, 2))
+            value = Value(number, str(number))
+        case domains.FLAG:
+            is_on = rng.random() < 0.5
+            value = Value(is_on, rng.choice(_SPOKEN_FLAGS[is_on]))
+        case domains.CHOICE:
+            choice = rng.choice(parameter.choices)
+            value = Value(choice, choice.replace("_", " ") if rng.random() < 0.3 else choice)
+        case domains.WORDS:
+            (item,) = parameter.inner
+            value = _list(rng, [draw(rng, item) for _ in range(rng.randint(1, 4))])
+        case domains.RECORD:
+            value = _record(rng, parameter.inner)
+        case _:
+            value = _string(rng, parameter.kind)
+    return value
+
+
+_SPOKEN_FLAGS = {True: ("true", "yes", "on"), False: ("false", "no", "off")}
+
+
+def _list(rng: Random, items: list[Value]) -> Value:
+    spoken = [item.spoken for item in items]
+    if rng.random() < 0.3 or len(items) == 1:
+        return Value([item.json for item in items], ", ".join(spoken))
+    return Value([item.json for item in items], ", ".join(spoken[:-1]) + " and " + spoken[-1])
+
+
+def _record(rng: Random, members: tuple[Parameter, ...]) -> Value:
+    values = {member.name: draw(rng, member) for member in members}
+    between = rng.choice((" ", ": ", " = "))
+    spoken = ", ".join(f"{member.label}{between}{values[member.name].spoken}" for member in members)
+    return Value(
+        {name: value.json for name, value in values.items()}, f"({spoken})" if rng.random() < 0.5 else spoken
+    )
+
+
+def _string(rng: Random, kind: str) -> Value:
+    match kind:
+        case domains.DATE:
+            text = f"{rng.randint(1990, 2049)}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}"
+        case domains.TIME:
+            text = f"{rng.randrange(24):02}:{rng.randrange(60):02}"
+        case domains.CODE:
+            text = words.code(rng)
+        case domains.PERSON:
+            text = words.email(rng) if rng.random() < 0.25 else _name(rng)
+        case _:
+            return _text(rng)
+    return Value(text, text)
+
+
+def _name(rng: Random) -> str:
+    return " ".join(words.proper(rng) for _ in range(rng.choice((1, 1, 2))))
+
+
+def _text(rng: Random) -> Value:
+    if rng.random() < 0.4:
+        name = _name(rng)
+        return Value(name, name)
+    if rng.random() < 0.15:
+        path = words.path(rng)
+        return Value(path, path)
+    quote = rng.choice('"""\'')
+    text = words.phrase(rng, words.COMMON)
+    return Value(text, f"{quote}{text}{quote}")

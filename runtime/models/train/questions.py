@@ -1,0 +1,109 @@
+"""What a model is asked in an evaluation: held-out conversations, or BFCL's."""
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runtime.models.train.conversations import HELD_OUT, Mix, converse
+from runtime.request import Message
+from toolspecs.schema_check import FOREIGN_TYPES
+from toolspecs.tool import Tool
+
+SEED = 1 << 42
+"""Of the held-out conversations: neither trained on nor probed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A prompt, the tools shown, and the one call wanted: by parameter, the values that are right.
+
+    `MISSING` among the values: the parameter may be left out.
+    """
+
+    messages: tuple[Message, ...]
+    tools: tuple[Tool, ...]
+    name: str
+    accepted: Mapping[str, Sequence[Any]]
+
+    def is_right(self, name: str, arguments: Any) -> bool:
+        """Whether a call is the one wanted, in each argument."""
+        if name != self.name or not isinstance(arguments, dict) or set(arguments) - set(self.accepted):
+            return False
+        return all(
+            any(_is_same(arguments.get(key, MISSING), value) for value in values)
+            for key, values in self.accepted.items()
+        )
+
+
+MISSING = object()
+
+
+def held_out(count: int, mix: Mix = HELD_OUT) -> Iterator[Question]:
+    """Questions of unseen domains."""
+    for number in range(count):
+        conversation = converse(SEED, number, mix)
+        (call,) = conversation.expected
+        arguments = json.loads(call.arguments)
+        accepted = {key: (value,) for key, value in arguments.items()}
+        yield Question(conversation.prompt, conversation.tools, call.name, accepted)
+
+
+def bfcl(path: Path) -> Iterator[Question]:
+    """The questions of a file of BFCL that want one call; `path` is of gzipped JSON lines."""
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            item = json.loads(line)
+            (name, arguments), *others = (pair for call in item["ground_truth"] for pair in call.items())
+            tools = tuple(
+                Tool(tool["name"], tool["description"], _schema(tool["parameters"]))
+                for tool in item["function"]
+            )
+            if not others:
+                messages = tuple(Message(turn["role"], turn["content"]) for turn in item["question"][0])
+                accepted = {key: _accepted(values) for key, values in arguments.items()}
+                yield Question(messages, tools, name, accepted)
+
+
+_TYPES = {kind: kind for kind in ("object", "array", "string", "integer", "number", "boolean", "null")}
+
+
+def _schema(parameters: Any) -> Any:
+    """BFCL's schema as JSON Schema: other names of types, and no default that fits none."""
+    if not isinstance(parameters, dict):
+        return parameters
+    schema = {key: value for key, value in parameters.items() if key not in {"type", "optional", "default"}}
+    kind = str(parameters.get("type", "")).lower()
+    if spelled := _TYPES.get(kind) or FOREIGN_TYPES.get(kind):
+        schema = {"type": spelled, **schema}
+    if isinstance(schema.get("properties"), dict):
+        schema["properties"] = {key: _schema(value) for key, value in schema["properties"].items()}
+    if "items" in schema:
+        schema["items"] = _schema(schema["items"])
+    return schema
+
+
+def _accepted(values: Any) -> tuple[Any, ...]:
+    listed = values if isinstance(values, list) else [values]
+    return tuple(MISSING if value == "" else value for value in listed)
+
+
+def _is_same(value: Any, wanted: Any) -> bool:
+    """Equal as JSON; objects of BFCL list the accepted values of every key, too."""
+    if isinstance(value, bool) or isinstance(wanted, bool):
+        return value is wanted
+    if isinstance(value, dict) and isinstance(wanted, dict):
+        keys = {*value, *wanted}
+        return all(
+            any(_is_same(value.get(key, MISSING), option) for option in _options(wanted.get(key, MISSING)))
+            for key in keys
+        )
+    if isinstance(value, list) and isinstance(wanted, list):
+        return len(value) == len(wanted) and all(map(_is_same, value, wanted))
+    return bool(value == wanted)
+
+
+def _options(wanted: Any) -> tuple[Any, ...]:
+    return (wanted, *_accepted(wanted)) if isinstance(wanted, list) else (wanted,)

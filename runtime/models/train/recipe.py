@@ -1,0 +1,117 @@
+"""Recipes: the shape of a model, and how it is trained."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from runtime.models.train.conversations import Mix
+from runtime.models.train.tools import ToolStyle
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What is trained on up to the conversation of number `until`, without those over `max_length` tokens."""
+
+    mix: Mix
+    max_length: int
+    until: float = math.inf
+
+
+def _curriculum(scale: int) -> tuple[Stage, ...]:
+    """Short conversations first: copying is learnt from them, cheaply, and then found again in long ones."""
+    one = Mix(style=ToolStyle(max_parameters=2), num_tools=(1, 2), num_turns=(2, 4), no_call=0.05, parallel=0)
+    few = Mix(style=ToolStyle(max_parameters=4), num_tools=(2, 4), num_turns=(1, 4))
+    return (Stage(one, 384, 15_000 * scale), Stage(few, 768, 45_000 * scale), Stage(Mix(), 1024 * scale))
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A Qwen 3 of this shape, and its training: AdamW or Muon, warm-up and cosine, loss on answers alone.
+
+    A batch holds up to `batch_tokens`, padding counted; a pool is what is sorted by length, so that there is
+    little padding. `context_length` is what the model is declared to take.
+    """
+
+    hidden_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    intermediate_size: int
+    batch_tokens: int
+    stages: tuple[Stage, ...]
+    head_dim: int = 32
+    vocabulary_size: int = 4096
+    num_tokenizer_conversations: int = 6000
+    context_length: int = 4096
+    rope_theta: float = 100_000.0
+    pool_size: int = 512
+    learning_rate: float = 2e-3
+    final_share: float = 0.02
+    warmup_steps: int = 200
+    weight_decay: float = 0.05
+    clip: float = 1.0
+    optimizer: str = "adamw"
+
+    def rate(self, step: int, progress: float) -> float:
+        """The learning rate of a step, at `progress` of the whole run: warm-up, then half a cosine."""
+        cosine = 0.5 + 0.5 * math.cos(math.pi * min(1.0, progress))
+        share = self.final_share + (1 - self.final_share) * cosine
+        return self.learning_rate * share * min(1.0, (step + 1) / self.warmup_steps)
+
+    def stage(self, number: int) -> Stage:
+        """The stage of a conversation."""
+        return next(stage for stage in self.stages if number < stage.until)
+
+
+RECIPES: Mapping[str, Recipe] = MappingProxyType(
+    {
+        "cpu": Recipe(
+            hidden_size=256,
+            num_layers=6,
+            num_heads=8,
+            num_kv_heads=4,
+            intermediate_size=640,
+            batch_tokens=8192,
+            stages=_curriculum(1),
+        ),
+        "gpu": Recipe(
+            hidden_size=320,
+            num_layers=8,
+            num_heads=10,
+            num_kv_heads=5,
+            intermediate_size=960,
+            vocabulary_size=6144,
+            num_tokenizer_conversations=20_000,
+            batch_tokens=131_072,
+            stages=_curriculum(2),
+            pool_size=4096,
+            learning_rate=1.5e-3,
+        ),
+    }
+)
+"""By the device they are for; both fit into 24 MB as bfloat16."""
+
+
+def new_model(recipe: Recipe, tokenizer: Any) -> Any:
+    """An untrained model, initialized from torch's own seed."""
+    config = Qwen3Config(
+        vocab_size=-(-len(tokenizer) // 64) * 64,
+        hidden_size=recipe.hidden_size,
+        intermediate_size=recipe.intermediate_size,
+        num_hidden_layers=recipe.num_layers,
+        num_attention_heads=recipe.num_heads,
+        num_key_value_heads=recipe.num_kv_heads,
+        head_dim=recipe.head_dim,
+        max_position_embeddings=recipe.context_length,
+        rope_parameters={"rope_type": "default", "rope_theta": recipe.rope_theta},
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        attn_implementation="sdpa",
+    )
+    return Qwen3ForCausalLM(config)

@@ -1,0 +1,80 @@
+"""The tokenizer of the demo model: a byte-level BPE whose pieces are the same wherever a value stands.
+
+What is copied from a request into a call has to be the same tokens in both. So blanks belong to no word,
+digits stand alone, and JSON's punctuation, with the blanks around it, merges with itself only.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from runtime.models.train.conversations import Mix, converse
+from runtime.random_model import PAD, TOOL_TOKENS, TURN_END, TURN_START
+from runtime.template import CHATML
+
+_MESSAGES = "{%- for message in messages %}"
+TEMPLATE = r"""
+{%- if tools or messages[0].role == 'system' %}
+    {{- '<|im_start|>system\n' }}
+    {%- if messages[0].role == 'system' %}
+        {{- messages[0].content + ('\n' if tools else '') }}
+    {%- endif %}
+    {%- if tools %}
+        {{- '<tools>' }}
+        {%- for tool in tools %}
+            {{- '\n' + tool.function | tojson }}
+        {%- endfor %}
+        {{- '\n</tools>' }}
+    {%- endif %}
+    {{- '<|im_end|>\n' }}
+{%- endif %}
+""" + CHATML[CHATML.index(_MESSAGES) :]
+"""ChatML and calls in the `hermes` syntax; the definitions alone, since who is trained needs no advice."""
+
+_PIECES = r"""\p{Lu}?[\p{Ll}\p{Lo}\p{M}]+|\p{L}|\p{N}|[\s{}\[\]":,]+|[^\p{L}\p{N}\s{}\[\]":,]"""
+_SEED = 1 << 40  # apart from what is trained on
+
+
+def build_tokenizer(size: int, context_length: int, *, num_conversations: int = 6000) -> Any:
+    """A tokenizer of `size` entries, trained on conversations of the generator."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(_PIECES), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size - 3 - len(TOOL_TOKENS),
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(_texts(num_conversations), trainer)
+    tokenizer.add_special_tokens([PAD, TURN_START, TURN_END])
+    tokenizer.add_tokens([AddedToken(text, normalized=False, special=False) for text in TOOL_TOKENS])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        eos_token=TURN_END,
+        chat_template=TEMPLATE,
+        model_max_length=context_length,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def _texts(count: int) -> Iterator[str]:
+    """Definitions, requests and calls as they are spelled, markers left out."""
+    mix = Mix()
+    for number in range(count):
+        conversation = converse(_SEED, number, mix)
+        for tool in conversation.tools:
+            fields = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+            yield "\n" + json.dumps(fields, ensure_ascii=False) + "\n"
+        for message in conversation.messages:
+            yield f"{message.role}\n{message.content}"
+            for call in message.calls:
+                yield f'\n{{"name": "{call.name}", "arguments": {call.arguments}}}\n'

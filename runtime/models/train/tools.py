@@ -1,0 +1,121 @@
+"""Invented tools: parameters of a domain or of random words, and sets of tools that are easily mixed up."""
+
+import zlib
+from dataclasses import dataclass
+from random import Random
+
+from runtime.models.train import words
+from runtime.models.train.domains import Domain
+from runtime.models.train.parameters import Parameter, invent, object_schema
+from toolspecs.tool import Tool
+
+
+@dataclass(frozen=True, slots=True)
+class Invented:
+    """A tool with what requests for it are made of: `actions` are ways to say what it does."""
+
+    tool: Tool
+    parameters: tuple[Parameter, ...]
+    actions: tuple[str, ...]
+
+    @property
+    def shape(self) -> str:
+        """The kinds of its parameters, in order."""
+        return ",".join(parameter.shape for parameter in self.parameters)
+
+
+def is_held_out(shape: str) -> bool:
+    """A quarter of all shapes is never trained on; those of a single parameter all are."""
+    return "," in shape and zlib.crc32(shape.encode()) % 4 == 0
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStyle:
+    """How tools are invented: the share of random names, and which shapes are taken."""
+
+    max_parameters: int = 5
+    random_names: float = 0.4
+    held_out_shapes: bool = False
+
+
+def invent_tools(rng: Random, domains: tuple[Domain, ...], style: ToolStyle, count: int) -> list[Invented]:
+    """`count` tools with different names and actions, mostly of one domain."""
+    home = rng.choice(domains)
+    tools: dict[str, Invented] = {}
+    taken: set[str] = set()
+    while len(tools) < count:
+        domain = home if rng.random() < 0.75 else rng.choice(domains)
+        tool = _invent(rng, domain, style)
+        is_new = tool.tool.name not in tools and not taken & {*tool.actions}
+        if is_new and is_held_out(tool.shape) == style.held_out_shapes:
+            tools[tool.tool.name] = tool
+            taken |= {*tool.actions}
+    return list(tools.values())
+
+
+def _invent(rng: Random, domain: Domain, style: ToolStyle) -> Invented:
+    parameters = _parameters(rng, domain, style)
+    is_random = rng.random() < style.random_names
+    if is_random and rng.random() < 0.5:
+        verbs, noun = (words.syllables(rng, 1, 2),) * 2, words.syllables(rng, 1, 3)
+    else:
+        verbs, noun = rng.choice(domain.verbs), rng.choice(domain.nouns)
+    plain, synonym = (f"{_spaced(verb)} {_article(noun)}{_spaced(noun)}" for verb in verbs)
+    name = _name(rng, verbs[0], noun, is_random=is_random)
+    description = rng.choice((plain, synonym, synonym)) if rng.random() < 0.9 else ""
+    # A name that says nothing is explained, or asked for by itself.
+    actions = [f"{use} {name}" for use in ("use", "call", "run")]
+    if description or not is_random:
+        actions = [description or plain] if is_random else [plain, description or plain]
+    tool = Tool(name, _sentence(rng, description), object_schema(parameters))
+    return Invented(tool, parameters, tuple(dict.fromkeys(actions)))
+
+
+def _parameters(rng: Random, domain: Domain, style: ToolStyle) -> tuple[Parameter, ...]:
+    count = rng.choices(range(1, style.max_parameters + 1), _WEIGHTS[: style.max_parameters])[0]
+    if style.held_out_shapes:
+        count = max(2, count)
+    attributes = rng.sample(domain.attributes, count)
+    is_random = rng.random() < style.random_names
+    chosen = {
+        words.identifier(rng, rng.randint(1, 2)) if is_random or rng.random() < 0.1 else name: kind
+        for name, kind in attributes
+    }
+    choices = domain.choices
+    if is_random or rng.random() < 0.3:
+        choices = tuple(dict.fromkeys(words.syllables(rng, 1, 2) for _ in range(rng.randint(2, 5))))
+    return tuple(
+        invent(rng, name, kind, choices, is_required=rng.random() < 0.75) for name, kind in chosen.items()
+    )
+
+
+_WEIGHTS = (3, 5, 5, 3, 2, 1, 1, 1)
+
+
+def _name(rng: Random, verb: str, noun: str, *, is_random: bool) -> str:
+    if is_random:
+        return words.identifier(rng, 2)
+    forms = (
+        f"{verb}_{noun}",
+        f"{verb}_{noun}",
+        verb + "".join(part.capitalize() for part in noun.split("_")),
+        f"{noun}_{verb}",
+        f"{noun}.{verb}",
+        f"{verb}-{noun}",
+    )
+    return rng.choice(forms)
+
+
+def _sentence(rng: Random, action: str) -> str:
+    if not action:
+        return ""
+    forms = ("{0}.", "{0}", "Use this to {1}.", "{0} with the given details.", "Lets you {1}.")
+    return rng.choice(forms).format(action[0].upper() + action[1:], action)
+
+
+def _article(noun: str) -> str:
+    return "an " if noun[0] in "aeiou" else "a "
+
+
+def _spaced(name: str) -> str:
+    return name.replace("_", " ")

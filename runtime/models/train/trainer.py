@@ -1,0 +1,239 @@
+"""The trainer: a step, a checkpoint, a log; it goes on where it was cut off."""
+
+import json
+import time
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from copy import deepcopy
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from runtime.models.train.batches import BatchStream, Place, TrainingBatch
+from runtime.models.train.probe import Probe
+from runtime.models.train.recipe import Recipe, new_model
+from runtime.models.train.tokenizer import build_tokenizer
+
+MODEL, CHECKPOINT, LOG = "model", "checkpoint.pt", "log.jsonl"
+_SHARD_SIZE = "15MB"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """How long, where and how often: `minutes` of training, or `num_steps` where these are given."""
+
+    minutes: float = 120.0
+    num_steps: int | None = None
+    seed: int = 0
+    device: str = "cpu"
+    num_workers: int = 1
+    save_minutes: float = 4.0
+    probe_minutes: float = 8.0
+    log_steps: int = 20
+    num_probes: int = 128
+    compiles: bool = False
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a run has come; `seconds` are of training, over all its parts."""
+
+    step: int = 0
+    seconds: float = 0.0
+    num_tokens: int = 0
+    num_answer_tokens: int = 0
+    place: Place = field(default_factory=Place)
+
+    def share(self, run: Run) -> float:
+        """Of the whole run, between 0 and 1."""
+        if run.num_steps is not None:
+            return min(1.0, self.step / run.num_steps)
+        return min(1.0, self.seconds / (60 * run.minutes))
+
+
+class Trainer:
+    """Weights, the optimizers' states, and how far they have come."""
+
+    def __init__(self, recipe: Recipe, run: Run, tokenizer: Any) -> None:
+        torch.manual_seed(run.seed)
+        self.recipe = recipe
+        self.run = run
+        self.model = new_model(recipe, tokenizer).to(run.device)
+        self.optimizers = _optimizers(self.model, recipe)
+        self.progress = Progress()
+        body = self.model.model
+        self._body = torch.compile(body, dynamic=True) if run.compiles else body
+
+    def step(self, batch: TrainingBatch) -> float:
+        """One update; the mean loss in nats over the tokens of answers.
+
+        Raises:
+            FloatingPointError: the loss is not a number.
+        """
+        rate = self.recipe.rate(self.progress.step, self.progress.share(self.run))
+        for optimizer in self.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+        with self.autocast():
+            loss = self._loss(batch.to(self.run.device))
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip)
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        self.progress.step += 1
+        self.progress.num_tokens += batch.ids.numel()
+        self.progress.num_answer_tokens += int(batch.is_answer.sum())
+        value = float(loss.detach())
+        if value != value:  # noqa: PLR0124 NaN alone differs from itself
+            raise FloatingPointError(f"the loss of step {self.progress.step} is not a number")
+        return value
+
+    def autocast(self) -> AbstractContextManager[None]:
+        """Matrix products in bfloat16, where the device has them."""
+        if self.run.device == "cpu" and not torch.cpu._is_avx512_bf16_supported():  # noqa: SLF001 no public name
+            return nullcontext()
+        return torch.autocast(self.run.device.partition(":")[0], torch.bfloat16)
+
+    def save(self, path: Path) -> None:
+        """Write a checkpoint; the one before it stays until this one is whole."""
+        state = {
+            "model": self.model.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "progress": asdict(self.progress),
+            "recipe": repr(self.recipe),
+            "seed": self.run.seed,
+        }
+        partial = path.with_suffix(".partial")
+        torch.save(state, partial)
+        partial.replace(path)
+
+    def load(self, path: Path) -> None:
+        """Go on from a checkpoint.
+
+        Raises:
+            ValueError: it is of another recipe or seed.
+        """
+        state = torch.load(path, map_location=self.run.device, weights_only=True)
+        if (state["recipe"], state["seed"]) != (repr(self.recipe), self.run.seed):
+            raise ValueError(f"{path} is of another recipe or seed: train into an empty folder")
+        self.model.load_state_dict(state["model"])
+        for optimizer, kept in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(kept)
+        self.progress = Progress(**state["progress"] | {"place": Place(**state["progress"]["place"])})
+
+    def export(self, folder: Path, tokenizer: Any) -> None:
+        """Write model and tokenizer in transformers' format, as bfloat16."""
+        copy = deepcopy(self.model).to("cpu", torch.bfloat16)
+        copy.save_pretrained(folder, max_shard_size=_SHARD_SIZE)
+        tokenizer.save_pretrained(folder)
+
+    def _loss(self, batch: TrainingBatch) -> Tensor:
+        """No attention mask: padding stands on the right, where nobody looks."""
+        states = self._body(input_ids=batch.ids, use_cache=False).last_hidden_state
+        is_next = batch.is_answer[:, 1:]
+        logits = self.model.lm_head(states[:, :-1][is_next])
+        return cross_entropy(logits.float(), batch.ids[:, 1:][is_next])
+
+
+def train(
+    folder: Path,
+    recipe: Recipe,
+    run: Run,
+    *,
+    resume: bool = False,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> Trainer:
+    """Train into `folder`: `model/`, `checkpoint.pt` and `log.jsonl`; stops early, whole, when told to.
+
+    Raises:
+        FileExistsError: the folder holds a run, which was not to be resumed.
+    """
+    checkpoint = folder / CHECKPOINT
+    if checkpoint.exists() and not resume:
+        raise FileExistsError(f"{folder} holds a run: add --resume, or give another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer = _tokenizer(folder / MODEL, recipe)
+    trainer = Trainer(recipe, run, tokenizer)
+    if checkpoint.exists():
+        trainer.load(checkpoint)
+    probe = Probe.of(tokenizer, run.num_probes)
+    with BatchStream(folder / MODEL, recipe, run.seed, run.num_workers) as stream:
+        losses: list[float] = []
+        saved = probed = trainer.progress.seconds
+        start = time.monotonic() - trainer.progress.seconds
+        for batch, place in stream.batches(trainer.progress.place):
+            if trainer.progress.share(run) >= 1 or is_stopped():
+                break
+            losses.append(trainer.step(batch))
+            trainer.progress.place = place
+            trainer.progress.seconds = time.monotonic() - start
+            if trainer.progress.step % run.log_steps == 0:
+                _log(folder / LOG, _row(trainer, losses))
+                losses.clear()
+            if trainer.progress.seconds - probed >= 60 * run.probe_minutes:
+                probed = trainer.progress.seconds
+                _log(folder / LOG, _row(trainer, ()) | probe.measure(trainer))
+            if trainer.progress.seconds - saved >= 60 * run.save_minutes:
+                saved = trainer.progress.seconds
+                trainer.save(checkpoint)
+                trainer.export(folder / MODEL, tokenizer)
+    trainer.save(checkpoint)
+    trainer.export(folder / MODEL, tokenizer)
+    _log(folder / LOG, _row(trainer, losses) | probe.measure(trainer))
+    return trainer
+
+
+def _tokenizer(folder: Path, recipe: Recipe) -> Any:
+    """The run's own tokenizer, built when it begins."""
+    from transformers import AutoTokenizer  # noqa: PLC0415
+
+    if not (folder / "tokenizer.json").exists():
+        build_tokenizer(
+            recipe.vocabulary_size,
+            recipe.context_length,
+            num_conversations=recipe.num_tokenizer_conversations,
+        ).save_pretrained(folder)
+    return AutoTokenizer.from_pretrained(folder)
+
+
+def _optimizers(model: Any, recipe: Recipe) -> list[torch.optim.Optimizer]:
+    """Weight decay for matrices alone; `muon` takes those of the layers, and leaves the rest to AdamW."""
+    named = list(model.named_parameters())
+    matrices = [p for name, p in named if p.dim() == 2 and "embed" not in name]
+    rest = [p for name, p in named if p.dim() != 2 or "embed" in name]
+    options: dict[str, Any] = {"lr": recipe.learning_rate, "betas": (0.9, 0.98), "fused": True}
+    plain = {"params": rest, "weight_decay": 0.0}
+    if recipe.optimizer == "muon":
+        muon = torch.optim.Muon(
+            matrices,
+            lr=recipe.learning_rate,
+            weight_decay=recipe.weight_decay,
+            adjust_lr_fn="match_rms_adamw",
+        )
+        return [muon, torch.optim.AdamW([plain], **options)]
+    decayed = {"params": matrices, "weight_decay": recipe.weight_decay}
+    return [torch.optim.AdamW([decayed, plain], **options)]
+
+
+def _row(trainer: Trainer, losses: Iterable[float]) -> dict[str, Any]:
+    progress = trainer.progress
+    row: dict[str, Any] = {
+        "step": progress.step,
+        "minutes": round(progress.seconds / 60, 3),
+        "tokens": progress.num_tokens,
+        "answer_tokens": progress.num_answer_tokens,
+        "conversations": progress.place.pool * trainer.recipe.pool_size,
+        "rate": trainer.recipe.rate(progress.step, progress.share(trainer.run)),
+    }
+    losses = list(losses)
+    return row | ({"loss": round(sum(losses) / len(losses), 5)} if losses else {})
+
+
+def _log(path: Path, row: dict[str, Any]) -> None:
+    with path.open("a", encoding="utf-8") as lines:
+        lines.write(json.dumps(row) + "\n")

@@ -1,0 +1,82 @@
+"""Words, names and codes made of random syllables: nobody can have learnt them by heart."""
+
+import re
+from random import Random
+
+_ONSETS = (*"bcdfghjklmnprstvwz", "br", "ch", "dr", "fl", "gr", "kl", "pr", "sh", "st", "th", "tr")
+_VOWELS = (*"aeiou", "ai", "ea", "io", "ou")
+_CODAS = ("", "", "", "n", "r", "s", "l", "t", "k", "m", "nd", "rt")
+_LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"
+
+
+def syllables(rng: Random, low: int = 2, high: int = 3) -> str:
+    """A word that does not exist, in lower case."""
+    count = rng.randint(low, high)
+    return "".join(rng.choice(_ONSETS) + rng.choice(_VOWELS) for _ in range(count)) + rng.choice(_CODAS)
+
+
+def proper(rng: Random) -> str:
+    """A name: of a person, a place, a product."""
+    return syllables(rng, 1, 3).capitalize()
+
+
+def identifier(rng: Random, num_words: int) -> str:
+    """A parameter's or tool's name of invented words, in snake case, or now and then in camel case."""
+    words = [syllables(rng, 1, 2) for _ in range(num_words)]
+    if num_words > 1 and rng.random() < 0.2:
+        return words[0] + "".join(word.capitalize() for word in words[1:])
+    return "_".join(words)
+
+
+def digits(rng: Random, low: int, high: int) -> str:
+    """A decimal number of `low` to `high` digits that does not begin with 0."""
+    length = rng.randint(low, high)
+    return str(rng.randrange(10 ** (length - 1), 10**length))
+
+
+def code(rng: Random) -> str:
+    """What stands on labels and in databases: `KX-4821`, `zor_17`, `7f3a9c`."""
+    letters = "".join(rng.choices(_LETTERS, k=rng.randint(1, 3)))
+    forms = (
+        lambda: f"{letters}-{digits(rng, 2, 5)}",
+        lambda: f"{letters}{digits(rng, 2, 4)}",
+        lambda: f"{syllables(rng, 1, 2)}_{digits(rng, 1, 3)}",
+        lambda: f"{syllables(rng, 1, 2)}-{syllables(rng, 1, 1)}-{digits(rng, 1, 2)}",
+        lambda: "".join(rng.choices("0123456789abcdef", k=rng.randint(6, 8))),
+        lambda: f"{letters}/{digits(rng, 4, 4)}/{digits(rng, 1, 3)}",
+        lambda: f"#{digits(rng, 2, 5)}",
+    )
+    return rng.choice(forms)()
+
+
+def email(rng: Random) -> str:
+    """An address at a domain that nobody owns."""
+    return f"{syllables(rng, 1, 3)}@{syllables(rng, 1, 2)}.{rng.choice(['com', 'org', 'net', 'example'])}"
+
+
+def path(rng: Random) -> str:
+    """A path of a file."""
+    folders = "".join("/" + syllables(rng, 1, 2) for _ in range(rng.randint(1, 2)))
+    return f"{folders}/{syllables(rng, 1, 2)}.{rng.choice(['txt', 'csv', 'pdf', 'md', 'png'])}"
+
+
+def phrase(rng: Random, common: tuple[str, ...]) -> str:
+    """A few words, common and invented, as a title has them."""
+    words = [
+        rng.choice(common) if rng.random() < 0.6 else syllables(rng, 1, 3) for _ in range(rng.randint(2, 5))
+    ]
+    text = " ".join(words)
+    return text if rng.random() < 0.3 else text[0].upper() + text[1:]
+
+
+COMMON = tuple(
+    re.findall(
+        r"\w+",
+        """about after all and before big blue bring call check clear daily early end extra final first for
+    fresh from full good green group hello help here how idea important in keep kind last late list little
+    long look main many more morning near new next night note of old on open our out over own plan please quick
+    ready red second short simple small some special start thanks the today tomorrow two under update very
+    warm week well what when white with work year yellow your""",
+    )
+)
+"""Words of titles and messages."""

@@ -1,0 +1,206 @@
+"""The demo model's generator, trainer and evaluation, with a model of a few thousand weights."""
+
+import json
+from random import Random
+
+import jsonschema_rs
+import pytest
+import torch
+
+from compiler import compile_toolset
+from compiler.syntaxes import syntax
+from compiler.vocabulary import Vocabulary
+from runtime.calls import parse_calls
+from runtime.loading import load_model
+from runtime.models.train import domains
+from runtime.models.train.answering import Answer, Answerer, Strategy
+from runtime.models.train.batches import collate, pool_of
+from runtime.models.train.conversations import HELD_OUT, Mix, converse
+from runtime.models.train.evaluate import closed, score
+from runtime.models.train.examples import example_of
+from runtime.models.train.questions import MISSING, Question, held_out
+from runtime.models.train.recipe import Recipe, Stage
+from runtime.models.train.tokenizer import build_tokenizer
+from runtime.models.train.tools import ToolStyle, invent_tools
+from runtime.models.train.trainer import CHECKPOINT, LOG, MODEL, Run, Trainer, train
+from runtime.request import Message
+from runtime.template import render_prompt
+from toolspecs.tool import Tool
+
+TINY = Recipe(
+    hidden_size=32,
+    num_layers=1,
+    num_heads=2,
+    num_kv_heads=1,
+    intermediate_size=32,
+    batch_tokens=2048,
+    stages=(Stage(Mix(num_tools=(1, 2), num_turns=(1, 1)), 512),),
+    head_dim=16,
+    vocabulary_size=640,
+    num_tokenizer_conversations=40,
+    pool_size=8,
+    warmup_steps=1,
+)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return build_tokenizer(TINY.vocabulary_size, TINY.context_length, num_conversations=40)
+
+
+def run_of(num_steps):
+    return Run(num_steps=num_steps, num_workers=0, log_steps=1, num_probes=2)
+
+
+def test_a_conversation_depends_on_its_seed_and_number_alone():
+    assert [converse(7, n, Mix()) for n in range(20)] == [converse(7, n, Mix()) for n in range(20)]
+    assert len({repr(converse(seed, n, Mix())) for seed in (1, 2) for n in range(20)}) == 40
+
+
+@pytest.mark.parametrize("mix", [Mix(), HELD_OUT])
+def test_every_call_validates_and_is_read_back(mix):
+    kinds = set()
+    for number in range(200):
+        conversation = converse(0, number, mix)
+        schemas = {tool.name: closed(dict(tool.parameters)) for tool in conversation.tools}
+        for message in conversation.messages:
+            for call in message.calls:
+                arguments = json.loads(call.arguments)
+                jsonschema_rs.validate(schemas[call.name], arguments, validate_formats=True)
+                kinds |= {type(value) for value in arguments.values()}
+                text = f'<tool_call>\n{{"name": "{call.name}", "arguments": {call.arguments}}}\n</tool_call>'
+                assert parse_calls(text, syntax("hermes")) == ("", [(call.name, call.arguments)])
+    assert kinds == {str, int, float, bool, list, dict}
+
+
+def test_every_value_can_be_copied_from_the_request():
+    for number in range(200):
+        conversation = converse(1, number, HELD_OUT)
+        for value in json.loads(conversation.expected[0].arguments).values():
+            items = (
+                value.values() if isinstance(value, dict) else value if isinstance(value, list) else [value]
+            )
+            for item in items:
+                said = conversation.prompt[-1].content
+                assert isinstance(item, bool) or str(item) in said or str(item).replace("_", " ") in said
+
+
+def test_held_out_domains_and_shapes_are_not_trained_on():
+    trained, held = (
+        set().union(*(row.words for row in rows)) for rows in (domains.TRAINING, domains.HELD_OUT)
+    )
+    assert not trained & held
+    rng = Random(0)
+    shapes = {
+        held_out_shapes: {
+            tool.shape
+            for _ in range(100)
+            for tool in invent_tools(rng, rows, ToolStyle(held_out_shapes=held_out_shapes), 4)
+        }
+        for held_out_shapes, rows in ((False, domains.TRAINING), (True, domains.HELD_OUT))
+    }
+    assert min(map(len, shapes.values())) > 100
+    assert not shapes[False] & shapes[True]
+
+
+def test_training_text_is_what_the_runtime_renders_and_its_grammar_allows(tokenizer):
+    vocabulary = Vocabulary.from_tokenizer(tokenizer)
+    mix = Mix(num_tools=(1, 3), no_call=0, result=0)
+    for number in range(10):
+        conversation = converse(3, number, mix)
+        example = example_of(tokenizer, conversation)
+        prompt = render_prompt(tokenizer, conversation.prompt, conversation.tools)
+        assert example.ids[: len(prompt)].tolist() == prompt
+        assert example.is_answer[len(prompt) :].all()
+        before = sum(message.role == "assistant" for message in conversation.prompt)
+        edges = (example.is_answer[1:] & ~example.is_answer[:-1]).sum()
+        assert edges == before + 1
+        matcher = compile_toolset(conversation.tools, tokenizer=vocabulary).matcher()
+        assert all(matcher.accept(token_id) for token_id in example.ids[len(prompt) :].tolist())
+        assert matcher.is_terminated()
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_steps_lower_the_loss(tokenizer, optimizer):
+    recipe = Recipe(**{name: getattr(TINY, name) for name in TINY.__slots__} | {"optimizer": optimizer})
+    trainer = Trainer(recipe, run_of(100), tokenizer)
+    batch = collate(pool_of(tokenizer, recipe, 0, 0)[0])
+    losses = [trainer.step(batch) for _ in range(8)]
+    assert losses[-1] < losses[0] - 0.2
+
+
+def test_a_run_that_was_cut_off_goes_on_bit_for_bit_and_its_model_answers(tmp_path):
+    whole = train(tmp_path / "whole", TINY, run_of(6))
+    stops = iter([False, False, False, False, True])
+    cut = train(tmp_path / "cut", TINY, run_of(6), is_stopped=lambda: next(stops))
+    assert cut.progress.step == 4
+    with pytest.raises(FileExistsError, match="--resume"):
+        train(tmp_path / "cut", TINY, run_of(6))
+    resumed = train(tmp_path / "cut", TINY, run_of(6), resume=True)
+    assert resumed.progress.place == whole.progress.place
+    states = zip(whole.model.state_dict().items(), resumed.model.state_dict().values(), strict=True)
+    assert [name for (name, one), other in states if not torch.equal(one, other)] == []
+
+    rows = [json.loads(line) for line in (tmp_path / "cut" / LOG).read_text().splitlines()]
+    assert [row["step"] for row in rows if "loss" in row] == [1, 2, 3, 4, 5, 6]
+    assert "held_out_exact" in rows[-1]
+
+    loaded = load_model(tmp_path / "cut" / MODEL)
+    assert loaded.syntax == "hermes"
+    questions = list(held_out(2))
+    masked = score("", questions, Answerer(loaded).answer(questions, Strategy(True, 1.0)), loaded.syntax)  # noqa: FBT003
+    assert (masked.valid, masked.num_left_out) == (1.0, 0)
+
+
+def test_a_checkpoint_of_another_recipe_is_refused(tokenizer, tmp_path):
+    trainer = Trainer(TINY, run_of(1), tokenizer)
+    trainer.save(tmp_path / CHECKPOINT)
+    with pytest.raises(ValueError, match="another recipe"):
+        Trainer(TINY, Run(seed=1, num_steps=1), tokenizer).load(tmp_path / CHECKPOINT)
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"n": {"type": "integer"}, "s": {"type": "string"}},
+    "required": ["n"],
+}
+QUESTION = Question(
+    (Message("user", "add 3"),),
+    (Tool("add", "", SCHEMA), Tool("sub", "", SCHEMA)),
+    "add",
+    {"n": (3,), "s": ("x", MISSING)},
+)
+
+
+def called(name, arguments):
+    return f'<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>'
+
+
+@pytest.mark.parametrize(
+    ("text", "valid", "tool", "right"),
+    [
+        (called("add", '{"n": 3}'), 1, 1, 1),
+        (called("add", '{"n": 3, "s": "x"}'), 1, 1, 1),
+        (called("add", '{"n": 3, "s": "y"}'), 1, 1, 0),
+        (called("add", '{"n": 4}'), 1, 1, 0),
+        (called("sub", '{"n": 3}'), 1, 0, 0),
+        (called("add", '{"n": 3}') + "\n" + called("add", '{"n": 3}'), 1, 1, 0),
+        (called("add", '{"n": "3"}'), 0, 1, 0),
+        (called("add", '{"n": true}'), 0, 1, 0),
+        (called("add", '{"n": 3, "z": 1}'), 0, 1, 0),
+        (called("add", '{"n": 3,}'), 0, 1, 0),
+        (called("mul", '{"n": 3}'), 0, 0, 0),
+        (called("add", '{"n": 3}') + " Done.", 0, 1, 0),
+        ("I add 3.", 0, 0, 0),
+    ],
+)
+def test_answers_are_judged(text, valid, tool, right):
+    found = score("", [QUESTION], [Answer(text, 5, is_whole=True)], "hermes")
+    assert (found.valid, found.tool, found.right, found.tokens) == (valid, tool, right, 5)
+
+
+def test_an_answer_without_end_is_not_valid():
+    found = score(
+        "", [QUESTION, QUESTION], [Answer(called("add", '{"n": 3}'), 5, is_whole=False), None], "hermes"
+    )
+    assert (found.valid, found.tool, found.num_left_out) == (0, 1, 1)
