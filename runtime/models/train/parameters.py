@@ -82,8 +82,24 @@ def invent(rng: Random, name: str, kind: str, choices: tuple[str, ...], *, is_re
             "date" if kind == domains.DATE else "^[0-9]{2}:[0-9]{2}$"
         )
     elif kind in {domains.COUNT, domains.AMOUNT} and rng.random() < 0.2:
-        schema["minimum"] = 0
-    return Parameter(name, kind, schema, is_required, choices if kind == domains.CHOICE else (), inner)
+        schema |= {"minimum": 0} | ({"maximum": 99_999} if rng.random() < 0.5 else {})
+    elif kind in {domains.TEXT, domains.PERSON, domains.CODE} and rng.random() < 0.1:
+        schema["maxLength"] = rng.choice((80, 100, 200))
+    known = choices if kind == domains.CHOICE else ()
+    parameter = Parameter(name, kind, schema, is_required, known, inner)
+    _distract(rng, parameter)
+    return parameter
+
+
+def _distract(rng: Random, parameter: Parameter) -> None:
+    """Values in a schema that are not those asked for."""
+    if parameter.kind in {domains.WORDS, domains.RECORD} or rng.random() > 0.2:
+        return
+    value = draw(rng, parameter).json
+    if not parameter.is_required and rng.random() < 0.5:
+        parameter.schema["default"] = value
+    elif parameter.kind != domains.FLAG and "description" in parameter.schema:
+        parameter.schema["description"] = f"{parameter.schema['description'][:-1]}, such as {value}."
 
 
 def _members(rng: Random) -> tuple[Parameter, ...]:

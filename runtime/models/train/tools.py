@@ -67,7 +67,10 @@ def _invent(rng: Random, domain: Domain, style: ToolStyle) -> Invented:
     actions = [f"{use} {name}" for use in ("use", "call", "run")]
     if description or not is_random:
         actions = [description or plain] if is_random else [plain, description or plain]
-    tool = Tool(name, _sentence(rng, description), object_schema(parameters))
+    if not is_random and rng.random() < 0.15:
+        actions += [f"call {name}", f"use {name}"]
+    schema = object_schema(parameters) | ({"additionalProperties": False} if rng.random() < 0.25 else {})
+    tool = Tool(name, _sentence(rng, description), schema)
     return Invented(tool, parameters, tuple(dict.fromkeys(actions)))
 
 
