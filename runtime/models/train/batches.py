@@ -1,6 +1,7 @@
 """Batches: pools of conversations, generated ahead by other processes, sorted by length and cut."""
 
 import multiprocessing
+import signal
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -135,6 +136,7 @@ _WORKER: dict[str, Any] = {}
 
 
 def _start(tokenizer_folder: Path, recipe: Recipe, seed: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # which ends the run in the process that trains
     torch.set_num_threads(1)
     _WORKER.update(tokenizer=AutoTokenizer.from_pretrained(tokenizer_folder), recipe=recipe, seed=seed)
 

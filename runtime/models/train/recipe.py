@@ -33,7 +33,8 @@ class Recipe:
     """A Qwen 3 of this shape, and its training: AdamW or Muon, warm-up and cosine, loss on answers alone.
 
     A batch holds up to `batch_tokens`, padding counted; a pool is what is sorted by length, so that there is
-    little padding. `context_length` is what the model is declared to take.
+    little padding. `context_length` is what the model is declared to take. Heads are wide: to copy is to tell
+    apart thousands of tokens by one head's keys.
     """
 
     hidden_size: int
@@ -43,13 +44,13 @@ class Recipe:
     intermediate_size: int
     batch_tokens: int
     stages: tuple[Stage, ...]
-    head_dim: int = 32
+    head_dim: int = 64
     vocabulary_size: int = 4096
     num_tokenizer_conversations: int = 6000
     context_length: int = 4096
     rope_theta: float = 100_000.0
     pool_size: int = 512
-    learning_rate: float = 2e-3
+    learning_rate: float = 1.5e-3
     final_share: float = 0.02
     warmup_steps: int = 200
     weight_decay: float = 0.05
@@ -72,24 +73,21 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
         "cpu": Recipe(
             hidden_size=256,
             num_layers=6,
-            num_heads=8,
+            num_heads=4,
             num_kv_heads=4,
-            intermediate_size=640,
-            batch_tokens=8192,
+            intermediate_size=512,
+            batch_tokens=4096,
             stages=_curriculum(1),
         ),
         "gpu": Recipe(
             hidden_size=320,
             num_layers=8,
-            num_heads=10,
+            num_heads=5,
             num_kv_heads=5,
-            intermediate_size=960,
-            vocabulary_size=6144,
-            num_tokenizer_conversations=20_000,
+            intermediate_size=896,
             batch_tokens=131_072,
             stages=_curriculum(2),
             pool_size=4096,
-            learning_rate=1.5e-3,
         ),
     }
 )
