@@ -1,5 +1,7 @@
 """The demo model's generator, trainer and evaluation, with a model of a few thousand weights."""
 
+import gzip
+import importlib.util
 import json
 from random import Random
 
@@ -16,9 +18,10 @@ from runtime.models.train import domains
 from runtime.models.train.answering import Answer, Answerer, Strategy
 from runtime.models.train.batches import collate, pool_of
 from runtime.models.train.conversations import HELD_OUT, Mix, converse
+from runtime.models.train.curves import draw_curves
 from runtime.models.train.evaluate import closed, score
 from runtime.models.train.examples import example_of
-from runtime.models.train.questions import MISSING, Question, held_out
+from runtime.models.train.questions import MISSING, Question, bfcl, held_out
 from runtime.models.train.recipe import Recipe, Stage
 from runtime.models.train.tokenizer import build_tokenizer
 from runtime.models.train.tools import ToolStyle, invent_tools
@@ -145,6 +148,10 @@ def test_a_run_that_was_cut_off_goes_on_bit_for_bit_and_its_model_answers(tmp_pa
     assert [row["step"] for row in rows if "loss" in row] == [1, 2, 3, 4, 5, 6]
     assert "held_out_exact" in rows[-1]
 
+    if importlib.util.find_spec("matplotlib"):
+        assert draw_curves(tmp_path / "cut" / LOG, tmp_path / "curves.png")
+        assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
     loaded = load_model(tmp_path / "cut" / MODEL)
     assert loaded.syntax == "hermes"
     questions = list(held_out(2))
@@ -197,6 +204,45 @@ def called(name, arguments):
 def test_answers_are_judged(text, valid, tool, right):
     found = score("", [QUESTION], [Answer(text, 5, is_whole=True)], "hermes")
     assert (found.valid, found.tool, found.right, found.tokens) == (valid, tool, right, 5)
+
+
+def test_questions_of_bfcl_are_read(tmp_path):
+    parameters = {
+        "type": "dict",
+        "properties": {
+            "n": {"type": "float", "default": "none", "optional": True},
+            "box": {"type": "dict", "properties": {"side": {"type": "integer"}}},
+            "ids": {"type": "array", "items": {"type": "any"}},
+        },
+        "required": ["box"],
+    }
+    item = {
+        "question": [[{"role": "user", "content": "Measure it."}]],
+        "function": [{"name": "a.b", "description": "", "parameters": parameters}],
+        "ground_truth": [{"a.b": {"n": ["", 2.5], "box": [{"side": [3, 4]}], "ids": [[1, 2]]}}],
+    }
+    parallel = item | {"ground_truth": 2 * item["ground_truth"]}
+    path = tmp_path / "simple.jsonl.gz"
+    path.write_bytes(gzip.compress("".join(json.dumps(i) + "\n" for i in (item, parallel)).encode()))
+    (question,) = bfcl(path)
+    (tool,) = question.tools
+    assert tool.parameters["properties"] == {
+        "n": {"type": "number"},
+        "box": {"type": "object", "properties": {"side": {"type": "integer"}}},
+        "ids": {"type": "array", "items": {}},
+    }
+    assert question.is_right("a.b", {"box": {"side": 4}, "ids": [1, 2]})
+    assert question.is_right("a.b", {"n": 2.5, "box": {"side": 3}, "ids": [1, 2]})
+    for wrong in (
+        {"box": {"side": 5}, "ids": [1, 2]},
+        {"box": {"side": True}, "ids": [1, 2]},
+        {"box": {}, "ids": [1, 2]},
+        {"box": {"side": 3}, "ids": [2, 1]},
+        {"n": 2, "box": {"side": 3}, "ids": [1, 2]},
+        {"box": {"side": 3}},
+        [],
+    ):
+        assert not question.is_right("a.b", wrong)
 
 
 def test_an_answer_without_end_is_not_valid():

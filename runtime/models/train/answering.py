@@ -92,31 +92,29 @@ class Answerer:
         self._engine = Engine(runner, loaded.vocabulary, settings, context_length=loaded.context_length)
 
     def answer(self, questions: Iterable[Question], strategy: Strategy) -> Iterator[Answer | None]:
-        """An answer to each, in order; None where a tool cannot be masked or the prompt does not fit."""
-        numbers = itertools.count()
-        while group := list(itertools.islice(questions := iter(questions), _NUM_AT_ONCE)):
-            yield from self._answer(group, strategy, [next(numbers) for _ in group])
+        """An answer to each, in order; None where a tool cannot be masked or there is no room."""
+        numbered = enumerate(questions)
+        while group := list(itertools.islice(numbered, _NUM_AT_ONCE)):
+            yield from self._answer(group, strategy)
 
-    def _answer(
-        self, questions: Sequence[Question], strategy: Strategy, seeds: Sequence[int]
-    ) -> list[Answer | None]:
-        generations = [self._generation(*pair, strategy) for pair in zip(questions, seeds, strict=True)]
+    def _answer(self, group: Sequence[tuple[int, Question]], strategy: Strategy) -> list[Answer | None]:
+        generations = [self._generation(number, question, strategy) for number, question in group]
         for generation in filter(None, generations):
             self._engine.add(generation)
         while self._engine.has_work:
             self._engine.step()
         return [self._read(generation) if generation else None for generation in generations]
 
-    def _generation(self, question: Question, seed: int, strategy: Strategy) -> Generation | None:
+    def _generation(self, number: int, question: Question, strategy: Strategy) -> Generation | None:
         prompt = render_prompt(self._loaded.tokenizer, question.messages, question.tools)
         if len(prompt) + MAX_TOKENS > self._engine.context_length:
             return None
         generation = Generation(
-            str(seed),
+            str(number),
             prompt,
             MAX_TOKENS,
             Sampling(temperature=strategy.temperature),
-            seed=seed,
+            seed=number,
             matcher=Unmasked(self._engine.stop_ids),
         )
         return self._masked(generation, question) if strategy.is_masked else generation
@@ -133,7 +131,7 @@ class Answerer:
         except UnsupportedToolset:
             return None
         generation.matcher, generation.closer = grammar.matcher(), closer_of(grammar)
-        return generation
+        return generation if generation.closer.fits(MAX_TOKENS) else None
 
     def _read(self, generation: Generation) -> Answer:
         ids = generation.output_ids

@@ -33,9 +33,8 @@ def example_of(tokenizer: Any, conversation: Conversation) -> Example:
     for answer in _ANSWER.finditer(text):
         pieces += [(text[end : answer.start()], False), (answer[0], True)]
         end = answer.end()
-    encoded = tokenizer.backend_tokenizer.encode_batch(
-        [piece for piece, _ in pieces], add_special_tokens=False
-    )
-    lengths = [len(piece.ids) for piece in encoded]
-    ids = np.fromiter((i for piece in encoded for i in piece.ids), np.int32, sum(lengths))
+    encode = tokenizer.backend_tokenizer.encode  # one by one: a batch would start threads in every worker
+    encoded: list[list[int]] = [encode(piece, add_special_tokens=False).ids for piece, _ in pieces]
+    lengths = [len(ids) for ids in encoded]
+    ids = np.fromiter((i for piece in encoded for i in piece), np.int32, sum(lengths))
     return Example(ids, np.repeat([is_answer for _, is_answer in pieces], lengths))

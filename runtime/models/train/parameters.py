@@ -25,6 +25,13 @@ class Parameter:
         return spaced.replace("_", " ").strip()
 
     @property
+    def tells_kind(self) -> bool:
+        """Whether the schema says more than that this is a string, whatever the name."""
+        hint = _HINTS.get(self.kind, "")
+        is_hinted = bool(hint) and hint in self.schema.get("description", "")
+        return is_hinted or not {"format", "pattern"}.isdisjoint(self.schema)
+
+    @property
     def shape(self) -> str:
         """Kinds and nesting, without names."""
         inner = ",".join(parameter.shape for parameter in self.inner)

@@ -48,11 +48,10 @@ def request(rng: Random, tool: Invented, values: dict[str, Value]) -> str:
     rng.shuffle(spoken)
     if not spoken:
         return opening + rng.choice((".", "", "!"))
-    unique = {kind for kind in _NATURAL if sum(p.kind == kind for p in tool.parameters) == 1}
     natural: list[str] = []
     stated: list[str] = []
     for parameter in spoken:
-        is_natural = parameter.kind in unique and rng.random() < 0.4
+        is_natural = _is_clear(parameter, tool) and rng.random() < 0.4
         (natural if is_natural else stated).append(
             _mention(rng, parameter, values[parameter.name], is_natural=is_natural)
         )
@@ -60,6 +59,14 @@ def request(rng: Random, tool: Invented, values: dict[str, Value]) -> str:
     if stated:
         text += rng.choice(_JOINTS) + rng.choice(_BETWEEN).join(stated)
     return text + rng.choice((".", ".", "", "?" if opening[:3] in {"Can", "Cou"} else "."))
+
+
+def _is_clear(parameter: Parameter, tool: Invented) -> bool:
+    """Whether a value says by itself, and by a preposition, which parameter it is for."""
+    others = [other for other in tool.parameters if other is not parameter]
+    if parameter.kind not in _NATURAL or any(other.kind == parameter.kind for other in others):
+        return False
+    return parameter.tells_kind or not any(other.schema["type"] == "string" for other in others)
 
 
 def _mention(rng: Random, parameter: Parameter, value: Value, *, is_natural: bool) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
+from transformers import AutoTokenizer
 
 from runtime.models.train.batches import BatchStream, Place, TrainingBatch
 from runtime.models.train.probe import Probe
@@ -190,8 +191,6 @@ def train(
 
 def _tokenizer(folder: Path, recipe: Recipe) -> Any:
     """The run's own tokenizer, built when it begins."""
-    from transformers import AutoTokenizer  # noqa: PLC0415
-
     if not (folder / "tokenizer.json").exists():
         build_tokenizer(
             recipe.vocabulary_size,
