@@ -66,7 +66,15 @@ _TYPES = {
 _SIMPLE = (domains.TEXT, domains.PERSON, domains.CODE, domains.COUNT, domains.AMOUNT, domains.DATE)
 
 
-def invent(rng: Random, name: str, kind: str, choices: tuple[str, ...], *, is_required: bool) -> Parameter:
+def invent(
+    rng: Random,
+    name: str,
+    kind: str,
+    choices: tuple[str, ...],
+    *,
+    is_required: bool,
+    verbose: float = 0.0,
+) -> Parameter:
     """A parameter of a kind; what its schema leaves out and says varies."""
     schema: dict[str, Any] = {"type": _TYPES.get(kind, "string")}
     label = name.replace("_", " ")
@@ -74,6 +82,8 @@ def invent(rng: Random, name: str, kind: str, choices: tuple[str, ...], *, is_re
         described = rng.choice((f"The {label}", label.capitalize(), f"{label.capitalize()} to use"))
         hint = _HINTS.get(kind)
         schema["description"] = f"{described}, {hint}." if hint and rng.random() < 0.6 else f"{described}."
+        if rng.random() < verbose:
+            schema["description"] += " " + rng.choice(_REMARKS).format(label=label)
     inner: tuple[Parameter, ...] = ()
     if kind == domains.CHOICE:
         schema["enum"] = list(choices)
@@ -107,6 +117,17 @@ def _distract(rng: Random, parameter: Parameter) -> None:
         parameter.schema["default"] = value
     elif parameter.kind != domains.FLAG and "description" in parameter.schema:
         parameter.schema["description"] = f"{parameter.schema['description'][:-1]}, such as {value}."
+
+
+_REMARKS = (
+    "Leave it out to use what is configured.",
+    "Has to be the {label} that an earlier call returned.",
+    "Only the {label} given here is looked at, whatever else is known.",
+    "If there are several, the first one counts.",
+    "Spaces at either end are not removed.",
+    "Must not be longer than what the form has room for; longer ones are cut.",
+)
+"""What authors of schemas go on to say; no request depends on it."""
 
 
 def _members(rng: Random) -> tuple[Parameter, ...]:

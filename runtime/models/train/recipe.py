@@ -22,10 +22,14 @@ class Stage:
 
 
 def _curriculum(scale: int) -> tuple[Stage, ...]:
-    """Short conversations first: copying is learnt from them, cheaply, and then found again in long ones."""
+    """Short conversations first: copying is learnt from them, cheaply, and then found again in long ones.
+
+    A larger `scale` is for a model that sees more: longer, and with more tools and words in the end.
+    """
     one = Mix(style=ToolStyle(max_parameters=2), num_tools=(1, 2), num_turns=(2, 4), no_call=0.05, parallel=0)
     few = Mix(style=ToolStyle(max_parameters=4), num_tools=(2, 4), num_turns=(1, 4))
-    return (Stage(one, 384, 15_000 * scale), Stage(few, 768, 45_000 * scale), Stage(Mix(), 1024 * scale))
+    full = Mix(style=ToolStyle(verbose=0.1 * scale), num_tools=(1, 4 + 2 * scale))
+    return (Stage(one, 384, 15_000 * scale), Stage(few, 768, 45_000 * scale), Stage(full, 1024 * scale))
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,10 +31,11 @@ def is_held_out(shape: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ToolStyle:
-    """How tools are invented: the share of random names, and which shapes are taken."""
+    """How tools are invented: the shares of random names and of long descriptions, and which shapes."""
 
     max_parameters: int = 5
     random_names: float = 0.4
+    verbose: float = 0.1
     held_out_shapes: bool = False
 
 
@@ -70,7 +71,10 @@ def _invent(rng: Random, domain: Domain, style: ToolStyle) -> Invented:
     if not is_random and rng.random() < 0.15:
         actions += [f"call {name}", f"use {name}"]
     schema = object_schema(parameters) | ({"additionalProperties": False} if rng.random() < 0.25 else {})
-    tool = Tool(name, _sentence(rng, description), schema)
+    text = _sentence(rng, description)
+    if text and rng.random() < style.verbose:
+        text = f"{text.removesuffix('.')}. {rng.choice(_REMARKS).format(noun=_spaced(noun))}"
+    tool = Tool(name, text, schema)
     return Invented(tool, parameters, tuple(dict.fromkeys(actions)))
 
 
@@ -88,7 +92,8 @@ def _parameters(rng: Random, domain: Domain, style: ToolStyle) -> tuple[Paramete
     if is_random or rng.random() < 0.3:
         choices = tuple(dict.fromkeys(words.syllables(rng, 1, 2) for _ in range(rng.randint(2, 5))))
     return tuple(
-        invent(rng, name, kind, choices, is_required=rng.random() < 0.75) for name, kind in chosen.items()
+        invent(rng, name, kind, choices, is_required=rng.random() < 0.75, verbose=style.verbose)
+        for name, kind in chosen.items()
     )
 
 
@@ -114,6 +119,18 @@ def _sentence(rng: Random, action: str) -> str:
         return ""
     forms = ("{0}.", "{0}", "Use this to {1}.", "{0} with the given details.", "Lets you {1}.")
     return rng.choice(forms).format(action[0].upper() + action[1:], action)
+
+
+_REMARKS = (
+    "Returns the {noun} with all its details.",
+    "Fails if there is no such {noun}, or if it has been taken already.",
+    "Needs the permission to change what belongs to others.",
+    "Call this once for each {noun}; a second call has no effect.",
+    "What is left out keeps its value.",
+    "The answer holds an identifier, which other calls take.",
+    "Do not use this for more than one {noun} at a time. Results may take a few seconds.",
+)
+"""What authors of tools go on to say; no request depends on it."""
 
 
 def _article(noun: str) -> str:
