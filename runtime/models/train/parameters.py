@@ -63,6 +63,17 @@ _TYPES = {
     domains.WORDS: "array",
     domains.RECORD: "object",
 }
+_LENGTHS: tuple[dict[str, Any], ...] = ({"maxLength": 80}, {"maxLength": 200}, {"minLength": 1})
+_BOUNDS: tuple[dict[str, Any], ...] = ({"minimum": 0}, {"minimum": 0, "maximum": 99_999})
+_LIMITS: dict[str, tuple[dict[str, Any], ...]] = {
+    domains.DATE: ({"format": "date"},),
+    domains.TIME: ({"pattern": "^[0-9]{2}:[0-9]{2}$"},),
+    domains.COUNT: _BOUNDS,
+    domains.AMOUNT: _BOUNDS,
+    domains.TEXT: _LENGTHS,
+    domains.PERSON: _LENGTHS,
+    domains.CODE: _LENGTHS,
+}
 _SIMPLE = (domains.TEXT, domains.PERSON, domains.CODE, domains.COUNT, domains.AMOUNT, domains.DATE)
 
 
@@ -76,14 +87,7 @@ def invent(
     verbose: float = 0.0,
 ) -> Parameter:
     """A parameter of a kind; what its schema leaves out and says varies."""
-    schema: dict[str, Any] = {"type": _TYPES.get(kind, "string")}
-    label = name.replace("_", " ")
-    if rng.random() < 0.6:
-        described = rng.choice((f"The {label}", label.capitalize(), f"{label.capitalize()} to use"))
-        hint = _HINTS.get(kind)
-        schema["description"] = f"{described}, {hint}." if hint and rng.random() < 0.6 else f"{described}."
-        if rng.random() < verbose:
-            schema["description"] += " " + rng.choice(_REMARKS).format(label=label)
+    schema: dict[str, Any] = {"type": _TYPES.get(kind, "string")} | _described(rng, name, kind, verbose)
     inner: tuple[Parameter, ...] = ()
     if kind == domains.CHOICE:
         schema["enum"] = list(choices)
@@ -94,18 +98,25 @@ def invent(
     elif kind == domains.RECORD:
         inner = _members(rng)
         schema |= object_schema(inner)
-    elif kind in {domains.DATE, domains.TIME} and rng.random() < 0.3:
-        schema["format" if kind == domains.DATE else "pattern"] = (
-            "date" if kind == domains.DATE else "^[0-9]{2}:[0-9]{2}$"
-        )
-    elif kind in {domains.COUNT, domains.AMOUNT} and rng.random() < 0.2:
-        schema |= {"minimum": 0} | ({"maximum": 99_999} if rng.random() < 0.5 else {})
-    elif kind in {domains.TEXT, domains.PERSON, domains.CODE} and rng.random() < 0.1:
-        schema["maxLength"] = rng.choice((80, 100, 200))
+    elif rng.random() < 0.2:
+        schema |= rng.choice(_LIMITS.get(kind, ({},)))
     known = choices if kind == domains.CHOICE else ()
     parameter = Parameter(name, kind, schema, is_required, known, inner)
     _distract(rng, parameter)
     return parameter
+
+
+def _described(rng: Random, name: str, kind: str, verbose: float) -> dict[str, str]:
+    """A description, or none."""
+    if rng.random() < 0.4:
+        return {}
+    label = name.replace("_", " ")
+    described = rng.choice((f"The {label}", label.capitalize(), f"{label.capitalize()} to use"))
+    hint = _HINTS.get(kind)
+    text = f"{described}, {hint}." if hint and rng.random() < 0.6 else f"{described}."
+    if rng.random() < verbose:
+        text += " " + rng.choice(_REMARKS).format(label=label)
+    return {"description": text}
 
 
 def _distract(rng: Random, parameter: Parameter) -> None:
