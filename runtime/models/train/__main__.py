@@ -51,7 +51,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m runtime.models.train", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="the folder of the run")
     parser.add_argument("--minutes", type=float, default=120, help="of training, over all parts of the run")
-    parser.add_argument("--steps", type=int, help="instead of minutes; on a CPU, such a run repeats bit for bit")
+    parser.add_argument(
+        "--steps", type=int, help="instead of minutes; on a CPU, such a run repeats bit for bit"
+    )
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--resume", action="store_true", help="go on from the folder's checkpoint")
     parser.add_argument("--recipe", choices=sorted(RECIPES), help="by default that of the device")

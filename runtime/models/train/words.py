@@ -75,8 +75,8 @@ COMMON = tuple(
         """about after all and before big blue bring call check clear daily early end extra final first
     for fresh from full good green group hello help here how idea important in keep kind last late list little
     long look main many more morning near new next night note of old on open our out over own plan please
-    quick ready red second short simple small some special start thanks the today tomorrow two under update very
-    warm week well what when white with work year yellow your""",
+    quick ready red second short simple small some special start thanks the today tomorrow two under update
+    very warm week well what when white with work year yellow your""",
     )
 )
 """Words of titles and messages."""
