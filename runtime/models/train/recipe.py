@@ -29,7 +29,7 @@ def _curriculum(scale: int) -> tuple[Stage, ...]:
     one = Mix(style=ToolStyle(max_parameters=2), num_tools=(1, 2), num_turns=(2, 4), no_call=0.05, parallel=0)
     few = Mix(style=ToolStyle(max_parameters=4), num_tools=(2, 4), num_turns=(1, 4))
     full = Mix(style=ToolStyle(verbose=0.1 * scale), num_tools=(1, 4 + 2 * scale))
-    return (Stage(one, 384, 15_000 * scale), Stage(few, 768, 45_000 * scale), Stage(full, 1024 * scale))
+    return (Stage(one, 448, 15_000 * scale), Stage(few, 896, 45_000 * scale), Stage(full, 1280 * scale))
 
 
 @dataclass(frozen=True, slots=True)
