@@ -109,24 +109,36 @@ def build_random_model(folder: Path, settings: RandomModelSettings) -> None:
 
 def build_tokenizer(settings: RandomModelSettings) -> Any:
     """A byte-level BPE with hermes markers, trained on generated text."""
+    return train_tokenizer(
+        pre_tokenizers.ByteLevel(add_prefix_space=False),
+        _lines(random.Random(settings.seed)),  # noqa: S311 no secret
+        settings.vocabulary_size,
+        chat_template=TEMPLATE,
+        context_length=settings.context_length,
+    )
+
+
+def train_tokenizer(
+    pieces: Any, texts: Iterator[str], size: int, *, chat_template: str, context_length: int
+) -> Any:
+    """A byte-level BPE of `size` entries, hermes markers among them; `pieces` cuts a text before merging."""
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.pre_tokenizer = pieces
     tokenizer.decoder = decoders.ByteLevel()
-    num_added = 3 + len(TOOL_TOKENS)
     trainer = trainers.BpeTrainer(
-        vocab_size=settings.vocabulary_size - num_added,
+        vocab_size=size - 3 - len(TOOL_TOKENS),
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(_lines(random.Random(settings.seed)), trainer)  # noqa: S311 no secret
+    tokenizer.train_from_iterator(texts, trainer)
     tokenizer.add_special_tokens([PAD, TURN_START, TURN_END])
     tokenizer.add_tokens([AddedToken(text, normalized=False, special=False) for text in TOOL_TOKENS])
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token=PAD,
         eos_token=TURN_END,
-        chat_template=TEMPLATE,
-        model_max_length=settings.context_length,
+        chat_template=chat_template,
+        model_max_length=context_length,
         clean_up_tokenization_spaces=False,
     )
 

@@ -8,11 +8,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
+from tokenizers import Regex, pre_tokenizers
 
 from runtime.models.train.conversations import Mix, converse
-from runtime.random_model import PAD, TOOL_TOKENS, TURN_END, TURN_START
+from runtime.random_model import train_tokenizer
 from runtime.template import CHATML
 
 _MESSAGES = "{%- for message in messages %}"
@@ -40,29 +39,16 @@ _SEED = 1 << 40  # apart from what is trained on
 
 def build_tokenizer(size: int, context_length: int, *, num_conversations: int = 6000) -> Any:
     """A tokenizer of `size` entries, trained on conversations of the generator."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(_PIECES), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=size - 3 - len(TOOL_TOKENS),
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(_texts(num_conversations), trainer)
-    tokenizer.add_special_tokens([PAD, TURN_START, TURN_END])
-    tokenizer.add_tokens([AddedToken(text, normalized=False, special=False) for text in TOOL_TOKENS])
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token=PAD,
-        eos_token=TURN_END,
+    pieces = [
+        pre_tokenizers.Split(Regex(_PIECES), "isolated"),
+        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+    ]
+    return train_tokenizer(
+        pre_tokenizers.Sequence(pieces),
+        _texts(num_conversations),
+        size,
         chat_template=TEMPLATE,
-        model_max_length=context_length,
-        clean_up_tokenization_spaces=False,
+        context_length=context_length,
     )
 
 
