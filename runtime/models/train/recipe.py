@@ -24,12 +24,12 @@ class Stage:
 def _curriculum(scale: int) -> tuple[Stage, ...]:
     """Short conversations first: copying is learnt from them, cheaply, and then found again in long ones.
 
-    A larger `scale` is for a model that sees more: longer, and with more tools and words in the end.
+    A larger `scale` is for a model that sees more: more of each stage, and more words in the end.
     """
     one = Mix(style=ToolStyle(max_parameters=2), num_tools=(1, 2), num_turns=(2, 4), no_call=0.05, parallel=0)
     few = Mix(style=ToolStyle(max_parameters=4), num_tools=(2, 4), num_turns=(1, 4))
-    full = Mix(style=ToolStyle(verbose=0.1 * scale), num_tools=(1, 4 + 2 * scale))
-    return (Stage(one, 448, 15_000 * scale), Stage(few, 896, 45_000 * scale), Stage(full, 1280 * scale))
+    full = Mix(style=ToolStyle(verbose=0.1 * scale), num_tools=(1, 8))
+    return (Stage(one, 448, 12_000 * scale), Stage(few, 896, 36_000 * scale), Stage(full, 1280 + 512 * scale))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +54,12 @@ class Recipe:
     context_length: int = 4096
     rope_theta: float = 100_000.0
     pool_size: int = 512
-    learning_rate: float = 1.5e-3
+    learning_rate: float = 4e-3
     final_share: float = 0.02
     warmup_steps: int = 200
     weight_decay: float = 0.05
     clip: float = 1.0
-    optimizer: str = "adamw"
+    optimizer: str = "muon"
 
     def rate(self, step: int, progress: float) -> float:
         """The learning rate of a step, at `progress` of the whole run: warm-up, then half a cosine."""
