@@ -29,12 +29,12 @@ def _curriculum(scale: int) -> tuple[Stage, ...]:
     one = Mix(style=ToolStyle(max_parameters=2), num_tools=(1, 2), num_turns=(2, 4), no_call=0.05, parallel=0)
     few = Mix(style=ToolStyle(max_parameters=4), num_tools=(2, 4), num_turns=(1, 4))
     full = Mix(style=ToolStyle(verbose=0.1 * scale), num_tools=(1, 8))
-    return (Stage(one, 448, 12_000 * scale), Stage(few, 896, 36_000 * scale), Stage(full, 1280 + 512 * scale))
+    return (Stage(one, 448, 12_000 * scale), Stage(few, 896, 20_000 * scale), Stage(full, 1280 + 512 * scale))
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A Qwen 3 of this shape, and its training: AdamW or Muon, warm-up and cosine, loss on answers alone.
+    """A Qwen 3 of this shape, and its training: Muon (or AdamW alone), warm-up and cosine, loss on answers alone.
 
     A batch holds up to `batch_tokens`, padding counted; a pool is what is sorted by length, so that there is
     little padding. `context_length` is what the model is declared to take. Heads are wide: to copy is to tell
