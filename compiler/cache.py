@@ -10,7 +10,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from opentelemetry import trace
 
@@ -138,10 +137,8 @@ class GrammarCache:
             for tool, (entry, _) in zip(tools, found, strict=True)
         ]
 
-    async def covers(
-        self, outer: Mapping[str, Any], inner: Mapping[str, Any], *, vocabulary: Vocabulary
-    ) -> bool:
-        """Whether one schema is proved to admit all that another does; False where it takes too long."""
+    async def covers(self, outer: Tool, inner: Tool, *, vocabulary: Vocabulary) -> bool:
+        """Whether one tool is proved to admit all arguments of another; False where it takes too long."""
         try:
             return await self._compiling.run(Job.covers(outer, inner), vocabulary) == b"1"
         except UnsupportedSchema:
@@ -151,7 +148,7 @@ class GrammarCache:
         self, tools: Sequence[Tool], syntax: str, vocabulary: Vocabulary
     ) -> list[tuple[Entry, str]]:
         patience = self._patience()
-        jobs = [Job.tool(tool.parameters, syntax) for tool in tools]
+        jobs = [Job.tool(tool.parameters, syntax, tool.documents) for tool in tools]
         with trace.get_tracer(__name__).start_as_current_span("callgate.grammar.units"):
             stored = await self._stored(jobs, vocabulary)
             flights = [self._entry(job, vocabulary, patience, stored) for job in jobs]

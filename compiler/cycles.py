@@ -7,9 +7,9 @@ goes on to a part of the value (a property, an item) is no such cycle.
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
-from urllib.parse import unquote
 
 from compiler.pointer import child, resolve
+from toolspecs.references import absolute
 
 _SAME_VALUE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas")
 _PARTS = (
@@ -27,14 +27,18 @@ _PARTS = (
 _MAPS = ("dependentSchemas", "properties", "patternProperties")
 
 
-def find_cycle(document: Any) -> str | None:
-    """The pointer of a schema in such a cycle, or None; references within the document are followed."""
+def find_cycle(document: Any, documents: Mapping[str, Any]) -> str | None:
+    """The pointer of a schema in such a cycle, or None.
+
+    References by pointer are followed, in the document and into the `documents` by URI; a pointer into one of
+    these is its URI, `#` and the pointer proper.
+    """
     graph: dict[str, list[str]] = {}
     reached = [("", document)]
     while reached:
         pointer, schema = reached.pop()
         if pointer not in graph and isinstance(schema, dict):
-            same = [*_target(document, schema), *_children(pointer, schema, _SAME_VALUE)]
+            same = [*_target(document, documents, pointer, schema), *_children(pointer, schema, _SAME_VALUE)]
             graph[pointer] = [name for name, _ in same]
             reached += [*same, *_children(pointer, schema, _PARTS)]
     try:
@@ -45,11 +49,21 @@ def find_cycle(document: Any) -> str | None:
     return None
 
 
-def _target(document: Any, schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _target(
+    document: Any, documents: Mapping[str, Any], pointer: str, schema: Mapping[str, Any]
+) -> Iterator[tuple[str, Any]]:
     reference = schema.get("$ref")
-    if isinstance(reference, str) and (reference == "#" or reference.startswith("#/")):
-        pointer = unquote(reference[1:])
-        yield pointer, resolve(document, pointer)
+    if not isinstance(reference, str):
+        return
+    base = pointer.partition("#")[0] if pointer[:1] not in ("", "/") else ""
+    own = document.get("$id") if isinstance(document, dict) else None
+    uri, fragment = absolute(base or (own if isinstance(own, str) else ""), reference)
+    if fragment[:1] not in ("", "/"):
+        return
+    if uri in documents and uri != own:
+        yield f"{uri}#{fragment}", resolve(documents[uri], fragment)
+    elif not base and reference[:1] == "#":
+        yield fragment, resolve(document, fragment)
 
 
 def _children(

@@ -1,7 +1,8 @@
 """The front end: a document becomes its canonical form, or a refusal that names the culprit."""
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -12,10 +13,12 @@ from compiler.cycles import find_cycle
 from compiler.errors import UnsupportedSchema
 from compiler.plain import DIALECTS, with_values_described, without_nested_dialects
 from compiler.pointer import child
+from toolspecs.bundle import Bundler, objects_in
+from toolspecs.references import absolute
 
 MAX_DEPTH = 200
 NO_DOCUMENTS: Mapping[str, Any] = MappingProxyType({})
-_REGISTER = "Define the target inside the document, or register its document with the schema."
+_REGISTER = "Define the target inside the schema, or register its document, by that URI, among `documents`."
 _OLDER_DIALECTS = ("http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-04/schema#")
 
 
@@ -33,8 +36,9 @@ def canonical_form(
     for content in (document, *documents.values()):
         _check_depth(content)
         _check_text(content)
+    _check_dialects(document, documents)
     try:
-        registry = _registry(document, documents)
+        registry = registry_of(document, documents)
         schema = _canonical(document, registry)
     except jsonschema_rs.ValidationError as error:
         path = child("", *map(str, error.instance_path))
@@ -42,14 +46,13 @@ def canonical_form(
             path, "", f"not a valid JSON Schema: {error.message}", _other_dialect(document)
         ) from None
     except jsonschema_rs.ReferencingError as error:
-        raise UnsupportedSchema("", "$ref", str(error), _REGISTER) from None
+        raise _unresolved(document, documents, str(error)) from None
     except canonical.InvalidPattern as error:
         place = _place_of(document, "pattern", str(error))
         raise UnsupportedSchema(*place, str(error), "Write it as ECMA-262 does, with lower counts.") from None
     except canonical.CanonicalizationError as error:
-        keyword = "$ref" if "esource" in str(error) or "ointer" in str(error) else ""
-        raise UnsupportedSchema("", keyword, str(error), _REGISTER) from None
-    if (cycle := find_cycle(document)) is not None:
+        raise _unresolved(document, documents, str(error)) from None
+    if (cycle := find_cycle(document, documents)) is not None:
         reason = "refers back to itself for the same value, so that nothing says what it admits"
         raise UnsupportedSchema(cycle, "$ref", reason, "Refer to it from a property or an item.")
     if only_objects:
@@ -71,7 +74,7 @@ def _canonical(document: Any, registry: Registry | None) -> CanonicalSchema:
     return jsonschema_rs.canonicalize(described, validate_formats=True, offline=True, registry=registry)
 
 
-def _registry(document: Any, documents: Mapping[str, Any]) -> Registry | None:
+def registry_of(document: Any, documents: Mapping[str, Any]) -> Registry | None:
     """The documents that a schema may refer to, in the schema's dialect where they name none."""
     if not documents:
         return None
@@ -81,7 +84,40 @@ def _registry(document: Any, documents: Mapping[str, Any]) -> Registry | None:
         draft = jsonschema_rs.canonicalize({"$schema": dialect}, offline=True).draft
         return Registry(list(documents.items()), draft=draft)
     except (ValueError, TypeError) as error:
-        raise UnsupportedSchema("", "$ref", f"the documents it may refer to: {error}") from None
+        raise _unresolved(document, documents, str(error)) from None
+
+
+def _check_dialects(document: Any, documents: Mapping[str, Any]) -> None:
+    """Refuse documents of other dialects than the schema's: engines read what refers to them differently."""
+    if not documents:
+        return
+    own = _dialect(document.get("$schema", DIALECTS[-1]) if isinstance(document, dict) else DIALECTS[-1])
+    reached, _ = Bundler(documents).bundle(document)
+    for uri, part in reached.items():
+        for schema in objects_in(part):
+            other = schema.get("$schema")
+            if isinstance(other, str) and _dialect(other) != own:
+                reason = f"is written in another dialect ({other}) than the schema that refers to it ({own})"
+                raise UnsupportedSchema(f"{uri}#/$schema", "$schema", reason, "Write both in one dialect.")
+
+
+def _dialect(uri: Any) -> Any:
+    return uri.removesuffix("#") if isinstance(uri, str) else uri
+
+
+def _unresolved(document: Any, documents: Mapping[str, Any], message: str) -> UnsupportedSchema:
+    """The refusal of a reference to nowhere; `message` quotes its target."""
+    quoted = re.search("'([^']*)'", message)
+    target = quoted[1] if quoted else ""
+    for start, part in (("", document), *((f"{uri}#", part) for uri, part in documents.items())):
+        own = part.get("$id", "") if isinstance(part, dict) else ""
+        base = start.removesuffix("#") or (own if isinstance(own, str) else "")
+        for pointer, reference in _spelled(part, "$ref"):
+            if target and target in absolute(base, reference):
+                reason = f"refers to {reference}, which is not there: {message.partition(' and ')[0]}"
+                return UnsupportedSchema(child(start + pointer, "$ref"), "$ref", reason, _REGISTER)
+    keyword = "$ref" if "esource" in message or "ointer" in message else ""
+    return UnsupportedSchema("", keyword, message, _REGISTER)
 
 
 def _other_dialect(document: Any) -> str:
@@ -135,14 +171,19 @@ def _unsatisfiable(document: Any, registry: Registry | None) -> UnsupportedSchem
 
 def _place_of(document: Any, keyword: str, message: str) -> tuple[str, str]:
     """The first place whose keyword's value the message quotes."""
+    found = (pointer for pointer, spelled in _spelled(document, keyword) if spelled in message)
+    return next(found, ""), keyword
+
+
+def _spelled(document: Any, keyword: str) -> Iterator[tuple[str, str]]:
+    """Every object that spells a keyword with a text, by its pointer, and the text."""
     stack = [("", document)]
     while stack:
         pointer, value = stack.pop()
         if isinstance(value, dict):
-            spelled = value.get(keyword)
-            if isinstance(spelled, str) and spelled in message:
-                return pointer, keyword
+            text = value.get(keyword)
+            if isinstance(text, str):
+                yield pointer, text
             stack += [(child(pointer, key), inner) for key, inner in value.items()]
         elif isinstance(value, list):
             stack += [(child(pointer, str(index)), inner) for index, inner in enumerate(value)]
-    return "", keyword

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from compiler.containment import covers
 from compiler.entry import Entry
 from compiler.errors import LimitReached, UnsupportedGrammar, UnsupportedSchema
+from compiler.front import NO_DOCUMENTS
 from compiler.limits import CompileLimits, too_deep
 from compiler.response_format import KINDS, ResponseFormat
 from compiler.syntaxes import syntax as find_syntax
@@ -36,9 +37,14 @@ class Job:
     arguments: tuple[Any, ...]
 
     @classmethod
-    def tool(cls, parameters: Mapping[str, Any], syntax: str) -> "Job":
-        """Compile a tool's parameters in a call syntax; the result is an `Entry` with a `Unit`."""
-        return cls("tool", (parameters, syntax))
+    def tool(
+        cls, parameters: Mapping[str, Any], syntax: str, documents: Mapping[str, Any] = NO_DOCUMENTS
+    ) -> "Job":
+        """Compile a tool's parameters in a call syntax; the result is an `Entry` with a `Unit`.
+
+        `documents` are those that the parameters lead to and no other, since they are part of the key.
+        """
+        return cls("tool", (parameters, syntax, *([documents] if documents else ())))
 
     @classmethod
     def format(cls, response_format: ResponseFormat) -> "Job":
@@ -46,9 +52,9 @@ class Job:
         return cls(response_format.kind, (response_format.content,))
 
     @classmethod
-    def covers(cls, outer: Mapping[str, Any], inner: Mapping[str, Any]) -> "Job":
-        """Whether `outer` admits all that `inner` admits; the result is `1` if that is proved, else `0`."""
-        return cls("covers", (outer, inner))
+    def covers(cls, outer: Tool, inner: Tool) -> "Job":
+        """Whether all arguments of `inner` are `outer`'s; the result is `1` if that is proved, else `0`."""
+        return cls("covers", (outer.parameters, outer.documents, inner.parameters, inner.documents))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Job":
@@ -145,8 +151,15 @@ def _written(refusal: UnsupportedSchema) -> bytes:
     return json.dumps([refusal.pointer, refusal.keyword, refusal.reason, refusal.suggestion]).encode()
 
 
-def _tool(vocabulary: Vocabulary, limits: CompileLimits, parameters: Any, syntax: str) -> bytes:
-    return _stored(Entry.of_tool(Tool("", "", parameters), find_syntax(syntax), vocabulary), limits)
+def _tool(
+    vocabulary: Vocabulary,
+    limits: CompileLimits,
+    parameters: Any,
+    syntax: str,
+    documents: Mapping[str, Any] = NO_DOCUMENTS,
+) -> bytes:
+    tool = Tool("", "", parameters, documents=documents)
+    return _stored(Entry.of_tool(tool, find_syntax(syntax), vocabulary), limits)
 
 
 def _format(kind: str, vocabulary: Vocabulary, limits: CompileLimits, content: Any) -> bytes:
@@ -159,8 +172,9 @@ def _stored(entry: Entry, limits: CompileLimits) -> bytes:
     return content
 
 
-def _covers(_vocabulary: Vocabulary, _limits: CompileLimits, outer: Any, inner: Any) -> bytes:
-    return b"1" if covers(outer, inner) else b"0"
+def _covers(_vocabulary: Vocabulary, _limits: CompileLimits, *schemas: Any) -> bytes:
+    outer, outer_documents, inner, inner_documents = schemas
+    return b"1" if covers((outer, outer_documents), (inner, inner_documents)) else b"0"
 
 
 _TASKS: Mapping[str, Callable[..., bytes]] = {

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
-from urllib.parse import unquote, urldefrag, urljoin
+from urllib.parse import unquote
 
 from compiler.pointer import child, resolve
 from compiler.positions import IN_PLACE, IN_PLACE_LISTS, IN_PLACE_MAPS, children
+from toolspecs.references import KEYWORDS as REFERENCES
+from toolspecs.references import absolute
 
-_REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
-_ALWAYS = ("allOf", *IN_PLACE, *_REFERENCES)
+_ALWAYS = ("allOf", *IN_PLACE, *REFERENCES)
 _MAX_VISITS = 2_000
 
 Branches = tuple[str, ...]
@@ -136,13 +137,29 @@ class Outline:
         return self._site(tuple(found))
 
     def subschemas(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Every schema object of the document, in document order."""
-        stack = [("", self.document)]
+        """Every schema object of the document in document order, then those elsewhere that it leads to."""
+        seen: set[str] = set()
+        starts = [""]
+        while starts:
+            for pointer, schema in self._below(starts.pop()):
+                if pointer not in seen:
+                    seen.add(pointer)
+                    yield pointer, schema
+                    starts += [place for place in self._others(pointer, schema) if place not in seen]
+
+    def _below(self, start: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+        stack = [(start, self.at(start))]
         while stack:
             pointer, schema = stack.pop()
             if isinstance(schema, dict):
                 yield pointer, schema
                 stack += reversed(list(children(pointer, schema)))
+
+    def _others(self, pointer: str, schema: Mapping[str, Any]) -> list[str]:
+        """The places in other documents that a schema refers to."""
+        spelled = (schema.get(keyword) for keyword in REFERENCES)
+        found = (self._elsewhere(pointer, uri) for uri in spelled if isinstance(uri, str))
+        return [place for place in found if place is not None]
 
     def _site(self, starts: tuple[str, ...]) -> Site:
         if starts not in self._sites:
@@ -208,7 +225,7 @@ class Outline:
             yield from (child(pointer, keyword, str(i)) for i in range(len(value)))
         elif keyword in IN_PLACE_MAPS and isinstance(value, dict):
             yield from (child(pointer, keyword, key) for key in value)
-        elif keyword in _REFERENCES and isinstance(value, str):
+        elif keyword in REFERENCES and isinstance(value, str):
             target = self._elsewhere(pointer, value) or self._target(value)
             if target is not None:
                 yield target
@@ -216,13 +233,10 @@ class Outline:
     def _elsewhere(self, pointer: str, uri: str) -> str | None:
         """The target of a reference that stands at or leads into another document."""
         base = "" if pointer[:1] in ("", "/") else pointer.partition("#")[0]
-        try:
-            target, fragment = urldefrag(urljoin(base or self._base, uri))
-        except ValueError:
+        target, fragment = absolute(base or self._base, uri)
+        if target not in self.documents or target == self._base:
             return None
-        if target not in self.documents:
-            return None
-        found = f"{target}#{unquote(fragment)}"
+        found = f"{target}#{fragment}"
         return found if self.at(found) is not None else None
 
     @cached_property
@@ -243,7 +257,7 @@ class Outline:
     def _names(self) -> Mapping[str, str]:
         """Pointers of the schemas that name themselves."""
         names: dict[str, str] = {}
-        for pointer, schema in self.subschemas():
+        for pointer, schema in self._below(""):
             for keyword, prefix in (("$anchor", "#"), ("$dynamicAnchor", "#"), ("$id", ""), ("id", "")):
                 name = schema.get(keyword)
                 if isinstance(name, str):

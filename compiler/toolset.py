@@ -29,6 +29,7 @@ def lower_tool(tool: Tool, syntax: Syntax, vocabulary: Vocabulary) -> LoweredSch
     """
     return lower_schema(
         tool.parameters,
+        documents=tool.documents,
         objects="closed",
         style=_style(syntax),
         only_objects=True,

@@ -8,12 +8,15 @@ from typing import Any
 
 from compiler.cache import GrammarCache
 from compiler.errors import UnsupportedToolset
+from compiler.pointer import child
 from compiler.report import ToolReport
-from gateway.difference import Change, compare
+from gateway.difference import Change, compare, compare_documents
 from gateway.errors import InvalidField
 from runtime.protocol import Runtime
+from toolspecs.bundle import bundle_tools
 from toolspecs.catalog import Catalog
-from toolspecs.errors import Fault, InvalidTools, UnknownToolset
+from toolspecs.documents import check_documents
+from toolspecs.errors import Fault, InvalidTools, StaleRevision, UnknownToolset
 from toolspecs.names import check_toolset_name
 from toolspecs.revision import Revision
 from toolspecs.shapes import SHAPES, detect_shape, parse_tool, parse_tools
@@ -22,13 +25,17 @@ from toolspecs.toolset import Toolset
 
 _INDEX = re.compile(r"/tools/(\d+)")
 
+_Parsed = tuple[Tool, Any, str]
+"""A tool, as it was submitted, and the JSON pointer where."""
+
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What a `put` would do: the reports of all tools, and their changes against the current revision."""
+    """What a `put` would do: the reports of all tools, and what changes against the current revision."""
 
     reports: tuple[ToolReport, ...]
     changes: Mapping[str, Change]
+    document_changes: Mapping[str, Change]
     current: Revision | None
 
 
@@ -49,68 +56,102 @@ class Registry:
         return True
 
     async def put(
-        self, name: str, documents: Any, *, if_match: str | None = None, if_none_match: bool = False
+        self,
+        name: str,
+        tools: Any,
+        documents: Any = None,
+        *,
+        if_match: str | None = None,
+        if_none_match: bool = False,
     ) -> Revision:
-        """Replace a toolset by tools in any shape.
+        """Replace a toolset by tools in any shape, and the documents by URI that they may refer to.
 
         Raises:
             InvalidTools: with every fault of every tool, whether it is malformed or cannot be upheld.
             ToolspecsError: as `Catalog.put`.
         """
-        check_toolset_name(name)
-        tools, _ = await self._read(documents)
-        return await self.catalog.put(Toolset(name, tools), if_match=if_match, if_none_match=if_none_match)
+        toolset, _ = await self._read(name, tools, documents)
+        return await self.catalog.put(toolset, if_match=if_match, if_none_match=if_none_match)
 
     async def put_tool(
-        self, name: str, tool_name: str, document: Any, *, if_match: str | None = None
+        self, name: str, tool_name: str, submitted: Any, *, if_match: str | None = None
     ) -> Revision:
-        """Add or replace the tool `tool_name`; raises as `put`, `UnknownToolset` and `InvalidField`."""
-        await self.catalog.head(name)
-        tool = parse_tool(document, limits=self.catalog.limits)
-        if tool.name != tool_name:
-            raise InvalidField("name", f"it is {tool.name!r}, but the path says {tool_name!r}")
-        _raise_if(await self._refusals([(tool, document, "")]))
-        return await self.catalog.put_tool(name, tool, if_match=if_match)
+        """Add or replace the tool `tool_name`, which may refer to the toolset's documents.
 
-    async def check(self, name: str, documents: Any) -> Check:
+        Raises as `put`, `UnknownToolset` and `InvalidField`.
+        """
+        while True:
+            current = await self.catalog.get(name)
+            tool = parse_tool(submitted, limits=self.catalog.limits)
+            if tool.name != tool_name:
+                raise InvalidField("name", f"it is {tool.name!r}, but the path says {tool_name!r}")
+            bundled = await self._bundled([(tool, submitted, "")], current.toolset.documents)
+            _raise_if(await self._refusals(bundled))
+            is_free = (
+                if_match is None and bundled[0][0].documents
+            )  # of a condition, but not of what was checked
+            try:
+                return await self.catalog.put_tool(name, tool, if_match=current.etag if is_free else if_match)
+            except StaleRevision:
+                if not is_free:
+                    raise
+
+    async def check(self, name: str, tools: Any, documents: Any = None) -> Check:
         """What `put` would do, done to nothing; raises as `put`."""
-        check_toolset_name(name)
-        tools, reports = await self._read(documents)
-        Toolset(name, tools)
+        toolset, reports = await self._read(name, tools, documents)
         try:
             current = await self.catalog.get(name)
         except UnknownToolset:
             current = None
-        changes = await compare(current.toolset if current else (), tools, self._covers)
-        return Check(tuple(reports), changes, current)
+        before = current.toolset if current else Toolset(name)
+        changes = await compare(before, toolset, self._covers)
+        return Check(tuple(reports), changes, compare_documents(before.documents, toolset.documents), current)
 
     async def report(self, name: str, number: int | None = None) -> tuple[Revision, list[ToolReport]]:
         """A revision and the reports of its tools."""
         revision = await self.catalog.get(name, number)
         return revision, await self._reports(revision.toolset.tools)
 
-    async def _read(self, documents: Any) -> tuple[tuple[Tool, ...], list[ToolReport]]:
-        """Tools and their reports; one error tells of every bad tool, malformed or not upheld."""
-        faults: list[Fault] = []
-        malformed: set[int] = set()
+    async def _read(self, name: str, submitted: Any, documents: Any) -> tuple[Toolset, list[ToolReport]]:
+        """A toolset and its tools' reports; one error tells of all that is bad, malformed or not upheld."""
+        check_toolset_name(name)
+        documents = {} if documents is None else documents
+        faults = [*await self._document_faults(documents)]
+        are_readable = not faults
         try:
-            tools = await asyncio.to_thread(parse_tools, documents, limits=self.catalog.limits)
+            tools = await asyncio.to_thread(parse_tools, submitted, limits=self.catalog.limits)
+            good = [(tool, submitted[i], f"/tools/{i}") for i, tool in enumerate(tools)]
         except InvalidTools as error:
             faults += error.faults
-            malformed = {int(at[1]) for fault in faults if (at := _INDEX.match(fault.pointer))}
+            malformed = {int(at[1]) for fault in error.faults if (at := _INDEX.match(fault.pointer))}
             if not malformed:
                 raise
-            tools = ()
-        good = [(i, document) for i, document in enumerate(documents) if i not in malformed]
-        if faults:
-            parsed = [(parse_tool(document), document, f"/tools/{i}") for i, document in good]
-        else:
-            parsed = [(tools[i], document, f"/tools/{i}") for i, document in good]
-        refusals = await self._refusals(parsed)
-        _raise_if(sorted([*faults, *refusals], key=_document_order))
-        return tools, await self._reports(tools)
+            left = [(i, item) for i, item in enumerate(submitted) if i not in malformed]
+            good = [(parse_tool(item), item, f"/tools/{i}") for i, item in left]
+        if are_readable:
+            try:
+                faults += await self._refusals(await self._bundled(good, documents))
+            except InvalidTools as error:
+                faults += error.faults
+        _raise_if(sorted(faults, key=_document_order))
+        toolset = await asyncio.to_thread(Toolset, name, tools, documents)
+        return toolset, await self._reports(toolset.tools)
 
-    async def _covers(self, outer: Mapping[str, Any], inner: Mapping[str, Any]) -> bool:
+    async def _document_faults(self, documents: Any) -> Sequence[Fault]:
+        try:
+            await asyncio.to_thread(check_documents, documents, limits=self.catalog.limits)
+        except InvalidTools as error:
+            return error.faults
+        return ()
+
+    async def _bundled(self, parsed: Sequence[_Parsed], documents: Mapping[str, Any]) -> list[_Parsed]:
+        """The tools with what they refer to."""
+        tools = [tool for tool, _, _ in parsed]
+        places = [base + _schema_pointer(item) for _, item, base in parsed]
+        bundled = await asyncio.to_thread(bundle_tools, tools, documents, places, limits=self.catalog.limits)
+        return [(tool, item, base) for tool, (_, item, base) in zip(bundled, parsed, strict=True)]
+
+    async def _covers(self, outer: Tool, inner: Tool) -> bool:
         models = await self._runtime.models()
         return bool(models) and await self._grammars.covers(outer, inner, vocabulary=models[0].vocabulary)
 
@@ -122,8 +163,8 @@ class Registry:
         ]
         return reports[0] if reports else []
 
-    async def _refusals(self, parsed: Sequence[tuple[Tool, Any, str]]) -> list[Fault]:
-        """Faults for the tools that cannot be upheld, pointing into the submitted document."""
+    async def _refusals(self, parsed: Sequence[_Parsed]) -> list[Fault]:
+        """Faults for the tools that cannot be upheld, pointing into what was submitted."""
         try:
             await self._reports([tool for tool, _, _ in parsed])
         except UnsupportedToolset as error:
@@ -131,15 +172,23 @@ class Registry:
             return [
                 Fault(
                     tool.name,
-                    f"{base}{_schema_pointer(document)}{refused[tool.name].pointer}",
+                    _place(refused[tool.name].pointer, base + _schema_pointer(item)),
                     refused[tool.name].keyword,
                     refused[tool.name].reason,
                     refused[tool.name].suggestion,
                 )
-                for tool, document, base in parsed
+                for tool, item, base in parsed
                 if tool.name in refused
             ]
         return []
+
+
+def _place(pointer: str, schema: str) -> str:
+    """A refusal's pointer in what was submitted: below the tool's schema, or in a document by its URI."""
+    if pointer[:1] in ("", "/"):
+        return schema + pointer
+    uri, _, inside = pointer.partition("#")
+    return child("/documents", uri) + inside
 
 
 def _schema_pointer(document: Any) -> str:

@@ -20,7 +20,10 @@ Key = Annotated[str | None, typer.Option("--api-key", help="Its API key. Default
 Toolset = Annotated[str, typer.Argument(help="The toolset's name.")]
 File = Annotated[
     Path,
-    typer.Argument(help="JSON: a list of tools, or an object with `tools`, in any API's shape.", exists=True),
+    typer.Argument(
+        help="JSON: a list of tools, or an object with `tools` and the `documents` they refer to, by URI.",
+        exists=True,
+    ),
 ]
 Name = Annotated[
     str | None,
@@ -81,9 +84,8 @@ def show(toolset: Toolset, url: Url = None, api_key: Key = None) -> None:
     """Print a toolset as JSON, as `apply` takes it back."""
     with _gateway(url, api_key) as (client, _):
         document = _checked(client.get(f"/v1/toolsets/{toolset}"))
-        typer.echo(
-            json.dumps({"name": document["name"], "tools": document["tools"]}, indent=2, ensure_ascii=False)
-        )
+        shown = {"name": document["name"], "tools": document["tools"], **_documents(document)}
+        typer.echo(json.dumps(shown, indent=2, ensure_ascii=False))
 
 
 @tools.command()
@@ -114,7 +116,12 @@ def _read(file: Path) -> tuple[dict[str, Any], str]:
         return {"tools": document}, file.stem
     if not isinstance(document, dict) or "tools" not in document:
         raise _failure(f"{file}: expected a list of tools, or an object with `tools`")
-    return {"tools": document["tools"]}, str(document.get("name") or file.stem)
+    return {"tools": document["tools"], **_documents(document)}, str(document.get("name") or file.stem)
+
+
+def _documents(toolset: dict[str, Any]) -> dict[str, Any]:
+    """The field `documents`, if there are any."""
+    return {"documents": toolset["documents"]} if toolset.get("documents") else {}
 
 
 @contextmanager
@@ -141,7 +148,8 @@ def _checked(response: httpx.Response) -> Any:
 
 def _error_lines(errors: list[dict[str, Any]]) -> list[str]:
     return [
-        f"tool {error['tool']!r} at {error['pointer'] or '/'} ({error['keyword']}): {error['reason']}"
+        ("" if error["tool"] is None else f"tool {error['tool']!r} ")
+        + f"at {error['pointer'] or '/'} ({error['keyword']}): {error['reason']}"
         + (f" ({error['suggestion']})" if error["suggestion"] else "")
         for error in errors
     ]

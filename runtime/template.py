@@ -158,5 +158,7 @@ def _short(call_id: str) -> str:
 
 def _function(tool: Tool) -> dict[str, Any]:
     parameters = json.loads(json.dumps(tool.parameters, default=dict))
+    if tool.documents:  # what a model is shown refers to nothing that it is not shown
+        parameters["$defs"] = {**parameters.get("$defs", {}), **tool.documents}
     function = {"name": tool.name, "description": tool.description, "parameters": parameters}
     return {"type": "function", "function": function}

@@ -55,6 +55,41 @@ REFUSED = {
 }
 """What cannot be upheld within any bounds."""
 
+
+def document(number=0):
+    return f"http://example.com/{number}"
+
+
+def linked(number, schema):
+    """Documents that each say `schema` of the next; the last one of a string."""
+    chain = {document(i): schema({"$ref": document(i + 1)}) for i in range(number)}
+    return {**chain, document(number): {"type": "string"}}
+
+
+DOCUMENTS = {
+    "a cycle": {document(): {"$ref": document(1)}, document(1): {"anyOf": [{"$ref": document()}, {}]}},
+    "a million definitions": {document(): {"$defs": {f"d{i}": {} for i in range(1_000_000)}}},
+    "a chain": linked(250, lambda inner: {"type": "object", "properties": {"n": inner}, "required": ["n"]}),
+    "too many": linked(300, lambda inner: {"items": inner}),
+    "too much work": {document(): laborious()},
+    "too much memory": {document(): greedy()},
+    "a URL": {document(): {"$ref": "http://127.0.0.1:9/schema.json"}},
+    "lone surrogate": {document(): {"pattern": "\ud800"}},
+    "a drafts' schema": {"http://json-schema.org/draft-07/schema": {}, document(): {}},
+}
+"""Documents that a tool refers to by `document()`, refused."""
+
+BOUNDED_DOCUMENTS = {
+    "doubling": linked(60, lambda inner: {"anyOf": [{"items": inner}, {"properties": {"p": inner}}]}),
+    "thousands of definitions": {
+        document(): {
+            "anyOf": [{"$ref": f"#/$defs/d{i}"} for i in range(3_000)],
+            "$defs": {f"d{i}": {"const": i} for i in range(3_000)},
+        }
+    },
+}
+"""What may also be upheld."""
+
 BOUNDED = {
     "exponential oneOf": {"type": "object", "allOf": [either(f"a{i}", f"b{i}") for i in range(25)]},
     "overlapping oneOf": overlapping(400),

@@ -1,13 +1,14 @@
 """Tools, toolsets and revisions, where they are stored, and the shapes they are read from.
 
 A `Tool` is read from the shape of any API (`parse_tool`, `parse_tools`) and checked on the way; a `Catalog`
-keeps `Toolset` values as numbered `Revision` values over a `Store`, which `open_store` opens by its URL.
-Knows nothing of grammars, models or HTTP.
+keeps `Toolset` values, tools and the documents they refer to, as numbered `Revision` values over a `Store`,
+which `open_store` opens by its URL. Knows nothing of grammars, models or HTTP.
 """
 
 from toolspecs.call import ToolCall
 from toolspecs.catalog import Catalog
 from toolspecs.choice import ChoiceMode, ToolChoice
+from toolspecs.documents import check_documents
 from toolspecs.errors import (
     Fault,
     InvalidName,
@@ -68,6 +69,7 @@ __all__ = [
     "UnknownRevision",
     "UnknownTool",
     "UnknownToolset",
+    "check_documents",
     "check_tool",
     "detect_shape",
     "etag_matches",

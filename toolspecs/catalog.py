@@ -15,10 +15,11 @@ from weakref import WeakValueDictionary
 from toolspecs.codec import (
     Record,
     compress,
-    decode_tools,
+    decode_toolset,
     decompress,
-    encode_tools,
+    encode_toolset,
 )
+from toolspecs.documents import check_documents
 from toolspecs.errors import (
     InvalidTools,
     LimitExceeded,
@@ -91,11 +92,11 @@ class Catalog:
         `if_none_match` requires that there is no such toolset.
 
         Raises:
-            InvalidTools: with every fault of every tool; nothing is written.
-            LimitExceeded: there are too many tools, or too much of them.
+            InvalidTools: with every fault of every tool or document; nothing is written.
+            LimitExceeded: there are too many tools or documents, or too much of them.
             StaleRevision: the precondition does not hold.
         """
-        await asyncio.to_thread(self._check, toolset, toolset.tools, "/tools/{}")
+        await asyncio.to_thread(self._check_all, toolset)
         async with self._turn(toolset.name):
             while True:
                 last = await self._logs.last(toolset.name)
@@ -209,6 +210,11 @@ class Catalog:
     def _turn(self, name: str) -> asyncio.Lock:
         return self._turns.setdefault(name, asyncio.Lock())
 
+    def _check_all(self, toolset: Toolset) -> None:
+        """Refuse a toolset for its documents, its tools or its size."""
+        check_documents(toolset.documents, limits=self.limits)
+        self._check(toolset, toolset.tools, "/tools/{}")
+
     def _check(self, toolset: Toolset, tools: tuple[Tool, ...], base: str) -> None:
         """Refuse `tools`, the new ones of a toolset, or the toolset for its size."""
         limits = self.limits
@@ -221,7 +227,7 @@ class Catalog:
         ]
         if faults:
             raise InvalidTools(faults)
-        num_bytes = len(encode_tools(toolset.tools))
+        num_bytes = len(encode_toolset(toolset))
         if num_bytes > limits.toolset_bytes:
             raise LimitExceeded("toolset_bytes", limits.toolset_bytes, num_bytes)
 
@@ -233,7 +239,7 @@ class Catalog:
             while True:
                 last = await self._existing(name)
                 _check_precondition(name, last, if_match)
-                toolset = change(await self._content(last))
+                toolset = await asyncio.to_thread(change, await self._content(last))
                 await asyncio.to_thread(self._check, toolset, new_tools, "")
                 if revision := await self._append(toolset, last):
                     return revision
@@ -251,7 +257,7 @@ class Catalog:
             return _revision(last, toolset)
         number = last.summary.number + 1 if last else 1
         revision = Revision(toolset, number, toolset.digest, self._clock())
-        content = await asyncio.to_thread(encode_tools, toolset.tools)
+        content = await asyncio.to_thread(encode_toolset, toolset)
         packed = await asyncio.to_thread(compress, content)
         await self.store.compare_and_set(CONTENTS + toolset.digest, None, packed)
         if not await self._commit(Record(revision.summary)):
@@ -302,7 +308,7 @@ class Catalog:
             if packed is None:
                 raise StoreUnavailable(repr(self.store), f"the content of toolset {name!r} is missing")
             content = await asyncio.to_thread(decompress, packed)
-            toolset = Toolset(name, await asyncio.to_thread(decode_tools, content))
+            toolset = await asyncio.to_thread(decode_toolset, name, content)
             self._recent.keep(key, toolset, len(content))
         return toolset
 

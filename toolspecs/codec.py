@@ -8,6 +8,7 @@ import zstandard
 
 from toolspecs.revision import RevisionSummary
 from toolspecs.tool import Tool
+from toolspecs.toolset import Toolset
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +51,18 @@ def decode_record(content: bytes) -> Record:
     return Record(summary, fields["is_deleted"])
 
 
-def encode_tools(tools: tuple[Tool, ...]) -> bytes:
-    """The tools as JSON, before compression."""
-    rows = [[tool.name, tool.description, tool.parameters, tool.extras] for tool in tools]
-    return json.dumps(rows, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+def encode_toolset(toolset: Toolset) -> bytes:
+    """The content of a toolset as JSON, before compression: a list of tools, or an object with documents."""
+    rows = [[tool.name, tool.description, tool.parameters, tool.extras] for tool in toolset.tools]
+    content = {"tools": rows, "documents": toolset.documents} if toolset.documents else rows
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
-def decode_tools(content: bytes) -> tuple[Tool, ...]:
-    """The tools that `encode_tools` wrote, key order kept."""
-    return tuple(Tool(*row) for row in json.loads(content))
+def decode_toolset(name: str, content: bytes) -> Toolset:
+    """The toolset whose content `encode_toolset` wrote, key order kept."""
+    fields = json.loads(content)
+    rows, documents = (fields, {}) if isinstance(fields, list) else (fields["tools"], fields["documents"])
+    return Toolset(name, tuple(Tool(*row) for row in rows), documents)
 
 
 def compress(content: bytes) -> bytes:

@@ -2,7 +2,7 @@
 
 ToolspecsError
 ├── InvalidName         a name that toolsets or references cannot have
-├── InvalidTools        every fault of a list of tools, each with its JSON pointer
+├── InvalidTools        every fault of a toolset's tools and documents, each with its JSON pointer
 ├── LimitExceeded       a whole toolset is too large
 ├── UnknownToolset      no such toolset; near matches
 ├── UnknownTool         no such tool in the toolset; near matches
@@ -37,27 +37,26 @@ class InvalidName(ToolspecsError):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing wrong with one tool.
+    """One thing wrong with one tool, or with a document that tools refer to (`tool` None).
 
     `tool` is its name, or its index where it has none. `pointer` is a JSON pointer into the submitted
     document, `keyword` the schema keyword or field at fault, `suggestion` the way out, if one is known.
     """
 
-    tool: str | int
+    tool: str | int | None
     pointer: str
     keyword: str
     message: str
     suggestion: str = ""
 
     def __str__(self) -> str:
-        tool = repr(shorten(self.tool, 100)) if isinstance(self.tool, str) else f"#{self.tool}"
-        return f"tool {tool} at {self.pointer or '/'}: {self.message}" + (
-            f" ({self.suggestion})" if self.suggestion else ""
-        )
+        named = repr(shorten(self.tool, 100)) if isinstance(self.tool, str) else f"#{self.tool}"
+        where = f"at {self.pointer or '/'}" if self.tool is None else f"tool {named} at {self.pointer or '/'}"
+        return f"{where}: {self.message}" + (f" ({self.suggestion})" if self.suggestion else "")
 
 
 class InvalidTools(ToolspecsError):
-    """Every fault of a list of tools, in document order."""
+    """Every fault of a toolset's tools and documents, in document order."""
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         self.faults = tuple(faults)
@@ -75,7 +74,11 @@ class LimitExceeded(ToolspecsError):
         super().__init__(f"a toolset may have at most {maximum} {_LIMIT_NOUNS.get(limit, limit)}{amount}")
 
 
-_LIMIT_NOUNS = {"num_tools": "tools", "toolset_bytes": "bytes of tools"}
+_LIMIT_NOUNS = {
+    "num_tools": "tools",
+    "num_documents": "documents",
+    "toolset_bytes": "bytes of tools, with what they refer to",
+}
 
 
 class UnknownToolset(ToolspecsError):

@@ -38,8 +38,12 @@ class Flaw:
     suggestion: str = ""
 
 
-def find_flaw(value: Any, limits: Limits) -> Flaw | None:
-    """The first thing in document order that keeps `value` from being a JSON value within `limits`."""
+def find_flaw(value: Any, limits: Limits, *, is_document: bool = False) -> Flaw | None:
+    """The first thing in document order that keeps `value` from being a JSON value within `limits`.
+
+    The limits are those of a tool, or of a document that tools refer to.
+    """
+    noun, max_bytes = ("document", limits.document_bytes) if is_document else ("tool", limits.tool_bytes)
     num_bytes = 0
     path: list[str | int] = []
     levels: list[_Items] = []
@@ -49,9 +53,9 @@ def find_flaw(value: Any, limits: Limits) -> Flaw | None:
             here = (*path, key) if levels else ()
             if levels and isinstance(key, str):
                 num_bytes += _text_size(key)
-            num_bytes += _own_size(item)
-            if num_bytes > limits.tool_bytes:
-                return _too_large(here, limits)
+            num_bytes += own_size(item)
+            if num_bytes > max_bytes:
+                return _too_large(here, noun, max_bytes)
             if flaw := _own_flaw(item, here, key, limits):
                 return flaw
             if isinstance(item, dict | list):
@@ -68,7 +72,7 @@ def find_flaw(value: Any, limits: Limits) -> Flaw | None:
             path = path[:-1]
 
 
-def _own_size(item: Any) -> int:
+def own_size(item: Any) -> int:
     """About the bytes an item takes in compact JSON, without its children."""
     if isinstance(item, str):
         return _text_size(item)
@@ -118,9 +122,9 @@ def _text_flaw(text: str, path: Path, keyword: str) -> Flaw | None:
     return None
 
 
-def _too_large(path: Path, limits: Limits) -> Flaw:
-    message = f"the tool is larger than {limits.tool_bytes} bytes, which it exceeds here"
-    return Flaw(path[:8], "", message, "split the tool, or shorten its schema")
+def _too_large(path: Path, noun: str, max_bytes: int) -> Flaw:
+    message = f"the {noun} is larger than {max_bytes} bytes, which it exceeds here"
+    return Flaw(path[:8], "", message, f"split the {noun}, or shorten its schema")
 
 
 def _too_deep(path: Path, limits: Limits) -> Flaw:

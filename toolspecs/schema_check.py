@@ -1,4 +1,4 @@
-"""Whether a tool's parameters are a JSON Schema, by the metaschema of its draft.
+"""Whether a tool's parameters, or a document, are a JSON Schema, by the metaschema of its draft.
 
 The metaschemas are the validator's own. A `$schema` outside the table is refused before anything could
 look it up on the network.
@@ -68,6 +68,20 @@ def check_schema(schema: Any, limits: Limits) -> tuple[Flaw, ...]:
         return (flaw,)
     flaws = tuple(_metaschema_flaws(schema, limits.num_faults_per_tool))
     return flaws or tuple(_root_flaws(schema))
+
+
+def check_document(document: Any, limits: Limits) -> tuple[Flaw, ...]:
+    """What is wrong with a schema of any values that others may refer to; as `check_schema`."""
+    if flaw := find_flaw(document, limits, is_document=True):
+        return (flaw,)
+    if isinstance(document, bool):
+        return ()
+    if not isinstance(document, dict):
+        message = f"a document is a schema, an object or a boolean, not {TYPE_NAMES[type(document)]}"
+        return (Flaw((), "", message),)
+    if flaw := _draft_flaw(document):
+        return (flaw,)
+    return tuple(_metaschema_flaws(document, limits.num_faults_per_tool))
 
 
 def _draft_flaw(schema: dict[str, Any]) -> Flaw | None:

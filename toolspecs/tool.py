@@ -22,10 +22,13 @@ class Tool:
     description: str
     parameters: Mapping[str, Any]
     extras: Mapping[str, Any] = field(default_factory=dict)
+    documents: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over the tool's content, hexadecimal; key order counts."""
+        """SHA-256 over the tool's content, what it refers to included, hexadecimal; key order counts."""
         fields = [self.name, self.description, self.parameters, *([self.extras] if self.extras else ())]
+        if self.documents:
+            fields.append({"documents": self.documents})
         content = json.dumps(fields, separators=(",", ":"))
         return hashlib.sha256(content.encode()).hexdigest()

@@ -1,10 +1,13 @@
 """A toolset: a named, ordered set of tools."""
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
+from toolspecs.bundle import bundle_tools
 from toolspecs.errors import Fault, InvalidTools, UnknownTool
 from toolspecs.names import check_toolset_name
 from toolspecs.tool import Tool
@@ -12,19 +15,23 @@ from toolspecs.tool import Tool
 
 @dataclass(frozen=True)
 class Toolset:
-    """Tools by name, in the order in which a model is shown them.
+    """Tools by name, in the order in which a model is shown them, and the schemas by URI they may refer to.
+
+    Each tool's own `documents` are what it needs of the toolset's.
 
     Raises:
         InvalidName: `name` is not a toolset name.
-        InvalidTools: two tools share a name.
+        InvalidTools: two tools share a name, or a tool refers to too much.
+        LimitExceeded: the tools refer to too much together.
     """
 
     name: str
     tools: tuple[Tool, ...] = ()
+    documents: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_toolset_name(self.name)
-        object.__setattr__(self, "tools", tuple(self.tools))
+        object.__setattr__(self, "tools", bundle_tools(self.tools, self.documents))
         if faults := tuple(find_duplicates(enumerate(tool.name for tool in self.tools))):
             raise InvalidTools(faults)
 
@@ -35,8 +42,11 @@ class Toolset:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over the ordered tools, hexadecimal; the toolset's own name does not count."""
-        return hashlib.sha256("\n".join(tool.digest for tool in self.tools).encode()).hexdigest()
+        """SHA-256 over the ordered tools and the documents, hexadecimal; its own name does not count."""
+        content = [tool.digest for tool in self.tools]
+        if self.documents:
+            content.append(json.dumps(self.documents, separators=(",", ":")))
+        return hashlib.sha256("\n".join(content).encode()).hexdigest()
 
     @property
     def tool_names(self) -> tuple[str, ...]:

@@ -24,8 +24,11 @@ def summary_json(summary: RevisionSummary) -> JSON:
 
 
 def revision_json(revision: Revision, shape: Shape) -> JSON:
-    """A revision with its tools, which a `PUT` takes back as they are."""
-    return summary_json(revision.summary) | {"tools": [tool_json(t, shape) for t in revision.toolset]}
+    """A revision with its tools and documents, which a `PUT` takes back as they are."""
+    return summary_json(revision.summary) | {
+        "tools": [tool_json(tool, shape) for tool in revision.toolset],
+        "documents": revision.toolset.documents,
+    }
 
 
 def tool_json(tool: Tool, shape: Shape) -> JSON:
@@ -48,10 +51,11 @@ def report_json(report: ToolReport) -> JSON:
 
 
 def check_json(check: Check) -> JSON:
-    """A dry run: the change and the report of every tool, removed ones last."""
+    """A dry run: the change and the report of every tool, removed ones last; the change of every document."""
     current = check.current
     return {
         "current": summary_json(current.summary) if current else None,
         "changes": {name: change.value for name, change in check.changes.items()},
+        "documents": {uri: change.value for uri, change in check.document_changes.items()},
         "tools": [report_json(report) for report in check.reports],
     }

@@ -26,9 +26,10 @@ Number = Annotated[int | None, QueryParameter(ge=1)]
 
 
 class ToolsetBody(msgspec.Struct, forbid_unknown_fields=True):
-    """What `PUT` and `check` take; `name` may repeat the path's."""
+    """What `PUT` and `check` take; `name` may repeat the path's, `documents` are schemas by URI."""
 
     tools: Any
+    documents: Any = None
     name: str | None = None
 
 
@@ -68,7 +69,11 @@ class ToolsetController(Controller):
         body = await _read_body(request, toolset)
         status = 200 if await parts.registry.has(toolset) else 201
         revision = await parts.registry.put(
-            toolset, body.tools, if_match=_if_match(request), if_none_match=_if_none_match(request)
+            toolset,
+            body.tools,
+            body.documents,
+            if_match=_if_match(request),
+            if_none_match=_if_none_match(request),
         )
         return _tagged(revision, summary_json(revision.summary), status)
 
@@ -148,7 +153,7 @@ class ToolsetController(Controller):
     async def check(self, toolset: FromPath[str], request: HttpRequest, parts: WiredParts) -> JSON:
         """What `PUT` would do, done to nothing."""
         body = await _read_body(request, toolset)
-        return check_json(await parts.registry.check(toolset, body.tools))
+        return check_json(await parts.registry.check(toolset, body.tools, body.documents))
 
 
 async def _read_body(request: HttpRequest, toolset: str) -> ToolsetBody:

@@ -272,7 +272,7 @@ async def test_what_takes_too_long_to_compare_is_not_contained(vocabulary):
         async def run(self, job, vocabulary):
             raise LimitReached("", "", "takes long")
 
-    whole, number = {"type": "integer"}, {"type": "number"}
+    whole, number = (tool("t", a={"type": kind}) for kind in ("integer", "number"))
     assert await GrammarCache(None, secret=SECRET).covers(number, whole, vocabulary=vocabulary)
     assert not await GrammarCache(None, secret=SECRET).covers(whole, number, vocabulary=vocabulary)
     hopeless = GrammarCache(None, secret=SECRET, compiling=Hopeless())

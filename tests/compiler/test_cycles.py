@@ -32,4 +32,4 @@ def test_a_cycle_with_no_way_out_is_refused(schema, culprit):
     ],
 )
 def test_other_references_are_no_cycles(schema):
-    assert find_cycle(schema) is None
+    assert find_cycle(schema, {}) is None

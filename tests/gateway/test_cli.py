@@ -58,6 +58,19 @@ def test_what_show_prints_apply_takes_back(run, gateway, file, tmp_path):
     assert "weather is now at revision 1" in run("tools", "apply", str(copy)).stdout
 
 
+def test_documents_are_applied_checked_and_shown(run, gateway, tmp_path):
+    uri = "https://example.com/money"
+    tool = {"name": "pay", "inputSchema": {"type": "object", "properties": {"amount": {"$ref": uri}}}}
+    path = tmp_path / "pay.json"
+    path.write_text(json.dumps({"tools": [tool], "documents": {uri: {"type": "integer"}}}))
+    assert run("tools", "apply", str(path)).exit_code == 0
+    assert run("tools", "check", str(path)).stdout.splitlines()[1].split()[:2] == ["pay", "unchanged"]
+    shown = json.loads(run("tools", "show", "pay").stdout)
+    assert shown["documents"] == {uri: {"type": "integer"}}
+    path.write_text(json.dumps({"tools": [tool], "documents": {"money": {}}}))
+    assert "at /documents/money" in run("tools", "apply", str(path)).stderr
+
+
 def test_a_bare_list_is_named_after_its_file_or_the_option(run, gateway, tmp_path):
     path = tmp_path / "clock.json"
     path.write_text(json.dumps([TIME]))

@@ -8,7 +8,18 @@ from pathlib import Path
 
 import pytest
 from fake_runtime import FakeRuntime
-from hostile import BOUNDED, FORMATS, REFUSED, cycle, greedy, laborious, of
+from hostile import (
+    BOUNDED,
+    BOUNDED_DOCUMENTS,
+    DOCUMENTS,
+    FORMATS,
+    REFUSED,
+    cycle,
+    document,
+    greedy,
+    laborious,
+    of,
+)
 from serving import served
 
 from gateway.app import create_app
@@ -28,13 +39,13 @@ def client(tmp_path_factory):
         yield client
 
 
-def put(client, toolset, tools):
-    documents = [
+def put(client, toolset, tools, documents=None):
+    submitted = [
         {"type": "function", "function": {"name": name, "parameters": parameters}}
         for name, parameters in tools.items()
     ]
     # Python writes lone surrogates as escapes, which is how they come.
-    body = json.dumps({"tools": documents})
+    body = json.dumps({"tools": submitted, "documents": documents})
     return client.put(f"/v1/toolsets/{toolset}", content=body)
 
 
@@ -66,11 +77,36 @@ def test_deep_bodies_are_refused(client):
         ("PUT", "/v1/toolsets/good/tools/bad", tool),
         ("POST", "/v1/toolsets/hostile/check", f'{{"tools": [{tool}]}}'),
         ("POST", "/v1/chat/completions", f'{{"model": "tiny", "messages": [], "tools": [{tool}]}}'),
+        ("PUT", "/v1/toolsets/hostile", f'{{"tools": [], "documents": {{"http://e.x/": {deep}}}}}'),
         ("PUT", "/v1/toolsets/hostile", "[" * 100_000),
     ):
         answer = client.request(method, url, content=body)
         assert answer.status_code in {400, 422}, answer.text
         assert "deep" in answer.text
+
+
+@pytest.mark.parametrize("name", [*DOCUMENTS, *BOUNDED_DOCUMENTS])
+def test_hostile_documents_are_a_refusal_with_a_reason(client, name):
+    documents = DOCUMENTS.get(name) or BOUNDED_DOCUMENTS[name]
+    answer = put(client, "hostile", {"bad": of(p={"$ref": document()}), "fine": of()}, documents)
+    if name in BOUNDED_DOCUMENTS and answer.status_code == 201:
+        assert client.delete("/v1/toolsets/hostile").status_code == 204
+        return
+    assert answer.status_code == 422, answer.text
+    for error in answer.json().get("errors", []):
+        assert error["tool"] in {"bad", None}
+        assert error["pointer"].startswith(("/tools/0/function/parameters", "/documents/"))
+        assert error["reason"]
+        assert error["suggestion"]
+    assert client.get("/v1/toolsets/hostile").status_code == 404
+
+
+def test_many_tools_that_refer_to_much_are_refused(client):
+    """What they refer to is counted for each of them: together it is too much to be kept at hand."""
+    large = {document(): {"type": "array", "items": {"enum": [[0] * 9] * 9_000}}}
+    answer = put(client, "hostile", {f"t{i}": of(p={"$ref": document()}) for i in range(2_000)}, large)
+    assert answer.status_code == 422
+    assert "with what they refer to" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,16 @@ def render(tokenizer, messages, tools=(), **options):
     return tokenizer.decode(render_prompt(tokenizer, messages, tools, options))
 
 
+def test_a_tool_is_shown_with_the_documents_it_refers_to(tokenizer):
+    uri = "https://example.com/city"
+    parameters = {"type": "object", "properties": {"city": {"$ref": uri}}, "$defs": {"a": {}}}
+    tool = Tool("get_weather", "", parameters, documents={uri: {"enum": ["Ankara"]}})
+    prompt = tokenizer.decode(render_prompt(tokenizer, CONVERSATION[:2], [tool]))
+    assert uri in prompt
+    assert "Ankara" in prompt.split("Weather in")[0]
+    assert list(parameters["$defs"]) == ["a"]
+
+
 def test_a_conversation_without_tools(tokenizer):
     expected = "<|im_start|>system\nBe brief.<|im_end|>\n" + RENDERED
     assert render(tokenizer, CONVERSATION) == expected

@@ -1,0 +1,166 @@
+"""Schemas that refer to other documents: what they mean, what is refused, what they share."""
+
+import pytest
+
+from compiler import UnsupportedSchema, compile_schema
+from compiler.cache import GrammarCache
+from compiler.containment import covers
+from compiler.vocabulary import Vocabulary
+from toolspecs.choice import ChoiceMode, ToolChoice
+from toolspecs.tool import Tool
+from toolspecs.toolset import Toolset
+
+A, B = "https://example.com/a", "https://example.com/b"
+DRAFT_7 = "http://json-schema.org/draft-07/schema#"
+DRAFT_2020 = "https://json-schema.org/draft/2020-12/schema"
+STRING, INTEGER = {"type": "string"}, {"type": "integer"}
+
+
+def refer(uri=A, **others):
+    return {"type": "object", "properties": {"p": {"$ref": uri}}, "required": ["p"], **others}
+
+
+def refused(schema, documents):
+    with pytest.raises(UnsupportedSchema) as refusal:
+        compile_schema(schema, documents=documents)
+    return refusal.value
+
+
+@pytest.mark.parametrize(
+    ("documents", "uri", "pointer", "said"),
+    [
+        ({}, A, "/properties/p/$ref", A),
+        ({A: {}}, f"{A}#/$defs/none", "/properties/p/$ref", "/$defs/none"),
+        ({A: {}}, f"{A}#none", "/properties/p/$ref", "none"),
+        ({A: {"items": {"$ref": "b"}}}, A, f"{A}#/items/$ref", B),
+        ({}, "file:///etc/passwd", "/properties/p/$ref", "file:///etc/passwd"),
+    ],
+)
+def test_a_reference_to_nowhere_says_the_way_out(documents, uri, pointer, said):
+    refusal = refused(refer(uri), documents)
+    assert (refusal.pointer, refusal.keyword) == (pointer, "$ref")
+    assert said in refusal.reason
+    assert "register its document" in refusal.suggestion
+
+
+@pytest.mark.parametrize(
+    "documents",
+    [
+        {A: {"$ref": B}, B: {"$ref": A}},
+        {A: {"anyOf": [{"$ref": "b#/$defs/x"}, INTEGER]}, B: {"$defs": {"x": {"allOf": [{"$ref": "a"}]}}}},
+        {A: {"$ref": "#"}},
+    ],
+)
+def test_a_cycle_between_documents_with_no_way_out_is_refused(documents):
+    refusal = refused(refer(), documents)
+    assert refusal.pointer.startswith(("https://example.com/a#", "https://example.com/b#"))
+    assert "refers back to itself" in refusal.reason
+
+
+def test_recursion_through_documents_is_no_cycle():
+    node = {"type": "object", "properties": {"next": {"$ref": "b"}}}
+    documents = {A: node, B: {"anyOf": [{"$ref": "a"}, {"type": "null"}]}}
+    compiled = compile_schema(refer(), documents=documents)
+    assert compiled.accepts('{"p": {"next": {"next": null}}}')
+    assert not compiled.accepts('{"p": {"next": 5}}')
+
+
+@pytest.mark.parametrize(("own", "other"), [(DRAFT_7, DRAFT_2020), (DRAFT_2020, DRAFT_7), (None, DRAFT_7)])
+@pytest.mark.parametrize("uri", [A, f"{A}#/$defs/t"])
+def test_a_document_in_another_dialect_is_refused(own, other, uri):
+    """Engines disagree on it: draft 7 ignores what stands beside `$ref`."""
+    target = {"$ref": "#/$defs/s", "minimum": 5, "$defs": {"s": INTEGER}}
+    document = {"$schema": other, **target, "$defs": {"t": target, "s": INTEGER}}
+    schema = refer(uri, **({"$schema": own} if own else {}))
+    refusal = refused(schema, {A: document, B: {}})
+    assert (refusal.pointer, refusal.keyword) == (f"{A}#/$schema", "$schema")
+
+
+def test_a_document_takes_the_dialect_of_the_schema():
+    documents = {A: {"$ref": "#/$defs/s", "minimum": 5, "$defs": {"s": INTEGER}}, B: {"$schema": DRAFT_2020}}
+    assert compile_schema(refer(**{"$schema": DRAFT_7}), documents=documents).accepts('{"p": 1}')
+    assert not compile_schema(refer(), documents=documents).accepts('{"p": 1}')
+
+
+def test_the_report_tells_of_keywords_in_documents():
+    documents = {A: {"components": {"s": {"type": "string", "maxLength": 5, "x-unit": "m"}}}, B: {"type": []}}
+    report = compile_schema(refer(f"{A}#/components/s"), documents=documents).report
+    assert {(entry.pointer, entry.keyword) for entry in report} >= {
+        ("/properties/p", "$ref"),
+        (f"{A}#/components/s", "maxLength"),
+        (f"{A}#/components/s", "x-unit"),
+    }
+
+
+def test_a_refusal_in_a_document_names_the_document():
+    refusal = refused(refer(), {A: {"properties": {"s": {"pattern": "(?=a)b"}}}})
+    assert refusal.pointer.startswith(f"{A}#/properties/s")
+
+
+def test_deep_chains_of_documents_end():
+    """Each document is shallow, the chain of them is not."""
+    uris = [f"https://example.com/{number}" for number in range(500)]
+    chain = {
+        uri: {"type": "object", "properties": {"n": {"$ref": after}}, "required": ["n"]}
+        for uri, after in zip(uris, [*uris[1:], A], strict=True)
+    }
+    assert "deep" in refused(refer(uris[0]), {**chain, A: STRING}).reason
+
+
+def test_documents_of_one_uri_are_compared_by_content():
+    schema = refer()
+    wide, narrow = (schema, {A: {"type": "number"}}), (schema, {A: INTEGER})
+    assert (covers(wide, narrow), covers(narrow, wide), covers(wide, wide)) == (True, False, True)
+    one, other = ({A: {"properties": {"n": {"$ref": A}, "v": kind}}} for kind in (STRING, INTEGER))
+    assert not covers((schema, one), (schema, other))
+
+
+# What is shared
+
+
+@pytest.fixture
+async def cache():
+    cache = GrammarCache(None, secret=b"secret")
+    yield cache
+    await cache.close()
+
+
+async def compiled(cache, *toolsets):
+    """The unit of the one tool of each toolset, and where it came from."""
+    results = []
+    for toolset in toolsets:
+        found = await cache.toolset(
+            toolset.tools,
+            vocabulary=Vocabulary.of_bytes(),
+            syntax="json",
+            choice=ToolChoice(ChoiceMode.REQUIRED),
+        )
+        results.append((found.grammar, found.source))
+    return results
+
+
+def accepts(grammar, arguments):
+    matcher = grammar.matcher()
+    text = f'[{{"name": "t", "arguments": {arguments}}}]'
+    return all(matcher.accept(byte) for byte in text.encode())
+
+
+async def test_toolsets_with_other_documents_under_one_uri_share_no_unit(cache):
+    """Soundness: the second toolset must not be given the first one's masks."""
+    tool = Tool("t", "", refer())
+    inner = {A: {"$ref": "b"}}
+    strings, integers = (Toolset("t", (tool,), {**inner, B: kind}) for kind in (STRING, INTEGER))
+    (of_strings, _), (of_integers, source) = await compiled(cache, strings, integers)
+    assert source == "compiled"
+    assert (accepts(of_strings, '{"p": "x"}'), accepts(of_strings, '{"p": 5}')) == (True, False)
+    assert (accepts(of_integers, '{"p": "x"}'), accepts(of_integers, '{"p": 5}')) == (False, True)
+
+
+async def test_documents_and_parts_that_a_tool_does_not_refer_to_leave_its_unit_alone(cache):
+    tool = Tool("t", "", refer(f"{A}#/$defs/p"))
+    documents = [
+        {A: {"$defs": {"p": STRING}}},
+        {A: {"$defs": {"q": INTEGER, "p": STRING}, "title": "new"}, B: INTEGER},
+    ]
+    found = await compiled(cache, *(Toolset("t", (tool,), some) for some in documents))
+    assert [source for _, source in found] == ["compiled", "memory"]
