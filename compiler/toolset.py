@@ -41,17 +41,19 @@ def compile_toolset(
     tools: Sequence[Tool],
     *,
     tokenizer: "Vocabulary | PreTrainedTokenizerBase | None" = None,
-    syntax: str = "hermes",
+    syntax: str | Syntax = "hermes",
     tool_choice: str | ToolChoice = "required",
     parallel: bool = True,
 ) -> LinkedGrammar:
     """Compile every tool for a vocabulary and link them; `tool_choice` is a mode or a `ToolChoice`.
 
+    `syntax` names a row of the table, or is one.
+
     Raises:
         UnsupportedToolset: some tools cannot be upheld; all of them are named.
     """
     vocabulary = vocabulary_of(tokenizer)
-    family = find_syntax(syntax)
+    family = syntax if isinstance(syntax, Syntax) else find_syntax(syntax)
     units: dict[str, Unit] = {}
     refusals: list[tuple[str, UnsupportedSchema]] = []
     for tool in tools:

@@ -87,6 +87,56 @@ def bench(context: typer.Context) -> None:
         run_beside_others(context.args)
 
 
+@cli.command()
+def study(
+    *,
+    model: Annotated[
+        str | None, typer.Option(help="A directory or a hub id; by default the one that is served.")
+    ] = None,
+    count: Annotated[int, typer.Option(min=1, help="Questions of each set.")] = 50,
+    temperatures: Annotated[str, typer.Option(help="Separated by commas.")] = "0,0.7,1",
+    strategies: Annotated[
+        str | None, typer.Option(help="Which rows, separated by commas; by default all.")
+    ] = None,
+    bfcl: Annotated[
+        Path | None, typer.Option(help="Folder of BFCL's files, for questions of people, too.")
+    ] = None,
+    at_once: Annotated[int, typer.Option(min=1, help="Questions open at a time.")] = 8,
+    max_tokens: Annotated[int, typer.Option(min=16, help="Longest answer.")] = 384,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, …")] = None,
+    num_threads: Annotated[
+        str | None, typer.Option(help="Threads a model on the CPU computes with; by default torch's choice.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for tables, numbers, pictures and answers.")] = Path(
+        "callgate-study"
+    ),
+) -> None:
+    """Measure what masking buys: valid and right calls, tokens and time, beside six other ways."""
+    from gateway.study import study as run  # noqa: PLC0415 - loads torch
+
+    with explained():
+        settings = load({"model": model, "device": device, "num_threads": num_threads})
+        options = {
+            "count": count,
+            "temperatures": _numbers(temperatures),
+            "strategies": strategies and tuple(strategies.split(",")),
+            "bfcl": bfcl,
+            "num_at_once": at_once,
+            "max_tokens": max_tokens,
+        }
+        raise typer.Exit(run(settings, options, out, Console()))
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    try:
+        numbers = tuple(dict.fromkeys(float(part) for part in text.split(",")))
+    except ValueError:
+        numbers = ()
+    if not numbers or not all(0 <= number <= 2 for number in numbers):
+        raise typer.BadParameter(f"wanted numbers from 0 to 2, such as 0,0.7,1, got {text!r}")
+    return numbers
+
+
 @cli.command("settings")
 def show_settings() -> None:
     """Every setting, its environment variable, its default, and what it does."""

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from gateway.app import create_app
 from gateway.cli import cli
 from gateway.settings import settings_table
+from runtime.random_model import RandomModelSettings, ensure_random_model
 
 
 @pytest.fixture
@@ -179,7 +180,7 @@ def test_every_setting_is_an_option_and_in_the_table(run):
 
 def test_the_commands_are_there(run):
     helped = run("--help").stdout
-    assert all(command in helped for command in ("serve", "tools", "demo", "bench"))
+    assert all(command in helped for command in ("serve", "tools", "demo", "bench", "study"))
 
 
 def test_the_comparison_lists_what_can_be_chosen(run, monkeypatch):
@@ -195,3 +196,30 @@ def test_the_comparison_is_no_part_of_the_package(run, monkeypatch, tmp_path):
     result = run("bench")
     assert result.exit_code == 1
     assert "part of the repository" in result.stderr
+
+
+def test_a_study_prints_its_tables_and_says_where_the_rest_is(run, tmp_path):
+    model = ensure_random_model(tmp_path, RandomModelSettings(hidden_size=32, num_layers=1))
+    options = ("--count", "1", "--temperatures", "1", "--strategies", "prompt,callgate", "--max-tokens", "96")
+    result = run("study", "--model", str(model), "--out", str(tmp_path / "out"), *options)
+    assert result.exit_code == 0
+    assert "valid JSON" in result.stdout
+    assert "study.json: all numbers" in result.stdout
+    assert {"study.md", "study.json", "answers.jsonl"} <= {path.name for path in (tmp_path / "out").iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--temperatures", "warm"), "numbers from 0 to 2"),
+        (("--temperatures", "0,3"), "numbers from 0 to 2"),
+        (("--count", "0"), "--count"),
+        (("--model", "./nowhere"), "there is no such directory"),
+        (("--num-threads", "0"), "num_threads"),
+    ],
+)
+def test_a_study_that_cannot_begin_says_why(run, tmp_path, options, said):
+    result = run("study", "--out", str(tmp_path), *options)
+    assert result.exit_code != 0
+    assert said in result.output
+    assert "Traceback" not in result.output

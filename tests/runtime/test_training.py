@@ -3,6 +3,7 @@
 import gzip
 import importlib.util
 import json
+from dataclasses import replace
 from random import Random
 
 import jsonschema_rs
@@ -15,20 +16,22 @@ from compiler.vocabulary import Vocabulary
 from runtime.calls import parse_calls
 from runtime.loading import load_model
 from runtime.models.train import domains
-from runtime.models.train.answering import Answer, Answerer, Strategy
 from runtime.models.train.batches import collate, pool_of
 from runtime.models.train.conversations import HELD_OUT, Mix, converse
 from runtime.models.train.curves import draw_curves
-from runtime.models.train.evaluate import closed, score
+from runtime.models.train.evaluate import answers_to, score
 from runtime.models.train.examples import example_of
-from runtime.models.train.questions import MISSING, Question, bfcl, held_out
+from runtime.models.train.questions import bfcl, held_out
 from runtime.models.train.recipe import Recipe, Stage
 from runtime.models.train.tokenizer import build_tokenizer
 from runtime.models.train.tools import ToolStyle, invent_tools
 from runtime.models.train.trainer import CHECKPOINT, LOG, MODEL, Run, Trainer, train
-from runtime.request import Message
+from runtime.study.asking import Asker
+from runtime.study.exchange import Answer
+from runtime.study.judging import Verdict, closed
+from runtime.study.strategies import CALLGATE
+from runtime.study.subject import Subject
 from runtime.template import render_prompt
-from toolspecs.tool import Tool
 
 TINY = Recipe(
     hidden_size=32,
@@ -154,9 +157,9 @@ def test_a_run_that_was_cut_off_goes_on_bit_for_bit_and_its_model_answers(tmp_pa
 
     loaded = load_model(tmp_path / "cut" / MODEL)
     assert loaded.syntax == "hermes"
-    questions = list(held_out(2))
-    masked = score("", questions, Answerer(loaded).answer(questions, Strategy(True, 1.0)), loaded.syntax)  # noqa: FBT003
-    assert (masked.valid, masked.num_left_out) == (1.0, 0)
+    subject = Subject(loaded)
+    masked = score("", answers_to(held_out(2), CALLGATE, 1.0, subject, Asker(subject, num_at_once=2)))
+    assert (masked.valid, masked.num_left_out, masked.num_questions) == (1.0, 0, 2)
 
 
 def test_a_checkpoint_of_another_recipe_is_refused(tokenizer, tmp_path):
@@ -164,46 +167,6 @@ def test_a_checkpoint_of_another_recipe_is_refused(tokenizer, tmp_path):
     trainer.save(tmp_path / CHECKPOINT)
     with pytest.raises(ValueError, match="another recipe"):
         Trainer(TINY, Run(seed=1, num_steps=1), tokenizer).load(tmp_path / CHECKPOINT)
-
-
-SCHEMA = {
-    "type": "object",
-    "properties": {"n": {"type": "integer"}, "s": {"type": "string"}},
-    "required": ["n"],
-}
-QUESTION = Question(
-    (Message("user", "add 3"),),
-    (Tool("add", "", SCHEMA), Tool("sub", "", SCHEMA)),
-    "add",
-    {"n": (3,), "s": ("x", MISSING)},
-)
-
-
-def called(name, arguments):
-    return f'<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>'
-
-
-@pytest.mark.parametrize(
-    ("text", "valid", "tool", "right"),
-    [
-        (called("add", '{"n": 3}'), 1, 1, 1),
-        (called("add", '{"n": 3, "s": "x"}'), 1, 1, 1),
-        (called("add", '{"n": 3, "s": "y"}'), 1, 1, 0),
-        (called("add", '{"n": 4}'), 1, 1, 0),
-        (called("sub", '{"n": 3}'), 1, 0, 0),
-        (called("add", '{"n": 3}') + "\n" + called("add", '{"n": 3}'), 1, 1, 0),
-        (called("add", '{"n": "3"}'), 0, 1, 0),
-        (called("add", '{"n": true}'), 0, 1, 0),
-        (called("add", '{"n": 3, "z": 1}'), 0, 1, 0),
-        (called("add", '{"n": 3,}'), 0, 1, 0),
-        (called("mul", '{"n": 3}'), 0, 0, 0),
-        (called("add", '{"n": 3}') + " Done.", 0, 1, 0),
-        ("I add 3.", 0, 0, 0),
-    ],
-)
-def test_answers_are_judged(text, valid, tool, right):
-    found = score("", [QUESTION], [Answer(text, 5, is_whole=True)], "hermes")
-    assert (found.valid, found.tool, found.right, found.tokens) == (valid, tool, right, 5)
 
 
 def test_questions_of_bfcl_are_read(tmp_path):
@@ -245,8 +208,9 @@ def test_questions_of_bfcl_are_read(tmp_path):
         assert not question.is_right("a.b", wrong)
 
 
-def test_an_answer_without_end_is_not_valid():
-    found = score(
-        "", [QUESTION, QUESTION], [Answer(called("add", '{"n": 3}'), 5, is_whole=False), None], "hermes"
-    )
-    assert (found.valid, found.tool, found.num_left_out) == (0, 1, 1)
+def test_answers_are_counted():
+    right = Verdict(is_json=True, is_valid=True, is_valid_open=True, is_tool=True, is_right=True)
+    tool = replace(right, is_valid=False, is_right=False)
+    found = score("", [Answer("", verdict, 0.1, num_tokens=6) for verdict in (right, tool)] + [None])
+    assert (found.num_questions, found.num_left_out) == (3, 1)
+    assert (found.valid, found.tool, found.right, found.tokens) == (0.5, 1, 0.5, 6)

@@ -3,21 +3,25 @@
 import argparse
 import json
 import sys
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-import jsonschema_rs
-
-from compiler.syntaxes import syntax as syntax_named
-from runtime.calls import parse_calls
 from runtime.loading import load_model
-from runtime.models.train.answering import Answer, Answerer, Strategy
 from runtime.models.train.questions import Question, bfcl, held_out
+from runtime.study.asking import Asker
+from runtime.study.exchange import Answer, Asked
+from runtime.study.grammars import Refused
+from runtime.study.strategies import CALLGATE, PROMPT, Strategy
+from runtime.study.subject import Subject
 
-STRATEGIES = tuple(Strategy(masked, temperature) for masked in (False, True) for temperature in (0.0, 1.0))
+STRATEGIES = tuple(
+    (name, strategy, temperature)
+    for name, strategy in (("unmasked", PROMPT), ("masked", CALLGATE))
+    for temperature in (0.0, 1.0)
+)
+MAX_TOKENS = 384
+_NUM_AT_ONCE = 64
 BFCL = ("simple_python", "multiple", "live_simple", "live_multiple")
 
 
@@ -39,68 +43,52 @@ class Score:
     tokens: float
 
 
-def score(
-    strategy: str, questions: Sequence[Question], answers: Iterable[Answer | None], syntax: str
-) -> Score:
+def score(strategy: str, answers: Sequence[Answer | None]) -> Score:
     """Count what is valid and right."""
-    counts: Counter[str] = Counter()
-    for question, answer in zip(questions, answers, strict=True):
-        if answer is None:
-            counts["left out"] += 1
-            continue
-        prose, calls = parse_calls(answer.text, syntax_named(syntax))
-        read = [(name, _json_of(arguments)) for name, arguments in calls]
-        is_valid = answer.is_whole and not prose and bool(calls) and _are_valid(question, read)
-        counts["valid"] += is_valid
-        counts["tool"] += bool(calls) and calls[0][0] == question.name
-        counts["right"] += is_valid and len(read) == 1 and question.is_right(*read[0])
-        counts["tokens"] += answer.num_tokens
-    total = max(1, len(questions) - counts["left out"])
-    shares = {name: round(counts[name] / total, 4) for name in ("valid", "tool", "right", "tokens")}
-    return Score(strategy, len(questions), counts["left out"], **shares)
-
-
-def closed(schema: Any) -> Any:
-    """The schema without undeclared keys, as calls are masked."""
-    match schema:
-        case {"properties": dict() as properties, **rest}:
-            inner = {key: closed(value) for key, value in properties.items()}
-            return {"additionalProperties": False, **rest, "properties": inner}
-        case {"items": items, **rest}:
-            return {**rest, "items": closed(items)}
-        case _:
-            return schema
-
-
-_UNREADABLE = object()
-
-
-def _json_of(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return _UNREADABLE
-
-
-def _are_valid(question: Question, calls: Sequence[tuple[str, Any]]) -> bool:
-    schemas = {tool.name: tool.parameters for tool in question.tools}
-    return all(
-        name in schemas and arguments is not _UNREADABLE and _is_valid(schemas[name], arguments)
-        for name, arguments in calls
+    given = [answer for answer in answers if answer is not None]
+    verdicts = [answer.verdict for answer in given]
+    total = max(1, len(given))
+    return Score(
+        strategy,
+        len(answers),
+        len(answers) - len(given),
+        valid=round(sum(verdict.is_valid for verdict in verdicts) / total, 4),
+        tool=round(sum(verdict.is_tool for verdict in verdicts) / total, 4),
+        right=round(sum(verdict.is_right for verdict in verdicts) / total, 4),
+        tokens=round(sum(answer.num_tokens for answer in given) / total, 4),
     )
 
 
-def _is_valid(schema: Any, arguments: Any) -> bool:
-    validator = jsonschema_rs.validator_for(closed(dict(schema)), validate_formats=True, offline=True)
-    return validator.is_valid(arguments)
+def answers_to(
+    questions: Iterable[Question], strategy: Strategy, temperature: float, subject: Subject, asker: Asker
+) -> list[Answer | None]:
+    """An answer to each, in order; None where a tool cannot be masked or there is no room."""
+    asked = [
+        _asked(number, question, strategy, temperature, subject) for number, question in enumerate(questions)
+    ]
+    answers = asker.answer(filter(None, asked))
+    return [next(answers) if question else None for question in asked]
+
+
+def _asked(
+    number: int, question: Question, strategy: Strategy, temperature: float, subject: Subject
+) -> Asked | None:
+    prompt = tuple(subject.prompt(question))
+    if len(prompt) + MAX_TOKENS > subject.loaded.context_length:
+        return None
+    try:
+        grammar = strategy.grammar(subject, question)
+    except Refused:
+        return None
+    return Asked(subject, strategy, question, grammar, prompt, number, temperature, MAX_TOKENS)
 
 
 def main() -> None:
     """Print a table, and write it as JSON lines beside the model."""
     options = _parser().parse_args()
     folder = options.folder / "model" if (options.folder / "model").is_dir() else options.folder
-    loaded = load_model(folder, device=options.device)
-    answerer = Answerer(loaded)
+    subject = Subject(load_model(folder, device=options.device))
+    asker = Asker(subject, num_at_once=_NUM_AT_ONCE)
     sets = {"unseen domains, 4 tools": list(held_out(options.count))}
     if options.bfcl:
         for category in BFCL:
@@ -109,9 +97,9 @@ def main() -> None:
     _print("| questions | strategy | n | left out | valid | right tool | all right | tokens |")
     _print("|---|---|--:|--:|--:|--:|--:|--:|")
     for name, questions in sets.items():
-        for strategy in STRATEGIES:
-            answers = answerer.answer(questions, strategy)
-            found = score(strategy.name, questions, answers, loaded.syntax)
+        for mode, strategy, temperature in STRATEGIES:
+            answers = answers_to(questions, strategy, temperature, subject, asker)
+            found = score(f"{mode}, T={temperature:g}", answers)
             rows.append({"questions": name, **asdict(found)})
             shares = " | ".join(f"{100 * share:.1f}%" for share in (found.valid, found.tool, found.right))
             numbers = f"{found.num_questions} | {found.num_left_out}"

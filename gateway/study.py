@@ -1,0 +1,51 @@
+"""`callgate study` at a terminal: progress, tables, and where everything was written."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers.utils.logging
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from gateway.model import _source
+from gateway.settings import Settings
+from runtime.loading import load_model
+from runtime.study.files import check_folder, write
+from runtime.study.findings import StudySettings
+from runtime.study.report import Report
+from runtime.study.study import run_study
+
+INTERRUPTED = 130
+
+
+def study(settings: Settings, options: Mapping[str, Any], folder: Path, console: Console) -> int:
+    """Run a study and write what it finds; 130 if it was interrupted, else 0.
+
+    Raises:
+        RequestRefused: an option or the folder does not do.
+        ModelLoadError: the model cannot be loaded.
+    """
+    check_folder(folder)
+    transformers.utils.logging.disable_progress_bar()
+    if settings.num_threads is not None:
+        torch.set_num_threads(settings.num_threads)
+    loaded = load_model(_source(settings), device=settings.device, dtype=settings.dtype)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("reading questions", total=None)
+
+        def say(what: str, done: int, total: int) -> None:
+            progress.update(task, description=what, completed=done, total=total)
+
+        findings = run_study(loaded, StudySettings(**options), say)
+    if not findings.cells:
+        console.print("Interrupted before there was anything to report.")
+        return INTERRUPTED
+    report = Report(findings)
+    console.print(Markdown(report.summary()))
+    for line in write(report, folder):
+        console.print(line, highlight=False, soft_wrap=True)
+    return 0 if findings.is_whole else INTERRUPTED

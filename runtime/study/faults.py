@@ -1,0 +1,130 @@
+"""What is wrong with an output: one kind each, the first that applies in the order of `Fault`."""
+
+import json
+import math
+import re
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Any, NoReturn
+
+import jsonschema_rs
+
+
+class Fault(StrEnum):
+    """The kinds, in order of precedence: how an output ended, what is around a call, its JSON, its values."""
+
+    REFUSED = "refused"  # the strategy has no grammar for the tools
+    TRUNCATED = "truncated"  # the limit came first
+    NO_CALL = "no call"  # prose alone, or nothing
+    INVENTED = "invented structure"  # something like a call, but not in the model's syntax
+    PROSE = "prose around it"  # before, between or behind calls
+    COMMENT = "comment"
+    TRAILING_COMMA = "trailing comma"
+    QUOTING = "quoting"  # single quotes, or none
+    ESCAPING = "escaping"  # a bad escape, or a quote that lacks one
+    BAD_LITERAL = "bad literal"  # NaN, None, True, 007
+    RAW_NEWLINE = "raw newline"  # or another control character inside a string
+    UNCLOSED = "unclosed"
+    REPEATED_KEY = "repeated key"
+    UNKNOWN_TOOL = "unknown tool"
+    MISSING_KEY = "missing key"
+    EXTRA_KEY = "extra key"
+    WRONG_TYPE = "wrong type"
+    BAD_VALUE = "bad value"  # of the right type: enum, bounds, format, pattern, a combination
+
+
+class BadLiteral(ValueError):
+    """A word or number that Python's reader takes and JSON does not have."""
+
+
+class RepeatedKey(ValueError):
+    """An object has a key twice."""
+
+
+def read_json(text: str, start: int = 0) -> tuple[Any, int]:
+    """The JSON value at `start`, and where it ends.
+
+    Raises:
+        ValueError: there is none: `json.JSONDecodeError`, `BadLiteral` or `RepeatedKey`.
+        RecursionError: it is nested too deep.
+    """
+    value, end = _DECODER.raw_decode(text, start)
+    return value, end
+
+
+def syntax_fault(text: str, error: ValueError | RecursionError) -> Fault:
+    """The kind of an error of `read_json`, told by the place where reading stopped."""
+    match error:
+        case RepeatedKey():
+            return Fault.REPEATED_KEY
+        case BadLiteral():
+            return Fault.BAD_LITERAL
+        case json.JSONDecodeError(msg=message, pos=at):
+            return _fault_at(text, message, at)
+        case _:
+            return Fault.UNCLOSED
+
+
+def schema_fault(errors: Iterable[jsonschema_rs.ValidationError]) -> Fault | None:
+    """The kind of what a validator finds, None if it finds nothing."""
+    found = {_KEYWORDS.get(error.kind.name, Fault.BAD_VALUE) for error in errors}
+    return next((fault for fault in Fault if fault in found), None)
+
+
+_KEYWORDS = {
+    "required": Fault.MISSING_KEY,
+    "minProperties": Fault.MISSING_KEY,
+    "additionalProperties": Fault.EXTRA_KEY,
+    "unevaluatedProperties": Fault.EXTRA_KEY,
+    "maxProperties": Fault.EXTRA_KEY,
+    "propertyNames": Fault.EXTRA_KEY,
+    "type": Fault.WRONG_TYPE,
+}
+
+
+def _fault_at(text: str, message: str, at: int) -> Fault:
+    before, rest = text[:at].rstrip(), text[at:].lstrip()
+    fitting = (
+        fault
+        for begin, behind, ahead, fault in _PLACES
+        if message.startswith(begin) and re.search(behind, before) and re.match(ahead, rest)
+    )
+    return next(fitting, Fault.INVENTED)
+
+
+_LITERAL = r"[-+.]?(\d|\.\d|NaN\b|nan\b|Inf|inf)|(None|True|False|TRUE|FALSE|NULL|Null|undefined)\b|[,\]}]"
+_PLACES = (
+    ("Invalid control character", "", "", Fault.RAW_NEWLINE),
+    ("Invalid \\", "", "", Fault.ESCAPING),
+    ("Illegal trailing comma", "", "", Fault.TRAILING_COMMA),
+    ("Unterminated string", "", "", Fault.UNCLOSED),
+    ("", "", r"$", Fault.UNCLOSED),
+    ("", "", r"//|/\*|#", Fault.COMMENT),
+    ("", r",$", r"[\]}]", Fault.TRAILING_COMMA),
+    ("Expecting ',' delimiter", "", r"[\]}]", Fault.UNCLOSED),  # another bracket is open
+    ("Expecting ',' delimiter", r'"$', r'[^"]', Fault.ESCAPING),  # the string was meant to go on
+    ("Expecting ',' delimiter", r"[\d.]$", r"[\w.+-]", Fault.BAD_LITERAL),
+    ("Expecting value", "", _LITERAL, Fault.BAD_LITERAL),
+    ("Expecting value", "", r"[\w'`]", Fault.QUOTING),
+    ("Expecting property name", "", r"[\w'`]", Fault.QUOTING),
+)
+"""How a message of `json` begins, what stands before and behind the place, and what that is; first match."""
+
+
+def _refuse(literal: str) -> NoReturn:
+    raise BadLiteral(f"{literal} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if math.isfinite(number) else _refuse(text)
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise RepeatedKey("an object has a key twice")
+    return members
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=_finite, object_pairs_hook=_distinct)

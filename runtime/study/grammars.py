@@ -1,0 +1,145 @@
+"""What an output is held to: nothing, a skeleton of the schema, xgrammar's reading of it, or ours."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import xgrammar as xgr
+
+from compiler.closer import closer_of
+from compiler.errors import CompilerError
+from compiler.linker import LinkedGrammar
+from compiler.matcher import Matcher
+from compiler.single import SingleMatcher
+from compiler.syntaxes import Syntax
+from compiler.toolset import compile_toolset
+from runtime.models.train.questions import Question
+from runtime.sequence import Closer
+from runtime.study.judging import closed
+from runtime.study.subject import Subject
+from runtime.study.unmasked import Unmasked
+from toolspecs.tool import Tool
+
+
+class Refused(Exception):
+    """There is no grammar for the tools of a question; the message says why."""
+
+
+class Grammar(Protocol):
+    """What one question's outputs are held to."""
+
+    def start(self, *, is_thinking: bool) -> tuple[Matcher, Closer | None]:
+        """For one output; `is_thinking`: its prompt has begun a thought."""
+
+
+MakeGrammar = Callable[[Subject, Question], Grammar]
+"""Raises Refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Free:
+    subject: Subject
+
+    def start(self, *, is_thinking: bool) -> tuple[Matcher, Closer | None]:  # noqa: ARG002 - the common method
+        return Unmasked(self.subject.vocabulary.stop_ids), None
+
+
+@dataclass(frozen=True, slots=True)
+class _Linked:
+    grammar: LinkedGrammar
+    is_closed: bool
+
+    def start(self, *, is_thinking: bool) -> tuple[Matcher, Closer | None]:
+        closer = closer_of(self.grammar, is_thinking=is_thinking) if self.is_closed else None
+        return self.grammar.matcher(is_thinking=is_thinking), closer
+
+
+@dataclass(frozen=True, slots=True)
+class _Converted:
+    compiled: xgr.CompiledGrammar
+
+    def start(self, *, is_thinking: bool) -> tuple[Matcher, Closer | None]:  # noqa: ARG002 - the common method
+        return SingleMatcher(self.compiled, None), None
+
+
+def free(subject: Subject, question: Question) -> Grammar:  # noqa: ARG001 - the common signature
+    """Nothing is masked."""
+    return _Free(subject)
+
+
+def inserted(subject: Subject, question: Question) -> Grammar:
+    """Tool names, keys and punctuation are written for the model; it fills in values of their JSON type.
+
+    As jsonformer does: every declared property in order, optional ones too; nothing else of a schema counts.
+    """
+    tools = [replace(tool, parameters=skeleton(dict(tool.parameters))) for tool in question.tools]
+    return _linked(subject, tools, subject.syntax, is_closed=False)
+
+
+def converted(subject: Subject, question: Question) -> Grammar:
+    """The conversion of JSON Schemas that comes with xgrammar, in a structural tag as servers build it.
+
+    Objects are closed for it, since that is how calls are judged.
+    """
+    syntax, spell = subject.syntax, subject.vocabulary.spell
+    calls = [
+        {
+            "type": "tag",
+            "begin": spell(syntax.opening + syntax.header(tool.name)),
+            "content": {"type": "json_schema", "json_schema": closed(dict(tool.parameters))},
+            "end": spell(syntax.end + syntax.closing),
+        }
+        for tool in question.tools
+    ]
+    tag = {"type": "structural_tag", "format": {"type": "or", "elements": calls}}
+    try:
+        return _Converted(subject.xgrammar.compile_structural_tag(tag))
+    except (RuntimeError, ValueError) as error:
+        raise Refused(str(error).strip()) from error
+
+
+def ours(subject: Subject, question: Question) -> Grammar:
+    """Callgate's grammar, and what closes an output in time."""
+    return _linked(subject, question.tools, subject.syntax)
+
+
+def ours_compact(subject: Subject, question: Question) -> Grammar:
+    """Callgate's grammar without blanks behind separators."""
+    name = f"{subject.syntax.name}, compact"
+    compact = replace(subject.syntax, name=name, item_separator=",", key_separator=":")
+    return _linked(subject, question.tools, compact)
+
+
+def ours_behind_thought(subject: Subject, question: Question) -> Grammar:
+    """Callgate's grammar, with free thinking before the call."""
+    assert subject.thinking_syntax is not None, "a model that thinks"
+    return _linked(subject, question.tools, subject.thinking_syntax)
+
+
+def skeleton(schema: Any) -> Any:
+    """What is left of a schema when every property is there and only JSON types count."""
+    match schema:
+        case {"properties": dict() as properties}:
+            inner = {name: skeleton(value) for name, value in properties.items()}
+            return {
+                "type": "object",
+                "properties": inner,
+                "required": list(inner),
+                "additionalProperties": False,
+            }
+        case {"type": "array", "items": items}:
+            return {"type": "array", "items": skeleton(items)}
+        case {"type": kind}:
+            return {"type": kind}
+        case _:
+            return {}
+
+
+def _linked(
+    subject: Subject, tools: tuple[Tool, ...] | list[Tool], syntax: Syntax, *, is_closed: bool = True
+) -> Grammar:
+    try:
+        grammar = compile_toolset(tools, tokenizer=subject.vocabulary, syntax=syntax, parallel=False)
+    except CompilerError as error:
+        raise Refused(str(error)) from error
+    return _Linked(grammar, is_closed)

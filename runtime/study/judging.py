@@ -1,0 +1,119 @@
+"""The verdict on one output."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jsonschema_rs
+
+from compiler.syntaxes import Syntax
+from runtime.models.train.questions import Question
+from runtime.study.faults import Fault, schema_fault
+from runtime.study.reading import ReadCall, Reading, read
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What one output is worth.
+
+    `is_json`: calls in the model's syntax and nothing else, each with arguments that parse. `is_valid`: each
+    of a tool that is there, its arguments valid, formats asserted, objects closed. `is_valid_open`: the
+    same, with undeclared keys where the schema does not forbid them. `is_tool`: the first call is of the
+    right tool. `is_right`: valid, and the only call is the one wanted in all its arguments. `fault` is None
+    if and only if it is valid; `reason` is the fault in words. `calls`: name and arguments, as JSON, of the
+    calls of a valid output, to be compared.
+    """
+
+    is_json: bool
+    is_valid: bool
+    is_valid_open: bool
+    is_tool: bool
+    is_right: bool
+    fault: Fault | None = None
+    reason: str = ""
+    calls: tuple[tuple[str, str], ...] = ()
+
+
+REFUSED = Verdict(
+    is_json=False, is_valid=False, is_valid_open=False, is_tool=False, is_right=False, fault=Fault.REFUSED
+)
+
+
+def judge(
+    question: Question, text: str, syntax: Syntax, *, is_whole: bool, ignored: str | None = None
+) -> Verdict:
+    """Judge an output; a member `ignored` of the arguments is taken out before."""
+    reading = read(text, syntax)
+    calls = [_without(call, ignored) for call in reading.calls]
+    fault, reason = _first_fault(question, reading, calls, is_whole=is_whole)
+    is_json = is_whole and reading.is_json
+    return Verdict(
+        is_json=is_json,
+        is_valid=fault is None,
+        is_valid_open=fault is None or (is_json and _are_valid_open(question, calls)),
+        is_tool=bool(calls) and calls[0].name == question.name,
+        is_right=fault is None and len(calls) == 1 and question.is_right(calls[0].name, calls[0].arguments),
+        fault=fault,
+        reason=reason,
+        calls=tuple(
+            (call.name, json.dumps(call.arguments, sort_keys=True)) for call in calls if fault is None
+        ),
+    )
+
+
+def closed(schema: Any) -> Any:
+    """The schema without undeclared keys, as calls are masked."""
+    match schema:
+        case {"properties": dict() as properties, **rest}:
+            inner = {key: closed(value) for key, value in properties.items()}
+            return {"additionalProperties": False, **rest, "properties": inner}
+        case {"items": items, **rest}:
+            return {**rest, "items": closed(items)}
+        case _:
+            return schema
+
+
+def _first_fault(
+    question: Question, reading: Reading, calls: Sequence[ReadCall], *, is_whole: bool
+) -> tuple[Fault | None, str]:
+    if not is_whole:
+        return Fault.TRUNCATED, "the answer was cut off"
+    if reading.fault is not None:
+        return reading.fault, reading.reason
+    broken = next((call for call in calls if call.fault is not None), None)
+    if broken is not None:
+        return broken.fault, broken.reason
+    schemas = {tool.name: tool.parameters for tool in question.tools}
+    for call in calls:
+        if call.name not in schemas:
+            return Fault.UNKNOWN_TOOL, f"there is no tool {call.name!r}"
+        errors = list(_validator(closed(dict(schemas[call.name]))).iter_errors(call.arguments))
+        if errors:
+            return schema_fault(errors), "; ".join(error.message for error in errors)
+    return None, ""
+
+
+def _are_valid_open(question: Question, calls: Sequence[ReadCall]) -> bool:
+    schemas = {tool.name: tool.parameters for tool in question.tools}
+    return all(
+        call.fault is None
+        and call.name in schemas
+        and _validator(dict(schemas[call.name])).is_valid(call.arguments)
+        for call in calls
+    )
+
+
+def _validator(schema: Any) -> jsonschema_rs.Validator:
+    return jsonschema_rs.validator_for(schema, validate_formats=True, offline=True)
+
+
+def _without(call: ReadCall, ignored: str | None) -> ReadCall:
+    if ignored is None or not isinstance(call.arguments, dict):
+        return call
+    return ReadCall(
+        call.name,
+        {key: value for key, value in call.arguments.items() if key != ignored},
+        call.fault,
+        call.reason,
+    )

@@ -1,0 +1,251 @@
+"""What was found, as Markdown and as JSON. The documentation takes the Markdown as it is."""
+
+import itertools
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from runtime.study.comparison import Comparison, compare
+from runtime.study.faults import Fault
+from runtime.study.findings import Findings
+from runtime.study.rows import Row, margin, pooled, quantile, row_of
+from runtime.study.strategies import CALLGATE, PROMPT, STRATEGIES
+
+TITLES = {strategy.name: strategy.title for strategy in STRATEGIES}
+COMPARED = ("insert", "xgrammar", CALLGATE.name, "compact", "reasoning", "thinking")
+
+
+class Report:
+    """Rows, comparisons and tables of a study."""
+
+    def __init__(self, findings: Findings) -> None:
+        self._findings = findings
+        self.cells = list(findings.cells.values())
+        self.rows = [row_of(cell) for cell in self.cells]
+        self.sets = list(dict.fromkeys(cell.questions for cell in self.cells))
+        self.strategies = list(dict.fromkeys(cell.strategy for cell in self.cells))
+        self.temperatures = list(dict.fromkeys(cell.temperature for cell in self.cells))
+
+    def of(self, questions: str, strategy: str) -> list[Row]:
+        """The rows of a strategy, one a temperature."""
+        return [row for row in self.rows if (row.questions, row.strategy) == (questions, strategy)]
+
+    def pooled(self, questions: str, strategy: str) -> Row:
+        """All temperatures as one row."""
+        return pooled([c for c in self.cells if (c.questions, c.strategy) == (questions, strategy)])
+
+    def comparisons(self) -> list[Comparison]:
+        """Every masked cell beside the unmasked one of its questions and temperature."""
+        cells = self._findings.cells
+        return [
+            compare(cells[questions, PROMPT.name, temperature], cell)
+            for (questions, strategy, temperature), cell in cells.items()
+            if strategy in COMPARED and (questions, PROMPT.name, temperature) in cells
+        ]
+
+    def summary(self) -> str:
+        """The tables that a terminal has room for."""
+        parts = [self._heading(), *map(self._main_table, self.sets), self._faults()]
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+    def as_markdown(self) -> str:
+        """All tables."""
+        parts = [self._changes(), self._costs(), self._refusals()]
+        return "\n".join([self.summary(), *(f"{part}\n" for part in parts if part)])
+
+    def as_json(self) -> str:
+        """All numbers, with the settings and the machine."""
+        found = self._findings
+        settings = {k: str(v) if k == "bfcl" and v else v for k, v in asdict(found.settings).items()}
+        content = {
+            "model": found.model,
+            "num_parameters": found.num_parameters,
+            "machine": dict(found.machine),
+            "settings": settings,
+            "seconds": round(found.seconds, 1),
+            "is_whole": found.is_whole,
+            "num_left_out": found.num_left_out,
+            "rows": [row.as_json for row in self.rows],
+            "comparisons": [asdict(comparison) for comparison in self.comparisons()],
+            "grammar_seconds": [
+                {"questions": name, "strategy": strategy, "seconds": seconds}
+                for (name, strategy), seconds in found.grammar_seconds.items()
+            ],
+            "refusals": [
+                {"questions": name, "strategy": strategy, "reasons": reasons}
+                for (name, strategy), reasons in found.refusals.items()
+            ],
+        }
+        return json.dumps(content, indent=1) + "\n"
+
+    def answers(self) -> Iterator[str]:
+        """Every output with its verdict, a line of JSON each."""
+        for cell in self.cells:
+            for number, answer in enumerate(cell.answers):
+                where: dict[str, Any] = {
+                    "questions": cell.questions,
+                    "strategy": cell.strategy,
+                    "temperature": cell.temperature,
+                    "number": number,
+                }
+                yield json.dumps(where | asdict(answer)) + "\n"
+
+    def _heading(self) -> str:
+        found = self._findings
+        counts = [row.num_questions for row in self.rows]
+        threads, torch = found.machine["threads"], found.machine["torch"]
+        sentences = [
+            f"Model `{found.model}`, {found.num_parameters / 1e6:.1f} M parameters.",
+            f"Threads of torch {torch}: {threads}; questions at a time: {found.settings.num_at_once};",
+            f"{found.seconds / 60:.1f} minutes in all.",
+        ]
+        if len(self.temperatures) > 1:
+            spelled = _each(self.temperatures, "{:g}".format)
+            sentences.append(f"Where a cell has {len(self.temperatures)} numbers: temperature {spelled}.")
+        if counts:
+            points = _points(margin(0.5, min(counts)))
+            sentences.append(f"A share of {min(counts)} questions is good to ±{points} points at worst.")
+        if not found.is_whole:
+            sentences.append("**It was interrupted**: not all questions were asked.")
+        return " ".join(sentences)
+
+    def _main_table(self, questions: str) -> str:
+        left_out = self._findings.num_left_out.get(questions, 0)
+        extra = f", {left_out} left out for their length" if left_out else ""
+        count = self.of(questions, self.strategies[0])[0].num_questions
+        lines = (self._main_row(questions, strategy) for strategy in self.strategies)
+        return f"**{questions}**, {count} questions{extra}\n\n" + _table(_MAIN, lines)
+
+    def _main_row(self, questions: str, strategy: str) -> list[str]:
+        rows, whole = self.of(questions, strategy), self.pooled(questions, strategy)
+        return [
+            TITLES[strategy],
+            *(_each([getattr(row, name) for row in rows], _points) for name in _SHARES),
+            _each([row.tokens_per_valid for row in rows], _count),
+            _each([whole.seconds_p50, whole.seconds_p99], _seconds),
+        ]
+
+    def _faults(self) -> str:
+        """Kinds by strategy, all sets and temperatures together."""
+        rows = {
+            name: pooled([cell for cell in self.cells if cell.strategy == name]) for name in self.strategies
+        }
+        faulty = {name: row for name, row in rows.items() if row.faults}
+        kinds = [str(fault) for fault in Fault if any(str(fault) in row.faults for row in faulty.values())]
+        head = ["first fault", *(f"{TITLES[name]}, of {row.num_questions}" for name, row in faulty.items())]
+        lines = ([kind, *(str(row.faults.get(kind, "")) for row in faulty.values())] for kind in kinds)
+        return _table(head, lines) if faulty else ""
+
+    def _changes(self) -> str:
+        comparisons = self.comparisons()
+        return _table(_CHANGES, map(_change_row, comparisons), num_texts=2) if comparisons else ""
+
+    def _costs(self) -> str:
+        pairs = itertools.product(self.sets, self.strategies)
+        return _table(_COSTS, (self._cost_row(*pair) for pair in pairs), num_texts=2)
+
+    def _cost_row(self, questions: str, strategy: str) -> list[str]:
+        row = self.pooled(questions, strategy)
+        made = sorted(self._findings.grammar_seconds.get((questions, strategy), []))
+        times = [1e3 * quantile(made, part) for part in (0.5, 0.99)] if made else []
+        return [
+            questions,
+            TITLES[strategy],
+            f"{row.attempts:.2f}",
+            _count(row.prompt_tokens_per_valid),
+            *(_tenths(part) for part in (row.forced, row.rescued, row.mass_removed)),
+            _points(row.spelled_so) if row.valid else "-",
+            _points(row.closed_by_budget),
+            _points(row.valid_open),
+            _each(times, _count),
+        ]
+
+    def _refusals(self) -> str:
+        return "\n".join(
+            f"- {TITLES[strategy]} has no grammar for the tools of {len(reasons)} questions of {questions},"
+            f" which count as its faults; the first: {reasons[0].splitlines()[0]}"
+            for (questions, strategy), reasons in self._findings.refusals.items()
+        )
+
+
+_MAIN = (
+    "strategy",
+    "valid JSON, %",
+    "valid against the schema, %",
+    "right tool, %",
+    "right call, %",
+    "tokens per valid call",
+    "seconds to a valid call, p50 / p99",
+)
+_CHANGES = (
+    "questions",
+    "strategy",
+    "T",
+    "valid unmasked",
+    "same tool, %",
+    "same call, %",
+    "right unmasked, %",
+    "right masked, %",
+    "invalid unmasked",
+    "right tool masked, %",
+    "right call masked, %",
+)
+_COSTS = (
+    "questions",
+    "strategy",
+    "attempts",
+    "prompt tokens per valid call",
+    "tokens not drawn, %",
+    "favourite masked, % of draws",
+    "probability masked, %",
+    "spelled as the tokenizer does, % of valid",
+    "closed by the budget, %",
+    "valid with open objects, %",
+    "grammar, first time, ms, p50 / p99",
+)
+_SHARES = ("json", "valid", "tool", "right")
+
+
+def _change_row(one: Comparison) -> list[str]:
+    kept = (one.same_tool, one.same_call, one.right_unmasked, one.right_masked)
+    return [
+        one.questions,
+        TITLES[one.strategy],
+        f"{one.temperature:g}",
+        str(one.num_valid),
+        *(_points(part) if one.num_valid else "-" for part in kept),
+        str(one.num_invalid),
+        *(_points(part) if one.num_invalid else "-" for part in (one.rescued_tool, one.rescued_right)),
+    ]
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, num_texts: int = 1) -> str:
+    """A table whose columns are aligned to the right, but the first `num_texts`."""
+    line = ["---"] * num_texts + ["--:"] * (len(head) - num_texts)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, line, *rows))
+
+
+def _each(values: Iterable[float], spell: Callable[[float], str]) -> str:
+    return " / ".join(map(spell, values))
+
+
+def _points(part: float) -> str:
+    """Per cent; only a whole is 100, only nothing is 0."""
+    percent = 100 * part
+    if 0 < part < 1:
+        percent = min(max(round(percent), 1), 99)
+    return f"{percent:.0f}"
+
+
+def _tenths(part: float) -> str:
+    return f"{100 * part:.1f}"
+
+
+def _count(number: float) -> str:
+    return f"{number:.0f}" if math.isfinite(number) else "-"
+
+
+def _seconds(number: float) -> str:
+    return f"{number:.2f}" if math.isfinite(number) else "never"

@@ -1,0 +1,140 @@
+"""The strategies: how a question is shown, what an output is held to, and how often one is asked for."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from runtime.errors import RequestRefused
+from runtime.models.train.questions import Question
+from runtime.request import Message
+from runtime.study import grammars
+from runtime.study.grammars import MakeGrammar
+from runtime.study.subject import Subject
+from toolspecs.call import ToolCall
+from toolspecs.tool import Tool
+
+Show = Callable[[Question], Question]
+
+
+def as_asked(question: Question) -> Question:
+    """The question as it is."""
+    return question
+
+
+EXAMPLE_TOOL = Tool(
+    "set_alarm",
+    "Set an alarm.",
+    {
+        "type": "object",
+        "properties": {
+            "time": {"type": "string", "description": "The time as HH:MM."},
+            "label": {"type": "string"},
+            "repeat": {"type": "integer", "minimum": 0},
+        },
+        "required": ["time"],
+    },
+)
+_EXAMPLE = (
+    Message("user", "Set an alarm: time 07:30 and label Morning run."),
+    Message(
+        "assistant",
+        calls=(ToolCall("call_example", EXAMPLE_TOOL.name, '{"time": "07:30", "label": "Morning run"}'),),
+    ),
+    Message("tool", '{"ok": true}', call_id="call_example", name=EXAMPLE_TOOL.name),
+    Message("assistant", "The alarm is set."),
+)
+
+
+def with_example(question: Question) -> Question:
+    """Behind a system text, a whole exchange over a tool of its own, which is among those shown."""
+    at = sum(message.role == "system" for message in question.messages[:1])
+    messages = (*question.messages[:at], *_EXAMPLE, *question.messages[at:])
+    return replace(question, messages=messages, tools=(*question.tools, EXAMPLE_TOOL))
+
+
+def reasoning_key(question: Question) -> str:
+    """A key for reasoning that no tool has already."""
+    taken = {key for tool in question.tools for key in tool.parameters.get("properties", {})}
+    return next(key for n in range(len(taken) + 1) if (key := "reasoning" + "_" * n) not in taken)
+
+
+REASONING_CHARACTERS = 160
+
+
+def with_reasoning(question: Question) -> Question:
+    """Every tool's first parameter is a required text."""
+    key = reasoning_key(question)
+    text = {
+        "type": "string",
+        "maxLength": REASONING_CHARACTERS,
+        "description": "Why this call and these arguments, in a sentence.",
+    }
+    tools = tuple(
+        replace(
+            tool,
+            parameters={
+                **tool.parameters,
+                "properties": {key: text, **tool.parameters.get("properties", {})},
+                "required": [key, *tool.parameters.get("required", [])],
+            },
+        )
+        for tool in question.tools
+    )
+    return replace(question, tools=tools)
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """One row of the tables.
+
+    `judged`: the question whose tools an output is judged by. `ignored`: a key that counts for nothing. The
+    seed of an answer depends on its question alone, so that strategies meet the same noise.
+    """
+
+    name: str
+    title: str
+    show: Show = as_asked
+    judged: Show = as_asked
+    grammar: MakeGrammar = grammars.free
+    ignored: Callable[[Question], str] | None = None
+    max_attempts: int = 1
+    thinks: bool = False
+
+    @property
+    def is_masked(self) -> bool:
+        """Whether there is a grammar."""
+        return self.grammar is not grammars.free
+
+
+STRATEGIES = (
+    Strategy("prompt", "prompt only"),
+    Strategy("example", "prompt with an example", show=with_example, judged=with_example),
+    Strategy("retry", "retry until valid, at most 10", max_attempts=10),
+    Strategy("insert", "insert schema tokens", grammar=grammars.inserted),
+    Strategy("xgrammar", "xgrammar's conversion", grammar=grammars.converted),
+    Strategy("callgate", "**Callgate**", grammar=grammars.ours),
+    Strategy("compact", "Callgate, no blanks", grammar=grammars.ours_compact),
+    Strategy(
+        "reasoning",
+        "Callgate, reasoning field first",
+        show=with_reasoning,
+        grammar=grammars.ours,
+        ignored=reasoning_key,
+    ),
+    Strategy("thinking", "Callgate, free thinking first", grammar=grammars.ours_behind_thought, thinks=True),
+)
+PROMPT, CALLGATE = STRATEGIES[0], STRATEGIES[5]
+
+
+def strategies_for(subject: Subject, names: Iterable[str] | None = None) -> tuple[Strategy, ...]:
+    """Those asked for, all without names; thinking only for a model that thinks.
+
+    Raises:
+        RequestRefused: there is no such strategy.
+    """
+    by_name = {strategy.name: strategy for strategy in STRATEGIES}
+    asked = list(by_name) if names is None else list(dict.fromkeys(names))
+    if unknown := [name for name in asked if name not in by_name]:
+        raise RequestRefused(
+            f"there is no strategy {unknown[0]!r}; there are {', '.join(by_name)}", "strategies"
+        )
+    return tuple(by_name[n] for n in asked if subject.thinking_syntax or not by_name[n].thinks)

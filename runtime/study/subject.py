@@ -1,0 +1,73 @@
+"""The model under study: how it is asked, and how it spells what it answers."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import xgrammar as xgr
+
+from compiler.syntaxes import THINK, Syntax
+from compiler.syntaxes import syntax as syntax_named
+from runtime.detokenizer import Spelling
+from runtime.errors import RequestRefused
+from runtime.loading import LoadedModel
+from runtime.models.train.questions import Question
+from runtime.study.reading import can_be_read
+from runtime.template import render_prompt
+
+_SWITCH = "enable_thinking"
+"""What chat templates call the option that has a model think, or not."""
+
+
+class Subject:
+    """A loaded model.
+
+    Raises:
+        RequestRefused: its calls cannot be read without a grammar.
+    """
+
+    def __init__(self, loaded: LoadedModel) -> None:
+        self.loaded = loaded
+        self.vocabulary = loaded.vocabulary
+        self.syntax: Syntax = syntax_named(loaded.syntax.removesuffix(THINK))
+        self._spelling = Spelling(loaded.vocabulary)
+        if not can_be_read(self.syntax):
+            raise RequestRefused(
+                f"model {loaded.model_id!r} spells calls as {self.syntax.name!r} does; the study reads calls"
+                " with JSON arguments only (hermes, llama3, mistral, deepseek_v3, json, …)",
+                "model",
+            )
+
+    @cached_property
+    def thinking_syntax(self) -> Syntax | None:
+        """The row with a thought before calls, None if the model does not think."""
+        return syntax_named(self.loaded.syntax) if self.loaded.syntax.endswith(THINK) else None
+
+    @cached_property
+    def xgrammar(self) -> xgr.GrammarCompiler:
+        """The compiler of xgrammar itself, as a server keeps it."""
+        return xgr.GrammarCompiler(self.vocabulary.tokenizer_info, max_threads=1)
+
+    def prompt(self, question: Question, *, thinks: bool = False) -> list[int]:
+        """The prompt's token ids; who could think is told not to, unless `thinks`."""
+        template = self.loaded.tokenizer.chat_template or ""
+        options = {_SWITCH: thinks} if self.thinking_syntax and _SWITCH in template else {}
+        return render_prompt(self.loaded.tokenizer, question.messages, question.tools, options)
+
+    def has_begun_to_think(self, prompt: Sequence[int]) -> bool:
+        """Whether a prompt ends with the beginning of a thought."""
+        thought = self.thinking_syntax.thought if self.thinking_syntax else None
+        begin_id = self.vocabulary.markers.get(thought.begin) if thought else None
+        if begin_id is None or begin_id not in prompt:
+            return False
+        behind = list(prompt[len(prompt) - list(prompt)[::-1].index(begin_id) :])
+        return not self.text(behind).strip()
+
+    def text(self, token_ids: Sequence[int]) -> str:
+        """What tokens spell, markers as they are written, stop tokens as nothing."""
+        return b"".join(self._spelling[i] for i in token_ids).decode("utf-8", "replace")
+
+    def spells_so(self, token_ids: Sequence[int]) -> bool:
+        """Whether the tokenizer would spell the text of these tokens in the same ones."""
+        written = [i for i in token_ids if i not in self.vocabulary.stop_ids]
+        ids = self.loaded.tokenizer(self.text(written), add_special_tokens=False)["input_ids"]
+        return bool(ids == written)

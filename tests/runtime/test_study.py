@@ -1,0 +1,317 @@
+"""The study, over a model with random weights: every strategy answers, is judged, counted and written down."""
+
+import importlib.util
+import json
+from dataclasses import replace
+
+import pytest
+
+from runtime.errors import BudgetTooSmall, RequestRefused
+from runtime.events import FinishReason
+from runtime.loading import load_model
+from runtime.models.train.questions import MISSING, Question
+from runtime.request import Message
+from runtime.study import plots
+from runtime.study.asking import Asker
+from runtime.study.comparison import compare
+from runtime.study.exchange import Answer, Asked
+from runtime.study.faults import Fault
+from runtime.study.files import check_folder, write
+from runtime.study.findings import StudySettings
+from runtime.study.grammars import Refused, converted
+from runtime.study.judging import REFUSED, Verdict
+from runtime.study.report import Report
+from runtime.study.rows import Cell, margin, row_of
+from runtime.study.strategies import STRATEGIES, strategies_for
+from runtime.study.study import run_study
+from runtime.study.subject import Subject
+from toolspecs.tool import Tool
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "n": {"type": "integer", "minimum": 1, "maximum": 9},
+        "s": {"type": "string", "enum": ["x", "y"]},
+        "on": {"type": "boolean"},
+    },
+    "required": ["n"],
+}
+QUESTION = Question(
+    (Message("user", "add 3"),),
+    (Tool("add", "", SCHEMA), Tool("sub", "", SCHEMA)),
+    "add",
+    {"n": (3,), "s": ("x", MISSING), "on": (MISSING,)},
+)
+RIGHT = '<tool_call>\n{"name": "add", "arguments": {"n": 3}}\n</tool_call>'
+BY_NAME = {strategy.name: strategy for strategy in STRATEGIES}
+
+
+@pytest.fixture(scope="module")
+def loaded(random_model):
+    return load_model(random_model)
+
+
+@pytest.fixture(scope="module")
+def subject(loaded):
+    return Subject(loaded)
+
+
+def asked(subject, name, *, number=0, temperature=1.0, max_tokens=96, question=QUESTION):
+    strategy = BY_NAME[name]
+    prompt = tuple(subject.prompt(strategy.show(question)))
+    grammar = strategy.grammar(subject, strategy.show(question))
+    return Asked(subject, strategy, question, grammar, prompt, number, temperature, max_tokens)
+
+
+def answered(subject, name, count=4, **options):
+    questions = [asked(subject, name, number=number, **options) for number in range(count)]
+    return list(Asker(subject, num_at_once=3).answer(questions))
+
+
+def arguments_of(answer):
+    return json.loads(answer.text.partition('"arguments": ')[2].removesuffix("}\n</tool_call>"))
+
+
+class Script:
+    """Plays the engine to one exchange: outputs are given."""
+
+    def __init__(self, question):
+        self.exchange = question.exchange()
+        self.sequences = [next(self.exchange)]
+
+    def write(self, subject, text, reason=FinishReason.STOP, fault=None):
+        """The answer if the exchange is over."""
+        sequence = self.sequences[-1]
+        sequence.token_ids += subject.loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
+        sequence.finish(reason)
+        try:
+            self.sequences.append(self.exchange.send(fault))
+        except StopIteration as end:
+            return end.value
+        return None
+
+
+def test_a_retry_shows_the_latest_failure_and_all_attempts_are_counted(subject):
+    script = Script(asked(subject, "retry", number=7))
+    assert script.write(subject, "I cannot do that.") is None
+    assert script.write(subject, RIGHT.replace("3", "33")) is None
+    answer = script.write(subject, RIGHT)
+    first, second, third = script.sequences
+    prompts = [subject.text(sequence.prompt_ids) for sequence in script.sequences]
+    assert "I cannot do that." in prompts[1]
+    assert "there is no call" in prompts[1]
+    assert "I cannot do that." not in prompts[2]
+    assert "33 is greater than the maximum of 9" in prompts[2]
+    assert len({sequence.seed for sequence in script.sequences}) == 3
+    assert answer.verdict.is_right
+    assert answer.num_attempts == 3
+    assert answer.num_tokens == first.num_output + second.num_output + third.num_output
+    assert answer.num_prompt_tokens == sum(len(sequence.prompt_ids) for sequence in script.sequences)
+
+
+def test_retries_end_after_ten_attempts_or_where_the_context_does(subject):
+    script = Script(asked(subject, "retry"))
+    answers = [script.write(subject, "no") for _ in range(10)]
+    assert answers[:9] == 9 * [None]
+    assert (answers[9].num_attempts, answers[9].verdict.fault) == (10, Fault.NO_CALL)
+    question = asked(subject, "retry")
+    room = subject.loaded.context_length - len(question.prompt)
+    assert Script(replace(question, max_tokens=room)).write(subject, "no").num_attempts == 1
+
+
+def test_what_ends_at_the_limit_or_fails_is_cut_off(subject):
+    for options in ({"reason": FinishReason.LENGTH}, {"fault": BudgetTooSmall(1, 2)}):
+        answer = Script(asked(subject, "prompt")).write(subject, RIGHT, **options)
+        assert answer.verdict.fault == Fault.TRUNCATED
+        assert answer.verdict.is_tool
+
+
+def test_the_same_seed_draws_the_same_however_many_are_asked_at_once(subject):
+    many = [answer.text for answer in answered(subject, "callgate", 5)]
+    alone = [*Asker(subject, num_at_once=1).answer([asked(subject, "callgate", number=3)])]
+    assert many[3] == alone[0].text
+    assert len(set(many)) > 1
+
+
+def test_inserted_tokens_are_every_key_in_order_and_values_know_their_type_alone(subject):
+    answers = answered(subject, "insert", 6)
+    whole = [arguments_of(answer) for answer in answers if answer.verdict.is_json]
+    assert whole
+    for arguments in whole:
+        assert [(key, type(value)) for key, value in arguments.items()] == [
+            ("n", int),
+            ("s", str),
+            ("on", bool),
+        ]
+    assert not any(answer.verdict.is_valid for answer in answers)  # whoever knows nothing writes no x or y
+    assert all(
+        answer.num_forced > 10 and answer.num_forced + answer.num_steps == answer.num_tokens
+        for answer in answers
+    )
+
+
+def test_xgrammars_conversion_masks_by_its_own_reading(subject):
+    answers = answered(subject, "xgrammar", 4)
+    named = [answer.verdict.is_tool or '"name": "sub"' in answer.text for answer in answers]
+    assert all(named)
+    assert any(answer.verdict.is_valid for answer in answers)
+    both = {
+        "type": "object",
+        "properties": {"n": {"type": "integer", "allOf": [{"minimum": 1}, {"maximum": 1}]}},
+    }
+    loose = replace(QUESTION, tools=(Tool("add", "", {**both, "required": ["n"]}),))
+    assert {answer.verdict.fault for answer in answered(subject, "xgrammar", 6, question=loose)} & {
+        Fault.WRONG_TYPE,
+        Fault.BAD_VALUE,
+    }
+    assert all(answer.verdict.is_valid for answer in answered(subject, "callgate", 6, question=loose))
+
+
+def test_tools_that_xgrammar_refuses_are_its_faults(subject):
+    pattern = {"type": "object", "properties": {"s": {"type": "string", "pattern": r"a\b"}}}
+    with pytest.raises(Refused):
+        converted(subject, replace(QUESTION, tools=(Tool("add", "", pattern),)))
+
+
+@pytest.mark.parametrize("name", ["callgate", "compact", "reasoning"])
+def test_our_grammars_leave_no_fault(subject, name):
+    answers = answered(subject, name, 6)
+    assert all(answer.verdict.is_valid for answer in answers)
+    for answer in answers:
+        arguments = answer.text.partition('"arguments": ')[2]
+        assert arguments.startswith({"compact": '{"n":', "reasoning": '{"reasoning": "'}.get(name, '{"n": '))
+        assert ('"n": ' in arguments) == (name != "compact")
+
+
+def test_a_study_runs_to_the_end_and_is_written_down(loaded, tmp_path, monkeypatch):
+    said = []
+    settings = StudySettings(count=2, temperatures=(1.0,), num_at_once=2, max_tokens=96)
+    findings = run_study(loaded, settings, lambda *what: said.append(what))
+    assert findings.is_whole
+    report = Report(findings)
+    strategies = [strategy.name for strategy in strategies_for(Subject(loaded))]
+    assert "thinking" not in strategies
+    assert report.strategies == strategies
+    assert report.sets == ["easy", "hard"]
+    assert said[-1][1:] == (2 * 2 * len(strategies),) * 2
+    by_row = {(row.questions, row.strategy, row.temperature): row for row in report.rows}
+    assert len(by_row) == 2 * len(strategies)
+    for questions in ("easy", "hard"):
+        assert by_row[questions, "callgate", 1.0].valid == 1
+        assert by_row[questions, "prompt", 1.0].num_questions == 2
+    if importlib.util.find_spec("matplotlib"):
+        assert [path.suffix for path in plots.draw(report, tmp_path)] == [".svg", ".svg"]
+
+    def fail(*_):
+        raise ImportError
+
+    monkeypatch.setattr("runtime.study.files.draw", fail)
+    assert list(write(report, tmp_path))[-1] == plots.NEEDED
+    numbers = json.loads((tmp_path / "study.json").read_text())
+    assert len(numbers["rows"]) == len(report.rows)
+    assert len((tmp_path / "answers.jsonl").read_text().splitlines()) == 2 * len(report.rows)
+    text = (tmp_path / "study.md").read_text()
+    assert text.startswith(report.summary())
+    for strategy in strategies:
+        assert BY_NAME[strategy].title in text
+
+
+def test_an_interrupt_keeps_the_questions_that_all_have_answered(loaded):
+    def say(what, done, total):
+        if what.startswith("hard: example"):
+            raise KeyboardInterrupt
+
+    settings = StudySettings(
+        count=1, temperatures=(0.0,), strategies=("prompt", "example"), num_at_once=1, max_tokens=32
+    )
+    findings = run_study(loaded, settings, say)
+    assert not findings.is_whole
+    assert sorted(findings.cells) == [("easy", "example", 0.0), ("easy", "prompt", 0.0)]
+    assert "interrupted" in Report(findings).summary()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (StudySettings(strategies=("prompt", "magic")), "no strategy 'magic'; there are prompt, example,"),
+        (StudySettings(count=1, max_tokens=1 << 20), "no question has room"),
+    ],
+)
+def test_what_cannot_be_studied_is_refused(loaded, settings, message):
+    with pytest.raises(RequestRefused, match=message):
+        run_study(loaded, settings, lambda *_: None)
+
+
+def test_bfcl_that_is_not_there_or_not_bfcl_is_refused(loaded, tmp_path):
+    settings = StudySettings(count=1, bfcl=tmp_path)
+    with pytest.raises(RequestRefused, match=r"simple_python\.jsonl\.gz"):
+        run_study(loaded, settings, lambda *_: None)
+    (tmp_path / "simple_python.jsonl.gz").write_bytes(b"no gzip")
+    with pytest.raises(RequestRefused, match="cannot read"):
+        run_study(loaded, settings, lambda *_: None)
+
+
+def test_a_model_whose_calls_cannot_be_read_is_refused(loaded):
+    with pytest.raises(RequestRefused, match="qwen3_coder"):
+        Subject(replace(loaded, syntax="qwen3_coder"))
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RequestRefused, match="cannot write"):
+        check_folder(tmp_path / "file")
+
+
+def answer_of(*, valid, right=False, calls=(), seconds=1.0, **options):
+    fault = None if valid else Fault.UNCLOSED
+    verdict = Verdict(
+        is_json=valid,
+        is_valid=valid,
+        is_valid_open=valid,
+        is_tool=right,
+        is_right=right,
+        fault=fault,
+        calls=calls,
+    )
+    return Answer("", verdict, seconds, num_tokens=10, **options)
+
+
+def test_a_row_counts_tokens_of_all_answers_for_each_valid_one():
+    answers = [answer_of(valid=True, right=True, seconds=n) for n in (2.0, 1.0)]
+    answers += [answer_of(valid=False, seconds=9.0), Answer("", REFUSED, 0.0)]
+    row = row_of(Cell("easy", "prompt", 0.0, tuple(answers)))
+    assert (row.valid, row.right, row.num_refused) == (0.5, 0.5, 1)
+    assert row.tokens_per_valid == 15
+    assert (row.seconds_p50, row.seconds_p99) == (2.0, float("inf"))
+    assert row.faults == {"unclosed": 1, "refused": 1}
+    assert row.as_json["seconds_p99"] is None
+    empty = row_of(Cell("easy", "prompt", 0.0, (answer_of(valid=False),)))
+    assert empty.tokens_per_valid == float("inf")
+
+
+def test_masked_answers_are_compared_with_the_valid_unmasked_ones():
+    add, sub = (("add", "{}"),), (("sub", "{}"),)
+    unmasked = [
+        answer_of(valid=True, right=True, calls=add),
+        answer_of(valid=True, calls=sub),
+        answer_of(valid=False),
+        answer_of(valid=False),
+    ]
+    masked = [
+        answer_of(valid=True, right=True, calls=add),
+        answer_of(valid=True, right=True, calls=add),
+        answer_of(valid=True, right=True, calls=add),
+        answer_of(valid=True, calls=sub),
+    ]
+    found = compare(
+        Cell("easy", "prompt", 0.0, tuple(unmasked)), Cell("easy", "callgate", 0.0, tuple(masked))
+    )
+    assert (found.num_valid, found.same_tool, found.same_call) == (2, 0.5, 0.5)
+    assert (found.right_unmasked, found.right_masked) == (0.5, 1.0)
+    assert (found.num_invalid, found.rescued_tool, found.rescued_right) == (2, 0.5, 0.5)
+
+
+def test_a_share_is_as_good_as_its_count():
+    assert margin(0.5, 100) == pytest.approx(0.0962, abs=1e-4)  # Wilson's interval is 0.4038 to 0.5962
+    assert margin(1.0, 50) == pytest.approx(0.0357, abs=1e-4)  # 0.9286 to 1
+    assert margin(0.5, 0) == 1.0

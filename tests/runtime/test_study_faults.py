@@ -1,0 +1,189 @@
+"""What is wrong with an output, and what an output is worth."""
+
+import pytest
+
+from compiler.syntaxes import SYNTAXES, syntax
+from runtime.models.train.questions import MISSING, Question
+from runtime.request import Message
+from runtime.study.faults import Fault
+from runtime.study.judging import closed, judge
+from runtime.study.reading import can_be_read, read
+from toolspecs.tool import Tool
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "n": {"type": "integer"},
+        "s": {"type": "string", "enum": ["x", "y"]},
+        "day": {"type": "string", "format": "date"},
+    },
+    "required": ["n"],
+    "dependentRequired": {"day": ["s"]},
+}
+QUESTION = Question(
+    (Message("user", "add 3"),),
+    (Tool("add", "", SCHEMA), Tool("sub", "", SCHEMA)),
+    "add",
+    {"n": (3,), "s": ("x", MISSING)},
+)
+HERMES = syntax("hermes")
+
+
+def called(name, arguments):
+    return f'<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>'
+
+
+def verdict(text, **options):
+    return judge(QUESTION, text, HERMES, **{"is_whole": True} | options)
+
+
+RIGHT = called("add", '{"n": 3}')
+
+
+@pytest.mark.parametrize(
+    ("text", "valid", "tool", "right"),
+    [
+        (RIGHT, 1, 1, 1),
+        (called("add", '{"n": 3, "s": "x"}'), 1, 1, 1),
+        (called("add", '{"n": 3, "s": "y"}'), 1, 1, 0),
+        (called("add", '{"n": 4}'), 1, 1, 0),
+        (called("sub", '{"n": 3}'), 1, 0, 0),
+        (RIGHT + "\n" + RIGHT, 1, 1, 0),
+        (called("add", '{"n": "3"}'), 0, 1, 0),
+        (called("add", '{"n": true}'), 0, 1, 0),
+        (called("add", '{"n": 3, "z": 1}'), 0, 1, 0),
+        (called("add", '{"n": 3,}'), 0, 1, 0),
+        (called("mul", '{"n": 3}'), 0, 0, 0),
+        (RIGHT + " Done.", 0, 1, 0),
+        ("I add 3.", 0, 0, 0),
+        ("", 0, 0, 0),
+    ],
+)
+def test_answers_are_judged(text, valid, tool, right):
+    found = verdict(text)
+    assert (found.is_valid, found.is_tool, found.is_right) == (valid, tool, right)
+    assert (found.fault is None) is found.is_valid
+    assert bool(found.reason) is not found.is_valid
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<tool_call>{"name":"add","arguments":{"n":3}}</tool_call>',
+        '\n<tool_call>\n{ "name" : "add",\n "arguments" : {"n": 3} }\n</tool_call>\n',
+    ],
+)
+def test_whitespace_between_the_fixed_texts_is_free(text):
+    assert verdict(text).is_right
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("I cannot do that.", Fault.NO_CALL),
+        ("", Fault.NO_CALL),
+        ('{"tool": "add", "input": {"n": 3}}', Fault.INVENTED),
+        ("<tool_call>add(n=3)</tool_call>", Fault.INVENTED),
+        (called("add", '{"n": 3}, "id": 7'), Fault.INVENTED),
+        ("Sure: " + RIGHT, Fault.PROSE),
+        (RIGHT + "\nDone.", Fault.PROSE),
+        (RIGHT + " and " + RIGHT, Fault.PROSE),
+        ("Sure: " + called("add", '{"n": 3,}'), Fault.PROSE),
+        (called("add", '{"n": 3 /* three */}'), Fault.COMMENT),
+        (called("add", '{"n": // three\n 3}'), Fault.COMMENT),
+        (called("add", '{"n": 3, # three\n "s": "x"}'), Fault.COMMENT),
+        (called("add", '{"n": 3,}'), Fault.TRAILING_COMMA),
+        (called("add", '{"n": [1, 2,]}'), Fault.TRAILING_COMMA),
+        (called("add", "{'n': 3}"), Fault.QUOTING),
+        (called("add", "{n: 3}"), Fault.QUOTING),
+        (called("add", '{"n": 3, "s": x}'), Fault.QUOTING),
+        (called("add", '{"n": 3, "s": \'x\'}'), Fault.QUOTING),
+        (called("add", '{"n": 3, "s": "C:\\x"}'), Fault.ESCAPING),
+        (called("add", '{"n": 3, "s": "\\u12"}'), Fault.ESCAPING),
+        (called("add", '{"n": 3, "s": "a "quoted" word"}'), Fault.ESCAPING),
+        (called("add", '{"n": NaN}'), Fault.BAD_LITERAL),
+        (called("add", '{"n": -Infinity}'), Fault.BAD_LITERAL),
+        (called("add", '{"n": 1e999}'), Fault.BAD_LITERAL),
+        (called("add", '{"n": None}'), Fault.BAD_LITERAL),
+        (called("add", '{"n": True}'), Fault.BAD_LITERAL),
+        (called("add", '{"n": 007}'), Fault.BAD_LITERAL),
+        (called("add", '{"n": .5}'), Fault.BAD_LITERAL),
+        (called("add", '{"n": 1.}'), Fault.BAD_LITERAL),
+        (called("add", '{"n": }'), Fault.BAD_LITERAL),
+        (called("add", '{"n": 3, "s": "a\nb"}'), Fault.RAW_NEWLINE),
+        (called("add", '{"n": 3'), Fault.UNCLOSED),
+        (called("add", '{"n": [1}'), Fault.UNCLOSED),
+        (called("add", '{"n": 3, "s": "x}'), Fault.UNCLOSED),
+        ('<tool_call>\n{"name": "add", "arguments": {"n": 3}', Fault.UNCLOSED),
+        ('<tool_call>\n{"name": "add", "arguments": {"n": 3}}', Fault.UNCLOSED),
+        ('<tool_call>\n{"name": "add", "arguments": {"n": 3}\n</tool_call>', Fault.UNCLOSED),
+        ('<tool_call>\n{"name": "add", "arguments": ', Fault.UNCLOSED),
+        (called("add", '{"n": 3, "n": 3}'), Fault.REPEATED_KEY),
+        (called("mul", '{"n": "x"}'), Fault.UNKNOWN_TOOL),
+        (called("", '{"n": 3}'), Fault.UNKNOWN_TOOL),
+        (called("add", "{}"), Fault.MISSING_KEY),
+        (called("add", '{"n": 3, "day": "2026-01-02"}'), Fault.MISSING_KEY),
+        (called("add", '{"z": 3}'), Fault.MISSING_KEY),
+        (called("add", '{"n": "3", "z": 1}'), Fault.EXTRA_KEY),
+        (called("add", '{"n": "3"}'), Fault.WRONG_TYPE),
+        (called("add", "[]"), Fault.WRONG_TYPE),
+        (called("add", '{"n": 3, "s": "z"}'), Fault.BAD_VALUE),
+        (called("add", '{"n": 3, "s": "x", "day": "2026-02-31"}'), Fault.BAD_VALUE),
+        (RIGHT + "\n" + called("add", "{}"), Fault.MISSING_KEY),
+        (called("add", '{"n": ' + 5000 * "["), Fault.UNCLOSED),
+    ],
+)
+def test_every_fault_has_its_kind(text, fault):
+    assert verdict(text).fault == fault
+
+
+def test_what_was_cut_off_is_truncated_whatever_it_holds():
+    assert verdict(RIGHT, is_whole=False).fault == Fault.TRUNCATED
+    assert not verdict(RIGHT, is_whole=False).is_json
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_json", "is_valid_open"),
+    [
+        ('{"n": 3, "z": 1}', 1, 1),
+        ('{"z": 1}', 1, 0),
+        ('{"n": 3, "n": 3}', 1, 0),
+        ('{"n": 3,}', 0, 0),
+    ],
+)
+def test_json_and_open_objects_are_told_apart(arguments, is_json, is_valid_open):
+    found = verdict(called("add", arguments))
+    assert (found.is_json, found.is_valid_open, found.is_valid) == (is_json, is_valid_open, 0)
+
+
+def test_an_ignored_key_counts_for_nothing():
+    text = called("add", '{"reasoning": "so", "n": 3}')
+    assert verdict(text).fault == Fault.EXTRA_KEY
+    assert verdict(text, ignored="reasoning").is_right
+
+
+def test_objects_are_closed_wherever_keys_are_declared():
+    inner = {"properties": {"a": {"type": "array", "items": {"properties": {"b": {}}}}}}
+    assert closed(inner) == {
+        "additionalProperties": False,
+        "properties": {
+            "a": {"type": "array", "items": {"additionalProperties": False, "properties": {"b": {}}}}
+        },
+    }
+
+
+@pytest.mark.parametrize("name", [name for name, row in SYNTAXES.items() if can_be_read(row)])
+def test_every_syntax_with_json_arguments_is_read(name):
+    row = SYNTAXES[name]
+    call = row.header("add") + '{"n": 3}' + row.end
+    text = row.opening + call + row.closing
+    reading = read(text, row)
+    assert [(c.name, c.arguments) for c in reading.calls] == [("add", {"n": 3})]
+    assert reading.is_json
+    if row.separator is not None:
+        assert len(read(row.opening + call + row.separator + call + row.closing, row).calls) == 2
+    assert read("Sure. " + text, row).fault == Fault.PROSE
+
+
+def test_a_thought_before_the_call_is_no_prose():
+    assert read("<think>\nwhich one?\n</think>\n\n" + RIGHT, syntax("hermes+think")).is_json
