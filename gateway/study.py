@@ -1,6 +1,7 @@
 """`callgate study` at a terminal: progress, tables, and where everything was written."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from runtime.loading import load_model
 from runtime.study.files import check_folder, write
 from runtime.study.findings import StudySettings
 from runtime.study.report import Report
-from runtime.study.study import run_study
+from runtime.study.study import Say, run_study
 
 INTERRUPTED = 130
 
@@ -33,13 +34,7 @@ def study(settings: Settings, options: Mapping[str, Any], folder: Path, console:
     if settings.num_threads is not None:
         torch.set_num_threads(settings.num_threads)
     loaded = load_model(_source(settings), device=settings.device, dtype=settings.dtype)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("reading questions", total=None)
-
-        def say(what: str, done: int, total: int) -> None:
-            progress.update(task, description=what, completed=done, total=total)
-
+    with progress(console) as say:
         findings = run_study(loaded, StudySettings(**options), say)
     if not findings.cells:
         console.print("Interrupted before there was anything to report.")
@@ -49,3 +44,21 @@ def study(settings: Settings, options: Mapping[str, Any], folder: Path, console:
     for line in write(report, folder):
         console.print(line, highlight=False, soft_wrap=True)
     return 0 if findings.is_whole else INTERRUPTED
+
+
+@contextmanager
+def progress(console: Console) -> Iterator[Say]:
+    """A bar at a terminal, elsewhere twenty lines."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("reading questions", total=None)
+        num_lines = 0
+
+        def say(what: str, done: int, total: int) -> None:
+            nonlocal num_lines
+            bar.update(task, description=what, completed=done, total=total)
+            if not console.is_terminal and done * 20 >= num_lines * total:
+                num_lines += 1
+                console.print(f"{done} of {total} answers; {what}", highlight=False)
+
+        yield say

@@ -1,7 +1,10 @@
 """What an output is held to: nothing, a skeleton of the schema, xgrammar's reading of it, or ours."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 import xgrammar as xgr
@@ -32,6 +35,7 @@ class Grammar(Protocol):
         """For one output; `is_thinking`: its prompt has begun a thought."""
 
 
+STDERR = 2
 MakeGrammar = Callable[[Subject, Question], Grammar]
 """Raises Refused."""
 
@@ -79,7 +83,8 @@ def inserted(subject: Subject, question: Question) -> Grammar:
 def converted(subject: Subject, question: Question) -> Grammar:
     """The conversion of JSON Schemas that comes with xgrammar, in a structural tag as servers build it.
 
-    Objects are closed for it, since that is how calls are judged.
+    Objects are closed for it, since that is how calls are judged. What it says on stderr of keywords that it
+    does not know is left out: the table of faults has it.
     """
     syntax, spell = subject.syntax, subject.vocabulary.spell
     calls = [
@@ -93,7 +98,8 @@ def converted(subject: Subject, question: Question) -> Grammar:
     ]
     tag = {"type": "structural_tag", "format": {"type": "or", "elements": calls}}
     try:
-        return _Converted(subject.xgrammar.compile_structural_tag(tag))
+        with _silent():
+            return _Converted(subject.xgrammar.compile_structural_tag(tag))
     except (RuntimeError, ValueError) as error:
         raise Refused(str(error).strip()) from error
 
@@ -133,6 +139,19 @@ def skeleton(schema: Any) -> Any:
             return {"type": kind}
         case _:
             return {}
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Without what native code writes to stderr."""
+    kept = os.dup(STDERR)
+    try:
+        with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+            os.dup2(nowhere.fileno(), STDERR)
+        yield
+    finally:
+        os.dup2(kept, STDERR)
+        os.close(kept)
 
 
 def _linked(

@@ -5,7 +5,7 @@ from typing import Any
 
 from runtime.study.faults import Fault
 from runtime.study.report import TITLES, Report
-from runtime.study.rows import margin, pooled
+from runtime.study.rows import margin
 
 NEEDED = "no pictures, as matplotlib is missing: pip install 'callgate[bench]'"
 
@@ -61,7 +61,7 @@ def _draw_faults(report: Report, path: Path) -> Path:
     """First faults by strategy, as shares of all its answers."""
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    rows = {name: pooled([c for c in report.cells if c.strategy == name]) for name in report.strategies}
+    rows = {name: report.everywhere(name) for name in report.strategies}
     kinds = [str(fault) for fault in Fault if any(str(fault) in row.faults for row in rows.values())]
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     axes = figure.subplots()

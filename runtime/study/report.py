@@ -10,7 +10,7 @@ from typing import Any
 from runtime.study.comparison import Comparison, compare
 from runtime.study.faults import Fault
 from runtime.study.findings import Findings
-from runtime.study.rows import Row, margin, pooled, quantile, row_of
+from runtime.study.rows import Row, margin, merged, quantile, row_of
 from runtime.study.strategies import CALLGATE, PROMPT, STRATEGIES
 
 TITLES = {strategy.name: strategy.title for strategy in STRATEGIES}
@@ -34,7 +34,12 @@ class Report:
 
     def pooled(self, questions: str, strategy: str) -> Row:
         """All temperatures as one row."""
-        return pooled([c for c in self.cells if (c.questions, c.strategy) == (questions, strategy)])
+        cells = [c for c in self.cells if (c.questions, c.strategy) == (questions, strategy)]
+        return row_of(merged(cells))
+
+    def everywhere(self, strategy: str) -> Row:
+        """All sets and temperatures as one row."""
+        return row_of(merged([cell for cell in self.cells if cell.strategy == strategy]))
 
     def comparisons(self) -> list[Comparison]:
         """Every masked cell beside the unmasked one of its questions and temperature."""
@@ -129,9 +134,7 @@ class Report:
 
     def _faults(self) -> str:
         """Kinds by strategy, all sets and temperatures together."""
-        rows = {
-            name: pooled([cell for cell in self.cells if cell.strategy == name]) for name in self.strategies
-        }
+        rows = {name: self.everywhere(name) for name in self.strategies}
         faulty = {name: row for name, row in rows.items() if row.faults}
         kinds = [str(fault) for fault in Fault if any(str(fault) in row.faults for row in faulty.values())]
         head = ["first fault", *(f"{TITLES[name]}, of {row.num_questions}" for name, row in faulty.items())]
@@ -139,8 +142,22 @@ class Report:
         return _table(head, lines) if faulty else ""
 
     def _changes(self) -> str:
-        comparisons = self.comparisons()
-        return _table(_CHANGES, map(_change_row, comparisons), num_texts=2) if comparisons else ""
+        """Greedy answers, and all that were drawn together."""
+        rows = [
+            [compared.questions, TITLES[compared.strategy], label, *_change_row(compared)]
+            for questions, strategy in itertools.product(self.sets, self.strategies)
+            for label, is_greedy in (("0", True), ("> 0", False))
+            if (compared := self._compared(questions, strategy, is_greedy=is_greedy)) is not None
+        ]
+        return _table(_CHANGES, rows, num_texts=2) if rows else ""
+
+    def _compared(self, questions: str, strategy: str, *, is_greedy: bool) -> Comparison | None:
+        temperatures = [temperature for temperature in self.temperatures if (temperature == 0) is is_greedy]
+        if not temperatures or strategy not in COMPARED or PROMPT.name not in self.strategies:
+            return None
+        cells = self._findings.cells
+        unmasked = [cells[questions, PROMPT.name, temperature] for temperature in temperatures]
+        return compare(merged(unmasked), merged([cells[questions, strategy, t] for t in temperatures]))
 
     def _costs(self) -> str:
         pairs = itertools.product(self.sets, self.strategies)
@@ -158,7 +175,7 @@ class Report:
             *(_tenths(part) for part in (row.forced, row.rescued, row.mass_removed)),
             _points(row.spelled_so) if row.valid else "-",
             _points(row.closed_by_budget),
-            _points(row.valid_open),
+            _each([row.valid, row.valid_open], _points),
             _each(times, _count),
         ]
 
@@ -202,7 +219,7 @@ _COSTS = (
     "probability masked, %",
     "spelled as the tokenizer does, % of valid",
     "closed by the budget, %",
-    "valid with open objects, %",
+    "valid, objects closed / open, %",
     "grammar, first time, ms, p50 / p99",
 )
 _SHARES = ("json", "valid", "tool", "right")
@@ -211,9 +228,6 @@ _SHARES = ("json", "valid", "tool", "right")
 def _change_row(one: Comparison) -> list[str]:
     kept = (one.same_tool, one.same_call, one.right_unmasked, one.right_masked)
     return [
-        one.questions,
-        TITLES[one.strategy],
-        f"{one.temperature:g}",
         str(one.num_valid),
         *(_points(part) if one.num_valid else "-" for part in kept),
         str(one.num_invalid),

@@ -94,10 +94,10 @@ def row_of(cell: Cell) -> Row:
     )
 
 
-def pooled(cells: Sequence[Cell]) -> Row:
-    """Several cells of one strategy and one set of questions as one; the temperature is NaN."""
+def merged(cells: Sequence[Cell]) -> Cell:
+    """Several cells of one strategy as one; the temperature is NaN."""
     answers = tuple(answer for cell in cells for answer in cell.answers)
-    return row_of(Cell(cells[0].questions, cells[0].strategy, math.nan, answers))
+    return Cell(cells[0].questions, cells[0].strategy, math.nan, answers)
 
 
 def share(flags: Collection[bool]) -> float:
