@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.cardinality import MOST_DISTINCT, is_roomy
-from compiler.errors import UnsupportedSchema
 from compiler.grammar import Expr, Literal, Rule, choice, sequence
 from compiler.guard.planner import Item
 from compiler.report import Verdict
@@ -38,8 +37,8 @@ def lower_array(lowering: Lowering, constraint: ArrayConstraint, site: Site) -> 
         UnsupportedSchema: a constraint needs more than a context-free grammar of bounded size.
     """
     if constraint.distinctness == canonical.Distinctness.SOME_REPEATED:
-        raise UnsupportedSchema(
-            site.pointer, "not", "demands a repeated item", "State what is allowed instead."
+        raise lowering.reporter.refusal(
+            site, "not", "demands a repeated item", "State what is allowed instead."
         )
     all_distinct = constraint.distinctness == canonical.Distinctness.ALL_DISTINCT
     is_distinct = all_distinct and constraint.max_items not in (0, 1)
@@ -59,8 +58,8 @@ def _lower_distinct(lowering: Lowering, constraint: ArrayConstraint, site: Site)
     try:
         automaton = _Automaton(lowering, constraint, site)
         if not automaton.has_enough():
-            raise UnsupportedSchema(
-                site.pointer,
+            raise lowering.reporter.refusal(
+                site,
                 "uniqueItems",
                 "there may be fewer distinct items than the array must have, or it must have too many",
                 "Lower minItems, or admit more values.",
@@ -109,8 +108,8 @@ class _Automaton:
         num_states = (self.top + 1) * reduce(int.__mul__, (cap + 1 for cap in self.caps), 1)
         if num_states > MAX_STATES:
             keyword = "maxItems" if self.most == self.top else "minItems"
-            raise UnsupportedSchema(
-                self.site.pointer,
+            raise self.lowering.reporter.refusal(
+                self.site,
                 keyword,
                 "counts more items than a grammar can hold",
                 f"Bound the array to at most {MAX_STATES - 1} items.",
@@ -191,7 +190,9 @@ class _Automaton:
         try:
             return schema.negate()
         except canonical.CanonicalizationError as error:
-            raise UnsupportedSchema(self.site.pointer, "contains", f"cannot be negated: {error}") from error
+            raise self.lowering.reporter.refusal(
+                self.site, "contains", f"cannot be negated: {error}"
+            ) from error
 
 
 def _both(schema: CanonicalSchema, other: CanonicalSchema | None) -> CanonicalSchema:

@@ -28,24 +28,28 @@ _MAPS = ("dependentSchemas", "properties", "patternProperties")
 
 
 def find_cycle(document: Any, documents: Mapping[str, Any]) -> str | None:
-    """The pointer of a schema in such a cycle, or None.
+    """The pointer of a reference in such a cycle, or None.
 
     References by pointer are followed, in the document and into the `documents` by URI; a pointer into one of
     these is its URI, `#` and the pointer proper.
     """
     graph: dict[str, list[str]] = {}
+    references: set[str] = set()
     reached = [("", document)]
     while reached:
         pointer, schema = reached.pop()
         if pointer not in graph and isinstance(schema, dict):
-            same = [*_target(document, documents, pointer, schema), *_children(pointer, schema, _SAME_VALUE)]
+            targets = [*_target(document, documents, pointer, schema)]
+            if targets:
+                references.add(pointer)
+            same = [*targets, *_children(pointer, schema, _SAME_VALUE)]
             graph[pointer] = [name for name, _ in same]
             reached += [*same, *_children(pointer, schema, _PARTS)]
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
         cycle: list[str] = error.args[1]
-        return cycle[0]
+        return next(child(pointer, "$ref") for pointer in cycle if pointer in references)
     return None
 
 

@@ -18,14 +18,19 @@ class CompilerError(ValueError):
 
 
 class UnsupportedSchema(CompilerError):
-    """`pointer` and `keyword` name the place, `reason` says why, `suggestion` the way out."""
+    """`reason` says why, `suggestion` the way out.
+
+    `pointer` is the place of what is to blame: `keyword` itself where one is and is spelled, else the schema
+    that it is about. In a document that the schema refers to it is a URI, `#` and the pointer proper.
+    """
 
     def __init__(self, pointer: str, keyword: str, reason: str, suggestion: str = "") -> None:
         self.pointer = pointer
         self.keyword = keyword
         self.reason = reason
         self.suggestion = suggestion
-        where = f"{pointer or '/'} ({keyword})" if keyword else pointer or "/"
+        is_told = not keyword or pointer.endswith(f"/{keyword}")
+        where = pointer or "/" if is_told else f"{pointer or '/'} ({keyword})"
         super().__init__(f"{where}: {reason}" + (f" {suggestion}" if suggestion else ""))
 
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -12,9 +12,10 @@ from jsonschema_rs import CanonicalSchema, Registry, canonical
 from compiler.cycles import find_cycle
 from compiler.errors import UnsupportedSchema
 from compiler.plain import DIALECTS, with_values_described, without_nested_dialects
-from compiler.pointer import child
+from compiler.pointer import child, resolve
 from toolspecs.bundle import Bundler, objects_in
 from toolspecs.references import absolute
+from toolspecs.schema_check import keyword_at
 
 MAX_DEPTH = 200
 NO_DOCUMENTS: Mapping[str, Any] = MappingProxyType({})
@@ -41,9 +42,10 @@ def canonical_form(
         registry = registry_of(document, documents)
         schema = _canonical(document, registry)
     except jsonschema_rs.ValidationError as error:
-        path = child("", *map(str, error.instance_path))
+        path = tuple(error.instance_path)
+        reason = f"not a valid JSON Schema: {error.message}"
         raise UnsupportedSchema(
-            path, "", f"not a valid JSON Schema: {error.message}", _other_dialect(document)
+            child("", *map(str, path)), keyword_at(path), reason, _other_dialect(document)
         ) from None
     except jsonschema_rs.ReferencingError as error:
         raise _unresolved(document, documents, str(error)) from None
@@ -154,25 +156,40 @@ def _check_text(document: Any) -> None:
 
 def _unsatisfiable(document: Any, registry: Registry | None) -> UnsupportedSchema:
     reasons = canonical.find_unsatisfiable(document, validate_formats=True, offline=True, registry=registry)
-    for pointer, reason in sorted(reasons.items()):
-        match reason:
-            case canonical.UnsatisfiableReason.Conflict(causes):
-                parts = ", ".join(f"{cause.pointer or '/'} {'/'.join(cause.keywords)}" for cause in causes)
-                return UnsupportedSchema(
-                    pointer, "", f"no value satisfies it: these exclude one another: {parts}"
-                )
-            case canonical.UnsatisfiableReason.Empty(cause):
-                keyword = cause.keywords[0] if cause.keywords else ""
-                return UnsupportedSchema(cause.pointer, keyword, "no value satisfies it")
-            case _:
-                return UnsupportedSchema(pointer, "", "no value satisfies it: it is written as false")
-    return UnsupportedSchema("", "", "no value satisfies it")
+    if not reasons:
+        return UnsupportedSchema("", "", "no value satisfies it")
+    place = _innermost(document, min(reasons), reasons)
+    match reasons[place]:
+        case canonical.UnsatisfiableReason.Conflict(causes):
+            keywords = [child(cause.pointer, keyword) for cause in causes for keyword in cause.keywords]
+        case canonical.UnsatisfiableReason.Empty(cause):
+            keywords = [child(cause.pointer, keyword) for keyword in cause.keywords]
+        case _:
+            return UnsupportedSchema(place, "", "no value satisfies it: it is written as false")
+    if len(keywords) == 1:
+        return UnsupportedSchema(keywords[0], keywords[0].rpartition("/")[2], "no value satisfies it")
+    reason = f"no value satisfies it: these exclude one another: {', '.join(keywords)}"
+    return UnsupportedSchema(place, "", reason)
+
+
+def _innermost(document: Any, place: str, reasons: Container[str]) -> str:
+    """The part of the schema at `place` that must be there and admits nothing, or the schema itself."""
+    while isinstance(schema := resolve(document, place), dict):
+        required = schema.get("required")
+        names = required if isinstance(required, list) else []
+        parts = [child(place, "properties", name) for name in names if isinstance(name, str)]
+        parts += [child(place, "items")] if schema.get("minItems") else []
+        inner = next((part for part in parts if part in reasons), None)
+        if inner is None:
+            break
+        place = inner
+    return place
 
 
 def _place_of(document: Any, keyword: str, message: str) -> tuple[str, str]:
     """The first place whose keyword's value the message quotes."""
     found = (pointer for pointer, spelled in _spelled(document, keyword) if spelled in message)
-    return next(found, ""), keyword
+    return next((child(pointer, keyword) for pointer in found), ""), keyword
 
 
 def _spelled(document: Any, keyword: str) -> Iterator[tuple[str, str]]:

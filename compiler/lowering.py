@@ -204,7 +204,7 @@ class Lowering:
             case canonical.AnyOfView(branches):
                 return self._any_key(branches, site)
             case canonical.RawView():
-                raise UnsupportedSchema(site.pointer, "propertyNames", "the names cannot be resolved")
+                raise self.reporter.refusal(site, "propertyNames", "the names cannot be resolved")
             case (
                 canonical.ReferenceView()
                 | canonical.NotView()
@@ -265,7 +265,7 @@ class Lowering:
             return lower_object(self, constraint, site)
         if self.is_distinct:
             reason = "among distinct items, demands that some key or value fails a schema"
-            raise UnsupportedSchema(site.pointer, "not", reason, "State what is allowed instead.")
+            raise self.reporter.refusal(site, "not", reason, "State what is allowed instead.")
         ways = [lower_object(self, way, site) for way in with_witnesses(self, constraint, site)]
         self.reporter.note(site, "not", Verdict.NARROWED, "one of the keys that may fail, the others at will")
         live = [way for way in ways if way is not None]
@@ -290,7 +290,7 @@ class Lowering:
                 self.planner.link(self.place, None, [self._any_place()])
                 return self._anything(type_name)
             case _:
-                raise UnsupportedSchema(site.pointer, "type", f"unknown type {type_name!r}")
+                raise self.reporter.refusal(site, "type", f"unknown type {type_name!r}")
         assert expr is not None, "an unconstrained value exists"
         return expr
 
@@ -371,7 +371,7 @@ class Lowering:
                 constraint, self.rules, in_container=not is_root, is_key=is_key, is_guarded=is_guarded
             )
         except UnsupportedString as refusal:
-            raise self.reporter.refusal(site, refusal) from refusal
+            raise self.reporter.refusal_of(site, refusal) from refusal
         if lowered is None:
             return None
         self.reporter.note_all(site, lowered.notes)
@@ -403,7 +403,7 @@ class Lowering:
                     is_unique=self.is_distinct,
                 )
         except UnsupportedNumber as refusal:
-            raise self.reporter.refusal(site, refusal) from refusal
+            raise self.reporter.refusal_of(site, refusal) from refusal
         if lowered is None:
             return None
         for note in lowered.notes:
@@ -415,9 +415,9 @@ class Lowering:
         try:
             unfolded = self._combinations.unfold(schema)
         except canonical.CanonicalizationError as error:
-            raise UnsupportedSchema(site.pointer, "$ref", f"{_UNFOLD}: {error}", _WRITE_OUT) from error
+            raise self.reporter.refusal(site, "$ref", f"{_UNFOLD}: {error}", _WRITE_OUT) from error
         if unfolded == [schema] or (not unfolded and self._combinations.is_narrowed):
-            raise UnsupportedSchema(site.pointer, "$ref", _UNFOLD, _WRITE_OUT)
+            raise self.reporter.refusal(site, "$ref", _UNFOLD, _WRITE_OUT)
         if self._combinations.is_narrowed:
             for keyword in ("oneOf", "not", "allOf", "anyOf"):
                 self.reporter.note(site, keyword, Verdict.NARROWED, "values that are easily told apart")

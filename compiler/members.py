@@ -11,7 +11,6 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from compiler.cardinality import MOST_DISTINCT
-from compiler.errors import UnsupportedSchema
 from compiler.grammar import EMPTY, Expr, Literal, Rule, choice, optional, sequence
 
 if TYPE_CHECKING:
@@ -65,8 +64,8 @@ class Shape:
         self.high = most if most is not None and (extra is not None or most < len(members)) else None
         self.num_undeclared = 0 if extra is None else 1 if self.is_extra_single else extra.num_keys
         if extra is not None and self.low > len(members) + min(self.num_undeclared, MOST_DISTINCT):
-            raise UnsupportedSchema(
-                site.pointer,
+            raise lowering.reporter.refusal(
+                site,
                 "minProperties",
                 "asks for more keys than are known to be admitted",
                 "Lower it, or declare the keys.",
@@ -111,8 +110,8 @@ class Shape:
         """
         top = self._top()
         if (top + 1) * (len(self.members) + 1) > MAX_STATES:
-            raise UnsupportedSchema(
-                self.site.pointer,
+            raise self.lowering.reporter.refusal(
+                self.site,
                 "maxProperties",
                 "too many keys to count",
                 "Drop the bound or declare fewer keys.",

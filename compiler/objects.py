@@ -63,8 +63,8 @@ def declared_keys(lowering: Lowering, constraint: ObjectConstraint, site: Site) 
     if names is not None and finite is None:
         order = [key for key in order if lowering.admits(names, key)]
         if not set(constraint.required) <= set(order):
-            raise UnsupportedSchema(
-                site.pointer, "propertyNames", "a required key is not known to be admitted"
+            raise lowering.reporter.refusal(
+                site, "propertyNames", "a required key is not known to be admitted"
             )
     return order, is_open
 
@@ -111,7 +111,7 @@ def _undeclared(  # noqa: C901 - one loop with three ways out
 ) -> Undeclared | None:
     """A member under an undeclared key: per set of patterns it matches, the schemas of these together."""
     patterns = constraint.pattern_properties
-    classes = _classes(tuple(patterns), site)
+    classes = _classes(lowering, tuple(patterns), site)
     options: list[Expr] = []
     refusals: list[UnsupportedSchema] = []
     num_keys = 0.0
@@ -155,13 +155,13 @@ def _undeclared(  # noqa: C901 - one loop with three ways out
     return Undeclared(text, math.inf if is_any else num_keys)
 
 
-def _classes(patterns: tuple[str, ...], site: Site) -> list[tuple[str, ...]]:
+def _classes(lowering: Lowering, patterns: tuple[str, ...], site: Site) -> list[tuple[str, ...]]:
     """The sets of patterns that one key may match."""
     try:
         return overlaps(patterns, MAX_CLASSES)
     except TooManyOverlaps as error:
-        raise UnsupportedSchema(
-            site.pointer,
+        raise lowering.reporter.refusal(
+            site,
             "patternProperties",
             f"{len(patterns)} patterns can overlap in too many ways",
             "Use fewer, or such as exclude one another.",

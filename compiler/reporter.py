@@ -5,6 +5,7 @@ from typing import Protocol
 
 from compiler.errors import UnsupportedSchema
 from compiler.outline import Outline, Site
+from compiler.pointer import child
 from compiler.regular.formats import FORMATS
 from compiler.report import EnforcementReport, Entry, Verdict
 
@@ -79,7 +80,7 @@ _STRUCTURE = frozenset(
 _SEVERITY = (Verdict.EXACT, Verdict.ANNOTATION, Verdict.NARROWED, Verdict.GUARDED)
 
 
-class Refusal(Protocol):
+class Refused(Protocol):
     """What the lowering of a string or number raises: it knows the keyword, not the place."""
 
     keyword: str
@@ -107,11 +108,14 @@ class Reporter:
         for keyword, verdict, note in notes:
             self.note(site, keyword, verdict, note)
 
-    def refusal(self, site: Site, refusal: Refusal) -> UnsupportedSchema:
-        """A refusal at the schema object of the place that spells the keyword."""
-        spelled = [pointer for pointer, schema in self._outline.schemas(site) if refusal.keyword in schema]
-        pointer = spelled[0] if spelled else site.pointer
-        return UnsupportedSchema(pointer, refusal.keyword, refusal.reason, refusal.suggestion)
+    def refusal(self, site: Site, keyword: str, reason: str, suggestion: str = "") -> UnsupportedSchema:
+        """A refusal that points at the keyword, or at the place where none of its schemas spells it."""
+        spelled = (child(at, keyword) for at, schema in self._outline.schemas(site) if keyword in schema)
+        return UnsupportedSchema(next(spelled, site.pointer), keyword, reason, suggestion)
+
+    def refusal_of(self, site: Site, refused: Refused) -> UnsupportedSchema:
+        """The refusal of a string or number."""
+        return self.refusal(site, refused.keyword, refused.reason, refused.suggestion)
 
     def report(self) -> EnforcementReport:
         """The verdict on every keyword of the document but those that only structure or describe it."""

@@ -151,7 +151,7 @@ class TaggedArguments:
     def _object(self, shape: ObjectConstraint, site: Site, keys: list[str]) -> Expr | None:
         if shape.violations:
             why = "demands that some key or value fails a schema"
-            raise UnsupportedSchema(site.pointer, "not", why, "State what is allowed instead.")
+            raise self._lowering.reporter.refusal(site, "not", why, "State what is allowed instead.")
         members = [(key, self._member(shape, site, key)) for key in keys]
         if any(member is None and key in shape.required for key, member in members):
             return None
@@ -244,7 +244,7 @@ class TaggedArguments:
         try:
             lowered = lower_raw_string(constraint, self._lowering.rules, close=tags.end, tags=tags.forbidden)
         except UnsupportedString as refusal:
-            raise self._lowering.reporter.refusal(site, refusal) from refusal
+            raise self._lowering.reporter.refusal_of(site, refusal) from refusal
         if lowered is None:
             return None
         self._lowering.reporter.note_all(site, lowered.notes)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from jsonschema_rs import CanonicalSchema, canonical
 
-from compiler.errors import UnsupportedSchema
 from compiler.objects import declared_keys, value_schema
 from compiler.views import Violation, Witness
 
@@ -36,8 +35,8 @@ def with_witnesses(lowering: Lowering, constraint: ObjectConstraint, site: Site)
         witness = _witness(lowering, violation, site)
         ways = [chosen for way in ways for chosen in _choices(lowering, way, witness, site)]
         if len(ways) > MAX_WAYS:
-            raise UnsupportedSchema(
-                site.pointer,
+            raise lowering.reporter.refusal(
+                site,
                 "not",
                 "demands too many keys or values that fail",
                 "State what is allowed instead.",
@@ -101,8 +100,8 @@ def _witness(lowering: Lowering, violation: Violation, site: Site) -> Witness:
                 key = reduce(CanonicalSchema.subtract, map(lowering.simple, excluded), texts)
                 return Witness(key, additional.negate())
     except canonical.CanonicalizationError as error:
-        raise UnsupportedSchema(
-            site.pointer,
+        raise lowering.reporter.refusal(
+            site,
             "not",
             f"what has to fail cannot be negated: {error}",
             "State what is allowed instead.",

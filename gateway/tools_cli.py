@@ -149,10 +149,16 @@ def _checked(response: httpx.Response) -> Any:
 def _error_lines(errors: list[dict[str, Any]]) -> list[str]:
     return [
         ("" if error["tool"] is None else f"tool {error['tool']!r} ")
-        + f"at {error['pointer'] or '/'} ({error['keyword']}): {error['reason']}"
+        + f"at {error['pointer'] or '/'}{_keyword(error)}: {error['reason']}"
         + (f" ({error['suggestion']})" if error["suggestion"] else "")
         for error in errors
     ]
+
+
+def _keyword(error: dict[str, Any]) -> str:
+    """The keyword, where the pointer does not tell it."""
+    is_told = not error["keyword"] or error["pointer"].endswith(f"/{error['keyword']}")
+    return "" if is_told else f" ({error['keyword']})"
 
 
 def _report_cells(report: dict[str, Any] | None) -> tuple[str, str, str]:

@@ -132,7 +132,7 @@ def _deepest(error: Any) -> Any:
 
 
 def _flaw(schema: dict[str, Any], path: Path, message: str) -> Flaw:
-    keyword = _keyword(path)
+    keyword = keyword_at(path)
     value = _resolve(schema, path)
     if keyword == "type" and isinstance(value, str):
         shown = shorten(repr(value), 60)
@@ -158,7 +158,7 @@ def _suggestion(keyword: str, value: Any) -> str:
     return ""
 
 
-def _keyword(path: Path) -> str:
+def keyword_at(path: Path) -> str:
     """The schema keyword that a path ends in or below, knowing names of properties from keywords."""
     keyword = ""
     is_name = False

@@ -11,15 +11,15 @@ from compiler.cycles import find_cycle
     [
         ({"$ref": "#"}, ""),
         ({"properties": {"p": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"$ref": "#/$defs/a"}}}, "/$defs/a"),
-        ({"allOf": [{"type": "object"}, {"anyOf": [{"$ref": "#"}]}]}, ""),
-        ({"items": {"not": {"$ref": "#/items"}}}, "/items"),
-        ({"properties": {"a/b": {"if": {"$ref": "#/properties/a~1b"}}}}, "/properties/a~1b"),
+        ({"allOf": [{"type": "object"}, {"anyOf": [{"$ref": "#"}]}]}, "/allOf/1/anyOf/0"),
+        ({"items": {"not": {"$ref": "#/items"}}}, "/items/not"),
+        ({"properties": {"a/b": {"if": {"$ref": "#/properties/a~1b"}}}}, "/properties/a~1b/if"),
     ],
 )
 def test_a_cycle_with_no_way_out_is_refused(schema, culprit):
     with pytest.raises(UnsupportedSchema, match="refers back to itself") as refused:
         compile_schema(schema)
-    assert refused.value.pointer.startswith(culprit)
+    assert refused.value.pointer == f"{culprit}/$ref"
 
 
 @pytest.mark.parametrize(

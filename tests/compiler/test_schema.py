@@ -135,14 +135,32 @@ def test_closed_objects(schema, accepted, rejected):
 
 
 REFUSED = [
-    pytest.param({"type": "object", "properties": {"p": {"$ref": "#/$defs/none"}}}, "", "$ref", id="dangling"),
-    pytest.param({"$ref": "http://example.com/schema"}, "", "$ref", id="remote"),
-    pytest.param({"type": "object", "properties": {"p": {"type": "strin"}}}, "/properties/p/type", "", id="metaschema"),
-    pytest.param({"type": "string", "minLength": 3, "maxLength": 2}, "", "", id="unsatisfiable"),
+    pytest.param({"type": "object", "properties": {"p": {"$ref": "#/$defs/none"}}}, "/properties/p/$ref", "$ref",
+        id="dangling"),
+    pytest.param({"$ref": "http://example.com/schema"}, "/$ref", "$ref", id="remote"),
+    pytest.param({"type": "object", "properties": {"p": {"type": "strin"}}}, "/properties/p/type", "type",
+        id="metaschema"),
+    pytest.param({"type": "string", "minLength": 3, "maxLength": 2}, "", "", id="several keywords"),
+    pytest.param({"type": "object", "properties": {"p": {"enum": []}}, "required": ["p"]}, "/properties/p/enum",
+        "enum", id="an empty part"),
+    pytest.param({"type": "array", "items": False, "minItems": 2}, "/items", "", id="false inside"),
+    pytest.param({"type": "object", "properties": {"p": {"enum": []}}, "minProperties": 2, "maxProperties": 1}, "", "",
+        id="an empty part that need not be there"),
     pytest.param(False, "", "", id="false"),
     pytest.param({"$defs": {"a": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/a"}}},
                   "$ref": "#/$defs/a"}, "", "", id="endless recursion"),
-    pytest.param({"properties": {"p": {"type": "string", "pattern": "("}}}, "/properties/p", "pattern", id="pattern"),
+    pytest.param({"properties": {"p": {"type": "string", "pattern": "("}}}, "/properties/p/pattern", "pattern",
+        id="no pattern"),
+    pytest.param({"properties": {"a/b": {"pattern": "(?=a)b"}}}, "/properties/a~1b/pattern", "pattern",
+        id="lookaround"),
+    pytest.param({"items": {"type": "number", "multipleOf": 0.123457}}, "/items/multipleOf", "multipleOf",
+        id="divisor"),
+    pytest.param({"properties": {"p": {"$ref": "#/$defs/d"}}, "$defs": {"d": {"multipleOf": 99991}}},
+        "/$defs/d/multipleOf", "multipleOf", id="through a reference"),
+    pytest.param({"properties": {"p": {"allOf": [{"type": "array"}, {"uniqueItems": True, "minItems": 500}]}}},
+        "/properties/p/allOf/1/uniqueItems", "uniqueItems", id="in a combination"),
+    pytest.param({"properties": {"p": {"if": {"$ref": "#/properties/p"}}}}, "/properties/p/if/$ref", "$ref",
+        id="a cycle"),
 ]  # fmt: skip
 
 

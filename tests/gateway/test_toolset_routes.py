@@ -158,7 +158,7 @@ async def test_every_bad_tool_is_named_at_once_and_nothing_changes(client, weath
         errors = response.json()["errors"]
         assert [e["pointer"] for e in errors] == [
             "/tools/0/function/parameters/properties/x/type",
-            "/tools/2/function/parameters/properties/y",
+            "/tools/2/function/parameters/properties/y/pattern",
             "/tools/3/function/name",
         ]
         assert [e["tool"] for e in errors][:2] == ["malformed", "unsupported"]
@@ -172,7 +172,7 @@ async def test_a_bad_single_tool_changes_nothing(client, weather):
     response = await client.put(f"{URL}/tools/clock.now", json=bad)
     assert response.status_code == 422
     [error] = response.json()["errors"]
-    assert error["pointer"] == "/function/parameters/properties/y"
+    assert error["pointer"] == "/function/parameters/properties/y/pattern"
     assert (await client.get(f"{URL}/tools/clock.now")).json() == TIME
 
 
