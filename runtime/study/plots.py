@@ -5,7 +5,7 @@ from typing import Any
 
 from runtime.study.faults import Fault
 from runtime.study.report import TITLES, Report
-from runtime.study.rows import margin
+from runtime.study.rows import interval
 
 NEEDED = "no pictures, as matplotlib is missing: pip install 'callgate[bench]'"
 
@@ -37,7 +37,7 @@ def _draw_shares(report: Report, path: Path) -> Path:
         row[0].set_ylim(len(names) - 0.4, -0.6)
     for axes in panels[-1]:
         axes.set(xlim=(0, 1), xlabel="share of questions")
-    panels[0][0].legend(loc="lower left", fontsize=7)
+    figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside upper right", ncols=3, fontsize=8)
     return _saved(figure, path)
 
 
@@ -46,11 +46,15 @@ def _draw_bars(axes: Any, report: Report, questions: str, share: str) -> None:
     for index, temperature in enumerate(report.temperatures):
         rows = [report.of(questions, name)[index] for name in report.strategies]
         values = [getattr(row, share) for row in rows]
+        bounds = [interval(value, row.num_questions) for value, row in zip(values, rows, strict=True)]
         axes.barh(
             [place - 0.4 + (index + 0.5) * height for place in range(len(rows))],
             values,
             height,
-            xerr=[margin(value, row.num_questions) for value, row in zip(values, rows, strict=True)],
+            xerr=[
+                [max(0.0, value - low) for value, (low, _) in zip(values, bounds, strict=True)],
+                [max(0.0, high - value) for value, (_, high) in zip(values, bounds, strict=True)],
+            ],
             error_kw={"elinewidth": 0.6, "ecolor": "grey"},
             color=str(0.75 - 0.25 * index) if index else "tab:blue",
             label=f"T = {temperature:g}",

@@ -10,7 +10,7 @@ from typing import Any
 from runtime.study.comparison import Comparison, compare
 from runtime.study.faults import Fault
 from runtime.study.findings import Findings
-from runtime.study.rows import Row, margin, merged, quantile, row_of
+from runtime.study.rows import Row, interval, merged, quantile, row_of
 from runtime.study.strategies import CALLGATE, PROMPT, STRATEGIES
 
 TITLES = {strategy.name: strategy.title for strategy in STRATEGIES}
@@ -110,7 +110,7 @@ class Report:
             spelled = _each(self.temperatures, "{:g}".format)
             sentences.append(f"Where a cell has {len(self.temperatures)} numbers: temperature {spelled}.")
         if counts:
-            points = _points(margin(0.5, min(counts)))
+            points = _points(interval(0.5, min(counts))[1] - 0.5)
             sentences.append(f"A share of {min(counts)} questions is good to ±{points} points at worst.")
         if not found.is_whole:
             sentences.append("**It was interrupted**: not all questions were asked.")

@@ -110,15 +110,17 @@ def quantile(ordered: Sequence[float], part: float) -> float:
     return ordered[max(0, math.ceil(part * len(ordered)) - 1)] if ordered else math.nan
 
 
-def margin(part: float, count: int) -> float:
-    """Half the width of Wilson's 95% interval of a share.
+def interval(part: float, count: int) -> tuple[float, float]:
+    """Wilson's 95% interval of a share.
 
     E. B. Wilson, Probable inference, the law of succession, and statistical inference, 1927.
     """
     if not count:
-        return 1.0
+        return 0.0, 1.0
     z = NormalDist().inv_cdf(0.975)
-    return z / (1 + z * z / count) * math.sqrt(part * (1 - part) / count + z * z / (4 * count * count))
+    middle = (part + z * z / (2 * count)) / (1 + z * z / count)
+    half = z / (1 + z * z / count) * math.sqrt(part * (1 - part) / count + z * z / (4 * count * count))
+    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 def _ratio(total: float, count: int) -> float:

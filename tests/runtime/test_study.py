@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from compiler.vocabulary import Vocabulary
 from runtime.errors import BudgetTooSmall, RequestRefused
 from runtime.events import FinishReason
 from runtime.loading import load_model
@@ -21,7 +22,7 @@ from runtime.study.findings import StudySettings
 from runtime.study.grammars import Refused, converted
 from runtime.study.judging import REFUSED, Verdict
 from runtime.study.report import Report
-from runtime.study.rows import Cell, margin, row_of
+from runtime.study.rows import Cell, interval, row_of
 from runtime.study.strategies import STRATEGIES, strategies_for
 from runtime.study.study import run_study
 from runtime.study.subject import Subject
@@ -183,6 +184,29 @@ def test_our_grammars_leave_no_fault(subject, name):
         assert ('"n": ' in arguments) == (name != "compact")
 
 
+@pytest.fixture
+def thinking(loaded):
+    """The same model, two of whose tokens begin and end a thought."""
+    known = loaded.vocabulary
+    first, second = [
+        i for i, token in enumerate(known.tokens) if len(token) > 4 and i not in known.marker_ids
+    ][:2]
+    markers = {**known.markers, "<think>": first, "</think>": second}
+    vocabulary = Vocabulary.from_tokens(known.tokens, markers=markers, stop_ids=known.stop_ids)
+    return Subject(replace(loaded, vocabulary=vocabulary, syntax="hermes+think"))
+
+
+def test_who_can_think_has_a_row_for_it_and_calls_behind_the_thought(thinking, subject):
+    assert [*strategies_for(thinking)][-1].name == "thinking"
+    assert [*strategies_for(subject)][-1].name != "thinking"
+    question = asked(thinking, "thinking", max_tokens=48)
+    begun = replace(question, prompt=(*question.prompt, thinking.vocabulary.markers["<think>"]))
+    answers = [*Asker(thinking, num_at_once=2).answer([begun, replace(begun, number=1)])]
+    for answer in answers:
+        assert answer.text.count("</think>") == 1
+        assert answer.verdict.is_valid
+
+
 def test_a_study_runs_to_the_end_and_is_written_down(loaded, tmp_path, monkeypatch):
     said = []
     settings = StudySettings(count=2, temperatures=(1.0,), num_at_once=2, max_tokens=96)
@@ -312,6 +336,6 @@ def test_masked_answers_are_compared_with_the_valid_unmasked_ones():
 
 
 def test_a_share_is_as_good_as_its_count():
-    assert margin(0.5, 100) == pytest.approx(0.0962, abs=1e-4)  # Wilson's interval is 0.4038 to 0.5962
-    assert margin(1.0, 50) == pytest.approx(0.0357, abs=1e-4)  # 0.9286 to 1
-    assert margin(0.5, 0) == 1.0
+    assert interval(0.5, 100) == pytest.approx((0.4038, 0.5962), abs=1e-4)
+    assert interval(1.0, 50) == pytest.approx((0.9286, 1.0), abs=1e-4)
+    assert interval(0.5, 0) == (0.0, 1.0)
