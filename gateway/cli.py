@@ -102,7 +102,7 @@ def study(
         Path | None, typer.Option(help="Folder of BFCL's files, for questions of people, too.")
     ] = None,
     at_once: Annotated[int, typer.Option(min=1, help="Questions open at a time.")] = 8,
-    max_tokens: Annotated[int, typer.Option(min=16, help="Longest answer.")] = 384,
+    max_tokens: Annotated[int, typer.Option(min=16, help="Longest answer.")] = 256,
     device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, …")] = None,
     num_threads: Annotated[
         str | None, typer.Option(help="Threads a model on the CPU computes with; by default torch's choice.")

@@ -102,7 +102,7 @@ _PLACES = (
     ("", "", r"//|/\*|#", Fault.COMMENT),
     ("", r",$", r"[\]}]", Fault.TRAILING_COMMA),
     ("Expecting ',' delimiter", "", r"[\]}]", Fault.UNCLOSED),  # another bracket is open
-    ("Expecting ',' delimiter", r'"$', r'[^"]', Fault.ESCAPING),  # the string was meant to go on
+    ("Expecting ',' delimiter", r'"$', r'[^":\[{]', Fault.ESCAPING),  # the string was meant to go on
     ("Expecting ',' delimiter", r"[\d.]$", r"[\w.+-]", Fault.BAD_LITERAL),
     ("Expecting value", "", _LITERAL, Fault.BAD_LITERAL),
     ("Expecting value", "", r"[\w'`]", Fault.QUOTING),

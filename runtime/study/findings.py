@@ -20,7 +20,7 @@ class StudySettings:
     strategies: tuple[str, ...] | None = None
     bfcl: Path | None = None
     num_at_once: int = 8
-    max_tokens: int = 384
+    max_tokens: int = 256
 
 
 @dataclass(slots=True)

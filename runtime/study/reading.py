@@ -55,7 +55,7 @@ def read(text: str, syntax: Syntax) -> Reading:
     found = shape.first.search(text)
     if found is None:
         return _without_call(text, syntax)
-    is_prose = bool(text[: found.start()].strip())
+    prose = text[: found.start()]
     calls: list[ReadCall] = []
     end = 0
     while found is not None:
@@ -63,9 +63,10 @@ def read(text: str, syntax: Syntax) -> Reading:
         calls.append(call)
         found = shape.next.match(text, end) if shape.next is not None else None
     closing = shape.closing.match(text, end)
-    rest = text[closing.end() if closing else end :]
-    if is_prose or rest.strip():
-        return Reading(tuple(calls), Fault.PROSE, "there is text beside the call")
+    prose += text[closing.end() if closing else end :]
+    if prose.strip():
+        is_broken = _begins_call(prose, syntax) and shape.first.search(prose) is None
+        return Reading(tuple(calls), Fault.INVENTED if is_broken else Fault.PROSE, "there is more than calls")
     if closing is None:
         return Reading(tuple(calls), Fault.UNCLOSED, "the list of calls is not closed")
     return Reading(tuple(calls))
@@ -141,6 +142,10 @@ def _without_call(text: str, syntax: Syntax) -> Reading:
     if is_like_a_call:
         return Reading((), Fault.INVENTED, "the call is not in the format asked for")
     return Reading((), Fault.NO_CALL, "there is no call")
+
+
+def _begins_call(text: str, syntax: Syntax) -> bool:
+    return bool(syntax.trigger) and syntax.trigger.strip() in text
 
 
 def _skip_blanks(text: str, at: int) -> int:

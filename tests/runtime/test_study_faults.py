@@ -85,6 +85,8 @@ def test_whitespace_between_the_fixed_texts_is_free(text):
         ('{"tool": "add", "input": {"n": 3}}', Fault.INVENTED),
         ("<tool_call>add(n=3)</tool_call>", Fault.INVENTED),
         (called("add", '{"n": 3}, "id": 7'), Fault.INVENTED),
+        (RIGHT + '\n<tool_call>\n{"name": "add"}\n</tool_call>', Fault.INVENTED),
+        (called("add", '{"n": "3": 3}'), Fault.INVENTED),
         ("Sure: " + RIGHT, Fault.PROSE),
         (RIGHT + "\nDone.", Fault.PROSE),
         (RIGHT + " and " + RIGHT, Fault.PROSE),
