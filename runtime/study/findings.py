@@ -30,6 +30,7 @@ class Findings:
     settings: StudySettings
     model: str
     num_parameters: int
+    can_think: bool
     machine: Mapping[str, str]
     cells: dict[tuple[str, str, float], Cell] = field(default_factory=dict)
     grammar_seconds: dict[tuple[str, str], list[float]] = field(default_factory=dict)

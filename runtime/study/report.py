@@ -67,6 +67,7 @@ class Report:
         content = {
             "model": found.model,
             "num_parameters": found.num_parameters,
+            "can_think": found.can_think,
             "machine": dict(found.machine),
             "settings": settings,
             "seconds": round(found.seconds, 1),
@@ -112,6 +113,10 @@ class Report:
         if counts:
             points = _points(interval(0.5, min(counts))[1] - 0.5)
             sentences.append(f"A share of {min(counts)} questions is good to ±{points} points at worst.")
+        if not found.can_think and found.settings.strategies is None:
+            sentences.append(
+                "There is no row for free thinking first: this model's template has no thoughts."
+            )
         if not found.is_whole:
             sentences.append("**It was interrupted**: not all questions were asked.")
         return " ".join(sentences)

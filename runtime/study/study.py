@@ -39,6 +39,7 @@ def run_study(loaded: LoadedModel, settings: StudySettings, say: Say) -> Finding
         settings,
         loaded.model_id,
         sum(parameter.numel() for parameter in loaded.model.parameters()),
+        subject.thinking_syntax is not None,
         {
             "platform": platform.platform(),
             "torch": torch.__version__,

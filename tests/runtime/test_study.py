@@ -236,6 +236,7 @@ def test_a_study_runs_to_the_end_and_is_written_down(loaded, tmp_path, monkeypat
     assert len((tmp_path / "answers.jsonl").read_text().splitlines()) == 2 * len(report.rows)
     text = (tmp_path / "study.md").read_text()
     assert text.startswith(report.summary())
+    assert "no row for free thinking" in text
     for strategy in strategies:
         assert BY_NAME[strategy].title in text
 
