@@ -134,6 +134,18 @@ def test_the_same_seed_draws_the_same_however_many_are_asked_at_once(subject):
     assert len(set(many)) > 1
 
 
+def test_who_asks_finds_the_prompt_in_the_cache(subject):
+    asker = Asker(subject, num_at_once=2)
+    question = asked(subject, "retry", max_tokens=8)
+    asker.warm([question.prompt])
+    script = question.exchange()
+    sequence = next(script)
+    asker._engine.add(sequence)
+    while asker._engine.has_work:
+        asker._engine.step()
+    assert len(question.prompt) - 2 * 16 < sequence.tally.num_cached < len(question.prompt)
+
+
 def test_inserted_tokens_are_every_key_in_order_and_values_know_their_type_alone(subject):
     answers = answered(subject, "insert", 6)
     whole = [arguments_of(answer) for answer in answers if answer.verdict.is_json]
