@@ -9,17 +9,26 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from opentelemetry import trace
 
 from compiler.entry import Entry
-from compiler.errors import CorruptUnit, LimitReached, UnsupportedSchema, UnsupportedToolset
+from compiler.errors import (
+    CompilingUnfinished,
+    CorruptUnit,
+    LimitReached,
+    NotReached,
+    NotTried,
+    UnsupportedSchema,
+    UnsupportedToolset,
+)
 from compiler.framed_answer import FramedAnswer, framed
 from compiler.in_process import InProcess
 from compiler.job import Compiling, Job
 from compiler.linker import LinkedGrammar, link
 from compiler.memory import Memory
+from compiler.patience import Patience
 from compiler.report import ToolReport
 from compiler.response_format import ResponseFormat
 from compiler.schema import CompiledSchema
@@ -32,8 +41,6 @@ from toolspecs.store import Store
 from toolspecs.tool import Tool
 
 _SOURCES = ("memory", "store", "compiled")
-_MAX_LIMITS_REACHED = 3
-_NUM_LOADS = 16
 _SLOW_MS = 200.0
 
 
@@ -44,15 +51,6 @@ class Found:
     grammar: LinkedGrammar | FramedAnswer | CompiledSchema
     source: str
     wait_ms: float
-
-
-@dataclass
-class _Patience:
-    """What one request may ask of the workers: all but one of them at once, and few hopeless schemas."""
-
-    turns: asyncio.Semaphore
-    loads: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_NUM_LOADS))
-    num_limits_reached: int = 0
 
 
 class GrammarCache:
@@ -102,11 +100,12 @@ class GrammarCache:
 
         Raises:
             UnsupportedToolset: some tools cannot be upheld; all of them are named.
+            CompilingUnfinished: it takes longer than one request may.
             WorkersUnavailable: nothing can be compiled right now.
         """
         start = time.perf_counter()
         family = find_syntax(syntax)
-        found = await self._tools(tools, syntax, vocabulary)
+        found = await self._tools(tools, syntax, vocabulary, self.patience())
         units = {tool.name: _unit(entry) for tool, (entry, _) in zip(tools, found, strict=True)}
         grammar = link(units, family, vocabulary, choice, parallel=parallel)
         source = max((source for _, source in found), key=_SOURCES.index, default="memory")
@@ -122,32 +121,47 @@ class GrammarCache:
             WorkersUnavailable: nothing can be compiled right now.
         """
         start = time.perf_counter()
-        entry, source = await self._entry(Job.format(response_format), vocabulary, self._patience())
+        entry, source = await self._entry(Job.format(response_format), vocabulary, self.patience())
         assert isinstance(entry.unit, CompiledSchema)
         grammar = framed(entry.unit, find_syntax(syntax), vocabulary) if syntax else entry.unit
         return Found(grammar, source, _milliseconds_since(start))
 
     async def check(
-        self, tools: Sequence[Tool], *, vocabulary: Vocabulary, syntax: str = "hermes"
+        self,
+        tools: Sequence[Tool],
+        *,
+        vocabulary: Vocabulary,
+        syntax: str = "hermes",
+        patience: Patience | None = None,
     ) -> list[ToolReport]:
-        """Compile every tool ahead of its first request, and report; raises as `toolset`."""
-        found = await self._tools(tools, syntax, vocabulary)
+        """Compile every tool ahead of its first request, and report; raises as `toolset`.
+
+        `patience` is that of a request which asks for more than this.
+        """
+        found = await self._tools(tools, syntax, vocabulary, patience or self.patience())
         return [
             ToolReport(tool.name, entry.unit.digest, entry.report, entry.num_bytes, entry.compile_ms)
             for tool, (entry, _) in zip(tools, found, strict=True)
         ]
 
-    async def covers(self, outer: Tool, inner: Tool, *, vocabulary: Vocabulary) -> bool:
+    async def covers(
+        self, outer: Tool, inner: Tool, *, vocabulary: Vocabulary, patience: Patience | None = None
+    ) -> bool:
         """Whether one tool is proved to admit all arguments of another; False where it takes too long."""
+        if patience and patience.is_over:
+            return False
         try:
             return await self._compiling.run(Job.covers(outer, inner), vocabulary) == b"1"
         except UnsupportedSchema:
             return False
 
+    def patience(self) -> Patience:
+        """What one request may ask, from now on."""
+        return Patience(self._compiling.limits, self._compiling.num_workers)
+
     async def _tools(
-        self, tools: Sequence[Tool], syntax: str, vocabulary: Vocabulary
+        self, tools: Sequence[Tool], syntax: str, vocabulary: Vocabulary, patience: Patience
     ) -> list[tuple[Entry, str]]:
-        patience = self._patience()
         jobs = [Job.tool(tool.parameters, syntax, tool.documents) for tool in tools]
         with trace.get_tracer(__name__).start_as_current_span("callgate.grammar.units"):
             stored = await self._stored(jobs, vocabulary)
@@ -158,6 +172,8 @@ class GrammarCache:
             for tool, result in zip(tools, results, strict=True)
             if isinstance(result, UnsupportedSchema)
         ]
+        if refusals and all(isinstance(refusal, NotReached) for _, refusal in refusals):
+            raise CompilingUnfinished([name for name, _ in refusals], patience.seconds)
         if refusals:
             raise UnsupportedToolset(refusals)
         for result in results:
@@ -202,7 +218,7 @@ class GrammarCache:
         self,
         job: Job,
         vocabulary: Vocabulary,
-        patience: _Patience,
+        patience: Patience,
         stored: Mapping[str, Entry] | None = None,
     ) -> tuple[Entry, str]:
         """A job's entry and where it came from."""
@@ -212,12 +228,18 @@ class GrammarCache:
         kept = self._memory.get(key)
         if kept is not None:
             return kept, "memory"
-        if key not in self._flights:
-            flight = asyncio.create_task(self._fetch(key, job, vocabulary, patience))
-            self._flights[key] = flight
-            flight.add_done_callback(lambda flight: self._landed(key, flight))
-        # Shielded: a caller that goes away must not cancel the others' flight.
-        return await asyncio.shield(self._flights[key])
+        while True:
+            is_own = key not in self._flights
+            if is_own:
+                flight = asyncio.create_task(self._fetch(key, job, vocabulary, patience))
+                self._flights[key] = flight
+                flight.add_done_callback(lambda flight: self._landed(key, flight))
+            try:
+                # Shielded: a caller that goes away must not cancel the others' flight.
+                return await asyncio.shield(self._flights[key])
+            except NotTried:
+                if is_own:
+                    raise  # else it was another's patience that ended
 
     def _landed(self, key: str, flight: asyncio.Task[tuple[Entry, str]]) -> None:
         del self._flights[key]
@@ -225,12 +247,13 @@ class GrammarCache:
             flight.exception()  # whoever still waits gets it; nobody waiting is no error
 
     async def _fetch(
-        self, key: str, job: Job, vocabulary: Vocabulary, patience: _Patience
+        self, key: str, job: Job, vocabulary: Vocabulary, patience: Patience
     ) -> tuple[Entry, str]:
         async with patience.loads:
             entry = await self._load(key, job, vocabulary)
         source = "store"
         if entry is None:
+            patience.check()
             async with patience.turns, self._shelf.lease(key):
                 entry = await self._load(key, job, vocabulary)  # of many replicas one compiles
                 if entry is None:
@@ -239,14 +262,12 @@ class GrammarCache:
         self._memory.put(key, entry, entry.num_bytes)
         return entry, source
 
-    async def _compile(self, key: str, job: Job, vocabulary: Vocabulary, patience: _Patience) -> Entry:
-        if patience.num_limits_reached >= _MAX_LIMITS_REACHED:
-            reason = f"not tried: {_MAX_LIMITS_REACHED} others took too much time or memory"
-            raise LimitReached("", "", reason, "Submit it without them.")
+    async def _compile(self, key: str, job: Job, vocabulary: Vocabulary, patience: Patience) -> Entry:
+        patience.check()
         try:
             content = await self._compiling.run(job, vocabulary)
-        except LimitReached:
-            patience.num_limits_reached += 1
+        except LimitReached as limit:
+            patience.count(limit)
             raise
         entry = await self._read(content, job, vocabulary)
         await self._shelf.save(key, content)
@@ -269,9 +290,6 @@ class GrammarCache:
             async with self._slow if entry.compile_ms > _SLOW_MS else nullcontext():
                 await asyncio.to_thread(entry.prepare)
         return entry
-
-    def _patience(self) -> _Patience:
-        return _Patience(asyncio.Semaphore(max(1, self._compiling.num_workers - 1)))
 
 
 def _is_light(entry: Entry) -> bool:

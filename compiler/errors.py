@@ -3,7 +3,10 @@
 CompilerError
 ├── UnsupportedSchema       a schema whose every keyword cannot be upheld, or that admits nothing
 │   └── LimitReached        a schema that takes too much time or memory to compile
+│       └── NotTried        a schema of a request that had too many of these
+│           └── NotReached  a schema of a request whose time for compiling was over
 ├── UnsupportedToolset      a toolset with such schemas (all of them named), or with an unknown tool chosen
+├── CompilingUnfinished     a request's time for compiling was over; nothing is known to be wrong
 ├── UnsupportedGrammar      a grammar the back end refused
 ├── UnknownSyntax           no call syntax has that name
 ├── CorruptUnit             stored bytes that are no unit of this vocabulary and this version
@@ -38,12 +41,33 @@ class LimitReached(UnsupportedSchema):
     """Compiling the schema took too much time or memory, or ended the process that did it."""
 
 
+class NotTried(LimitReached):
+    """Compiling the schema was not begun, because of the others of its request."""
+
+
+class NotReached(NotTried):
+    """Compiling the schema was not begun, because the time of its request was over."""
+
+
 class UnsupportedToolset(CompilerError):
     """Every bad tool of a toolset, by name."""
 
     def __init__(self, refusals: Sequence[tuple[str, UnsupportedSchema]]) -> None:
         self.refusals = tuple(refusals)
         super().__init__("; ".join(f"tool {name!r}: {error}" for name, error in self.refusals))
+
+
+class CompilingUnfinished(CompilerError):
+    """`tools` were not reached within the `seconds` of a request; the others are compiled, and kept."""
+
+    def __init__(self, tools: Sequence[str], seconds: float) -> None:
+        self.tools = tuple(tools)
+        self.seconds = seconds
+        super().__init__(
+            f"compiling what was asked for takes longer than {seconds:g} seconds:"
+            f" {len(self.tools)} tools were not reached;"
+            " send it again, since what was compiled is kept, or send fewer tools at a time"
+        )
 
 
 class UnsupportedGrammar(CompilerError):

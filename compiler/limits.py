@@ -1,4 +1,4 @@
-"""What compiling one schema may cost; a schema that costs more is refused."""
+"""What compiling may cost; a schema that costs more is refused."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +15,7 @@ class CompileLimits:
     and `wall_seconds` by the clock bound what one waits for a refusal. `memory_bytes` is what a worker may
     allocate beyond what it starts with; real tools take 30 MB with a vocabulary of 152k. `schema_bytes` are
     of compact JSON, `stored_bytes` of the stored form, compressed, `grammar_bytes` of the compiled one.
+    `request_seconds`, by the clock, are for all schemas of one request together.
     """
 
     seconds: float = 3.0
@@ -23,6 +24,7 @@ class CompileLimits:
     depth: int = MAX_DEPTH
     stored_bytes: int = 8 * 2**20
     grammar_bytes: int = 128 * 2**20
+    request_seconds: float = 120.0
 
     @property
     def wall_seconds(self) -> float:

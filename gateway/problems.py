@@ -44,6 +44,7 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     toolspecs.StoreError: (503, "store_unavailable"),
     compiler.CompilerError: (422, "unsupported_schema"),
     compiler.WorkersUnavailable: (503, "compiler_unavailable"),
+    compiler.CompilingUnfinished: (503, "compiling_unfinished"),
     compiler.UnsupportedSchema: (422, "unsupported_schema"),
     compiler.UnsupportedToolset: (422, "unsupported_schema"),
     runtime.UnknownModel: (404, "model_not_found"),
@@ -54,6 +55,8 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     runtime.DeadlineExceeded: (504, "deadline_exceeded"),
     runtime.GenerationFailed: (500, "generation_failed"),
 }
+
+_NO_FAULTS_OF_OURS = {"deadline_exceeded", "compiling_unfinished"}
 
 _OPENAI_TYPES = {401: "authentication_error", 429: "rate_limit_error"}
 
@@ -89,7 +92,7 @@ def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     if problem.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
         limit = request.route_handler.resolve_request_max_body_size()
         problem = replace(problem, detail=f"the body is larger than {limit} bytes, the most that is read")
-    if problem.status >= 500 and problem.status != HTTPStatus.GATEWAY_TIMEOUT:
+    if problem.status >= 500 and problem.kind not in _NO_FAULTS_OF_OURS:
         _log.error("%s %s failed: %s", request.method, request.url.path, error, exc_info=error)
     if request.url.path.startswith(MODEL_ROUTES):
         return _response(openai_error(problem), openai_status(problem), problem, "application/json")
@@ -208,6 +211,11 @@ def _(error: toolspecs.InvalidTools) -> Details:
 def _(error: compiler.UnsupportedToolset) -> Details:
     errors = [_fault(tool, e.pointer, e.keyword, e.reason, e.suggestion) for tool, e in error.refusals]
     return "tools", {"errors": errors}, {}
+
+
+@_details.register
+def _(error: compiler.CompilingUnfinished) -> Details:
+    return "tools", {"not_reached": list(error.tools)}, _retry_after(1)
 
 
 @_details.register

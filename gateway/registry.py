@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from compiler.cache import GrammarCache
-from compiler.errors import UnsupportedToolset
+from compiler.errors import CompilingUnfinished, UnsupportedToolset
+from compiler.patience import Patience
 from compiler.pointer import child
 from compiler.report import ToolReport
-from gateway.difference import Change, compare, compare_documents
+from gateway.difference import Change, Covers, compare, compare_documents
 from gateway.errors import InvalidField
 from runtime.protocol import Runtime
 from toolspecs.bundle import bundle_tools
@@ -68,9 +69,10 @@ class Registry:
 
         Raises:
             InvalidTools: with every fault of every tool, whether it is malformed or cannot be upheld.
+            CompilingUnfinished: it takes longer than one request may; what was compiled is kept.
             ToolspecsError: as `Catalog.put`.
         """
-        toolset, _ = await self._read(name, tools, documents)
+        toolset, _ = await self._read(name, tools, documents, self._grammars.patience())
         return await self.catalog.put(toolset, if_match=if_match, if_none_match=if_none_match)
 
     async def put_tool(
@@ -80,43 +82,50 @@ class Registry:
 
         Raises as `put`, `UnknownToolset` and `InvalidField`.
         """
+        patience = self._grammars.patience()
         while True:
             current = await self.catalog.get(name)
             tool = parse_tool(submitted, limits=self.catalog.limits)
             if tool.name != tool_name:
                 raise InvalidField("name", f"it is {tool.name!r}, but the path says {tool_name!r}")
             bundled = await self._bundled([(tool, submitted, "")], current.toolset.documents)
-            _raise_if(await self._refusals(bundled))
-            is_free = (
-                if_match is None and bundled[0][0].documents
-            )  # of a condition, but not of what was checked
+            faults, _ = await self._judged(bundled, patience)
+            _raise_if(faults)
+            # What was checked holds for these documents alone.
+            is_bound = if_match is None and bool(bundled[0][0].documents)
             try:
-                return await self.catalog.put_tool(name, tool, if_match=current.etag if is_free else if_match)
+                return await self.catalog.put_tool(
+                    name, tool, if_match=current.etag if is_bound else if_match
+                )
             except StaleRevision:
-                if not is_free:
+                if not is_bound:
                     raise
 
     async def check(self, name: str, tools: Any, documents: Any = None) -> Check:
         """What `put` would do, done to nothing; raises as `put`."""
-        toolset, reports = await self._read(name, tools, documents)
+        patience = self._grammars.patience()
+        toolset, reports = await self._read(name, tools, documents, patience)
         try:
             current = await self.catalog.get(name)
         except UnknownToolset:
             current = None
         before = current.toolset if current else Toolset(name)
-        changes = await compare(before, toolset, self._covers)
+        changes = await compare(before, toolset, await self._covers(patience))
         return Check(tuple(reports), changes, compare_documents(before.documents, toolset.documents), current)
 
     async def report(self, name: str, number: int | None = None) -> tuple[Revision, list[ToolReport]]:
         """A revision and the reports of its tools."""
         revision = await self.catalog.get(name, number)
-        return revision, await self._reports(revision.toolset.tools)
+        return revision, await self._reports(revision.toolset.tools, self._grammars.patience())
 
-    async def _read(self, name: str, submitted: Any, documents: Any) -> tuple[Toolset, list[ToolReport]]:
+    async def _read(
+        self, name: str, submitted: Any, documents: Any, patience: Patience
+    ) -> tuple[Toolset, list[ToolReport]]:
         """A toolset and its tools' reports; one error tells of all that is bad, malformed or not upheld."""
         check_toolset_name(name)
         documents = {} if documents is None else documents
         faults = [*await self._document_faults(documents)]
+        reports: list[ToolReport] = []
         are_readable = not faults
         try:
             tools = await asyncio.to_thread(parse_tools, submitted, limits=self.catalog.limits)
@@ -130,12 +139,15 @@ class Registry:
             good = [(parse_tool(item), item, f"/tools/{i}") for i, item in left]
         if are_readable:
             try:
-                faults += await self._refusals(await self._bundled(good, documents))
+                refusals, reports = await self._judged(await self._bundled(good, documents), patience)
+                faults += refusals
             except InvalidTools as error:
                 faults += error.faults
+            except CompilingUnfinished:
+                if not faults:
+                    raise
         _raise_if(sorted(faults, key=_document_order))
-        toolset = await asyncio.to_thread(Toolset, name, tools, documents)
-        return toolset, await self._reports(toolset.tools)
+        return await asyncio.to_thread(Toolset, name, tools, documents), reports
 
     async def _document_faults(self, documents: Any) -> Sequence[Fault]:
         try:
@@ -151,25 +163,35 @@ class Registry:
         bundled = await asyncio.to_thread(bundle_tools, tools, documents, places, limits=self.catalog.limits)
         return [(tool, item, base) for tool, (_, item, base) in zip(bundled, parsed, strict=True)]
 
-    async def _covers(self, outer: Tool, inner: Tool) -> bool:
+    async def _covers(self, patience: Patience) -> Covers:
         models = await self._runtime.models()
-        return bool(models) and await self._grammars.covers(outer, inner, vocabulary=models[0].vocabulary)
 
-    async def _reports(self, tools: Sequence[Tool]) -> list[ToolReport]:
+        async def covers(outer: Tool, inner: Tool) -> bool:
+            return bool(models) and await self._grammars.covers(
+                outer, inner, vocabulary=models[0].vocabulary, patience=patience
+            )
+
+        return covers
+
+    async def _reports(self, tools: Sequence[Tool], patience: Patience) -> list[ToolReport]:
         """Reports for the first model; the others' grammars are only proved to exist."""
         reports: list[list[ToolReport]] = [
-            await self._grammars.check(tools, vocabulary=model.vocabulary, syntax=model.syntax)
+            await self._grammars.check(
+                tools, vocabulary=model.vocabulary, syntax=model.syntax, patience=patience
+            )
             for model in await self._runtime.models()
         ]
         return reports[0] if reports else []
 
-    async def _refusals(self, parsed: Sequence[_Parsed]) -> list[Fault]:
-        """Faults for the tools that cannot be upheld, pointing into what was submitted."""
+    async def _judged(
+        self, parsed: Sequence[_Parsed], patience: Patience
+    ) -> tuple[list[Fault], list[ToolReport]]:
+        """Faults of the tools that cannot be upheld, pointing into what was submitted, or all reports."""
         try:
-            await self._reports([tool for tool, _, _ in parsed])
+            return [], await self._reports([tool for tool, _, _ in parsed], patience)
         except UnsupportedToolset as error:
             refused = dict(error.refusals)
-            return [
+            faults = [
                 Fault(
                     tool.name,
                     _place(refused[tool.name].pointer, base + _schema_pointer(item)),
@@ -180,7 +202,7 @@ class Registry:
                 for tool, item, base in parsed
                 if tool.name in refused
             ]
-        return []
+        return faults, []
 
 
 def _place(pointer: str, schema: str) -> str:

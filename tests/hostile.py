@@ -9,9 +9,9 @@ def string(**keywords):
     return of(p={"type": "string", **keywords})
 
 
-def laborious(salt: int = 0):
+def laborious(salt: int = 0, number: int = 2_000):
     """Thousands of patterns, each harmless: a lot of work for any compiler, little memory; salted ones differ."""
-    names = [f"p{i}" for i in range(2_000)]
+    names = [f"p{i}" for i in range(number)]
     patterns = {name: {"type": "string", "pattern": f"^[a-z]{{1,40}}{name}x{salt}$"} for name in names}
     return {"type": "object", "properties": patterns, "required": names}
 

@@ -1,5 +1,6 @@
 """Schemas made to harm: refused with a reason, in workers of their own, while others are served."""
 
+import dataclasses
 import json
 import os
 import time
@@ -33,7 +34,9 @@ def client(tmp_path_factory):
     settings = Settings(
         data_dir=str(tmp_path_factory.mktemp("hostile")), max_body_bytes=20_000_000, compile_seconds=0.8
     )
-    with served(create_app(settings, runtime=FakeRuntime())) as client:
+    app = create_app(settings, runtime=FakeRuntime())
+    with served(app) as client:
+        client.app = app
         client.timeout = GENEROUS_S
         assert put(client, "good", {"fine": of(a={"type": "integer"})}).status_code == 201
         yield client
@@ -47,6 +50,11 @@ def put(client, toolset, tools, documents=None):
     # Python writes lone surrogates as escapes, which is how they come.
     body = json.dumps({"tools": submitted, "documents": documents})
     return client.put(f"/v1/toolsets/{toolset}", content=body)
+
+
+def check(client, toolset, tools):
+    submitted = [{"name": name, "inputSchema": parameters} for name, parameters in tools.items()]
+    return client.post(f"/v1/toolsets/{toolset}/check", json={"tools": submitted})
 
 
 def chat(client, **fields):
@@ -170,6 +178,25 @@ def test_a_write_of_many_hostile_tools_ends(client):
     assert answer.status_code == 422
     assert {error["tool"] for error in answer.json()["errors"]} == set(tools)
     assert any("not tried" in error["reason"] for error in answer.json()["errors"])
+
+
+def test_a_write_of_many_slow_tools_ends_and_others_are_served_meanwhile(client, monkeypatch):
+    """None of them is hopeless; all together they take longer than a request may."""
+    workers = client.app.state.parts.grammars._compiling
+    monkeypatch.setattr(workers, "limits", dataclasses.replace(workers.limits, request_seconds=2.0))
+    tools = {f"slow{i}": laborious(i, 1) for i in range(600)}
+    for ask in (put, check):
+        with ThreadPoolExecutor(1) as threads:
+            answer = threads.submit(ask, client, "hostile", tools)
+            served_meanwhile = 0
+            while not answer.done():
+                assert chat(client, toolset="good").status_code == 200
+                served_meanwhile += 1
+                time.sleep(0.05)
+        assert served_meanwhile > 1
+        assert answer.result().status_code == 503
+        assert 0 < len(answer.result().json()["not_reached"]) < len(tools)
+    assert client.get("/v1/toolsets/hostile").status_code == 404
 
 
 def test_text_that_is_none_is_named_wherever_it_stands(client):
