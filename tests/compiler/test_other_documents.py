@@ -1,11 +1,16 @@
 """Schemas that refer to other documents: what they mean, what is refused, what they share."""
 
+import json
+import random
+
+import jsonschema_rs
 import pytest
 
 from compiler import UnsupportedSchema, compile_schema
 from compiler.cache import GrammarCache
 from compiler.containment import covers
 from compiler.vocabulary import Vocabulary
+from toolspecs.bundle import Bundler
 from toolspecs.choice import ChoiceMode, ToolChoice
 from toolspecs.tool import Tool
 from toolspecs.toolset import Toolset
@@ -164,3 +169,56 @@ async def test_documents_and_parts_that_a_tool_does_not_refer_to_leave_its_unit_
     ]
     found = await compiled(cache, *(Toolset("t", (tool,), some) for some in documents))
     assert [source for _, source in found] == ["compiled", "memory"]
+
+
+# Made up at random
+
+
+REFERENCES = ("", "#", "#/$defs/p", "#/$defs/q", "#/$defs/p/properties/x", "#/$defs/q/allOf/0", "#anchor")
+LEAVES = (STRING, INTEGER, {"enum": [1, "a", None]}, {"minimum": 2}, True, {"const": {"x": 1}})
+VALUES = (1, 5, "a", None, {"x": 1}, {"x": "a"}, {"x": None}, {"x": {"x": 1}}, {}, [])
+
+
+def made_up(rng, depth=0):
+    kind = rng.choice(["$ref", "$ref", "x", "allOf", "anyOf", "leaf"]) if depth < 2 else "leaf"
+    match kind:
+        case "$ref":
+            schema = {"$ref": rng.choice(["", "a", "/a", B]) + rng.choice(REFERENCES)}
+        case "x":
+            schema = {"type": "object", "properties": {"x": made_up(rng, depth + 1)}, "required": ["x"]}
+        case "allOf" | "anyOf":
+            schema = {kind: [made_up(rng, depth + 1), made_up(rng, depth + 1)]}
+        case _:
+            return rng.choice(LEAVES)
+    return schema | rng.choice([{}, {}, {}, {"$anchor": "anchor"}, {"minimum": 2}])
+
+
+def made_up_document(rng):
+    root = made_up(rng)
+    defined = {"$defs": {name: made_up(rng) for name in "pq"}}
+    return {**(root if root is not True else {}), **defined, **rng.choice([{}, {}, {"$schema": DRAFT_7}])}
+
+
+def test_what_a_bundle_admits_is_valid_with_all_documents():
+    """However documents refer to one another, a part of them means what it means in the whole."""
+    rng = random.Random(0)
+    num_accepted = 0
+    for _ in range(300):
+        documents = {A: made_up_document(rng), B: made_up_document(rng)}
+        schema = {**refer(A + rng.choice(REFERENCES)), **rng.choice([{}, {}, {"$schema": DRAFT_7}])}
+        bundle, _ = Bundler(documents).bundle(schema)
+        try:
+            compiled = compile_schema(schema, documents=bundle)
+        except UnsupportedSchema:
+            with pytest.raises(UnsupportedSchema):
+                compile_schema(schema, documents=documents)
+            continue
+        accepted = [value for value in VALUES if compiled.accepts(json.dumps({"p": value}))]
+        num_accepted += len(accepted)
+        try:
+            whole = jsonschema_rs.Registry(list(documents.items()))
+        except ValueError:  # what is not reached may refer to nowhere
+            continue
+        judge = jsonschema_rs.validator_for(schema, registry=whole)
+        assert [value for value in accepted if not judge.is_valid({"p": value})] == [], (schema, documents)
+    assert num_accepted > 100
