@@ -14,7 +14,8 @@ from runtime.study.rows import Row, interval, merged, quantile, row_of
 from runtime.study.strategies import CALLGATE, PROMPT, STRATEGIES
 
 TITLES = {strategy.name: strategy.title for strategy in STRATEGIES}
-COMPARED = ("insert", "xgrammar", CALLGATE.name, "compact", "reasoning", "thinking")
+OURS = (CALLGATE.name, "compact", "reasoning", "thinking")
+COMPARED = ("insert", "xgrammar", *OURS)
 
 
 class Report:
@@ -158,7 +159,7 @@ class Report:
 
     def _compared(self, questions: str, strategy: str, *, is_greedy: bool) -> Comparison | None:
         temperatures = [temperature for temperature in self.temperatures if (temperature == 0) is is_greedy]
-        if not temperatures or strategy not in COMPARED or PROMPT.name not in self.strategies:
+        if not temperatures or strategy not in OURS or PROMPT.name not in self.strategies:
             return None
         cells = self._findings.cells
         unmasked = [cells[questions, PROMPT.name, temperature] for temperature in temperatures]
@@ -242,8 +243,8 @@ def _change_row(one: Comparison) -> list[str]:
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, num_texts: int = 1) -> str:
     """A table whose columns are aligned to the right, but the first `num_texts`."""
-    line = ["---"] * num_texts + ["--:"] * (len(head) - num_texts)
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, line, *rows))
+    first, *others = (f"| {' | '.join(cells)} |" for cells in (head, *rows))
+    return "\n".join([first, "|" + "---|" * num_texts + "--:|" * (len(head) - num_texts), *others])
 
 
 def _each(values: Iterable[float], spell: Callable[[float], str]) -> str:
