@@ -185,7 +185,7 @@ def _at(document: Any, keys: _Keys) -> Any:
 
 def _pruned(document: Any, parts: set[_Keys]) -> Any:
     """The document with nothing but some of its parts, and what it says of itself."""
-    if _WHOLE in parts:
+    if _WHOLE in parts or not isinstance(document, dict):
         return document
     kept = {key: document[key] for key in _ROOT_KEYWORDS if isinstance(document.get(key), str)}
     for keys in sorted(parts):

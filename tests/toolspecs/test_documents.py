@@ -118,6 +118,8 @@ def test_a_bundle_holds_what_is_reached_and_nothing_else():
         ({"$defs": {"a": {"$ref": "#"}, "b": {}}}, "#/$defs/a", ...),
         ({"$defs": {"a": {"id": "x"}, "b": {}}}, "#/$defs/b", ...),
         ({"$id": MONEY, "$defs": {"a": {}, "b": {}}}, "#/$defs/b", {"$id": MONEY, "$defs": {"b": {}}}),
+        (True, "#/$defs/a", True),
+        ({"$defs": True}, "#/$defs/a", {}),
     ],
 )
 def test_a_document_is_kept_whole_where_parts_could_mean_something_else(document, fragment, kept):
