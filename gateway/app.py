@@ -109,7 +109,11 @@ async def wire(
 
 
 def _compiling(settings: Settings) -> Compiling:
-    limits = CompileLimits(seconds=settings.compile_seconds, memory_bytes=settings.compile_bytes)
+    limits = CompileLimits(
+        seconds=settings.compile_seconds,
+        memory_bytes=settings.compile_bytes,
+        request_seconds=settings.compile_request_seconds,
+    )
     if settings.compile_workers:
         return Workers(settings.compile_workers, limits)
     return InProcess(limits=limits)

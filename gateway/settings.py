@@ -103,6 +103,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         float,
         Meta(gt=0, description="Longest that a schema may take to compile, in seconds of processor time."),
     ] = 3.0
+    compile_request_seconds: Annotated[
+        float,
+        Meta(
+            gt=0,
+            description="Longest that one request may compile, in seconds by the clock.",
+        ),
+    ] = 120.0
     compile_bytes: Annotated[
         int, Meta(ge=1 << 26, description="Memory that a schema may take to compile, in bytes.")
     ] = 512 << 20

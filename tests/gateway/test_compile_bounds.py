@@ -1,0 +1,54 @@
+"""What one request may compile: it is told which tools were not reached, and others are served."""
+
+import msgspec
+import pytest
+from conftest import TIME, WEATHER
+from litestar.testing import AsyncTestClient
+
+from gateway.app import create_app
+
+URL = "/v1/toolsets/large"
+CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "?"}]}
+
+
+@pytest.fixture
+async def client(settings, runtime):
+    """A gateway whose requests have no time to compile; another has compiled the toolset `known`."""
+    async with AsyncTestClient(create_app(settings, runtime=runtime)) as unbounded:
+        assert (await unbounded.put("/v1/toolsets/known", json={"tools": [TIME]})).status_code == 201
+    bounded = msgspec.structs.replace(settings, compile_request_seconds=1e-9)
+    async with AsyncTestClient(create_app(bounded, runtime=runtime)) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    ("method", "url", "body"),
+    [
+        ("PUT", URL, {"tools": [TIME, WEATHER]}),
+        ("POST", f"{URL}/check", {"tools": [TIME, WEATHER]}),
+        ("PUT", "/v1/toolsets/known/tools/get_weather", WEATHER),
+    ],
+)
+async def test_what_was_not_reached_is_told(client, method, url, body):
+    response = await client.request(method, url, json=body)
+    assert response.status_code == 503, response.text
+    assert response.json()["type"] == "urn:callgate:compiling-unfinished"
+    assert response.json()["not_reached"] == ["get_weather"]
+    assert "send it again" in response.json()["detail"]
+    assert response.headers["retry-after"] == "1"
+    assert (await client.get(URL)).status_code == 404
+    assert (await client.get("/v1/toolsets/known")).json()["revision"] == 1
+
+
+async def test_faults_that_are_known_are_told_first(client):
+    bad = {"name": "bad", "inputSchema": {"type": "objekt"}}
+    response = await client.put(URL, json={"tools": [bad, WEATHER]})
+    assert response.status_code == 422
+    assert [error["tool"] for error in response.json()["errors"]] == ["bad"]
+
+
+async def test_what_is_compiled_is_served(client):
+    assert (await client.put(URL, json={"tools": [TIME]})).status_code == 201
+    assert (await client.post("/v1/chat/completions", json={**CHAT, "toolset": "known"})).status_code == 200
+    unknown = await client.post("/v1/chat/completions", json={**CHAT, "tools": [WEATHER]})
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (503, "compiling_unfinished")
