@@ -93,7 +93,7 @@ def study(
     model: Annotated[
         str | None, typer.Option(help="A directory or a hub id; by default the one that is served.")
     ] = None,
-    count: Annotated[int, typer.Option(min=1, help="Questions of each set.")] = 50,
+    count: Annotated[int, typer.Option(min=1, help="Questions of each set.")] = 30,
     temperatures: Annotated[str, typer.Option(help="Separated by commas.")] = "0,0.7,1",
     strategies: Annotated[
         str | None, typer.Option(help="Which rows, separated by commas; by default all.")

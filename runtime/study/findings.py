@@ -15,7 +15,7 @@ class StudySettings:
     `num_at_once` questions are open at a time. `strategies` None takes all.
     """
 
-    count: int = 50
+    count: int = 30
     temperatures: tuple[float, ...] = (0.0, 0.7, 1.0)
     strategies: tuple[str, ...] | None = None
     bfcl: Path | None = None
