@@ -4,7 +4,8 @@ import asyncio
 from pathlib import Path
 
 from gateway.errors import SettingsError
-from gateway.settings import DEMO_MODEL, Settings
+from gateway.settings import DEMO_MODEL, RANDOM_MODEL, Settings
+from runtime.models import DEMO_MODEL_FOLDER
 from runtime.protocol import Runtime
 
 
@@ -45,12 +46,15 @@ def start_runtime(settings: Settings) -> Runtime:
     except ValueError as error:
         raise SettingsError("engine", "the settings", str(error)) from error
     name = settings.model_name or Path(settings.model).name
-    return EmbeddedRuntime.load(_source(settings), engine, model_id=name, syntax=settings.syntax)
+    return EmbeddedRuntime.load(model_source(settings), engine, model_id=name, syntax=settings.syntax)
 
 
-def _source(settings: Settings) -> str | Path:
-    if settings.model != DEMO_MODEL:
-        return settings.model
-    from runtime.random_model import ensure_random_model  # noqa: PLC0415 - imports torch, see above
+def model_source(settings: Settings) -> str | Path:
+    """The folder or hub id of the model to serve; the random one is built if it is not there."""
+    if settings.model == DEMO_MODEL:
+        return DEMO_MODEL_FOLDER
+    if settings.model == RANDOM_MODEL:
+        from runtime.random_model import ensure_random_model  # noqa: PLC0415 - imports torch, see above
 
-    return ensure_random_model(Path(settings.data_dir, "models"))
+        return ensure_random_model(Path(settings.data_dir, "models"))
+    return settings.model

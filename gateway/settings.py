@@ -22,7 +22,7 @@ from gateway.errors import SettingsError
 
 PREFIX = "CALLGATE_"
 COMMAND_LINE, ENVIRONMENT = "the command line", "the environment"
-DEMO_MODEL = "demo"
+DEMO_MODEL, RANDOM_MODEL = "demo", "random"
 DEFAULT_URL = "http://127.0.0.1:8080"
 
 
@@ -43,7 +43,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     model: Annotated[
         str,
         Meta(
-            min_length=1, description="Model to serve: a directory, a hub id, or `demo` for the bundled one."
+            min_length=1,
+            description="Model to serve: a directory, a hub id, `demo` for the bundled one, or `random`.",
         ),
     ] = DEMO_MODEL
     model_name: Annotated[

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from gateway.model import _source
+from gateway.model import model_source
 from gateway.settings import Settings
 from runtime.loading import load_model
 from runtime.study.files import check_folder, write
@@ -33,7 +33,7 @@ def study(settings: Settings, options: Mapping[str, Any], folder: Path, console:
     transformers.utils.logging.disable_progress_bar()
     if settings.num_threads is not None:
         torch.set_num_threads(settings.num_threads)
-    loaded = load_model(_source(settings), device=settings.device, dtype=settings.dtype)
+    loaded = load_model(model_source(settings), device=settings.device, dtype=settings.dtype)
     with progress(console) as say:
         findings = run_study(loaded, StudySettings(**options), say)
     if not findings.cells:

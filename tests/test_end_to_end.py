@@ -19,7 +19,7 @@ from gateway.settings import Settings
 
 NUM_PROMPTS = 104  # each asked streamed and not: 208 completions
 CONCURRENCY = 8
-MODEL = "demo"
+MODEL = "random"
 FORMAT_CHECKER = jsonschema.Draft202012Validator.FORMAT_CHECKER
 
 
@@ -32,7 +32,7 @@ def github_tools():
 def url(tmp_path_factory, github_tools):
     # In double precision, since what shares a batch changes the last bits of a sum, and a seed's output with them.
     folder = tmp_path_factory.mktemp("callgate")
-    settings = Settings(data_dir=str(folder), port=0, num_threads=1, dtype="float64")
+    settings = Settings(model=MODEL, data_dir=str(folder), port=0, num_threads=1, dtype="float64")
     with serve(settings, say=lambda _: None) as url:
         put = httpx.put(f"{url}/v1/toolsets/github", json={"tools": github_tools}, timeout=120)
         assert put.status_code == 201, put.text

@@ -27,6 +27,7 @@ def request_of(scenario: Scenario, model: str, *, seed: int) -> dict[str, Any]:
         "messages": [{"role": "user", "content": scenario.prompt}],
         "max_tokens": scenario.max_tokens,
         "seed": seed,
+        "temperature": 0,
         "stream": scenario.is_streamed,
     }
     if scenario.is_streamed:

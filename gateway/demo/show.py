@@ -69,7 +69,7 @@ def _output(answer: Answer) -> Text:
 
 
 def _printable(text: str, limit: int = 400) -> str:
-    """On one line, whatever characters a model with random weights came up with."""
+    """On one line, whatever characters a model came up with."""
     return "".join(char if char.isprintable() else "·" for char in text[:limit])
 
 
@@ -80,8 +80,15 @@ def _seconds(value: float | None) -> str:
 def print_next(console: Console, *, model: str, toolset: str, document: str) -> None:
     """The two lines to try next, for a gateway with its default address."""
     url = "http://127.0.0.1:8080/v1"
-    message = {"role": "user", "content": "Charge 19.99 euros"}
-    body = json.dumps({"model": f"{model}:{toolset}", "tool_choice": "required", "messages": [message]})
+    prompt = "Charge a customer: customer cus_4821, amount 19.99, currency eur, reference null."
+    body = json.dumps(
+        {
+            "model": f"{model}:{toolset}",
+            "tool_choice": "required",
+            "temperature": 0,
+            "messages": [{"role": "user", "content": prompt}],
+        }
+    )
     console.print(
         "\nNext: leave a gateway running with `make serve` (or `callgate serve`), and in another terminal:\n"
     )

@@ -24,17 +24,28 @@ class Stage:
 def _curriculum(scale: int) -> tuple[Stage, ...]:
     """Short conversations first: copying is learnt from them, cheaply, and then found again in long ones.
 
+    Random names are what makes a model read: with those of the domains alone it goes by what it remembers.
     A larger `scale` is for a model that sees more: more of each stage, and more words in the end.
     """
-    one = Mix(style=ToolStyle(max_parameters=2), num_tools=(1, 2), num_turns=(2, 4), no_call=0.05, parallel=0)
-    few = Mix(style=ToolStyle(max_parameters=4), num_tools=(2, 4), num_turns=(1, 4))
-    full = Mix(style=ToolStyle(verbose=0.1 * scale), num_tools=(1, 8))
-    return (Stage(one, 448, 12_000 * scale), Stage(few, 896, 20_000 * scale), Stage(full, 1280 + 512 * scale))
+    one = Mix(
+        style=ToolStyle(max_parameters=2, random_names=0.6), num_tools=(1, 2), num_turns=(2, 4), parallel=0
+    )
+    choose = Mix(
+        style=ToolStyle(max_parameters=3, random_names=0.6), num_tools=(2, 6), num_turns=(3, 6), result=0.1
+    )
+    full = Mix(
+        style=ToolStyle(random_names=0.6, verbose=0.1 * scale), num_tools=(1, 8), num_turns=(2, 6), result=0.2
+    )
+    return (
+        Stage(one, 448, 6_000 * scale),
+        Stage(choose, 1024, 12_000 * scale),
+        Stage(full, 1280 + 512 * scale),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A Qwen 3 of this shape, and its training: Muon (or AdamW alone), warm-up and cosine, loss on answers alone.
+    """A Qwen 3 of this shape, and its training: Muon or AdamW, warm-up and cosine, loss on answers alone.
 
     A batch holds up to `batch_tokens`, padding counted; a pool is what is sorted by length, so that there is
     little padding. `context_length` is what the model is declared to take. Heads are wide: to copy is to tell

@@ -24,14 +24,20 @@ TEMPLATE = r"""
     {%- if tools %}
         {{- '<tools>' }}
         {%- for tool in tools %}
-            {{- '\n' + tool.function | tojson }}
+            {%- set shown = tool.function %}
+            {%- set first = {'description': shown.description or '', 'name': shown.name} %}
+            {{- '\n' + dict(first, parameters=shown.parameters) | tojson }}
         {%- endfor %}
         {{- '\n</tools>' }}
     {%- endif %}
     {{- '<|im_end|>\n' }}
 {%- endif %}
 """ + CHATML[CHATML.index(_MESSAGES) :]
-"""ChatML and calls in the `hermes` syntax; the definitions alone, since who is trained needs no advice."""
+"""ChatML and calls in the `hermes` syntax; definitions alone, since who is trained needs no advice.
+
+A description stands before the name: a token knows what precedes it alone, so a name is then found by what
+its tool does in one step of attention instead of two.
+"""
 
 _PIECES = r"""\p{Lu}?[\p{Ll}\p{Lo}\p{M}]+|\p{L}|\p{N}|[\s{}\[\]":,]+|[^\p{L}\p{N}\s{}\[\]":,]"""
 _SEED = 1 << 40  # apart from what is trained on
@@ -58,7 +64,7 @@ def _texts(count: int) -> Iterator[str]:
     for number in range(count):
         conversation = converse(_SEED, number, mix)
         for tool in conversation.tools:
-            fields = {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+            fields = {"description": tool.description, "name": tool.name, "parameters": tool.parameters}
             yield "\n" + json.dumps(fields, ensure_ascii=False) + "\n"
         for message in conversation.messages:
             yield f"{message.role}\n{message.content}"

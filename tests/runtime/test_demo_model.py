@@ -1,0 +1,60 @@
+"""The model in the box: that it fits into a package, loads without a network, and reads what it is shown."""
+
+import pytest
+
+from runtime.loading import load_model
+from runtime.models import DEMO_MODEL_FOLDER
+from runtime.models.train.questions import held_out
+from runtime.study.asking import Asker
+from runtime.study.exchange import Asked
+from runtime.study.strategies import CALLGATE
+from runtime.study.subject import Subject
+
+MEGABYTE = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def subject():
+    return Subject(load_model(DEMO_MODEL_FOLDER, device="cpu"))
+
+
+def test_it_is_small_enough_for_a_package():
+    sizes = [path.stat().st_size for path in DEMO_MODEL_FOLDER.iterdir()]
+    assert sum(sizes) <= 24 * MEGABYTE
+    assert max(sizes) <= 16 * MEGABYTE
+
+
+def test_it_spells_calls_as_hermes_does_in_a_template_with_tools(subject):
+    assert subject.loaded.syntax == "hermes"
+    question = next(held_out(1))
+    shown = subject.text(subject.prompt(question))
+    assert all(tool.name in shown for tool in question.tools)
+
+
+def test_its_card_tells_what_it_was_trained_on_and_what_it_gets_right():
+    card = (DEMO_MODEL_FOLDER / "README.md").read_text(encoding="utf-8")
+    assert all(word in card for word in ("tokens", "minutes", "held out", "BFCL"))
+    assert (DEMO_MODEL_FOLDER / "curves.png").exists()
+
+
+def test_masked_it_is_always_valid_and_right_far_more_often_than_by_chance(subject):
+    questions = list(held_out(24))
+    asker = Asker(subject, num_at_once=8)
+    asked = [
+        Asked(
+            subject,
+            CALLGATE,
+            question,
+            CALLGATE.grammar(subject, question),
+            tuple(subject.prompt(question)),
+            number,
+            temperature=0.0,
+            max_tokens=200,
+        )
+        for number, question in enumerate(questions)
+    ]
+    verdicts = [answer.verdict for answer in asker.answer(asked)]
+    assert all(verdict.is_valid for verdict in verdicts)
+    # Of four tools, one in four is right by chance; of calls with all their arguments, none.
+    assert sum(verdict.is_tool for verdict in verdicts) >= len(verdicts) / 3
+    assert sum(verdict.is_right for verdict in verdicts) >= len(verdicts) / 8
