@@ -134,5 +134,5 @@ def _numbers(text: str) -> list[int]:
 
 
 if __name__ == "__main__":
-    torch.set_grad_enabled(False)
-    main()
+    with torch.no_grad():
+        main()
