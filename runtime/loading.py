@@ -1,5 +1,6 @@
 """Loading: a transformers causal LM, its tokenizer, and what they say about themselves."""
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,9 @@ from compiler.vocabulary import Vocabulary
 from runtime.attention import IMPLEMENTATION
 from runtime.errors import ModelLoadError
 from runtime.template import CHATML
+
+_ONE_AT_A_TIME = threading.Lock()
+"""While it loads, transformers changes torch's default type for the whole process."""
 
 SHIFTING_ROPE = {"dynamic", "longrope"}
 """Rotary embeddings that change for all positions once one sequence is long; a batch cannot share them."""
@@ -108,9 +112,14 @@ def _load_weights(source: str, config: Any, device: str, dtype: str) -> Any:
     if dtype == "auto" and device == "cpu":
         dtype = _dtype_on_cpu(config)
     try:
-        model, loading = AutoModelForCausalLM.from_pretrained(
-            source, config=config, dtype=dtype, attn_implementation=IMPLEMENTATION, output_loading_info=True
-        )
+        with _ONE_AT_A_TIME:
+            model, loading = AutoModelForCausalLM.from_pretrained(
+                source,
+                config=config,
+                dtype=dtype,
+                attn_implementation=IMPLEMENTATION,
+                output_loading_info=True,
+            )
         model = model.to(device)
     except Exception as error:
         raise ModelLoadError(source, f"its weights: {_first_line(error)}") from error

@@ -18,6 +18,12 @@ def _one_thread():
     torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True)
+def _float32():
+    """Whatever a model that is being loaded elsewhere in the process has made of it."""
+    torch.set_default_dtype(torch.float32)
+
+
 @pytest.fixture(scope="session")
 def vocabulary():
     return Vocabulary.of_bytes()
