@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from toolspecs.references import pointer_keys
+
 
 def escape(token: str) -> str:
     """A reference token as a pointer spells it."""
@@ -16,8 +18,7 @@ def child(pointer: str, *tokens: str) -> str:
 def resolve(document: Any, pointer: str) -> Any:
     """The value at `pointer`, or None where there is none."""
     value = document
-    for token in pointer.split("/")[1:]:
-        key = token.replace("~1", "/").replace("~0", "~")
+    for key in pointer_keys(pointer):
         if isinstance(value, dict):
             value = value.get(key)
         elif isinstance(value, list) and key.isdigit() and int(key) < len(value):

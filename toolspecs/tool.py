@@ -27,8 +27,10 @@ class Tool:
     @cached_property
     def digest(self) -> str:
         """SHA-256 over the tool's content, what it refers to included, hexadecimal; key order counts."""
-        fields = [self.name, self.description, self.parameters, *([self.extras] if self.extras else ())]
+        fields = [self.name, self.description, self.parameters]
+        if self.extras or self.documents:
+            fields.append(self.extras)
         if self.documents:
-            fields.append({"documents": self.documents})
+            fields.append(self.documents)
         content = json.dumps(fields, separators=(",", ":"))
         return hashlib.sha256(content.encode()).hexdigest()

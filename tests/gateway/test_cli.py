@@ -8,6 +8,7 @@ import sys
 
 import httpx
 import pytest
+import torch
 from conftest import TIME, WEATHER
 from serving import served
 from typer.testing import CliRunner
@@ -189,6 +190,7 @@ def test_the_comparison_lists_what_can_be_chosen(run, monkeypatch):
     result = run("bench", "--help")
     assert result.exit_code == 0
     assert "--vllm" in result.output
+    assert torch.is_grad_enabled(), "it runs in this process, and leaves it as it was"
 
 
 def test_the_comparison_is_no_part_of_the_package(run, monkeypatch, tmp_path):

@@ -5,6 +5,7 @@ import pytest
 from runtime.loading import load_model
 from runtime.models import DEMO_MODEL_FOLDER
 from runtime.models.train.questions import held_out
+from runtime.models.train.tokenizer import TEMPLATE
 from runtime.study.asking import Asker
 from runtime.study.exchange import Asked
 from runtime.study.strategies import CALLGATE
@@ -31,10 +32,8 @@ def test_it_spells_calls_as_hermes_does_in_a_template_with_tools(subject):
     assert all(tool.name in shown for tool in question.tools)
 
 
-def test_its_card_tells_what_it_was_trained_on_and_what_it_gets_right():
-    card = (DEMO_MODEL_FOLDER / "README.md").read_text(encoding="utf-8")
-    assert all(word in card for word in ("tokens", "minutes", "held out", "BFCL"))
-    assert (DEMO_MODEL_FOLDER / "curves.png").exists()
+def test_it_is_shown_conversations_as_those_it_was_trained_on(subject):
+    assert subject.loaded.tokenizer.chat_template == TEMPLATE
 
 
 def test_masked_it_is_always_valid_and_right_far_more_often_than_by_chance(subject):

@@ -170,6 +170,13 @@ def test_a_tool_is_what_it_refers_to():
     assert digests({KINDS: {}})[0] == tool.digest
 
 
+def test_what_a_tool_says_beside_its_schema_is_not_taken_for_documents():
+    shown = Tool("pay", "", {}, extras={"documents": {KINDS: {}}})
+    assert shown.digest != Tool("pay", "", {}, documents={KINDS: {}}).digest
+    assert shown.digest != Tool("pay", "", {}, extras={KINDS: {}}).digest
+    assert Tool("pay", "", {}, extras={KINDS: {}}).digest != Tool("pay", "", {}, documents={KINDS: {}}).digest
+
+
 def test_changes_of_tools_keep_the_documents():
     toolset = Toolset("t", (), {MONEY: STRING})
     added = toolset.with_tool(Tool("pay", "", refer(MONEY)))
