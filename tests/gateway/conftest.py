@@ -6,31 +6,10 @@ from litestar.testing import AsyncTestClient
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from sample_tools import TIME, WEATHER
 
 from gateway.app import create_app
 from gateway.settings import Settings
-
-WEATHER = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "description": "The weather of a place.",
-        "parameters": {
-            "type": "object",
-            "properties": {"place": {"type": "string"}, "days": {"type": "integer"}},
-            "required": ["place"],
-            "additionalProperties": False,
-        },
-    },
-}
-TIME = {
-    "type": "function",
-    "function": {
-        "name": "clock.now",
-        "description": "The time.",
-        "parameters": {"type": "object", "properties": {}, "additionalProperties": False},
-    },
-}
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import json
 from dataclasses import replace
 
 import pytest
-from conftest import TIME, WEATHER
 from fake_runtime import STATS, call, text
+from sample_tools import TIME, WEATHER
 
 from compiler.vocabulary import Vocabulary
 from runtime.errors import BudgetTooSmall, GenerationFailed, Overloaded, PromptTooLong

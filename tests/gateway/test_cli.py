@@ -9,7 +9,7 @@ import sys
 import httpx
 import pytest
 import torch
-from conftest import TIME, WEATHER
+from sample_tools import TIME, WEATHER
 from serving import served
 from typer.testing import CliRunner
 

@@ -2,8 +2,8 @@
 
 import msgspec
 import pytest
-from conftest import TIME, WEATHER
 from litestar.testing import AsyncTestClient
+from sample_tools import TIME, WEATHER
 
 from gateway.app import create_app
 

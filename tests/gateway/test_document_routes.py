@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from conftest import TIME
+from sample_tools import TIME
 
 from toolspecs import Toolset
 

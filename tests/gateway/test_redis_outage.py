@@ -3,10 +3,10 @@
 import asyncio
 
 import pytest
-from conftest import TIME, WEATHER
 from fake_runtime import FakeRuntime
 from litestar.testing import AsyncTestClient
 from redis_server import running_redis
+from sample_tools import TIME, WEATHER
 
 from compiler import shelf
 from gateway.app import create_app

@@ -3,7 +3,7 @@
 import copy
 
 import pytest
-from conftest import TIME, WEATHER
+from sample_tools import TIME, WEATHER
 
 URL = "/v1/toolsets/weather"
 
