@@ -5,6 +5,7 @@ PYTHONPATH=.:tests python tests/bench/bench_walks.py [--per-schema 10] [--every 
 
 import argparse
 import json
+import sys
 import time
 
 from soundness.corpora import CORPORA, sample
@@ -28,17 +29,24 @@ def main() -> None:
         cases = [case for case in drawn if options.holding in json.dumps(case.schema)]
         start = time.perf_counter()
         num_faults = 0
-        for tally in walks(
+        found = walks(
             cases,
             options.vocabulary,
             options.per_schema,
             objects=options.objects,
             workers=options.workers,
             seed=options.seed,
-        ):
+        )
+        for num_schemas, tally in enumerate(found, 1):
             for fault in tally.faults[num_faults:]:
                 print(f"WRONG {fault}", flush=True)
             num_faults = len(tally.faults)
+            if num_schemas % 100 == 0:
+                print(
+                    f"{name}, {num_schemas} of {len(cases)}: {dict(tally.counts)}",
+                    file=sys.stderr,
+                    flush=True,
+                )
         print(f"{name}: {dict(tally.counts)}, {time.perf_counter() - start:.0f} s", flush=True)
 
 
