@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.cardinality import MOST_DISTINCT, is_roomy
-from compiler.grammar import Expr, Literal, Rule, choice, sequence
+from compiler.grammar import Expr, Literal, Rule, concatenation, union
 from compiler.guard.planner import Item
 from compiler.report import Verdict
 
@@ -122,8 +122,7 @@ class _Automaton:
             self._lower_state(state, pick, after)
         start = _State(0, (0,) * len(self.caps))
         empty = Literal("]") if self._can_end(start) else None
-        live = [option for option in (pick[start], empty) if option is not None]
-        return sequence(Literal("["), choice(*live)) if live else None
+        return concatenation(Literal("["), union((pick[start], empty)))
 
     def _lower_state(
         self, state: _State, pick: dict[_State, Expr | None], after: dict[_State, Expr | None]
@@ -131,18 +130,15 @@ class _Automaton:
         """Define what may be picked at a state and what may follow; later states are defined already."""
         rules = self.lowering.rules
         loop = rules.reserve("items") if state.index == self.top else None
-        options = []
-        for following, item in self._steps(state):
-            rest = loop if following == state else after[following]
-            if rest is not None:
-                options.append(sequence(item, rest))
-        pick[state] = choice(*options) if options else None
-        ends: list[Expr] = [Literal("]")] if self._can_end(state) else []
-        if options:
-            ends.append(sequence(self.lowering.style.comma, choice(*options)))
-        after[state] = rules.define("items", Rule(choice(*ends))) if ends and loop is None else loop
+        pick[state] = union(
+            concatenation(item, loop if following == state else after[following])
+            for following, item in self._steps(state)
+        )
+        end = Literal("]") if self._can_end(state) else None
+        body = union((end, concatenation(self.lowering.style.comma, pick[state])))
+        after[state] = rules.define("items", Rule(body)) if body is not None and loop is None else loop
         if loop is not None:
-            rules.fill(loop, Rule(choice(*ends) if ends else loop))
+            rules.fill(loop, Rule(loop if body is None else body))
 
     def _can_end(self, state: _State) -> bool:
         return state.index >= self.constraint.min_items and all(

@@ -10,7 +10,7 @@ known; `Repeat` over single character classes only. Counts of anything else are 
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import MappingProxyType
@@ -171,6 +171,18 @@ def choice(*options: Expr) -> Expr:
 def optional(item: Expr) -> Expr:
     """`item` or nothing."""
     return choice(item, EMPTY)
+
+
+def union(options: Iterable[Expr | None]) -> Expr | None:
+    """A choice of what there is, where None has no sentence; None if all are."""
+    live = [option for option in options if option is not None]
+    return choice(*live) if live else None
+
+
+def concatenation(*items: Expr | None) -> Expr | None:
+    """A sequence, where None has no sentence; None if any is."""
+    live = [item for item in items if item is not None]
+    return sequence(*live) if len(live) == len(items) else None
 
 
 def to_ebnf(grammar: Grammar) -> str:

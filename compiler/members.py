@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from compiler.cardinality import MOST_DISTINCT
-from compiler.grammar import EMPTY, Expr, Literal, Rule, choice, optional, sequence
+from compiler.grammar import EMPTY, Expr, Literal, Rule, concatenation, optional, sequence, union
 
 if TYPE_CHECKING:
     from compiler.lowering import Lowering
@@ -120,17 +120,16 @@ class Shape:
         for index in range(len(self.members) - 1, -1, -1):
             member = self.members[index]
             taken: list[Expr | None] = [
-                None if self._is_over(c + 1) else _then(member.text, after[min(c + 1, top)])
+                None if self._is_over(c + 1) else concatenation(member.text, after[min(c + 1, top)])
                 for c in range(top + 1)
             ]
             pick = [
-                self._rule("pick", _either(taken[c], pick[c] if self._can_skip(index, c) else None))
+                self._rule("pick", union((taken[c], pick[c] if self._can_skip(index, c) else None)))
                 for c in range(top + 1)
             ]
             after = [self._after(pick[c], can_end=self._can_end(index, c)) for c in range(top + 1)]
-        opening = Literal("{")
-        body = _either(pick[0], Literal("}") if self._can_end(0, 0) else None)
-        return None if body is None else sequence(opening, body)
+        body = union((pick[0], Literal("}") if self._can_end(0, 0) else None))
+        return concatenation(Literal("{"), body)
 
     def _top(self) -> int:
         """Counts above this one are alike."""
@@ -160,14 +159,14 @@ class Shape:
         pick: list[Expr | None] = [None] * (top + 1)
         for count in range(top, -1, -1):
             following = (ends if self.is_extra_single else after)[min(count + 1, top)]
-            pick[count] = None if self._is_over(count + 1) else _then(self.extra, following)
+            pick[count] = None if self._is_over(count + 1) else concatenation(self.extra, following)
             if count < top or self.high is not None or self.is_extra_single:
                 after[count] = self._after(pick[count], can_end=count >= self.low)
         return pick, after
 
     def _after(self, pick: Expr | None, *, can_end: bool) -> Expr | None:
-        following = None if pick is None else sequence(self.lowering.style.comma, pick)
-        return self._rule("after", _either(following, Literal("}") if can_end else None))
+        following = concatenation(self.lowering.style.comma, pick)
+        return self._rule("after", union((following, Literal("}") if can_end else None)))
 
     def _rule(self, hint: str, body: Expr | None) -> Expr | None:
         return (
@@ -179,12 +178,3 @@ class Shape:
 
 def _is_required(member: Member) -> bool:
     return member.is_required
-
-
-def _then(first: Expr, rest: Expr | None) -> Expr | None:
-    return None if rest is None else sequence(first, rest)
-
-
-def _either(first: Expr | None, second: Expr | None) -> Expr | None:
-    live = [option for option in (first, second) if option is not None]
-    return choice(*live) if live else None

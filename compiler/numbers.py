@@ -12,7 +12,17 @@ from fractions import Fraction
 from math import lcm
 
 from compiler.digits import Interval, Magnitudes
-from compiler.grammar import CharClass, Expr, Literal, Repeat, choice, optional, sequence
+from compiler.grammar import (
+    CharClass,
+    Expr,
+    Literal,
+    Repeat,
+    choice,
+    concatenation,
+    optional,
+    sequence,
+    union,
+)
 from compiler.regular.dfa import TooManyStates
 from compiler.rules import RuleSink
 
@@ -133,7 +143,7 @@ def _automata(
     is_unique: bool,
 ) -> Expr | None:
     """Non-negative texts and, behind a sign, negative ones."""
-    options: list[Expr] = []
+    options: list[Expr | None] = []
     for part, sign in ((interval.from_zero, ""), (interval.below_zero, "-")):
         if part is None:
             continue
@@ -147,9 +157,8 @@ def _automata(
             raise UnsupportedNumber(
                 "multipleOf", f"{error} with these bounds", "Use a smaller divisor."
             ) from error
-        if magnitude is not None:
-            options.append(sequence(Literal(sign), magnitude))
-    return choice(*options) if options else None
+        options.append(concatenation(Literal(sign), magnitude))
+    return union(options)
 
 
 def _exact(value: Number) -> Fraction:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.errors import UnsupportedSchema
-from compiler.grammar import EMPTY, Expr, Literal, Rule, choice, sequence
+from compiler.grammar import EMPTY, Expr, Literal, Rule, choice, concatenation, union
 from compiler.guard.plan import Tags
 from compiler.guard.planner import Key
 from compiler.objects import declared_keys, value_schema
@@ -101,9 +101,9 @@ class TaggedArguments:
         self.types = {key: tuple(t for t in TYPES if t in types) for key, types in admitted.items()}
         self._lowering.planner.tags = self._guarded_tags()
         self._note(site)
-        options = [self._object(shape, site, declared) for shape, declared in zip(shapes, keys, strict=True)]
-        live = [option for option in options if option is not None]
-        return choice(*live) if live else None
+        return union(
+            [self._object(shape, site, declared) for shape, declared in zip(shapes, keys, strict=True)]
+        )
 
     def _shapes(self, schema: CanonicalSchema, site: Site) -> Iterator[ObjectConstraint]:
         """The alternatives of the arguments."""
@@ -174,7 +174,9 @@ class TaggedArguments:
         for is_required, member in reversed(members):
             rest = [
                 self._either(
-                    None if high is not None and count >= high else _then(member, rest[min(count + 1, top)]),
+                    None
+                    if high is not None and count >= high
+                    else concatenation(member, rest[min(count + 1, top)]),
                     None if is_required else rest[count],
                 )
                 for count in range(top + 1)
@@ -195,16 +197,17 @@ class TaggedArguments:
         tags, schema = self._tags, value_schema(shape, key)
         types = self.types[key]
         others = tuple(name for name in types if name != STRING)
-        options: list[Expr] = []
+        text = value = None
         if STRING in types:
             text = self._text(schema if not others else self._of_types(schema, (STRING,)), place, others)
-            options += [sequence(Literal(tags.after_string_key), text)] if text is not None else []
         if others:
             schema = schema if STRING not in types and schema else self._of_types(schema, others)
             value = self._lowering.value(schema, place, step=Key(key))
-            if value is not None:
-                options.append(sequence(Literal(tags.after_key), value, Literal(tags.end)))
-        return sequence(Literal(tags.begin + key), choice(*options)) if options else None
+        either = (
+            concatenation(Literal(tags.after_string_key), text),
+            concatenation(Literal(tags.after_key), value, Literal(tags.end)),
+        )
+        return concatenation(Literal(tags.begin + key), union(either))
 
     def _text(  # noqa: PLR0911 - one case per canonical view
         self, schema: CanonicalSchema | None, site: Site, others: tuple[str, ...]
@@ -234,9 +237,7 @@ class TaggedArguments:
     def _any_text(
         self, schemas: Iterable[CanonicalSchema], site: Site, others: tuple[str, ...]
     ) -> Expr | None:
-        options = [self._text(schema, site, others) for schema in schemas]
-        live = [option for option in options if option is not None]
-        return choice(*live) if live else None
+        return union([self._text(schema, site, others) for schema in schemas])
 
     def _string(self, constraint: StringConstraint, site: Site, others: tuple[str, ...]) -> Expr | None:
         tags, misread = self._tags, self._misread(others)
@@ -262,7 +263,7 @@ class TaggedArguments:
         if len(live) < len(values):
             note = "without texts that read as a tag or as another type"
             self._lowering.reporter.note(site, "enum", Verdict.NARROWED, note)
-        return choice(*live) if live else None
+        return union(live)
 
     def _misread(self, others: tuple[str, ...]) -> list[str]:
         return [] if self._tags.tells_strings else json_patterns(others)
@@ -279,7 +280,3 @@ class TaggedArguments:
         self._lowering.reporter.note(
             site, "properties", Verdict.NARROWED, "; ".join([*notes, "undeclared keys never"])
         )
-
-
-def _then(first: Expr, rest: Expr | None) -> Expr | None:
-    return None if rest is None else sequence(first, rest)
