@@ -179,7 +179,7 @@ class _Automaton:
             elif contains.high is not None:
                 parts.append(self._negated(contains.schema))
         if not parts:
-            return self.lowering.any_value(Item(index))
+            return self.lowering.anything.value(Item(index))
         return self.lowering.value(reduce(CanonicalSchema.intersect, parts), place, step=Item(index))
 
     def _negated(self, schema: CanonicalSchema) -> CanonicalSchema:

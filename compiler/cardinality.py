@@ -6,11 +6,11 @@ from contextlib import suppress
 from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.combinations import Combinations
+from compiler.numbers import IntegerConstraint
 from compiler.regular.dfa import DEAD, Dfa
 from compiler.strings import StringConstraint, UnsupportedString, automaton
 from compiler.views import (
     ArrayConstraint,
-    IntegerConstraint,
     ObjectConstraint,
     array_constraint,
     integer_constraint,

@@ -5,7 +5,6 @@ doubles must agree. Rounding is monotone, so inclusive bounds need no care; with
 divisor a decimal has at most fifteen significant digits: such decimals stay apart as doubles.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -38,6 +37,29 @@ _NON_ZERO = CharClass.of((0x31, 0x39))
 _SIGN = optional(Literal("-"))
 
 
+@dataclass(frozen=True)
+class IntegerConstraint:
+    """Which integers are admitted; bounds are inclusive."""
+
+    minimum: int | None = None
+    maximum: int | None = None
+    multiple_of: tuple[Number, ...] = ()
+    not_multiple_of: tuple[Number, ...] = ()
+
+
+@dataclass(frozen=True)
+class NumberConstraint:
+    """Which numbers are admitted."""
+
+    minimum: Number | None = None
+    exclusive_minimum: bool = False
+    maximum: Number | None = None
+    exclusive_maximum: bool = False
+    multiple_of: tuple[Number, ...] = ()
+    not_multiple_of: tuple[Number, ...] = ()
+    excludes_integers: bool = False
+
+
 class UnsupportedNumber(ValueError):
     """`keyword` cannot be upheld, for `reason`; `suggestion` is the way out."""
 
@@ -57,22 +79,17 @@ class LoweredNumber:
 
 
 def lower_integer(
-    minimum: int | None,
-    maximum: int | None,
-    multiple_of: Sequence[Number],
-    not_multiple_of: Sequence[Number],
-    rules: RuleSink,
-    *,
-    is_unique: bool = False,
+    constraint: IntegerConstraint, rules: RuleSink, *, is_unique: bool = False
 ) -> LoweredNumber | None:
-    """The integers within inclusive bounds that are multiples of the ones and not of the others.
+    """The integers that a constraint admits; None if there is none.
 
-    They are written without fraction, exponent or `-0`; with `is_unique` no two are the same double. None if
-    there is none.
+    They are written without fraction, exponent or `-0`; with `is_unique` no two are the same double.
 
     Raises:
         UnsupportedNumber: bounds or divisors are too large for an automaton.
     """
+    minimum, maximum = constraint.minimum, constraint.maximum
+    multiple_of, not_multiple_of = constraint.multiple_of, constraint.not_multiple_of
     notes = () if None not in (minimum, maximum) else (f"at most {MAX_DIGITS} digits",)
     is_plain = not (is_unique or multiple_of or not_multiple_of or maximum is not None)
     if is_plain and minimum is None:
@@ -87,18 +104,9 @@ def lower_integer(
 
 
 def lower_number(
-    minimum: Number | None,
-    maximum: Number | None,
-    multiple_of: Sequence[Number],
-    not_multiple_of: Sequence[Number],
-    rules: RuleSink,
-    *,
-    exclusive_minimum: bool = False,
-    exclusive_maximum: bool = False,
-    excludes_integers: bool = False,
-    is_unique: bool = False,
+    constraint: NumberConstraint, rules: RuleSink, *, is_unique: bool = False
 ) -> LoweredNumber | None:
-    """The numbers within bounds that are multiples of the ones and not of the others; None if there is none.
+    """The numbers that a constraint admits; None if there is none.
 
     With `is_unique` no two texts are the same number, nor the same double.
 
@@ -106,12 +114,16 @@ def lower_number(
         UnsupportedNumber: bounds or divisors are too large for an automaton.
     """
     notes = (f"at most {MAX_FRACTION} digits after the point",)
-    avoided = tuple(_exact(m) for m in not_multiple_of) + ((Fraction(1),) if excludes_integers else ())
-    is_plain = not multiple_of and not avoided and maximum is None and not exclusive_minimum
+    minimum, maximum, multiple_of = constraint.minimum, constraint.maximum, constraint.multiple_of
+    avoided = tuple(map(_exact, constraint.not_multiple_of))
+    avoided += (Fraction(1),) if constraint.excludes_integers else ()
+    is_plain = not multiple_of and not avoided and maximum is None and not constraint.exclusive_minimum
     if is_plain and minimum in (None, 0) and not is_unique:
         return LoweredNumber(_decimal(is_signed=minimum is None), notes)
-    step = _common_multiple([_exact(m) for m in multiple_of]) if multiple_of else None
-    interval = Interval(_fraction(minimum), _fraction(maximum), exclusive_minimum, exclusive_maximum)
+    step = _common_multiple(list(map(_exact, multiple_of))) if multiple_of else None
+    interval = Interval(
+        _fraction(minimum), _fraction(maximum), constraint.exclusive_minimum, constraint.exclusive_maximum
+    )
     expr = _automata(interval, step, avoided, MAX_FRACTION, rules, is_unique=is_unique)
     return None if expr is None else LoweredNumber(expr, notes)
 

@@ -14,6 +14,7 @@ from compiler.cardinality import finite_names
 from compiler.errors import UnsupportedSchema
 from compiler.grammar import Expr, Rule, choice, sequence
 from compiler.guard.planner import Key, Rest
+from compiler.keys import lower_key
 from compiler.members import Member, Shape, Undeclared
 from compiler.regular.overlaps import TooManyOverlaps, overlaps
 from compiler.report import Verdict
@@ -78,10 +79,10 @@ def _members(
         schema = value_schema(constraint, key)
         place = lowering.outline.property(site, key)
         step = Key(key)
-        value = lowering.any_value(step) if schema is None else lowering.value(schema, place, step=step)
+        value = lowering.anything.value(step) if schema is None else lowering.value(schema, place, step=step)
         is_required = key in constraint.required
         if value is not None:
-            text = sequence(lowering.text(key), lowering.style.colon, value)
+            text = sequence(lowering.style.text(key), lowering.style.colon, value)
             members.append(Member(text, is_required))
         elif is_required:
             return None
@@ -127,12 +128,12 @@ def _undeclared(  # noqa: C901 - one loop with three ways out
         value = (
             lowering.value(reduce(CanonicalSchema.intersect, schemas), place, step=Rest())
             if schemas
-            else lowering.any_value(Rest())
+            else lowering.anything.value(Rest())
         )
         if value is None:
             continue
         try:
-            key = lowering.key(key_schema, site)
+            key = lower_key(lowering, key_schema, site)
         except UnsupportedSchema as refusal:
             refusals.append(refusal)
             continue

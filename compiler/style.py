@@ -1,8 +1,12 @@
 """How JSON is spelled where JSON leaves a choice."""
 
+import json
 from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
 
-from compiler.grammar import Expr, Literal, choice
+from compiler.grammar import Expr, Literal, choice, sequence
+from compiler.strings import lower_literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +19,40 @@ class Style:
     comma: Expr
     colon: Expr
     ascii_escapes: bool = False
+
+    def text(self, value: Any, *, is_unique: bool = False) -> Expr:
+        """A JSON value, its keys in the order given; with `is_unique`, equal numbers are spelled alike.
+
+        Raises:
+            UnsupportedString: a text has a lone surrogate.
+        """
+        match value:
+            case str():
+                return lower_literal(value, ascii_escapes=self.ascii_escapes)
+            case list():
+                return self._joined("[", [self.text(item, is_unique=is_unique) for item in value], "]")
+            case dict():
+                members = [
+                    sequence(self.text(key), self.colon, self.text(inner, is_unique=is_unique))
+                    for key, inner in value.items()
+                ]
+                return self._joined("{", members, "}")
+            case float() | Decimal() if is_unique:
+                return Literal(_shortest_decimal(value))
+            case Decimal():
+                return Literal(str(value).lower())
+            case _:
+                return Literal(json.dumps(value))
+
+    def _joined(self, opening: str, parts: list[Expr], closing: str) -> Expr:
+        separated = [e for part in parts for e in (self.comma, part)][1:]
+        return sequence(Literal(opening), *separated, Literal(closing))
+
+
+def _shortest_decimal(value: float | Decimal) -> str:
+    """A number without exponent, trailing zeros or a sign before zero."""
+    exact = Decimal(str(value)).normalize()
+    return format(exact or abs(exact), "f")
 
 
 FLEXIBLE = Style(choice(Literal(", "), Literal(",")), choice(Literal(": "), Literal(":")), ascii_escapes=True)

@@ -5,31 +5,8 @@ from dataclasses import dataclass, field
 
 from jsonschema_rs import CanonicalSchema, canonical
 
-from compiler.numbers import Number
+from compiler.numbers import IntegerConstraint, NumberConstraint
 from compiler.strings import LATEST, StringConstraint
-
-
-@dataclass(frozen=True)
-class IntegerConstraint:
-    """Which integers are admitted; bounds are inclusive."""
-
-    minimum: int | None = None
-    maximum: int | None = None
-    multiple_of: tuple[Number, ...] = ()
-    not_multiple_of: tuple[Number, ...] = ()
-
-
-@dataclass(frozen=True)
-class NumberConstraint:
-    """Which numbers are admitted."""
-
-    minimum: Number | None = None
-    exclusive_minimum: bool = False
-    maximum: Number | None = None
-    exclusive_maximum: bool = False
-    multiple_of: tuple[Number, ...] = ()
-    not_multiple_of: tuple[Number, ...] = ()
-    excludes_integers: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from jsonschema_rs import CanonicalSchema, canonical
 
-from compiler.objects import declared_keys, value_schema
+from compiler.grammar import union
+from compiler.objects import declared_keys, lower_object, value_schema
+from compiler.report import Verdict
 from compiler.views import Violation, Witness
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from compiler.grammar import Expr
     from compiler.lowering import Lowering
     from compiler.outline import Site
     from compiler.views import ObjectConstraint
@@ -22,25 +25,34 @@ MAX_WAYS = 60
 _STATE = "State what is allowed instead."
 
 
-def with_witnesses(lowering: Lowering, constraint: ObjectConstraint, site: Site) -> list[ObjectConstraint]:
+def lower_with_witnesses(lowering: Lowering, constraint: ObjectConstraint, site: Site) -> Expr | None:
+    """The JSON texts of objects in which some key or value fails a schema; None if there is none.
+
+    Raises:
+        UnsupportedSchema: what has to fail cannot be negated, there are too many choices of it, or equal
+            objects must be spelled alike.
+    """
+    if lowering.is_distinct:
+        reason = "among distinct items, demands that some key or value fails a schema"
+        raise lowering.reporter.refusal(site, "not", reason, _STATE)
+    ways = [lower_object(lowering, way, site) for way in _ways(lowering, constraint, site)]
+    note = "one of the keys that may fail, the others at will"
+    lowering.reporter.note(site, "not", Verdict.NARROWED, note)
+    return union(ways)
+
+
+def _ways(lowering: Lowering, constraint: ObjectConstraint, site: Site) -> list[ObjectConstraint]:
     """The constraint without violations, once for every choice of the members that bring them about.
 
     A witness is a declared key, which then is required, or one member under an undeclared key.
-
-    Raises:
-        UnsupportedSchema: what has to fail cannot be negated, or there are too many choices.
     """
     ways = [replace(constraint, violations=())]
     for violation in constraint.violations:
         witness = _witness(lowering, violation, site)
         ways = [chosen for way in ways for chosen in _choices(lowering, way, witness, site)]
         if len(ways) > MAX_WAYS:
-            raise lowering.reporter.refusal(
-                site,
-                "not",
-                "demands too many keys or values that fail",
-                "State what is allowed instead.",
-            )
+            reason = "demands too many keys or values that fail"
+            raise lowering.reporter.refusal(site, "not", reason, _STATE)
     return ways
 
 
@@ -100,9 +112,5 @@ def _witness(lowering: Lowering, violation: Violation, site: Site) -> Witness:
                 key = reduce(CanonicalSchema.subtract, map(lowering.simple, excluded), texts)
                 return Witness(key, additional.negate())
     except canonical.CanonicalizationError as error:
-        raise lowering.reporter.refusal(
-            site,
-            "not",
-            f"what has to fail cannot be negated: {error}",
-            "State what is allowed instead.",
-        ) from error
+        reason = f"what has to fail cannot be negated: {error}"
+        raise lowering.reporter.refusal(site, "not", reason, _STATE) from error

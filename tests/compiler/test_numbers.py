@@ -12,7 +12,13 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from compiler.grammar import Rule
-from compiler.numbers import UnsupportedNumber, lower_integer, lower_number
+from compiler.numbers import (
+    IntegerConstraint,
+    NumberConstraint,
+    UnsupportedNumber,
+    lower_integer,
+    lower_number,
+)
 from compiler.rules import RuleTable
 from compiler.vocabulary import Vocabulary
 
@@ -41,7 +47,7 @@ divisors = st.lists(st.sampled_from([2, 3, 5, 7, 10, 16]), max_size=2)
 def test_integers_are_exact(low, high, multiples, others, values):
     rules = RuleTable()
     try:
-        lowered = lower_integer(low, high, multiples, others, rules)
+        lowered = lower_integer(IntegerConstraint(low, high, tuple(multiples), tuple(others)), rules)
     except UnsupportedNumber:
         reject()
     language = Language(lowered, rules)
@@ -64,13 +70,14 @@ decimals = st.decimals(-30, 30, places=2)
        st.lists(decimals, min_size=20, max_size=40))  # fmt: skip
 def test_decimals_are_exact(low, high, is_low_strict, is_high_strict, excludes_integers, values):
     rules = RuleTable()
-    lowered = lower_number(
-        low, high, (), (), rules,
+    constraint = NumberConstraint(
+        minimum=low,
         exclusive_minimum=low is not None and is_low_strict,
+        maximum=high,
         exclusive_maximum=high is not None and is_high_strict,
         excludes_integers=excludes_integers,
-    )  # fmt: skip
-    language = Language(lowered, rules)
+    )
+    language = Language(lower_number(constraint, rules), rules)
     for value in {*values, *(b for b in (low, high) if b is not None)}:
         is_valid = (
             (low is None or value > low or (value == low and not is_low_strict))
@@ -85,7 +92,8 @@ def test_decimals_are_exact(low, high, is_low_strict, is_high_strict, excludes_i
 @given(st.sampled_from(["0.01", "0.1", "0.25", "2.5", "1.5"]), st.lists(decimals, min_size=20, max_size=40))
 def test_multiples_of_decimals_hold_under_both_validators(step, values):
     rules = RuleTable()
-    language = Language(lower_number(-30, 30, (Decimal(step),), (), rules), rules)
+    constraint = NumberConstraint(minimum=-30, maximum=30, multiple_of=(Decimal(step),))
+    language = Language(lower_number(constraint, rules), rules)
     schema = {"multipleOf": float(step)}
     for value in values:
         if str(value) in language:
@@ -95,7 +103,8 @@ def test_multiples_of_decimals_hold_under_both_validators(step, values):
 
 def test_an_exclusive_bound_is_not_reached_by_rounding():
     rules = RuleTable()
-    language = Language(lower_number(None, 10, (), (), rules, exclusive_maximum=True), rules)
+    constraint = NumberConstraint(maximum=10, exclusive_maximum=True)
+    language = Language(lower_number(constraint, rules), rules)
     assert "9.9999999999" in language
     assert "9.99999999999999999" not in language
     assert "10" not in language
@@ -104,21 +113,21 @@ def test_an_exclusive_bound_is_not_reached_by_rounding():
 @pytest.mark.parametrize("text", ["0", "-1", "1.5", "-0.5", "1e5", "2.5E-7", "1E+20", "123456789012345678"])
 def test_any_number_is_written_freely(text):
     rules = RuleTable()
-    assert text in Language(lower_number(None, None, (), (), rules), rules)
+    assert text in Language(lower_number(NumberConstraint(), rules), rules)
 
 
 @pytest.mark.parametrize("text", ["01", "1.", ".5", "1e", "1e400", "NaN", "Infinity", "--1", "+1", "1" * 30])
 def test_what_is_no_number_or_overflows_is_not(text):
     rules = RuleTable()
-    assert text not in Language(lower_number(None, None, (), (), rules), rules)
+    assert text not in Language(lower_number(NumberConstraint(), rules), rules)
 
 
 def test_large_bounds_and_divisors_are_refused():
     with pytest.raises(UnsupportedNumber) as refused:
-        lower_integer(None, None, (9_999_991,), (), RuleTable())
+        lower_integer(IntegerConstraint(multiple_of=(9_999_991,)), RuleTable())
     assert refused.value.keyword == "multipleOf"
     with pytest.raises(UnsupportedNumber) as refused:
-        lower_integer(0, 10**60, (), (), RuleTable())
+        lower_integer(IntegerConstraint(0, 10**60), RuleTable())
     assert refused.value.keyword == "maximum"
 
 
@@ -128,7 +137,7 @@ def test_what_is_accepted_validates(low, high, value):
     schema = {"type": "integer"} | ({"minimum": low} if low is not None else {})
     schema |= {"maximum": high} if high is not None else {}
     rules = RuleTable()
-    if str(value) in Language(lower_integer(low, high, (), (), rules), rules):
+    if str(value) in Language(lower_integer(IntegerConstraint(low, high), rules), rules):
         parsed = json.loads(str(value))
         assert jsonschema_rs.is_valid(schema, parsed)
         jsonschema.validate(parsed, schema)
