@@ -3,16 +3,46 @@
 import re
 from random import Random
 
+from runtime.models.train import domains
+
 _ONSETS = (*"bcdfghjklmnprstvwz", "br", "ch", "dr", "fl", "gr", "kl", "pr", "sh", "st", "th", "tr")
 _VOWELS = (*"aeiou", "ai", "ea", "io", "ou")
 _CODAS = ("", "", "", "n", "r", "s", "l", "t", "k", "m", "nd", "rt")
 _LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZ"
+COMMON = tuple(
+    re.findall(
+        r"\w+",
+        """about after all and before big blue bring call check clear daily early end extra final first
+    for fresh from full good green group hello help here how idea important in keep kind last late list little
+    long look main many more morning near new next night note of old on open our out over own plan please
+    quick ready red second short simple small some special start thanks the today tomorrow two under update
+    very warm week well what when white with work year yellow your""",
+    )
+)
+"""Words of titles and messages."""
+_KNOWN = tuple(sorted({*COMMON}.union(*(domain.words for domain in domains.TRAINING))))
+_FREQUENT = "eeettaaooiinnsshhrrddllccuummwwffggyyppbbvkjxqz"
 
 
 def syllables(rng: Random, low: int = 2, high: int = 3) -> str:
-    """A word that does not exist, in lower case."""
-    count = rng.randint(low, high)
+    """A word that does not exist, in lower case: of syllables, pieces of words that exist, or any letters.
+
+    Whatever tokens there are have to be read and written somewhere: a model copies none of those that it has
+    seen in a few words alone.
+    """
+    count, kind = rng.randint(low, high), rng.random()
+    if kind < 0.4:
+        return "".join(_piece(rng, rng.choice(_KNOWN)) for _ in range(count))
+    if kind < 0.5:
+        return "".join(rng.choices(_FREQUENT, k=3 * count))
     return "".join(rng.choice(_ONSETS) + rng.choice(_VOWELS) for _ in range(count)) + rng.choice(_CODAS)
+
+
+def _piece(rng: Random, word: str) -> str:
+    """Two letters of it or more: its beginning, or its end, or what is between."""
+    start = rng.choice((0, rng.randrange(len(word))))
+    end = rng.choice((len(word), start + rng.randint(2, 6)))
+    return word[start:end]
 
 
 def proper(rng: Random) -> str:
@@ -67,16 +97,3 @@ def phrase(rng: Random, common: tuple[str, ...]) -> str:
     ]
     text = " ".join(words)
     return text if rng.random() < 0.3 else text[0].upper() + text[1:]
-
-
-COMMON = tuple(
-    re.findall(
-        r"\w+",
-        """about after all and before big blue bring call check clear daily early end extra final first
-    for fresh from full good green group hello help here how idea important in keep kind last late list little
-    long look main many more morning near new next night note of old on open our out over own plan please
-    quick ready red second short simple small some special start thanks the today tomorrow two under update
-    very warm week well what when white with work year yellow your""",
-    )
-)
-"""Words of titles and messages."""
