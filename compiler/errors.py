@@ -34,7 +34,7 @@ class UnsupportedSchema(CompilerError):
         self.suggestion = suggestion
         is_told = not keyword or pointer.endswith(f"/{keyword}")
         where = pointer or "/" if is_told else f"{pointer or '/'} ({keyword})"
-        super().__init__(f"{where}: {reason}" + (f" {suggestion}" if suggestion else ""))
+        super().__init__(f"{where}: {reason}" + (f". {suggestion}" if suggestion else ""))
 
 
 class LimitReached(UnsupportedSchema):

@@ -14,7 +14,7 @@ from http import HTTPStatus
 from typing import Any
 
 from litestar import Request, Response
-from litestar.exceptions import HTTPException
+from litestar.exceptions import HTTPException, ValidationException
 
 from compiler import errors as compiler
 from gateway import errors as gateway
@@ -23,7 +23,9 @@ from toolspecs import errors as toolspecs
 
 _log = logging.getLogger(__name__)
 
-MODEL_ROUTES = ("/v1/chat/", "/v1/models")
+MODEL_ROUTES = ("/v1/chat/", "/v1/models", "/v1/responses", "/v1/completions", "/v1/embeddings")
+
+_OTHER_APIS = ("/responses", "/messages", "/completions")
 
 CLIENT_CLOSED_REQUEST = 499
 
@@ -58,6 +60,8 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
 
 _NO_FAULTS_OF_OURS = {"deadline_exceeded", "compiling_unfinished"}
 
+_WIRE_NAMES = {"template_options": "chat_template_kwargs"}
+
 _OPENAI_TYPES = {401: "authentication_error", 429: "rate_limit_error"}
 
 
@@ -72,9 +76,16 @@ class Problem:
     extensions: Mapping[str, Any] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def is_ours(self) -> bool:
+        """Whether the gateway failed, and its log should say how."""
+        return self.status >= 500 and self.kind not in _NO_FAULTS_OF_OURS
+
 
 def problem_of(error: Exception) -> Problem:
     """Describe any error; what is not in the table is a fault of ours and tells nothing of itself."""
+    if isinstance(error, ValidationException) and isinstance(error.extra, list) and error.extra:
+        return _bad_parameter(error.extra[0])
     if isinstance(error, HTTPException):
         kind = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
         return Problem(error.status_code, kind, error.detail, headers=error.headers or {})
@@ -92,11 +103,30 @@ def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     if problem.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
         limit = request.route_handler.resolve_request_max_body_size()
         problem = replace(problem, detail=f"the body is larger than {limit} bytes, the most that is read")
-    if problem.status >= 500 and problem.kind not in _NO_FAULTS_OF_OURS:
+    if problem.status == HTTPStatus.NOT_FOUND and isinstance(error, HTTPException):
+        problem = replace(problem, detail=_no_such_route(request.method, request.url.path))
+    if problem.is_ours:
         _log.error("%s %s failed: %s", request.method, request.url.path, error, exc_info=error)
     if request.url.path.startswith(MODEL_ROUTES):
         return _response(openai_error(problem), openai_status(problem), problem, "application/json")
     return _response(problem_details(problem), problem.status, problem, "application/problem+json")
+
+
+def _bad_parameter(fault: Mapping[str, Any]) -> Problem:
+    """The first parameter of a query that Litestar found to be wrong."""
+    name = fault.get("key")
+    message = str(fault.get("message", "it is not valid"))
+    return Problem(400, "invalid_field", f"{name}: {message}" if name else message, name)
+
+
+def _no_such_route(method: str, path: str) -> str:
+    """Clients come here by another API's route, or by a base URL without its `/v1`."""
+    hint = ""
+    if path.endswith("/chat/completions"):
+        hint = "; did you mean /v1/chat/completions? A client's base URL ends in /v1"
+    elif path.endswith(_OTHER_APIS):
+        hint = "; models are served at /v1/chat/completions, so choose Chat Completions in the client"
+    return f"there is no route {method} {path}{hint}"
 
 
 def problem_details(problem: Problem) -> dict[str, Any]:
@@ -177,7 +207,7 @@ def _(_error: runtime.DeadlineExceeded) -> Details:
 
 @_details.register
 def _(error: runtime.RequestRefused) -> Details:
-    return error.parameter, {}, {}
+    return _WIRE_NAMES.get(error.parameter, error.parameter), {}, {}
 
 
 @_details.register

@@ -6,6 +6,8 @@ from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from gateway.problems import problem_of
+
 QUIET_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 
 _PROPAGATOR = TraceContextTextMapPropagator()
@@ -31,16 +33,31 @@ class ServerSpanMiddleware(ASGIMiddleware):
             context=_PROPAGATOR.extract(headers),
             kind=SpanKind.SERVER,
             attributes={"http.request.method": method, "http.route": route, "url.path": scope["path"]},
+            record_exception=False,
+            set_status_on_exception=False,
         ) as span:
-            await next_app(scope, receive, _watched(send, span))
+            try:
+                await next_app(scope, receive, _watched(send, span))
+            except Exception as error:
+                # Of another middleware, such as the one that asks for a key: answered outside of this one.
+                problem = problem_of(error)
+                _answered(span, problem.status)
+                if problem.is_ours:
+                    span.record_exception(error)
+                raise
 
 
 def _watched(send: Send, span: Span) -> Send:
     async def watched(message: Message) -> None:
         if message["type"] == "http.response.start":
-            span.set_attribute("http.response.status_code", message["status"])
-            if message["status"] >= 500:
-                span.set_status(Status(StatusCode.ERROR))
+            _answered(span, message["status"])
         await send(message)
 
     return watched
+
+
+def _answered(span: Span, status: int) -> None:
+    """Note the status; by the HTTP conventions a 4xx is no error of the server."""
+    span.set_attribute("http.response.status_code", status)
+    if status >= 500:
+        span.set_status(Status(StatusCode.ERROR))

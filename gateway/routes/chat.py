@@ -49,7 +49,7 @@ async def _server_sent(generation: Generation, *, includes_usage: bool) -> Async
                 yield _event(chunk)
     except Exception as error:  # noqa: BLE001 - the status is sent: any error has to go into the stream
         problem = problem_of(error)
-        _log.warning("stream %s broke off: %s", generation.request_id, error, exc_info=problem.status >= 500)
+        _log.warning("stream %s broke off: %s", generation.request_id, error, exc_info=problem.is_ours)
         yield _event(openai_error(problem))
         return
     yield "data: [DONE]\n\n"

@@ -8,7 +8,7 @@ from fake_runtime import STATS, call, text
 from sample_tools import TIME, WEATHER
 
 from compiler.vocabulary import Vocabulary
-from runtime.errors import BudgetTooSmall, GenerationFailed, Overloaded, PromptTooLong
+from runtime.errors import BudgetTooSmall, GenerationFailed, Overloaded, PromptTooLong, RequestRefused
 from runtime.events import (
     ArgumentsDelta,
     CallStarted,
@@ -317,6 +317,13 @@ ERRORS = [
     (Overloaded(2.5), 429, "rate_limit_error", "overloaded", None),
     (PromptTooLong(900, 512), 400, "invalid_request_error", "context_length_exceeded", "messages"),
     (BudgetTooSmall(1, 9), 400, "invalid_request_error", "max_tokens_too_small", "max_tokens"),
+    (
+        RequestRefused("no option 'tools'", "template_options"),
+        400,
+        "invalid_request_error",
+        "request_refused",
+        "chat_template_kwargs",
+    ),
     (GenerationFailed("NaN logits"), 500, "server_error", "generation_failed", None),
     (RuntimeError("secret detail"), 500, "server_error", "internal_error", None),
 ]
@@ -436,3 +443,20 @@ async def test_models_are_listed(client):
 async def test_the_gateway_is_ready_and_closes_its_runtime(client, runtime):
     assert (await client.get("/readyz")).json() == {"status": "ready"}
     assert not runtime.is_closed
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/responses", "/v1/messages", "/v1/completions", "/chat/completions", "/v1/v1/chat/completions"],
+)
+async def test_routes_of_other_apis_say_where_models_are_served(client, path):
+    answer = await client.post(path, json={})
+    assert answer.status_code == 404
+    hint = answer.text.partition(f"POST {path}; ")[2]
+    assert "/v1/chat/completions" in hint
+
+
+async def test_a_refusal_and_its_way_out_are_sentences(client):
+    pattern = {"type": "regex", "pattern": "(?=x)y"}
+    answer = await client.post(URL, json=body(response_format=pattern))
+    assert answer.json()["error"]["message"].endswith(" end. Write it without.")

@@ -55,11 +55,12 @@ async def test_a_passed_deadline_is_an_error_that_clients_do_not_repeat(client, 
     assert found["chat tiny"].status.status_code is StatusCode.ERROR
 
 
-async def test_a_stream_ends_with_the_error(client, runtime):
+async def test_a_stream_ends_with_the_error(client, runtime, caplog):
     runtime.script = [TextDelta(0, "x"), DeadlineExceeded()]
     answer = await client.post(URL, json=BODY | {"stream": True})
     *_, last = answer.text.removesuffix("\n\n").split("\n\n")
     assert json.loads(last.removeprefix("data: "))["error"]["code"] == "deadline_exceeded"
+    assert [bool(record.exc_info) for record in caplog.records if "broke off" in record.message] == [False]
 
 
 async def test_waiting_for_a_grammar_counts(client, app, runtime, monkeypatch):

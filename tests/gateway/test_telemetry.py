@@ -89,6 +89,18 @@ async def test_a_failure_is_an_error_of_both_spans(client, runtime, spans):
     assert found["POST /v1/chat/completions"].status.status_code is StatusCode.ERROR
 
 
+async def test_a_missing_key_is_no_error_of_the_server(tmp_path, runtime, spans):
+    tracing = TracerProvider()
+    tracing.add_span_processor(SimpleSpanProcessor(spans))
+    settings = Settings(data_dir=str(tmp_path), api_key="a-key-of-many")
+    async with AsyncTestClient(create_app(settings, runtime=runtime, tracer_provider=tracing)) as client:
+        await client.post(URL, json=body())
+    (server,) = spans.get_finished_spans()
+    assert server.attributes["http.response.status_code"] == 401
+    assert server.status.status_code is StatusCode.UNSET
+    assert server.events == ()
+
+
 async def test_probes_leave_no_spans(client, spans):
     await client.get("/healthz")
     await client.get("/readyz")

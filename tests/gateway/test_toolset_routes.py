@@ -233,3 +233,19 @@ async def test_a_bad_name_is_refused_with_the_rule(client):
 async def test_an_unknown_route_and_method_answer_with_problems(client):
     assert (await client.get("/v1/nothing")).json()["status"] == 404
     assert (await client.post("/v1/toolsets/x", json={})).json()["status"] == 405
+
+
+@pytest.mark.parametrize(
+    ("query", "name", "hint"),
+    [
+        ("?limit=0", "limit", ">= 1"),
+        ("?limit=x", "limit", "int"),
+        ("/weather?shape=openapi", "shape", "openapi"),
+        ("/weather/report?revision=x", "revision", "int"),
+    ],
+)
+async def test_a_bad_parameter_is_named(client, weather, query, name, hint):
+    problem = (await client.get(f"/v1/toolsets{query}")).json()
+    assert (problem["status"], problem["field"]) == (400, name)
+    assert problem["detail"].startswith(f"{name}: ")
+    assert hint in problem["detail"]
