@@ -76,7 +76,8 @@ def render_prompt(
         RequestRefused: the template refuses the conversation or an option.
     """
     options = dict(options or {})
-    reserved = set(options) & set(inspect.signature(tokenizer.apply_chat_template).parameters)
+    taken = {"self", "messages", *inspect.signature(tokenizer.apply_chat_template).parameters}
+    reserved = taken & set(options)
     if reserved:
         raise RequestRefused(f"a chat template takes no option {min(reserved)!r}", "template_options")
     if not messages:

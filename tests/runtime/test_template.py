@@ -150,6 +150,7 @@ def test_call_ids_become_what_kimi_writes(tokenizer, monkeypatch):
         ("", CONVERSATION, {}, "messages", "refuses|empty"),
         (CHATML, (), {}, "messages", "no messages"),
         (CHATML, CONVERSATION, {"tokenize": False}, "template_options", "tokenize"),
+        (CHATML, CONVERSATION, {"self": 1}, "template_options", "self"),
         (
             CHATML,
             (Message("assistant", calls=(ToolCall("c", "f", "{"),)),),
