@@ -12,7 +12,7 @@ from compiler.report import Entry as ReportEntry
 from compiler.response_format import ResponseFormat, compile_format
 from compiler.schema import CompiledSchema
 from compiler.style import SPACED
-from compiler.syntaxes import Syntax
+from compiler.syntax import Syntax
 from compiler.toolset import lower_tool
 from compiler.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary

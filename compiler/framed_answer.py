@@ -15,7 +15,7 @@ from compiler.errors import UnsupportedSchema
 from compiler.linked_matcher import LinkedMatcher
 from compiler.linker import answer_dispatcher
 from compiler.schema import CompiledSchema
-from compiler.syntaxes import Syntax
+from compiler.syntax import Syntax
 from compiler.vocabulary import Vocabulary
 
 

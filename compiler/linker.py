@@ -20,7 +20,7 @@ from compiler.free_text import FreeText
 from compiler.junction import Junction, Names, Target
 from compiler.linked_matcher import LinkedMatcher
 from compiler.region import Region
-from compiler.syntaxes import Syntax
+from compiler.syntax import Syntax
 from compiler.unit import Unit, argument_starts, unit_tail
 from compiler.vocabulary import Vocabulary
 from toolspecs.choice import ChoiceMode, ToolChoice

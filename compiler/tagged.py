@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from compiler.lowering import Lowering
     from compiler.outline import Site
-    from compiler.syntaxes import Syntax
+    from compiler.syntax import Syntax
     from compiler.vocabulary import Vocabulary
 
 STRING = "string"

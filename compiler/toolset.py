@@ -7,7 +7,7 @@ from compiler.errors import UnsupportedSchema, UnsupportedToolset
 from compiler.linker import LinkedGrammar, link
 from compiler.schema import LoweredSchema, lower_schema
 from compiler.style import Style, spelled
-from compiler.syntaxes import Syntax
+from compiler.syntax import Syntax
 from compiler.syntaxes import syntax as find_syntax
 from compiler.tagged import spelled_tags
 from compiler.unit import Unit, compile_unit

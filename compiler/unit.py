@@ -34,7 +34,7 @@ from compiler.network import Network
 from compiler.recogniser import Recogniser
 from compiler.shortest import Shortest
 from compiler.stored import BYTES_PER_CHAR, VERSIONS, pack, unpack
-from compiler.syntaxes import Syntax
+from compiler.syntax import Syntax
 from compiler.vocabulary import Vocabulary
 
 _MAX_DIGITS = 3

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
-from compiler.syntaxes import Message, Syntax
+from compiler.syntax import Message, Syntax
 from runtime.parameters import JsonScanner, ParameterReader, overlap
 
 ParameterTypes = Mapping[str, tuple[str, ...]]

@@ -13,7 +13,7 @@ from compiler.framed_answer import FramedAnswer
 from compiler.linker import LinkedGrammar
 from compiler.matcher import Matcher
 from compiler.schema import CompiledSchema
-from compiler.syntaxes import Syntax
+from compiler.syntax import Syntax
 from compiler.syntaxes import syntax as syntax_named
 from runtime.calls import ParameterTypes
 from runtime.detokenizer import Spelling

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from enum import Enum, auto
 
-from compiler.syntaxes import Syntax
+from compiler.syntax import Syntax
 from compiler.tagged import STRING, json_patterns
 
 _WORDS = ("null", "true", "false")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from compiler.syntaxes import Syntax
+from compiler.syntax import Syntax
 from runtime.calls import (
     ArgumentsPart,
     CallEnd,

@@ -14,7 +14,7 @@ from compiler.errors import CompilerError
 from compiler.linker import LinkedGrammar
 from compiler.matcher import Matcher
 from compiler.single import SingleMatcher
-from compiler.syntaxes import Syntax
+from compiler.syntax import Syntax
 from compiler.toolset import compile_toolset
 from runtime.models.train.questions import Question
 from runtime.sequence import Closer

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from compiler.syntaxes import Syntax
+from compiler.syntax import Syntax
 from runtime.study.faults import Fault, RepeatedKey, read_json, syntax_fault
 
 

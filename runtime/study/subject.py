@@ -5,7 +5,8 @@ from functools import cached_property
 
 import xgrammar as xgr
 
-from compiler.syntaxes import THINK, Syntax
+from compiler.syntax import Syntax
+from compiler.syntaxes import THINK
 from compiler.syntaxes import syntax as syntax_named
 from runtime.detokenizer import Spelling
 from runtime.errors import RequestRefused
