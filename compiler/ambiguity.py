@@ -7,8 +7,9 @@ many parts in a row of which each may be left out or go on (`x* x* x*`).
 
 from collections.abc import Iterable, Mapping
 
+from compiler.costs import parts
 from compiler.grammar import EMPTY, Choice, Expr, Grammar, RuleRef, Sequence
-from compiler.shortest import Shortest, parts
+from compiler.shortest import Shortest
 
 LOOP = 8
 """As many parts as a loop counts for."""

@@ -10,6 +10,7 @@ from functools import cached_property
 from itertools import chain
 
 from compiler.answer import Answer
+from compiler.costs import NEVER
 from compiler.dispatcher import (
     BeforeThought,
     Dispatcher,
@@ -28,7 +29,6 @@ from compiler.recogniser import Recogniser
 from compiler.region import Region
 from compiler.schema import CompiledSchema
 from compiler.segmentation import Segmentation
-from compiler.shortest import NEVER
 from compiler.unit import Unit, unit_tail
 from compiler.vocabulary import Vocabulary
 

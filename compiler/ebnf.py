@@ -13,6 +13,7 @@ from typing import Any
 import xgrammar as xgr
 
 from compiler.ambiguity import doubly_recursive, most_in_a_row
+from compiler.costs import NEVER
 from compiler.errors import UnsupportedSchema
 from compiler.grammar import (
     EMPTY,
@@ -30,7 +31,7 @@ from compiler.plain_text import WRITABLE, check_writable
 from compiler.prune import prune
 from compiler.regular import charset
 from compiler.rules import RuleTable
-from compiler.shortest import NEVER, Shortest
+from compiler.shortest import Shortest
 from compiler.unfold import unfolded
 
 MAX_NESTING = 200

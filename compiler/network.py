@@ -4,18 +4,17 @@ A state is a place in a rule. States are made when they are first reached, so th
 or a rule that nobody enters takes no room. A reference at the end of a rule goes on into the rule it names
 instead of calling it: right recursion is a loop here, and needs no stack.
 
-Every state knows the fewest bytes that finish its rule (Knuth's generalisation of Dijkstra's algorithm, over
-the rules of a grammar), and the text that does it. Lookaheads are left out: they remove no sentence.
+Every state knows the fewest bytes that finish its rule. Lookaheads are left out: they remove no sentence.
 """
 
-import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 from compiler.avoidance import Avoidance
+from compiler.costs import NEVER, Costs
 from compiler.errors import UnsupportedGrammar
 from compiler.grammar import CharClass, Choice, Expr, Grammar, Literal, Prose, Repeat, RuleRef, Sequence
+from compiler.states import END, Call, Characters, End, Fork, Free, Rest, State, StateSet, Text
 from compiler.utf8 import ByteRange, byte_sequences
 
 _PREFERRED = "a0 "
@@ -24,101 +23,6 @@ _PREFERRED = "a0 "
 _CALL_COST = 2.0**-20
 """Of equally short texts the one of fewer calls is written, so that writing it comes to an end. A power of
 two adds up without error."""
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class End:
-    """The rule is complete."""
-
-    cost: float = 0
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Text:
-    """`text` from the byte `at` on, then `after`."""
-
-    text: bytes
-    at: int
-    after: "State"
-    cost: float
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Characters:
-    """`low` to `high` characters of a class, then `after`."""
-
-    repeat: Repeat
-    after: "State"
-    cost: float
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Rest:
-    """Inside a character: these bytes, then `after`."""
-
-    ranges: tuple[ByteRange, ...]
-    after: "State"
-    cost: float
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Call:
-    """The rule of that name, then `after`."""
-
-    name: str
-    after: "State"
-    cost: float
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Fork:
-    """Any of these."""
-
-    options: tuple["State", ...]
-    cost: float
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class Free:
-    """Any bytes that complete none of the texts avoided, of which the last were `held`; then `after`."""
-
-    avoidance: Avoidance
-    held: bytes
-    after: "State"
-    cost: float
-
-
-State = End | Text | Characters | Rest | Call | Fork | Free
-
-
-class StateSet:
-    """States of one rule that a text leads to at once, and what they reach without reading a byte."""
-
-    __slots__ = ("calls", "cost", "is_end", "most", "readers", "steps")
-
-    def __init__(self, readers: tuple[State, ...], calls: tuple[Call, ...], *, is_end: bool) -> None:
-        self.readers = readers
-        self.calls = calls
-        self.is_end = is_end
-        self.cost = 0 if is_end else min((s.cost for s in (*readers, *calls)), default=math.inf)
-        self.most = max((s.cost for s in (*readers, *calls)), default=0)
-        self.steps: dict[int, StateSet | None] = {}
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether nothing happens here but that the next byte is read."""
-        return not self.calls and not self.is_end
-
-    @property
-    def states(self) -> Iterator[State]:
-        """All of them."""
-        yield from self.readers
-        yield from self.calls
-        if self.is_end:
-            yield _END
-
-
-_END = End()
 
 
 class Network:
@@ -131,8 +35,8 @@ class Network:
             UnsupportedGrammar: the grammar has no sentence.
         """
         self.grammar = grammar
-        self._costs = _rule_costs(grammar)
-        if math.isinf(self._costs[grammar.root]):
+        self._costs = Costs(grammar, per_call=_CALL_COST)
+        if self._costs.of(RuleRef(grammar.root)) >= NEVER:
             raise UnsupportedGrammar("the grammar has no finite sentence")
         self._entries: dict[str, State] = {}
         self._states: dict[tuple[object, ...], State] = {}
@@ -171,20 +75,6 @@ class Network:
         """The states of both."""
         return one if one is other else self._close([*one.states, *other.states])
 
-    def first_bytes(self, states: StateSet) -> set[int]:
-        """The bytes that may stand there."""
-        found: set[int] = set()
-        for state in states.readers:
-            match state:
-                case Text(text, at):
-                    found.add(text[at])
-                case Characters(Repeat(chars)):
-                    firsts = (ranges[0] for ranges in byte_sequences(chars))
-                    found.update(byte for low, high in firsts for byte in range(low, high + 1))
-                case Rest(ranges):
-                    found.update(range(ranges[0][0], ranges[0][1] + 1))
-        return found
-
     def finish(self, states: StateSet) -> bytes:
         """The fewest bytes that complete the rule."""
         text = bytearray()
@@ -218,7 +108,7 @@ class Network:
         is_end = False
         while pending:
             state = pending.pop()
-            if state in seen or math.isinf(state.cost):
+            if state in seen or state.cost >= NEVER:
                 continue
             seen[state] = None
             pending += reversed(self._beyond(state))
@@ -245,7 +135,7 @@ class Network:
                 return ()
 
     def _is_jump(self, state: State) -> bool:
-        return isinstance(state, Call) and state.after is _END
+        return isinstance(state, Call) and state.after is END
 
     def _read(self, state: State, byte: int) -> Iterator[State]:  # noqa: C901 - one case per kind of state
         match state:
@@ -269,7 +159,7 @@ class Network:
 
     def _entry(self, name: str) -> State:
         if name not in self._entries:
-            self._entries[name] = self._build(self.grammar.rules[name].body, _END)
+            self._entries[name] = self._build(self.grammar.rules[name].body, END)
         return self._entries[name]
 
     def _build(self, expr: Expr, after: State) -> State:  # noqa: PLR0911 - one case per kind of expression
@@ -288,7 +178,7 @@ class Network:
                 built = tuple(dict.fromkeys(self._build(option, after) for option in options))
                 return Fork(built, min(option.cost for option in built))
             case RuleRef(name):
-                return self._intern(Call, name, after, cost=self._costs[name] + _CALL_COST + after.cost)
+                return self._intern(Call, name, after, cost=self._costs.of(expr) + after.cost)
             case Prose(excludes):
                 return self._intern(
                     Free, Avoidance(tuple(text.encode() for text in excludes)), b"", after, cost=after.cost
@@ -330,48 +220,3 @@ def _cheapest_char(chars: CharClass) -> bytes:
         if any(low <= ord(char) <= high for low, high in chars.ranges):
             return char.encode()
     return chr(chars.ranges[0][0]).encode()
-
-
-def _rule_costs(grammar: Grammar) -> dict[str, float]:
-    """The fewest bytes of a sentence of each rule; infinite where there is none."""
-    costs = dict.fromkeys(grammar.rules, math.inf)
-    users: dict[str, set[str]] = {name: set() for name in grammar.rules}
-    for name, rule in grammar.rules.items():
-        for used in _references(rule.body):
-            users[used].add(name)
-    pending = dict.fromkeys(grammar.rules)
-    while pending:
-        name = next(iter(pending))
-        del pending[name]
-        cost = _cost(grammar.rules[name].body, costs)
-        if cost < costs[name]:
-            costs[name] = cost
-            pending.update(dict.fromkeys(users[name]))
-    return costs
-
-
-def _cost(expr: Expr, costs: dict[str, float]) -> float:  # noqa: PLR0911 - one case per kind of expression
-    match expr:
-        case Literal(text):
-            return len(text.encode())
-        case CharClass():
-            return len(_cheapest_char(expr))
-        case Repeat(item, low, _):
-            return low * len(_cheapest_char(item))
-        case Sequence(items):
-            return sum(_cost(item, costs) for item in items)
-        case Choice(options):
-            return min(_cost(option, costs) for option in options)
-        case RuleRef(name):
-            return costs[name] + _CALL_COST
-        case Prose():
-            return 0
-
-
-def _references(expr: Expr) -> Iterator[str]:
-    match expr:
-        case RuleRef(name):
-            yield name
-        case Sequence(items) | Choice(items):
-            for item in items:
-                yield from _references(item)

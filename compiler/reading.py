@@ -10,7 +10,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from compiler.network import Network, StateSet
+from compiler.network import Network
+from compiler.states import StateSet
 
 
 class Frame:
@@ -78,7 +79,7 @@ class Reading:
 
     def next_bytes(self) -> set[int]:
         """The bytes that may follow."""
-        return set().union(*map(self.network.first_bytes, self.live.values()))
+        return set().union(*(states.first_bytes() for states in self.live.values()))
 
     def _advance(self, byte: int) -> "Reading | None":
         if len(self.live) == 1:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from compiler.shortest import NEVER
+from compiler.costs import NEVER
 from compiler.token_index import TokenIndex
 
 

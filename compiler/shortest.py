@@ -1,16 +1,9 @@
-"""Shortest sentences: for every rule of a grammar how little text completes it, and how fast that can grow.
+"""Shortest sentences: how little text completes a rule of a grammar, and how fast that can grow."""
 
-Lengths are bytes of UTF-8. They are found by Knuth's generalization of Dijkstra's algorithm: "A
-generalization of Dijkstra's algorithm", Information Processing Letters 6 (1977).
-"""
-
-import heapq
 from collections.abc import Iterator
 
-from compiler.grammar import CharClass, Choice, Expr, Grammar, Literal, Prose, Repeat, RuleRef, Sequence
-
-NEVER = 1 << 60
-"""The length of what has no finite sentence."""
+from compiler.costs import Costs, parts, width
+from compiler.grammar import Choice, Expr, Grammar, Repeat, RuleRef, Sequence
 
 MAX_CONTINUATION = 3
 """Bytes that the first byte of a character may ask for."""
@@ -21,71 +14,13 @@ class Shortest:
 
     def __init__(self, grammar: Grammar) -> None:
         self.grammar = grammar
-        self._lengths = _rule_lengths(grammar)
+        self._costs = Costs(grammar)
         self.growth = _Growth(self).largest() + MAX_CONTINUATION
         """The most bytes by which one more byte can make what completes a sentence longer."""
 
     def length(self, expr: Expr) -> int:
         """Bytes of the shortest sentence of an expression; `NEVER` if it has none."""
-        return _length(expr, self._lengths)
-
-
-def width(char: str) -> int:
-    """Bytes of a character in UTF-8."""
-    code = ord(char)
-    return 1 + (code >= 0x80) + (code >= 0x800) + (code >= 0x10000)
-
-
-def _rule_lengths(grammar: Grammar) -> dict[str, int]:
-    users: dict[str, set[str]] = {name: set() for name in grammar.rules}
-    for name, rule in grammar.rules.items():
-        for part in parts(rule.body):
-            if isinstance(part, RuleRef):
-                users[part.name].add(name)
-    final: dict[str, int] = {}
-    found = [(_length(rule.body, final), name) for name, rule in grammar.rules.items()]
-    heap = [entry for entry in found if entry[0] < NEVER]
-    heapq.heapify(heap)
-    while heap:
-        length, name = heapq.heappop(heap)
-        if name in final:
-            continue
-        final[name] = length
-        for user in users[name] - final.keys():
-            length = _length(grammar.rules[user].body, final)
-            if length < NEVER:
-                heapq.heappush(heap, (length, user))
-    return final
-
-
-def _length(expr: Expr, final: dict[str, int]) -> int:  # noqa: PLR0911 - one case per kind of expression
-    match expr:
-        case Literal(text):
-            return len(text.encode())
-        case CharClass(ranges):
-            return width(chr(ranges[0][0]))
-        case Repeat(item, low, _):
-            return low * width(chr(item.ranges[0][0]))
-        case Sequence(items):
-            return min(NEVER, sum(_length(item, final) for item in items))
-        case Choice(options):
-            return min(_length(option, final) for option in options)
-        case RuleRef(name):
-            return final.get(name, NEVER)
-        case Prose():
-            return 0
-
-
-def parts(expr: Expr) -> Iterator[Expr]:
-    """The expression and everything written inside it; the rules it refers to are not followed."""
-    todo = [expr]
-    while todo:
-        part = todo.pop()
-        yield part
-        if isinstance(part, Sequence):
-            todo += part.items
-        elif isinstance(part, Choice):
-            todo += part.options
+        return int(self._costs.of(expr))
 
 
 class _Growth:

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from walks import walk
 
 from compiler import UnsupportedSchema, compile_schema
+from compiler.costs import NEVER
 from compiler.grammar import CharClass, Choice, Grammar, Literal, Repeat, Rule, RuleRef, Sequence
 from compiler.network import Network
 from compiler.recogniser import Recogniser
-from compiler.shortest import NEVER, Shortest
+from compiler.shortest import Shortest
 from compiler.vocabulary import Vocabulary
 
 BYTES = Vocabulary.of_bytes()
