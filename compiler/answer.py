@@ -1,9 +1,7 @@
 """The answer: a text in a response's format that stands behind a thought, or in a frame."""
 
 from dataclasses import dataclass
-from functools import cached_property
 
-from compiler.recogniser import Recogniser
 from compiler.schema import CompiledSchema
 from compiler.single import SingleMatcher
 
@@ -22,8 +20,3 @@ class Answer:
     def fits(self, rest: bytes) -> bool:
         """Whether some answer begins with `rest`."""
         return self.begin(rest) is not None
-
-    @cached_property
-    def shortest_text(self) -> bytes:
-        """The shortest answer."""
-        return Recogniser.of(self.compiled.network).completion()

@@ -4,169 +4,21 @@ It follows the output as the matcher does, by bytes, through free text, headers 
 as it must: while the budget is larger than the completion can have grown to, tokens are only noted.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 
-from compiler.answer import Answer
 from compiler.costs import NEVER
-from compiler.dispatcher import (
-    BeforeThought,
-    Dispatcher,
-    InAnswer,
-    InFixedText,
-    InText,
-    InThought,
-    InUnit,
-    Position,
-)
 from compiler.errors import UnsupportedGrammar
 from compiler.framed_answer import FramedAnswer
-from compiler.junction import Junction, Target
 from compiler.linker import LinkedGrammar
-from compiler.recogniser import Recogniser
-from compiler.region import Region
+from compiler.place import Outside, Place, answer_place, place_of
 from compiler.schema import CompiledSchema
 from compiler.segmentation import Segmentation
-from compiler.unit import Unit, unit_tail
+from compiler.unit import unit_tail
 from compiler.vocabulary import Vocabulary
 
 _NEXT = 32
 """Bytes of a next token that `prepare` reckons with; few are longer."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Outside:
-    """Anywhere but in a unit or an answer, as the dispatcher has it."""
-
-    position: Position
-
-    def after(self, token_id: int, token: bytes) -> "_Place | None":
-        position = self.position.accept(token_id, token)
-        if position is None:
-            return None
-        place = _placed(position, token)
-        self.position.undo()
-        return place
-
-    def completions(self) -> Iterator[bytes]:
-        return _completions(self.position)
-
-    def is_far(self, num_bytes: int, budget: int) -> bool:  # noqa: ARG002 - the places' common method
-        return False
-
-
-@dataclass(frozen=True, slots=True)
-class _InUnit:
-    """In a tool's arguments or the end of its call; `follow` is what comes behind."""
-
-    dispatcher: Dispatcher
-    recogniser: Recogniser
-    growth: int
-    follow: Junction
-
-    def after(self, token_id: int, token: bytes) -> "_Place | None":  # noqa: ARG002 - the places' common method
-        recogniser = self.recogniser.fork()
-        for end in range(1, len(token) + 1):
-            if not recogniser.advance(token[end - 1 : end]):
-                return None
-            if recogniser.is_complete:
-                following = self.dispatcher.at(self.follow, token[end:])
-                return None if following is None else _placed(following)
-        return replace(self, recogniser=recogniser)
-
-    def completions(self) -> Iterator[bytes]:
-        yield self.recogniser.completion() + (self.follow.closing or b"")
-
-    def is_far(self, num_bytes: int, budget: int) -> bool:
-        return self.recogniser.bound(self.growth * num_bytes) + len(self.follow.closing or b"") <= budget
-
-
-@dataclass(frozen=True, slots=True)
-class _InAnswer:
-    """In an answer in a given format, with which the output ends."""
-
-    recogniser: Recogniser
-    growth: int
-
-    def after(self, token_id: int, token: bytes) -> "_Place | None":  # noqa: ARG002 - the places' common method
-        recogniser = self.recogniser.fork()
-        return _InAnswer(recogniser, self.growth) if recogniser.advance(token) else None
-
-    def completions(self) -> Iterator[bytes]:
-        yield self.recogniser.completion()
-
-    def is_far(self, num_bytes: int, budget: int) -> bool:
-        return self.recogniser.bound(self.growth * num_bytes) <= budget
-
-
-_Place = _Outside | _InUnit | _InAnswer
-
-
-def _placed(position: Position, token: bytes = b"") -> _Place:
-    """The place of a dispatcher's position after `token`; units and answers are read by their grammar."""
-    match position:
-        case InUnit(dispatcher=dispatcher, follow=follow, unit=unit, start=start):
-            recogniser = Recogniser.of(unit.network)
-            recogniser.advance(start)
-            return _InUnit(dispatcher, recogniser, unit.shortest.growth, follow)
-        case InAnswer(answer=answer, start=start, depth=depth):
-            recogniser = Recogniser.of(answer.compiled.network)
-            recogniser.advance(start + token if depth else start)
-            return _InAnswer(recogniser, answer.compiled.shortest.growth)
-        case _:
-            return _Outside(position)
-
-
-def _completions(position: Position) -> Iterator[bytes]:
-    """What may follow a position outside of units and answers, to the end."""
-    match position:
-        case BeforeThought(answer=answer):
-            yield from _placed(answer).completions()
-        case InThought(dispatcher=dispatcher, thought=thought):
-            end = dispatcher.vocabulary.tokens[thought.end_id]
-            yield from (end + text for text in _placed(dispatcher.begin_answer()).completions())
-        case InText(dispatcher=dispatcher, region=region, state=state):
-            yield from _leaving(region, state, dispatcher.units)
-        case InFixedText(dispatcher=dispatcher, junction=junction, read=read):
-            yield from _behind(junction, read, dispatcher.units)
-
-
-def _leaving(region: Region, state: int, units: Mapping[str, Unit]) -> Iterator[bytes]:
-    """What may follow free text, `state` bytes into what ends it."""
-    text, onward = region.text, region.exit
-    if text.may_stop:
-        yield b""
-    elif onward is not None:
-        yield from _behind(onward, b"" if text.marker_id else text.pattern[:state], units)
-
-
-def _behind(junction: Junction, read: bytes, units: Mapping[str, Unit]) -> Iterator[bytes]:
-    """What may follow `read` to the end: the closing, or the shortest call of each tool, names first.
-
-    Or the header of a message that may stop at once; one that leads on is on the shortest way only where
-    no other header fits what was read.
-    """
-    if junction.closing is not None and junction.closing.startswith(read):
-        yield junction.closing[len(read) :]
-    low, high = junction.reach(read)
-    names, lead = junction.names, junction.lead or b""
-    is_settled = all(_leads_on(target) for target in names.targets[low:high])
-    for at in sorted(range(low, high), key=lambda at: len(names.keys[at])):
-        target, key = names.targets[at], names.keys[at]
-        header = (lead + key[: len(key) - names.num_given_back])[len(read) :]
-        if isinstance(target, str):
-            yield header + units[target].shortest_text + (junction.follow.closing or b"")
-        elif isinstance(target, Answer):
-            yield header + target.shortest_text
-        elif target.text.may_stop or is_settled:
-            yield from (header + text for text in _leaving(target, 0, units))
-
-
-def _leads_on(target: Target) -> bool:
-    """Whether an output cannot end where this header leads."""
-    return isinstance(target, Region) and not target.text.may_stop
 
 
 class Closer:
@@ -186,7 +38,7 @@ class Closer:
     accepted, so `fork()` takes a look ahead. Stop tokens count as nothing: an output may end without one.
     """
 
-    def __init__(self, vocabulary: Vocabulary, place: _Place, ending: bytes) -> None:
+    def __init__(self, vocabulary: Vocabulary, place: Place, ending: bytes) -> None:
         """Begin at a place; a unit can only be over after a token that holds a byte of `ending`."""
         self._vocabulary = vocabulary
         self._segmentation = Segmentation(vocabulary.index)
@@ -195,7 +47,7 @@ class Closer:
         self._ending = ending
         self._pending: list[int] = []
         self._num_pending_bytes = 0
-        self._ahead: tuple[int, _Place] | None = None
+        self._ahead: tuple[int, Place] | None = None
 
     def minimum(self) -> int:
         """Tokens of the shortest way from here to a complete output; looks at every tool that may follow."""
@@ -258,7 +110,7 @@ class Closer:
         twin._segmentation = self._segmentation
         return twin
 
-    def _settled(self) -> _Place:
+    def _settled(self) -> Place:
         """The place, once everything noted has been read."""
         for token_id in self._pending:
             place = self._place.after(token_id, self._vocabulary.tokens[token_id])
@@ -271,7 +123,7 @@ class Closer:
     def _stays(self, token_id: int) -> bool:
         """Whether what bounds the completion's growth holds across this token."""
         token = self._vocabulary.tokens[token_id]
-        return not isinstance(self._place, _Outside) and not any(b in token for b in self._ending)
+        return not isinstance(self._place, Outside) and not any(b in token for b in self._ending)
 
     def _is_far(self, token_id: int, budget: int) -> bool:
         """Whether the completion cannot have grown beyond the budget; a token spells a byte at least."""
@@ -280,7 +132,7 @@ class Closer:
         num_bytes = self._num_pending_bytes + len(self._vocabulary.tokens[token_id])
         return self._place.is_far(num_bytes, budget)
 
-    def _fits(self, place: _Place, budget: int) -> bool:
+    def _fits(self, place: Place, budget: int) -> bool:
         texts = place.completions()
         return any(
             (self._spells_bytes and len(text) <= budget) or self._segmentation.count(text) <= budget
@@ -302,9 +154,8 @@ def closer_of(
     `is_thinking`: the prompt has begun a thought.
     """
     if isinstance(constraint, CompiledSchema):
-        place: _Place = _InAnswer(Recogniser.of(constraint.network), constraint.shortest.growth)
-        return Closer(constraint.vocabulary, place, b"")
-    place = _placed(constraint.dispatcher.begin(is_thinking=is_thinking))
+        return Closer(constraint.vocabulary, answer_place(constraint), b"")
+    place = place_of(constraint.dispatcher.begin(is_thinking=is_thinking))
     ending = b""
     if isinstance(constraint, LinkedGrammar):
         ending = unit_tail(constraint.syntax, constraint.vocabulary)[-1:]

@@ -1,7 +1,8 @@
 """The matcher of a linked grammar: one sequence's way through free text, headers and units."""
 
-from compiler.dispatcher import Dispatcher, Position, Stopped
+from compiler.dispatcher import Dispatcher
 from compiler.matcher import Bitmask
+from compiler.position import Position, Stopped
 
 
 class LinkedMatcher:
@@ -58,6 +59,6 @@ class LinkedMatcher:
         if not 0 <= token_id < len(self._tokens) or self.is_terminated():
             return None
         if token_id in self._stop_ids:
-            return Stopped(self._dispatcher) if self._position.is_complete else None
+            return Stopped(self._dispatcher.vocabulary) if self._position.is_complete else None
         token = self._tokens[token_id]
         return self._position.accept(token_id, token) if token else None

@@ -13,12 +13,13 @@ from functools import cached_property, partial
 from types import MappingProxyType
 
 from compiler.answer import Answer
-from compiler.dispatcher import Dispatcher, Thought, consumed
+from compiler.dispatcher import Dispatcher, consumed
 from compiler.errors import UnsupportedGrammar, UnsupportedSchema, UnsupportedToolset
 from compiler.exits import Exits
 from compiler.free_text import FreeText
 from compiler.junction import Junction, Names, Target
 from compiler.linked_matcher import LinkedMatcher
+from compiler.outside import Thought
 from compiler.region import Region
 from compiler.syntax import Syntax
 from compiler.unit import Unit, argument_starts, unit_tail

@@ -2,24 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import xgrammar as xgr
 
+from compiler.compiled import Compiled
 from compiler.errors import CorruptUnit, UnsupportedSchema
 from compiler.front import NO_DOCUMENTS, canonical_form
 from compiler.grammar import Grammar
 from compiler.grammar_json import grammar_from_json, grammar_to_json
-from compiler.guard.guard import Guard, guard_of
 from compiler.guard.planner import AmbiguousBounds
 from compiler.guard.tagged import start_of
 from compiler.lowering import Lowering
 from compiler.matcher import Matcher
-from compiler.network import Network
 from compiler.outline import Outline
 from compiler.report import EnforcementReport
-from compiler.shortest import Shortest
 from compiler.single import SingleMatcher
 from compiler.stored import BYTES_PER_CHAR, pack, unpack
 from compiler.style import FLEXIBLE, Style
@@ -83,7 +80,7 @@ def lower_schema(
 
 
 @dataclass(frozen=True)
-class CompiledSchema:
+class CompiledSchema(Compiled):
     """A schema, or another response format, compiled for one vocabulary; shared and immutable.
 
     One matcher per sequence.
@@ -92,26 +89,6 @@ class CompiledSchema:
     grammar: Grammar
     report: EnforcementReport
     vocabulary: Vocabulary
-
-    @cached_property
-    def compiled(self) -> xgr.CompiledGrammar:
-        """The back end's compiled grammar."""
-        return self.vocabulary.backend.compile(self.grammar.ebnf)
-
-    @cached_property
-    def network(self) -> Network:
-        """The grammar as the recogniser reads it."""
-        return Network(self.grammar)
-
-    @cached_property
-    def shortest(self) -> Shortest:
-        """The grammar's shortest sentences."""
-        return Shortest(self.grammar)
-
-    @cached_property
-    def guard(self) -> Guard | None:
-        """What the rules leave to be guarded."""
-        return guard_of(self.grammar.plan, self.vocabulary)
 
     @property
     def digest(self) -> str:

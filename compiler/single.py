@@ -3,7 +3,7 @@
 import xgrammar as xgr
 
 from compiler.guard.guard import Guard
-from compiler.guard.kept import KeptMask
+from compiler.guarded import Guarded
 from compiler.jump_forward import forced_text
 from compiler.matcher import Bitmask
 
@@ -13,9 +13,7 @@ class SingleMatcher:
 
     def __init__(self, compiled: xgr.CompiledGrammar, guard: Guard | None) -> None:
         self._matcher = xgr.GrammarMatcher(compiled)
-        self._guard = guard
-        self._cursors = [] if guard is None else [guard.start]
-        self._kept = KeptMask()
+        self._guarded = [] if guard is None else [Guarded.begin(guard)]
         self.num_accepted = 0
 
     def read(self, text: bytes) -> bool:
@@ -24,35 +22,31 @@ class SingleMatcher:
             return True
         if not self._matcher.accept_string(text):
             return False
-        if self._guard is not None:
-            cursor = self._cursors[-1].advance(text)
-            if cursor is None:
+        if self._guarded:
+            guarded = self._guarded[-1].read(text)
+            if guarded is None:
                 return False
-            self._cursors.append(cursor)
+            self._guarded.append(guarded)
         return True
 
     def fill_bitmask(self, bitmask: Bitmask, row: int) -> None:
         """Overwrite `bitmask[row]` with the tokens that may come next."""
-        if self._guard is None:
-            self._matcher.fill_next_token_bitmask(bitmask, row)
+        matcher = self._matcher
+        if not self._guarded:
+            matcher.fill_next_token_bitmask(bitmask, row)
             return
-        cursor, words = self._cursors[-1], bitmask[row]
-        if not self._kept.fill(words, cursor):
-            self._matcher.fill_next_token_bitmask(bitmask, row)
-            self._guard.keep_apart(words, self._matcher, cursor)
-            self._kept.keep(words, cursor)
-        self._guard.limit(words, cursor)
+        words = bitmask[row]
+        self._guarded[-1].fill(words, matcher, lambda: matcher.fill_next_token_bitmask(bitmask, row))
 
     def accept(self, token_id: int) -> bool:
         """Advance by a token; False, and no change, if the grammar or the guard does not allow it."""
         if self._matcher.is_terminated() or not self._matcher.accept_token(token_id):
             return False
-        if self._guard is not None:
-            cursor = self._guard.follow(self._matcher, self._cursors[-1], token_id)
-            if cursor is None:
-                self._matcher.rollback(1)
+        if self._guarded:
+            guarded = self._guarded[-1].follow(self._matcher, token_id)
+            if guarded is None:
                 return False
-            self._cursors.append(cursor)
+            self._guarded.append(guarded)
         self.num_accepted += 1
         return True
 
@@ -61,7 +55,7 @@ class SingleMatcher:
         if num_tokens:
             self.num_accepted -= num_tokens
             self._matcher.rollback(num_tokens)
-            del self._cursors[-num_tokens:]
+            del self._guarded[-num_tokens:]
 
     def forced_text(self) -> bytes:
         """What every continuation begins with; a guard only removes some."""

@@ -12,6 +12,7 @@ from functools import cached_property
 
 import xgrammar as xgr
 
+from compiler.compiled import Compiled
 from compiler.errors import CorruptUnit, UnsupportedGrammar
 from compiler.grammar import (
     EMPTY,
@@ -28,11 +29,7 @@ from compiler.grammar import (
     sequence,
 )
 from compiler.grammar_json import grammar_from_json, grammar_to_json
-from compiler.guard.guard import Guard, guard_of
 from compiler.jump_forward import forced_text
-from compiler.network import Network
-from compiler.recogniser import Recogniser
-from compiler.shortest import Shortest
 from compiler.stored import BYTES_PER_CHAR, VERSIONS, pack, unpack
 from compiler.syntax import Syntax
 from compiler.vocabulary import Vocabulary
@@ -42,7 +39,7 @@ _MAX_DIGITS = 3
 
 
 @dataclass(frozen=True, eq=False)
-class Unit:
+class Unit(Compiled):
     """Content-addressed by `digest`; `source` is the JSON form of `grammar`.
 
     `types` says what tagged parameters may be read as (see `LoweredSchema`). What is read from a store is
@@ -58,28 +55,13 @@ class Unit:
 
     @cached_property
     def compiled(self) -> xgr.CompiledGrammar:
-        """The back end's compiled grammar."""
+        """The back end's compiled grammar; of a unit that is only matched, `grammar` is not kept."""
         return self.vocabulary.backend.compile(grammar_from_json(self.source).ebnf)
 
     @cached_property
-    def guard(self) -> Guard | None:
-        """What the rules leave to be guarded."""
-        return guard_of(self.grammar.plan, self.vocabulary)
-
-    @cached_property
-    def grammar(self) -> Grammar:
+    def grammar(self) -> Grammar:  # type: ignore[override] # it is frozen in every subclass
         """The lowered grammar that was compiled, the call's end included."""
         return grammar_from_json(self.source)
-
-    @cached_property
-    def network(self) -> Network:
-        """The grammar as the recogniser reads it."""
-        return Network(self.grammar)
-
-    @cached_property
-    def shortest(self) -> Shortest:
-        """The grammar's shortest sentences."""
-        return Shortest(self.grammar)
 
     @cached_property
     def num_bytes(self) -> int:
@@ -95,11 +77,6 @@ class Unit:
         if start not in self._starts:
             self._starts[start] = self._guarded(start, self._consume(start))
         return self._starts[start]
-
-    @cached_property
-    def shortest_text(self) -> bytes:
-        """The shortest arguments, the call's end included."""
-        return Recogniser.of(self.network).completion()
 
     @cached_property
     def forced_start(self) -> bytes:
