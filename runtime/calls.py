@@ -6,50 +6,16 @@ the syntax after all is prose.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum, auto
 
 from compiler.syntax import Message, Syntax
-from runtime.parameters import JsonScanner, ParameterReader, overlap
+from runtime.held import HeldText
+from runtime.json_scanner import JsonScanner
+from runtime.parameters import ParameterReader
+from runtime.parts import ArgumentsPart, CallEnd, CallStart, Part, TextPart, ThoughtPart, joined
 
 ParameterTypes = Mapping[str, tuple[str, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class TextPart:
-    """More prose."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class ThoughtPart:
-    """More of what the model thinks before it answers."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class CallStart:
-    """A call begins: its name is complete."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class ArgumentsPart:
-    """More of the call's arguments; the parts of one call concatenate to their JSON text."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class CallEnd:
-    """The call is complete."""
-
-
-Part = TextPart | ThoughtPart | CallStart | ArgumentsPart | CallEnd
 
 
 class _State(Enum):
@@ -87,40 +53,13 @@ class CallParser:
         self._state = _State.HEADER if syntax.messages else _State.PROSE
         if syntax.thought:
             self._state = _State.THOUGHT if is_thinking else _State.START
-        self._held = ""
+        self._held = HeldText()
         self._lead = ""
         self._begin = ""
         self._message = Message(begin="", end="")
         self._scanner = JsonScanner()
         self._parameters: ParameterReader | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether a call has started and not ended."""
-        return self._state in {_State.NUMBER, _State.ARGUMENTS, _State.PARAMETERS, _State.END}
-
-    def feed(self, text: str) -> list[Part]:
-        """The parts that more text settles."""
-        self._held += text
-        parts: list[Part] = []
-        while True:
-            state, held = self._state, self._held
-            part = self._advance()
-            if part is not None:
-                parts.append(part)
-            if self._state is state and self._held == held:
-                return _joined(parts)
-
-    def finish(self) -> list[Part]:
-        """At the end of the output: what was held back turns out to be prose; an open call stays open."""
-        if self.is_open:
-            return []
-        part = self._prose(self._rejected())
-        self._held = self._begin = ""
-        return [part] if part.text else []
-
-    def _advance(self) -> Part | None:
-        read = {
+        self._readers: Mapping[_State, Callable[[], Part | None]] = {
             _State.START: self._read_start,
             _State.THOUGHT: self._read_thought,
             _State.ANSWER: self._read_answer,
@@ -134,63 +73,77 @@ class CallParser:
             _State.END: self._read_end,
             _State.BETWEEN: self._read_between,
         }
-        return read[self._state]()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a call has started and not ended."""
+        return self._state in {_State.NUMBER, _State.ARGUMENTS, _State.PARAMETERS, _State.END}
+
+    def feed(self, text: str) -> list[Part]:
+        """The parts that more text settles."""
+        self._held.add(text)
+        parts: list[Part] = []
+        while True:
+            before = self._state, self._held.text
+            part = self._readers[self._state]()
+            if part is not None:
+                parts.append(part)
+            if (self._state, self._held.text) == before:
+                return list(joined(parts))
+
+    def finish(self) -> list[Part]:
+        """At the end of the output: what was held back turns out to be prose; an open call stays open."""
+        if self.is_open:
+            return []
+        part = self._prose(self._rejected())
+        self._held, self._begin = HeldText(), ""
+        return [part] if part.text else []
 
     def _read_start(self) -> Part | None:
         assert self._syntax.thought is not None, "a model that thinks"
-        begin, held = self._syntax.thought.begin, self._held.lstrip("\n")
-        if held.startswith(begin):
-            self._state, self._held = _State.THOUGHT, held[len(begin) :]
-        elif not begin.startswith(held):
+        begin, held = self._syntax.thought.begin, HeldText(self._held.text.lstrip("\n"))
+        if held.take(begin):
+            self._state, self._held = _State.THOUGHT, held
+        elif not held.may_become(begin):
             self._state = _State.PROSE
         return None
 
     def _read_thought(self) -> Part | None:
         assert self._syntax.thought is not None, "a model that thinks"
         end = self._syntax.thought.end
-        at = self._held.find(end)
-        if at >= 0:
-            text, self._held = self._held[:at], self._held[at + len(end) :]
+        text, is_over = self._held.take_before(end)
+        if is_over:
+            self._held.take(end)
             # Without calls the answer is in a format of its own, blanks included.
             self._state = _State.ANSWER if self._syntax.trigger else _State.PROSE
-        else:
-            at = len(self._held) - overlap(self._held, end)
-            text, self._held = self._held[:at], self._held[at:]
         return ThoughtPart(text) if text else None
 
     def _read_answer(self) -> Part | None:
         """Line breaks between a thought and the answer belong to neither."""
-        self._held = self._held.lstrip("\n")
-        if self._held:
+        self._held = HeldText(self._held.text.lstrip("\n"))
+        if self._held.text:
             self._state = _State.PROSE
         return None
 
     def _read_prose(self) -> Part | None:
-        trigger = self._syntax.trigger
-        at = self._held.find(trigger) if trigger else -1
-        if at >= 0:
-            self._lead = self._syntax.opening
-            self._state = _State.HEADER
-        else:
-            at = len(self._held) - overlap(self._held, trigger)
-        prose, self._held = self._held[:at], self._held[at:]
+        prose, is_over = self._held.take_before(self._syntax.trigger)
+        if is_over:
+            self._state, self._lead = _State.HEADER, self._syntax.opening
         return TextPart(prose) if prose else None
 
     def _read_header(self) -> Part | None:
         """What stands before a name, or before a message's text."""
         for message in self._syntax.messages:
-            if self._held.startswith(self._lead + message.begin):
-                self._held = self._held[len(self._lead + message.begin) :]
+            if self._held.take(self._lead + message.begin):
                 self._state, self._message = _State.MESSAGE, message
                 return None
         begins = [self._lead + begin for begin, _ in self._syntax.headers]
         for begin in begins:
-            if self._held.startswith(begin):
-                self._held = self._held[len(begin) :]
+            if self._held.take(begin):
                 self._state, self._begin = _State.NAME, begin
                 return None
         begins += [self._lead + message.begin for message in self._syntax.messages]
-        return None if any(begin.startswith(self._held) for begin in begins) else self._reject()
+        return None if any(map(self._held.may_become, begins)) else self._reject()
 
     def _read_name(self) -> Part | None:
         """The name is the shortest text before `after_name` that can be one."""
@@ -201,19 +154,20 @@ class CallParser:
             for at in self._places(after)
         )
         for at, after in found:
-            name = self._held[:at] if self._syntax.has_plain_names else _unescaped(self._held[:at])
+            spelled = self._held.text[:at]
+            name = spelled if self._syntax.has_plain_names else _unescaped(spelled)
             if name is not None:
-                self._held = self._held[at + len(after) :]
+                self._held.take(spelled + after)
                 self._begin_arguments(name)
                 return CallStart(name)
         return None
 
     def _places(self, after: str) -> Iterator[int]:
         """Where a name may end; with nothing behind it, where a tag begins."""
-        at = self._held.find(after or "<")
+        at = self._held.text.find(after or "<")
         while at >= 0:
             yield at
-            at = self._held.find(after or "<", at + 1)
+            at = self._held.text.find(after or "<", at + 1)
 
     def _begin_arguments(self, name: str) -> None:
         self._begin = ""
@@ -228,15 +182,11 @@ class CallParser:
     def _read_message(self) -> Part | None:
         end = self._message.end
         if self._message.is_last:  # nothing in it ends it
-            text, self._held = self._held, ""
+            text = self._held.take_first(None)
             return self._prose(text) if text else None
-        at = self._held.find(end)
-        if at >= 0:
-            text, self._held = self._held[:at], self._held[at:]
+        text, is_over = self._held.take_before(end)
+        if is_over:
             self._state, self._lead = _State.HEADER, end + self._syntax.message_separator
-        else:
-            at = len(self._held) - overlap(self._held, end)
-            text, self._held = self._held[:at], self._held[at:]
         return self._prose(text) if text else None
 
     def _prose(self, text: str) -> "TextPart | ThoughtPart":
@@ -247,33 +197,29 @@ class CallParser:
     def _read_number(self) -> Part | None:
         after = self._syntax.after_number
         assert after is not None, "a call with a number"
-        at = self._held.find(after)
-        if at >= 0:
-            self._state, self._held = _State.ARGUMENTS, self._held[at + len(after) :]
+        number, is_over = self._held.before(after)
+        if is_over:
+            self._held.take(number + after)
+            self._state = _State.ARGUMENTS
         return None
 
     def _read_arguments(self) -> Part | None:
-        if not self._held:
+        if not self._held.text:
             return None
-        end = self._scanner.scan(self._held)
-        if end is not None:
+        text, is_over = self._scanner.take(self._held)
+        if is_over:
             self._state = _State.END
-        text, self._held = self._held[:end], "" if end is None else self._held[end:]
         return ArgumentsPart(text)
 
     def _read_parameters(self) -> Part | None:
         assert self._parameters is not None, "a call with tags has begun"
-        text = self._parameters.feed(self._held)
-        self._held = ""
+        text = self._parameters.feed(self._held.take_first(None))
         if self._parameters.is_over:
-            self._state, self._held = _State.END, self._parameters.rest
+            self._state, self._held = _State.END, HeldText(self._parameters.rest)
         return ArgumentsPart(text) if text else None
 
     def _read_end(self) -> Part | None:
-        end = self._syntax.end
-        if self._held.startswith(end):
-            self._held = self._held[len(end) :]
-        elif end.startswith(self._held):
+        if not self._held.take(self._syntax.end) and self._held.may_become(self._syntax.end):
             return None
         self._state = _State.BETWEEN
         return CallEnd()
@@ -281,11 +227,10 @@ class CallParser:
     def _read_between(self) -> Part | None:
         syntax, closing = self._syntax, self._syntax.closing
         again = None if syntax.separator is None else syntax.separator + syntax.begin
-        if again is not None and self._held.startswith(again):
+        may_go_on = any(text and self._held.may_become(text) for text in (again, closing))
+        if again is not None and self._held.text.startswith(again):
             self._lead, self._state = syntax.separator or "", _State.HEADER
-        elif closing and self._held.startswith(closing):
-            self._held, self._state = self._held[len(closing) :], _State.PROSE
-        elif not any(text and text.startswith(self._held) for text in (again, closing)):
+        elif (closing and self._held.take(closing)) or not may_go_on:
             self._state = _State.PROSE
         return None
 
@@ -293,11 +238,11 @@ class CallParser:
         """What began like a call was none: its first character is prose, and the rest is read again."""
         text = self._rejected()
         self._state = _State.PROSE
-        self._held = text[1:]
+        self._held = HeldText(text[1:])
         return TextPart(text[0])
 
     def _rejected(self) -> str:
-        return self._begin + self._held if self._state is _State.NAME else self._held
+        return self._begin + self._held.text if self._state is _State.NAME else self._held.text
 
 
 def parse_calls(
@@ -326,22 +271,3 @@ def _unescaped(inside: str) -> str | None:
     except ValueError:
         return None
     return name if isinstance(name, str) else None
-
-
-def _joined(parts: Iterable[Part]) -> list[Part]:
-    return list(_merge(parts))
-
-
-def _merge(parts: Iterable[Part]) -> Iterator[Part]:
-    pending: TextPart | ThoughtPart | None = None
-    for part in parts:
-        if pending is not None and type(pending) is type(part):
-            pending = replace(pending, text=pending.text + part.text)
-            continue
-        if pending is not None:
-            yield pending
-        pending = part if isinstance(part, TextPart | ThoughtPart) else None
-        if pending is None:
-            yield part
-    if pending is not None:
-        yield pending

@@ -4,6 +4,7 @@ import codecs
 from collections.abc import Iterable, Sequence
 
 from compiler.vocabulary import Vocabulary
+from runtime.held import overlap
 
 
 class Spelling:
@@ -52,7 +53,7 @@ class StopScanner:
             self.is_stopped = True
             self._held = ""
             return text[: min(found)]
-        at = len(text) - max((_overlap(text, stop) for stop in self._stops), default=0)
+        at = len(text) - max((overlap(text, stop) for stop in self._stops), default=0)
         self._held = text[at:]
         return text[:at]
 
@@ -60,9 +61,3 @@ class StopScanner:
         """What was held back, since no stop string came of it."""
         held, self._held = self._held, ""
         return held
-
-
-def _overlap(text: str, stop: str) -> int:
-    """The length of the longest proper prefix of `stop` that `text` ends with."""
-    longest = min(len(text), len(stop) - 1)
-    return next((n for n in range(longest, 0, -1) if text.endswith(stop[:n])), 0)

@@ -11,6 +11,8 @@ from enum import Enum, auto
 
 from compiler.syntax import Syntax
 from compiler.tagged import STRING, json_patterns
+from runtime.held import HeldText
+from runtime.json_scanner import JsonScanner
 
 _WORDS = ("null", "true", "false")
 _BEGUN_NUMBER = re.compile(r"[-+.0-9eE]*")
@@ -37,7 +39,7 @@ class ParameterReader:
         self._types = types
         self._admitted: tuple[str, ...] = ()
         self._state = _State.BETWEEN
-        self._held = ""
+        self._held = HeldText()
         self._lead = "{"
         self._scanner = JsonScanner()
 
@@ -49,16 +51,16 @@ class ParameterReader:
     @property
     def rest(self) -> str:
         """What was read behind the arguments."""
-        return self._held
+        return self._held.text
 
     def feed(self, text: str) -> str:
         """The JSON text that more of the output settles."""
-        self._held += text
+        self._held.add(text)
         settled = ""
         while True:
-            before = self._state, self._held
+            before = self._state, self._held.text
             settled += self._advance()
-            if self.is_over or (self._state, self._held) == before:
+            if self.is_over or (self._state, self._held.text) == before:
                 return settled
 
     def _advance(self) -> str:  # noqa: PLR0911 - one per state
@@ -79,11 +81,9 @@ class ParameterReader:
                 return ""
 
     def _read_tag(self) -> str:
-        begin = self._tags.begin
-        if self._held.startswith(begin):
-            self._held = self._held[len(begin) :]
+        if self._held.take(self._tags.begin):
             self._state = _State.KEY
-        elif not begin.startswith(self._held):
+        elif not self._held.may_become(self._tags.begin):
             self._state = _State.OVER
             return "{}" if self._lead == "{" else "}"
         return ""
@@ -93,12 +93,13 @@ class ParameterReader:
         found = [
             (at, after, is_string)
             for after, is_string in ((tags.after_key, False), (tags.after_string_key, True))
-            if after is not None and (at := self._held.find(after)) >= 0
+            if after is not None and (at := self._held.text.find(after)) >= 0
         ]
         if not found:
             return ""
         at, after, is_string = min(found)
-        key, self._held = self._held[:at], self._held[at + len(after) :]
+        key = self._held.take_first(at)
+        self._held.take(after)
         self._admitted = self._types.get(key, (STRING,))
         if tags.tells_strings:
             self._admitted = tuple(name for name in self._admitted if (name == STRING) is is_string)
@@ -108,23 +109,22 @@ class ParameterReader:
 
     def _read_value(self) -> str:
         """Find out what kind of value begins, as soon as that is certain."""
-        first = self._held.lstrip(_BLANKS)[:1]
+        first = self._held.text.lstrip(_BLANKS)[:1]
         container = {"[": "array", "{": "object"}.get(first, "")
         if self._admitted == (STRING,):
             return self._begin_text()
         if container in self._admitted:
             self._state, self._scanner = _State.CONTAINER, JsonScanner()
             return ""
-        end = self._held.find(self._tags.end)
-        if end >= 0:
-            return self._read_short(end)
-        begun = self._held[: len(self._held) - overlap(self._held, self._tags.end)]
+        begun, is_whole = self._held.before(self._tags.end)
+        if is_whole:
+            return self._read_short(begun)
         is_text = STRING in self._admitted and not _may_be_scalar(begun.strip(_BLANKS))
         return self._begin_text() if is_text else ""
 
-    def _read_short(self, end: int) -> str:
+    def _read_short(self, value: str) -> str:
         """A whole value that is no container."""
-        value, self._held = self._held[:end], self._held[end + len(self._tags.end) :]
+        self._held.take(value + self._tags.end)
         self._state = _State.BETWEEN
         others = tuple(name for name in self._admitted if name != STRING)
         is_json = STRING not in self._admitted or any(re.search(p, value) for p in json_patterns(others))
@@ -135,68 +135,24 @@ class ParameterReader:
         return '"'
 
     def _read_text(self) -> str:
-        end = self._held.find(self._tags.end)
-        if end < 0:
-            at = len(self._held) - overlap(self._held, self._tags.end)
-            text, self._held = self._held[:at], self._held[at:]
+        text, is_over = self._held.take_before(self._tags.end)
+        if not is_over:
             return _escaped(text)
-        text, self._held = self._held[:end], self._held[end + len(self._tags.end) :]
+        self._held.take(self._tags.end)
         self._state = _State.BETWEEN
         return _escaped(text) + '"'
 
     def _read_container(self) -> str:
-        end = self._scanner.scan(self._held)
-        text, self._held = self._held[:end], "" if end is None else self._held[end:]
-        if end is not None:
+        text, is_over = self._scanner.take(self._held)
+        if is_over:
             self._state = _State.CLOSE
         return text
 
     def _read_close(self) -> str:
-        end = self._tags.end
-        if self._held.startswith(end):
-            self._held = self._held[len(end) :]
-        elif end.startswith(self._held):
+        if not self._held.take(self._tags.end) and self._held.may_become(self._tags.end):
             return ""
         self._state = _State.BETWEEN
         return ""
-
-
-class JsonScanner:
-    """Finds where a JSON object or array ends, over any chunks."""
-
-    def __init__(self) -> None:
-        self._depth = 0
-        self._in_string = False
-        self._is_escaped = False
-
-    def scan(self, text: str) -> int | None:
-        """The position behind the last bracket, or None if it is not in this text."""
-        for at, char in enumerate(text):
-            if self._in_string:
-                self._read_in_string(char)
-            elif char == '"':
-                self._in_string = True
-            elif char in "{[":
-                self._depth += 1
-            elif char in "}]":
-                self._depth -= 1
-                if self._depth == 0:
-                    return at + 1
-        return None
-
-    def _read_in_string(self, char: str) -> None:
-        if self._is_escaped:
-            self._is_escaped = False
-        elif char == "\\":
-            self._is_escaped = True
-        elif char == '"':
-            self._in_string = False
-
-
-def overlap(text: str, pattern: str) -> int:
-    """The length of the longest proper prefix of `pattern` that `text` ends with."""
-    longest = min(len(text), len(pattern) - 1)
-    return next((n for n in range(longest, 0, -1) if text.endswith(pattern[:n])), 0)
 
 
 def _may_be_scalar(begun: str) -> bool:
