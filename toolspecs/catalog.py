@@ -1,24 +1,17 @@
 """The catalog: toolsets and their revisions, over a store.
 
-What is current and what was is in the toolsets' logs (toolspecs/log.py). Contents lie under their digest,
-`toolset/content/<digest>`; they are written before the records that name them and shared by all of equal
-content.
+What is current and what was is in the toolsets' logs (toolspecs/log.py). Contents (toolspecs/contents.py) are
+written before the records that name them.
 """
 
 import asyncio
-import logging
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime
 from weakref import WeakValueDictionary
 
-from toolspecs.codec import (
-    Record,
-    compress,
-    decode_toolset,
-    decompress,
-    encode_toolset,
-)
+from toolspecs.codec import Record, encode_toolset
+from toolspecs.contents import Contents
 from toolspecs.documents import check_documents
 from toolspecs.errors import (
     InvalidTools,
@@ -29,27 +22,16 @@ from toolspecs.errors import (
     UnknownToolset,
     near_matches,
 )
+from toolspecs.last_seen import LastSeen
 from toolspecs.limits import Limits
 from toolspecs.log import ToolsetLogs
 from toolspecs.names import TOOLSET_NAME, ToolsetReference
 from toolspecs.page import Page
-from toolspecs.recent import Recent
 from toolspecs.revision import Revision, RevisionSummary, etag_matches
 from toolspecs.shapes import check_tool
 from toolspecs.store import Store
 from toolspecs.tool import Tool
 from toolspecs.toolset import Toolset
-
-CONTENTS = "toolset/content/"
-
-# Decoded contents kept at hand, in bytes of their JSON.
-RECENT_BYTES = 64 * 1024 * 1024
-
-# What references meant, and about what one such record takes.
-SEEN_BYTES = 4 * 1024 * 1024
-SEEN_RECORD_BYTES = 1024
-
-_log = logging.getLogger(__name__)
 
 Change = Callable[[Toolset], Toolset]
 
@@ -80,9 +62,8 @@ class Catalog:
         # Writers in this process take turns, which saves them each other's retries; the log keeps them right.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._logs = ToolsetLogs(store)
-        self._recent: Recent[Toolset] = Recent(RECENT_BYTES)
-        self._seen: Recent[Record] = Recent(SEEN_BYTES)
-        self._is_out = False
+        self._contents = Contents(store)
+        self._last_seen = LastSeen()
 
     async def put(
         self, toolset: Toolset, *, if_match: str | None = None, if_none_match: bool = False
@@ -135,7 +116,7 @@ class Catalog:
             StaleRevision: the precondition does not hold.
         """
         record = await self._record(name, number)
-        toolset = await self._content(record)
+        toolset = await self._contents.get(record.summary)
         return await self.put(toolset, if_match=if_match)
 
     async def get(self, name: str, number: int | None = None) -> Revision:
@@ -146,10 +127,10 @@ class Catalog:
             if number is not None and number != record.summary.number:
                 record = await self._record(name, number)
         except StoreUnavailable as error:
-            record = self._last_seen(key, error)
+            record = self._last_seen.get(key, error)
         else:
-            self._see(key, record)
-        return _revision(record, await self._content(record))
+            self._last_seen.keep(key, record)
+        return _revision(record, await self._contents.get(record.summary))
 
     async def resolve(self, reference: ToolsetReference) -> Revision:
         """The revision that a reference such as `name@revision` means; see `get`."""
@@ -192,21 +173,6 @@ class Catalog:
             items.append(record.summary)
         return Page(tuple(items))
 
-    def _see(self, reference: ToolsetReference, record: Record) -> None:
-        """Remember what a reference meant, for when the store is out."""
-        self._is_out = False
-        self._seen.keep(str(reference), record, SEEN_RECORD_BYTES)
-
-    def _last_seen(self, reference: ToolsetReference, error: StoreUnavailable) -> Record:
-        """What a reference meant last; raises `error` where that is not known."""
-        record = self._seen.get(str(reference))
-        if record is None or record.is_deleted:
-            raise error
-        if not self._is_out:
-            self._is_out = True
-            _log.warning("toolsets are served as they were last seen: %s", error)
-        return record
-
     def _turn(self, name: str) -> asyncio.Lock:
         return self._turns.setdefault(name, asyncio.Lock())
 
@@ -239,7 +205,7 @@ class Catalog:
             while True:
                 last = await self._existing(name)
                 _check_precondition(name, last, if_match)
-                toolset = await asyncio.to_thread(change, await self._content(last))
+                toolset = await asyncio.to_thread(change, await self._contents.get(last.summary))
                 await asyncio.to_thread(self._check, toolset, new_tools, "")
                 if revision := await self._append(toolset, last):
                     return revision
@@ -257,19 +223,14 @@ class Catalog:
             return _revision(last, toolset)
         number = last.summary.number + 1 if last else 1
         revision = Revision(toolset, number, toolset.digest, self._clock())
-        content = await asyncio.to_thread(encode_toolset, toolset)
-        packed = await asyncio.to_thread(compress, content)
-        await self.store.compare_and_set(CONTENTS + toolset.digest, None, packed)
-        if not await self._commit(Record(revision.summary)):
-            return None
-        self._recent.keep(_content_key(revision.summary), toolset, len(content))
-        return revision
+        await self._contents.put(toolset)
+        return revision if await self._commit(Record(revision.summary)) else None
 
     async def _commit(self, record: Record) -> bool:
         """Append to the log; False, after a moment, if another writer was first."""
         is_first = await self._logs.append(record)
         if is_first:
-            self._see(ToolsetReference(record.summary.name, None), record)
+            self._last_seen.keep(ToolsetReference(record.summary.name, None), record)
         else:
             await asyncio.sleep(random.uniform(0, 0.01))  # noqa: S311 (spreads writers)
         return is_first
@@ -299,28 +260,11 @@ class Catalog:
             raise UnknownRevision(name, number, head.summary.number)
         return record
 
-    async def _content(self, record: Record) -> Toolset:
-        """The toolset of a record that is no deletion's, from what is at hand or the store."""
-        name, key = record.summary.name, _content_key(record.summary)
-        toolset = self._recent.get(key)
-        if toolset is None:
-            packed = await self.store.get(CONTENTS + record.summary.digest)
-            if packed is None:
-                raise StoreUnavailable(repr(self.store), f"the content of toolset {name!r} is missing")
-            content = await asyncio.to_thread(decompress, packed)
-            toolset = await asyncio.to_thread(decode_toolset, name, content)
-            self._recent.keep(key, toolset, len(content))
-        return toolset
-
     async def _unknown(self, name: str) -> UnknownToolset:
         """The error that names near matches, deleted toolsets not among them."""
         near = near_matches(name, await self._logs.names(), 8)
         heads = [await self._head(name) for name in near]
         return UnknownToolset(name, [head.summary.name for head in heads if head and not head.is_deleted])
-
-
-def _content_key(summary: RevisionSummary) -> str:
-    return f"{summary.name}/{summary.digest}"
 
 
 def _revision(record: Record, toolset: Toolset) -> Revision:
