@@ -5,10 +5,9 @@ of two ways: `inner` takes only the characters on which all agree, `outer` every
 What must match is read inner and what must not match is read outer, so that either reading is sound.
 """
 
-from dataclasses import dataclass
-
-from compiler.regular import charset
+from compiler.regular import charset, readings
 from compiler.regular.charset import Ranges
+from compiler.regular.tree import Alternation, Assertion, Chars, Concat, Look, Node, Repetition
 
 MAX_PATTERN = 10_000
 MAX_NESTING = 100
@@ -18,54 +17,6 @@ MAX_COUNT = 1_000
 class PatternError(ValueError):
     """A pattern that cannot be read, or is not regular; the message says what in it."""
 
-
-@dataclass(frozen=True, slots=True)
-class Chars:
-    """One character of a set."""
-
-    ranges: Ranges
-
-
-@dataclass(frozen=True, slots=True)
-class Concat:
-    """One after the other."""
-
-    items: tuple["Node", ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Alternation:
-    """Any one of."""
-
-    options: tuple["Node", ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Repetition:
-    """`low` to `high` times; None is without bound."""
-
-    item: "Node"
-    low: int
-    high: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Assertion:
-    """`^`, `$`, `b` or `B`; the latter read outer are `b?` and `B?`."""
-
-    kind: str
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """A lookaround."""
-
-    item: "Node"
-    is_ahead: bool
-    is_negative: bool
-
-
-Node = Chars | Concat | Alternation | Repetition | Assertion | Look
 
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "v": "\v", "f": "\f", "0": "\0"}
 
@@ -169,8 +120,7 @@ class _Reader:
             case "^" | "$":
                 return self.anchor(char)
             case ".":
-                line_ends = charset.of("\n") if self.is_outer else charset.LINE_ENDS
-                return Chars(charset.complement(line_ends))
+                return Chars(readings.any_char(is_outer=self.is_outer))
             case "[":
                 return Chars(self.char_class())
             case "(":
@@ -239,7 +189,7 @@ class _Reader:
         """The set of an escape, inside or outside a class."""
         char = self.next()
         if char.lower() in "dws":
-            return self.shorthand(char)
+            return readings.shorthand(char, is_outer=self.is_outer)
         if char in "pP":
             return self.category(is_negated=char == "P")
         return _one(self.char_escape(char))
@@ -280,39 +230,15 @@ class _Reader:
         self.at += length
         return int(digits, 16)
 
-    def shorthand(self, char: str) -> Ranges:
-        outside = (
-            {"d": charset.of_category("Nd"), "w": charset.of_word_outside_ascii()}
-            if _wide(self, char)
-            else {}
-        )
-        inner = {"d": charset.DIGIT, "w": charset.WORD, "s": charset.ASCII_SPACE}[char.lower()]
-        outer = {"s": charset.ANY_SPACE}.get(
-            char.lower(), charset.union(inner, outside.get(char.lower(), ()))
-        )
-        if char.islower():
-            return outer if self.is_outer else inner
-        return charset.complement(inner if self.is_outer else outer)
-
     def category(self, *, is_negated: bool) -> Ranges:
         end = self.pattern.find("}", self.at)
         if not self.take("{") or end < 0:
             raise PatternError("has \\p without a category")
-        name = self.pattern[self.at : end]
+        name = self.pattern[self.at : end].removeprefix("General_Category=").removeprefix("gc=")
         self.at = end + 1
-        name = name.removeprefix("General_Category=").removeprefix("gc=")
-        category = _CATEGORIES.get(name, name)
-        ranges = charset.of_category(category) if len(category) <= 2 and category[:1] in "LMNPSZ" else ()
-        if not ranges:
+        ranges = readings.category(name, is_outer=self.is_outer != is_negated)
+        if ranges is None:
             raise PatternError(f"names the unknown category {name!r}")
-        is_outer = self.is_outer != is_negated
-        # A character that is not assigned here may be so, in any category, in an engine's Unicode.
-        unassigned = charset.of_category("Cn")
-        ranges = (
-            charset.union(ranges, unassigned)
-            if is_outer
-            else charset.intersection(ranges, charset.complement(unassigned))
-        )
         return charset.complement(ranges) if is_negated else ranges
 
     def char_class(self) -> Ranges:
@@ -349,23 +275,6 @@ class _Reader:
 
 
 _HEXADECIMAL = frozenset("0123456789abcdefABCDEF")
-_CATEGORIES = {
-    "Letter": "L",
-    "Lowercase_Letter": "Ll",
-    "Uppercase_Letter": "Lu",
-    "Mark": "M",
-    "Number": "N",
-    "Decimal_Number": "Nd",
-    "Punctuation": "P",
-    "Symbol": "S",
-    "Separator": "Z",
-    "digit": "Nd",
-}
-
-
-def _wide(reader: _Reader, char: str) -> bool:
-    """Whether a shorthand's meaning outside ASCII matters for this reading."""
-    return char.islower() == reader.is_outer and char.lower() in "dw"
 
 
 def _one(char: str) -> Ranges:

@@ -6,17 +6,8 @@ from functools import lru_cache
 
 from compiler.regular import charset, nfa
 from compiler.regular.dfa import Alphabet, Dfa, explored
-from compiler.regular.ecma import (
-    MAX_COUNT,
-    Alternation,
-    Assertion,
-    Chars,
-    Concat,
-    Look,
-    Node,
-    PatternError,
-    parse,
-)
+from compiler.regular.ecma import MAX_COUNT, PatternError, parse
+from compiler.regular.tree import Alternation, Assertion, Chars, Concat, Look, Node
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from functools import cache
 
 from compiler.regular import charset
 from compiler.regular.dfa import Alphabet, Dfa, TooManyStates, explored
-from compiler.regular.ecma import Alternation, Assertion, Chars, Concat, Look, Node, PatternError, Repetition
+from compiler.regular.ecma import PatternError
+from compiler.regular.tree import Alternation, Assertion, Chars, Concat, Look, Node, Repetition
 
 MAX_NFA_STATES = 20_000
 MAX_STEPS = 5_000_000
