@@ -23,11 +23,11 @@ from compiler.errors import (
     UnsupportedSchema,
     UnsupportedToolset,
 )
+from compiler.flights import Flights
 from compiler.framed_answer import FramedAnswer, framed
 from compiler.in_process import InProcess
 from compiler.job import Compiling, Job
 from compiler.linker import LinkedGrammar, link
-from compiler.memory import Memory
 from compiler.patience import Patience
 from compiler.report import ToolReport
 from compiler.response_format import ResponseFormat
@@ -37,6 +37,7 @@ from compiler.syntaxes import syntax as find_syntax
 from compiler.unit import Unit
 from compiler.vocabulary import Vocabulary
 from toolspecs.choice import ToolChoice
+from toolspecs.recent import Recent
 from toolspecs.store import Store
 from toolspecs.tool import Tool
 
@@ -68,9 +69,9 @@ class GrammarCache:
         compiling: Compiling | None = None,
     ) -> None:
         self._shelf = Shelf(store, secret)
-        self._memory: Memory[Entry] = Memory(memory_bytes)
+        self._memory: Recent[Entry] = Recent(memory_bytes)
         self._compiling = compiling or InProcess()
-        self._flights: dict[str, asyncio.Task[tuple[Entry, str]]] = {}
+        self._flights: Flights[tuple[Entry, str]] = Flights()
         self._preparing: set[asyncio.Task[None]] = set()
         self._slow = asyncio.Semaphore(1)
 
@@ -81,10 +82,10 @@ class GrammarCache:
 
     async def close(self) -> None:
         """Give up what is being compiled, and stop compiling."""
-        tasks = [*self._flights.values(), *self._preparing]
+        tasks = list(self._preparing)
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(self._flights.cancel(), *tasks, return_exceptions=True)
         await self._compiling.close()
 
     async def toolset(
@@ -200,7 +201,7 @@ class GrammarCache:
         entries = await asyncio.to_thread(read) if contents else {}
         ready = {key: entry for key, entry in entries.items() if entry.can_wait or _is_light(entry)}
         for key, entry in ready.items():
-            self._memory.put(key, entry, entry.num_bytes)
+            self._memory.keep(key, entry, entry.num_bytes)
         unprepared = [entry for entry in ready.values() if not entry.can_wait]
         if unprepared:
             task = asyncio.create_task(self._prepare(unprepared))
@@ -230,21 +231,11 @@ class GrammarCache:
             return kept, "memory"
         while True:
             is_own = key not in self._flights
-            if is_own:
-                flight = asyncio.create_task(self._fetch(key, job, vocabulary, patience))
-                self._flights[key] = flight
-                flight.add_done_callback(lambda flight: self._landed(key, flight))
             try:
-                # Shielded: a caller that goes away must not cancel the others' flight.
-                return await asyncio.shield(self._flights[key])
+                return await self._flights.join(key, lambda: self._fetch(key, job, vocabulary, patience))
             except NotTried:
                 if is_own:
                     raise  # else it was another's patience that ended
-
-    def _landed(self, key: str, flight: asyncio.Task[tuple[Entry, str]]) -> None:
-        del self._flights[key]
-        if not flight.cancelled():
-            flight.exception()  # whoever still waits gets it; nobody waiting is no error
 
     async def _fetch(
         self, key: str, job: Job, vocabulary: Vocabulary, patience: Patience
@@ -259,7 +250,7 @@ class GrammarCache:
                 if entry is None:
                     entry = await self._compile(key, job, vocabulary, patience)
                     source = "compiled"
-        self._memory.put(key, entry, entry.num_bytes)
+        self._memory.keep(key, entry, entry.num_bytes)
         return entry, source
 
     async def _compile(self, key: str, job: Job, vocabulary: Vocabulary, patience: Patience) -> Entry:

@@ -11,7 +11,7 @@ class Recent(Generic[V]):
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._num_bytes = 0
+        self.num_bytes = 0
         self._values: OrderedDict[str, tuple[V, int]] = OrderedDict()
 
     def get(self, key: str) -> V | None:
@@ -24,11 +24,11 @@ class Recent(Generic[V]):
     def keep(self, key: str, value: V, num_bytes: int) -> None:
         """Keep a value that takes `num_bytes` in the place of another; one too large is not kept."""
         if key in self._values:
-            self._num_bytes -= self._values.pop(key)[1]
+            self.num_bytes -= self._values.pop(key)[1]
         if num_bytes > self._max_bytes:
             return
         self._values[key] = (value, num_bytes)
-        self._num_bytes += num_bytes
-        while self._num_bytes > self._max_bytes:
+        self.num_bytes += num_bytes
+        while self.num_bytes > self._max_bytes:
             _, (_, freed) = self._values.popitem(last=False)
-            self._num_bytes -= freed
+            self.num_bytes -= freed

@@ -13,7 +13,6 @@ from compiler.errors import CompilingUnfinished, LimitReached, UnsupportedToolse
 from compiler.in_process import InProcess
 from compiler.job import Job
 from compiler.limits import CompileLimits
-from compiler.memory import Memory
 from compiler.response_format import ResponseFormat
 from compiler.vocabulary import Vocabulary
 from toolspecs.choice import ChoiceMode, ToolChoice
@@ -142,18 +141,6 @@ async def test_reports_carry_size_and_time(vocabulary):
     assert report.grammar_bytes > 0
     assert report.compile_ms > 0
     assert {entry.keyword for entry in report.report} == {"type", "properties"}
-
-
-def test_memory_forgets_the_least_recently_used():
-    memory: Memory[str] = Memory(100)
-    memory.put("a", "A", 40)
-    memory.put("b", "B", 40)
-    assert memory.get("a") == "A"
-    memory.put("c", "C", 40)
-    assert [memory.get(key) for key in "abc"] == ["A", None, "C"]
-    memory.put("huge", "H", 101)
-    assert memory.get("huge") is None
-    assert memory.num_bytes == 80
 
 
 def accepts(grammar, text: str) -> bool:

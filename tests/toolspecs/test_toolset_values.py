@@ -117,6 +117,7 @@ def test_recent_values_stay_within_their_bytes():
     recent.keep("huge", "H", 11)
     recent.keep("b", "again", 4)
     assert [recent.get(key) for key in ("huge", "b", "d")] == [None, "again", "D"]
+    assert recent.num_bytes == 8
 
 
 def test_public_names_are_sorted_and_there():
