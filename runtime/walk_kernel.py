@@ -27,6 +27,38 @@ MIN_ROWS = 16
 TILE_BYTES = 16384
 
 
+@triton.jit
+def _span(position, count, split, num_splits, WINDOW: tl.constexpr, BLOCK_KEYS: tl.constexpr):
+    """The keys of one split, of all that `count` queries from `position` on see."""
+    low = tl.maximum(position - WINDOW + 1, 0) if WINDOW > 0 else 0
+    high = position + count
+    length = tl.cdiv(tl.cdiv(high - low, BLOCK_KEYS), num_splits) * BLOCK_KEYS
+    start = low + split * length
+    return start, tl.minimum(start + length, high)
+
+
+@triton.jit
+def _scores(
+    states, key, scale, softcap, places, is_key, own, WINDOW: tl.constexpr, HAS_SOFTCAP: tl.constexpr
+):
+    """What each query makes of each key, in powers of two: [rows, keys], -inf where it does not see it."""
+    scores = tl.dot(states, key, input_precision="ieee") * scale
+    if HAS_SOFTCAP:  # softcap * tanh(scores / softcap)
+        scores = softcap * (2.0 * tl.sigmoid(2.0 * scores / softcap) - 1.0)
+    is_seen = is_key[None, :] & (places[None, :] <= own[:, None])
+    if WINDOW > 0:
+        is_seen = is_seen & (own[:, None] - places[None, :] < WINDOW)
+    return tl.where(is_seen, scores * LOG2_E, float("-inf"))
+
+
+@triton.jit
+def _weights(best, scores):
+    """A step of the softmax: the best score so far, the weights by it, and by what earlier ones shrink."""
+    higher = tl.maximum(best, tl.max(scores, 1))
+    base = tl.where(higher == float("-inf"), 0.0, higher)  # a row may see none of these keys
+    return higher, tl.exp2(scores - base[:, None]), tl.exp2(best - base)
+
+
 # Numbers that differ from batch to batch are no reason to compile anew.
 @triton.jit(do_not_specialize=["num_splits", "num_tokens", "table_stride"])
 def _attend(
@@ -80,12 +112,7 @@ def _attend(
         other=0.0,
     )
 
-    low = tl.maximum(position - WINDOW + 1, 0) if WINDOW > 0 else 0
-    high = position + count
-    length = tl.cdiv(tl.cdiv(high - low, BLOCK_KEYS), num_splits) * BLOCK_KEYS
-    start = low + split * length
-    end = tl.minimum(start + length, high)
-
+    start, end = _span(position, count, split, num_splits, WINDOW, BLOCK_KEYS)
     best = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_ROWS], tl.float32)
     if HAS_SINKS:  # a key without a value, which the first split counts
@@ -103,17 +130,8 @@ def _attend(
             mask=is_key[None, :] & (dims < DIM)[:, None],
             other=0.0,
         )
-        scores = tl.dot(states, key, input_precision="ieee") * scale
-        if HAS_SOFTCAP:  # softcap * tanh(scores / softcap)
-            scores = softcap * (2.0 * tl.sigmoid(2.0 * scores / softcap) - 1.0)
-        is_seen = is_key[None, :] & (places[None, :] <= own[:, None])
-        if WINDOW > 0:
-            is_seen = is_seen & (own[:, None] - places[None, :] < WINDOW)
-        scores = tl.where(is_seen, scores * LOG2_E, float("-inf"))
-        higher = tl.maximum(best, tl.max(scores, 1))
-        base = tl.where(higher == float("-inf"), 0.0, higher)  # a row may see none of these keys
-        weights = tl.exp2(scores - base[:, None])
-        shrink = tl.exp2(best - base)
+        scores = _scores(states, key, scale, softcap, places, is_key, own, WINDOW, HAS_SOFTCAP)
+        best, weights, shrink = _weights(best, scores)
         value = tl.load(
             values + slot[:, None] * VALUE_DIM + value_dims[None, :],
             mask=is_key[:, None] & (value_dims < VALUE_DIM)[None, :],
@@ -121,7 +139,6 @@ def _attend(
         )
         total = total * shrink + tl.sum(weights, 1)
         found = found * shrink[:, None] + tl.dot(weights.to(value.dtype), value, input_precision="ieee")
-        best = higher
 
     divisor = tl.where(total > 0, total, 1.0)
     place = (split * num_tokens + token) * (KEY_HEADS * REPEATS) + head
