@@ -58,12 +58,22 @@ def canonical_form(
         reason = "refers back to itself for the same value, so that nothing says what it admits"
         raise UnsupportedSchema(cycle, "$ref", reason, "Refer to it from a property or an item.")
     if only_objects:
-        schema = schema.intersect(
-            jsonschema_rs.canonicalize({"type": "object"}, draft=schema.draft, validate_formats=True)
-        )
+        schema = _only_objects(schema)
     if schema.satisfiability() == canonical.Satisfiability.NO:
         raise _unsatisfiable(document, registry)
     return schema
+
+
+def _only_objects(schema: CanonicalSchema) -> CanonicalSchema:
+    objects = jsonschema_rs.canonicalize({"type": "object"}, draft=schema.draft, validate_formats=True)
+    try:
+        return schema.intersect(objects)
+    except canonical.CanonicalizationError as error:
+        # Of objects alone there is nothing to leave out; what is raw the lowering refuses, and tells where.
+        if isinstance(schema.view(), canonical.ObjectView | canonical.RawView):
+            return schema
+        reason = f"its combination of keywords cannot be resolved: {error}"
+        raise UnsupportedSchema("", "", reason, "State the parameters as one object.") from None
 
 
 def _canonical(document: Any, registry: Registry | None) -> CanonicalSchema:

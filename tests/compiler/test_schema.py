@@ -6,7 +6,7 @@ import pytest
 
 from compiler.errors import UnsupportedSchema
 from compiler.report import Verdict
-from compiler.schema import compile_schema
+from compiler.schema import compile_schema, lower_schema
 
 STRING = {"type": "string"}
 INTEGER = {"type": "integer"}
@@ -264,6 +264,21 @@ def test_report_names_every_keyword():
     assert "undeclared keys never" in found["", "properties"].note
     assert found["/properties/b", "minLength"].verdict is Verdict.EXACT
     assert found["/properties/b", "x-note"].verdict is Verdict.ANNOTATION
+
+
+UNRESOLVED = {"allOf": [{"contains": {"const": 2}}, {"contains": {"const": 3}}], "unevaluatedItems": False}
+
+
+@pytest.mark.parametrize(
+    ("schema", "pointer"),
+    [(UNRESOLVED, ""), ({"type": "object", "properties": {"a": UNRESOLVED}}, "/properties/a")],
+)
+def test_arguments_that_stay_unresolved_are_refused_where_they_do(schema, pointer):
+    """Among the objects, too, of which alone a tool's arguments are."""
+    for only_objects in (False, True):
+        with pytest.raises(UnsupportedSchema, match="cannot be resolved") as refused:
+            lower_schema(schema, only_objects=only_objects)
+        assert refused.value.pointer == pointer
 
 
 def test_what_canonical_form_cannot_combine_is_refused():
