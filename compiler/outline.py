@@ -95,7 +95,16 @@ class Outline:
             for _, schema in self.schemas(site)
             for keyword in ("additionalProperties", "unevaluatedProperties", "patternProperties")
         )
-        return explicit or not self.declared(site)
+        return explicit or not (self.declared(site) or self._takes_no_arguments(site))
+
+    def _takes_no_arguments(self, site: Site) -> bool:
+        """Whether a place is the whole instance, and its `properties` are spelled and empty.
+
+        That is how tools without arguments are written. Further in it is written for maps, as of Helm values.
+        """
+        spelled = {keyword for _, schema in self.schemas(site) for keyword in schema}
+        keys_told = spelled & {"propertyNames", "minProperties"}
+        return site == self.root and "properties" in spelled and not keys_told
 
     def property(self, site: Site, key: str) -> Site:
         """The place of the value under `key`."""

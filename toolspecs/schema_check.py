@@ -63,7 +63,9 @@ def check_schema(schema: Any, limits: Limits) -> tuple[Flaw, ...]:
         return (flaw,)
     if not isinstance(schema, dict):
         message = f"the parameters of a tool are an object schema, not {TYPE_NAMES[type(schema)]}"
-        return (Flaw((), "", message, 'for a tool without arguments write {"type": "object"}'),)
+        return (
+            Flaw((), "", message, 'for a tool without arguments write {"type": "object", "properties": {}}'),
+        )
     if flaw := _draft_flaw(schema):
         return (flaw,)
     flaws = tuple(_metaschema_flaws(schema, limits.num_faults_per_tool))

@@ -118,6 +118,12 @@ def test_declared_order_survives_combinations():
 CLOSED = [
     pytest.param({"type": "object", "properties": {"a": {}}}, ["{}", '{"a":1}'], ['{"b":1}'], id="declared"),
     pytest.param({"type": "object"}, ["{}", '{"b":1}'], [], id="nothing declared"),
+    pytest.param({"type": "object", "properties": {}}, ["{}"], ['{"b":1}'], id="no arguments"),
+    pytest.param({"type": "object", "properties": {}, "minProperties": 1}, ['{"b":1}'], ["{}"], id="one argument of any name"),
+    pytest.param({"type": "object", "properties": {}, "required": ["b"]}, ['{"b":1}'], ["{}", '{"b":1,"c":1}'],
+        id="required, not declared"),
+    pytest.param({"type": "object", "properties": {"a": {"type": "object", "properties": {}}}},
+        ['{"a":{"b":1}}'], ['{"b":1}'], id="a map further in"),
     pytest.param({"type": "object", "properties": {"a": {}}, "additionalProperties": True},
         ['{"a":1,"b":1}'], [], id="opened in so many words"),
     pytest.param({"type": "object", "properties": {"a": {"type": "object", "properties": {"x": STRING}}}},
