@@ -77,6 +77,7 @@ class Anything:
         """A place of which nothing is known, where an array may stand."""
         place = self._lowering.planner.place()
         self._lowering.planner.mark_array(place, 0, is_distinct=False)
+        self._lowering.planner.mark_any(place)
         return place
 
     def _rules_of(self, hint: str, lower: Callable[[], Expr | None]) -> RuleRef:

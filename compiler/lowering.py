@@ -238,7 +238,7 @@ class Lowering:
             return None
         self.reporter.note_all(site, lowered.notes)
         if not is_key:
-            self.planner.mark_string(self.place, lowered.longest, is_plain=lowered.is_plain)
+            self.planner.mark_string(self.place, lowered.bound, is_plain=lowered.is_plain)
         return lowered.expr
 
     def number(self, constraint: IntegerConstraint | NumberConstraint, site: Site) -> Expr | None:

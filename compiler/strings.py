@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from compiler.grammar import CharClass, Expr, Literal, Rule, choice, sequence
+from compiler.guard.pattern import Bound, pattern_of
 from compiler.lengths import MAX_LENGTH, QUOTE, Texts
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
@@ -54,8 +55,8 @@ class LoweredString:
 
     expr: Expr
     notes: tuple[Note, ...] = ()
-    longest: int | None = None
-    """The code points that a guard must keep it to, if the expression does not."""
+    bound: Bound | None = None
+    """What a guard must keep it to, if the expression does not."""
     is_plain: bool = False
     """From the second character on any may follow, and the end."""
 
@@ -191,9 +192,9 @@ class AllTexts:
         """
         low, high = constraint.min_length, constraint.max_length
         is_bare = constraint == StringConstraint(low, high, draft=constraint.draft)
-        if is_bare and high is not None and self._is_left_to_guard(low, high):
+        if is_bare and self.is_guarded and high is not None and max(low, SHORTEST_GUARDED) <= high:
             lowered = self.lower(replace(constraint, max_length=None))
-            return lowered and _guarded(lowered, high)
+            return lowered and _guarded(lowered, Bound(high))
         constraint, more = _within_reach(constraint)
         parts, notes = _parts(constraint)
         if not parts and not constraint.excluded:
@@ -244,11 +245,11 @@ class AllTexts:
         if longest is not None and high is not None and longest <= high:
             high = None
         max_cost = MAX_COST_OF_KEYS if _only_excludes(constraint) else MAX_COST
-        settled = dfa.settled_after
-        if settled is not None and high is not None and self._is_left_to_guard(max(settled, low), high):
+        bound = None if high is None or not self.is_guarded else _bound(dfa, low, high)
+        if bound is not None:
             with suppress(TooManyStates):
                 lowered = self.of_walk(counted(dfa, low, None, max_cost=max_cost))
-                return lowered and _guarded(lowered, high)
+                return lowered and _guarded(lowered, bound)
         try:
             return self.of_walk(counted(dfa, low, high, max_cost=max_cost))
         except TooManyStates as error:
@@ -274,10 +275,6 @@ class AllTexts:
                 return LoweredString(lowered.expr, (("maxLength", Verdict.NARROWED, note),))
         raise UnsupportedString("maxLength", "is too large to be counted beside a pattern", "Lower it.")
 
-    def _is_left_to_guard(self, settled: int, high: int) -> bool:
-        """Whether a guard may keep a bound: from `settled` characters on, every text may end."""
-        return self.is_guarded and settled <= high and high >= SHORTEST_GUARDED
-
     def of_walk(self, walk: Walk | None) -> LoweredString | None:
         """Strings of a walk."""
         if walk is None:
@@ -286,9 +283,22 @@ class AllTexts:
         return LoweredString(body)
 
 
-def _guarded(lowered: LoweredString, high: int) -> LoweredString:
+def _bound(dfa: Dfa, low: int, high: int) -> Bound | None:
+    """What a guard may keep the texts of an automaton to; None where rules must count them."""
+    settled = dfa.settled_after
+    if settled is not None and max(settled, low, SHORTEST_GUARDED) <= high:
+        return Bound(high)
+    try:
+        pattern = pattern_of(dfa, low)
+    except TooManyStates:
+        return None
+    is_free = pattern.num_free(high, SHORTEST_GUARDED) == SHORTEST_GUARDED
+    return Bound(high, pattern) if is_free and pattern.ends_in_bytes_as_in_characters else None
+
+
+def _guarded(lowered: LoweredString, bound: Bound) -> LoweredString:
     note = ("maxLength", Verdict.GUARDED, "counted while the string is written")
-    return replace(lowered, notes=(*lowered.notes, note), longest=high)
+    return replace(lowered, notes=(*lowered.notes, note), bound=bound)
 
 
 def _character(rest: Expr, rules: RuleSink) -> Expr:

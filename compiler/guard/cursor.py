@@ -12,17 +12,16 @@ from functools import cache
 from itertools import product
 from typing import NamedTuple
 
+from compiler.guard.pattern import Room
 from compiler.guard.plan import Places, Plan
+from compiler.guard.spelled import ESCAPE
 
 _BACKSLASH = 0x5C
-_CONTINUATION = bytes(range(0x80, 0xC0))
 _LAST = re.compile(rb"(?:[\xc0-\xdf].|[\xe0-\xef]..|[\xf0-\xff]...)\Z", re.DOTALL)
 _PLAIN = re.compile(rb'[^"\\]*')
 _CHARACTER = re.compile(rb"\\u....|\\.|[\x00-\x21\x23-\x7f]|[\xc0-\xff][\x80-\xbf]+", re.DOTALL)
 _SHORT = {json.loads(f'"\\{char}"'): b"\\" + char.encode() for char in '"\\/bfnrt'}
 _SCALAR_END = b",]} \t\n\r"
-ESCAPE = re.compile(rb"\\(?:[^u]|u(?:[dD][89abAB]..\\u....|(?![dD][89abAB])....))", re.DOTALL)
-"""A whole escape of one character."""
 
 
 class Scope(NamedTuple):
@@ -62,8 +61,8 @@ class Cursor(NamedTuple):
     """A key or an item begins here, if anything but the end of the container does."""
     is_key: bool = False
     """The string is a key."""
-    room: int | None = None
-    """How many more characters the string may have; None where that does not matter."""
+    room: Room | None = None
+    """What is left of the string's bound; None where it has none."""
     is_settled: bool = False
     """Inside a string, behind a whole character of it; False also where that cannot be told."""
     is_over: bool = False
@@ -97,8 +96,8 @@ class Cursor(NamedTuple):
         chunk, room, at = self.chunk, self.room, run.end()
         is_escaped = at < len(text) and text[at] == _BACKSLASH
         if room is not None:
-            room -= num_characters(run.group()) + is_escaped
-            if room < 0:
+            room = room.read(run.group(), is_escaped=is_escaped)
+            if not room.suffices(b"\\" if is_escaped else b""):
                 return None, at
         if self._is_kept and run.group():
             chunk += run.group()
@@ -116,14 +115,16 @@ class Cursor(NamedTuple):
     def _is_kept(self) -> bool:
         return self.is_key or (self.scope is not None and self.scope.records)
 
-    def _read_escape(self, byte: bytes) -> "Cursor":
-        escape = self.escape + byte
-        if not ESCAPE.fullmatch(escape):
-            return self._replace(escape=escape)
-        if not self._is_kept:
-            return self._replace(escape=b"")
-        assert self.chunk is not None
-        return self._replace(escape=b"", chunk=self.chunk + _canonical(escape))
+    def _read_escape(self, byte: bytes) -> "Cursor | None":
+        escape, chunk, room = self.escape + byte, self.chunk, self.room
+        assert chunk is not None
+        if ESCAPE.fullmatch(escape):
+            room = room and room.complete(json.loads(b'"' + escape + b'"'))
+            chunk += _canonical(escape) if self._is_kept else b""
+            escape = b""
+        if room is not None and not room.suffices(escape):
+            return None
+        return self._replace(escape=escape, chunk=chunk, room=room)
 
     def read(self, text: bytes, at: int) -> "tuple[Cursor | None, int]":  # noqa: PLR0911 - a case per character
         """Read a structural character, a blank, or some of a scalar."""
@@ -137,7 +138,8 @@ class Cursor(NamedTuple):
                 return self, at + 1
             case b'"':
                 is_key = self.expects and self.scope is not None and self.scope.is_object
-                room = None if is_key or self.plan.least_bound is None else self.plan.longest_at(self._here())
+                bound = None if is_key or not self.plan.bounds else self.plan.bound_at(self._here())
+                room = bound and bound.room
                 return self._replace(chunk=byte, is_key=is_key, room=room, expects=False), at + 1
             case b"{" | b"[":
                 return self._open(is_object=byte == b"{"), at + 1
@@ -262,11 +264,6 @@ class Cursor(NamedTuple):
 def _is_whole(text: bytes) -> bool:
     """Whether it is seen from some UTF-8 alone that its last character is complete."""
     return text[-1] < 0x80 or _LAST.search(text) is not None
-
-
-def num_characters(text: bytes) -> int:
-    """How many characters begin in some UTF-8."""
-    return len(text.translate(None, _CONTINUATION))
 
 
 class Target(NamedTuple):

@@ -39,10 +39,11 @@ class GuardedTokens:
         self.vocabulary = vocabulary
 
     def prepare(self) -> None:
-        """Find all of them now, within half a second, rather than when each is first looked at."""
+        """Find all of them now, within two seconds, rather than when each is first looked at."""
         for name, found in vars(type(self)).items():
             if isinstance(found, cached_property):
                 getattr(self, name)
+        self.lengths.prepare()
 
     @cached_property
     def _texts(self) -> dict[int, bytes]:
@@ -139,8 +140,7 @@ class Guard:
         self._is_tight = plan.is_tight
         self._has_items = any(place.is_distinct for place in plan.places)
         self._keeps_apart = plan.keeps_apart
-        bound = plan.least_bound
-        self._opening = None if bound is None else tokens.lengths.opening_above(bound)
+        self._opening = tokens.lengths.opening_above(plan.bounds) if plan.bounds else None
         self._last_word = tokens.index.last_word
 
     def limit(self, row: Row, cursor: Position) -> None:

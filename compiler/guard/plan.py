@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from compiler.guard.pattern import Bound, Pattern, pattern_from_json, pattern_to_json
+
 Places = frozenset[int]
 
 
@@ -21,8 +23,8 @@ class Place:
     """An array there has no two equal items."""
     is_tight: bool = False
     """The keys or items there are so constrained that all that begin alike can be used up."""
-    longest: int | None = None
-    """The code points that a string there has at most; None where no guard counts them."""
+    bound: Bound | None = None
+    """What a string there is kept to; None where no guard counts its characters."""
     is_plain: bool = True
     """What may follow inside a string there does not depend on what it holds, its first character aside."""
     keys: Mapping[str, Places] = field(default_factory=dict)
@@ -64,9 +66,9 @@ class Plan:
         return self.repeats_keys or any(place.is_distinct for place in self.places)
 
     @cached_property
-    def least_bound(self) -> int | None:
-        """The lowest bound on strings; None if there is none."""
-        return min((place.longest for place in self.places if place.longest is not None), default=None)
+    def bounds(self) -> frozenset[Bound]:
+        """What strings are kept to."""
+        return frozenset(place.bound for place in self.places if place.bound is not None)
 
     @cached_property
     def _inside(self) -> dict[tuple[Places, str | int | None], Places]:
@@ -109,10 +111,10 @@ class Plan:
         """Whether what may follow inside a string there does not depend on what it holds."""
         return all(self.places[place].is_plain for place in places)
 
-    def longest_at(self, places: Places) -> int | None:
-        """The code points that a string there has at most."""
-        bounds = (self.places[place].longest for place in places)
-        return min((bound for bound in bounds if bound is not None), default=None)
+    def bound_at(self, places: Places) -> Bound | None:
+        """What a string there is kept to: the planner lets no two patterns meet."""
+        bounds = (self.places[place].bound for place in places)
+        return min((bound for bound in bounds if bound), key=lambda bound: bound.longest, default=None)
 
 
 def _inner(place: Place, step: str | int | None) -> Places:
@@ -125,11 +127,13 @@ def _inner(place: Place, step: str | int | None) -> Places:
 
 def plan_to_json(plan: Plan) -> Any:
     """The plan as lists and numbers."""
+    patterns = (place.bound.pattern for place in plan.places if place.bound and place.bound.pattern)
+    numbers = {pattern: number for number, pattern in enumerate(dict.fromkeys(patterns))}
     places = [
         [
             place.is_distinct,
             place.is_tight,
-            place.longest,
+            place.bound and _bound_to_json(place.bound, numbers),
             place.is_plain,
             {key: sorted(inner) for key, inner in place.keys.items()},
             sorted(place.rest),
@@ -138,7 +142,11 @@ def plan_to_json(plan: Plan) -> Any:
         for place in plan.places
     ]
     tags = None if plan.tags is None else _tags_to_json(plan.tags)
-    return [sorted(plan.start), places, tags, plan.repeats_keys]
+    return [sorted(plan.start), places, tags, plan.repeats_keys, [*map(pattern_to_json, numbers)]]
+
+
+def _bound_to_json(bound: Bound, numbers: Mapping[Pattern, int]) -> Any:
+    return [bound.longest, None if bound.pattern is None else numbers[bound.pattern]]
 
 
 def _tags_to_json(tags: Tags) -> Any:
@@ -152,9 +160,10 @@ def plan_from_json(content: Any) -> Plan:
     Raises:
         ValueError, TypeError: it did not.
     """
-    start, places, tags, repeats_keys = content
+    start, places, tags, repeats_keys, patterns = content
     read = None if tags is None else _tags(tags)
-    return Plan(tuple(map(_place, places)), frozenset(start), read, repeats_keys)
+    known = [pattern_from_json(pattern) for pattern in patterns]
+    return Plan(tuple(_place(place, known) for place in places), frozenset(start), read, repeats_keys)
 
 
 def _tags(content: Any) -> Tags:
@@ -163,8 +172,16 @@ def _tags(content: Any) -> Tags:
     return Tags(begin, after_key, after_string_key, end, frozenset(keys))
 
 
-def _place(content: Any) -> Place:
-    is_distinct, is_tight, longest, is_plain, keys, rest, items = content
+def _place(content: Any, patterns: list[Pattern]) -> Place:
+    is_distinct, is_tight, bound, is_plain, keys, rest, items = content
     inner = {key: frozenset(places) for key, places in keys.items()}
     lists = tuple(map(frozenset, items))
-    return Place(is_distinct, is_tight, longest, is_plain, inner, frozenset(rest), lists)
+    read = None if bound is None else _bound(bound, patterns)
+    return Place(is_distinct, is_tight, read, is_plain, inner, frozenset(rest), lists)
+
+
+def _bound(content: Any, patterns: list[Pattern]) -> Bound:
+    longest, number = content
+    if number is not None and not 0 <= number < len(patterns):
+        raise ValueError("a bound without its pattern")
+    return Bound(longest, None if number is None else patterns[number])

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from compiler.errors import UnsupportedSchema
+from compiler.guard.pattern import Bound
 from compiler.guard.plan import Place, Places, Plan, Tags
 
 MAX_PATHS = 20_000
@@ -20,8 +22,9 @@ class AmbiguousBounds(Exception):
 class _Draft:
     """A place while it is being found.
 
-    `least` is the number of items of an array there, None without any; `bounds` the lengths that a guard must
-    keep the strings there to, among them None if there is one of any length or of rules' own.
+    `least` is the number of items of an array there, None without any; `bounds` what a guard must keep the
+    strings there to, among them None if there is one of any length or of rules' own. Where it `is_any`, there
+    may be a container of which nothing is known.
     """
 
     def __init__(self, pointer: str) -> None:
@@ -29,8 +32,9 @@ class _Draft:
         self.least: int | None = None
         self.is_distinct = False
         self.is_tight = False
-        self.bounds: set[int | None] = set()
+        self.bounds: set[Bound | None] = set()
         self.is_plain = True
+        self.is_any = False
         self.same: set[int] = set()
         self.keys: dict[str, set[int]] = {}
         self.rest: set[int] = set()
@@ -97,19 +101,23 @@ class Planner:
             case None:
                 draft.same.update(inner)
 
-    def mark_string(self, place: int, longest: int | None = None, *, is_plain: bool = False) -> None:
-        """There is a string there, which a guard must keep to a length if that is given.
+    def mark_string(self, place: int, bound: Bound | None = None, *, is_plain: bool = False) -> None:
+        """There is a string there, which a guard must keep to a bound if that is given.
 
         Inside a plain one, what may follow does not depend on what it holds, its first character aside.
         """
         draft = self._drafts[place]
-        draft.bounds.add(longest)
+        draft.bounds.add(bound)
         draft.is_plain &= is_plain
 
     def mark_array(self, place: int, least: int, *, is_distinct: bool) -> None:
         """There is an array there, of `least` items or more, which may have to be distinct."""
         self._drafts[place].least = least
         self._drafts[place].is_distinct = is_distinct
+
+    def mark_any(self, place: int) -> None:
+        """There may be an array or an object there of which nothing is known."""
+        self._drafts[place].is_any = True
 
     def mark_tight(self, place: int) -> None:
         """The keys or items there can be used up."""
@@ -140,8 +148,9 @@ class Planner:
                 closed(draft.items.get(index, set())) for index in range(max(draft.items, default=-1) + 1)
             ]
             keys = {key: closed(inner) for key, inner in draft.keys.items()}
-            longest = min((bound for bound in draft.bounds if bound is not None), default=None)
-            marks = (draft.is_distinct, draft.is_tight, longest, draft.is_plain)
+            bounds = (bound for bound in draft.bounds if bound is not None)
+            bound = min(bounds, key=lambda bound: bound.longest, default=None)
+            marks = (draft.is_distinct, draft.is_tight, bound, draft.is_plain)
             return Place(*marks, keys, closed(draft.rest), tuple(items))
 
         places = tuple(finished(self._drafts[place]) for place in sorted(relevant))
@@ -150,21 +159,24 @@ class Planner:
     def _check_bounds(self, start: int) -> None:
         """Whether it is known at every place of a text which string stands there, if a guard counts it.
 
-        A place of a text is a set of drafts, as it is for the guard. Inside a value of which nothing is known
-        strings may end anywhere, so that keeping them to another's bound leaves no way blocked.
+        A place of a text is a set of drafts, as it is for the guard, and whether it may be inside a value of
+        which nothing is known. There strings may end anywhere, so that keeping them to a bound leaves no way
+        blocked; but they are spelled in more ways than those of a pattern.
         """
-        first = frozenset(self._closure({start}))
+        first = (frozenset(self._closure({start})), False)
         pending, seen = [first], {first}
-        groups: list[list[_Draft]] = []
+        groups: list[_Group] = []
         while pending:
-            drafts = [self._drafts[place] for place in pending.pop()]
-            groups.append([draft for draft in drafts if draft.bounds])
+            places, is_inside_any = pending.pop()
+            drafts = [self._drafts[place] for place in places]
+            groups.append(_Group([draft for draft in drafts if draft.bounds], is_inside_any))
+            is_any = is_inside_any or any(draft.is_any for draft in drafts)
             for inner in _steps(drafts):
-                following = frozenset(self._closure(inner))
+                following = (frozenset(self._closure(inner)), is_any)
                 if len(seen) > MAX_PATHS:
                     every = (draft.pointer for draft in self._drafts if draft.bounds - {None})
                     raise AmbiguousBounds(frozenset(every))
-                if following and following not in seen:
+                if following[0] and following not in seen:
                     seen.add(following)
                     pending.append(following)
         if ambiguous := _ambiguous(groups):
@@ -210,20 +222,31 @@ class Planner:
         return found
 
 
-def _ambiguous(groups: list[list[_Draft]]) -> frozenset[str]:
+class _Group(NamedTuple):
+    """What is known of the strings at one place of a text."""
+
+    drafts: list[_Draft]
+    is_inside_any: bool
+
+    def is_ambiguous(self, counted: set[str]) -> bool:
+        """Whether a guard cannot tell which string stands there, if rules count those at some pointers."""
+        bounds = set[Bound | None]()
+        for draft in self.drafts:
+            bounds |= {None} if draft.pointer in counted else draft.bounds
+        return len(bounds) > 1 or (self.is_inside_any and any(bound and bound.pattern for bound in bounds))
+
+
+def _ambiguous(groups: list[_Group]) -> frozenset[str]:
     """The pointers of guarded strings that stand beside others, of those too that rules come to count."""
-    beside: dict[str, list[list[_Draft]]] = {}
+    beside: dict[str, list[_Group]] = {}
     for group in groups:
-        for draft in group:
+        for draft in group.drafts:
             beside.setdefault(draft.pointer, []).append(group)
     pending, found = list(groups), set[str]()
     while pending:
         group = pending.pop()
-        bounds = set[int | None]()
-        for draft in group:
-            bounds |= {None} if draft.pointer in found else draft.bounds
-        guarded = {draft.pointer for draft in group if draft.bounds - {None}} - found
-        if len(bounds) > 1 and guarded:
+        guarded = {draft.pointer for draft in group.drafts if draft.bounds - {None}} - found
+        if guarded and group.is_ambiguous(found):
             found |= guarded
             pending += (other for pointer in guarded for other in beside[pointer])
     return frozenset(found)

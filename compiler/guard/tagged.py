@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from compiler.guard.cursor import Cursor, Scope, Target
+from compiler.guard.pattern import Room
 from compiler.guard.plan import Plan, Tags
 
 _OPENINGS = (b"[", b"{")
@@ -98,8 +99,8 @@ class TaggedCursor(NamedTuple):
         return self.inner is not None and self.inner.is_settled
 
     @property
-    def room(self) -> int | None:
-        """How many more characters the string may have."""
+    def room(self) -> Room | None:
+        """What is left of the string's bound."""
         return None if self.inner is None else self.inner.room
 
     @property

@@ -1,0 +1,389 @@
+"""Lengths that a guard counts beside a pattern: what may be written is what rules that count would let be.
+
+The rules are the older way, and exact too: their masks tell which tokens a text can be ended after, within its bound.
+"""
+
+import json
+import random
+import re
+from functools import cache
+
+import jsonschema_rs
+import numpy as np
+import pytest
+from corpus import corpus
+from hypothesis import HealthCheck, assume, given, reject, settings
+from hypothesis import strategies as st
+from transformers import AutoTokenizer
+
+from compiler import UnsupportedSchema, compile_schema
+from compiler.closer import closer_of
+from compiler.front import canonical_form
+from compiler.grammar_json import grammar_from_json, grammar_to_json
+from compiler.guard.pattern import MAX_ENTRIES, Room, pattern_of
+from compiler.guard.plan import plan_from_json, plan_to_json
+from compiler.lowering import Lowering
+from compiler.matcher import allocate_bitmask
+from compiler.outline import Outline
+from compiler.regular.dfa import TooManyStates
+from compiler.regular.language import Part, language
+from compiler.report import Verdict
+from compiler.schema import CompiledSchema
+from compiler.style import FLEXIBLE
+from compiler.vocabulary import Vocabulary, vocabulary_of
+
+STRING = {"type": "string"}
+TOKENS = (  # that open, close, cross and split what a guard counts
+    *(
+        "ab",
+        "-a",
+        "a-",
+        "--",
+        "aaaa",
+        "aaaaaaaaa",
+        " a",
+        "a ",
+        "éa",
+        "中",
+        "\\n",
+        "n-",
+        "\\\\",
+        "a\\",
+        'a\\"',
+        '\\"a',
+    ),
+    *(
+        "\\u00",
+        "00",
+        "u000a",
+        "\\u000",
+        "001f",
+        "\\t\\",
+        '"a',
+        '"a-',
+        '"aaaaaaaaaaaaa',
+        '","',
+        '": "a',
+        'a", "a',
+        'a"',
+    ),
+)
+PATTERNS = {
+    "unanchored": "[a-c_-]+",
+    "slug": "^[a-z]+(-[a-z]+)*$",
+    "words": r"^\S+( \S+)*$",
+    "lines": r"^\S+(\s\S+)*$",
+    "steps": "^(?:ab{3}c?)+$",
+    "quoted": r'^"?(?:[^"]*-)?$',
+    "control": r"^(?:[a-z]|\n-|[\x00-\x07]--)*$",
+    "far": "^x(?:[a-z]|-[0-9]{5})*$",
+    "letters": "^(?:[a-zé中😀]+,?)*[a-z]$",
+}
+
+
+@cache
+def _vocabulary(name: str) -> Vocabulary:
+    if name == "qwen3":
+        return vocabulary_of(AutoTokenizer.from_pretrained(corpus("tokenizers", name)))
+    fragments = [b"\xa9a", b"a\xc3", b"\xe4\xb8", b"\xf0\x9f", b"\x98\x80"]
+    tokens = [*Vocabulary.of_bytes().tokens[:256], *(text.encode() for text in TOKENS), *fragments, b""]
+    return Vocabulary.from_tokens(tokens, stop_ids=(len(tokens) - 1,))
+
+
+def _counted_by_rules(
+    schema, vocabulary: Vocabulary, pointers=("", "/items", "/properties/k")
+) -> CompiledSchema:
+    lowering = Lowering(
+        canonical_form(schema), Outline(schema), is_closed=False, style=FLEXIBLE, counted=frozenset(pointers)
+    )
+    return CompiledSchema(lowering.grammar(), lowering.reporter.report(), vocabulary)
+
+
+def _in_array(string):
+    return {"type": "array", "items": string, "minItems": 1}
+
+
+def _in_object(string):
+    other = {**STRING, "maxLength": 9}
+    return {
+        "type": "object",
+        "properties": {"k": string, "l": other},
+        "required": ["k"],
+        "additionalProperties": False,
+    }
+
+
+def _bounds(compiled: CompiledSchema):
+    return frozenset() if compiled.grammar.plan is None else compiled.grammar.plan.bounds
+
+
+def _flags(row: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
+    return np.unpackbits(row.view(np.uint8), bitorder="little")[: vocabulary.width].astype(bool)
+
+
+def _chosen(allowed: np.ndarray, vocabulary: Vocabulary, rng: random.Random) -> int:
+    """A token that goes on for long, is escaped, or is any."""
+    drawn = [int(i) for i in rng.choices(np.flatnonzero(allowed), k=12)]
+    match rng.randrange(3):
+        case 0:
+            return max(drawn, key=lambda i: (b'"' not in vocabulary.tokens[i], len(vocabulary.tokens[i])))
+        case 1:
+            return max(
+                drawn, key=lambda i: not vocabulary.tokens[i].isalnum() and b'"' not in vocabulary.tokens[i]
+            )
+        case _:
+            return drawn[0]
+
+
+def _compare(guarded: CompiledSchema, counting: CompiledSchema, schema, rng: random.Random) -> None:
+    """Walk, and see at every step that both allow the same tokens; go back now and then."""
+    vocabulary, matcher, other = guarded.vocabulary, guarded.matcher(), counting.matcher()
+    bitmask = allocate_bitmask(2, vocabulary.width)
+    stop, text = vocabulary.stop_ids[0], b""
+    for _ in range(60):
+        matcher.fill_bitmask(bitmask, 0)
+        other.fill_bitmask(bitmask, 1)
+        allowed, expected = _flags(bitmask[0], vocabulary), _flags(bitmask[1], vocabulary)
+        differing = [vocabulary.tokens[i] for i in np.flatnonzero(allowed != expected)[:5]]
+        assert not differing, (schema, text)
+        assert allowed.any(), (schema, text)
+        if allowed[stop] and (rng.random() < 0.4 or allowed.sum() == 1):
+            break
+        allowed[stop] = False
+        token_id = _chosen(allowed, vocabulary, rng)
+        for _ in range(1 + (rng.random() < 0.1)):
+            assert matcher.accept(token_id)
+            matcher.rollback(1)
+        assert matcher.accept(token_id)
+        assert other.accept(token_id)
+        text += vocabulary.tokens[token_id]
+    if matcher.is_completed():
+        assert jsonschema_rs.is_valid(schema, json.loads(text)), (schema, text)
+
+
+def _close(guarded: CompiledSchema, schema, rng: random.Random, slack: int) -> None:
+    """Write until the closer will have no more, and close."""
+    vocabulary, matcher, closer = guarded.vocabulary, guarded.matcher(), closer_of(guarded)
+    bitmask = allocate_bitmask(1, vocabulary.width)
+    remaining, text = closer.minimum() + slack, b""
+    while True:
+        matcher.fill_bitmask(bitmask, 0)
+        allowed = _flags(bitmask[0], vocabulary)
+        allowed[vocabulary.stop_ids[0]] = False
+        token_id = _chosen(allowed, vocabulary, rng) if allowed.any() else -1
+        if token_id < 0 or not closer.admits(token_id, remaining):
+            break
+        assert matcher.accept(token_id)
+        closer.accepted(token_id)
+        text += vocabulary.tokens[token_id]
+        remaining -= 1
+    closing = closer.closing(remaining)
+    assert len(closing) <= remaining, (schema, text)
+    for token_id in closing:
+        assert matcher.accept(token_id), (schema, text)
+        text += vocabulary.tokens[token_id]
+    assert jsonschema_rs.is_valid(schema, json.loads(text)), (schema, text)
+
+
+@pytest.mark.parametrize("place", [dict, _in_array, _in_object])
+@pytest.mark.parametrize("name", PATTERNS)
+def test_masks_are_those_of_rules_that_count(name, place):
+    schema = place({**STRING, "pattern": PATTERNS[name], "maxLength": 14})
+    vocabulary, rng = _vocabulary("made up"), random.Random(name)
+    guarded, counting = compile_schema(schema, tokenizer=vocabulary), _counted_by_rules(schema, vocabulary)
+    assert any(bound.pattern for bound in _bounds(guarded))
+    assert not any(bound.pattern for bound in _bounds(counting))
+    for _ in range(12):
+        _compare(guarded, counting, schema, rng)
+    for slack in range(0, 24, 2):
+        _close(guarded, schema, rng, slack)
+
+
+@pytest.mark.parametrize("name", ["slug", "lines", "letters"])
+def test_masks_of_a_real_vocabulary_are_those_of_rules_that_count(name):
+    schema = _in_object({**STRING, "pattern": PATTERNS[name], "minLength": 3, "maxLength": 11})
+    vocabulary, rng = _vocabulary("qwen3"), random.Random(name)
+    guarded, counting = compile_schema(schema, tokenizer=vocabulary), _counted_by_rules(schema, vocabulary)
+    assert any(bound.pattern for bound in _bounds(guarded))
+    for _ in range(6):
+        _compare(guarded, counting, schema, rng)
+    for slack in range(0, 12, 2):
+        _close(guarded, schema, rng, slack)
+
+
+_ATOMS = st.sampled_from(
+    [
+        "a",
+        "b",
+        "-",
+        "é",
+        "中",
+        "😀",
+        "[a-z]",
+        "[^,]",
+        r"\s",
+        r"\S",
+        ".",
+        '"',
+        r"\\",
+        r"\n",
+        r"[\x00-\x1f]",
+        r"\x1f",
+        "/",
+    ]
+)
+_REPEATS = st.sampled_from(["*", "+", "?", "{2}", "{1,3}", "{2,}"])
+_PATTERNS = st.recursive(
+    _ATOMS,
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map("".join),
+        st.tuples(inner, inner).map(lambda parts: f"(?:{parts[0]}|{parts[1]})"),
+        st.tuples(inner, _REPEATS).map(lambda parts: f"(?:{parts[0]}){parts[1]}"),
+    ),
+    max_leaves=4,
+)
+
+
+@given(_PATTERNS, _PATTERNS, st.integers(9, 15), st.integers(0, 15), st.integers(0, 99))
+@settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow]
+)
+def test_masks_of_any_pattern_are_those_of_rules_that_count(first, other, longest, least, seed):
+    rng = random.Random(seed)
+    pattern = f"^(?:{first})(?:-(?:{other}))*$"
+    string = {**STRING, "pattern": pattern, "minLength": least, "maxLength": longest}
+    schema, vocabulary = _in_array(string), _vocabulary("made up")
+    try:
+        guarded = compile_schema(schema, tokenizer=vocabulary)
+        counting = _counted_by_rules(schema, vocabulary)
+    except UnsupportedSchema:
+        reject()
+    assume(any(bound.pattern for bound in _bounds(guarded)))
+    assume(not any(e.verdict == Verdict.NARROWED and e.keyword == "maxLength" for e in counting.report))
+    for _ in range(3):
+        _compare(guarded, counting, schema, rng)
+    _close(guarded, schema, rng, rng.randrange(20))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "least"), [("^(?:ab|c)*$", 0), (r"\S", 3), ("^[^a]{2}(?:-[é中]|x)+$", 5)]
+)
+def test_a_pattern_knows_how_far_every_text_is_from_an_end(pattern, least):
+    automaton = pattern_of(language([Part(pattern)]), least)
+    alphabet = 'abcx-é中😀 \n"\\\x01'
+    rng = random.Random(pattern)
+    for _ in range(300):
+        text = "".join(rng.choices(alphabet, k=rng.randrange(7)))
+        room = Room(100, automaton)
+        for byte in text.encode():
+            room = room.read(bytes([byte]), is_escaped=False)
+        distance = automaton.distance[room.state]
+        is_text = re.search(pattern.replace("$", r"\Z"), text) is not None and len(text) >= least
+        assert (room.state in automaton.accepting) == is_text
+        assert not is_text or distance == 0
+        if 0 < distance < 3:
+            ends = ["", *alphabet] if distance == 1 else [a + b for a in alphabet for b in alphabet]
+            long_enough = (end for end in ends if len(end) == distance and len(text + end) >= least)
+            assert any(re.search(pattern.replace("$", r"\Z"), text + end) for end in long_enough), text
+
+
+def test_escapes_that_lead_too_far_are_not_begun():
+    compiled = compile_schema({**STRING, "pattern": r"^(?:[a-z]|\t|\n-)*$", "maxLength": 9})
+    matcher = compiled.matcher()
+    assert all(map(matcher.accept, b'"abcdefgh\\'))
+    assert not matcher.accept(ord("n"))
+    assert matcher.accept(ord("t"))
+    assert compiled.accepts(r'"abcdefg\n-"')
+    assert not compiled.accepts(r'"abcdefgh\n-"')
+
+
+def test_the_bound_is_exact_where_rules_would_have_narrowed_it():
+    schema = {**STRING, "pattern": "[a-zA-Z0-9_.-]+", "maxLength": 20_000}
+    compiled = compile_schema(schema)
+    assert [e.verdict for e in compiled.report if e.keyword == "maxLength"] == [Verdict.GUARDED]
+    assert compiled.accepts(json.dumps(" " * 19_999 + "x"))
+    assert not compiled.accepts(json.dumps(" " * 20_000 + "x"))
+    assert not compiled.accepts(json.dumps(" " * 20_000))
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "^(?:-é)+$",  # the fewest characters are not the fewest bytes
+        r"^(?:[a-z]|\n--|\x01)*$",  # nor in an escape
+        "^(?:a|[b-z]{9}-)+$",  # the first characters are at risk already
+    ],
+)
+def test_what_a_guard_cannot_count_is_left_to_rules(pattern):
+    compiled = compile_schema({**STRING, "pattern": pattern, "maxLength": 11})
+    assert not _bounds(compiled)
+
+
+def test_a_pattern_beside_values_of_which_nothing_is_known_is_left_to_rules():
+    string = {**STRING, "pattern": PATTERNS["slug"], "maxLength": 10}
+    known = {"properties": {"k": {"const": 1}, "v": _in_array(_in_object(string))}, "required": ["k", "v"]}
+    unknown = {"properties": {"k": {"const": 2}, "v": {"type": "array"}}, "required": ["k", "v"]}
+    compiled = compile_schema({"type": "object", "anyOf": [known, unknown]})
+    assert not any(bound.pattern for bound in _bounds(compiled))
+    assert compiled.accepts('{"k":2,"v":[{"k":"any text \\u00e9 at all"}]}')
+    assert compiled.accepts('{"k":1,"v":[{"k":"abcdefgh-i"}]}')
+    assert not compiled.accepts('{"k":1,"v":[{"k":"abcdefgh-ij"}]}')
+
+
+def test_two_patterns_at_one_place_are_left_to_rules():
+    ways = [{**STRING, "pattern": PATTERNS[name], "maxLength": 12} for name in ("slug", "steps")]
+    compiled = compile_schema(_in_array({"anyOf": ways}))
+    assert not any(bound.pattern for bound in _bounds(compiled))
+    assert compiled.accepts('["abcdefghij-k","abbbcabbbc"]')
+    assert not compiled.accepts('["abcdefghij-kl"]')
+
+
+def test_items_that_must_differ_do_not_run_out_of_room():
+    """Arrays beside one of distinct items are kept distinct, too."""
+    item = {**STRING, "pattern": "^a+(?:-a)*$", "maxLength": 9}
+    distinct = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
+    schema = {"anyOf": [distinct, {"type": "array", "items": item}]}
+    compiled = compile_schema(schema, tokenizer=_vocabulary("made up"))
+    assert any(bound.pattern for bound in _bounds(compiled))
+    for seed in range(20):
+        _close(compiled, schema, random.Random(seed), 2 * seed)
+
+
+def test_patterns_are_stored_once_and_read_back():
+    string = {**STRING, "pattern": PATTERNS["slug"], "maxLength": 30}
+    grammar = compile_schema({"type": "object", "properties": {"a": string, "b": _in_array(string)}}).grammar
+    stored = plan_to_json(grammar.plan)
+    assert len(stored[-1]) == 1
+    assert plan_from_json(json.loads(json.dumps(stored))) == grammar.plan
+    assert grammar_from_json(grammar_to_json(grammar)).digest == grammar.digest
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        [[1], [0], [[0]], [0]],
+        [[0, 5, 5], [0, 0, 0], [[0]], [0]],
+        [[0], [1], [[0]], [0]],
+        [[0], [0, 0], [[0]], [0]],
+        [[0], [0], [[1]], [0]],
+        [[0], [0], [[-1]], [0]],
+        [[0], [0], [[0], [0, 0]], [0]],
+        [[0], [0], [[0]], [1]],
+        [[], [], [], []],
+    ],
+)
+def test_a_stored_pattern_that_is_none_is_refused(pattern):
+    sound = [[0], [0], [[0]], [0]]
+    place = [False, False, [9, 0], False, {}, [], []]
+    assert plan_from_json([[0], [place], None, False, [sound]]).bounds
+    with pytest.raises(ValueError, match="pattern"):
+        plan_from_json([[0], [place], None, False, [pattern]])
+    with pytest.raises(ValueError, match="pattern"):
+        plan_from_json([[0], [place], None, False, []])
+
+
+def test_patterns_that_are_kept_are_small():
+    automaton = language([Part(PATTERNS["words"])])
+    assert len(pattern_of(automaton, 400).rows) > 400
+    with pytest.raises(TooManyStates):
+        pattern_of(automaton, MAX_ENTRIES)
