@@ -29,7 +29,7 @@ from runtime.protocol import Health, ModelCard
 from runtime.request import Constraint, GenerationRequest
 from runtime.sequence import Closer, Sequence
 from runtime.settings import EngineSettings
-from runtime.template import render_prompt
+from runtime.template import Room, render_prompt
 from runtime.transcript import Transcript
 
 
@@ -44,9 +44,12 @@ class EmbeddedRuntime:
         runner = ModelRunner(loaded.model, settings)
         self._num_columns = runner.num_columns
         self._default_max_tokens = settings.default_max_tokens
+        self._max_choices = settings.max_waiting
         jump_forward = JumpForward.of(loaded.tokenizer, loaded.vocabulary) if settings.jump_forward else None
         engine = Engine(runner, loaded.vocabulary, settings, context_length=length, jump_forward=jump_forward)
         self._card = ModelCard(loaded.model_id, loaded.vocabulary, loaded.syntax, engine.context_length)
+        tokens = (*loaded.vocabulary.tokens, *loaded.vocabulary.markers)
+        self._room = Room(engine.context_length, max(map(len, tokens)))
         self._thread = EngineThread(engine, num_threads=settings.num_threads)
         # One thread, since a tokenizer is not safe in several at once.
         self._templates = ThreadPoolExecutor(1, thread_name_prefix="callgate-template")
@@ -76,7 +79,7 @@ class EmbeddedRuntime:
         """Events of all choices, interleaved; closing the iterator early aborts the request."""
         if request.model != self._loaded.model_id:
             raise UnknownModel(request.model, (self._loaded.model_id,))
-        check_limits(request, self._num_columns)
+        check_limits(request, self._num_columns, self._max_choices)
         deadline = math.inf if request.timeout_s is None else time.monotonic() + request.timeout_s
         loop = asyncio.get_running_loop()
         prompt_ids = await loop.run_in_executor(self._templates, self._render, request)
@@ -113,7 +116,11 @@ class EmbeddedRuntime:
 
     def _render(self, request: GenerationRequest) -> list[int]:
         return render_prompt(
-            self._loaded.tokenizer, request.messages, request.tools, request.template_options
+            self._loaded.tokenizer,
+            request.messages,
+            request.tools,
+            request.template_options,
+            room=self._room,
         )
 
     def _choices(

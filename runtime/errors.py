@@ -34,14 +34,14 @@ class RequestRefused(RuntimeFault):
 
 
 class PromptTooLong(RequestRefused):
-    """The prompt leaves no room in the context."""
+    """The prompt leaves no room in the context; `at_least` so many tokens where they were not counted."""
 
-    def __init__(self, num_prompt_tokens: int, context_length: int) -> None:
+    def __init__(self, num_prompt_tokens: int, context_length: int, *, at_least: bool = False) -> None:
         self.num_prompt_tokens = num_prompt_tokens
         self.context_length = context_length
+        size = f"at least {num_prompt_tokens}" if at_least else f"{num_prompt_tokens}"
         super().__init__(
-            f"the prompt has {num_prompt_tokens} tokens, which leaves no room in this model's context"
-            f" of {context_length}",
+            f"the prompt has {size} tokens, which leaves no room in this model's context of {context_length}",
             "messages",
         )
 

@@ -7,19 +7,20 @@ from runtime.errors import RequestRefused
 from runtime.request import GenerationRequest, Sampling
 
 
-def check_limits(request: GenerationRequest, vocabulary_width: int) -> None:
-    """Refuse what no engine could do.
+def check_limits(request: GenerationRequest, vocabulary_width: int, max_choices: int) -> None:
+    """Refuse what no engine of this vocabulary and this length of queue could do.
 
     Raises:
         RequestRefused: a value is out of its range; the parameter is named.
     """
-    for parameter, is_within, expected in _limits(request, vocabulary_width):
+    for parameter, is_within, expected in _limits(request, vocabulary_width, max_choices):
         if not is_within:
             raise RequestRefused(f"{parameter} must be {expected}", parameter)
 
 
-def _limits(request: GenerationRequest, width: int) -> Iterator[tuple[str, bool, str]]:
-    yield "n", request.num_choices >= 1, "at least 1"
+def _limits(request: GenerationRequest, width: int, max_choices: int) -> Iterator[tuple[str, bool, str]]:
+    is_within = 1 <= request.num_choices <= max_choices
+    yield "n", is_within, f"from 1 to {max_choices}, which is how many may wait"
     yield "max_tokens", request.max_tokens is None or request.max_tokens >= 1, "at least 1"
     yield "top_logprobs", request.num_logprobs is None or request.num_logprobs >= 0, "at least 0"
     yield "timeout", request.timeout_s is None or request.timeout_s > 0, "above 0"

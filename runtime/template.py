@@ -4,11 +4,12 @@ import hashlib
 import inspect
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from jinja2 import TemplateError
 
-from runtime.errors import RequestRefused
+from runtime.errors import PromptTooLong, RequestRefused
 from runtime.request import Message
 from runtime.seams import Seams, texts_in
 from toolspecs.call import ToolCall
@@ -61,11 +62,31 @@ CHATML = r"""
 """For tokenizers without a template of their own: ChatML, with calls in the `hermes` syntax."""
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A context of `length` tokens, each of `longest_token` characters at most."""
+
+    length: int
+    longest_token: int
+
+    def check(self, prompt: str) -> None:
+        """Refuse what cannot fit before it is tokenized, which takes a second a megabyte.
+
+        Raises:
+            PromptTooLong: even the longest tokens would be too many.
+        """
+        least = -(-len(prompt) // self.longest_token)
+        if least > self.length:
+            raise PromptTooLong(least, self.length, at_least=True)
+
+
 def render_prompt(
     tokenizer: Any,
     messages: Sequence[Message],
     tools: Sequence[Tool],
     options: Mapping[str, Any] | None = None,
+    *,
+    room: Room | None = None,
 ) -> list[int]:
     """The prompt of a conversation, ending where the assistant's answer begins.
 
@@ -74,6 +95,7 @@ def render_prompt(
 
     Raises:
         RequestRefused: the template refuses the conversation or an option.
+        PromptTooLong: it can be no prompt of this `room`.
     """
     options = dict(options or {})
     taken = {"self", "messages", *inspect.signature(tokenizer.apply_chat_template).parameters}
@@ -92,6 +114,8 @@ def render_prompt(
             tokenize=False,
             **options,
         )
+        if room is not None:
+            room.check(prompt)
         ids = seams.encode(prompt)
     except (TemplateError, TypeError, KeyError, ValueError) as error:
         raise RequestRefused(

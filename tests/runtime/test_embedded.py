@@ -24,6 +24,7 @@ from runtime.errors import (
 )
 from runtime.events import ArgumentsDelta, CallStarted, Finished, FinishReason, TextDelta, ThoughtDelta
 from runtime.request import GenerationRequest, Message, Sampling
+from runtime.seams import Seams
 from runtime.settings import EngineSettings
 from runtime.transcript import Transcript
 from toolspecs.tool import Tool
@@ -419,9 +420,27 @@ async def test_refusals(runtime):
 
 async def test_a_full_queue_refuses_the_whole_request(make_runtime):
     runtime = make_runtime(EngineSettings(num_pages=64, max_sequences=1, max_waiting=2, num_threads=1))
+    first = runtime.generate(request("first", num_choices=2, max_tokens=300))
+    await anext(first)
     with pytest.raises(Overloaded):
-        await events_of(runtime, request(num_choices=4))
+        await events_of(runtime, request(num_choices=2))
+    await first.aclose()
     await settled(runtime)
+
+
+async def test_more_choices_than_may_wait_are_refused_for_good(make_runtime):
+    runtime = make_runtime(EngineSettings(num_pages=64, max_sequences=1, max_waiting=2, num_threads=1))
+    with pytest.raises(RequestRefused, match="n must be from 1 to 2"):
+        await events_of(runtime, request(num_choices=3))
+
+
+async def test_what_cannot_be_a_prompt_is_refused_before_it_is_tokenized(runtime, monkeypatch):
+    def explode(seams, prompt):
+        raise AssertionError(f"{len(prompt)} characters reach the tokenizer")
+
+    monkeypatch.setattr(Seams, "encode", explode)
+    with pytest.raises(PromptTooLong, match="at least"):
+        await events_of(runtime, request(messages=(Message("user", "word " * 1_000_000),)))
 
 
 async def test_stopping_ends_what_runs_and_what_comes(make_runtime, monkeypatch):

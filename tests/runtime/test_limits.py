@@ -14,6 +14,7 @@ from runtime.settings import EngineSettings
     ("parameter", "options"),
     [
         ("n", {"num_choices": 0}),
+        ("n", {"num_choices": 5}),
         ("max_tokens", {"max_tokens": 0}),
         ("top_logprobs", {"num_logprobs": -1}),
         ("temperature", {"sampling": Sampling(temperature=-0.1)}),
@@ -31,13 +32,15 @@ from runtime.settings import EngineSettings
 )
 def test_out_of_range(parameter, options):
     with pytest.raises(RequestRefused) as refused:
-        check_limits(GenerationRequest("r", "m", (), **options), 10)
+        check_limits(GenerationRequest("r", "m", (), **options), 10, 4)
     assert refused.value.parameter == parameter
 
 
 def test_the_edges_are_within():
     sampling = Sampling(temperature=0, top_p=0, top_k=1, min_p=1, logit_bias={9: -100.0, 0: 100.0})
-    check_limits(GenerationRequest("r", "m", (), sampling=sampling, max_tokens=1, num_logprobs=0), 10)
+    check_limits(
+        GenerationRequest("r", "m", (), sampling=sampling, max_tokens=1, num_logprobs=0, num_choices=4), 10, 4
+    )
 
 
 @pytest.mark.parametrize(
