@@ -26,12 +26,13 @@ from toolspecs.choice import ChoiceMode, ToolChoice
 
 STRING = {"type": "string"}
 NAME = {**STRING, "minLength": 2, "maxLength": 9}
+SLUG = {**STRING, "pattern": "^[a-z]+(-[a-z]+)*$", "maxLength": 12}
 SCHEMAS = {
     "root": {**STRING, "maxLength": 9},
     "few": {**STRING, "minLength": 8, "maxLength": 8},
     "object": {
         "type": "object",
-        "properties": {"a": NAME, "b": {"anyOf": [{**STRING, "maxLength": 20}, {"type": "null"}]}},
+        "properties": {"a": NAME, "b": {"anyOf": [{**STRING, "maxLength": 20}, {"type": "null"}]}, "c": SLUG},
         "required": ["a"],
         "additionalProperties": False,
     },
@@ -46,6 +47,7 @@ SCHEMAS = {
         "items": {**STRING, "pattern": "^x-[a-zé]*$", "maxLength": 9},
         "minItems": 1,
     },
+    "slugs": {"type": "array", "prefixItems": [SLUG], "items": {**STRING, "maxLength": 8}, "minItems": 1},
     "escapes": {
         "type": "array",
         "items": {**STRING, "pattern": '^[\\n"\\\\é😀]*$', "maxLength": 8},
