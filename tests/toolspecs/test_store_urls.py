@@ -1,11 +1,13 @@
 """How stores are named, and what is said where there is none."""
 
+import asyncio
 import builtins
 import sqlite3
 import subprocess
 import sys
 
 import pytest
+from redis_server import running_redis
 
 from toolspecs import InvalidStoreURL, MissingExtra, StoreUnavailable, open_store
 from toolspecs.stores.sqlite import SQLiteStore
@@ -90,6 +92,16 @@ async def test_a_redis_that_is_away_is_named_without_its_password():
         await store.ping()
     assert "hunter2" not in str(caught.value) + repr(store)
     await store.close()
+
+
+async def test_connections_that_a_restart_closed_are_opened_anew(tmp_path):
+    with running_redis(tmp_path, keeps=True) as server:
+        store = open_store(server.url)
+        await asyncio.gather(*(store.set(str(number), b"v") for number in range(3)))
+        server.kill()
+        server.start()
+        assert [await store.get(str(number)) for number in range(3)] == [b"v"] * 3
+        await store.close()
 
 
 def test_a_missing_driver_names_its_extra(monkeypatch):

@@ -11,6 +11,8 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 import redis.asyncio
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 
 from toolspecs.errors import InvalidStoreURL, NotACounter, StoreUnavailable
@@ -69,6 +71,7 @@ class RedisStore:
                 socket_connect_timeout=CONNECT_TIMEOUT_S,
                 socket_timeout=SOCKET_TIMEOUT_S,
                 health_check_interval=30,
+                retry=Retry(NoBackoff(), 1),  # a connection that the server closed meanwhile, once more
             )
         except (ValueError, TypeError) as error:
             raise InvalidStoreURL(f"the URL cannot be read ({error})") from None
