@@ -98,8 +98,7 @@ SCENARIOS = (
     Scenario(
         mode="required",
         toolsets=("calendar",),
-        prompt="Create an event with title 'Menu tasting', date 2026-12-04, start 12:30"
-        " and guests ada@example.org.",
+        prompt="Cancel an event with event id ev-31.",
         choice="required",
     ),
     Scenario(
@@ -137,7 +136,7 @@ SCENARIOS = (
     Scenario(
         mode="auto",
         toolsets=("calendar",),
-        prompt="Find a free time: people lin@example.org, date 2026-12-11, minutes 45.",
+        prompt="Answer an invitation with event id ev-12 and answer accepted.",
         choice="auto",
         max_tokens=256,
         num_calls=(0, None),
@@ -182,7 +181,7 @@ SCENARIOS = (
     Scenario(
         mode="allowed, auto",
         toolsets=("files",),
-        prompt="Search files with root /docs and query 'licence'.",
+        prompt="Search the files below a folder: root /docs and query 'licence'.",
         choice=allowed("auto", "list_folder", "read_file", "search_files"),
         is_streamed=True,
         max_tokens=256,
@@ -192,16 +191,16 @@ SCENARIOS = (
     ),
     Scenario(
         mode="required",
-        toolsets=("calendar", "payments"),
-        prompt="Move an event: event id ev-204, date 2026-12-08. Also: Charge a customer: customer cus_77,"
-        " amount 120, currency usd, reference 'Deposit'.",
+        toolsets=("payments",),
+        prompt="Charge a customer: customer cus_77, amount 120, currency usd."
+        " Also: Refund a payment: payment pay_5526, reason requested.",
         choice="required",
     ),
     Scenario(
         mode="required",
         toolsets=("calendar", "payments"),
-        prompt="Cancel an event with event id ev-31. And then: Refund a payment: payment pay_5526,"
-        " reason requested.",
+        prompt="Answer an invitation with event id ev-12 and answer declined."
+        " And then: Refund a payment: payment pay_5526, reason requested.",
         choice="required",
         is_streamed=True,
     ),
@@ -225,7 +224,7 @@ SCENARIOS = (
         mode="required",
         toolsets=("issues",),
         named_by="model",
-        prompt="Close an issue with issue WEB-17 and resolution duplicate.",
+        prompt="Search the issues: text 'crash', limit 5.",
         choice="required",
         is_streamed=True,
     ),
@@ -233,7 +232,7 @@ SCENARIOS = (
         mode="required",
         toolsets=("calendar", "files"),
         named_by="header",
-        prompt="Share a file: path /minutes.txt, audience anyone.",
+        prompt="List a folder with path /docs.",
         choice="required",
         is_streamed=True,
     ),
