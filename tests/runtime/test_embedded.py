@@ -44,7 +44,7 @@ TOOLS = (
             "required": ["to", "subject"],
         },
     ),
-    Tool("ping", "Nothing", {"type": "object", "properties": {}}),
+    Tool("note", "Anything", {"type": "object"}),
     Tool(
         "set_color",
         "Paint",
