@@ -5,6 +5,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from compiler.vocabulary import Vocabulary
+from runtime import loading
 from runtime.engine import Engine
 from runtime.model import ModelRunner
 from runtime.random_model import RandomModelSettings, ensure_random_model
@@ -20,8 +21,9 @@ def _one_thread():
 
 @pytest.fixture(autouse=True)
 def _float32():
-    """Whatever a model that is being loaded elsewhere in the process has made of it."""
-    torch.set_default_dtype(torch.float32)
+    """Once a model that is being loaded elsewhere in the process, and changes it meanwhile, is there."""
+    with loading._ONE_AT_A_TIME:
+        torch.set_default_dtype(torch.float32)
 
 
 @pytest.fixture(scope="session")

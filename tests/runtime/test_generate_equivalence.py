@@ -68,7 +68,9 @@ EVERYTHING = Vocabulary.from_tokens(
 
 def build(name):
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(CONFIGS[name], attn_implementation="eager").eval()
+    model = AutoModelForCausalLM.from_config(
+        CONFIGS[name], attn_implementation="eager", dtype=torch.float32
+    ).eval()
     for weights in (p for p in model.parameters() if p.dim() > 1):
         torch.nn.init.normal_(weights, std=0.25)
     return model
