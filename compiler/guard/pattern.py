@@ -69,7 +69,7 @@ class Pattern:
 
     @cached_property
     def table(self) -> NDArray[np.int32]:
-        """The rows: int16 [states, kinds]."""
+        """The rows: int32 [states, kinds]."""
         return np.array(self.rows, np.int32)
 
     def kinds_of(self, codes: NDArray[np.int64]) -> NDArray[np.int32]:

@@ -39,7 +39,7 @@ def syllables(rng: Random, low: int = 2, high: int = 3) -> str:
 
 
 def _piece(rng: Random, word: str) -> str:
-    """Two letters of it or more: its beginning, or its end, or what is between."""
+    """Some letters of it: its beginning, or its end, or what is between."""
     start = rng.choice((0, rng.randrange(len(word))))
     end = rng.choice((len(word), start + rng.randint(2, 6)))
     return word[start:end]
