@@ -9,20 +9,23 @@ from random import Random
 import jsonschema_rs
 import pytest
 import torch
+from transformers import AutoTokenizer
 
 from compiler import compile_toolset
 from compiler.syntaxes import syntax
 from compiler.vocabulary import Vocabulary
 from runtime.calls import parse_calls
 from runtime.loading import load_model
+from runtime.models import DEMO_MODEL_FOLDER
 from runtime.models.train import domains
 from runtime.models.train.batches import collate, pool_of
 from runtime.models.train.conversations import HELD_OUT, Mix, converse
 from runtime.models.train.curves import draw_curves
 from runtime.models.train.evaluate import answers_to, score
-from runtime.models.train.examples import example_of
+from runtime.models.train.examples import Example, example_of
 from runtime.models.train.questions import bfcl, held_out
 from runtime.models.train.recipe import Recipe, Stage
+from runtime.models.train.renaming import Renaming
 from runtime.models.train.tokenizer import build_tokenizer
 from runtime.models.train.tools import ToolStyle, invent_tools
 from runtime.models.train.trainer import CHECKPOINT, LOG, MODEL, Run, Trainer, train
@@ -126,11 +129,34 @@ def test_training_text_is_what_the_runtime_renders_and_its_grammar_allows(tokeni
         assert matcher.is_terminated()
 
 
+def test_a_renaming_keeps_forms_together_and_what_the_generator_says():
+    tokenizer = AutoTokenizer.from_pretrained(DEMO_MODEL_FOLDER)
+    renaming = Renaming.of(tokenizer)
+    example = example_of(tokenizer, converse(3, 5, Mix()))
+    other = renaming.apply(Random(1), example)
+    assert (example.is_answer == other.is_answer).all()
+    names = dict(zip(example.ids.tolist(), other.ids.tolist(), strict=True))
+    assert [names[token] for token in example.ids.tolist()] == other.ids.tolist()
+    assert len({*names.values()}) == len(names)
+    words = {tokenizer.decode([old]): tokenizer.decode([new]) for old, new in names.items() if old != new}
+    assert len(words) > 20
+    assert all(
+        old.isalpha() and new.isalpha() and old.islower() == new.islower() for old, new in words.items()
+    )
+    assert not {"string", "required", "please", "use", "type", "name"} & {word.lower() for word in words}
+
+    both_forms = Example(renaming.groups[0].ravel(), example.is_answer)
+    lower, upper = renaming.apply(Random(2), both_forms).ids.reshape(2, -1)
+    assert [tokenizer.decode([token]).capitalize() for token in lower] == [
+        tokenizer.decode([token]) for token in upper
+    ]
+
+
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_steps_lower_the_loss(tokenizer, optimizer):
     recipe = Recipe(**{name: getattr(TINY, name) for name in TINY.__slots__} | {"optimizer": optimizer})
     trainer = Trainer(recipe, run_of(100), tokenizer)
-    batch = collate(pool_of(tokenizer, recipe, 0, 0)[0])
+    batch = collate(pool_of(tokenizer, Renaming.of(tokenizer), recipe, 0, 0)[0])
     losses = [trainer.step(batch) for _ in range(8)]
     assert losses[-1] < losses[0] - 0.2
 

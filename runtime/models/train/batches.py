@@ -19,6 +19,7 @@ from transformers import AutoTokenizer
 from runtime.models.train.conversations import converse
 from runtime.models.train.examples import Example, example_of
 from runtime.models.train.recipe import Recipe
+from runtime.models.train.renaming import Renaming
 
 _MULTIPLE = 32
 """Lengths are padded to multiples, so that few shapes occur."""
@@ -61,12 +62,15 @@ def _padded(length: int) -> int:
     return -(-length // _MULTIPLE) * _MULTIPLE
 
 
-def pool_of(tokenizer: Any, recipe: Recipe, seed: int, pool: int) -> list[list[Example]]:
+def pool_of(tokenizer: Any, renaming: Renaming, recipe: Recipe, seed: int, pool: int) -> list[list[Example]]:
     """The batches of a pool, in the order in which they are trained on."""
     examples: list[Example] = []
     for number in range(pool * recipe.pool_size, (pool + 1) * recipe.pool_size):
         stage = recipe.stage(number)
         example = example_of(tokenizer, converse(seed, number, stage.mix))
+        rng = Random(f"{seed}/{number}/renaming")  # noqa: S311 no secret
+        if rng.random() < recipe.renamed:
+            example = renaming.apply(rng, example)
         if len(example) <= stage.max_length:
             examples.append(example)
     examples.sort(key=len)
@@ -90,7 +94,7 @@ class BatchStream:
     def __init__(self, tokenizer_folder: Path, recipe: Recipe, seed: int, num_workers: int) -> None:
         self._recipe = recipe
         self._seed = seed
-        self._tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
+        self._tokenizer_folder = tokenizer_folder
         self._workers = (
             ProcessPoolExecutor(
                 num_workers,
@@ -120,8 +124,10 @@ class BatchStream:
 
     def _pools(self, first: int) -> Iterator[tuple[int, list[list[Example]]]]:
         if self._workers is None:
+            tokenizer = AutoTokenizer.from_pretrained(self._tokenizer_folder)
+            renaming = Renaming.of(tokenizer)
             for pool in count(first):
-                yield pool, pool_of(self._tokenizer, self._recipe, self._seed, pool)
+                yield pool, pool_of(tokenizer, renaming, self._recipe, self._seed, pool)
             return
         ahead: deque[tuple[int, Future[list[list[Example]]]]] = deque()
         for pool in count(first):
@@ -138,8 +144,9 @@ _WORKER: dict[str, Any] = {}
 def _start(tokenizer_folder: Path, recipe: Recipe, seed: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # which ends the run in the process that trains
     torch.set_num_threads(1)
-    _WORKER.update(tokenizer=AutoTokenizer.from_pretrained(tokenizer_folder), recipe=recipe, seed=seed)
+    tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
+    _WORKER.update(tokenizer=tokenizer, renaming=Renaming.of(tokenizer), recipe=recipe, seed=seed)
 
 
 def _generate(pool: int) -> list[list[Example]]:
-    return pool_of(_WORKER["tokenizer"], _WORKER["recipe"], _WORKER["seed"], pool)
+    return pool_of(**_WORKER, pool=pool)

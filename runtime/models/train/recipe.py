@@ -34,7 +34,7 @@ def _curriculum(scale: int) -> tuple[Stage, ...]:
         style=ToolStyle(max_parameters=3, random_names=0.6), num_tools=(2, 6), num_turns=(3, 6), result=0.1
     )
     full = Mix(
-        style=ToolStyle(random_names=0.6, verbose=0.1 * scale), num_tools=(1, 8), num_turns=(2, 6), result=0.2
+        style=ToolStyle(random_names=0.6, verbose=0.1 * scale), num_tools=(1, 8), num_turns=(3, 8), result=0.2
     )
     return (
         Stage(one, 448, 6_000 * scale),
@@ -49,7 +49,8 @@ class Recipe:
 
     A batch holds up to `batch_tokens`, padding counted; a pool is what is sorted by length, so that there is
     little padding. `context_length` is what the model is declared to take. Heads are wide: to copy is to tell
-    apart thousands of tokens by one head's keys.
+    apart thousands of tokens by one head's keys. `renamed` is the share of conversations whose words get
+    other names.
     """
 
     hidden_size: int
@@ -71,6 +72,7 @@ class Recipe:
     weight_decay: float = 0.05
     clip: float = 1.0
     optimizer: str = "muon"
+    renamed: float = 0.6
 
     def rate(self, step: int, progress: float) -> float:
         """The learning rate of a step, at `progress` of the whole run: warm-up, then half a cosine."""
