@@ -12,6 +12,7 @@ from compiler.rules import RuleSink
 
 _CHARS = "0123456789."
 _ALPHABET = Alphabet(tuple(charset.of(char) for char in _CHARS))
+_SYMBOLS = range(len(_CHARS))
 _POINT = len(_CHARS) - 1
 _DEFAULT_DIGITS = 20
 _DOUBLE_DIGITS = 15  # decimals of so many significant digits are distinct as doubles
@@ -137,10 +138,13 @@ class Magnitudes:
     def lower(self, rules: RuleSink) -> Expr | None:
         """The texts as rules; None if there is none."""
         start = _State(0, -1, 0, 0, is_zero=False, remainders=(0,) * len(self.moduli))
-        dfa = explored(_ALPHABET, start, self._step, self._accepts)
+        dfa = explored(_ALPHABET, start, self._following, self._accepts)
         if self.is_unique:
             dfa = dfa.intersect(_without_trailing_zeros())
         return None if dfa.is_empty else _write(dfa, rules)
+
+    def _following(self, state: _State) -> list[_State | None]:
+        return [self._step(state, symbol) for symbol in _SYMBOLS]
 
     def _step(self, state: _State, symbol: int) -> _State | None:
         if symbol == _POINT:
@@ -218,7 +222,10 @@ def _without_trailing_zeros() -> Dfa:
             return "point"
         return "whole" if state == "whole" else "zero" if symbol == 0 else "digit"
 
-    return explored(_ALPHABET, "whole", step, lambda state: state in ("whole", "digit"))
+    def following(state: str) -> list[str]:
+        return [step(state, symbol) for symbol in _SYMBOLS]
+
+    return explored(_ALPHABET, "whole", following, lambda state: state in ("whole", "digit"))
 
 
 def _places(value: Fraction) -> int:

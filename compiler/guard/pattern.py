@@ -2,7 +2,7 @@
 
 import codecs
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import pairwise
@@ -243,11 +243,14 @@ def pattern_of(dfa: Dfa, least: int) -> Pattern:
 
 
 def _of_length(dfa: Dfa, least: int) -> Dfa:
-    def step(place: tuple[int, int], symbol: int) -> tuple[int, int] | None:
-        target = dfa.table[place[0]][symbol]
-        return None if target == DEAD else (target, min(place[1] + 1, least))
+    def following(place: tuple[int, int]) -> Iterator[tuple[int, int] | None]:
+        length = min(place[1] + 1, least)
+        return (None if target == DEAD else (target, length) for target in dfa.table[place[0]])
 
-    return explored(dfa.alphabet, (0, 0), step, lambda place: place[0] in dfa.accepting and place[1] == least)
+    def is_accepting(place: tuple[int, int]) -> bool:
+        return place[0] in dfa.accepting and place[1] == least
+
+    return explored(dfa.alphabet, (0, 0), following, is_accepting)
 
 
 @cache

@@ -1,6 +1,6 @@
 """Deterministic automata over classes of characters that no pattern in play tells apart."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -121,6 +121,11 @@ class Dfa:
                         stack.append((target, False))
         return lengths[0]
 
+    def over(self, alphabet: Alphabet) -> "Dfa":
+        """The same language over a finer partition."""
+        symbols = [self._symbol_of(atom[0][0]) for atom in alphabet.atoms]
+        return Dfa(alphabet, tuple(tuple(row[s] for s in symbols) for row in self.table), self.accepting)
+
     def complement(self) -> "Dfa":
         """Every text that is not in the language."""
         sink = len(self.table)
@@ -131,42 +136,38 @@ class Dfa:
 
     def intersect(self, other: "Dfa") -> "Dfa":
         """Texts in both languages; both automata have the same alphabet."""
-        return _product(self, other, lambda a, b: a and b)
+
+        def following(pair: tuple[int, int]) -> Iterator[tuple[int, int] | None]:
+            both = zip(self.table[pair[0]], other.table[pair[1]], strict=True)
+            return (None if DEAD in targets else targets for targets in both)
+
+        def is_accepting(pair: tuple[int, int]) -> bool:
+            return pair[0] in self.accepting and pair[1] in other.accepting
+
+        return explored(self.alphabet, (0, 0), following, is_accepting)
 
     def union(self, other: "Dfa") -> "Dfa":
         """Texts in either language."""
         return self.complement().intersect(other.complement()).complement()
 
 
-def _product(first: Dfa, second: Dfa, accepts: Callable[[bool, bool], bool]) -> Dfa:
-    def step(pair: tuple[int, int], symbol: int) -> tuple[int, int] | None:
-        a, b = first.table[pair[0]][symbol], second.table[pair[1]][symbol]
-        return None if DEAD in (a, b) else (a, b)
-
-    def is_accepting(pair: tuple[int, int]) -> bool:
-        return accepts(pair[0] in first.accepting, pair[1] in second.accepting)
-
-    return explored(first.alphabet, (0, 0), step, is_accepting)
-
-
 def explored(
     alphabet: Alphabet,
     start: State,
-    step: Callable[[State, int], State | None],
+    following: Callable[[State], Iterable[State | None]],
     is_accepting: Callable[[State], bool],
 ) -> Dfa:
-    """The minimised automaton of a step function over hashable states; None is a dead end.
+    """The minimised automaton of hashable states; `following` are those after each symbol, None a dead end.
 
     Raises:
-        TooManyStates: the step function reaches too many.
+        TooManyStates: more states are reached.
     """
     numbers = {start: 0}
     order = [start]
     rows: list[tuple[int, ...]] = []
     for state in order:
         row = []
-        for symbol in range(len(alphabet.atoms)):
-            target = step(state, symbol)
+        for target in following(state):
             if target is None:
                 row.append(DEAD)
                 continue

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 from compiler.regular import charset, nfa
 from compiler.regular.dfa import Alphabet, Dfa, explored
@@ -41,14 +41,20 @@ def language(parts: Iterable[Part], excluded: tuple[str, ...] = (), *, most: int
 @lru_cache(maxsize=256)
 def _intersection(parts: tuple[Part, ...], excluded: tuple[str, ...], most: int) -> Dfa:
     """Kept, since formats and patterns recur."""
-    nodes = [part.node(most) for part in parts]
-    sets = [s for node in nodes for s in nfa.sets_of(node)]
+    read = [_read(part, most) for part in parts]
+    sets = [s for sets, _ in read for s in sets]
     alphabet = Alphabet.of([*sets, *(charset.of(char) for char in sorted(set("".join(excluded))))])
-    found = _other_than(excluded, alphabet)
-    for part, node in zip(parts, nodes, strict=True):
-        dfa = _search(node, alphabet)
-        found = found.intersect(dfa.complement() if part.is_excluded else dfa)
-    return found
+    automata = [_other_than(excluded, alphabet)] if excluded or not parts else []
+    return reduce(Dfa.intersect, automata + [dfa.over(alphabet) for _, dfa in read])
+
+
+@lru_cache(maxsize=256)
+def _read(part: Part, most: int) -> tuple[tuple[charset.Ranges, ...], Dfa]:
+    """The sets that a part tells apart, and what it admits, over these alone."""
+    node = part.node(most)
+    sets = tuple(nfa.sets_of(node))
+    dfa = _search(node, Alphabet.of(sets))
+    return sets, dfa.complement() if part.is_excluded else dfa
 
 
 def _other_than(texts: tuple[str, ...], alphabet: Alphabet) -> Dfa:
@@ -58,11 +64,11 @@ def _other_than(texts: tuple[str, ...], alphabet: Alphabet) -> Dfa:
 
     has_left = "\ud800"  # no text of ours begins with a surrogate
 
-    def step(prefix: str, symbol: int) -> str:
-        following = prefix + chars[symbol]
-        return following if following in prefixes else has_left
+    def following(prefix: str) -> list[str]:
+        longer = [prefix + char for char in chars]
+        return [text if text in prefixes else has_left for text in longer]
 
-    return explored(alphabet, "", step, lambda prefix: prefix not in texts)
+    return explored(alphabet, "", following, lambda prefix: prefix not in texts)
 
 
 def _search(node: Node, alphabet: Alphabet) -> Dfa:

@@ -120,23 +120,33 @@ class _Subsets:
         self.nfa = nfa
         self.start = start
         self.num_steps = 0
-        self.kinds = [_Before.OTHER] * len(nfa.alphabet.atoms)
+        symbols = frozenset(range(len(nfa.alphabet.atoms)))
+        self.kinds = {_Before.OTHER: symbols}
         if any(kind[:1] in ("b", "B") for jumps in nfa.jumps for kind, _ in jumps):
-            for ranges, kind in ((charset.WORD, _Before.WORD), (charset.OUTSIDE_ASCII, _Before.DISPUTED)):
-                for symbol in nfa.alphabet.symbols(ranges):
-                    self.kinds[symbol] = kind
+            word, disputed = map(nfa.alphabet.symbols, (charset.WORD, charset.OUTSIDE_ASCII))
+            self.kinds = {
+                _Before.OTHER: symbols - word - disputed,
+                _Before.WORD: word,
+                _Before.DISPUTED: disputed,
+            }
 
     def automaton(self) -> Dfa:
         start = (frozenset({self.start}), _Before.NOTHING)
-        return explored(self.nfa.alphabet, start, self._step, self._is_accepting)
+        return explored(self.nfa.alphabet, start, self._following, self._is_accepting)
 
-    def _step(self, state: _Subset, symbol: int) -> _Subset | None:
+    def _following(self, state: _Subset) -> list[_Subset | None]:
         states, last = state
-        closed = self._closure(states, last, self.kinds[symbol])
-        moved = frozenset(
-            target for s in closed for symbols, target in (self.nfa.moves[s],) if symbol in symbols
-        )
-        return (moved, self.kinds[symbol]) if moved else None
+        row: list[_Subset | None] = [None] * len(self.nfa.alphabet.atoms)
+        for kind, symbols in self.kinds.items():
+            moved: dict[int, set[int]] = {}
+            for s in self._closure(states, last, kind):
+                reading, target = self.nfa.moves[s]
+                for symbol in reading & symbols:
+                    moved.setdefault(symbol, set()).add(target)
+            for symbol, targets in moved.items():
+                row[symbol] = (frozenset(targets), kind)
+            self._count(sum(map(len, moved.values())))
+        return row
 
     def _is_accepting(self, state: _Subset) -> bool:
         states, last = state
@@ -151,10 +161,13 @@ class _Subsets:
                 if kind in holds and target not in closed:
                     closed.add(target)
                     stack.append(target)
-        self.num_steps += len(closed)
+        self._count(len(closed))
+        return closed
+
+    def _count(self, num_steps: int) -> None:
+        self.num_steps += num_steps
         if self.num_steps > MAX_STEPS:
             raise TooManyStates
-        return closed
 
 
 @cache
