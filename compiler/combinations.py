@@ -116,7 +116,7 @@ class Combinations:
                     target = found
                 case _:
                     return target
-        raise canonical.CanonicalizationError("a chain of references has no end")
+        raise canonical.CanonicalizationError(f"a chain of more than {_MAX_REFERENCES} references")
 
     def _of_type(self, type_name: str, body: CanonicalSchema) -> CanonicalSchema:
         """The values of a type that `body` admits; draft 4 tells the integer 1 from the number 1.0."""

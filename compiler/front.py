@@ -9,6 +9,7 @@ from typing import Any
 import jsonschema_rs
 from jsonschema_rs import CanonicalSchema, Registry, canonical
 
+from compiler.chains import longest_chain
 from compiler.cycles import find_cycle
 from compiler.errors import UnsupportedSchema
 from compiler.plain import DIALECTS, with_values_described, without_nested_dialects
@@ -18,8 +19,12 @@ from toolspecs.references import absolute
 from toolspecs.schema_check import keyword_at
 
 MAX_DEPTH = 200
+MAX_CHAIN = 1_000
+"""Schemas that lead to one another in a row; twice as many are too many for a native stack of 8 MB."""
+
 NO_DOCUMENTS: Mapping[str, Any] = MappingProxyType({})
 _REGISTER = "Define the target inside the schema, or register its document, by that URI, among `documents`."
+_SHORTEN = "Refer to the last schema of the chain directly, or write it out."
 _OLDER_DIALECTS = ("http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-04/schema#")
 
 
@@ -34,10 +39,13 @@ def canonical_form(
     Raises:
         UnsupportedSchema: the document is no schema, cannot be resolved, or admits nothing.
     """
-    for content in (document, *documents.values()):
-        _check_depth(content)
+    contents = (document, *documents.values())
+    num_objects = sum(map(_checked_depth, contents))
+    for content in contents:
         _check_text(content)
     _check_dialects(document, documents)
+    if num_objects > MAX_CHAIN and longest_chain(document, documents) > MAX_CHAIN:
+        raise UnsupportedSchema("", "$ref", f"leads too deep: through over {MAX_CHAIN} schemas in a row", _SHORTEN)
     try:
         registry = registry_of(document, documents)
         schema = _canonical(document, registry)
@@ -142,10 +150,13 @@ def _other_dialect(document: Any) -> str:
     return ""
 
 
-def _check_depth(document: Any) -> None:
+def _checked_depth(document: Any) -> int:
+    """The number of objects in a document; raises UnsupportedSchema where it is nested too deeply."""
+    num_objects = 0
     stack = [(document, 0)]
     while stack:
         value, depth = stack.pop()
+        num_objects += isinstance(value, dict)
         if depth > MAX_DEPTH:
             raise UnsupportedSchema(
                 "", "", f"nested more than {MAX_DEPTH} levels deep", "Flatten the schema."
@@ -153,6 +164,7 @@ def _check_depth(document: Any) -> None:
         if isinstance(value, dict | list):
             children = value.values() if isinstance(value, dict) else value
             stack += [(child, depth + 1) for child in children]
+    return num_objects
 
 
 def _check_text(document: Any) -> None:

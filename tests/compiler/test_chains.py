@@ -1,0 +1,78 @@
+"""Long chains of references are refused before native code recurses through them and ends the process."""
+
+import pytest
+
+from compiler import UnsupportedSchema, compile_schema
+from compiler.chains import longest_chain
+
+URI = "https://example.com/"
+
+
+def links(number, link, end=None):
+    """A schema and its definitions: `link(i)` says something of the schema after it."""
+    defs = {str(i): link(i) for i in range(number)} | {str(number): end or {"type": "string"}}
+    return {"$ref": "#/$defs/0", "$defs": defs}
+
+
+def to(number):
+    return {"$ref": f"#/$defs/{number}"}
+
+
+def anchored(number):
+    return {"$anchor": f"a{number}", "$ref": f"#a{number + 1}"}
+
+
+def embedded(number):
+    return {"$id": f"{URI}{number}", "$ref": "#/$defs/on", "$defs": {"on": {"$ref": f"{number + 1}"}}}
+
+
+def nested(schema, depth):
+    return {"properties": {"a": nested(schema, depth - 1)}} if depth else schema
+
+
+CHAINS = {
+    "references": links(3_000, lambda i: to(i + 1)),
+    "properties": links(3_000, lambda i: {"properties": {"a": to(i + 1)}}),
+    "alternatives": links(3_000, lambda i: {"anyOf": [to(i + 1), {"const": i}]}),
+    "twenty at a time": links(170, lambda i: nested(to(i + 1), 20)),
+    "a circle": links(3_000, lambda i: {"items": to(i + 1)}, end={"items": to(0)}),
+    "anchors": links(3_000, anchored, end={"$anchor": "a3000", "type": "string"}) | {"$ref": "#a0"},
+    "embedded schemas": links(3_000, embedded, end={"$id": f"{URI}3000", "type": "string"})
+    | {"$ref": f"{URI}0"},
+    "a shorter way first": {
+        "properties": {f"p{i:04}": to(3_000 - i) for i in range(3_000)},
+        **links(3_000, lambda i: {"properties": {"a": to(i + 1)}}),
+    },
+}
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_a_long_chain_is_refused(name):
+    with pytest.raises(UnsupportedSchema, match="over 1000 schemas in a row") as refused:
+        compile_schema(CHAINS[name])
+    assert refused.value.suggestion
+
+
+def test_a_long_chain_of_documents_is_refused():
+    documents = {f"{URI}{i}": {"items": {"$ref": f"{i + 1}"}} for i in range(3_000)}
+    with pytest.raises(UnsupportedSchema, match="over 1000 schemas in a row"):
+        compile_schema({"$ref": f"{URI}0"}, documents={**documents, f"{URI}3000": {"type": "string"}})
+
+
+@pytest.mark.parametrize(
+    ("schema", "length"),
+    [
+        ({}, 1),
+        (links(10, lambda i: to(i + 1)), 12),
+        (links(10, lambda i: {"properties": {"a": to(i + 1), "b": to(i + 1)}}), 22),
+        (links(10, lambda i: {"properties": {"a": to(10)}}), 4),
+        (links(10, lambda i: {"items": to(i + 1)}, end={"items": to(0)}), 23),
+    ],
+)
+def test_what_is_shared_counts_once_and_a_circle_whole(schema, length):
+    assert longest_chain(schema, {}) == length
+
+
+def test_a_large_schema_of_short_chains_compiles():
+    schema = links(1_500, lambda i: {"type": "integer", "minimum": i})
+    assert compile_schema(schema | to(7)).accepts("7")
