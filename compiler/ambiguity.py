@@ -7,8 +7,8 @@ many parts in a row of which each may be left out or go on (`x* x* x*`).
 
 from collections.abc import Iterable, Mapping
 
-from compiler.costs import parts
-from compiler.grammar import EMPTY, Choice, Expr, Grammar, RuleRef, Sequence
+from compiler.grammar import EMPTY, Choice, Expr, Grammar, RuleRef, Sequence, parts
+from compiler.graphs import reached
 from compiler.shortest import Shortest
 
 LOOP = 8
@@ -93,12 +93,4 @@ def _joined(parts: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def _leads_back(start: str, graph: _Graph) -> bool:
-    pending, seen = [start], set[str]()
-    while pending:
-        for name in graph[pending.pop()]:
-            if name == start:
-                return True
-            if name not in seen:
-                seen.add(name)
-                pending.append(name)
-    return False
+    return start in reached(graph[start], graph.__getitem__)

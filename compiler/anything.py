@@ -9,7 +9,7 @@ from compiler.grammar import Literal, Rule, choice
 from compiler.numbers import IntegerConstraint, NumberConstraint
 from compiler.objects import lower_object
 from compiler.outline import Site
-from compiler.strings import StringConstraint
+from compiler.string_constraint import StringConstraint
 from compiler.views import ArrayConstraint, ObjectConstraint
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING
 
 from jsonschema_rs import CanonicalSchema, canonical
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 MAX_STATES = 600
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class _State:
     """After `index` items, `counts[j]` of them of the j-th `contains`; both capped where more is alike."""
 
@@ -75,13 +76,14 @@ class _Automaton:
         self.constraint = constraint
         self.site = site
         self.caps = tuple(c.low if c.high is None else max(c.low, c.high + 1) for c in constraint.contains)
+        self.num_counts = prod(cap + 1 for cap in self.caps)
         self.fewest = max(len(constraint.prefix_items), constraint.min_items)
         self.most = self._narrowed(constraint.max_items)
         self.top = max(self.fewest, self.most or 0)
 
     def _narrowed(self, most: int | None) -> int | None:
         """The upper bound, lowered to what can be counted where that leaves room."""
-        countable = MAX_STATES // reduce(int.__mul__, (cap + 1 for cap in self.caps), 1) - 1
+        countable = MAX_STATES // self.num_counts - 1
         if most is None or most <= countable or countable < self.fewest:
             return most
         self.lowering.reporter.note(self.site, "maxItems", Verdict.NARROWED, f"at most {countable} items")
@@ -105,7 +107,7 @@ class _Automaton:
 
     def lower(self) -> Expr | None:
         """The whole array; None if no number of items is admitted."""
-        num_states = (self.top + 1) * reduce(int.__mul__, (cap + 1 for cap in self.caps), 1)
+        num_states = (self.top + 1) * self.num_counts
         if num_states > MAX_STATES:
             keyword = "maxItems" if self.most == self.top else "minItems"
             raise self.lowering.reporter.refusal(
@@ -116,10 +118,9 @@ class _Automaton:
             )
         pick: dict[_State, Expr | None] = {}
         after: dict[_State, Expr | None] = {}
-        counts = product(*(range(cap + 1) for cap in self.caps))
-        states = [_State(i, c) for c in sorted(counts, reverse=True) for i in range(self.top, -1, -1)]
-        for state in sorted(states, reverse=True):
-            self._lower_state(state, pick, after)
+        states = product(range(self.top + 1), product(*(range(cap + 1) for cap in self.caps)))
+        for index, counts in reversed(list(states)):
+            self._lower_state(_State(index, counts), pick, after)
         start = _State(0, (0,) * len(self.caps))
         empty = Literal("]") if self._can_end(start) else None
         return concatenation(Literal("["), union((pick[start], empty)))

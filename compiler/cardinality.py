@@ -6,9 +6,10 @@ from contextlib import suppress
 from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.combinations import Combinations
+from compiler.errors import UnsupportedKeyword
 from compiler.numbers import IntegerConstraint
 from compiler.regular.dfa import DEAD, Dfa
-from compiler.strings import StringConstraint, UnsupportedString, automaton
+from compiler.string_constraint import StringConstraint
 from compiler.views import (
     ArrayConstraint,
     ObjectConstraint,
@@ -166,8 +167,8 @@ def _num_strings(constraint: StringConstraint) -> float:
     if constraint.excluded_formats:
         return 0
     try:
-        dfa = automaton(constraint)
-    except UnsupportedString:
+        dfa = constraint.automaton()
+    except UnsupportedKeyword:
         return 0
     return num_texts(dfa, constraint.min_length, constraint.max_length)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from compiler.pointer import resolve
-from compiler.positions import children
+from compiler.subschemas import children
 from toolspecs.references import KEYWORDS, absolute
 
 _UNREFERRED = ("$defs", "definitions")

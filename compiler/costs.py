@@ -4,9 +4,19 @@ Donald E. Knuth, "A generalization of Dijkstra's algorithm", Information Process
 """
 
 import heapq
-from collections.abc import Iterator
 
-from compiler.grammar import CharClass, Choice, Expr, Grammar, Literal, Prose, Repeat, RuleRef, Sequence
+from compiler.grammar import (
+    CharClass,
+    Choice,
+    Expr,
+    Grammar,
+    Literal,
+    Prose,
+    Repeat,
+    RuleRef,
+    Sequence,
+    parts,
+)
 
 NEVER = 1 << 60
 """The cost of what has no finite sentence, or more."""
@@ -66,15 +76,3 @@ def width(char: str) -> int:
     """Bytes of a character in UTF-8."""
     code = ord(char)
     return 1 + (code >= 0x80) + (code >= 0x800) + (code >= 0x10000)
-
-
-def parts(expr: Expr) -> Iterator[Expr]:
-    """The expression and everything written inside it; the rules it refers to are not followed."""
-    todo = [expr]
-    while todo:
-        part = todo.pop()
-        yield part
-        if isinstance(part, Sequence):
-            todo += part.items
-        elif isinstance(part, Choice):
-            todo += part.options

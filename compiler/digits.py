@@ -1,11 +1,12 @@
 """Automata over decimal digits: magnitudes in an interval, with remainders by divisors."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
 from typing import NamedTuple
 
 from compiler.grammar import EMPTY, CharClass, Expr, Literal, Rule, RuleRef, choice, sequence
+from compiler.graphs import innermost_first
 from compiler.regular import charset
 from compiler.regular.dfa import DEAD, Alphabet, Dfa, explored
 from compiler.rules import RuleSink
@@ -233,49 +234,27 @@ def _places(value: Fraction) -> int:
     return len(_End(value).fraction)
 
 
-class _Writer:
-    """An automaton over digits as rules."""
-
-    def __init__(self, dfa: Dfa, rules: RuleSink) -> None:
-        self.dfa = dfa
-        self.rules = rules
-        self.done: dict[int, Expr] = {}
-
-    @cached_property
-    def order(self) -> list[int]:
-        """States, each after those it leads to; digits never loop."""
-        seen: set[int] = set()
-        order: list[int] = []
-        stack = [(0, False)]
-        while stack:
-            state, is_done = stack.pop()
-            if is_done:
-                order.append(state)
-            elif state not in seen:
-                seen.add(state)
-                stack.append((state, True))
-                stack += [(target, False) for target in self.dfa.table[state] if target != DEAD]
-        return order
-
-    def write(self) -> Expr:
-        for state in self.order:
-            self.done[state] = self._define(state)
-        return self.done[0]
-
-    def _define(self, state: int) -> Expr:
-        groups: dict[int, list[str]] = {}
-        for symbol, target in enumerate(self.dfa.table[state]):
-            if target != DEAD:
-                groups.setdefault(target, []).append(_CHARS[symbol])
-        options: list[Expr] = [
-            sequence(Literal(chars[0]) if len(chars) == 1 else CharClass.of(*chars), self.done[target])
-            for target, chars in groups.items()
-        ]
-        if state in self.dfa.accepting:
-            options.append(EMPTY)
-        body = choice(*options)
-        return body if isinstance(body, Literal | RuleRef) else self.rules.define("digits", Rule(body))
-
-
 def _write(dfa: Dfa, rules: RuleSink) -> Expr:
-    return _Writer(dfa, rules).write()
+    """An automaton over digits as rules."""
+    order = innermost_first([[target for target in row if target != DEAD] for row in dfa.table])
+    assert order is not None, "digits are bounded"
+    texts: dict[int, Expr] = {}
+    for state in order:
+        texts[state] = _written(dfa, state, texts, rules)
+    return texts[0]
+
+
+def _written(dfa: Dfa, state: int, texts: Mapping[int, Expr], rules: RuleSink) -> Expr:
+    """The texts from a state on, given those from the states it leads to."""
+    chars_to: dict[int, list[str]] = {}
+    for symbol, target in enumerate(dfa.table[state]):
+        if target != DEAD:
+            chars_to.setdefault(target, []).append(_CHARS[symbol])
+    options: list[Expr] = [
+        sequence(Literal(chars[0]) if len(chars) == 1 else CharClass.of(*chars), texts[target])
+        for target, chars in chars_to.items()
+    ]
+    if state in dfa.accepting:
+        options.append(EMPTY)
+    body = choice(*options)
+    return body if isinstance(body, Literal | RuleRef) else rules.define("digits", Rule(body))

@@ -11,6 +11,8 @@ CompilerError
 ├── UnknownSyntax           no call syntax has that name
 ├── CorruptUnit             stored bytes that are no unit of this vocabulary and this version
 └── WorkersUnavailable      no process can be had that compiles
+
+UnsupportedKeyword never leaves the lowering, which knows the place and makes an UnsupportedSchema of it.
 """
 
 from collections.abc import Sequence
@@ -35,6 +37,16 @@ class UnsupportedSchema(CompilerError):
         is_told = not keyword or pointer.endswith(f"/{keyword}")
         where = pointer or "/" if is_told else f"{pointer or '/'} ({keyword})"
         super().__init__(f"{where}: {reason}" + (f". {suggestion}" if suggestion else ""))
+
+
+class UnsupportedKeyword(ValueError):
+    """A string or number cannot uphold `keyword`, for `reason`; `suggestion` is the way out."""
+
+    def __init__(self, keyword: str, reason: str, suggestion: str = "") -> None:
+        self.keyword = keyword
+        self.reason = reason
+        self.suggestion = suggestion
+        super().__init__(f"{keyword}: {reason}" + (f" {suggestion}" if suggestion else ""))
 
 
 class LimitReached(UnsupportedSchema):

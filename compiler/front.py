@@ -11,6 +11,7 @@ from jsonschema_rs import CanonicalSchema, Registry, canonical
 
 from compiler.chains import longest_chain
 from compiler.cycles import find_cycle
+from compiler.depth import check_depth
 from compiler.errors import UnsupportedSchema
 from compiler.plain import DIALECTS, with_values_described, without_nested_dialects
 from compiler.pointer import child, resolve
@@ -18,7 +19,6 @@ from toolspecs.bundle import Bundler, objects_in
 from toolspecs.references import absolute
 from toolspecs.schema_check import keyword_at
 
-MAX_DEPTH = 200
 MAX_CHAIN = 1_000
 """Schemas that lead to one another in a row; twice as many are too many for a native stack of 8 MB."""
 
@@ -40,12 +40,15 @@ def canonical_form(
         UnsupportedSchema: the document is no schema, cannot be resolved, or admits nothing.
     """
     contents = (document, *documents.values())
-    num_objects = sum(map(_checked_depth, contents))
     for content in contents:
+        check_depth(content)
         _check_text(content)
     _check_dialects(document, documents)
+    num_objects = sum(1 for content in contents for _ in objects_in(content))
     if num_objects > MAX_CHAIN and longest_chain(document, documents) > MAX_CHAIN:
-        raise UnsupportedSchema("", "$ref", f"leads too deep: through over {MAX_CHAIN} schemas in a row", _SHORTEN)
+        raise UnsupportedSchema(
+            "", "$ref", f"leads too deep: through over {MAX_CHAIN} schemas in a row", _SHORTEN
+        )
     try:
         registry = registry_of(document, documents)
         schema = _canonical(document, registry)
@@ -148,23 +151,6 @@ def _other_dialect(document: Any) -> str:
         if jsonschema_rs.meta.is_valid({**document, "$schema": dialect}):
             return f'It is valid in an older dialect: declare "$schema": "{dialect}".'
     return ""
-
-
-def _checked_depth(document: Any) -> int:
-    """The number of objects in a document; raises UnsupportedSchema where it is nested too deeply."""
-    num_objects = 0
-    stack = [(document, 0)]
-    while stack:
-        value, depth = stack.pop()
-        num_objects += isinstance(value, dict)
-        if depth > MAX_DEPTH:
-            raise UnsupportedSchema(
-                "", "", f"nested more than {MAX_DEPTH} levels deep", "Flatten the schema."
-            )
-        if isinstance(value, dict | list):
-            children = value.values() if isinstance(value, dict) else value
-            stack += [(child, depth + 1) for child in children]
-    return num_objects
 
 
 def _check_text(document: Any) -> None:

@@ -10,14 +10,13 @@ known; `Repeat` over single character classes only. Counts of anything else are 
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import MappingProxyType
 
 from compiler.guard.plan import Plan, plan_to_json
-
-SURROGATES = (0xD800, 0xDFFF)
+from compiler.regular import charset
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,24 +39,11 @@ class CharClass:
         Raises:
             ValueError: nothing is left.
         """
-        spans = sorted((ord(r[0]), ord(r[0])) if isinstance(r, str) else r for r in ranges)
-        low_surrogate, high_surrogate = SURROGATES
-        pieces: list[tuple[int, int]] = []
-        for low, high in spans:
-            pieces += [
-                (a, b)
-                for a, b in ((low, min(high, low_surrogate - 1)), (max(low, high_surrogate + 1), high))
-                if a <= b
-            ]
-        merged: list[tuple[int, int]] = []
-        for low, high in sorted(pieces):
-            if merged and low <= merged[-1][1] + 1:
-                merged[-1] = (merged[-1][0], max(merged[-1][1], high))
-            else:
-                merged.append((low, high))
-        if not merged:
+        spans = ((ord(span), ord(span)) if isinstance(span, str) else span for span in ranges)
+        kept = charset.intersection(charset.union(spans), charset.ALL)
+        if not kept:
             raise ValueError("an empty character class matches nothing")
-        return cls(tuple(merged))
+        return cls(kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +169,17 @@ def concatenation(*items: Expr | None) -> Expr | None:
     """A sequence, where None has no sentence; None if any is."""
     live = [item for item in items if item is not None]
     return sequence(*live) if len(live) == len(items) else None
+
+
+def parts(expr: Expr) -> Iterator[Expr]:
+    """The expression and everything written inside it, as a reader meets it; references are not followed."""
+    pending = [expr]
+    while pending:
+        part = pending.pop()
+        yield part
+        match part:
+            case Sequence(inner) | Choice(inner):
+                pending += reversed(inner)
 
 
 def to_ebnf(grammar: Grammar) -> str:

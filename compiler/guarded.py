@@ -7,7 +7,7 @@ import xgrammar as xgr
 
 from compiler.guard.guard import Guard
 from compiler.guard.kept import KeptMask
-from compiler.guard.tagged import Position as Cursor
+from compiler.guard.tagged import AnyCursor
 from compiler.token_index import Row
 
 
@@ -16,7 +16,7 @@ class Guarded:
     """A value, but for the mask that it and those after it keep."""
 
     guard: Guard
-    cursor: Cursor
+    cursor: AnyCursor
     kept: KeptMask = field(default_factory=KeptMask, repr=False)
 
     @classmethod

@@ -13,10 +13,11 @@ from functools import cached_property, partial
 from typing import Any, Protocol
 
 from compiler.containment import covers
+from compiler.depth import too_deep
 from compiler.entry import Entry
 from compiler.errors import LimitReached, UnsupportedGrammar, UnsupportedSchema
 from compiler.front import NO_DOCUMENTS
-from compiler.limits import CompileLimits, too_deep
+from compiler.limits import CompileLimits
 from compiler.response_format import KINDS, ResponseFormat
 from compiler.syntaxes import syntax as find_syntax
 from compiler.vocabulary import Vocabulary

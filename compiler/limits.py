@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+from compiler.depth import MAX_DEPTH, check_depth
 from compiler.errors import UnsupportedSchema
-from compiler.front import MAX_DEPTH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +37,7 @@ class CompileLimits:
         Raises:
             UnsupportedSchema: says which limit.
         """
-        if _is_deeper(document, self.depth):
-            raise too_deep(f"nested more than {self.depth} levels deep")
+        check_depth(document, self.depth)
         if num_bytes > self.schema_bytes:
             reason = f"{num_bytes} bytes of schema; at most {self.schema_bytes} are compiled"
             raise UnsupportedSchema("", "", reason, "Shorten the schema.")
@@ -56,22 +55,3 @@ class CompileLimits:
             if num_bytes > limit:
                 reason = f"its grammar takes {num_bytes} bytes {form}; at most {limit} are kept"
                 raise UnsupportedSchema("", "", reason, "Split the schema, or lower its counts and bounds.")
-
-
-def too_deep(reason: str = "the schema is nested too deeply") -> UnsupportedSchema:
-    """The refusal of a schema whose nesting is out of bounds."""
-    return UnsupportedSchema("", "", reason, "Flatten the schema, or use $defs and $ref.")
-
-
-def _is_deeper(document: Any, depth: int) -> bool:
-    level = [document]
-    for _ in range(depth + 1):
-        level = [
-            child
-            for value in level
-            if isinstance(value, dict | list | tuple)
-            for child in (value.values() if isinstance(value, dict) else value)
-        ]
-        if not level:
-            return False
-    return True

@@ -19,24 +19,20 @@ from compiler.anything import TYPES, Anything
 from compiler.arrays import lower_array
 from compiler.cardinality import Cardinality
 from compiler.combinations import Combinations, simple
-from compiler.errors import UnsupportedSchema
+from compiler.depth import too_deep
+from compiler.errors import UnsupportedKeyword, UnsupportedSchema
 from compiler.grammar import Choice, Expr, Grammar, Rule, RuleRef, Sequence, choice, union
 from compiler.guard.planner import Planner, Step
 from compiler.listed import lower_listed
-from compiler.numbers import (
-    IntegerConstraint,
-    NumberConstraint,
-    UnsupportedNumber,
-    lower_integer,
-    lower_number,
-)
+from compiler.numbers import IntegerConstraint, NumberConstraint, lower_integer, lower_number
 from compiler.objects import lower_object
 from compiler.outline import Outline, Site
 from compiler.prune import prune
 from compiler.report import Verdict
 from compiler.reporter import Reporter
 from compiler.rules import RuleTable
-from compiler.strings import StringConstraint, UnsupportedString, lower_string
+from compiler.string_constraint import StringConstraint
+from compiler.strings import lower_string
 from compiler.style import Style
 from compiler.views import (
     ObjectConstraint,
@@ -110,7 +106,7 @@ class Lowering:
         try:
             body = lower() if lower else self.value(self.schema, self.outline.root, is_root=True)
         except RecursionError:
-            raise UnsupportedSchema("", "", "the schema is nested too deeply", "Flatten it.") from None
+            raise too_deep() from None
         if body is not None:
             plan = self.planner.plan(start)
             # Written out in the root rule: masks are then precomputed to its very end.
@@ -163,7 +159,7 @@ class Lowering:
         finally:
             self.place = outer
 
-    def _lower(  # noqa: C901, PLR0911, PLR0912 - one case per canonical view
+    def _lower(  # noqa: C901, PLR0911 - one case per canonical view
         self, schema: CanonicalSchema, site: Site, *, is_root: bool
     ) -> Expr | None:
         match schema.view():
@@ -189,10 +185,6 @@ class Lowering:
                 return self._object(object_constraint(view), site)
             case canonical.AnyOfView(branches):
                 return self.any_of(branches, site, is_root=is_root)
-            case canonical.RawView(reason=reason, pointer=pointer):
-                raise UnsupportedSchema(
-                    pointer or site.pointer, "", f"its combination of keywords cannot be resolved ({reason})"
-                )
             case _:
                 return self.any_of(self.unfold(schema, site), site, is_root=is_root)
 
@@ -206,6 +198,10 @@ class Lowering:
         Raises:
             UnsupportedSchema: it has no such form.
         """
+        match schema.view():
+            case canonical.RawView(reason=reason, pointer=pointer):
+                why = f"its combination of keywords cannot be resolved ({reason})"
+                raise UnsupportedSchema(pointer or site.pointer, "", why, _WRITE_OUT)
         try:
             unfolded = self._combinations.unfold(schema)
         except canonical.CanonicalizationError as error:
@@ -232,7 +228,7 @@ class Lowering:
             lowered = lower_string(
                 constraint, self.rules, in_container=not is_root, is_key=is_key, is_guarded=is_guarded
             )
-        except UnsupportedString as refusal:
+        except UnsupportedKeyword as refusal:
             raise self.reporter.refusal_of(site, refusal) from refusal
         if lowered is None:
             return None
@@ -248,7 +244,7 @@ class Lowering:
                 lowered = lower_integer(constraint, self.rules, is_unique=self.is_distinct)
             else:
                 lowered = lower_number(constraint, self.rules, is_unique=self.is_distinct)
-        except UnsupportedNumber as refusal:
+        except UnsupportedKeyword as refusal:
             raise self.reporter.refusal_of(site, refusal) from refusal
         if lowered is None:
             return None

@@ -108,7 +108,7 @@ class Shape:
 
         `after[c]` continues behind a member, `pick[c]` names the next one, where `c` members are written.
         """
-        top = self._top()
+        top = max(self.low, self.high or 0)  # counts above this one are alike
         if (top + 1) * (len(self.members) + 1) > MAX_STATES:
             raise self.lowering.reporter.refusal(
                 self.site,
@@ -130,12 +130,6 @@ class Shape:
             after = [self._after(pick[c], can_end=self._can_end(index, c)) for c in range(top + 1)]
         body = union((pick[0], Literal("}") if self._can_end(0, 0) else None))
         return concatenation(Literal("{"), body)
-
-    def _top(self) -> int:
-        """Counts above this one are alike."""
-        if self.high is not None:
-            return max(self.high, self.low)
-        return self.low
 
     def _can_skip(self, index: int, count: int) -> bool:
         """Whether enough keys are left without the one at `index`."""
@@ -169,11 +163,9 @@ class Shape:
         return self._rule("after", union((following, Literal("}") if can_end else None)))
 
     def _rule(self, hint: str, body: Expr | None) -> Expr | None:
-        return (
-            body
-            if body is None or isinstance(body, Literal)
-            else self.lowering.rules.define(hint, Rule(body))
-        )
+        if body is None or isinstance(body, Literal):
+            return body
+        return self.lowering.rules.define(hint, Rule(body))
 
 
 def _is_required(member: Member) -> bool:

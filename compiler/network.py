@@ -8,7 +8,6 @@ Every state knows the fewest bytes that finish its rule. Lookaheads are left out
 """
 
 from collections.abc import Iterable, Iterator
-from functools import cached_property
 
 from compiler.avoidance import Avoidance
 from compiler.costs import NEVER, Costs
@@ -43,11 +42,6 @@ class Network:
         self._sets: dict[tuple[tuple[State, ...], tuple[Call, ...], bool], StateSet] = {}
         self._entry_sets: dict[str, StateSet] = {}
         self._return_sets: dict[Call, StateSet] = {}
-
-    @cached_property
-    def shortest(self) -> bytes:
-        """One sentence of the fewest bytes."""
-        return self.finish(self.entry(self.grammar.root))
 
     def entry(self, name: str) -> StateSet:
         """The beginning of a rule."""

@@ -11,6 +11,7 @@ from fractions import Fraction
 from math import lcm
 
 from compiler.digits import Interval, Magnitudes
+from compiler.errors import UnsupportedKeyword
 from compiler.grammar import (
     CharClass,
     Expr,
@@ -60,16 +61,6 @@ class NumberConstraint:
     excludes_integers: bool = False
 
 
-class UnsupportedNumber(ValueError):
-    """`keyword` cannot be upheld, for `reason`; `suggestion` is the way out."""
-
-    def __init__(self, keyword: str, reason: str, suggestion: str = "") -> None:
-        self.keyword = keyword
-        self.reason = reason
-        self.suggestion = suggestion
-        super().__init__(f"{keyword}: {reason}" + (f" {suggestion}" if suggestion else ""))
-
-
 @dataclass(frozen=True, slots=True)
 class LoweredNumber:
     """The texts of a set of numbers; `notes` say in what way they are fewer than the valid ones."""
@@ -86,7 +77,7 @@ def lower_integer(
     They are written without fraction, exponent or `-0`; with `is_unique` no two are the same double.
 
     Raises:
-        UnsupportedNumber: bounds or divisors are too large for an automaton.
+        UnsupportedKeyword: bounds or divisors are too large for an automaton.
     """
     minimum, maximum = constraint.minimum, constraint.maximum
     multiple_of, not_multiple_of = constraint.multiple_of, constraint.not_multiple_of
@@ -111,7 +102,7 @@ def lower_number(
     With `is_unique` no two texts are the same number, nor the same double.
 
     Raises:
-        UnsupportedNumber: bounds or divisors are too large for an automaton.
+        UnsupportedKeyword: bounds or divisors are too large for an automaton.
     """
     notes = (f"at most {MAX_FRACTION} digits after the point",)
     minimum, maximum, multiple_of = constraint.minimum, constraint.maximum, constraint.multiple_of
@@ -159,14 +150,13 @@ def _automata(
     for part, sign in ((interval.from_zero, ""), (interval.below_zero, "-")):
         if part is None:
             continue
-        if max(part.num_digits, MAX_DIGITS) > MAX_BOUND_DIGITS:
-            raise UnsupportedNumber(
-                "maximum", f"has more than {MAX_BOUND_DIGITS} digits", "Use a smaller bound."
-            )
+        if part.num_digits > MAX_BOUND_DIGITS:
+            reason = f"has more than {MAX_BOUND_DIGITS} digits"
+            raise UnsupportedKeyword("maximum", reason, "Use a smaller bound.")
         try:
             magnitude = Magnitudes(part, step, avoided, places, is_unique=is_unique).lower(rules)
         except TooManyStates as error:
-            raise UnsupportedNumber(
+            raise UnsupportedKeyword(
                 "multipleOf", f"{error} with these bounds", "Use a smaller divisor."
             ) from error
         options.append(concatenation(Literal(sign), magnitude))

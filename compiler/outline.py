@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from compiler.pointer import child, resolve
-from compiler.positions import IN_PLACE, IN_PLACE_LISTS, IN_PLACE_MAPS, children
+from compiler.subschemas import IN_PLACE, IN_PLACE_LISTS, IN_PLACE_MAPS, children
 from toolspecs.references import KEYWORDS as REFERENCES
 from toolspecs.references import absolute
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from compiler.positions import children, transformed
 from compiler.reporter import ASSERTIONS
+from compiler.subschemas import children, transformed
 
 DIALECTS = (
     "http://json-schema.org/draft-04/schema",

@@ -7,20 +7,19 @@ precomputed up to the text's end and beyond it: 5 us a mask instead of 150 us.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compiler.errors import UnsupportedSchema
+from compiler.errors import UnsupportedKeyword, UnsupportedSchema
 from compiler.grammar import EMPTY, CharClass, Expr, Grammar, Literal, Rule, choice
 from compiler.lengths import NOTHING, Texts
-from compiler.raw_strings import Raw
+from compiler.raw_strings import CONTROLS, Raw
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
 from compiler.regular.counted import Walk
 from compiler.regular.ecma import PatternError, parse
 from compiler.regular.encode import Spelling, encode
 from compiler.rules import RuleTable
-from compiler.strings import AllTexts, LoweredString, StringConstraint, UnsupportedString
+from compiler.string_constraint import StringConstraint
+from compiler.strings import AllTexts, LoweredString
 
-CONTROLS: Ranges = ((0x00, 0x08), (0x0B, 0x0C), (0x0E, 0x1F))
-"""Never written: among them are the characters that stand for marker tokens."""
 WRITABLE = charset.complement(CONTROLS)
 _NOTHING = CharClass.of(NOTHING)
 
@@ -38,7 +37,7 @@ def pattern_grammar(pattern: str) -> Grammar:
         lowered = _PlainTexts(_NOTHING, rules, Spelling(rules)).lower(constraint)
     except PatternError as error:
         raise UnsupportedSchema("/pattern", "", str(error)) from error
-    except UnsupportedString as error:
+    except UnsupportedKeyword as error:
         raise UnsupportedSchema("/pattern", "", error.reason, error.suggestion) from error
     if lowered is None:
         raise UnsupportedSchema("/pattern", "", "no text matches it")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
-from compiler.grammar import Choice, Expr, Grammar, Rule, RuleRef, Sequence, choice, sequence
+from compiler.grammar import Choice, Expr, Grammar, Rule, RuleRef, Sequence, choice, parts, sequence
 
 
 def prune(grammar: Grammar) -> Grammar | None:
@@ -73,18 +73,8 @@ def _orders(rules: Mapping[str, Rule], root: str) -> tuple[list[str], list[str]]
             met[name] = None
             stack.append((name, True))
             rule = rules[name]
-            inner: list[str] = []
-            _collect_references(rule.body, inner)
+            inner = [part.name for part in parts(rule.body) if isinstance(part, RuleRef)]
             stack += [(other, False) for other in reversed(inner) if other not in met]
             if isinstance(rule.lookahead, RuleRef):
                 stack.append((rule.lookahead.name, False))
     return list(met), innermost_first
-
-
-def _collect_references(expr: Expr, into: list[str]) -> None:
-    match expr:
-        case RuleRef(name):
-            into.append(name)
-        case Sequence(parts) | Choice(parts):
-            for part in parts:
-                _collect_references(part, into)

@@ -16,13 +16,14 @@ from compiler.regular.counted import Tail, Walk
 from compiler.regular.encode import Spelling, encode
 from compiler.report import Verdict
 from compiler.rules import RuleSink
-from compiler.strings import AllTexts, LoweredString, StringConstraint, UnsupportedString
+from compiler.string_constraint import StringConstraint
+from compiler.strings import AllTexts, LoweredString
 from compiler.vocabulary import MARKER_START
 
 TAG_START = "<"
-_CONTROLS = ((0x00, 0x08), (0x0B, 0x0C), (0x0E, 0x1F))
+CONTROLS: Ranges = ((0x00, 0x08), (0x0B, 0x0C), (0x0E, 0x1F))
 """Never written: among them are the characters that stand for marker tokens."""
-_LEFT_OUT = charset.union(_CONTROLS, charset.of(TAG_START))
+_LEFT_OUT = charset.union(CONTROLS, charset.of(TAG_START))
 _COUNTED = charset.complement(_LEFT_OUT)
 _NOTE = f"without {TAG_START!r}"
 
@@ -33,7 +34,7 @@ def lower_raw_string(
     """The strings admitted, each followed by `close`; None if there is none. No string holds one of `tags`.
 
     Raises:
-        UnsupportedString: a keyword cannot be upheld.
+        UnsupportedKeyword: a keyword cannot be upheld.
     """
     assert all(tag.startswith(TAG_START) for tag in tags), "tags begin alike"
     lowered = _RawTexts(None, rules, Spelling(rules), close, tags).lower(constraint)
@@ -46,14 +47,8 @@ def lower_raw_string(
 
 
 def lower_raw_literal(text: str, *, close: str, tags: tuple[str, ...]) -> Expr | None:
-    """Exactly this text and `close`; None if it cannot stand between tags.
-
-    Raises:
-        UnsupportedString: the text has a lone surrogate, which no decoder takes back.
-    """
-    if any(0xD800 <= ord(char) <= 0xDFFF for char in text):
-        raise UnsupportedString("const", "has a lone surrogate", "Remove it.")
-    is_writable = not any(charset.contains(_CONTROLS, ord(char)) for char in text)
+    """Exactly this text and `close`; None if it cannot stand between tags."""
+    is_writable = not any(charset.contains(CONTROLS, ord(char)) for char in text)
     return Literal(text + close) if is_writable and not any(tag in text for tag in tags) else None
 
 

@@ -1,4 +1,4 @@
-"""The recogniser: reads a text along a grammar, byte by byte, and knows how to end it.
+"""The reading: where a text has led in a grammar, byte by byte, and the shortest way to end it.
 
 A reading is a value: reading on gives a new one and leaves the old, so a token is tried at no risk. It
 follows every derivation at once over a graph-structured stack (Tomita): calls of one rule at one place of the

@@ -3,7 +3,7 @@
 import math
 
 from compiler.guard.completion import completion
-from compiler.guard.tagged import Position, start_of
+from compiler.guard.tagged import AnyCursor, start_of
 from compiler.network import Network
 from compiler.reading import Reading, read
 
@@ -15,7 +15,7 @@ three characters more tell it from a hundred thousand others."""
 class Recogniser:
     """Reads one text as bytes of UTF-8, which may end inside a character."""
 
-    def __init__(self, reading: Reading, cursor: Position | None) -> None:
+    def __init__(self, reading: Reading, cursor: AnyCursor | None) -> None:
         self._reading = reading
         self._cursor = cursor
 

@@ -1,9 +1,8 @@
 """The report while it is being written."""
 
 from collections.abc import Iterable
-from typing import Protocol
 
-from compiler.errors import UnsupportedSchema
+from compiler.errors import UnsupportedKeyword, UnsupportedSchema
 from compiler.outline import Outline, Site
 from compiler.pointer import child
 from compiler.regular.formats import FORMATS
@@ -80,14 +79,6 @@ _STRUCTURE = frozenset(
 _SEVERITY = (Verdict.EXACT, Verdict.ANNOTATION, Verdict.NARROWED, Verdict.GUARDED)
 
 
-class Refused(Protocol):
-    """What the lowering of a string or number raises: it knows the keyword, not the place."""
-
-    keyword: str
-    reason: str
-    suggestion: str
-
-
 class Reporter:
     """Collects what became of each keyword; what nobody notes is upheld exactly by canonicalization."""
 
@@ -113,9 +104,9 @@ class Reporter:
         spelled = (child(at, keyword) for at, schema in self._outline.schemas(site) if keyword in schema)
         return UnsupportedSchema(next(spelled, site.pointer), keyword, reason, suggestion)
 
-    def refusal_of(self, site: Site, refused: Refused) -> UnsupportedSchema:
+    def refusal_of(self, site: Site, unsupported: UnsupportedKeyword) -> UnsupportedSchema:
         """The refusal of a string or number."""
-        return self.refusal(site, refused.keyword, refused.reason, refused.suggestion)
+        return self.refusal(site, unsupported.keyword, unsupported.reason, unsupported.suggestion)
 
     def report(self) -> EnforcementReport:
         """The verdict on every keyword of the document but those that only structure or describe it."""

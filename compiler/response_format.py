@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from compiler.depth import too_deep
 from compiler.ebnf import ebnf_grammar
 from compiler.grammar import Grammar
-from compiler.limits import too_deep
 from compiler.plain_text import choice_grammar, pattern_grammar
 from compiler.report import EnforcementReport
 from compiler.schema import CompiledSchema, compile_schema

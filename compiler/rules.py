@@ -28,10 +28,7 @@ class RuleSink(Protocol):
 
 
 class RuleTable:
-    """Rules by name. Hints become names that are valid and unique; equal defined rules share one.
-
-    A root is added to `rules` by the caller: `Grammar({"root": ..., **table.rules})`.
-    """
+    """Rules by name. Hints become names that are valid and unique; equal defined rules share one."""
 
     def __init__(self) -> None:
         self._rules: dict[str, Rule | None] = {}

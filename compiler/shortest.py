@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from compiler.costs import Costs, parts, width
-from compiler.grammar import Choice, Expr, Grammar, Repeat, RuleRef, Sequence
+from compiler.costs import Costs, width
+from compiler.grammar import Choice, Expr, Grammar, Repeat, RuleRef, Sequence, parts
 
 MAX_CONTINUATION = 3
 """Bytes that the first byte of a character may ask for."""

@@ -1,52 +1,22 @@
 """Lowering of JSON strings: constraints in, an expression over their JSON encodings out."""
 
-import json
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+from compiler.errors import UnsupportedKeyword
 from compiler.grammar import CharClass, Expr, Literal, Rule, choice, sequence
 from compiler.guard.pattern import Bound, pattern_of
-from compiler.lengths import MAX_LENGTH, QUOTE, Texts
+from compiler.lengths import QUOTE, Texts
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
 from compiler.regular.counted import MAX_COST, MAX_COST_OF_KEYS, Tail, Walk, counted, late_tails
 from compiler.regular.dfa import Dfa, TooManyStates
 from compiler.regular.ecma import MAX_COUNT, PatternError
 from compiler.regular.encode import Spelling, any_escape_outside_ascii, encode
-from compiler.regular.formats import BASE64, FORMATS, wide
 from compiler.regular.language import Part, language
 from compiler.report import Verdict
 from compiler.rules import RuleSink
-
-LATEST = 20
-"""Draft 2020-12."""
-Note = tuple[str, Verdict, str]
-
-
-class UnsupportedString(ValueError):
-    """`keyword` cannot be upheld, for `reason`; `suggestion` is the way out."""
-
-    def __init__(self, keyword: str, reason: str, suggestion: str = "") -> None:
-        self.keyword = keyword
-        self.reason = reason
-        self.suggestion = suggestion
-        super().__init__(f"{keyword}: {reason}" + (f" {suggestion}" if suggestion else ""))
-
-
-@dataclass(frozen=True)
-class StringConstraint:
-    """Which strings are admitted; lengths count code points."""
-
-    min_length: int = 0
-    max_length: int | None = None
-    patterns: tuple[str, ...] = ()
-    excluded_patterns: tuple[str, ...] = ()
-    formats: tuple[str, ...] = ()
-    excluded_formats: tuple[str, ...] = ()
-    excluded: tuple[str, ...] = ()
-    content_media_types: tuple[str, ...] = ()
-    content_encodings: tuple[str, ...] = ()
-    draft: int = LATEST
+from compiler.string_constraint import LOWER_COUNTS, Note, StringConstraint
 
 
 @dataclass(frozen=True)
@@ -63,8 +33,6 @@ class LoweredString:
 
 SHORTEST_GUARDED = 8
 """Few tokens open a string and write more of it; lower bounds are left to rules, which all of them share."""
-_LOWER_COUNTS = (64, 32, 16, 8)
-"""Tried in turn where a pattern that counts higher has too many states."""
 _SAFE = CharClass.of((0x20, 0x21), (0x23, 0x5B), (0x5D, charset.LAST))
 _SHORT_ESCAPE = CharClass.of(*'"\\/bfnrt')
 _HEX = CharClass.of((0x30, 0x39), (0x41, 0x46), (0x61, 0x66))
@@ -87,92 +55,12 @@ def lower_string(
     bound may be left to a guard; it is then in the result.
 
     Raises:
-        UnsupportedString: a keyword cannot be upheld.
+        UnsupportedKeyword: a keyword cannot be upheld.
     """
     ahead = (_KEY_END if is_key else _VALUE_END) if in_container else None
     texts = AllTexts(ahead, rules, Spelling(rules, ascii_escapes), is_guarded=is_guarded)
     lowered = texts.lower(constraint)
     return lowered and replace(lowered, expr=sequence(QUOTE, lowered.expr))
-
-
-def automaton(constraint: StringConstraint) -> Dfa:
-    """The strings that patterns, formats and exclusions admit whatever counts are narrowed, lengths aside.
-
-    Raises:
-        UnsupportedString: a keyword cannot be upheld.
-    """
-    try:
-        return language(_parts(constraint)[0], constraint.excluded, most=_LOWER_COUNTS[-1])
-    except (PatternError, TooManyStates) as error:
-        raise UnsupportedString(_keyword(constraint), str(error)) from error
-
-
-def lower_literal(text: str, *, ascii_escapes: bool = False) -> Expr:
-    """The JSON spelling of exactly this text; outside ASCII, escaped or not with `ascii_escapes`.
-
-    Raises:
-        UnsupportedString: the text has a lone surrogate, which no decoder takes back.
-    """
-    if any(0xD800 <= ord(char) <= 0xDFFF for char in text):
-        raise UnsupportedString("const", "has a lone surrogate", "Remove it.")
-    plain = json.dumps(text, ensure_ascii=False)
-    if not ascii_escapes or plain == json.dumps(text):
-        return Literal(plain)
-    return sequence(QUOTE, *map(_either_spelling, text), QUOTE)
-
-
-def _either_spelling(char: str) -> Expr:
-    spellings = {json.dumps(char, ensure_ascii=is_ascii)[1:-1]: None for is_ascii in (False, True)}
-    return choice(*map(Literal, spellings))
-
-
-def _parts(constraint: StringConstraint) -> tuple[list[Part], list[Note]]:
-    """Everything but lengths and single values as patterns."""
-    parts = [Part(pattern) for pattern in constraint.patterns]
-    parts += [Part(pattern, is_excluded=True) for pattern in constraint.excluded_patterns]
-    notes: list[Note] = []
-    for name in constraint.formats:
-        known = FORMATS.get(name)
-        if known is None:
-            continue  # the specification gives an unknown format no force; the report says so
-        known = known.within(constraint.max_length)
-        parts.append(Part(known.pattern))
-        if known.excluded:
-            parts.append(Part(known.excluded, is_excluded=True))
-        if known.note:
-            notes.append(("format", Verdict.NARROWED, known.note))
-    for name in constraint.excluded_formats:
-        parts.append(Part(wide(name, constraint.draft), is_excluded=True))
-        notes.append(("format", Verdict.NARROWED, f"where no {name} may be, nothing like one"))
-    if constraint.content_media_types or any(name != "base64" for name in constraint.content_encodings):
-        raise UnsupportedString("contentMediaType", "asserts what is inside a string", "Leave it out.")
-    parts += [Part(BASE64) for _ in constraint.content_encodings]
-    return parts, notes
-
-
-def _only_excludes(constraint: StringConstraint) -> bool:
-    """Whether nothing but single values is left out: the undeclared keys of an open object."""
-    return not (constraint.patterns or constraint.excluded_patterns or constraint.formats)
-
-
-def _keyword(constraint: StringConstraint) -> str:
-    if _only_excludes(constraint):
-        return "properties"
-    return "pattern" if constraint.patterns or constraint.excluded_patterns else "format"
-
-
-def _within_reach(constraint: StringConstraint) -> tuple[StringConstraint, list[Note]]:
-    """The constraint with a length bound that rules can count up to."""
-    if constraint.min_length > MAX_LENGTH:
-        raise UnsupportedString("minLength", f"is more than {MAX_LENGTH}", "Lower it.")
-    if constraint.max_length is None:
-        return constraint, []
-    formats = [FORMATS[name].within(constraint.max_length) for name in constraint.formats if name in FORMATS]
-    most = min([MAX_LENGTH, *(known.longest for known in formats if known.longest is not None)])
-    if constraint.max_length <= most:
-        return constraint, []
-    note = ("maxLength", Verdict.NARROWED, f"at most {most} characters")
-    return replace(constraint, max_length=most), [note]
 
 
 @dataclass(frozen=True)
@@ -188,15 +76,15 @@ class AllTexts:
         """The strings admitted and the closing quote; None if there is none.
 
         Raises:
-            UnsupportedString: a keyword cannot be upheld.
+            UnsupportedKeyword: a keyword cannot be upheld.
         """
         low, high = constraint.min_length, constraint.max_length
         is_bare = constraint == StringConstraint(low, high, draft=constraint.draft)
         if is_bare and self.is_guarded and high is not None and max(low, SHORTEST_GUARDED) <= high:
             lowered = self.lower(replace(constraint, max_length=None))
             return lowered and _guarded(lowered, Bound(high))
-        constraint, more = _within_reach(constraint)
-        parts, notes = _parts(constraint)
+        constraint, more = constraint.within_reach()
+        parts, notes = constraint.parts()
         if not parts and not constraint.excluded:
             body = self.of_tail(Tail(charset.ALL, constraint.min_length, constraint.max_length))
             is_plain = constraint.min_length < 2 and constraint.max_length is None
@@ -204,18 +92,18 @@ class AllTexts:
         try:
             lowered = self._counted(parts, constraint)
         except PatternError as error:
-            raise UnsupportedString(_keyword(constraint), str(error), "Write it without.") from error
+            raise UnsupportedKeyword(constraint.blamed, str(error), "Write it without.") from error
         except TooManyStates as error:
-            raise UnsupportedString(_keyword(constraint), str(error), "Simplify it.") from error
+            raise UnsupportedKeyword(constraint.blamed, str(error), "Simplify it.") from error
         return lowered and replace(lowered, notes=(*notes, *more, *lowered.notes))
 
     def _counted(self, parts: list[Part], constraint: StringConstraint) -> LoweredString | None:
         """Strings that meet every part; patterns count less far where that needs too many states."""
-        counts = [MAX_COUNT, *(_LOWER_COUNTS if constraint.patterns else ())]
+        counts = [MAX_COUNT, *(LOWER_COUNTS if constraint.patterns else ())]
         for most in counts:
             try:
                 lowered = self.of_dfa(language(parts, constraint.excluded, most=most), constraint)
-            except (TooManyStates, UnsupportedString):
+            except (TooManyStates, UnsupportedKeyword):
                 if most == counts[-1]:
                     raise
                 continue
@@ -244,7 +132,7 @@ class AllTexts:
         longest = dfa.longest
         if longest is not None and high is not None and longest <= high:
             high = None
-        max_cost = MAX_COST_OF_KEYS if _only_excludes(constraint) else MAX_COST
+        max_cost = MAX_COST_OF_KEYS if constraint.only_excludes else MAX_COST
         bound = None if high is None or not self.is_guarded else _bound(dfa, low, high)
         if bound is not None:
             with suppress(TooManyStates):
@@ -254,8 +142,8 @@ class AllTexts:
             return self.of_walk(counted(dfa, low, high, max_cost=max_cost))
         except TooManyStates as error:
             if high is None:
-                keyword = "minLength" if low else _keyword(constraint)
-                raise UnsupportedString(keyword, str(error), "Simplify it.") from error
+                keyword = "minLength" if low else constraint.blamed
+                raise UnsupportedKeyword(keyword, str(error), "Simplify it.") from error
         return self._narrowed(dfa, low, high)
 
     def _narrowed(self, dfa: Dfa, low: int, high: int) -> LoweredString:
@@ -273,7 +161,7 @@ class AllTexts:
                     break
                 note = f"at most {high} characters beside the pattern"
                 return LoweredString(lowered.expr, (("maxLength", Verdict.NARROWED, note),))
-        raise UnsupportedString("maxLength", "is too large to be counted beside a pattern", "Lower it.")
+        raise UnsupportedKeyword("maxLength", "is too large to be counted beside a pattern", "Lower it.")
 
     def of_walk(self, walk: Walk | None) -> LoweredString | None:
         """Strings of a walk."""

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from compiler.grammar import Expr, Literal, choice, sequence
-from compiler.strings import lower_literal
+from compiler.lengths import QUOTE
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +21,10 @@ class Style:
     ascii_escapes: bool = False
 
     def text(self, value: Any, *, is_unique: bool = False) -> Expr:
-        """A JSON value, its keys in the order given; with `is_unique`, equal numbers are spelled alike.
-
-        Raises:
-            UnsupportedString: a text has a lone surrogate.
-        """
+        """A JSON value, its keys in the order given; with `is_unique`, equal numbers are spelled alike."""
         match value:
             case str():
-                return lower_literal(value, ascii_escapes=self.ascii_escapes)
+                return self._string(value)
             case list():
                 return self._joined("[", [self.text(item, is_unique=is_unique) for item in value], "]")
             case dict():
@@ -44,9 +40,20 @@ class Style:
             case _:
                 return Literal(json.dumps(value))
 
+    def _string(self, text: str) -> Expr:
+        plain = json.dumps(text, ensure_ascii=False)
+        if not self.ascii_escapes or plain == json.dumps(text):
+            return Literal(plain)
+        return sequence(QUOTE, *map(_either_spelling, text), QUOTE)
+
     def _joined(self, opening: str, parts: list[Expr], closing: str) -> Expr:
         separated = [e for part in parts for e in (self.comma, part)][1:]
         return sequence(Literal(opening), *separated, Literal(closing))
+
+
+def _either_spelling(char: str) -> Expr:
+    spellings = {json.dumps(char, ensure_ascii=is_ascii)[1:-1]: None for is_ascii in (False, True)}
+    return choice(*map(Literal, spellings))
 
 
 def _shortest_decimal(value: float | Decimal) -> str:

@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 from jsonschema_rs import CanonicalSchema, canonical
 
-from compiler.errors import UnsupportedSchema
+from compiler.anything import TYPES
+from compiler.errors import UnsupportedKeyword, UnsupportedSchema
 from compiler.grammar import EMPTY, Expr, Literal, Rule, choice, concatenation, union
 from compiler.guard.plan import Tags
 from compiler.guard.planner import Key
 from compiler.objects import declared_keys, value_schema
 from compiler.raw_strings import lower_raw_literal, lower_raw_string
 from compiler.report import Verdict
-from compiler.strings import StringConstraint, UnsupportedString
-from compiler.views import ObjectConstraint, object_constraint, string_constraint
+from compiler.string_constraint import StringConstraint
+from compiler.views import ObjectConstraint, object_constraint, strings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from compiler.lowering import Lowering
     from compiler.outline import Site
@@ -33,12 +34,10 @@ if TYPE_CHECKING:
     from compiler.vocabulary import Vocabulary
 
 STRING = "string"
-TYPES = ("null", "boolean", "number", STRING, "array", "object")
 _SCALARS = {"null": "null", "boolean": "true|false", "number": r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"}
 _OPENINGS = {"array": r"\[", "object": r"\{"}
 _BLANKS = r"[\t\n\r ]*"
 _UNSPEAKABLE = re.compile(r"[\x00-\x20<>\"]")
-_OWN_WORDS = "State the parameters as one object."
 
 
 def json_patterns(types: tuple[str, ...]) -> list[str]:
@@ -92,18 +91,18 @@ class TaggedArguments:
             UnsupportedSchema: a key cannot stand in a tag, or a keyword cannot be upheld.
         """
         site = self._lowering.outline.root
-        shapes = list(self._shapes(self._lowering.schema, site))
-        keys = [declared_keys(self._lowering, shape, site)[0] for shape in shapes]
+        shapes = [
+            (shape, declared_keys(self._lowering, shape, site)[0])
+            for shape in list(self._shapes(self._lowering.schema, site))
+        ]
         admitted: dict[str, set[str]] = {}
-        for shape, declared in zip(shapes, keys, strict=True):
-            for key in declared:
+        for shape, keys in shapes:
+            for key in keys:
                 admitted.setdefault(key, set()).update(self._admitted(value_schema(shape, key)))
         self.types = {key: tuple(t for t in TYPES if t in types) for key, types in admitted.items()}
         self._lowering.planner.tags = self._guarded_tags()
         self._note(site)
-        return union(
-            [self._object(shape, site, declared) for shape, declared in zip(shapes, keys, strict=True)]
-        )
+        return union([self._object(shape, site, keys) for shape, keys in shapes])
 
     def _shapes(self, schema: CanonicalSchema, site: Site) -> Iterator[ObjectConstraint]:
         """The alternatives of the arguments."""
@@ -126,9 +125,6 @@ class TaggedArguments:
                     yield self._exactly(value)
                 case canonical.EnumView(values):
                     yield from map(self._exactly, values)
-                case canonical.RawView(reason=reason, pointer=pointer):
-                    why = f"its combination of keywords cannot be resolved ({reason})"
-                    raise UnsupportedSchema(pointer or site.pointer, "", why, _OWN_WORDS)
                 case _:
                     pending += self._lowering.unfold(schema, site)
 
@@ -209,42 +205,26 @@ class TaggedArguments:
         )
         return concatenation(Literal(tags.begin + key), union(either))
 
-    def _text(  # noqa: PLR0911 - one case per canonical view
-        self, schema: CanonicalSchema | None, site: Site, others: tuple[str, ...]
-    ) -> Expr | None:
+    def _text(self, schema: CanonicalSchema | None, site: Site, others: tuple[str, ...]) -> Expr | None:
         """The strings of a schema as raw text up to the end of the tag; none reads as one of `others`."""
-        match None if schema is None else schema.view():
-            case None | canonical.MultiTypeView():
-                return self._string(StringConstraint(), site, others)
-            case canonical.FalseView():
-                return None
-            case canonical.ConstView(value):
-                return self._literals([value], site, others)
-            case canonical.EnumView(values):
-                return self._literals(values, site, others)
-            case canonical.StringView() as view:
-                draft = self._lowering.schema.draft
-                return self._string(string_constraint(view, draft), site, others)
-            case canonical.AnyOfView(branches):
-                return self._any_text(branches, site, others)
-            case canonical.RawView(reason=reason, pointer=pointer):
-                why = f"its combination of keywords cannot be resolved ({reason})"
-                raise UnsupportedSchema(pointer or site.pointer, "", why)
-            case _:
-                assert schema is not None
-                return self._any_text(self._lowering.unfold(schema, site), site, others)
-
-    def _any_text(
-        self, schemas: Iterable[CanonicalSchema], site: Site, others: tuple[str, ...]
-    ) -> Expr | None:
-        return union([self._text(schema, site, others) for schema in schemas])
+        if schema is None:
+            return self._string(StringConstraint(), site, others)
+        found = strings_of(schema, lambda inner: self._lowering.unfold(inner, site))
+        return union(
+            [
+                self._string(strings, site, others)
+                if isinstance(strings, StringConstraint)
+                else self._literals(strings, site, others)
+                for strings in found
+            ]
+        )
 
     def _string(self, constraint: StringConstraint, site: Site, others: tuple[str, ...]) -> Expr | None:
         tags, misread = self._tags, self._misread(others)
         constraint = replace(constraint, excluded_patterns=(*constraint.excluded_patterns, *misread))
         try:
             lowered = lower_raw_string(constraint, self._lowering.rules, close=tags.end, tags=tags.forbidden)
-        except UnsupportedString as refusal:
+        except UnsupportedKeyword as refusal:
             raise self._lowering.reporter.refusal_of(site, refusal) from refusal
         if lowered is None:
             return None
@@ -255,7 +235,7 @@ class TaggedArguments:
                 self._lowering.reporter.note(site, keyword, Verdict.NARROWED, note)
         return lowered.expr
 
-    def _literals(self, values: list[Any], site: Site, others: tuple[str, ...]) -> Expr | None:
+    def _literals(self, values: list[str], site: Site, others: tuple[str, ...]) -> Expr | None:
         tags, misread = self._tags, self._misread(others)
         kept = [value for value in values if not any(re.search(pattern, value) for pattern in misread)]
         written = [lower_raw_literal(value, close=tags.end, tags=tags.forbidden) for value in kept]

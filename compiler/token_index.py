@@ -128,6 +128,11 @@ class TokenIndex:
         return np.packbits(allowed, bitorder="little").view(np.int32)
 
 
+def forbid(row: Row, token_id: int) -> None:
+    """Take one token out of a row."""
+    row.view(np.uint32)[token_id >> 5] &= np.uint32(0xFFFFFFFF ^ (1 << (token_id & 31)))
+
+
 def successor(prefix: bytes) -> bytes | None:
     """The least bytes greater than everything that begins with `prefix`; None if there are none."""
     stem = prefix.rstrip(b"\xff")

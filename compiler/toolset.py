@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from compiler.errors import UnsupportedSchema, UnsupportedToolset
 from compiler.linker import LinkedGrammar, link
 from compiler.schema import LoweredSchema, lower_schema
-from compiler.style import Style, spelled
+from compiler.style import spelled
 from compiler.syntax import Syntax
 from compiler.syntaxes import syntax as find_syntax
 from compiler.tagged import spelled_tags
@@ -31,7 +31,7 @@ def lower_tool(tool: Tool, syntax: Syntax, vocabulary: Vocabulary) -> LoweredSch
         tool.parameters,
         documents=tool.documents,
         objects="closed",
-        style=_style(syntax),
+        style=spelled(syntax.item_separator, syntax.key_separator),
         only_objects=True,
         tags=spelled_tags(syntax, vocabulary),
     )
@@ -66,7 +66,3 @@ def compile_toolset(
         raise UnsupportedToolset(refusals)
     choice = tool_choice if isinstance(tool_choice, ToolChoice) else ToolChoice(ChoiceMode(tool_choice))
     return link(units, family, vocabulary, choice, parallel=parallel)
-
-
-def _style(syntax: Syntax) -> Style:
-    return spelled(syntax.item_separator, syntax.key_separator)

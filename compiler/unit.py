@@ -17,15 +17,14 @@ from compiler.errors import CorruptUnit, UnsupportedGrammar
 from compiler.grammar import (
     EMPTY,
     CharClass,
-    Choice,
     Expr,
     Grammar,
     Literal,
     Repeat,
     Rule,
     RuleRef,
-    Sequence,
     choice,
+    parts,
     sequence,
 )
 from compiler.grammar_json import grammar_from_json, grammar_to_json
@@ -181,24 +180,12 @@ def framed(grammar: Grammar, begin: Expr, end: str) -> Grammar:
     """
     rules = dict(grammar.rules)
     body = rules[grammar.root].body
-    if not any(_refers(rule.body, grammar.root) for rule in rules.values()):
+    if not any(RuleRef(grammar.root) in parts(rule.body) for rule in rules.values()):
         del rules[grammar.root]
     root = "call"
     while root in rules:
         root += "_"
     return Grammar({root: Rule(sequence(begin, body, Literal(end))), **rules}, root, grammar.plan)
-
-
-def _refers(expr: Expr, name: str) -> bool:
-    match expr:
-        case RuleRef():
-            return expr.name == name
-        case Sequence():
-            return any(_refers(item, name) for item in expr.items)
-        case Choice():
-            return any(_refers(option, name) for option in expr.options)
-        case _:
-            return False
 
 
 def _first_bytes(compiled: xgr.CompiledGrammar) -> bytes:

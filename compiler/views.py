@@ -1,12 +1,12 @@
 """What the canonical views say, as plain values that lowerings take."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.numbers import IntegerConstraint, NumberConstraint
-from compiler.strings import LATEST, StringConstraint
+from compiler.string_constraint import LATEST, StringConstraint
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,37 @@ def string_constraint(view: canonical.StringView, draft: int = LATEST) -> String
         content_encodings=tuple(view.content_encodings),
         draft=draft,
     )
+
+
+def strings_of(
+    schema: CanonicalSchema, unfold: Callable[[CanonicalSchema], list[CanonicalSchema]]
+) -> Iterator[StringConstraint | list[str]]:
+    """The strings that a schema admits: all of these together, constraints or lists.
+
+    `unfold` is asked for what is left symbolic, and refuses what it cannot resolve.
+    """
+    match schema.view():
+        case canonical.ConstView(str() as text):
+            yield [text]
+        case canonical.EnumView(values):
+            yield [value for value in values if isinstance(value, str)]
+        case canonical.StringView() as view:
+            yield string_constraint(view, schema.draft)
+        case canonical.TrueView():
+            yield StringConstraint()
+        case canonical.MultiTypeView(types):
+            yield from [StringConstraint()] if "string" in types else ()
+        case canonical.AnyOfView(branches):
+            yield from (strings for branch in branches for strings in strings_of(branch, unfold))
+        case (
+            canonical.ReferenceView()
+            | canonical.NotView()
+            | canonical.AllOfView()
+            | canonical.OneOfView()
+            | canonical.TypedGroupView()
+            | canonical.RawView()
+        ):
+            yield from (strings for branch in unfold(schema) for strings in strings_of(branch, unfold))
 
 
 def integer_constraint(view: canonical.IntegerView) -> IntegerConstraint:

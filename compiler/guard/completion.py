@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from compiler.errors import UnsupportedGrammar
-from compiler.guard.tagged import Position
+from compiler.guard.tagged import AnyCursor
 from compiler.reading import Reading
 
 
@@ -21,7 +21,7 @@ class _Place:
 
     text: bytes
     reading: Reading
-    cursor: Position
+    cursor: AnyCursor
     num_new: int
 
     def read(self, text: bytes) -> "_Place | None":
@@ -50,7 +50,7 @@ class _Attempt:
     byte: bytes | None = field(compare=False)
 
 
-def completion(reading: Reading, cursor: Position) -> bytes:
+def completion(reading: Reading, cursor: AnyCursor) -> bytes:
     """Bytes that make the text a sentence without repeating a key or an item.
 
     The attempts that got furthest go first, and the shorter ones of these.
@@ -93,7 +93,7 @@ def _read(place: _Place, rest: bytes) -> _Place:
     return further
 
 
-def _end(cursor: Position, rest: bytes) -> int:
+def _end(cursor: AnyCursor, rest: bytes) -> int:
     """The index of the byte of a completion that would repeat something; its length if none does."""
     for at in range(len(rest)):
         following = cursor.advance(rest[at : at + 1])
@@ -103,7 +103,7 @@ def _end(cursor: Position, rest: bytes) -> int:
     return len(rest)
 
 
-def _beginning(cursor: Position, rest: bytes) -> int:
+def _beginning(cursor: AnyCursor, rest: bytes) -> int:
     """The index where the key or item begins that would repeat one with the last byte of `rest`."""
     cursors = [cursor]
     for at in range(len(rest) - 1):
@@ -128,7 +128,7 @@ def _deviations(place: _Place, rest: bytes, rank: int, order: Iterator[int]) -> 
             place = _read(place, rest[at : at + 1])
 
 
-def _num_seen(cursor: Position) -> int:
+def _num_seen(cursor: AnyCursor) -> int:
     scope, total = cursor.scope, 0
     while scope is not None:
         total += len(scope.seen)

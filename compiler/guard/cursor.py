@@ -8,19 +8,16 @@ items that must differ have one such form each (`Lowering.is_distinct`).
 import json
 import re
 from collections.abc import Iterator
-from functools import cache
-from itertools import product
 from typing import NamedTuple
 
 from compiler.guard.pattern import Room
 from compiler.guard.plan import Places, Plan
 from compiler.guard.spelled import ESCAPE
+from compiler.guard.target import Target
 
 _BACKSLASH = 0x5C
 _LAST = re.compile(rb"(?:[\xc0-\xdf].|[\xe0-\xef]..|[\xf0-\xff]...)\Z", re.DOTALL)
 _PLAIN = re.compile(rb'[^"\\]*')
-_CHARACTER = re.compile(rb"\\u....|\\.|[\x00-\x21\x23-\x7f]|[\xc0-\xff][\x80-\xbf]+", re.DOTALL)
-_SHORT = {json.loads(f'"\\{char}"'): b"\\" + char.encode() for char in '"\\/bfnrt'}
 _SCALAR_END = b",]} \t\n\r"
 
 
@@ -228,15 +225,12 @@ class Cursor(NamedTuple):
             scope = scope.outer
         return False
 
-    def targets(self) -> "Iterator[Target]":
+    def targets(self) -> Iterator[Target]:
         """What would repeat a key or an item from here."""
         for target in self._targets():
-            if self.escape:
-                yield from (target._replace(text=text) for text in _past(self.escape, target.text))
-            else:
-                yield target
+            yield from target.past(self.escape) if self.escape else (target,)
 
-    def _targets(self) -> "Iterator[Target]":
+    def _targets(self) -> Iterator[Target]:
         inner = self.chunk or b""
         scope, is_innermost = self.scope, True
         while scope is not None:
@@ -264,37 +258,6 @@ class Cursor(NamedTuple):
 def _is_whole(text: bytes) -> bool:
     """Whether it is seen from some UTF-8 alone that its last character is complete."""
     return text[-1] < 0x80 or _LAST.search(text) is not None
-
-
-class Target(NamedTuple):
-    """The rest of a key or an item seen before, in the canonical form; from its beginning, with a comma."""
-
-    text: bytes
-    is_tight: bool
-    """All that begin alike can be used up."""
-    is_begun: bool
-    """It must be written on: a container does not end here."""
-
-
-def _past(escape: bytes, target: bytes) -> Iterator[bytes]:
-    """What is left of a canonical text where an escape of its first character has begun."""
-    char = _CHARACTER.match(target)
-    if char is not None:
-        for spelling in _spellings(char.group()):
-            if spelling.startswith(escape):
-                yield spelling[len(escape) :] + target[char.end() :]
-
-
-@cache
-def _spellings(canonical: bytes) -> tuple[bytes, ...]:
-    """Every way to escape a character that is given as `json.dumps` spells it."""
-    char = json.loads(b'"' + canonical + b'"')
-    units = char.encode("utf-16-be").hex()
-    escaped = b"".join(b"\\u" + units[at : at + 4].encode() for at in range(0, len(units), 4))
-    cases = ((bytes([byte]), bytes([byte]).upper()) for byte in escaped)
-    spelled = {b"".join(choice).replace(b"\\U", b"\\u") for choice in product(*cases)}
-    short = _SHORT.get(char)
-    return (*sorted(spelled), *(() if short is None else (short,)))
 
 
 def _canonical(escape: bytes) -> bytes:

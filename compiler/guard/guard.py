@@ -1,126 +1,27 @@
 """The guard: takes out of a mask what would repeat a key or an item, or leave nothing else to write."""
 
-import re
-from collections.abc import Callable, Iterator
-from functools import cached_property
+from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
-import numpy as np
 import xgrammar as xgr
 
-from compiler.guard.cursor import Target
-from compiler.guard.lengths import TokenLengths
 from compiler.guard.plan import Plan
-from compiler.guard.tagged import Position, start_of
-from compiler.guard.token_class import TokenClass, forbid
+from compiler.guard.tagged import AnyCursor, start_of
+from compiler.guard.target import Target
+from compiler.guard.token_class import TokenClass
+from compiler.guard.tokens import GuardedTokens
 from compiler.matcher import allocate_bitmask
-from compiler.token_index import Row, TokenIndex
+from compiler.token_index import Row, forbid
 
 if TYPE_CHECKING:
     from compiler.vocabulary import Vocabulary
 
-_STRUCTURE = frozenset(b'[]{},"')
-_KEY = rb'[,{]\s*".*"'
-_ITEM = rb'[,\[]\s*(?:".*"|[^"\s].*[],}])'
-_ESCAPES = re.compile(rb"\\.", re.DOTALL)
-_OTHER_SPELLING = re.compile(rb"\\[/u]")
 _SEPARATORS = (b",", b":")
 
 
 _Known = dict[object, bool]
 """Whether there is no way on, by place."""
-
-
-class GuardedTokens:
-    """The tokens of a vocabulary that a guard must look at, by what they can do."""
-
-    def __init__(self, vocabulary: "Vocabulary") -> None:
-        self.vocabulary = vocabulary
-
-    def prepare(self) -> None:
-        """Find all of them now, within two seconds, rather than when each is first looked at."""
-        for name, found in vars(type(self)).items():
-            if isinstance(found, cached_property):
-                getattr(self, name)
-        self.lengths.prepare()
-
-    @cached_property
-    def _texts(self) -> dict[int, bytes]:
-        markers = self.vocabulary.marker_ids
-        tokens = enumerate(self.vocabulary.tokens)
-        return {token_id: token for token_id, token in tokens if token and token_id not in markers}
-
-    def _those(self, is_in: Callable[[bytes], object]) -> TokenClass:
-        ids = [token_id for token_id, token in self._texts.items() if is_in(token)]
-        return TokenClass(np.array(ids, np.int64), self.vocabulary.width)
-
-    @cached_property
-    def keys_inside(self) -> TokenClass:
-        """From inside a string they may complete a key that comes later."""
-        return self._those(re.compile(b'".*' + _KEY, re.DOTALL).search)
-
-    @cached_property
-    def keys_outside(self) -> TokenClass:
-        """The same from outside a string, a key that begins there aside."""
-        return self._those(re.compile(_KEY, re.DOTALL).search)
-
-    @cached_property
-    def items_inside(self) -> TokenClass:
-        """From inside a string they may complete an item that comes later."""
-        return self._those(re.compile(b'".*' + _ITEM, re.DOTALL).search)
-
-    @cached_property
-    def items_outside(self) -> TokenClass:
-        """The same from outside a string."""
-        return self._those(re.compile(_ITEM, re.DOTALL).search)
-
-    @cached_property
-    def crossing(self) -> TokenClass:
-        """From inside a string they may begin a key or an item that comes later."""
-        return self._those(re.compile(rb'"[^,\[{]*[,\[{]').search)
-
-    @cached_property
-    def quoted(self) -> TokenClass:
-        """They may complete the string they begin in."""
-        return self._those(lambda token: b'"' in token)
-
-    @cached_property
-    def escaped(self) -> TokenClass:
-        """They may do so in another spelling than the canonical one: that has all short escapes but one."""
-        return self._those(lambda token: _OTHER_SPELLING.search(token) and b'"' in _ESCAPES.sub(b"", token))
-
-    @cached_property
-    def escaped_inside(self) -> TokenClass:
-        """The same from inside an escape."""
-        return self._those(lambda token: b'"' in token)
-
-    @cached_property
-    def structural(self) -> TokenClass:
-        """Outside a string they may complete anything."""
-        return self._those(_ends_something)
-
-    @cached_property
-    def escaping(self) -> TokenClass:
-        """They may spell a text in another way than the canonical one."""
-        return self._those(lambda token: b"\\" in token)
-
-    @cached_property
-    def lengths(self) -> TokenLengths:
-        """What they add to a string."""
-        return TokenLengths(self._texts, self.vocabulary.width)
-
-    @property
-    def index(self) -> TokenIndex:
-        """The tokens in order of their bytes."""
-        index: TokenIndex = self.vocabulary.index
-        return index
-
-
-def _ends_something(token: bytes) -> bool:
-    """Whether a token outside a string may complete anything; one that only opens a string does not."""
-    only_opens = token.lstrip().startswith(b'"') and token.count(b'"') == 1 and b"\\" not in token
-    return not _STRUCTURE.isdisjoint(token) and not only_opens
 
 
 class Guard:
@@ -143,12 +44,12 @@ class Guard:
         self._opening = tokens.lengths.opening_above(plan.bounds) if plan.bounds else None
         self._last_word = tokens.index.last_word
 
-    def limit(self, row: Row, cursor: Position) -> None:
+    def limit(self, row: Row, cursor: AnyCursor) -> None:
         """Take out of a row what makes a string too long."""
         if self._opening is not None:
             self._tokens.lengths.restrict(row, cursor, self._opening)
 
-    def keep_apart(self, row: Row, matcher: xgr.GrammarMatcher, cursor: Position) -> None:
+    def keep_apart(self, row: Row, matcher: xgr.GrammarMatcher, cursor: AnyCursor) -> None:
         """Take out of a row what comes to repeat something at a cursor, where `matcher` stands, too."""
         if not self._keeps_apart:
             return
@@ -157,17 +58,17 @@ class Guard:
             if after is None or (self._is_at_risk(after) and self._dooms(matcher, token_id, after, known)):
                 forbid(row, token_id)
 
-    def follow(self, matcher: xgr.GrammarMatcher, cursor: Position, token_id: int) -> Position | None:
+    def follow(self, matcher: xgr.GrammarMatcher, cursor: AnyCursor, token_id: int) -> AnyCursor | None:
         """The cursor after a token that `matcher` has just accepted; None if the guard does not allow it."""
         after = cursor.advance(self._spellings[token_id])
         if after is None or (self._is_at_risk(after) and self._is_doomed(matcher, after, {})):
             return None
         return after
 
-    def _is_at_risk(self, cursor: Position) -> bool:
+    def _is_at_risk(self, cursor: AnyCursor) -> bool:
         return self._is_tight and cursor.is_at_risk
 
-    def _dooms(self, matcher: xgr.GrammarMatcher, token_id: int, after: Position, known: _Known) -> bool:
+    def _dooms(self, matcher: xgr.GrammarMatcher, token_id: int, after: AnyCursor, known: _Known) -> bool:
         """Whether every way to go on behind a token comes to repeat; the matcher is left as it was."""
         place = after.place
         if place not in known and matcher.accept_token(token_id):
@@ -175,7 +76,7 @@ class Guard:
             matcher.rollback(1)
         return known.get(place, False)
 
-    def _is_doomed(self, matcher: xgr.GrammarMatcher, cursor: Position, known: _Known) -> bool:
+    def _is_doomed(self, matcher: xgr.GrammarMatcher, cursor: AnyCursor, known: _Known) -> bool:
         """The same for where the matcher stands: a search in depth, without recursion, as texts are long."""
         ways = self._ways(matcher, cursor)
         if ways is None:
@@ -204,8 +105,8 @@ class Guard:
         return True
 
     def _ways(
-        self, matcher: xgr.GrammarMatcher, cursor: Position
-    ) -> Iterator[tuple[int, Position | None]] | None:
+        self, matcher: xgr.GrammarMatcher, cursor: AnyCursor
+    ) -> Iterator[tuple[int, AnyCursor | None]] | None:
         """The suspects that may follow, each with the cursor after it; None if something harmless may."""
         bitmask = allocate_bitmask(1, len(self._spellings))
         matcher.fill_next_token_bitmask(bitmask)
@@ -220,7 +121,7 @@ class Guard:
             forbid(harmless, token_id)
         return None if harmless.any() else self._suspects(row, cursor)
 
-    def _suspects(self, row: Row, cursor: Position) -> Iterator[tuple[int, Position | None]]:
+    def _suspects(self, row: Row, cursor: AnyCursor) -> Iterator[tuple[int, AnyCursor | None]]:
         """Tokens that a row allows, each with the cursor after it, None if it repeats."""
         if cursor.is_over:
             return
@@ -230,7 +131,7 @@ class Guard:
         for token_id in dict.fromkeys(chain(ids, along)):
             yield token_id, cursor.advance(self._spellings[token_id])
 
-    def _classes(self, cursor: Position, targets: list[Target]) -> Iterator[TokenClass]:
+    def _classes(self, cursor: AnyCursor, targets: list[Target]) -> Iterator[TokenClass]:
         """The tokens that may repeat something or put the rest at risk, but for those `_along` a target."""
         tokens = self._tokens
         if cursor.is_tight:
@@ -252,9 +153,9 @@ class Guard:
         if self._has_items:
             yield tokens.items_inside
         if targets:
-            yield tokens.escaped_inside if cursor.escape else tokens.escaped
+            yield tokens.quoted if cursor.escape else tokens.escaped
 
-    def _along(self, targets: list[Target], cursor: Position) -> Iterator[int]:
+    def _along(self, targets: list[Target], cursor: AnyCursor) -> Iterator[int]:
         """The tokens that write on a target: to its end and beyond, or some of it if that can be used up."""
         in_string, index = cursor.in_string, self._tokens.index
         for target in targets:

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from compiler.guard.pattern import Bound, Pattern, Room, num_characters
 from compiler.guard.spelled import ESCAPABLE, ESCAPE, IN_STRING, SpelledTokens
-from compiler.guard.token_class import TokenClass, forbid
-from compiler.token_index import Row
+from compiler.guard.token_class import TokenClass, bits_of
+from compiler.token_index import Row, forbid
 
 if TYPE_CHECKING:
-    from compiler.guard.tagged import Position
+    from compiler.guard.tagged import AnyCursor
 
 _BACKSLASH = b"\\"
 _LEADS = (b"", _BACKSLASH)
@@ -38,10 +38,7 @@ class TokenLengths:
         self._tokens = tokens = dict(sorted(tokens.items(), key=lambda item: -len(item[1])))
         self._width = width
         self._ids = np.fromiter(tokens, np.int64, len(tokens))
-        self._words, self._bits = (
-            self._ids >> 5,
-            np.left_shift(1, self._ids & 31).astype(np.uint32).view(np.int32),
-        )
+        self._words, self._bits = bits_of(self._ids)
         self._num_bytes = [*map(len, tokens.values())]
         self._num_opened = np.fromiter(map(_num_opened, tokens.values()), np.int32, len(tokens))
         self._most_bytes = max(self._num_bytes, default=0)
@@ -60,14 +57,14 @@ class TokenLengths:
         num_free = min((bound.num_free(self._most_bytes) for bound in bounds), default=self._most_bytes)
         return TokenClass(self._ids[self._num_opened > num_free], self._width)
 
-    def restrict(self, row: Row, cursor: "Position", opening: TokenClass) -> None:
+    def restrict(self, row: Row, cursor: "AnyCursor", opening: TokenClass) -> None:
         """Take out what makes a string too long, the one at the cursor or one that `opening` tokens begin."""
         if cursor.room is not None:
             self._keep_within(row, cursor, cursor.room)
         if opening:
             self._try(opening.allowed(row), row, cursor)
 
-    def _keep_within(self, row: Row, cursor: "Position", room: Room) -> None:
+    def _keep_within(self, row: Row, cursor: "AnyCursor", room: Room) -> None:
         """Leave what a string has room for."""
         pattern, lead = room.pattern, cursor.escape or room.begun
         num_safe = room.num_left if pattern is None else room.num_left - pattern.farthest
@@ -87,7 +84,7 @@ class TokenLengths:
         """How many tokens have more bytes; they are the first ones."""
         return bisect_left(self._num_bytes, -num_bytes, key=lambda each: -each)
 
-    def _try(self, token_ids: Iterable[int], row: Row, cursor: "Position") -> None:
+    def _try(self, token_ids: Iterable[int], row: Row, cursor: "AnyCursor") -> None:
         for token_id in token_ids:
             if cursor.advance(self._tokens[token_id]) is None:
                 forbid(row, token_id)

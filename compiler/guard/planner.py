@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from compiler.errors import UnsupportedSchema
+from compiler.graphs import leading_to, reached
 from compiler.guard.pattern import Bound
 from compiler.guard.plan import Place, Places, Plan, Tags
 
@@ -197,29 +198,16 @@ class Planner:
                     )
 
     def _closure(self, places: set[int]) -> set[int]:
-        found, pending = set[int](), list(places)
-        while pending:
-            place = pending.pop()
-            if place not in found:
-                found.add(place)
-                pending += self._drafts[place].same
-        return found
+        """The places with all that speak about the same."""
+        return reached(places, lambda place: self._drafts[place].same)
 
     def _relevant(self) -> set[int]:
         """The places that a guard marks, or that lead to one that it does."""
-        outer: dict[int, set[int]] = {}
-        for place, draft in enumerate(self._drafts):
-            for inner in (draft.same, *draft.inside()):
-                for target in inner:
-                    outer.setdefault(target, set()).add(place)
-        found = set[int]()
-        pending = [place for place, draft in enumerate(self._drafts) if draft.is_marked]
-        while pending:
-            place = pending.pop()
-            if place not in found:
-                found.add(place)
-                pending += outer.get(place, ())
-        return found
+        marked = (place for place, draft in enumerate(self._drafts) if draft.is_marked)
+        return leading_to(
+            marked,
+            ((place, draft.same.union(*draft.inside())) for place, draft in enumerate(self._drafts)),
+        )
 
 
 class _Group(NamedTuple):

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from compiler.guard.cursor import Cursor, Scope, Target
+from compiler.guard.cursor import Cursor, Scope
 from compiler.guard.pattern import Room
 from compiler.guard.plan import Plan, Tags
+from compiler.guard.target import Target
 
 _OPENINGS = (b"[", b"{")
 _BLANKS = b" \t\n\r"
@@ -139,9 +140,9 @@ class TaggedCursor(NamedTuple):
         return self.inner is not None and self.inner.expects
 
 
-Position = Cursor | TaggedCursor
+AnyCursor = Cursor | TaggedCursor
 
 
-def start_of(plan: Plan) -> Position:
+def start_of(plan: Plan) -> AnyCursor:
     """Before the text."""
     return Cursor(plan) if plan.tags is None else TaggedCursor(plan, plan.tags)

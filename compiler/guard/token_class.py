@@ -11,9 +11,7 @@ class TokenClass:
 
     def __init__(self, ids: NDArray[np.int64], width: int) -> None:
         self._ids = ids
-        self._words = self._ids >> 5
-        self._bits = np.left_shift(1, self._ids & 31).astype(np.uint32).view(np.int32)
-
+        self._words, self._bits = bits_of(ids)
         self._others = np.full(-(-width // 32), -1, dtype=np.int32)
         np.bitwise_and.at(self._others, self._words, ~self._bits)
 
@@ -31,6 +29,6 @@ class TokenClass:
         return found
 
 
-def forbid(row: Row, token_id: int) -> None:
-    """Take one token out of a row."""
-    row.view(np.uint32)[token_id >> 5] &= np.uint32(0xFFFFFFFF ^ (1 << (token_id & 31)))
+def bits_of(ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """The word of a row in which each id has its bit, and that bit."""
+    return ids >> 5, np.left_shift(1, ids & 31).astype(np.uint32).view(np.int32)

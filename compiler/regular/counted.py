@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from compiler.graphs import innermost_first, leading_to
 from compiler.lengths import SHORT
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
@@ -14,8 +15,9 @@ State = tuple[int, int]
 START: State = (0, 0)
 MAX_COST = 1_000
 MAX_COST_OF_BOUND = 600
-MAX_COST_OF_KEYS = 12_000  # an open object with many keys is no hostile pattern
 """Where a bound can be narrowed instead."""
+MAX_COST_OF_KEYS = 12_000
+"""Of an open object: many keys are no hostile pattern."""
 
 
 class Tail(NamedTuple):
@@ -59,7 +61,7 @@ class Walk:
             state: {target: left for target, s in targets.items() if (left := charset.intersection(s, kept))}
             for state, targets in self.moves.items()
         }
-        live = _live(moves, {*self.ends, *self.tails})
+        live = leading_to((*self.ends, *self.tails), moves.items())
         if START not in live:
             return None
         moves = {s: {t: r for t, r in moves[s].items() if t in live} for s in moves if s in live}
@@ -118,7 +120,7 @@ def _walk(
     Raises:
         TooManyStates: it would take too long to compile.
     """
-    live = _live(moves, {*ends, *tails})
+    live = leading_to((*ends, *tails), moves.items())
     if START not in live:
         return None
     kept = {s: {t: r for t, r in moves[s].items() if t in live} for s in moves if s in live}
@@ -140,9 +142,10 @@ def late_tails(dfa: Dfa, low: int, high: int) -> tuple[Walk, int] | None:
     moves_of = [_grouped(dfa, row) for row in dfa.table]
     tails_of = _tails(dfa, moves_of)
     moves_of = [{} if number in tails_of else targets for number, targets in enumerate(moves_of)]
-    order = _topological(moves_of)
-    if order is None:
+    innermost = innermost_first(moves_of)
+    if innermost is None:
         return None
+    order = innermost[::-1]
     first, last = {0: 0}, {0: 0}
     for number in order:
         for target in moves_of[number]:
@@ -164,30 +167,6 @@ def late_tails(dfa: Dfa, low: int, high: int) -> tuple[Walk, int] | None:
     moves = {(n, 0): {(t, 0): ranges for t, ranges in moves_of[n].items()} for n in order}
     walk = _walk(moves, ends, tails, MAX_COST)
     return None if walk is None else (walk, lost)
-
-
-def _topological(moves_of: Sequence[Mapping[int, Ranges]]) -> list[int] | None:
-    """The states that are reached from 0, each before those it leads to; None if there is a loop."""
-    order: list[int] = []
-    open_states: set[int] = set()
-    done: set[int] = set()
-    stack = [(0, False)]
-    while stack:
-        number, is_left = stack.pop()
-        if is_left:
-            open_states.discard(number)
-            done.add(number)
-            order.append(number)
-        elif number in open_states:
-            return None
-        elif number not in done:
-            open_states.add(number)
-            stack.append((number, True))
-            for target in moves_of[number]:
-                if target in open_states:
-                    return None
-                stack.append((target, False))
-    return order[::-1]
 
 
 def _tails(dfa: Dfa, moves_of: Sequence[Mapping[int, Ranges]]) -> dict[int, Tail]:
@@ -215,20 +194,6 @@ def _one_more(ranges: Ranges, rest: Tail, *, may_end: bool) -> Tail | None:
     if (rest.ranges != ranges and rest.high != 0) or (may_end and rest.low > 0):
         return None
     return Tail(ranges, 0 if may_end else rest.low + 1, None if rest.high is None else rest.high + 1)
-
-
-def _live(moves: Mapping[State, Mapping[State, Ranges]], ends: set[State]) -> set[State]:
-    sources: dict[State, list[State]] = {}
-    for state, targets in moves.items():
-        for target in targets:
-            sources.setdefault(target, []).append(state)
-    live = set(ends)
-    stack = list(ends)
-    while stack:
-        fresh = [source for source in sources.get(stack.pop(), ()) if source not in live]
-        live.update(fresh)
-        stack += fresh
-    return live
 
 
 def _grouped(dfa: Dfa, row: tuple[int, ...]) -> dict[int, Ranges]:

@@ -6,6 +6,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TypeVar
 
+from compiler.graphs import innermost_first, leading_to
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
 
@@ -101,25 +102,13 @@ class Dfa:
     @staticmethod
     def _longest_way(following: Sequence[set[int]]) -> int | None:
         """The most steps from state 0; None if they can go in a circle."""
-        lengths: dict[int, int] = {}
-        open_states: set[int] = set()
-        stack = [(0, False)]
-        while stack:
-            state, is_done = stack.pop()
-            if is_done:
-                open_states.discard(state)
-                lengths[state] = max((lengths[t] + 1 for t in following[state]), default=0)
-            elif state not in lengths:
-                if state in open_states:
-                    return None
-                open_states.add(state)
-                stack.append((state, True))
-                for target in following[state]:
-                    if target in open_states:
-                        return None
-                    if target not in lengths:
-                        stack.append((target, False))
-        return lengths[0]
+        order = innermost_first(following)
+        if order is None:
+            return None
+        steps: dict[int, int] = {}
+        for state in order:
+            steps[state] = max((steps[target] + 1 for target in following[state]), default=0)
+        return steps[0]
 
     def over(self, alphabet: Alphabet) -> "Dfa":
         """The same language over a finer partition."""
@@ -183,7 +172,7 @@ def explored(
 
 def minimised(alphabet: Alphabet, rows: Sequence[tuple[int, ...]], accepting: frozenset[int]) -> Dfa:
     """The smallest automaton of the same language, without dead states."""
-    live = _co_reachable(rows, accepting)
+    live = leading_to(accepting, ((state, set(row)) for state, row in enumerate(rows)))
     if 0 not in live:
         return Dfa(alphabet, ((DEAD,) * len(alphabet.atoms),), frozenset())
     rows = [tuple(t if t in live else DEAD for t in row) for row in rows]
@@ -251,19 +240,3 @@ def _quotient(
         table.append(tuple(row))
     finals = frozenset(order[number] for number in queue if representative[number] in accepting)
     return Dfa(alphabet, tuple(table), finals)
-
-
-def _co_reachable(rows: Sequence[tuple[int, ...]], accepting: frozenset[int]) -> set[int]:
-    """States from which an accepting one can be reached."""
-    sources: dict[int, set[int]] = {}
-    for state, row in enumerate(rows):
-        for target in set(row):
-            sources.setdefault(target, set()).add(state)
-    live = set(accepting)
-    stack = list(accepting)
-    while stack:
-        for source in sources.get(stack.pop(), ()):
-            if source not in live:
-                live.add(source)
-                stack.append(source)
-    return live

@@ -8,11 +8,15 @@ import xgrammar as xgr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compiler.errors import UnsupportedKeyword, UnsupportedSchema
 from compiler.grammar import Rule
 from compiler.regular.formats import FORMATS
 from compiler.report import Verdict
 from compiler.rules import RuleTable
-from compiler.strings import StringConstraint, UnsupportedString, lower_literal, lower_string
+from compiler.schema import lower_schema
+from compiler.string_constraint import StringConstraint
+from compiler.strings import lower_string
+from compiler.style import FLEXIBLE
 from compiler.vocabulary import Vocabulary
 
 FORMAT_TEXTS = ("", "a", "a b", "2024-02-29", "24:00", "2024-02-29T10:00:00Z", "10:00:00Z", "P1D", "a@b.co", "é@é.de",
@@ -111,7 +115,7 @@ def test_formats_beside_a_bound_keep_room(name, high, text):
 
 @pytest.mark.parametrize("pattern", [r"(\w\W?){200}", r"^.{1000}a.{1000}$"])
 def test_a_pattern_that_takes_long_to_compile_is_refused(pattern):
-    with pytest.raises(UnsupportedString):
+    with pytest.raises(UnsupportedKeyword):
         lower_string(StringConstraint(patterns=(pattern,)), RuleTable())
 
 
@@ -143,7 +147,7 @@ def test_long_bounds_are_narrowed_and_say_so():
     ],
 )
 def test_refusals_name_the_keyword(constraint, keyword):
-    with pytest.raises(UnsupportedString) as refused:
+    with pytest.raises(UnsupportedKeyword) as refused:
         lower_string(constraint, RuleTable())
     assert refused.value.keyword == keyword
 
@@ -177,10 +181,10 @@ def test_nothing_left_is_none():
 @given(st.text(max_size=5))
 def test_a_literal_has_its_spellings(text):
     spellings = {json.dumps(text, ensure_ascii=is_ascii) for is_ascii in (False, True)}
-    expr = lower_literal(text, ascii_escapes=True)
+    expr = FLEXIBLE.text(text)
     assert all(accepts(expr, RuleTable(), spelling) for spelling in spellings)
 
 
 def test_a_literal_without_a_spelling_is_refused():
-    with pytest.raises(UnsupportedString):
-        lower_literal("\ud800")
+    with pytest.raises(UnsupportedSchema):
+        lower_schema({"const": "\ud800"})

@@ -1,4 +1,4 @@
-"""Positions: where a schema holds other schemas."""
+"""Subschemas: where a schema holds other schemas."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
