@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from gateway.errors import BenchMissing, GatewayError
-from gateway.settings import load, settings_table
+from gateway.settings import load
+from gateway.settings_table import settings_table
 from gateway.tools_cli import tools
 
 cli = typer.Typer(

@@ -9,10 +9,9 @@ import difflib
 import ipaddress
 import os
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
 import platformdirs
@@ -24,7 +23,6 @@ PREFIX = "CALLGATE_"
 COMMAND_LINE, ENVIRONMENT = "the command line", "the environment"
 DEMO_MODEL, RANDOM_MODEL = "demo", "random"
 DEFAULT_URL = "http://127.0.0.1:8080"
-
 
 Count = Annotated[int, Meta(ge=1)]
 
@@ -168,49 +166,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return self.api_key is not None or self.api_key_file is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One row of the table of settings."""
-
-    name: str
-    type_name: str
-    default: str
-    description: str
-
-    @property
-    def option(self) -> str:
-        """The command line's spelling."""
-        return f"--{self.name.replace('_', '-')}"
-
-    @property
-    def variable(self) -> str:
-        """The environment's spelling."""
-        return f"{PREFIX}{self.name.upper()}"
-
-
-def settings_table() -> Iterator[Setting]:
-    """Every setting, in order."""
-    hints = get_type_hints(Settings, include_extras=True)
-    for field in msgspec.structs.fields(Settings):
-        value_type, meta = get_args(hints[field.name])
-        default = _default_text(field)
-        yield Setting(field.name, _type_name(value_type), default, meta.description)
-
-
-def markdown() -> str:
-    """The table of settings for the documentation."""
-    header = ["| setting | environment | type | default | what |", "|---|---|---|---|---|"]
-    rows = [
-        f"| `{s.name}` | `{s.variable}` | {s.type_name} | {_code(s.default)} | {s.description} |"
-        for s in settings_table()
-    ]
-    return "\n".join([*header, *rows, ""])
-
-
-def _code(text: str) -> str:
-    return f"`{text}`" if text else ""
-
-
 def load(
     options: Mapping[str, Any] | None = None,
     *,
@@ -252,6 +207,11 @@ def client_settings(
     )
 
 
+def variable_of(name: str) -> str:
+    """The environment's spelling of a setting."""
+    return f"{PREFIX}{name.upper()}"
+
+
 def _check_exposure(settings: Settings, origin: Mapping[str, str]) -> None:
     if not settings.is_loopback and not settings.has_authentication:
         raise SettingsError(
@@ -263,7 +223,7 @@ def _check_exposure(settings: Settings, origin: Mapping[str, str]) -> None:
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
-    known = {setting.variable: setting.name for setting in settings_table()}
+    known = {variable_of(name): name for name in Settings.__struct_fields__}
     found = {}
     for variable, value in environment.items():
         if variable in known:
@@ -289,7 +249,7 @@ def _convert(name: str, value: Any, source: str) -> Any:
     hints = get_type_hints(Settings, include_extras=True)
     if name not in hints:
         raise SettingsError(name, source, f"there is no such setting{_nearest(name, hints)}")
-    shown = f"{PREFIX}{name.upper()}" if source == ENVIRONMENT else name
+    shown = variable_of(name) if source == ENVIRONMENT else name
     is_text = source in {COMMAND_LINE, ENVIRONMENT}
     try:
         return msgspec.convert(value, hints[name], strict=not is_text)
@@ -301,19 +261,3 @@ def _convert(name: str, value: Any, source: str) -> Any:
 def _nearest(name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
     return f"; did you mean {near[0]}?" if near else ""
-
-
-def _type_name(value_type: Any) -> str:
-    if get_origin(value_type) is Literal:
-        return ", ".join(map(str, get_args(value_type)))
-    if args := get_args(value_type):  # optional, or with bounds
-        return _type_name(args[0])
-    return {str: "text", int: "integer", float: "number", bool: "true, false"}[value_type]
-
-
-def _default_text(field: msgspec.structs.FieldInfo) -> str:
-    if field.default_factory is not msgspec.NODEFAULT:
-        return "the user's data directory"
-    if isinstance(field.default, bool):
-        return str(field.default).lower()
-    return "" if field.default is None else str(field.default)

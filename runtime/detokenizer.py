@@ -3,6 +3,7 @@
 import codecs
 from collections.abc import Iterable, Sequence
 
+from compiler.syntax import Syntax
 from compiler.vocabulary import Vocabulary
 from runtime.held import overlap
 
@@ -13,10 +14,23 @@ class Spelling:
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.stop_ids = frozenset(vocabulary.stop_ids)
         self._tokens = vocabulary.tokens
+        self._marker_ids = vocabulary.markers
         self._markers = {i: text.encode() for text, i in vocabulary.markers.items()}
 
     def __getitem__(self, token_id: int) -> bytes:
         return self._markers.get(token_id) or self._tokens[token_id]
+
+    def of(self, token_ids: Iterable[int]) -> bytes:
+        """What several spell, one behind the other."""
+        return b"".join(self[token_id] for token_id in token_ids)
+
+    def is_thinking(self, prompt_ids: Sequence[int], syntax: Syntax | None) -> bool:
+        """Whether a prompt ends with the beginning of a thought, blanks aside."""
+        begin_id = self._marker_ids.get(syntax.thought.begin) if syntax and syntax.thought else None
+        if begin_id is None or begin_id not in prompt_ids:
+            return False
+        num_behind = prompt_ids[::-1].index(begin_id)
+        return not self.of(prompt_ids[len(prompt_ids) - num_behind :]).strip()
 
 
 class Detokenizer:
@@ -28,7 +42,7 @@ class Detokenizer:
 
     def feed(self, token_ids: Iterable[int]) -> str:
         """The text that is certain after these tokens."""
-        return self._decoder.decode(b"".join(self._spelling[i] for i in token_ids))
+        return self._decoder.decode(self._spelling.of(token_ids))
 
     def finish(self) -> str:
         """What is left of a character that was never completed."""

@@ -129,7 +129,7 @@ class EmbeddedRuntime:
         sampling = request.sampling
         seed = secrets.randbits(63) if sampling.seed is None else sampling.seed
         syntax = _syntax_of(request)
-        is_thinking = syntax is not None and self._is_thinking(syntax, prompt_ids)
+        is_thinking = self._spelling.is_thinking(prompt_ids, syntax)
         return tuple(
             (
                 self._sequence(request, choice, prompt_ids, seed, deadline, is_thinking=is_thinking),
@@ -144,14 +144,6 @@ class EmbeddedRuntime:
             )
             for choice in range(request.num_choices)
         )
-
-    def _is_thinking(self, syntax: Syntax, prompt_ids: list[int]) -> bool:
-        """Whether the prompt ends with the beginning of a thought."""
-        begin_id = self._loaded.vocabulary.markers.get(syntax.thought.begin) if syntax.thought else None
-        if begin_id is None or begin_id not in prompt_ids:
-            return False
-        behind = prompt_ids[len(prompt_ids) - prompt_ids[::-1].index(begin_id) :]
-        return not b"".join(self._spelling[i] for i in behind).strip()
 
     def _sequence(
         self,

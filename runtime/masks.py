@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compiler.matcher import Bitmask, Matcher, allocate_bitmask
-from compiler.token_index import SparseMask
+from compiler.token_index import SparseMask, forbid
 from compiler.vocabulary import Vocabulary
 from runtime.sequence import Sequence
 from runtime.transfer import upload
@@ -46,9 +46,9 @@ class TokenMasks:
     def __init__(self, vocabulary: Vocabulary, num_columns: int) -> None:
         self.num_columns = num_columns
         self.width = vocabulary.width
-        spelled = {i for i, token in enumerate(vocabulary.tokens) if token}
-        self._text = self._row_of((spelled - vocabulary.marker_ids) | set(vocabulary.stop_ids))
-        self._stops = self._row_of(set(vocabulary.stop_ids))
+        self._text = vocabulary.index.text_row
+        self._stops = np.zeros_like(self._text)
+        SparseMask.of_ids(vocabulary.stop_ids).add(self._stops)
 
     def fill(self, sequence: Sequence) -> NDArray[np.int32]:
         """The mask of what may come next, int32 [ceil(width / 32)], filled once per token."""
@@ -61,10 +61,8 @@ class TokenMasks:
 
     def forbid(self, sequence: Sequence, token_id: int) -> None:
         """Take one token out of what may come next."""
-        row = self.fill(sequence).copy()
-        word, bit = divmod(token_id, 32)
-        row[word] &= ~np.int32(1 << bit) if bit < 31 else np.int32(0x7FFFFFFF)
-        sequence.mask = row
+        sequence.mask = self.fill(sequence).copy()
+        forbid(sequence.mask, token_id)
 
     def allows_only(self, sequence: Sequence, token_ids: Iterable[int]) -> bool:
         """Whether nothing but these tokens may come next."""
@@ -138,14 +136,3 @@ class TokenMasks:
         sequence.tally.count_fill((time.perf_counter_ns() - start) / 1000)
         row: NDArray[np.int32] = bitmask[0]
         return row
-
-    def _row_of(self, allowed: set[int]) -> NDArray[np.int32]:
-        flags = np.zeros(-(-self.width // 32) * 32, dtype=np.uint8)
-        flags[sorted(allowed)] = 1
-        return np.packbits(flags, bitorder="little").view(np.int32)
-
-
-def is_allowed(row: NDArray[np.int32], token_id: int) -> bool:
-    """Whether the bit of `token_id` is set; ids beyond the mask are not allowed."""
-    word, bit = divmod(token_id, 32)
-    return word < len(row) and bool(int(row[word]) >> bit & 1)

@@ -59,6 +59,31 @@ def _weights(best, scores):
     return higher, tl.exp2(scores - base[:, None]), tl.exp2(best - base)
 
 
+@triton.jit
+def _start(sinks, head, is_query, split, HAS_SINKS: tl.constexpr, BLOCK_ROWS: tl.constexpr):
+    """The softmax before any key: a sink is a key without a value, which the first split counts."""
+    best = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
+    total = tl.zeros([BLOCK_ROWS], tl.float32)
+    if HAS_SINKS:
+        if split == 0:
+            best = tl.load(sinks + head, mask=is_query, other=0.0).to(tl.float32) * LOG2_E
+            total = tl.full([BLOCK_ROWS], 1.0, tl.float32)
+    return best, total
+
+
+@triton.jit
+def _slots(table, places, is_key, key_head, PAGE_SIZE: tl.constexpr, KEY_HEADS: tl.constexpr):
+    """Where in the cache one head's keys at some positions are."""
+    page = tl.load(table + places // PAGE_SIZE, mask=is_key, other=0)
+    return (page.to(tl.int64) * PAGE_SIZE + places % PAGE_SIZE) * KEY_HEADS + key_head
+
+
+@triton.jit
+def _tile(states, rows, columns, is_row, WIDTH: tl.constexpr):
+    """States of some rows that are `WIDTH` wide, padded with zeros."""
+    return tl.load(states + rows + columns, mask=is_row & (columns < WIDTH), other=0.0)
+
+
 # Numbers that differ from batch to batch are no reason to compile anew.
 @triton.jit(do_not_specialize=["num_splits", "num_tokens", "table_stride"])
 def _attend(
@@ -106,37 +131,20 @@ def _attend(
     token = (first + index).to(tl.int64)
     own = position + index
     dims, value_dims = tl.arange(0, BLOCK_DIM), tl.arange(0, BLOCK_VALUE_DIM)
-    states = tl.load(
-        query + (head * query_head_stride + token * query_token_stride)[:, None] + dims[None, :],
-        mask=is_query[:, None] & (dims < DIM)[None, :],
-        other=0.0,
-    )
+    at_query = head * query_head_stride + token * query_token_stride
+    states = _tile(query, at_query[:, None], dims[None, :], is_query[:, None], DIM)
 
     start, end = _span(position, count, split, num_splits, WINDOW, BLOCK_KEYS)
-    best = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
-    total = tl.zeros([BLOCK_ROWS], tl.float32)
-    if HAS_SINKS:  # a key without a value, which the first split counts
-        if split == 0:
-            best = tl.load(sinks + head, mask=is_query, other=0.0).to(tl.float32) * LOG2_E
-            total = tl.full([BLOCK_ROWS], 1.0, tl.float32)
+    best, total = _start(sinks, head, is_query, split, HAS_SINKS, BLOCK_ROWS)
     found = tl.zeros([BLOCK_ROWS, BLOCK_VALUE_DIM], tl.float32)
     for at in range(start, end, BLOCK_KEYS):
         places = at + tl.arange(0, BLOCK_KEYS)
         is_key = places < end
-        page = tl.load(table + places // PAGE_SIZE, mask=is_key, other=0)
-        slot = (page.to(tl.int64) * PAGE_SIZE + places % PAGE_SIZE) * KEY_HEADS + key_head
-        key = tl.load(
-            keys + slot[None, :] * DIM + dims[:, None],
-            mask=is_key[None, :] & (dims < DIM)[:, None],
-            other=0.0,
-        )
+        slot = _slots(table, places, is_key, key_head, PAGE_SIZE, KEY_HEADS)
+        key = _tile(keys, slot[None, :] * DIM, dims[:, None], is_key[None, :], DIM)
         scores = _scores(states, key, scale, softcap, places, is_key, own, WINDOW, HAS_SOFTCAP)
         best, weights, shrink = _weights(best, scores)
-        value = tl.load(
-            values + slot[:, None] * VALUE_DIM + value_dims[None, :],
-            mask=is_key[:, None] & (value_dims < VALUE_DIM)[None, :],
-            other=0.0,
-        )
+        value = _tile(values, slot[:, None] * VALUE_DIM, value_dims[None, :], is_key[:, None], VALUE_DIM)
         total = total * shrink + tl.sum(weights, 1)
         found = found * shrink[:, None] + tl.dot(weights.to(value.dtype), value, input_precision="ieee")
 

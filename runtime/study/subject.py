@@ -56,16 +56,11 @@ class Subject:
 
     def has_begun_to_think(self, prompt: Sequence[int]) -> bool:
         """Whether a prompt ends with the beginning of a thought."""
-        thought = self.thinking_syntax.thought if self.thinking_syntax else None
-        begin_id = self.vocabulary.markers.get(thought.begin) if thought else None
-        if begin_id is None or begin_id not in prompt:
-            return False
-        behind = list(prompt[len(prompt) - list(prompt)[::-1].index(begin_id) :])
-        return not self.text(behind).strip()
+        return self._spelling.is_thinking(prompt, self.thinking_syntax)
 
     def text(self, token_ids: Sequence[int]) -> str:
         """What tokens spell, markers as they are written, stop tokens as nothing."""
-        return b"".join(self._spelling[i] for i in token_ids).decode("utf-8", "replace")
+        return self._spelling.of(token_ids).decode("utf-8", "replace")
 
     def spells_so(self, token_ids: Sequence[int]) -> bool:
         """Whether the tokenizer would spell the text of these tokens in the same ones."""

@@ -3,7 +3,8 @@
 import pytest
 
 from gateway.errors import SettingsError
-from gateway.settings import Settings, load, markdown, settings_table
+from gateway.settings import Settings, load
+from gateway.settings_table import settings_table
 
 
 @pytest.fixture
@@ -80,8 +81,7 @@ def test_loopback_needs_none(host):
     assert load({"host": host}, environment={}).is_loopback
 
 
-def test_every_setting_is_documented_and_can_be_given_everywhere():
+def test_every_setting_is_documented():
     for setting in settings_table():
         assert len(setting.description) > 20, setting.name
-        assert f"`{setting.variable}`" in markdown()
     assert [s.name for s in settings_table()] == list(Settings.__struct_fields__)

@@ -8,7 +8,7 @@ import torch
 
 from compiler.matcher import allocate_bitmask
 from compiler.vocabulary import Vocabulary
-from runtime.masks import TokenMasks, is_allowed
+from runtime.masks import TokenMasks
 from runtime.sequence import Sequence
 
 # a, b, a marker, a stop token, an unused id
@@ -115,8 +115,3 @@ def test_a_mask_is_filled_once_per_token():
 )
 def test_an_output_is_exhausted_when_only_a_stop_token_may_follow(matcher, expected):
     assert TokenMasks(VOCABULARY, 5).is_exhausted(sequence(matcher)) is expected
-
-
-def test_the_sign_bit_is_a_token_too():
-    row = np.array([-(2**31), 1], dtype=np.int32)
-    assert [i for i in range(70) if is_allowed(row, i)] == [31, 32]
