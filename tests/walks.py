@@ -55,12 +55,16 @@ class Walker:
         return None
 
 
+def flags(row: np.ndarray, width: int) -> np.ndarray:
+    """Whether each of `width` tokens is allowed by a row of a bitmask."""
+    return np.unpackbits(row.view(np.uint8), bitorder="little")[:width].astype(bool)
+
+
 def allowed_ids(matcher: Matcher, vocabulary: Vocabulary) -> np.ndarray:
     """The ids of the tokens that may come next."""
     bitmask = allocate_bitmask(1, vocabulary.width)
     matcher.fill_bitmask(bitmask, 0)
-    bits = np.unpackbits(bitmask[0].view(np.uint8), bitorder="little")[: vocabulary.width]
-    ids = np.flatnonzero(bits)
+    ids = np.flatnonzero(flags(bitmask[0], vocabulary.width))
     if not len(ids):
         raise EmptyMask
     return ids

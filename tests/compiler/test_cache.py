@@ -2,42 +2,21 @@
 
 import asyncio
 import json
-from types import SimpleNamespace
 
 import pytest
+from grammar_caches import SECRET, Counting, find, tool
 
 from compiler import shelf, stored
 from compiler.cache import GrammarCache
 from compiler.entry import Entry, sealed, unsealed
-from compiler.errors import CompilingUnfinished, LimitReached, UnsupportedToolset
+from compiler.errors import UnsupportedToolset
 from compiler.in_process import InProcess
 from compiler.job import Job
 from compiler.limits import CompileLimits
 from compiler.response_format import ResponseFormat
 from compiler.vocabulary import Vocabulary
-from toolspecs.choice import ChoiceMode, ToolChoice
 from toolspecs.errors import StoreUnavailable
 from toolspecs.stores import open_store
-from toolspecs.tool import Tool
-
-SECRET = b"secret"
-REQUIRED = ToolChoice(ChoiceMode.REQUIRED)
-
-
-def tool(name: str, **properties) -> Tool:
-    return Tool(name, "", {"type": "object", "properties": properties or {"a": {"type": "integer"}}})
-
-
-class Counting(InProcess):
-    """Counts the jobs it does."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.jobs = []
-
-    async def run(self, job, vocabulary):
-        self.jobs.append(job)
-        return await super().run(job, vocabulary)
 
 
 @pytest.fixture
@@ -50,10 +29,6 @@ async def store(tmp_path):
 @pytest.fixture
 def vocabulary():
     return Vocabulary.of_bytes()
-
-
-async def find(cache, tools, vocabulary):
-    return await cache.toolset(tools, vocabulary=vocabulary, syntax="json", choice=REQUIRED)
 
 
 async def test_compiled_then_memory_then_store(store, vocabulary):
@@ -239,111 +214,6 @@ async def test_a_grammar_too_large_to_keep_is_refused(vocabulary):
     listed = tool("f", p={"enum": [f"value {i}" for i in range(500)]})
     with pytest.raises(UnsupportedToolset, match="at most 10000 are kept"):
         await find(cache, [listed], vocabulary)
-
-
-async def test_one_request_tries_few_hopeless_schemas(vocabulary):
-    class Hopeless(Counting):
-        async def run(self, job, vocabulary):
-            self.jobs.append(job)
-            raise LimitReached("", "", "takes long")
-
-    compiling = Hopeless()
-    tools = [tool(f"t{i}", **{f"p{i}": {}}) for i in range(50)]
-    with pytest.raises(UnsupportedToolset) as refused:
-        await find(GrammarCache(None, secret=SECRET, compiling=compiling), tools, vocabulary)
-    assert len(refused.value.refusals) == 50
-    assert len(compiling.jobs) < 10
-
-
-class Slow(Counting):
-    """Every job takes a second of `clock`, which is all the time there is."""
-
-    def __init__(self, clock, num_seconds):
-        super().__init__()
-        self.limits = CompileLimits(request_seconds=num_seconds)
-        self.clock = clock
-
-    async def run(self, job, vocabulary):
-        self.clock.now += 1
-        return await super().run(job, vocabulary)
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    """The time by which a request's patience is measured; it stands still unless moved."""
-    clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr("compiler.patience.time", SimpleNamespace(monotonic=lambda: clock.now))
-    return clock
-
-
-async def test_a_request_compiles_no_longer_than_it_may_and_goes_on_when_sent_again(vocabulary, clock):
-    compiling = Slow(clock, 3.5)
-    cache = GrammarCache(None, secret=SECRET, compiling=compiling)
-    tools = [tool(f"t{i}", **{f"p{i}": {}}) for i in range(10)]
-    num_left = []
-    for _ in range(2):
-        with pytest.raises(CompilingUnfinished, match="send it again") as unfinished:
-            await find(cache, tools, vocabulary)
-        assert {tool.name for tool in tools} > set(unfinished.value.tools)
-        num_left.append(len(unfinished.value.tools))
-    assert num_left == [6, 2]
-    assert (await find(cache, tools, vocabulary)).source == "compiled"
-    assert len(compiling.jobs) == len(tools)
-
-
-async def test_refusals_are_told_with_what_was_not_reached(vocabulary, clock):
-    cache = GrammarCache(None, secret=SECRET, compiling=Slow(clock, 0.5))
-    bad = tool("bad", p={"pattern": "(?=a)b"})
-    with pytest.raises(UnsupportedToolset) as refused:
-        await find(cache, [bad, tool("late")], vocabulary)
-    assert [(name, "not reached" in error.reason) for name, error in refused.value.refusals] == [
-        ("bad", False),
-        ("late", True),
-    ]
-
-
-async def test_a_request_is_not_refused_because_another_ones_time_is_over(vocabulary, clock):
-    """Both want the same tool; the first one, which was to compile it, gives up."""
-    begun, go_on = asyncio.Event(), asyncio.Event()
-
-    class Held(Slow):
-        async def run(self, job, vocabulary):
-            begun.set()
-            await go_on.wait()
-            return await InProcess.run(self, job, vocabulary)
-
-    cache = GrammarCache(None, secret=SECRET, compiling=Held(clock, 0.5))
-    first = asyncio.create_task(find(cache, [tool("a"), tool("b", p={})], vocabulary))
-    await begun.wait()
-    clock.now = 1.0
-    second = asyncio.create_task(find(cache, [tool("b", p={})], vocabulary))
-    await asyncio.sleep(0.05)
-    go_on.set()
-    with pytest.raises(CompilingUnfinished):
-        await first
-    assert (await second).source == "compiled"
-
-
-async def test_nothing_is_compared_when_a_requests_time_is_over(vocabulary, clock):
-    compiling = Slow(clock, 1.0)
-    cache = GrammarCache(None, secret=SECRET, compiling=compiling)
-    patience = cache.patience()
-    assert await cache.covers(tool("t"), tool("t"), vocabulary=vocabulary, patience=patience)
-    clock.now += 1
-    assert not await cache.covers(tool("t"), tool("t"), vocabulary=vocabulary, patience=patience)
-    assert len(compiling.jobs) == 1
-
-
-async def test_what_takes_too_long_to_compare_is_not_contained(vocabulary):
-    class Hopeless(InProcess):
-        async def run(self, job, vocabulary):
-            raise LimitReached("", "", "takes long")
-
-    whole, number = (tool("t", a={"type": kind}) for kind in ("integer", "number"))
-    assert await GrammarCache(None, secret=SECRET).covers(number, whole, vocabulary=vocabulary)
-    assert not await GrammarCache(None, secret=SECRET).covers(whole, number, vocabulary=vocabulary)
-    hopeless = GrammarCache(None, secret=SECRET, compiling=Hopeless())
-    assert not await hopeless.covers(number, whole, vocabulary=vocabulary)
 
 
 async def test_tools_are_compiled_when_they_are_first_called(store, vocabulary):

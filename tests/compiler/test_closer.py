@@ -6,11 +6,10 @@ from functools import cache
 from statistics import median
 
 import pytest
-from corpus import corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from transformers import AutoTokenizer
+from vocabularies import named_vocabulary
 from walks import Generation, allowed_ids
 
 from compiler import compile_schema, compile_toolset
@@ -19,7 +18,7 @@ from compiler.errors import UnsupportedGrammar
 from compiler.linker import LinkedGrammar
 from compiler.segmentation import Segmentation
 from compiler.syntaxes import SYNTAXES
-from compiler.vocabulary import Vocabulary, vocabulary_of
+from compiler.vocabulary import Vocabulary
 from runtime.calls import parse_calls
 from toolspecs.tool import Tool
 
@@ -81,7 +80,7 @@ TOOLS = [
 
 @pytest.fixture(scope="session")
 def qwen() -> Vocabulary:
-    return vocabulary_of(AutoTokenizer.from_pretrained(corpus("tokenizers", "qwen3")))
+    return named_vocabulary("qwen3")
 
 
 @cache

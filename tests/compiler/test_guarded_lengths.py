@@ -8,20 +8,19 @@ import jsonschema_rs
 import numpy as np
 import pytest
 import xgrammar as xgr
-from corpus import corpus
-from transformers import AutoTokenizer
+from vocabularies import named_vocabulary, spelled
+from walks import flags
 
 from compiler import compile_schema
 from compiler.closer import closer_of
 from compiler.linker import link
-from compiler.lowering import Lowering
 from compiler.matcher import allocate_bitmask
 from compiler.report import Verdict
 from compiler.schema import CompiledSchema, lower_schema
 from compiler.syntaxes import SYNTAXES
 from compiler.tagged import spelled_tags
 from compiler.unit import compile_unit
-from compiler.vocabulary import Vocabulary, vocabulary_of
+from compiler.vocabulary import Vocabulary
 from toolspecs.choice import ChoiceMode, ToolChoice
 
 STRING = {"type": "string"}
@@ -77,65 +76,17 @@ SCHEMAS = {
         "$ref": "#/$defs/node",
     },
 }
-AMBIGUOUS = {
-    "two bounds": (
-        {
-            "anyOf": [
-                {**STRING, "pattern": "^a", "maxLength": 9},
-                {**STRING, "pattern": "^b", "maxLength": 20},
-            ]
-        },
-        ['"aaaaaaaaa"', '"bbbbbbbbbbbbbbbbbbbb"'],
-        ['"aaaaaaaaaa"', '"bbbbbbbbbbbbbbbbbbbbb"'],
-    ),
-    "under one key": (
-        {
-            "type": "object",
-            "anyOf": [
-                {"properties": {"k": {"const": 1}, "s": {**STRING, "maxLength": 8}}, "required": ["k", "s"]},
-                {"properties": {"k": {"const": 2}, "s": {**STRING, "maxLength": 12}}, "required": ["k", "s"]},
-            ],
-        },
-        ['{"k":1,"s":"12345678"}', '{"k":2,"s":"123456789012"}'],
-        ['{"k":1,"s":"123456789"}', '{"k":2,"s":"1234567890123"}'],
-    ),
-    "a listed one": (
-        {"anyOf": [{**STRING, "maxLength": 8}, {"enum": ["a long string"]}]},
-        ['"12345678"', '"a long string"'],
-        ['"123456789"', '"a long strin"'],
-    ),
-    "beside undeclared keys": (
-        {
-            "type": "object",
-            "properties": {"a": {**STRING, "maxLength": 8}},
-            "patternProperties": {"^x": {**STRING, "maxLength": 10}},
-        },
-        ['{"a":"12345678","x":"1234567890","y":"12345678901234"}'],
-        ['{"a":"123456789"}', '{"x":"12345678901"}'],
-    ),
-}
 HABITS = ("any", "long", "escaped")
 
 
 @pytest.fixture(scope="module", params=["bytes", "qwen3"])
 def vocabulary(request) -> Vocabulary:
-    return _vocabulary(request.param)
-
-
-@cache
-def _vocabulary(name: str) -> Vocabulary:
-    if name == "bytes":
-        return Vocabulary.of_bytes()
-    return vocabulary_of(AutoTokenizer.from_pretrained(corpus("tokenizers", name)))
+    return named_vocabulary(request.param)
 
 
 @cache
 def _compiled(name: str, vocabulary: Vocabulary) -> CompiledSchema:
     return compile_schema(SCHEMAS[name], tokenizer=vocabulary)
-
-
-def _flags(row: np.ndarray, width: int) -> np.ndarray:
-    return np.unpackbits(row.view(np.uint8), bitorder="little")[:width].astype(bool)
 
 
 def _chosen(ids: np.ndarray, vocabulary: Vocabulary, rng: random.Random, habit: str) -> int:
@@ -155,7 +106,7 @@ def _walk(matcher, vocabulary: Vocabulary, seed: int, habit: str, max_tokens: in
     written: list[int] = []
     for _ in range(max_tokens):
         matcher.fill_bitmask(bitmask, 0)
-        allowed = _flags(bitmask[0], vocabulary.width)
+        allowed = flags(bitmask[0], vocabulary.width)
         may_stop = allowed[vocabulary.stop_ids[0]]
         allowed[vocabulary.stop_ids[0]] = False
         ids = np.flatnonzero(allowed)
@@ -172,10 +123,6 @@ def _is_notable(token: bytes) -> bool:
     return b'"' in token or b"\\" in token or len(token) > 12
 
 
-def _text(ids: list[int], vocabulary: Vocabulary) -> bytes:
-    return b"".join(vocabulary.tokens[i] for i in ids)
-
-
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_what_is_written_is_short_enough(name, vocabulary):
     compiled = _compiled(name, vocabulary)
@@ -185,7 +132,7 @@ def test_what_is_written_is_short_enough(name, vocabulary):
         written = _walk(matcher, vocabulary, seed, habit)
         if not matcher.is_completed():
             continue
-        text = _text(written, vocabulary).decode()
+        text = spelled(written, vocabulary).decode()
         assert jsonschema_rs.is_valid(SCHEMAS[name], json.loads(text)), text
         assert compiled.accepts(text)
 
@@ -206,8 +153,8 @@ def test_the_mask_is_what_the_grammar_allows_and_the_cursor_can_read(name, vocab
             matcher.fill_bitmask(bitmask, 0)  # whatever is kept of it
             if at in places:
                 bare.fill_next_token_bitmask(bitmask, 1)
-                allowed = _flags(bitmask[0], vocabulary.width)
-                possible = np.flatnonzero(_flags(bitmask[1], vocabulary.width)).tolist()
+                allowed = flags(bitmask[0], vocabulary.width)
+                possible = np.flatnonzero(flags(bitmask[1], vocabulary.width)).tolist()
                 notable = [i for i in possible if _is_notable(vocabulary.tokens[i] or b"")]
                 for other in {*notable, *possible[:: max(1, len(possible) // 3_000)]}:
                     token = vocabulary.tokens[other] or b""
@@ -235,7 +182,7 @@ def test_whatever_is_closed_is_short_enough(name, vocabulary):
         assert len(closing) <= remaining
         assert all(matcher.accept(token_id) for token_id in closing)
         assert matcher.is_completed()
-        assert jsonschema_rs.is_valid(SCHEMAS[name], json.loads(_text(written + closing, vocabulary)))
+        assert jsonschema_rs.is_valid(SCHEMAS[name], json.loads(spelled(written + closing, vocabulary)))
 
 
 def test_characters_are_counted_in_any_spelling():
@@ -256,14 +203,6 @@ def test_characters_are_counted_in_any_spelling():
             assert not compiled.accepts(f'"{more}{eight}"')
 
 
-@pytest.mark.parametrize("name", AMBIGUOUS)
-def test_strings_that_others_stand_in_for_are_counted_exactly(name):
-    schema, valid, invalid = AMBIGUOUS[name]
-    compiled = compile_schema(schema)
-    assert all(map(compiled.accepts, valid))
-    assert not any(map(compiled.accepts, invalid))
-
-
 def test_any_bound_is_exact():
     compiled = compile_schema({**STRING, "maxLength": 100_000})
     assert [e.verdict for e in compiled.report if e.keyword == "maxLength"] == [Verdict.GUARDED]
@@ -273,7 +212,7 @@ def test_any_bound_is_exact():
 
 @pytest.mark.parametrize("syntax", ["hermes", "json"])
 def test_linked_calls_keep_to_lengths(syntax):
-    vocabulary = _vocabulary("qwen3")
+    vocabulary = named_vocabulary("qwen3")
     unit = compile_unit(
         lower_schema(SCHEMAS["object"], only_objects=True).grammar, SYNTAXES[syntax], vocabulary
     )
@@ -282,13 +221,13 @@ def test_linked_calls_keep_to_lengths(syntax):
         matcher = linked.matcher()
         written = _walk(matcher, vocabulary, seed, habit, max_tokens=100)
         if matcher.is_completed():
-            text = _text(written, vocabulary).decode()
+            text = spelled(written, vocabulary).decode()
             value, _ = json.JSONDecoder().raw_decode(text[text.index('{"a"') :])
             assert jsonschema_rs.is_valid(SCHEMAS["object"], value)
 
 
 def test_strings_inside_tags_keep_to_lengths():
-    vocabulary = _vocabulary("qwen3")
+    vocabulary = named_vocabulary("qwen3")
     schema = {"type": "object", "properties": {"list": SCHEMAS["array"]}, "required": ["list"]}
     tags = spelled_tags(SYNTAXES["qwen3_coder"], vocabulary)
     unit = compile_unit(
@@ -323,7 +262,7 @@ def test_an_item_that_repeats_one_can_still_be_told_apart_within_its_bound(item)
     matcher, num_written = compiled.matcher(), 0
     for byte in f"[{longest},{longest}".encode():
         matcher.fill_bitmask(bitmask, 0)
-        allowed = _flags(bitmask[0], compiled.vocabulary.width)
+        allowed = flags(bitmask[0], compiled.vocabulary.width)
         assert allowed.any(), "nothing may follow"
         assert matcher.accept(byte) == allowed[byte]
         num_written += bool(allowed[byte])
@@ -337,7 +276,7 @@ def test_a_token_inside_an_escape_may_add_more_than_any_outside_of_one():
     assert all(map(matcher.accept, b'"\\'))
     bitmask = allocate_bitmask(1, vocabulary.width)
     matcher.fill_bitmask(bitmask, 0)
-    assert not _flags(bitmask[0], vocabulary.width)[256]
+    assert not flags(bitmask[0], vocabulary.width)[256]
     assert not matcher.accept(256)
 
 
@@ -347,40 +286,8 @@ def test_a_token_may_open_a_string_that_holds_quotes():
     matcher = compile_schema({**STRING, "maxLength": 9}, tokenizer=vocabulary).matcher()
     bitmask = allocate_bitmask(1, vocabulary.width)
     matcher.fill_bitmask(bitmask, 0)
-    assert not _flags(bitmask[0], vocabulary.width)[256]
+    assert not flags(bitmask[0], vocabulary.width)[256]
     assert not matcher.accept(256)
-
-
-def test_bounds_that_turn_out_ambiguous_one_after_another_cost_one_more_lowering(monkeypatch):
-    nodes = {
-        f"n{i}": {
-            "type": "object",
-            "properties": {
-                "x": {**STRING, "pattern": f"^[a-{chr(98 + i)}]*$", "maxLength": 10 if i == 0 else 9},
-                "r": {"$ref": f"#/$defs/n{i}"},
-            },
-            "required": ["x"],
-        }
-        for i in range(11)
-    }
-    pairs = {
-        f"k{i}": {
-            "anyOf": [
-                {
-                    "type": "object",
-                    "properties": {"k": {"const": j}, "v": {"$ref": f"#/$defs/n{i + j}"}},
-                    "required": ["k", "v"],
-                }
-                for j in (0, 1)
-            ]
-        }
-        for i in range(10)
-    }
-    calls = []
-    grammar = Lowering.grammar
-    monkeypatch.setattr(Lowering, "grammar", lambda self, *rest: calls.append(1) or grammar(self, *rest))
-    lower_schema({"$defs": nodes, "type": "object", "properties": pairs})
-    assert len(calls) == 2
 
 
 def test_keys_that_a_model_makes_up_are_not_kept():

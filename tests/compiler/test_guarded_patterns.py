@@ -11,10 +11,11 @@ from functools import cache
 import jsonschema_rs
 import numpy as np
 import pytest
-from corpus import corpus
+from guarded_patterns import PATTERNS, STRING, bounds_of, in_array, in_object
 from hypothesis import HealthCheck, assume, given, reject, settings
 from hypothesis import strategies as st
-from transformers import AutoTokenizer
+from vocabularies import named_vocabulary
+from walks import flags
 
 from compiler import UnsupportedSchema, compile_schema
 from compiler.closer import closer_of
@@ -30,61 +31,18 @@ from compiler.regular.language import Part, language
 from compiler.report import Verdict
 from compiler.schema import CompiledSchema
 from compiler.style import FLEXIBLE
-from compiler.vocabulary import Vocabulary, vocabulary_of
+from compiler.vocabulary import Vocabulary
 
-STRING = {"type": "string"}
 TOKENS = (  # that open, close, cross and split what a guard counts
-    *(
-        "ab",
-        "-a",
-        "a-",
-        "--",
-        "aaaa",
-        "aaaaaaaaa",
-        " a",
-        "a ",
-        "éa",
-        "中",
-        "\\n",
-        "n-",
-        "\\\\",
-        "a\\",
-        'a\\"',
-        '\\"a',
-    ),
-    *(
-        "\\u00",
-        "00",
-        "u000a",
-        "\\u000",
-        "001f",
-        "\\t\\",
-        '"a',
-        '"a-',
-        '"aaaaaaaaaaaaa',
-        '","',
-        '": "a',
-        'a", "a',
-        'a"',
-    ),
-)
-PATTERNS = {
-    "unanchored": "[a-c_-]+",
-    "slug": "^[a-z]+(-[a-z]+)*$",
-    "words": r"^\S+( \S+)*$",
-    "lines": r"^\S+(\s\S+)*$",
-    "steps": "^(?:ab{3}c?)+$",
-    "quoted": r'^"?(?:[^"]*-)?$',
-    "control": r"^(?:[a-z]|\n-|[\x00-\x07]--)*$",
-    "far": "^x(?:[a-z]|-[0-9]{5})*$",
-    "letters": "^(?:[a-zé中😀]+,?)*[a-z]$",
-}
+    "ab", "-a", "a-", "--", "aaaa", "aaaaaaaaa", " a", "a ", "éa", "中", "\\n", "n-", "\\\\", "a\\", 'a\\"', '\\"a',
+    "\\u00", "00", "u000a", "\\u000", "001f", "\\t\\", '"a', '"a-', '"aaaaaaaaaaaaa', '","', '": "a', 'a", "a', 'a"',
+)  # fmt: skip
 
 
 @cache
 def _vocabulary(name: str) -> Vocabulary:
     if name == "qwen3":
-        return vocabulary_of(AutoTokenizer.from_pretrained(corpus("tokenizers", name)))
+        return named_vocabulary(name)
     fragments = [b"\xa9a", b"a\xc3", b"\xe4\xb8", b"\xf0\x9f", b"\x98\x80"]
     tokens = [*Vocabulary.of_bytes().tokens[:256], *(text.encode() for text in TOKENS), *fragments, b""]
     return Vocabulary.from_tokens(tokens, stop_ids=(len(tokens) - 1,))
@@ -97,28 +55,6 @@ def _counted_by_rules(
         canonical_form(schema), Outline(schema), is_closed=False, style=FLEXIBLE, counted=frozenset(pointers)
     )
     return CompiledSchema(lowering.grammar(), lowering.reporter.report(), vocabulary)
-
-
-def _in_array(string):
-    return {"type": "array", "items": string, "minItems": 1}
-
-
-def _in_object(string):
-    other = {**STRING, "maxLength": 9}
-    return {
-        "type": "object",
-        "properties": {"k": string, "l": other},
-        "required": ["k"],
-        "additionalProperties": False,
-    }
-
-
-def _bounds(compiled: CompiledSchema):
-    return frozenset() if compiled.grammar.plan is None else compiled.grammar.plan.bounds
-
-
-def _flags(row: np.ndarray, vocabulary: Vocabulary) -> np.ndarray:
-    return np.unpackbits(row.view(np.uint8), bitorder="little")[: vocabulary.width].astype(bool)
 
 
 def _chosen(allowed: np.ndarray, vocabulary: Vocabulary, rng: random.Random) -> int:
@@ -143,7 +79,7 @@ def _compare(guarded: CompiledSchema, counting: CompiledSchema, schema, rng: ran
     for _ in range(60):
         matcher.fill_bitmask(bitmask, 0)
         other.fill_bitmask(bitmask, 1)
-        allowed, expected = _flags(bitmask[0], vocabulary), _flags(bitmask[1], vocabulary)
+        allowed, expected = flags(bitmask[0], vocabulary.width), flags(bitmask[1], vocabulary.width)
         differing = [vocabulary.tokens[i] for i in np.flatnonzero(allowed != expected)[:5]]
         assert not differing, (schema, text)
         assert allowed.any(), (schema, text)
@@ -168,7 +104,7 @@ def _close(guarded: CompiledSchema, schema, rng: random.Random, slack: int) -> N
     remaining, text = closer.minimum() + slack, b""
     while True:
         matcher.fill_bitmask(bitmask, 0)
-        allowed = _flags(bitmask[0], vocabulary)
+        allowed = flags(bitmask[0], vocabulary.width)
         allowed[vocabulary.stop_ids[0]] = False
         token_id = _chosen(allowed, vocabulary, rng) if allowed.any() else -1
         if token_id < 0 or not closer.admits(token_id, remaining):
@@ -185,14 +121,14 @@ def _close(guarded: CompiledSchema, schema, rng: random.Random, slack: int) -> N
     assert jsonschema_rs.is_valid(schema, json.loads(text)), (schema, text)
 
 
-@pytest.mark.parametrize("place", [dict, _in_array, _in_object])
+@pytest.mark.parametrize("place", [dict, in_array, in_object])
 @pytest.mark.parametrize("name", PATTERNS)
 def test_masks_are_those_of_rules_that_count(name, place):
     schema = place({**STRING, "pattern": PATTERNS[name], "maxLength": 14})
     vocabulary, rng = _vocabulary("made up"), random.Random(name)
     guarded, counting = compile_schema(schema, tokenizer=vocabulary), _counted_by_rules(schema, vocabulary)
-    assert any(bound.pattern for bound in _bounds(guarded))
-    assert not any(bound.pattern for bound in _bounds(counting))
+    assert any(bound.pattern for bound in bounds_of(guarded))
+    assert not any(bound.pattern for bound in bounds_of(counting))
     for _ in range(12):
         _compare(guarded, counting, schema, rng)
     for slack in range(0, 24, 2):
@@ -201,10 +137,10 @@ def test_masks_are_those_of_rules_that_count(name, place):
 
 @pytest.mark.parametrize("name", ["slug", "lines", "letters"])
 def test_masks_of_a_real_vocabulary_are_those_of_rules_that_count(name):
-    schema = _in_object({**STRING, "pattern": PATTERNS[name], "minLength": 3, "maxLength": 11})
+    schema = in_object({**STRING, "pattern": PATTERNS[name], "minLength": 3, "maxLength": 11})
     vocabulary, rng = _vocabulary("qwen3"), random.Random(name)
     guarded, counting = compile_schema(schema, tokenizer=vocabulary), _counted_by_rules(schema, vocabulary)
-    assert any(bound.pattern for bound in _bounds(guarded))
+    assert any(bound.pattern for bound in bounds_of(guarded))
     for _ in range(6):
         _compare(guarded, counting, schema, rng)
     for slack in range(0, 12, 2):
@@ -252,13 +188,13 @@ def test_masks_of_any_pattern_are_those_of_rules_that_count(first, other, longes
     rng = random.Random(seed)
     pattern = f"^(?:{first})(?:-(?:{other}))*$"
     string = {**STRING, "pattern": pattern, "minLength": least, "maxLength": longest}
-    schema, vocabulary = _in_array(string), _vocabulary("made up")
+    schema, vocabulary = in_array(string), _vocabulary("made up")
     try:
         guarded = compile_schema(schema, tokenizer=vocabulary)
         counting = _counted_by_rules(schema, vocabulary)
     except UnsupportedSchema:
         reject()
-    assume(any(bound.pattern for bound in _bounds(guarded)))
+    assume(any(bound.pattern for bound in bounds_of(guarded)))
     assume(not any(e.verdict == Verdict.NARROWED and e.keyword == "maxLength" for e in counting.report))
     for _ in range(3):
         _compare(guarded, counting, schema, rng)
@@ -306,52 +242,20 @@ def test_the_bound_is_exact_where_rules_would_have_narrowed_it():
     assert not compiled.accepts(json.dumps(" " * 20_000))
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        "^(?:-é)+$",  # the fewest characters are not the fewest bytes
-        r"^(?:[a-z]|\n--|\x01)*$",  # nor in an escape
-        "^(?:a|[b-z]{9}-)+$",  # the first characters are at risk already
-    ],
-)
-def test_what_a_guard_cannot_count_is_left_to_rules(pattern):
-    compiled = compile_schema({**STRING, "pattern": pattern, "maxLength": 11})
-    assert not _bounds(compiled)
-
-
-def test_a_pattern_beside_values_of_which_nothing_is_known_is_left_to_rules():
-    string = {**STRING, "pattern": PATTERNS["slug"], "maxLength": 10}
-    known = {"properties": {"k": {"const": 1}, "v": _in_array(_in_object(string))}, "required": ["k", "v"]}
-    unknown = {"properties": {"k": {"const": 2}, "v": {"type": "array"}}, "required": ["k", "v"]}
-    compiled = compile_schema({"type": "object", "anyOf": [known, unknown]})
-    assert not any(bound.pattern for bound in _bounds(compiled))
-    assert compiled.accepts('{"k":2,"v":[{"k":"any text \\u00e9 at all"}]}')
-    assert compiled.accepts('{"k":1,"v":[{"k":"abcdefgh-i"}]}')
-    assert not compiled.accepts('{"k":1,"v":[{"k":"abcdefgh-ij"}]}')
-
-
-def test_two_patterns_at_one_place_are_left_to_rules():
-    ways = [{**STRING, "pattern": PATTERNS[name], "maxLength": 12} for name in ("slug", "steps")]
-    compiled = compile_schema(_in_array({"anyOf": ways}))
-    assert not any(bound.pattern for bound in _bounds(compiled))
-    assert compiled.accepts('["abcdefghij-k","abbbcabbbc"]')
-    assert not compiled.accepts('["abcdefghij-kl"]')
-
-
 def test_items_that_must_differ_do_not_run_out_of_room():
     """Arrays beside one of distinct items are kept distinct, too."""
     item = {**STRING, "pattern": "^a+(?:-a)*$", "maxLength": 9}
     distinct = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
     schema = {"anyOf": [distinct, {"type": "array", "items": item}]}
     compiled = compile_schema(schema, tokenizer=_vocabulary("made up"))
-    assert any(bound.pattern for bound in _bounds(compiled))
+    assert any(bound.pattern for bound in bounds_of(compiled))
     for seed in range(20):
         _close(compiled, schema, random.Random(seed), 2 * seed)
 
 
 def test_patterns_are_stored_once_and_read_back():
     string = {**STRING, "pattern": PATTERNS["slug"], "maxLength": 30}
-    grammar = compile_schema({"type": "object", "properties": {"a": string, "b": _in_array(string)}}).grammar
+    grammar = compile_schema({"type": "object", "properties": {"a": string, "b": in_array(string)}}).grammar
     stored = plan_to_json(grammar.plan)
     assert len(stored[-1]) == 1
     assert plan_from_json(json.loads(json.dumps(stored))) == grammar.plan

@@ -2,14 +2,14 @@
 
 import json
 import random
-from functools import cache
 
 import jsonschema
 import jsonschema_rs
 import numpy as np
 import pytest
-from corpus import corpus
-from transformers import AutoTokenizer
+from guarded_schemas import GUARDED, POINT, REPEATS, STRINGS
+from vocabularies import named_vocabulary, spelled
+from walks import flags
 
 from compiler import UnsupportedSchema, compile_schema
 from compiler.closer import closer_of
@@ -23,122 +23,19 @@ from compiler.schema import CompiledSchema, lower_schema
 from compiler.syntaxes import SYNTAXES
 from compiler.tagged import spelled_tags
 from compiler.unit import compile_unit
-from compiler.vocabulary import Vocabulary, vocabulary_of
+from compiler.vocabulary import Vocabulary
 from toolspecs.choice import ChoiceMode, ToolChoice
-
-STRINGS = {"type": "array", "uniqueItems": True, "items": {"type": "string"}}
-POINT = {
-    "type": "object",
-    "properties": {"x": {"enum": [0, 1]}, "y": {"type": "boolean"}},
-    "required": ["x", "y"],
-    "additionalProperties": False,
-}
-GUARDED = {
-    "strings": STRINGS,
-    "short strings": {**STRINGS, "items": {"type": "string", "maxLength": 1}, "minItems": 3},
-    "pattern": {**STRINGS, "items": {"type": "string", "pattern": "^[ab]{1,2}$"}, "minItems": 6},
-    "escapes": {**STRINGS, "items": {"enum": ['"', "\\", "é", "\n"]}, "minItems": 4},
-    "integers": {"type": "array", "uniqueItems": True, "items": {"type": "integer"}, "minItems": 2},
-    "digits": {**STRINGS, "items": {"type": "integer", "minimum": 8, "maximum": 12}, "minItems": 5},
-    "numbers": {**STRINGS, "items": {"type": "number"}, "minItems": 2},
-    "all of an enum": {**STRINGS, "items": {"enum": ["a", "ab", "b", 1, 10, None, True]}, "minItems": 7},
-    "objects": {**STRINGS, "items": POINT, "minItems": 4},
-    "nested": {**STRINGS, "items": {**STRINGS, "items": {"enum": [1, 2]}}, "minItems": 5},
-    "anything": {"type": "array", "uniqueItems": True, "minItems": 2},
-    "prefix": {
-        "prefixItems": [{"const": 1}, {"enum": [1, 2]}],
-        "uniqueItems": True,
-        "type": "array",
-        "minItems": 2,
-    },
-    "contains": {**STRINGS, "items": {"enum": [1, 2, 3]}, "contains": {"enum": [2, 3]}, "minContains": 2},
-    "inside": {
-        "type": "object",
-        "properties": {"a": STRINGS, "b": {"type": "array"}},
-        "required": ["a", "b"],
-    },
-    "one of two": {"anyOf": [STRINGS, {"type": "array", "items": {"type": "integer"}}]},
-    "map": {"type": "object", "additionalProperties": {"type": "integer"}, "minProperties": 3},
-    "tight map": {
-        "type": "object",
-        "patternProperties": {"^[ab]{1,2}$": {"type": "integer"}},
-        "additionalProperties": False,
-        "minProperties": 6,
-    },
-    "short keys": {"type": "object", "propertyNames": {"maxLength": 1}, "minProperties": 2},
-    "pairs": {
-        **STRINGS,
-        "items": {
-            "type": "array",
-            "prefixItems": [{"enum": [1, 2]}, {"enum": [1, 2]}],
-            "items": False,
-            "minItems": 2,
-        },
-        "minItems": 4,
-    },
-    "three deep": {
-        **STRINGS,
-        "minItems": 2,
-        "items": {**STRINGS, "minItems": 2, "items": {**STRINGS, "items": {"const": 7}}},
-    },
-    "few keys": {
-        "type": "object",
-        "properties": {"a": {"const": 1}},
-        "propertyNames": {"pattern": "^[az]$"},
-        "additionalProperties": {"const": 1},
-        "minProperties": 2,
-    },
-    "maps of lists": {
-        "type": "object",
-        "patternProperties": {"^[ab]$": {**STRINGS, "items": {"enum": ["x", "y", "z"]}}},
-        "additionalProperties": False,
-    },
-    "lengths": {
-        **STRINGS,
-        "items": {
-            "type": "object",
-            "properties": {"k": {"enum": ["a", "b", "ab"]}, "s": {"type": "string", "maxLength": 9}},
-            "required": ["k"],
-            "additionalProperties": False,
-        },
-        "uniqueItems": False,
-        "contains": {"required": ["s"]},
-    },
-    "lengths in maps": {"type": "object", "additionalProperties": {"type": "string", "maxLength": 8}},
-    "open": {"type": "object", "properties": {"a": {"type": "null"}}, "minProperties": 2, "maxProperties": 3},
-}
-REPEATS = {
-    "strings": ['["a","a"]', '["a","\\u0061"]', '["a", "b", "a"]', '["\\n","\\u000a"]'],
-    "numbers": ["[1,1]", "[0.5,0.5]"],
-    "anything": ["[[],[]]", '[{"a":1},{"a":1}]', "[null,null]", '["é","\\u00e9"]', '["😀","\\ud83d\\ude00"]'],
-    "objects": ['[{"x":0,"y":true},{"x":0,"y":true},{"x":1,"y":true},{"x":1,"y":false}]'],
-    "inside": ['{"a":["x","x"],"b":[]}', '{"a":[],"b":[{"k":1,"k":1}]}', '{"a":[],"b":[],"c":1,"c":1}'],
-    "map": [
-        '{"a/b":1,"a\\/b":2}',
-        '{"\\n":1,"\\u000a":2}',
-        '{"q\\"":1,"q\\"":2}',
-        '{"a":1,"b":1,"a":2}',
-        '{"a":1,"b":1,"c":2,"\\u0061":2}',
-    ],
-}
 
 
 @pytest.fixture(scope="module", params=["bytes", "qwen3"])
 def vocabulary(request) -> Vocabulary:
-    return _vocabulary(request.param)
-
-
-@cache
-def _vocabulary(name: str) -> Vocabulary:
-    if name == "bytes":
-        return Vocabulary.of_bytes()
-    return vocabulary_of(AutoTokenizer.from_pretrained(corpus("tokenizers", name)))
+    return named_vocabulary(request.param)
 
 
 def _allowed(matcher, bitmask, width) -> np.ndarray:
     """One flag for every token."""
     matcher.fill_bitmask(bitmask, 0)
-    return np.unpackbits(bitmask.view(np.uint8), bitorder="little")[:width].astype(bool)
+    return flags(bitmask[0], width)
 
 
 def _unique(pairs: list) -> dict:
@@ -158,7 +55,7 @@ def _walk(
         may_stop = allowed[vocabulary.stop_ids[0]]
         allowed[vocabulary.stop_ids[0]] = False
         ids = np.flatnonzero(allowed)
-        assert may_stop or len(ids), f"nothing may follow {_text(written, vocabulary)!r}"
+        assert may_stop or len(ids), f"nothing may follow {spelled(written, vocabulary)!r}"
         if may_stop and (rng.random() < 0.1 or not len(ids)):
             return written
         known = [i for i in set(written) if allowed[i]]
@@ -166,10 +63,6 @@ def _walk(
         assert matcher.accept(token_id), "the mask allowed it"
         written.append(token_id)
     return written if partly else []
-
-
-def _text(ids: list[int], vocabulary: Vocabulary) -> bytes:
-    return b"".join(vocabulary.tokens[i] for i in ids)
 
 
 @pytest.mark.parametrize("name", GUARDED)
@@ -182,7 +75,7 @@ def test_walks_never_repeat_and_never_get_stuck(name, vocabulary):
         if not written:
             continue
         num_ended += 1
-        text = _text(written, vocabulary).decode()
+        text = spelled(written, vocabulary).decode()
         value = json.loads(text, object_pairs_hook=_unique)
         assert jsonschema_rs.is_valid(schema, value), text
         assert jsonschema.Draft202012Validator(schema).is_valid(value), text
@@ -217,7 +110,7 @@ def test_repeats_are_refused(name, text, vocabulary):
 @pytest.mark.parametrize("name", GUARDED)
 def test_no_token_of_a_mask_repeats(name):
     """Every token of the mask is read by the cursor; the mask itself looks at few."""
-    vocabulary = _vocabulary("qwen3")
+    vocabulary = named_vocabulary("qwen3")
     compiled = compile_schema(GUARDED[name], tokenizer=vocabulary)
     assert compiled.guard is not None
     bitmask = allocate_bitmask(1, vocabulary.width)
@@ -278,13 +171,13 @@ def test_whatever_is_closed_is_valid(name, vocabulary):
         for token_id in closing:
             assert matcher.accept(token_id)
         assert matcher.is_completed()
-        value = json.loads(_text(written + closing, vocabulary), object_pairs_hook=_unique)
+        value = json.loads(spelled(written + closing, vocabulary), object_pairs_hook=_unique)
         assert jsonschema_rs.is_valid(GUARDED[name], value)
 
 
 @pytest.mark.parametrize("syntax", ["hermes", "json", "llama3"])
 def test_linked_calls_are_guarded(syntax):
-    vocabulary = _vocabulary("qwen3")
+    vocabulary = named_vocabulary("qwen3")
     schema = {"type": "object", "properties": {"tags": GUARDED["all of an enum"]}, "required": ["tags"]}
     grammar = lower_schema(schema, only_objects=True).grammar
     unit = compile_unit(grammar, SYNTAXES[syntax], vocabulary)
@@ -296,7 +189,7 @@ def test_linked_calls_are_guarded(syntax):
         written = _walk(matcher, vocabulary, seed, max_tokens=300)
         if not written:
             continue
-        text = _text(written, vocabulary).decode()
+        text = spelled(written, vocabulary).decode()
         value, _ = json.JSONDecoder(object_pairs_hook=_unique).raw_decode(text[text.index('{"tags"') :])
         assert jsonschema_rs.is_valid(schema, value)
 
@@ -363,7 +256,7 @@ def test_compiled_schemas_without_repeats_have_no_guard():
 
 
 def test_tags_of_strings_end_where_they_do():
-    vocabulary = _vocabulary("qwen3")
+    vocabulary = named_vocabulary("qwen3")
     listed = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
     properties = {"s": {"type": ["string", "array"]}, "m": listed}
     schema = {"type": "object", "properties": properties, "required": ["s", "m"]}
@@ -384,7 +277,7 @@ def test_tagged_calls_are_guarded():
         "properties": {"tags": GUARDED["all of an enum"], "text": {"type": "string"}, "map": GUARDED["map"]},
         "required": ["tags", "text", "map"],
     }
-    vocabulary = _vocabulary("qwen3")
+    vocabulary = named_vocabulary("qwen3")
     syntax = SYNTAXES["qwen3_coder"]
     lowered = lower_schema(schema, only_objects=True, tags=spelled_tags(syntax, vocabulary))
     plan = lowered.grammar.plan

@@ -6,9 +6,8 @@ from functools import cache
 import numpy as np
 import pytest
 import xgrammar as xgr
-from corpus import corpus
 from monolith import monolith, sample_outputs, toolbox
-from transformers import AutoTokenizer
+from vocabularies import named_vocabulary
 
 from compiler.dispatcher import InUnit
 from compiler.linked_matcher import LinkedMatcher
@@ -17,7 +16,7 @@ from compiler.matcher import allocate_bitmask
 from compiler.syntaxes import SYNTAXES, Syntax
 from compiler.syntaxes import syntax as find_syntax
 from compiler.unit import Unit, compile_unit
-from compiler.vocabulary import Vocabulary, vocabulary_of
+from compiler.vocabulary import Vocabulary
 from toolspecs.choice import ChoiceMode, ToolChoice
 
 CHOICES = [
@@ -31,8 +30,7 @@ CHOICES = [
 
 @pytest.fixture(scope="session", params=["qwen3", "mistral-v3"])
 def vocabulary(request) -> Vocabulary:
-    folder = corpus("tokenizers", request.param)
-    return vocabulary_of(AutoTokenizer.from_pretrained(folder))
+    return named_vocabulary(request.param)
 
 
 @cache

@@ -7,14 +7,13 @@ from functools import cache
 
 import pytest
 import xgrammar as xgr
-from corpus import corpus
-from transformers import AutoTokenizer
+from vocabularies import named_vocabulary
 from walks import Generation, Walker, allowed_ids
 
 from compiler import ResponseFormat, UnsupportedSchema, compile_format
 from compiler.closer import closer_of
 from compiler.reading import read
-from compiler.vocabulary import Vocabulary, vocabulary_of
+from compiler.vocabulary import Vocabulary
 
 PATTERNS = {
     r"\d{3}-\d{4}": ("555-1234", "555-12345"),
@@ -64,7 +63,7 @@ BYTES = Vocabulary.of_bytes()
 
 @pytest.fixture(scope="module")
 def qwen() -> Vocabulary:
-    return vocabulary_of(AutoTokenizer.from_pretrained(corpus("tokenizers", "qwen3")))
+    return named_vocabulary("qwen3")
 
 
 @cache

@@ -4,11 +4,12 @@ import json
 from dataclasses import replace
 
 import pytest
+from chat import URL, ask, body, stream
 from fake_runtime import STATS, call, text
 from sample_tools import TIME, WEATHER
 
 from compiler.vocabulary import Vocabulary
-from runtime.errors import BudgetTooSmall, GenerationFailed, Overloaded, PromptTooLong, RequestRefused
+from runtime.errors import GenerationFailed
 from runtime.events import (
     ArgumentsDelta,
     CallStarted,
@@ -18,31 +19,9 @@ from runtime.events import (
     ThoughtDelta,
     TokenLogprob,
 )
-from runtime.protocol import Health
 from toolspecs.choice import ChoiceMode
 
-URL = "/v1/chat/completions"
 CALL = call("get_weather", '{"place": ', '"Oslo"}')
-
-
-def body(**fields):
-    return {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], **fields}
-
-
-async def ask(client, headers=None, **fields):
-    response = await client.post(URL, json=body(**fields), headers=headers)
-    assert response.status_code == 200, response.text
-    return response.json()
-
-
-async def stream(client, **fields):
-    """The chunks of a stream, whose end is checked."""
-    response = await client.post(URL, json=body(stream=True, **fields))
-    assert response.status_code == 200, response.text
-    assert response.headers["content-type"].startswith("text/event-stream")
-    *events, end = response.text.removesuffix("\n\n").split("\n\n")
-    assert end == "data: [DONE]"
-    return [json.loads(event.removeprefix("data: ")) for event in events]
 
 
 async def test_text_is_answered(client, runtime):
@@ -135,9 +114,6 @@ async def test_logprobs_are_given_when_asked_for(client, runtime):
     chunks = await stream(client, logprobs=True)
     assert chunks[1]["choices"][0]["logprobs"]["content"][0]["token"] == "Hé"
     assert runtime.requests[1].num_logprobs == 0
-
-
-# Where the tools come from
 
 
 @pytest.mark.parametrize(
@@ -262,9 +238,6 @@ async def test_a_format_leaves_a_model_its_thoughts(client, runtime):
     assert refused.json()["error"]["param"] == "response_format"
 
 
-# Streaming
-
-
 async def test_text_streams(client, runtime):
     runtime.script = text("Hel", "lo")
     chunks = await stream(client, stream_options={"include_usage": True})
@@ -308,155 +281,3 @@ async def test_an_error_in_mid_stream_is_sent_and_ends_it(client, runtime, weath
     assert (error["message"], error["code"]) == ("the engine stopped", "generation_failed")
     assert all(json.loads(c[6:])["choices"][0]["finish_reason"] is None for c in chunks)
     assert runtime.num_aborted == 1
-
-
-# Errors, in OpenAI's shape
-
-
-ERRORS = [
-    (Overloaded(2.5), 429, "rate_limit_error", "overloaded", None),
-    (PromptTooLong(900, 512), 400, "invalid_request_error", "context_length_exceeded", "messages"),
-    (BudgetTooSmall(1, 9), 400, "invalid_request_error", "max_tokens_too_small", "max_tokens"),
-    (
-        RequestRefused("no option 'tools'", "template_options"),
-        400,
-        "invalid_request_error",
-        "request_refused",
-        "chat_template_kwargs",
-    ),
-    (GenerationFailed("NaN logits"), 500, "server_error", "generation_failed", None),
-    (RuntimeError("secret detail"), 500, "server_error", "internal_error", None),
-]
-
-
-@pytest.mark.parametrize("is_streamed", [False, True])
-@pytest.mark.parametrize(("error", "status", "kind", "code", "param"), ERRORS, ids=[e[3] for e in ERRORS])
-async def test_what_the_runtime_refuses_has_a_status(
-    client, runtime, is_streamed, error, status, kind, code, param
-):
-    runtime.script = [error]
-    response = await client.post(URL, json=body(stream=is_streamed))
-    assert response.status_code == status
-    found = response.json()["error"]
-    assert (found["type"], found["code"], found["param"]) == (kind, code, param)
-    assert "secret detail" not in response.text
-    assert response.headers.get("retry-after") == ("3" if status == 429 else None)
-
-
-@pytest.mark.parametrize(
-    ("fields", "status", "param", "said"),
-    [
-        ({"model": "huge"}, 404, "model", "tiny"),
-        ({"model": "tiny:wether"}, 404, "toolset", "weather"),
-        ({"toolset": "wether"}, 404, "toolset", "weather"),
-        ({"toolset": "weather@7"}, 404, "toolset", "latest is 1"),
-        ({"toolset": "Not A Name"}, 400, "toolset", "a-z"),
-        ({"toolset": "weather", "tools": [WEATHER]}, 400, "toolset", "get_weather"),
-        ({"tools": [WEATHER, WEATHER]}, 400, "tools[1]", "get_weather"),
-        ({"tool_choice": "required"}, 400, "tool_choice", "tools"),
-        (
-            {"toolset": "weather", "tool_choice": {"type": "function", "function": {"name": "clock_now"}}},
-            400,
-            "tool_choice",
-            "clock.now",
-        ),
-        ({"toolset": "weather", "response_format": {"type": "json_object"}}, 400, "response_format", "tools"),
-        ({"n": 100}, 400, "n", "16"),
-        (
-            {
-                "tools": [
-                    {
-                        "type": "function",
-                        "function": {
-                            "name": "a",
-                            "parameters": {
-                                "type": "object",
-                                "properties": {"x": {"type": "string", "pattern": "(?=a)b"}},
-                            },
-                        },
-                    }
-                ]
-            },
-            400,
-            "tools",
-            "pattern",
-        ),
-        (
-            {"tools": [{"type": "function", "function": {"name": "a", "parameters": {"type": "strange"}}}]},
-            400,
-            "tools[0].function.parameters.type",
-            "strange",
-        ),
-        (
-            {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": False}}},
-            400,
-            "response_format",
-            "",
-        ),
-    ],
-)
-async def test_what_does_not_fit_is_refused_by_name(client, runtime, weather, fields, status, param, said):
-    response = await client.post(URL, json=body(**fields))
-    assert response.status_code == status, response.text
-    error = response.json()["error"]
-    assert error["param"] == param
-    assert said in error["message"]
-    assert runtime.requests == []
-
-
-async def test_toolsets_that_share_a_tool_are_both_named(client, weather):
-    await client.put("/v1/toolsets/other", json={"tools": [TIME]})
-    response = await client.post(URL, json=body(toolset=["weather", "other"]))
-    assert response.status_code == 400
-    message = response.json()["error"]["message"]
-    assert all(word in message for word in ("clock.now", "'weather'", "'other'"))
-
-
-async def test_oversized_and_malformed_bodies_keep_the_shape(client):
-    huge = await client.post(URL, json=body(messages=[{"role": "user", "content": "x" * 200_000}]))
-    assert huge.status_code == 413
-    assert huge.json()["error"]["type"] == "invalid_request_error"
-    malformed = await client.post(URL, content=b'{"model": }')
-    assert malformed.status_code == 400
-    assert "line 1, column 11" in malformed.json()["error"]["message"]
-
-
-async def test_a_runtime_that_is_not_ready_is_503(client, runtime):
-    runtime.health_now = Health(is_ready=False, reason="the engine has stopped")
-    response = await client.post(URL, json=body())
-    assert response.status_code == 503
-    assert response.headers["retry-after"] == "1"
-    assert "the engine has stopped" in response.json()["error"]["message"]
-    ready = await client.get("/readyz")
-    assert (ready.status_code, ready.json()["reason"]) == (503, "the engine has stopped")
-    assert (await client.get("/healthz")).status_code == 200
-
-
-async def test_models_are_listed(client):
-    listed = (await client.get("/v1/models")).json()
-    assert [model["id"] for model in listed["data"]] == ["tiny"]
-    assert (await client.get("/v1/models/tiny")).json() == listed["data"][0]
-    missing = await client.get("/v1/models/huge")
-    assert (missing.status_code, missing.json()["error"]["code"]) == (404, "model_not_found")
-
-
-async def test_the_gateway_is_ready_and_closes_its_runtime(client, runtime):
-    assert (await client.get("/readyz")).json() == {"status": "ready"}
-    assert not runtime.is_closed
-
-
-@pytest.mark.parametrize(
-    "path",
-    ["/v1/responses", "/v1/messages", "/v1/completions", "/chat/completions", "/v1/v1/chat/completions"],
-)
-async def test_routes_of_other_apis_say_where_models_are_served(client, path):
-    answer = await client.post(path, json={})
-    assert answer.status_code == 404
-    hint = answer.text.partition(f"POST {path}; ")[2]
-    assert "/v1/chat/completions" in hint
-
-
-async def test_a_refusal_and_its_way_out_are_sentences(client):
-    pattern = {"type": "regex", "pattern": "(?=x)y"}
-    answer = await client.post(URL, json=body(response_format=pattern))
-    assert answer.json()["error"]["message"].endswith(" end. Write it without.")

@@ -2,10 +2,12 @@
 
 import pytest
 import torch
+from embedded import SETTINGS
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from compiler.vocabulary import Vocabulary
 from runtime import loading
+from runtime.embedded import EmbeddedRuntime
 from runtime.engine import Engine
 from runtime.model import ModelRunner
 from runtime.random_model import RandomModelSettings, ensure_random_model
@@ -98,3 +100,21 @@ def random_model(tmp_path_factory):
     return ensure_random_model(
         tmp_path_factory.mktemp("models"), RandomModelSettings(hidden_size=64, num_layers=2)
     )
+
+
+@pytest.fixture
+async def make_runtime(random_model):
+    made = []
+
+    def make(settings=SETTINGS, syntax=None):
+        made.append(EmbeddedRuntime.load(random_model, settings, model_id="tiny", syntax=syntax))
+        return made[-1]
+
+    yield make
+    for runtime in made:
+        await runtime.close()
+
+
+@pytest.fixture
+def runtime(make_runtime):
+    return make_runtime()

@@ -3,128 +3,21 @@
 import asyncio
 import dataclasses
 import json
-import threading
 from collections import Counter
 
 import jsonschema_rs
 import pytest
+from embedded import SETTINGS, assert_valid, calls_of, events_of, linked, request, settled, text_of
 
-from compiler import ResponseFormat, compile_format, compile_schema, compile_toolset
+from compiler import ResponseFormat, compile_format, compile_schema
 from compiler.framed_answer import framed
 from compiler.syntaxes import syntax as find_syntax
-from runtime.embedded import EmbeddedRuntime
 from runtime.errors import (
     BudgetTooSmall,
     DeadlineExceeded,
-    GenerationFailed,
-    Overloaded,
-    PromptTooLong,
-    RequestRefused,
-    UnknownModel,
 )
-from runtime.events import ArgumentsDelta, CallStarted, Finished, FinishReason, TextDelta, ThoughtDelta
+from runtime.events import Finished, FinishReason, TextDelta, ThoughtDelta
 from runtime.request import GenerationRequest, Message, Sampling
-from runtime.seams import Seams
-from runtime.settings import EngineSettings
-from runtime.transcript import Transcript
-from toolspecs.tool import Tool
-
-TOOLS = (
-    Tool(
-        "send_mail",
-        "Send a message",
-        {
-            "type": "object",
-            "properties": {
-                "to": {"type": "array", "items": {"type": "string"}, "minItems": 1},
-                "subject": {"type": "string"},
-                "urgent": {"type": "boolean"},
-                "retries": {"type": "integer"},
-            },
-            "required": ["to", "subject"],
-        },
-    ),
-    Tool("note", "Anything", {"type": "object"}),
-    Tool(
-        "set_color",
-        "Paint",
-        {"type": "object", "properties": {"color": {"enum": ["red", "green"]}}, "required": ["color"]},
-    ),
-)
-SCHEMAS = {tool.name: jsonschema_rs.validator_for(dict(tool.parameters)) for tool in TOOLS}
-SETTINGS = EngineSettings(num_pages=1024, num_threads=1, max_sequences=8, max_waiting=64)
-
-
-@pytest.fixture
-async def make_runtime(random_model):
-    made = []
-
-    def make(settings=SETTINGS, syntax=None):
-        made.append(EmbeddedRuntime.load(random_model, settings, model_id="tiny", syntax=syntax))
-        return made[-1]
-
-    yield make
-    for runtime in made:
-        await runtime.close()
-
-
-@pytest.fixture
-def runtime(make_runtime):
-    return make_runtime()
-
-
-def request(request_id="r", *, constraint=None, syntax="hermes", seed=0, temperature=1.0, **options):
-    options = {"max_tokens": 400, "messages": (Message("user", "hello"),), "model": "tiny"} | options
-    return GenerationRequest(
-        request_id,
-        tools=TOOLS if constraint else (),
-        constraint=constraint,
-        syntax=syntax if constraint else None,
-        sampling=Sampling(temperature=temperature, seed=seed),
-        **options,
-    )
-
-
-async def events_of(runtime, asked):
-    return [event async for event in runtime.generate(asked)]
-
-
-async def linked(runtime, tool_choice, **options):
-    (card,) = await runtime.models()
-    return compile_toolset(
-        TOOLS, tokenizer=card.vocabulary, syntax=card.syntax, tool_choice=tool_choice, **options
-    )
-
-
-def calls_of(events, choice=0):
-    calls = {}
-    for event in events:
-        if event.choice == choice and isinstance(event, CallStarted):
-            calls[event.index] = (event.name, "")
-        if event.choice == choice and isinstance(event, ArgumentsDelta):
-            name, text = calls[event.index]
-            calls[event.index] = (name, text + event.text)
-    return list(calls.values())
-
-
-def text_of(events, choice=0):
-    return "".join(e.text for e in events if isinstance(e, TextDelta) and e.choice == choice)
-
-
-def assert_valid(calls):
-    for name, arguments in calls:
-        SCHEMAS[name].validate(json.loads(arguments))
-
-
-async def settled(runtime):
-    """Wait until nothing runs; no page may be in use then."""
-    for _ in range(1000):
-        health = await runtime.health()
-        engine = runtime._thread.engine
-        if not (health.num_running or health.num_waiting) and engine.pool.num_idle == engine.pool.num_usable:
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("something still runs")
 
 
 @pytest.mark.parametrize("tool_choice", ["required", "auto", "none"])
@@ -281,19 +174,6 @@ async def test_a_request_without_a_budget_gets_the_default(make_runtime):
     assert events[-1].stats.num_output_tokens <= 7
 
 
-async def test_what_fails_for_one_request_leaves_the_others(runtime, monkeypatch):
-    add = runtime._thread.engine.add
-
-    def fail_once(sequence):
-        monkeypatch.setattr(runtime._thread.engine, "add", add)
-        raise ValueError("broken")
-
-    monkeypatch.setattr(runtime._thread.engine, "add", fail_once)
-    with pytest.raises(GenerationFailed, match="broken"):
-        await events_of(runtime, request("bad"))
-    assert (await events_of(runtime, request("good")))[-1].reason in FinishReason
-
-
 async def test_json_output_is_closed_at_its_budget(runtime):
     schema = {"type": "array", "items": {"type": "string", "minLength": 3}, "minItems": 3}
     (card,) = await runtime.models()
@@ -355,141 +235,6 @@ async def test_the_budget_ends_text(runtime):
     assert events[-1].stats.num_output_tokens <= 2
     counted = Counter(type(e) for e in events)
     assert counted[Finished] == 1
-
-
-async def test_closing_the_iterator_aborts(runtime):
-    endless = request(num_choices=3, max_tokens=20_000)
-    stream = runtime.generate(endless)
-    await anext(stream)
-    await stream.aclose()
-    await settled(runtime)
-    assert (await runtime.health()).is_ready
-
-
-async def test_aborting_ends_the_iterator(runtime, monkeypatch):
-    monkeypatch.setattr(runtime._thread.engine, "stop_ids", frozenset())
-    stream = runtime.generate(request(max_tokens=20_000))
-    await anext(stream)
-    await runtime.abort("r")
-    with pytest.raises(GenerationFailed, match="aborted"):
-        [event async for event in stream]
-    await runtime.abort("unknown")
-    await settled(runtime)
-
-
-async def test_a_deadline_ends_a_request_that_runs_or_waits(make_runtime, monkeypatch):
-    runtime = make_runtime(dataclasses.replace(SETTINGS, max_sequences=1))
-    monkeypatch.setattr(runtime._thread.engine, "stop_ids", frozenset())
-    running = request("running", max_tokens=20_000, timeout_s=0.3)
-    waiting = request("waiting", max_tokens=20_000, timeout_s=0.2)
-    answers = await asyncio.wait_for(
-        asyncio.gather(events_of(runtime, running), events_of(runtime, waiting), return_exceptions=True), 20
-    )
-    assert [type(answer) for answer in answers] == [DeadlineExceeded] * 2
-    await settled(runtime)
-    monkeypatch.undo()
-    assert (await events_of(runtime, request(timeout_s=100, max_tokens=3)))[-1].reason in FinishReason
-
-
-async def test_an_output_that_cannot_be_read_fails_its_request_alone(runtime, monkeypatch):
-    feed = Transcript.feed
-
-    def explode(transcript, draw):
-        if transcript._choice == 1:
-            raise ValueError("unreadable")
-        return feed(transcript, draw)
-
-    monkeypatch.setattr(Transcript, "feed", explode)
-    with pytest.raises(GenerationFailed, match="unreadable"):
-        await events_of(runtime, request("bad", num_choices=2))
-    assert (await events_of(runtime, request("good")))[-1].reason in FinishReason
-    await settled(runtime)
-
-
-async def test_refusals(runtime):
-    for asked, error in [
-        (request(model="other"), UnknownModel),
-        (request(messages=()), RequestRefused),
-        (request(temperature=-1), RequestRefused),
-        (request(messages=(Message("user", "x" * 40_000),)), PromptTooLong),
-    ]:
-        with pytest.raises(error):
-            await events_of(runtime, asked)
-    await settled(runtime)
-
-
-async def test_a_full_queue_refuses_the_whole_request(make_runtime):
-    runtime = make_runtime(EngineSettings(num_pages=64, max_sequences=1, max_waiting=2, num_threads=1))
-    first = runtime.generate(request("first", num_choices=2, max_tokens=300))
-    await anext(first)
-    with pytest.raises(Overloaded):
-        await events_of(runtime, request(num_choices=2))
-    await first.aclose()
-    await settled(runtime)
-
-
-async def test_more_choices_than_may_wait_are_refused_for_good(make_runtime):
-    runtime = make_runtime(EngineSettings(num_pages=64, max_sequences=1, max_waiting=2, num_threads=1))
-    with pytest.raises(RequestRefused, match="n must be from 1 to 2"):
-        await events_of(runtime, request(num_choices=3))
-
-
-async def test_what_cannot_be_a_prompt_is_refused_before_it_is_tokenized(runtime, monkeypatch):
-    def explode(seams, prompt):
-        raise AssertionError(f"{len(prompt)} characters reach the tokenizer")
-
-    monkeypatch.setattr(Seams, "encode", explode)
-    with pytest.raises(PromptTooLong, match="at least"):
-        await events_of(runtime, request(messages=(Message("user", "word " * 1_000_000),)))
-
-
-async def test_stopping_ends_what_runs_and_what_comes(make_runtime, monkeypatch):
-    runtime = make_runtime()
-    monkeypatch.setattr(runtime._thread.engine, "stop_ids", frozenset())
-    stream = runtime.generate(request(max_tokens=20_000))
-    await anext(stream)
-    await runtime.close()
-    with pytest.raises(GenerationFailed, match="stopped"):
-        [event async for event in stream]
-    assert not (await runtime.health()).is_ready
-    await runtime.close()  # once more does no harm
-
-
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-@pytest.mark.parametrize("is_broken", [False, True], ids=["whole", "in pieces"])
-async def test_the_death_of_the_engine_ends_every_request(make_runtime, monkeypatch, is_broken):
-    """Those that run, those that wait, those not yet taken, and those that come later."""
-    runtime = make_runtime(dataclasses.replace(SETTINGS, max_sequences=1))
-    thread = runtime._thread
-    is_going, may_die = threading.Event(), threading.Event()
-
-    def explode(*_):
-        raise MemoryError("boom")
-
-    def explode_later(batch):
-        is_going.set()
-        may_die.wait(20)
-        if is_broken:  # what ends a request cannot be relied on any more
-            monkeypatch.setattr(thread.engine, "stop", explode)
-        explode()
-
-    monkeypatch.setattr(thread.engine.runner, "run", explode_later)
-    asked = [asyncio.create_task(events_of(runtime, request(f"r{i}"))) for i in range(3)]
-    await asyncio.to_thread(is_going.wait, 20)
-    asked += [asyncio.create_task(events_of(runtime, request(f"late{i}"))) for i in range(2)]
-    for _ in range(1000):
-        if thread._inbox.qsize() + len(thread._jobs) == len(asked):
-            break
-        await asyncio.sleep(0.01)
-    thread.abort("r0")
-    may_die.set()
-    answers = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 20)
-    assert all(isinstance(answer, GenerationFailed) for answer in answers)
-    health = await runtime.health()
-    assert not health.is_ready
-    assert "boom" in health.reason
-    with pytest.raises(GenerationFailed):
-        await asyncio.wait_for(events_of(runtime, request("later")), 5)
 
 
 async def test_a_stop_string_ends_a_forced_text(runtime):

@@ -2,92 +2,16 @@
 
 import math
 
-import numpy as np
 import pytest
 import torch
 
 from runtime import engine as engine_module
-from runtime.errors import BudgetTooSmall, DeadlineExceeded, GenerationFailed, Overloaded, PromptTooLong
+from runtime.errors import DeadlineExceeded, GenerationFailed, Overloaded, PromptTooLong
 from runtime.events import FinishReason
 from runtime.request import Sampling
 from runtime.sequence import State
 
 PROMPTS = ["a", "the quick brown fox", "the quick brown dog jumps", "zzz" * 12]
-
-
-def row_of(token_ids):
-    """The mask that allows these ids of 257."""
-    flags = np.zeros(288, dtype=np.uint8)
-    flags[list(token_ids)] = 1
-    return np.packbits(flags, bitorder="little").view(np.int32)
-
-
-class Spells:
-    """A matcher that allows exactly one text, then a stop token."""
-
-    def __init__(self, text):
-        self.ids = [*text.encode(), 256]
-        self.at = 0
-
-    def fill_bitmask(self, bitmask, row):
-        bitmask[row] = row_of([self.ids[self.at]])
-
-    def accept(self, token_id):
-        if token_id != self.ids[self.at]:
-            return False
-        self.at += 1
-        return True
-
-    def rollback(self, num_tokens):
-        self.at -= num_tokens
-
-    def is_completed(self):
-        return self.at >= len(self.ids) - 1
-
-    def is_terminated(self):
-        return self.at == len(self.ids)
-
-
-class Digits(Spells):
-    """A matcher of digits without end, which may stop after any."""
-
-    def __init__(self):
-        self.ids = [*b"0123456789", 256]
-        self.at = 0
-
-    def fill_bitmask(self, bitmask, row):
-        bitmask[row] = row_of(self.ids[: 10 if self.at == 0 else 11])
-
-    def accept(self, token_id):
-        self.at += 1
-        return token_id in self.ids
-
-    def is_completed(self):
-        return self.at > 0
-
-
-class Appends:
-    """A closer whose every completion is a fixed text."""
-
-    def __init__(self, text):
-        self.ids = list(text.encode())
-        self.seen = []
-
-    def minimum(self):
-        return len(self.ids)
-
-    def fits(self, remaining):
-        return len(self.ids) <= remaining
-
-    def admits(self, token_id, remaining):
-        return len(self.ids) <= remaining - 1
-
-    def accepted(self, token_id):
-        self.seen.append(token_id)
-
-    def closing(self, remaining):
-        assert len(self.ids) <= remaining
-        return self.ids
 
 
 def outputs_of(engine, finish, sequences):
@@ -194,23 +118,6 @@ def test_an_output_knows_whether_it_was_the_last(make_engine, make_sequence):
     engine.add(sequence)
     (first,), (second,) = engine.step(), engine.step()
     assert (first.is_last, second.is_last) == (False, True)
-
-
-def test_closers_prepare_while_a_device_computes(make_engine, make_sequence, finish):
-    """And where one fails, what is wrong is found when it is asked, or else it did not matter."""
-    calls = []
-
-    class Prepares(Appends):
-        def prepare(self, remaining):
-            calls.append(remaining)
-            raise RuntimeError("bug")
-
-    engine = make_engine()
-    engine.runner.is_async = True
-    sequence = make_sequence("x", 6, closer=Prepares("99"), matcher=Digits())
-    finish(engine, sequence)
-    assert sequence.num_output == 6
-    assert calls[:3] == [6, 5, 4]
 
 
 def test_the_queue_is_bounded(make_engine, make_sequence):
@@ -357,88 +264,6 @@ def test_a_sequence_too_large_for_memory_fails(make_engine, make_sequence, finis
     outputs = finish(engine, make_sequence(), make_sequence("other"))
     assert len(outputs) == 2
     assert all("memory" in str(output.error) for output in outputs)
-
-
-def test_a_matcher_decides_what_is_written(make_engine, make_sequence, finish):
-    forced = make_sequence("x", 50, temperature=1.0, matcher=Spells('{"a": 1}'))
-    free = make_sequence("x", 5)
-    finish(make_engine(), forced, free)
-    assert bytes(forced.output_ids) == b'{"a": 1}'  # no step is spent on a stop token that must follow
-    assert forced.finish_reason is FinishReason.STOP
-    assert forced.stats.num_rescued_tokens > 0
-    assert 0 < forced.stats.mass_removed < 1
-    assert forced.stats.mask_fill_us_max <= forced.stats.mask_fill_us_sum
-    assert free.stats.mask_fill_us_sum == 0
-
-
-def test_a_matcher_survives_preemption(make_engine, make_sequence, finish):
-    texts = [f'{{"number": {i}, "text": "{"x" * 20}"}}' for i in range(4)]
-    engine = make_engine(num_pages=26)
-    sequences = [make_sequence("p" * 9 + str(i), 60, matcher=Spells(text)) for i, text in enumerate(texts)]
-    finish(engine, *sequences)
-    assert engine.scheduler.num_preempted > 0
-    assert [bytes(s.output_ids).decode() for s in sequences] == texts
-
-
-def test_a_matcher_that_contradicts_its_mask_fails_its_sequence(make_engine, make_sequence, finish):
-    matcher = Spells("abc")
-    matcher.accept = lambda token_id: False
-    (output,) = finish(make_engine(), make_sequence(matcher=matcher))
-    assert "the grammar refused" in str(output.error)
-
-
-def test_the_closer_completes_an_output_at_its_budget(make_engine, make_sequence, finish):
-    sequence = make_sequence("x", 12, temperature=1.0, closer=Appends("99"), matcher=Digits(), seed=3)
-    outputs = finish(make_engine(), sequence)
-    assert sequence.num_output == 12
-    assert bytes(sequence.output_ids[-2:]) == b"99"
-    assert (sequence.finish_reason, sequence.closed_by) == (FinishReason.LENGTH, "budget")
-    assert sequence.stats.num_forced_tokens == 2
-    assert sequence.closer.seen == sequence.output_ids
-    assert [d.token_id for o in outputs for d in o.draws] == sequence.output_ids
-
-
-def test_a_budget_of_exactly_the_minimum_is_all_closing(make_engine, make_sequence, finish):
-    sequence = make_sequence("x", 2, closer=Appends("42"), matcher=Digits())
-    (output,) = finish(make_engine(), sequence)
-    assert bytes(d.token_id for d in output.draws) == b"42"
-    assert sequence.closed_by == "budget"
-
-
-def test_a_closer_that_forces_against_the_grammar_fails_its_sequence(make_engine, make_sequence, finish):
-    wrong = make_sequence("x", 4, closer=Appends("no"), matcher=Spells("abcdef"))
-    right = make_sequence("x", 5)
-    outputs = finish(make_engine(), wrong, right)
-    assert [o.sequence for o in outputs if o.error] == [wrong]
-    assert right.num_output > 0
-
-
-def test_a_matcher_that_raises_fails_its_sequence(make_engine, make_sequence, finish):
-    def explode(*_):
-        raise RuntimeError("bug")
-
-    wrong, also_wrong = Spells("abc"), Spells("abc")
-    wrong.fill_bitmask = explode
-    also_wrong.accept = explode
-    right = make_sequence("x", 5)
-    outputs = finish(
-        make_engine(), make_sequence(matcher=wrong), right, make_sequence("y", matcher=also_wrong)
-    )
-    assert sum(o.error is not None for o in outputs) == 2
-    assert right.num_output > 0
-
-
-def test_a_budget_below_the_minimum_is_refused(make_engine, make_sequence):
-    with pytest.raises(BudgetTooSmall) as refused:
-        make_engine().add(make_sequence("x", 3, closer=Appends("1234")))
-    assert (refused.value.max_tokens, refused.value.minimum) == (3, 4)
-
-
-def test_without_a_closer_the_budget_cuts(make_engine, make_sequence, finish):
-    sequence = make_sequence("x", 7, sampling=Sampling(temperature=0, logit_bias={256: -1000.0}))
-    finish(make_engine(), sequence)
-    assert sequence.num_output == 7
-    assert (sequence.finish_reason, sequence.closed_by) == (FinishReason.LENGTH, None)
 
 
 def test_a_stop_token_ends(make_engine, make_sequence, finish):

@@ -8,15 +8,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from corpus import corpus
 from soundness.corpora import Case
 from soundness.judges import Judges
 from soundness.workers import Finished, Job, allow, run
+from vocabularies import named_vocabulary
 from walks import EmptyMask, Walker
 
 from compiler.errors import CompilerError
 from compiler.schema import Objects, compile_schema
-from compiler.vocabulary import Vocabulary, vocabulary_of
 
 BIASES = (0.02, 0.1, 0.3, 0.6)
 """How often a step prefers to end: long walks and short ones."""
@@ -60,15 +59,6 @@ def walks(
     for case, finished in zip(cases, found, strict=True):
         tally.add(case, finished)
         yield tally
-
-
-def named_vocabulary(name: str) -> Vocabulary:
-    """`bytes`, or one of the corpus's tokenizers."""
-    if name == "bytes":
-        return Vocabulary.of_bytes()
-    from transformers import AutoTokenizer
-
-    return vocabulary_of(AutoTokenizer.from_pretrained(corpus("tokenizers", name)))
 
 
 def _job(vocabulary: str, per_schema: int, objects: Objects, seed: int, *, is_limited: bool) -> Job:

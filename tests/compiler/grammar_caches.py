@@ -1,0 +1,28 @@
+"""What tests of the grammar cache ask of it."""
+
+from compiler.in_process import InProcess
+from toolspecs.choice import ChoiceMode, ToolChoice
+from toolspecs.tool import Tool
+
+SECRET = b"secret"
+REQUIRED = ToolChoice(ChoiceMode.REQUIRED)
+
+
+def tool(name: str, **properties) -> Tool:
+    return Tool(name, "", {"type": "object", "properties": properties or {"a": {"type": "integer"}}})
+
+
+class Counting(InProcess):
+    """Counts the jobs it does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.jobs = []
+
+    async def run(self, job, vocabulary):
+        self.jobs.append(job)
+        return await super().run(job, vocabulary)
+
+
+async def find(cache, tools, vocabulary):
+    return await cache.toolset(tools, vocabulary=vocabulary, syntax="json", choice=REQUIRED)

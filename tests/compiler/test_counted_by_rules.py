@@ -1,0 +1,118 @@
+"""Lengths that rules count: a guard could not tell which of several strings stands there."""
+
+import pytest
+from guarded_patterns import PATTERNS, STRING, bounds_of, in_array, in_object
+
+from compiler import compile_schema
+from compiler.lowering import Lowering
+from compiler.schema import lower_schema
+
+AMBIGUOUS = {
+    "two bounds": (
+        {
+            "anyOf": [
+                {**STRING, "pattern": "^a", "maxLength": 9},
+                {**STRING, "pattern": "^b", "maxLength": 20},
+            ]
+        },
+        ['"aaaaaaaaa"', '"bbbbbbbbbbbbbbbbbbbb"'],
+        ['"aaaaaaaaaa"', '"bbbbbbbbbbbbbbbbbbbbb"'],
+    ),
+    "under one key": (
+        {
+            "type": "object",
+            "anyOf": [
+                {"properties": {"k": {"const": 1}, "s": {**STRING, "maxLength": 8}}, "required": ["k", "s"]},
+                {"properties": {"k": {"const": 2}, "s": {**STRING, "maxLength": 12}}, "required": ["k", "s"]},
+            ],
+        },
+        ['{"k":1,"s":"12345678"}', '{"k":2,"s":"123456789012"}'],
+        ['{"k":1,"s":"123456789"}', '{"k":2,"s":"1234567890123"}'],
+    ),
+    "a listed one": (
+        {"anyOf": [{**STRING, "maxLength": 8}, {"enum": ["a long string"]}]},
+        ['"12345678"', '"a long string"'],
+        ['"123456789"', '"a long strin"'],
+    ),
+    "beside undeclared keys": (
+        {
+            "type": "object",
+            "properties": {"a": {**STRING, "maxLength": 8}},
+            "patternProperties": {"^x": {**STRING, "maxLength": 10}},
+        },
+        ['{"a":"12345678","x":"1234567890","y":"12345678901234"}'],
+        ['{"a":"123456789"}', '{"x":"12345678901"}'],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", AMBIGUOUS)
+def test_strings_that_others_stand_in_for_are_counted_exactly(name):
+    schema, valid, invalid = AMBIGUOUS[name]
+    compiled = compile_schema(schema)
+    assert all(map(compiled.accepts, valid))
+    assert not any(map(compiled.accepts, invalid))
+
+
+def test_bounds_that_turn_out_ambiguous_one_after_another_cost_one_more_lowering(monkeypatch):
+    nodes = {
+        f"n{i}": {
+            "type": "object",
+            "properties": {
+                "x": {**STRING, "pattern": f"^[a-{chr(98 + i)}]*$", "maxLength": 10 if i == 0 else 9},
+                "r": {"$ref": f"#/$defs/n{i}"},
+            },
+            "required": ["x"],
+        }
+        for i in range(11)
+    }
+    pairs = {
+        f"k{i}": {
+            "anyOf": [
+                {
+                    "type": "object",
+                    "properties": {"k": {"const": j}, "v": {"$ref": f"#/$defs/n{i + j}"}},
+                    "required": ["k", "v"],
+                }
+                for j in (0, 1)
+            ]
+        }
+        for i in range(10)
+    }
+    calls = []
+    grammar = Lowering.grammar
+    monkeypatch.setattr(Lowering, "grammar", lambda self, *rest: calls.append(1) or grammar(self, *rest))
+    lower_schema({"$defs": nodes, "type": "object", "properties": pairs})
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "^(?:-é)+$",  # the fewest characters are not the fewest bytes
+        r"^(?:[a-z]|\n--|\x01)*$",  # nor in an escape
+        "^(?:a|[b-z]{9}-)+$",  # the first characters are at risk already
+    ],
+)
+def test_what_a_guard_cannot_count_is_left_to_rules(pattern):
+    compiled = compile_schema({**STRING, "pattern": pattern, "maxLength": 11})
+    assert not bounds_of(compiled)
+
+
+def test_a_pattern_beside_values_of_which_nothing_is_known_is_left_to_rules():
+    string = {**STRING, "pattern": PATTERNS["slug"], "maxLength": 10}
+    known = {"properties": {"k": {"const": 1}, "v": in_array(in_object(string))}, "required": ["k", "v"]}
+    unknown = {"properties": {"k": {"const": 2}, "v": {"type": "array"}}, "required": ["k", "v"]}
+    compiled = compile_schema({"type": "object", "anyOf": [known, unknown]})
+    assert not any(bound.pattern for bound in bounds_of(compiled))
+    assert compiled.accepts('{"k":2,"v":[{"k":"any text \\u00e9 at all"}]}')
+    assert compiled.accepts('{"k":1,"v":[{"k":"abcdefgh-i"}]}')
+    assert not compiled.accepts('{"k":1,"v":[{"k":"abcdefgh-ij"}]}')
+
+
+def test_two_patterns_at_one_place_are_left_to_rules():
+    ways = [{**STRING, "pattern": PATTERNS[name], "maxLength": 12} for name in ("slug", "steps")]
+    compiled = compile_schema(in_array({"anyOf": ways}))
+    assert not any(bound.pattern for bound in bounds_of(compiled))
+    assert compiled.accepts('["abcdefghij-k","abbbcabbbc"]')
+    assert not compiled.accepts('["abcdefghij-kl"]')

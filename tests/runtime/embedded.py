@@ -1,0 +1,91 @@
+"""What tests of the embedded runtime ask of it, and how they read its answers."""
+
+import asyncio
+import json
+
+import jsonschema_rs
+
+from compiler import compile_toolset
+from runtime.events import ArgumentsDelta, CallStarted, TextDelta
+from runtime.request import GenerationRequest, Message, Sampling
+from runtime.settings import EngineSettings
+from toolspecs.tool import Tool
+
+TOOLS = (
+    Tool(
+        "send_mail",
+        "Send a message",
+        {
+            "type": "object",
+            "properties": {
+                "to": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+                "subject": {"type": "string"},
+                "urgent": {"type": "boolean"},
+                "retries": {"type": "integer"},
+            },
+            "required": ["to", "subject"],
+        },
+    ),
+    Tool("note", "Anything", {"type": "object"}),
+    Tool(
+        "set_color",
+        "Paint",
+        {"type": "object", "properties": {"color": {"enum": ["red", "green"]}}, "required": ["color"]},
+    ),
+)
+SCHEMAS = {tool.name: jsonschema_rs.validator_for(dict(tool.parameters)) for tool in TOOLS}
+SETTINGS = EngineSettings(num_pages=1024, num_threads=1, max_sequences=8, max_waiting=64)
+
+
+def request(request_id="r", *, constraint=None, syntax="hermes", seed=0, temperature=1.0, **options):
+    options = {"max_tokens": 400, "messages": (Message("user", "hello"),), "model": "tiny"} | options
+    return GenerationRequest(
+        request_id,
+        tools=TOOLS if constraint else (),
+        constraint=constraint,
+        syntax=syntax if constraint else None,
+        sampling=Sampling(temperature=temperature, seed=seed),
+        **options,
+    )
+
+
+async def events_of(runtime, asked):
+    return [event async for event in runtime.generate(asked)]
+
+
+async def linked(runtime, tool_choice, **options):
+    (card,) = await runtime.models()
+    return compile_toolset(
+        TOOLS, tokenizer=card.vocabulary, syntax=card.syntax, tool_choice=tool_choice, **options
+    )
+
+
+def calls_of(events, choice=0):
+    calls = {}
+    for event in events:
+        if event.choice == choice and isinstance(event, CallStarted):
+            calls[event.index] = (event.name, "")
+        if event.choice == choice and isinstance(event, ArgumentsDelta):
+            name, text = calls[event.index]
+            calls[event.index] = (name, text + event.text)
+    return list(calls.values())
+
+
+def text_of(events, choice=0):
+    return "".join(e.text for e in events if isinstance(e, TextDelta) and e.choice == choice)
+
+
+def assert_valid(calls):
+    for name, arguments in calls:
+        SCHEMAS[name].validate(json.loads(arguments))
+
+
+async def settled(runtime):
+    """Wait until nothing runs; no page may be in use then."""
+    for _ in range(1000):
+        health = await runtime.health()
+        engine = runtime._thread.engine
+        if not (health.num_running or health.num_waiting) and engine.pool.num_idle == engine.pool.num_usable:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("something still runs")

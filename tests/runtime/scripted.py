@@ -1,0 +1,78 @@
+"""A matcher and a closer that know what is to be written."""
+
+import numpy as np
+
+
+def row_of(token_ids):
+    """The mask that allows these ids of 257."""
+    flags = np.zeros(288, dtype=np.uint8)
+    flags[list(token_ids)] = 1
+    return np.packbits(flags, bitorder="little").view(np.int32)
+
+
+class Spells:
+    """A matcher that allows exactly one text, then a stop token."""
+
+    def __init__(self, text):
+        self.ids = [*text.encode(), 256]
+        self.at = 0
+
+    def fill_bitmask(self, bitmask, row):
+        bitmask[row] = row_of([self.ids[self.at]])
+
+    def accept(self, token_id):
+        if token_id != self.ids[self.at]:
+            return False
+        self.at += 1
+        return True
+
+    def rollback(self, num_tokens):
+        self.at -= num_tokens
+
+    def is_completed(self):
+        return self.at >= len(self.ids) - 1
+
+    def is_terminated(self):
+        return self.at == len(self.ids)
+
+
+class Digits(Spells):
+    """A matcher of digits without end, which may stop after any."""
+
+    def __init__(self):
+        self.ids = [*b"0123456789", 256]
+        self.at = 0
+
+    def fill_bitmask(self, bitmask, row):
+        bitmask[row] = row_of(self.ids[: 10 if self.at == 0 else 11])
+
+    def accept(self, token_id):
+        self.at += 1
+        return token_id in self.ids
+
+    def is_completed(self):
+        return self.at > 0
+
+
+class Appends:
+    """A closer whose every completion is a fixed text."""
+
+    def __init__(self, text):
+        self.ids = list(text.encode())
+        self.seen = []
+
+    def minimum(self):
+        return len(self.ids)
+
+    def fits(self, remaining):
+        return len(self.ids) <= remaining
+
+    def admits(self, token_id, remaining):
+        return len(self.ids) <= remaining - 1
+
+    def accepted(self, token_id):
+        self.seen.append(token_id)
+
+    def closing(self, remaining):
+        assert len(self.ids) <= remaining
+        return self.ids

@@ -1,0 +1,107 @@
+"""The engine under matchers and closers: what they say is written, and what they do wrong is one sequence's fault."""
+
+import pytest
+from scripted import Appends, Digits, Spells
+
+from runtime.errors import BudgetTooSmall
+from runtime.events import FinishReason
+from runtime.request import Sampling
+
+
+def test_closers_prepare_while_a_device_computes(make_engine, make_sequence, finish):
+    """And where one fails, what is wrong is found when it is asked, or else it did not matter."""
+    calls = []
+
+    class Prepares(Appends):
+        def prepare(self, remaining):
+            calls.append(remaining)
+            raise RuntimeError("bug")
+
+    engine = make_engine()
+    engine.runner.is_async = True
+    sequence = make_sequence("x", 6, closer=Prepares("99"), matcher=Digits())
+    finish(engine, sequence)
+    assert sequence.num_output == 6
+    assert calls[:3] == [6, 5, 4]
+
+
+def test_a_matcher_decides_what_is_written(make_engine, make_sequence, finish):
+    forced = make_sequence("x", 50, temperature=1.0, matcher=Spells('{"a": 1}'))
+    free = make_sequence("x", 5)
+    finish(make_engine(), forced, free)
+    assert bytes(forced.output_ids) == b'{"a": 1}'  # no step is spent on a stop token that must follow
+    assert forced.finish_reason is FinishReason.STOP
+    assert forced.stats.num_rescued_tokens > 0
+    assert 0 < forced.stats.mass_removed < 1
+    assert forced.stats.mask_fill_us_max <= forced.stats.mask_fill_us_sum
+    assert free.stats.mask_fill_us_sum == 0
+
+
+def test_a_matcher_survives_preemption(make_engine, make_sequence, finish):
+    texts = [f'{{"number": {i}, "text": "{"x" * 20}"}}' for i in range(4)]
+    engine = make_engine(num_pages=26)
+    sequences = [make_sequence("p" * 9 + str(i), 60, matcher=Spells(text)) for i, text in enumerate(texts)]
+    finish(engine, *sequences)
+    assert engine.scheduler.num_preempted > 0
+    assert [bytes(s.output_ids).decode() for s in sequences] == texts
+
+
+def test_a_matcher_that_contradicts_its_mask_fails_its_sequence(make_engine, make_sequence, finish):
+    matcher = Spells("abc")
+    matcher.accept = lambda token_id: False
+    (output,) = finish(make_engine(), make_sequence(matcher=matcher))
+    assert "the grammar refused" in str(output.error)
+
+
+def test_the_closer_completes_an_output_at_its_budget(make_engine, make_sequence, finish):
+    sequence = make_sequence("x", 12, temperature=1.0, closer=Appends("99"), matcher=Digits(), seed=3)
+    outputs = finish(make_engine(), sequence)
+    assert sequence.num_output == 12
+    assert bytes(sequence.output_ids[-2:]) == b"99"
+    assert (sequence.finish_reason, sequence.closed_by) == (FinishReason.LENGTH, "budget")
+    assert sequence.stats.num_forced_tokens == 2
+    assert sequence.closer.seen == sequence.output_ids
+    assert [d.token_id for o in outputs for d in o.draws] == sequence.output_ids
+
+
+def test_a_budget_of_exactly_the_minimum_is_all_closing(make_engine, make_sequence, finish):
+    sequence = make_sequence("x", 2, closer=Appends("42"), matcher=Digits())
+    (output,) = finish(make_engine(), sequence)
+    assert bytes(d.token_id for d in output.draws) == b"42"
+    assert sequence.closed_by == "budget"
+
+
+def test_a_closer_that_forces_against_the_grammar_fails_its_sequence(make_engine, make_sequence, finish):
+    wrong = make_sequence("x", 4, closer=Appends("no"), matcher=Spells("abcdef"))
+    right = make_sequence("x", 5)
+    outputs = finish(make_engine(), wrong, right)
+    assert [o.sequence for o in outputs if o.error] == [wrong]
+    assert right.num_output > 0
+
+
+def test_a_matcher_that_raises_fails_its_sequence(make_engine, make_sequence, finish):
+    def explode(*_):
+        raise RuntimeError("bug")
+
+    wrong, also_wrong = Spells("abc"), Spells("abc")
+    wrong.fill_bitmask = explode
+    also_wrong.accept = explode
+    right = make_sequence("x", 5)
+    outputs = finish(
+        make_engine(), make_sequence(matcher=wrong), right, make_sequence("y", matcher=also_wrong)
+    )
+    assert sum(o.error is not None for o in outputs) == 2
+    assert right.num_output > 0
+
+
+def test_a_budget_below_the_minimum_is_refused(make_engine, make_sequence):
+    with pytest.raises(BudgetTooSmall) as refused:
+        make_engine().add(make_sequence("x", 3, closer=Appends("1234")))
+    assert (refused.value.max_tokens, refused.value.minimum) == (3, 4)
+
+
+def test_without_a_closer_the_budget_cuts(make_engine, make_sequence, finish):
+    sequence = make_sequence("x", 7, sampling=Sampling(temperature=0, logit_bias={256: -1000.0}))
+    finish(make_engine(), sequence)
+    assert sequence.num_output == 7
+    assert (sequence.finish_reason, sequence.closed_by) == (FinishReason.LENGTH, None)
