@@ -84,7 +84,7 @@ class Guard:
         trail = [(cursor.place, ways)]
         while trail:
             token_id, after = next(trail[-1][1], (-1, None))
-            if token_id < 0:
+            if token_id < 0:  # every way on from there repeats
                 place, _ = trail.pop()
                 known[place] = True
                 if trail:
@@ -97,7 +97,7 @@ class Guard:
                 ways = self._ways(matcher, after)
                 if ways is None:
                     matcher.rollback(1)
-            if ways is None:
+            if ways is None:  # a way out, for all of the trail
                 matcher.rollback(len(trail) - 1)
                 known.update((place, False) for place, _ in trail)
                 return False
