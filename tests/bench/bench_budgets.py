@@ -4,6 +4,7 @@ PYTHONPATH=.:tests python tests/bench/bench_budgets.py [--per-schema 6] [--every
 """
 
 import argparse
+import sys
 import time
 
 from soundness.budgets import outputs
@@ -24,12 +25,15 @@ def main() -> None:
         cases = sample(name, every=options.every, seed=options.seed)
         start = time.perf_counter()
         num_faults = 0
-        for tally in outputs(
+        found = outputs(
             cases, options.vocabulary, options.per_schema, workers=options.workers, seed=options.seed
-        ):
+        )
+        for num_schemas, tally in enumerate(found, 1):
             for fault in tally.faults[num_faults:]:
                 print(f"WRONG {fault}", flush=True)
             num_faults = len(tally.faults)
+            if num_schemas % 100 == 0:
+                print(f"{name}, {num_schemas} of {len(cases)}: {tally}", file=sys.stderr, flush=True)
         print(f"{name}: {tally}, {time.perf_counter() - start:.0f} s", flush=True)
 
 
