@@ -17,6 +17,8 @@ UnsupportedKeyword never leaves the lowering, which knows the place and makes an
 
 from collections.abc import Sequence
 
+from toolspecs.nearest import unknown
+
 
 class CompilerError(ValueError):
     """The root of this package's errors."""
@@ -92,7 +94,7 @@ class UnknownSyntax(CompilerError):
     def __init__(self, name: str, available: tuple[str, ...]) -> None:
         self.name = name
         self.available = available
-        super().__init__(f"no call syntax {name!r}; available: {', '.join(available)}")
+        super().__init__(unknown("call syntax", name, available))
 
 
 class CorruptUnit(CompilerError):

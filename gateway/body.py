@@ -2,11 +2,14 @@
 
 import json
 import re
+from codecs import BOM_UTF8
 from typing import Any, TypeVar
 
 import msgspec
 
 from gateway.errors import InvalidField, MalformedBody
+from gateway.expected import expected_at, value_at
+from toolspecs.nearest import MAX_NAME, instead, shorten
 
 T = TypeVar("T")
 
@@ -17,14 +20,14 @@ _UNKNOWN = re.compile(r"Object contains unknown field `(?P<field>.*)`", re.DOTAL
 def read_json(raw: bytes, *, keeps_surrogates: bool = False) -> Any:
     """The value of a JSON text.
 
-    An escape of half a surrogate pair is no text, and the body malformed, unless `keeps_surrogates`: for
-    readers that name the place.
+    A byte order mark before it is ignored, as RFC 8259 allows. An escape of half a surrogate pair is no text,
+    and the body malformed, unless `keeps_surrogates`: for readers that name the place.
 
     Raises:
         MalformedBody: it is none; says where.
     """
     try:
-        return msgspec.json.decode(raw)
+        return msgspec.json.decode(raw.removeprefix(BOM_UTF8))
     except UnicodeDecodeError as error:
         raise MalformedBody(f"byte {error.start} is not UTF-8") from error
     except RecursionError as error:
@@ -49,10 +52,17 @@ def convert(value: Any, shape: type[T]) -> T:
         place = _PLACE.match(str(error))
         assert place, "msgspec words its errors as `reason - at $.path`"
         path = (place["path"] or "").lstrip(".")
+        found = value_at(value, path)
+        expected = expected_at(shape, path, found)
         if unknown := _UNKNOWN.fullmatch(place["reason"]):
             field = unknown["field"]
-            raise InvalidField(f"{path}.{field}" if path else field, "there is no such field") from error
-        raise InvalidField(path, place["reason"]) from error
+            reason = f"there is no such field{instead(field, expected.fields)}"
+            raise InvalidField(f"{path}.{field}" if path else field, reason) from error
+        if isinstance(found, str) and expected.texts:
+            reason = f"{shorten(found, MAX_NAME)!r} is none of its values{instead(found, expected.texts)}"
+        else:
+            reason = place["reason"] + (f"; expected {expected}" if str(expected) else "")
+        raise InvalidField(path, reason) from error
 
 
 def _with_surrogates(raw: bytes) -> Any:

@@ -16,8 +16,9 @@ from runtime.protocol import ModelCard, Runtime
 from runtime.request import GenerationRequest
 from toolspecs.catalog import Catalog
 from toolspecs.choice import ChoiceMode, ToolChoice
-from toolspecs.errors import near_matches
+from toolspecs.errors import InvalidName
 from toolspecs.names import ToolsetReference
+from toolspecs.nearest import MAX_NAME, instead, shorten
 from toolspecs.revision import Revision
 from toolspecs.tool import Tool
 
@@ -83,7 +84,14 @@ class Completions:
         return generation
 
     async def _revisions(self, references: Iterable[ToolsetReference]) -> tuple[Revision, ...]:
-        return tuple([await self._catalog.resolve(reference) for reference in dict.fromkeys(references)])
+        found: dict[str, Revision] = {}
+        for reference in dict.fromkeys(references):
+            revision = await self._catalog.resolve(reference)
+            other = found.setdefault(reference.name, revision)
+            if other.number != revision.number:
+                reason = f"{reference.name!r} is named at revisions {other.number} and {revision.number}"
+                raise InvalidField("toolset", f"{reason}; name it once, with the revision that is meant")
+        return tuple(found.values())
 
     async def _grammar(
         self,
@@ -114,14 +122,20 @@ class Completions:
 
 
 def split_model(asked: str, served: tuple[ModelCard, ...]) -> tuple[ModelCard, tuple[ToolsetReference, ...]]:
-    """The model of `model` or `model:toolset`, and the toolset; raises UnknownModel, InvalidName."""
+    """The model of `model` or `model:toolset`, and the toolset; raises UnknownModel, InvalidField."""
     by_id = {card.model_id: card for card in served}
     if asked in by_id:
         return by_id[asked], ()
     model_id, colon, toolset = asked.rpartition(":")
     if not colon or model_id not in by_id:
         raise UnknownModel(asked, tuple(by_id))
-    return by_id[model_id], (ToolsetReference.parse(toolset),)
+    if not toolset:
+        reason = f"no toolset stands behind the colon; write {model_id!r}, or '{model_id}:TOOLSET'"
+        raise InvalidField("model", reason)
+    try:
+        return by_id[model_id], (ToolsetReference.parse(toolset),)
+    except InvalidName as error:
+        raise InvalidField("model", str(error)) from error
 
 
 def join_tools(revisions: Iterable[Revision], inline: tuple[Tool, ...]) -> tuple[Tool, ...]:
@@ -151,9 +165,8 @@ def check_choice(turn: Turn, tools: tuple[Tool, ...]) -> ToolChoice:
     names = [tool.name for tool in tools]
     for name in turn.choice.allowed or ():
         if name not in names:
-            near = near_matches(name, names)
-            hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-            raise InvalidField("tool_choice", f"there is no tool {name!r} in this request{hint}")
+            reason = f"there is no tool {shorten(name, MAX_NAME)!r} in this request{instead(name, names)}"
+            raise InvalidField("tool_choice", reason)
     return turn.choice
 
 

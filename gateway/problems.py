@@ -20,10 +20,15 @@ from compiler import errors as compiler
 from gateway import errors as gateway
 from runtime import errors as runtime
 from toolspecs import errors as toolspecs
+from toolspecs.nearest import instead
+from toolspecs.references import pointer_keys
+from toolspecs.shapes import Shape
 
 _log = logging.getLogger(__name__)
 
 MODEL_ROUTES = ("/v1/chat/", "/v1/models", "/v1/responses", "/v1/completions", "/v1/embeddings")
+
+_PLAIN_KEY = re.compile(r"[\w$-]+")
 
 _OTHER_APIS = ("/responses", "/messages", "/completions")
 
@@ -57,6 +62,8 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     runtime.DeadlineExceeded: (504, "deadline_exceeded"),
     runtime.GenerationFailed: (500, "generation_failed"),
 }
+
+_QUERY_VALUES: Mapping[str, tuple[str, ...]] = {"shape": tuple(shape.value for shape in Shape)}
 
 _NO_FAULTS_OF_OURS = {"deadline_exceeded", "compiling_unfinished"}
 
@@ -114,9 +121,11 @@ def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
 
 def _bad_parameter(fault: Mapping[str, Any]) -> Problem:
     """The first parameter of a query that Litestar found to be wrong."""
-    name = fault.get("key")
+    name = str(fault.get("key") or "")
     message = str(fault.get("message", "it is not valid"))
-    return Problem(400, "invalid_field", f"{name}: {message}" if name else message, name)
+    if name in _QUERY_VALUES and (quoted := re.search("'(.*)'", message)):
+        message += instead(quoted[1], _QUERY_VALUES[name])
+    return Problem(400, "invalid_field", f"{name}: {message}" if name else message, name or None)
 
 
 def _no_such_route(method: str, path: str) -> str:
@@ -261,8 +270,14 @@ def _fault(
 
 
 def _param(pointer: str) -> str:
-    """A JSON pointer as a field's path: `/tools/0/function` is `tools[0].function`."""
-    return re.sub(r"/(\d+)(?=/|$)", r"[\1]", pointer).replace("/", ".").lstrip(".")
+    """A JSON pointer as a field's path: `/tools/0/function` is `tools[0].function`; other keys are quoted."""
+    return "".join(map(_step, pointer_keys(pointer))).lstrip(".")
+
+
+def _step(key: str) -> str:
+    if key.isdecimal():
+        return f"[{key}]"
+    return f".{key}" if _PLAIN_KEY.fullmatch(key) else f"[{json.dumps(key, ensure_ascii=False)}]"
 
 
 def _retry_after(seconds: float) -> dict[str, str]:

@@ -5,7 +5,6 @@ options, environment variables, `callgate settings` and the documentation all co
 module that reads the environment.
 """
 
-import difflib
 import ipaddress
 import os
 import tomllib
@@ -18,6 +17,8 @@ import platformdirs
 from msgspec import Meta
 
 from gateway.errors import SettingsError
+from gateway.expected import expected_at
+from toolspecs.nearest import did_you_mean, near_matches
 
 PREFIX = "CALLGATE_"
 COMMAND_LINE, ENVIRONMENT = "the command line", "the environment"
@@ -255,9 +256,11 @@ def _convert(name: str, value: Any, source: str) -> Any:
         return msgspec.convert(value, hints[name], strict=not is_text)
     except msgspec.ValidationError as error:
         secret = name in {"secret", "api_key"}
-        raise SettingsError(shown, source, f"{error}" + ("" if secret else f", got {value!r}")) from error
+        reason = f"{error}" + ("" if secret else f", got {value!r}")
+        if expected := str(expected_at(hints[name], "", value)):
+            reason += f"; expected {expected}"
+        raise SettingsError(shown, source, reason) from error
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
-    return f"; did you mean {near[0]}?" if near else ""
+    return did_you_mean(near_matches(name, known, 1, cutoff=0.75))

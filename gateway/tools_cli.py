@@ -109,7 +109,7 @@ def _toolsets(client: httpx.Client) -> Iterator[dict[str, Any]]:
 def _read(file: Path) -> tuple[dict[str, Any], str]:
     """The body to send, and the name the file suggests."""
     try:
-        document = json.loads(file.read_text("utf-8"))
+        document = json.loads(file.read_text("utf-8-sig"))
     except (OSError, ValueError) as error:
         raise _failure(f"{file}: {error}") from error
     if isinstance(document, list):

@@ -11,6 +11,8 @@ RuntimeFault
 └── GenerationFailed    this sequence failed (NaN logits, engine stopped)
 """
 
+from toolspecs.nearest import unknown
+
 
 class RuntimeFault(Exception):
     """The root of this package's errors."""
@@ -64,7 +66,7 @@ class UnknownModel(RequestRefused):
     def __init__(self, model: str, served: tuple[str, ...]) -> None:
         self.model = model
         self.served = served
-        super().__init__(f"no model {model!r}; served: {', '.join(served) or 'none'}", "model")
+        super().__init__(unknown("model", model, served), "model")
 
 
 class Overloaded(RuntimeFault):

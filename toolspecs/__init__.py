@@ -25,11 +25,11 @@ from toolspecs.errors import (
     UnknownRevision,
     UnknownTool,
     UnknownToolset,
-    near_matches,
 )
 from toolspecs.lease import Lease
 from toolspecs.limits import Limits
 from toolspecs.names import ToolsetReference
+from toolspecs.nearest import near_matches
 from toolspecs.page import Page
 from toolspecs.revision import Revision, RevisionSummary, etag_matches
 from toolspecs.shapes import Shape, check_tool, detect_shape, parse_tool, parse_tools, write_tool

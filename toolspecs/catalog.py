@@ -20,12 +20,12 @@ from toolspecs.errors import (
     StoreUnavailable,
     UnknownRevision,
     UnknownToolset,
-    near_matches,
 )
 from toolspecs.last_seen import LastSeen
 from toolspecs.limits import Limits
 from toolspecs.log import ToolsetLogs
 from toolspecs.names import TOOLSET_NAME, ToolsetReference
+from toolspecs.nearest import near_matches
 from toolspecs.page import Page
 from toolspecs.revision import Revision, RevisionSummary, etag_matches
 from toolspecs.shapes import check_tool

@@ -11,9 +11,10 @@ from urllib.parse import urljoin, urlsplit
 import jsonschema_rs
 
 from toolspecs.bundle import objects_in
-from toolspecs.errors import Fault, InvalidTools, LimitExceeded, shorten
+from toolspecs.errors import Fault, InvalidTools, LimitExceeded
 from toolspecs.json_value import TYPE_NAMES, Flaw, pointer
 from toolspecs.limits import Limits
+from toolspecs.nearest import shorten
 from toolspecs.references import absolute
 from toolspecs.schema_check import check_document
 

@@ -18,7 +18,8 @@ ToolspecsError
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
+
+from toolspecs.nearest import did_you_mean, near_matches, shorten, unknown
 
 
 class ToolspecsError(Exception):
@@ -26,13 +27,13 @@ class ToolspecsError(Exception):
 
 
 class InvalidName(ToolspecsError):
-    """`name` is not a name of that `kind` ("toolset", "reference"); `rule` says what one looks like."""
+    """`name` is no `kind` ("toolset name", "reference to a toolset"); `rule` says what one looks like."""
 
     def __init__(self, kind: str, name: str, rule: str) -> None:
         self.kind = kind
         self.name = name
         self.rule = rule
-        super().__init__(f"{shorten(repr(name), 100)} is not a {kind} name: {rule}")
+        super().__init__(f"{shorten(repr(name), 100)} is not a {kind}: {rule}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class UnknownToolset(ToolspecsError):
     def __init__(self, name: str, known: Iterable[str] = ()) -> None:
         self.name = name
         self.near = near_matches(name, known)
-        super().__init__(f"no toolset {shorten(name, 100)!r}{_did_you_mean(self.near)}")
+        super().__init__(f"no toolset {shorten(name, 100)!r}{did_you_mean(self.near)}")
 
 
 class UnknownTool(ToolspecsError):
@@ -96,8 +97,9 @@ class UnknownTool(ToolspecsError):
     def __init__(self, toolset: str, name: str, known: Iterable[str] = ()) -> None:
         self.toolset = toolset
         self.name = name
+        known = tuple(known)
         self.near = near_matches(name, known)
-        super().__init__(f"toolset {toolset!r} has no tool {shorten(name, 100)!r}{_did_you_mean(self.near)}")
+        super().__init__(f"toolset {toolset!r} has {unknown('tool', name, known)}")
 
 
 class UnknownRevision(ToolspecsError):
@@ -167,19 +169,3 @@ class NotACounter(StoreError):
     def __init__(self, key: str) -> None:
         self.key = key
         super().__init__(f"the value at {key!r} is not a whole number of 64 bits")
-
-
-def near_matches(name: str, known: Iterable[str], maximum: int = 3) -> tuple[str, ...]:
-    """Up to `maximum` of `known` that look like `name`, the nearest first."""
-    if len(name) > 256:
-        return ()
-    return tuple(get_close_matches(name, sorted(known), n=maximum))
-
-
-def shorten(text: str, length: int) -> str:
-    """`text`, cut to `length` characters with an ellipsis where it is longer."""
-    return text if len(text) <= length else text[: length - 1] + "…"
-
-
-def _did_you_mean(near: tuple[str, ...]) -> str:
-    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from toolspecs.errors import shorten
 from toolspecs.limits import Limits
+from toolspecs.nearest import shorten
 
 Path = tuple[str | int, ...]
 _Items = Iterator[tuple[str | int, Any]]

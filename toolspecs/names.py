@@ -17,7 +17,7 @@ _REVISION = re.compile(r"[1-9][0-9]{0,17}")
 def check_toolset_name(name: str) -> None:
     """Raise `InvalidName` unless `name` names a toolset."""
     if not TOOLSET_NAME.fullmatch(name):
-        raise InvalidName("toolset", name, TOOLSET_RULE)
+        raise InvalidName("toolset name", name, TOOLSET_RULE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,8 @@ class ToolsetReference:
         if not at:
             return cls(name)
         if not _REVISION.fullmatch(number):
-            raise InvalidName("reference", text, "a toolset name, or name@revision with a revision from 1 on")
+            rule = f"write {name!r} for the current revision, or {f'{name}@1'!r} for the first"
+            raise InvalidName("reference to a toolset", text, rule)
         return cls(name, int(number))
 
     def __str__(self) -> str:

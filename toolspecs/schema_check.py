@@ -5,15 +5,14 @@ look it up on the network.
 """
 
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
 import jsonschema_rs
 
-from toolspecs.errors import shorten
 from toolspecs.json_value import TYPE_NAMES, Flaw, Path, find_flaw
 from toolspecs.limits import Limits
+from toolspecs.nearest import near_matches, shorten
 
 DEFAULT_DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -146,7 +145,7 @@ def _type_suggestion(name: str) -> str:
     bare = name.lower()
     if bare == "any":
         return "leave 'type' out to admit any value"
-    near = FOREIGN_TYPES.get(bare) or next(iter(get_close_matches(bare[:60], TYPES, n=1)), None)
+    near = FOREIGN_TYPES.get(bare) or next(iter(near_matches(bare, TYPES, 1)), None)
     return f"did you mean {near!r}?" if near else f"use one of {', '.join(TYPES)}"
 
 

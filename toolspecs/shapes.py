@@ -15,14 +15,14 @@ or without it. Any other field is refused by name. A field that is null counts a
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
-from toolspecs.errors import Fault, InvalidTools, LimitExceeded, shorten
+from toolspecs.errors import Fault, InvalidTools, LimitExceeded
 from toolspecs.json_value import TYPE_NAMES, Flaw, find_flaw, pointer
 from toolspecs.limits import Limits
 from toolspecs.names import TOOL_NAME, TOOL_RULE
+from toolspecs.nearest import near_matches, shorten
 from toolspecs.schema_check import check_schema
 from toolspecs.tool import Tool
 from toolspecs.toolset import find_duplicates
@@ -228,10 +228,13 @@ def _outer_flaws(document: dict[str, Any], row: ShapeRow) -> Iterator[Flaw]:
 def _unknown_fields(fields: dict[str, Any], shape: Shape, extras: Mapping[str, type]) -> Iterator[Flaw]:
     row = SHAPES[shape]
     known = ["name", "description", row.schema_field, *extras]
+    # Without a schema the shape is a guess, and the field may be meant to be any shape's.
+    schema_fields = {other.schema_field for other in SHAPES.values()}
+    others = () if schema_fields & {*fields} else schema_fields - {*known}
     admitted = {*known, "type"} if row.tag and not row.wrapper else set(known)
     for field in fields:
         if field not in admitted:
-            near = get_close_matches(field[:100], known, n=1)
+            near = near_matches(field, (*known, *others), 1)
             suggestion = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
             shown = shorten(field, 100)
             yield Flaw((field,), field, f"unknown field {shown!r} of a tool in {shape} shape", suggestion)

@@ -10,6 +10,7 @@ from runtime.study import grammars
 from runtime.study.grammars import MakeGrammar
 from runtime.study.subject import Subject
 from toolspecs.call import ToolCall
+from toolspecs.nearest import instead
 from toolspecs.tool import Tool
 
 Show = Callable[[Question], Question]
@@ -135,6 +136,6 @@ def strategies_for(subject: Subject, names: Iterable[str] | None = None) -> tupl
     asked = list(by_name) if names is None else list(dict.fromkeys(names))
     if unknown := [name for name in asked if name not in by_name]:
         raise RequestRefused(
-            f"there is no strategy {unknown[0]!r}; there are {', '.join(by_name)}", "strategies"
+            f"there is no strategy {unknown[0]!r}{instead(unknown[0], by_name)}", "strategies"
         )
     return tuple(by_name[n] for n in asked if subject.thinking_syntax or not by_name[n].thinks)

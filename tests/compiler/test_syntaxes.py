@@ -164,7 +164,7 @@ def test_names_are_escaped_as_json_strings_are():
 
 
 def test_an_unknown_syntax_names_those_there_are():
-    with pytest.raises(UnknownSyntax, match=r"no call syntax 'morse'; available: .*hermes.*mistral") as error:
+    with pytest.raises(UnknownSyntax, match=r"no call syntax 'morse'; there are .*hermes.*mistral") as error:
         syntax("morse")
     assert isinstance(error.value, CompilerError)
     assert "json" in error.value.available

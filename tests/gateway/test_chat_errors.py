@@ -1,5 +1,7 @@
 """What Chat Completions refuse, in OpenAI's shape, and the routes beside them."""
 
+import json
+
 import pytest
 from chat import URL, body
 from sample_tools import TIME, WEATHER
@@ -42,6 +44,8 @@ async def test_what_the_runtime_refuses_has_a_status(
     [
         ({"model": "huge"}, 404, "model", "tiny"),
         ({"model": "tiny:wether"}, 404, "toolset", "weather"),
+        ({"model": "tiny:"}, 400, "model", "write 'tiny', or 'tiny:TOOLSET'"),
+        ({"model": "tiny:weather@"}, 400, "model", "write 'weather' for the current revision"),
         ({"toolset": "wether"}, 404, "toolset", "weather"),
         ({"toolset": "weather@7"}, 404, "toolset", "latest is 1"),
         ({"toolset": "Not A Name"}, 400, "toolset", "a-z"),
@@ -96,6 +100,21 @@ async def test_what_does_not_fit_is_refused_by_name(client, runtime, weather, fi
     assert error["param"] == param
     assert said in error["message"]
     assert runtime.requests == []
+
+
+async def test_a_toolset_named_twice_is_used_once_unless_its_revisions_differ(client, runtime, weather):
+    twice = body(toolset=["weather", "weather@1"])
+    assert (await client.post(URL, json=twice)).status_code == 200
+    assert len(runtime.requests[0].tools) == 2
+    await client.put("/v1/toolsets/weather", json={"tools": [TIME]})
+    response = await client.post(URL, json=twice)
+    assert response.status_code == 400
+    assert "'weather' is named at revisions 2 and 1; name it once" in response.json()["error"]["message"]
+
+
+async def test_a_byte_order_mark_is_ignored(client):
+    response = await client.post(URL, content=b"\xef\xbb\xbf" + json.dumps(body()).encode())
+    assert response.status_code == 200
 
 
 async def test_toolsets_that_share_a_tool_are_both_named(client, weather):

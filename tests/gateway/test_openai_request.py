@@ -289,3 +289,50 @@ def test_the_header_adds_to_the_body():
     with pytest.raises(InvalidField) as error:
         read_request(body, toolset_header="No Good")
     assert error.value.param == "X-Toolset"
+
+
+MENDED = [
+    (
+        {"tool_choice": "requierd"},
+        "tool_choice",
+        "did you mean 'required'? There are 'auto', 'none', 'required'",
+    ),
+    (
+        {"tool_choice": "any"},
+        "tool_choice",
+        "'any' is none of its values; there are 'auto', 'none', 'required'",
+    ),
+    (
+        {"tool_choice": 5},
+        "tool_choice",
+        "'required' or an object whose 'type' is one of 'function', 'allowed_tools'",
+    ),
+    ({"tool_choice": {"type": "fuction"}}, "tool_choice.type", "did you mean 'function'?"),
+    ({"tool_choice": {"type": "function", "name": "f"}}, "tool_choice.name", "there are 'type', 'function'"),
+    ({"tool_choice": {"type": "function", "function": {"nam": ""}}}, "tool_choice.function.nam", "'name'?"),
+    (
+        {"response_format": {"type": "json_scheam"}},
+        "response_format.type",
+        "did you mean 'json_schema'? There are",
+    ),
+    ({"response_format": {}}, "response_format", "an object whose 'type' is one of 'text', 'json_object'"),
+    ({"response_format": "json"}, "response_format", "'json_schema', 'regex', 'choice', 'grammar'"),
+    ({"messages": [{"role": "usr"}]}, "messages[0].role", "did you mean 'user'?"),
+    ({"messages": [{"role": "user", "contnt": ""}]}, "messages[0].contnt", "did you mean 'content'?"),
+    ({"temprature": 1}, "temprature", "did you mean 'temperature'?"),
+    ({"service_tier": "flex"}, "service_tier", 'leave it out, or write "auto" or "default"'),
+]
+
+
+@pytest.mark.parametrize(("fields", "param", "said"), MENDED, ids=[str(f)[:60] for f, _, _ in MENDED])
+def test_a_refusal_says_what_to_write(fields, param, said):
+    with pytest.raises(InvalidField) as refused:
+        read_request({"model": "m", "messages": [USER], **fields})
+    assert refused.value.param == param
+    assert said in refused.value.reason
+
+
+def test_a_refusal_is_short_however_long_the_value():
+    with pytest.raises(InvalidField) as refused:
+        read(tool_choice="required" * 100_000)
+    assert len(str(refused.value)) < 300

@@ -40,10 +40,10 @@ def test_the_command_line_beats_the_environment_beats_the_file(config):
         ({"port": "70000"}, {}, "", ["port", "65535"]),
         ({"color": "red"}, {}, "", ["color", "no such setting"]),
         ({}, {"CALLGATE_PORT": "high"}, "", ["CALLGATE_PORT", "environment"]),
-        ({}, {"CALLGATE_MODLE": "x"}, "", ["CALLGATE_MODLE", "did you mean model"]),
+        ({}, {"CALLGATE_MODLE": "x"}, "", ["CALLGATE_MODLE", "did you mean 'model'"]),
         ({}, {"CALLGATE_TELEMETRY": "fax"}, "", ["CALLGATE_TELEMETRY", "fax"]),
         ({}, {}, 'port = "1"', ["port", "callgate.toml", "str"]),
-        ({}, {}, "prot = 1", ["prot", "did you mean port"]),
+        ({}, {}, "prot = 1", ["prot", "did you mean 'port'"]),
         ({}, {}, "port = ", ["config", "TOML"]),
     ],
 )

@@ -176,6 +176,12 @@ async def test_a_bad_single_tool_changes_nothing(client, weather):
     assert (await client.get(f"{URL}/tools/clock.now")).json() == TIME
 
 
+async def test_an_unknown_shape_lists_those_there_are(client, weather):
+    detail = (await client.get(f"{URL}?shape=opnai")).json()["detail"]
+    assert detail.startswith("shape: ")
+    assert "did you mean 'openai'? There are 'openai', 'openai_responses', 'anthropic'" in detail
+
+
 async def test_an_unknown_toolset_names_near_matches(client, weather):
     response = await client.get("/v1/toolsets/wheather")
     assert response.status_code == 404

@@ -212,10 +212,13 @@ def test_the_number_of_tools_and_of_faults_is_bounded():
     assert len(faults([many], limits=Limits(num_faults_per_tool=7))) == 7
 
 
-def test_a_misspelt_field_gets_the_right_one_suggested():
+@pytest.mark.parametrize(
+    ("written", "meant"), [("input_shema", "input_schema"), ("paramters", "parameters"), ("titel", "title")]
+)
+def test_a_misspelt_field_gets_the_right_one_suggested(written, meant):
     with pytest.raises(InvalidTools) as caught:
-        parse_tool({"name": "a", "input_shema": {}})
-    assert "inputSchema" in caught.value.faults[0].suggestion
+        parse_tool({"name": "a", written: {}})
+    assert f"'{meant}'" in caught.value.faults[0].suggestion
 
 
 def test_a_tool_made_in_code_is_checked_alike():

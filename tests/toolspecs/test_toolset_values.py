@@ -17,6 +17,7 @@ from toolspecs import (
     etag_matches,
     near_matches,
 )
+from toolspecs.nearest import unknown
 from toolspecs.recent import Recent
 
 A, B, C = (Tool(name, "", {"type": "object"}) for name in "abc")
@@ -104,6 +105,19 @@ def test_near_matches_are_few_and_cheap():
     assert near_matches("get_evnt", known)[0] == "get_event"
     assert len(near_matches("get_event", known)) == 3
     assert near_matches("get_event" * 1000, known) == ()
+
+
+def test_an_unknown_name_gets_near_ones_and_a_bounded_list():
+    assert unknown("tool", "x", []) == "no tool 'x'"
+    assert unknown("tool", "get", ["got"]) == "no tool 'get'; did you mean 'got'?"
+    assert (
+        unknown("tool", "get", ["got", "post"])
+        == "no tool 'get'; did you mean 'got'? There are 'got', 'post'"
+    )
+    assert unknown("tool", "x", ["a", "b"]) == "no tool 'x'; there are 'a', 'b'"
+    many = unknown("tool", "y" * 10_000, ["x" * 10_000] * 1_000)
+    assert many.endswith(" and 976 more")
+    assert len(many) < 3_000
 
 
 def test_recent_values_stay_within_their_bytes():

@@ -8,6 +8,7 @@ from gateway.body import convert
 from gateway.errors import InvalidField
 from runtime.request import Message
 from toolspecs.call import ToolCall
+from toolspecs.nearest import MAX_NAME, instead, shorten
 
 Content = str | list[dict[str, Any]]
 
@@ -113,9 +114,10 @@ def _read_part(part: dict[str, Any], path: str) -> str:
     kind = part.get("type")
     key = "refusal" if kind == "refusal" else "text"
     if kind not in {"text", "refusal"}:
-        raise InvalidField(f"{path}.type", f"{kind!r} parts are not supported: the model reads text only")
+        shown = shorten(repr(kind), MAX_NAME)
+        raise InvalidField(f"{path}.type", f"{shown} is not supported: the model reads 'text' only")
     if unknown := next((name for name in part if name not in {"type", key}), None):
-        raise InvalidField(f"{path}.{unknown}", "there is no such field")
+        raise InvalidField(f"{path}.{unknown}", f"there is no such field{instead(unknown, ('type', key))}")
     if not isinstance(part.get(key), str):
         raise InvalidField(f"{path}.{key}", "it must be a string")
     text: str = part[key]

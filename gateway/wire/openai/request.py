@@ -1,5 +1,6 @@
 """A Chat Completions request to a turn."""
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from gateway.wire.openai.tools import read_choice, read_tools
 from runtime.request import Sampling
 from toolspecs.errors import InvalidName
 from toolspecs.names import ToolsetReference
+from toolspecs.nearest import MAX_NAME, shorten
 
 # Fields that by their own definition change nothing in the output.
 IGNORED = frozenset(
@@ -150,7 +152,9 @@ def _without_fixed(body: Any) -> Any:
         raise InvalidField("", "the body must be a JSON object")
     for name, (values, reason) in FIXED.items():
         if body.get(name) is not None and body[name] not in values:
-            raise InvalidField(name, f"{body[name]!r} is not supported: {reason}")
+            shown = shorten(json.dumps(body[name]), MAX_NAME)
+            wanted = " or ".join(map(json.dumps, values))
+            raise InvalidField(name, f"{shown} is not supported: {reason}; leave it out, or write {wanted}")
     for name, reason in REFUSED.items():
         if body.get(name) is not None:
             raise InvalidField(name, reason)
