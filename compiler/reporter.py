@@ -7,6 +7,7 @@ from compiler.outline import Outline, Site
 from compiler.pointer import child
 from compiler.regular.formats import FORMATS
 from compiler.report import EnforcementReport, Entry, Verdict
+from toolspecs.nearest import did_you_mean, near_matches
 
 ASSERTIONS = frozenset(
     {
@@ -76,6 +77,10 @@ _STRUCTURE = frozenset(
         "writeOnly",
     }
 )
+_ANNOTATIONS = frozenset({"contentEncoding", "contentMediaType", "contentSchema"})
+_LIKELY = 0.75
+"""How alike a misspelled keyword is to the one that is meant, by `difflib`."""
+
 _SEVERITY = (Verdict.EXACT, Verdict.ANNOTATION, Verdict.NARROWED, Verdict.GUARDED)
 
 
@@ -117,8 +122,18 @@ class Reporter:
                     continue
                 default = _default(keyword, schema[keyword])
                 verdict, texts = self._notes.get((pointer, keyword), (default, {}))
-                entries.append(Entry(pointer, keyword, verdict, "; ".join(texts)))
+                note = "; ".join(texts) or _ignored(keyword, schema[keyword])
+                entries.append(Entry(pointer, keyword, verdict, note))
         return EnforcementReport(tuple(entries))
+
+
+def _ignored(keyword: str, value: object) -> str:
+    """What to say of a keyword, or of a format, that has no force because nobody knows it."""
+    if keyword == "format" and isinstance(value, str) and value not in FORMATS:
+        return f"unknown format, ignored{did_you_mean(near_matches(value, FORMATS, 1, _LIKELY))}"
+    if keyword in ASSERTIONS | _ANNOTATIONS or keyword.startswith("x-"):
+        return ""
+    return f"unknown keyword, ignored{did_you_mean(near_matches(keyword, ASSERTIONS, 1, _LIKELY))}"
 
 
 def _default(keyword: str, value: object) -> Verdict:

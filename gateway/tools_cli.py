@@ -62,6 +62,8 @@ def check(file: File, name: Name = None, url: Url = None, api_key: Key = None) -
         for tool, change in result["changes"].items():
             table.add_row(tool, change, *_report_cells(reports.get(tool)))
         console.print(table)
+        for line in _ignored_lines(result["tools"]):
+            console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 @tools.command("list")
@@ -171,6 +173,15 @@ def _report_cells(report: dict[str, Any] | None) -> tuple[str, str, str]:
     ]
     shown = ", ".join(narrowed[:3]) + (f" and {len(narrowed) - 3} more" if len(narrowed) > 3 else "")
     return f"{report['grammar_bytes'] / 1024:.0f} KB", f"{report['compile_ms']:.0f} ms", shown
+
+
+def _ignored_lines(reports: list[dict[str, Any]]) -> Iterator[str]:
+    """What of the schemas nobody upholds, most likely by a slip."""
+    for report in reports:
+        for entry in report["entries"]:
+            if entry["verdict"] == "annotation" and entry["note"]:
+                place = entry["pointer"] or "/"
+                yield f"tool {report['name']!r} at {place}: {entry['keyword']!r}: {entry['note']}"
 
 
 def _failure(message: str) -> typer.Exit:

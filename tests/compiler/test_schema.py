@@ -5,7 +5,7 @@ import json
 import pytest
 
 from compiler.errors import UnsupportedSchema
-from compiler.report import Verdict
+from compiler.report import Entry, Verdict
 from compiler.schema import compile_schema, lower_schema
 
 STRING = {"type": "string"}
@@ -270,6 +270,24 @@ def test_report_names_every_keyword():
     assert "undeclared keys never" in found["", "properties"].note
     assert found["/properties/b", "minLength"].verdict is Verdict.EXACT
     assert found["/properties/b", "x-note"].verdict is Verdict.ANNOTATION
+
+
+@pytest.mark.parametrize(
+    ("keyword", "value", "note"),
+    [
+        ("propertes", {}, "unknown keyword, ignored; did you mean 'properties'?"),
+        ("requierd", ["a"], "unknown keyword, ignored; did you mean 'required'?"),
+        ("enums", ["a"], "unknown keyword, ignored; did you mean 'enum'?"),
+        ("nullable", True, "unknown keyword, ignored"),
+        ("format", "e-mail", "unknown format, ignored; did you mean 'email'?"),
+        ("format", "secret", "unknown format, ignored"),
+        ("contentEncoding", "base64", ""),
+        ("x-note", 1, ""),
+    ],
+)
+def test_what_is_ignored_is_told(keyword, value, note):
+    [entry] = compile_schema({"properties": {"a": {keyword: value}}}).report.entries[1:]
+    assert entry == Entry("/properties/a", keyword, Verdict.ANNOTATION, note)
 
 
 UNRESOLVED = {"allOf": [{"contains": {"const": 2}}, {"contains": {"const": 3}}], "unevaluatedItems": False}
