@@ -131,7 +131,8 @@ class Sequence:
         tally = self.tally
         return GenerationStats(
             num_prompt_tokens=len(self.prompt_ids),
-            num_cached_tokens=tally.num_cached,
+            # Cached pages may reach beyond the prompt, into what the grammar forces behind it.
+            num_cached_tokens=min(tally.num_cached, len(self.prompt_ids)),
             num_output_tokens=self.num_output,
             num_forced_tokens=tally.num_forced,
             num_rescued_tokens=tally.num_rescued,

@@ -208,6 +208,7 @@ def test_choices_differ_and_share_their_prefix(make_jumping, make_sequence, fini
     ]  # fmt: skip
     finish(engine, *choices)
     assert [c.tally.num_cached for c in choices] == [0, 40, 40]  # 30 of the prompt, 11 forced
+    assert [c.stats.num_cached_tokens for c in choices] == [0, 30, 30], "no more than there is of the prompt"
     assert len({tuple(c.output_ids) for c in choices}) > 1
 
 
