@@ -62,7 +62,7 @@ class Seams:
         return anchored[len(anchor) :] if anchored[: len(anchor)] == anchor else self._ids(piece)
 
     def _ids(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
+        ids: list[int] = self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
         return ids
 
 

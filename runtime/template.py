@@ -5,6 +5,7 @@ import inspect
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from jinja2 import TemplateError
@@ -130,8 +131,26 @@ def conversation_fields(
     tokenizer: Any, messages: Sequence[Message], tools: Sequence[Tool]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Messages and tools, as chat templates take them."""
+    messages = in_order_of_calls(messages)
     call_ids = _call_ids(messages, tokenizer.chat_template or "")
     return [_turn(message, call_ids) for message in messages], [_function(tool) for tool in tools]
+
+
+def in_order_of_calls(messages: Sequence[Message]) -> list[Message]:
+    """Results in the order of the calls before them: most templates show no ids, so order tells them apart.
+
+    Results of other calls, too, stay as they are.
+    """
+    ordered: list[Message] = []
+    place: dict[str | None, int] = {}
+    for is_result, run in groupby(messages, lambda message: message.role == "tool"):
+        found = list(run)
+        if not is_result:
+            place = {call.call_id: number for number, call in enumerate(found[-1].calls)}
+        elif all(message.call_id in place for message in found):
+            found.sort(key=lambda message: place[message.call_id])
+        ordered += found
+    return ordered
 
 
 def _sewn(turn: dict[str, Any], seams: Seams) -> dict[str, Any]:

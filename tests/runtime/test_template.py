@@ -56,6 +56,15 @@ Thanks<|im_end|>
 """
 
 
+def test_results_are_shown_in_the_order_of_their_calls(tokenizer):
+    ordered = list(CONVERSATION)
+    swapped = [*ordered[:3], ordered[4], ordered[3], *ordered[5:]]
+    assert render(tokenizer, swapped) == render(tokenizer, ordered)
+    strange = dataclasses.replace(ordered[3], call_id="call_9")
+    shown = render(tokenizer, [*ordered[:3], ordered[4], strange])
+    assert shown.index("rain") < shown.index("sunny"), "as they came, where one answers another call"
+
+
 @pytest.fixture(scope="module")
 def loaded_tokenizer(random_model):
     return AutoTokenizer.from_pretrained(random_model)
