@@ -60,12 +60,13 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     runtime.RequestRefused: (400, "request_refused"),
     runtime.Overloaded: (429, "overloaded"),
     runtime.DeadlineExceeded: (504, "deadline_exceeded"),
+    runtime.EngineStopped: (503, "engine_stopped"),
     runtime.GenerationFailed: (500, "generation_failed"),
 }
 
 _QUERY_VALUES: Mapping[str, tuple[str, ...]] = {"shape": tuple(shape.value for shape in Shape)}
 
-_NO_FAULTS_OF_OURS = {"deadline_exceeded", "compiling_unfinished"}
+_NO_FAULTS_OF_OURS = {"deadline_exceeded", "compiling_unfinished", "engine_stopped"}
 
 _WIRE_NAMES = {"template_options": "chat_template_kwargs"}
 

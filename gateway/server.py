@@ -14,10 +14,34 @@ from gateway.errors import SettingsError
 from gateway.model import start_runtime
 from gateway.settings import Settings
 from gateway.telemetry import open_provider
+from runtime.protocol import Runtime
 from toolspecs.stores import open_store
 
 STOP_S = 5
-"""How long an interrupt waits for running answers before it cuts them off."""
+"""How long an interrupt waits for running answers before it breaks them off."""
+
+BREAK_OFF_S = 2
+"""How long it then waits for their errors to be sent."""
+
+
+class Server(uvicorn.Server):
+    """Uvicorn's, but for answers that an interrupt does not wait for: they end with an error that says so."""
+
+    def __init__(self, config: uvicorn.Config, runtime: Runtime) -> None:
+        super().__init__(config)
+        self._runtime = runtime
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop, in order."""
+        breaking_off = asyncio.create_task(self._break_off())
+        try:
+            await super().shutdown(sockets)
+        finally:
+            breaking_off.cancel()
+
+    async def _break_off(self) -> None:
+        await asyncio.sleep(STOP_S)
+        await self._runtime.close()
 
 
 def serve(settings: Settings, console: Console) -> None:
@@ -49,10 +73,10 @@ def serve(settings: Settings, console: Console) -> None:
             log_level=settings.log_level,
             lifespan="on",
             access_log=settings.log_level == "debug",
-            timeout_graceful_shutdown=STOP_S,
+            timeout_graceful_shutdown=STOP_S + BREAK_OFF_S,
         )
         try:
-            uvicorn.Server(config).run(sockets=[listener])
+            Server(config, runtime).run(sockets=[listener])
         except KeyboardInterrupt:
             pass  # uvicorn has shut down in order, and passes the signal on
         finally:

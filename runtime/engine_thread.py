@@ -6,13 +6,14 @@ import threading
 from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 import torch
 
 from runtime.engine import Engine, Output
-from runtime.errors import GenerationFailed, RuntimeFault
+from runtime.errors import EngineStopped, GenerationFailed, RuntimeFault
 from runtime.events import Event, Finished, FinishReason
 from runtime.sequence import Sequence
 from runtime.transcript import Transcript
@@ -74,6 +75,7 @@ class EngineThread:
     def __init__(self, engine: Engine, *, num_threads: int | None = None) -> None:
         self.engine = engine
         self.failure: str | None = None
+        self._fault: Callable[[], GenerationFailed] = EngineStopped
         self._num_threads = num_threads
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._is_stopping = False
@@ -93,7 +95,7 @@ class EngineThread:
         """
         with self._lock:
             if self.failure is not None:
-                raise GenerationFailed(self.failure)
+                raise self._fault()
             self._inbox.put(lambda: self._start(job))
 
     def abort(self, request_id: str) -> None:
@@ -106,7 +108,7 @@ class EngineThread:
         self._thread.join()
 
     def _run(self) -> None:
-        reason = "the engine was stopped"
+        fault: Callable[[], GenerationFailed] = EngineStopped
         try:
             if self._num_threads is not None:
                 torch.set_num_threads(self._num_threads)
@@ -119,10 +121,10 @@ class EngineThread:
                     self._hand_over_all()
                 self._flush()
         except BaseException as error:
-            reason = f"the engine failed: {type(error).__name__}: {error}"
+            fault = partial(GenerationFailed, f"the engine failed: {type(error).__name__}: {error}")
             raise
         finally:
-            self._fail_all(reason)
+            self._fail_all(fault)
 
     def _take_commands(self) -> None:
         """Run what was asked for; wait for it if there is nothing else to do."""
@@ -210,16 +212,17 @@ class EngineThread:
         outgoing, self._outgoing = self._outgoing, []
         send(outgoing)
 
-    def _fail_all(self, reason: str) -> None:
+    def _fail_all(self, fault: "Callable[[], GenerationFailed]") -> None:
         with suppress(Exception):  # whatever state the engine was left in
             self._hand_over_all()
         with self._lock:
-            self.failure = reason
+            self._fault = fault
+            self.failure = str(fault())
         while not self._inbox.empty():  # nothing is added any more; jobs become known, and fail below
             with suppress(Exception):  # whatever state the engine was left in
                 self._inbox.get()()
         for job in list(self._jobs.values()):
-            self._outgoing.append((job.mailbox, GenerationFailed(reason)))
+            self._outgoing.append((job.mailbox, fault()))
         self._jobs.clear()
         self._by_sequence.clear()
         self._flush()

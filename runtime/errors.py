@@ -8,7 +8,8 @@ RuntimeFault
 │   └── UnknownModel    no such model is served
 ├── Overloaded          the queue is full, try again after `retry_after_s`
 ├── DeadlineExceeded    the time for this request is over
-└── GenerationFailed    this sequence failed (NaN logits, engine stopped)
+└── GenerationFailed    this sequence failed (NaN logits)
+    └── EngineStopped   the engine was stopped before the answer was whole
 """
 
 from toolspecs.nearest import unknown
@@ -86,3 +87,10 @@ class DeadlineExceeded(RuntimeFault):
 
 class GenerationFailed(RuntimeFault):
     """This generation ended without a valid output; nothing it sent may be used."""
+
+
+class EngineStopped(GenerationFailed):
+    """The engine was stopped before the answer was whole: another one may serve it."""
+
+    def __init__(self) -> None:
+        super().__init__("the engine was stopped")

@@ -10,7 +10,8 @@ import uvicorn
 
 @contextmanager
 def served(app):
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", lifespan="on"))
+    config = uvicorn.Config(app, port=0, log_level="warning", lifespan="on")
+    server = app if isinstance(app, uvicorn.Server) else uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     wait_for(lambda: server.started)

@@ -1,0 +1,44 @@
+"""What an interrupt does to answers that are being written."""
+
+import asyncio
+import json
+
+import uvicorn
+from fake_runtime import FakeRuntime
+from serving import served
+
+from gateway.app import create_app
+from gateway.server import Server
+from runtime.errors import EngineStopped
+from runtime.events import TextDelta
+
+
+class Endless(FakeRuntime):
+    """Answers until it is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._stopped = asyncio.Event()
+
+    async def generate(self, request):
+        yield TextDelta(0, "And ")
+        await self._stopped.wait()
+        raise EngineStopped
+
+    async def close(self):
+        self._stopped.set()
+
+
+def test_a_stream_that_is_not_waited_for_ends_with_an_error(settings, monkeypatch):
+    monkeypatch.setattr("gateway.server.STOP_S", 0.1)
+    runtime = Endless()
+    config = uvicorn.Config(create_app(settings, runtime=runtime), port=0, log_level="warning")
+    server = Server(config, runtime)
+    asked = {"model": "tiny", "stream": True, "messages": [{"role": "user", "content": "Go on."}]}
+    with served(server) as client, client.stream("POST", "/v1/chat/completions", json=asked) as response:
+        lines = (line for line in response.iter_lines() if line)
+        next(lines)
+        server.should_exit = True
+        *_, last = lines
+    error = json.loads(last.removeprefix("data: "))["error"]
+    assert (error["type"], error["code"]) == ("server_error", "engine_stopped")
