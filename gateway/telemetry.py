@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from opentelemetry import trace
-from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
@@ -61,7 +61,9 @@ def open_provider(settings: Settings) -> TracerProvider | None:
         if settings.telemetry == "console"
         else _otlp(settings.otlp_endpoint)
     )
-    provider = TracerProvider(resource=Resource.create({"service.name": "callgate"}))
+    # What the SDK's own variables say (OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES) stands.
+    resource = Resource.create({"service.name": "callgate"}).merge(OTELResourceDetector().detect())
+    provider = TracerProvider(resource=resource)
     provider.add_span_processor(BatchSpanProcessor(exporter))
     return provider
 

@@ -154,3 +154,16 @@ def test_a_missing_exporter_names_the_extra(monkeypatch):
     )
     with pytest.raises(ExtraMissing, match=r"callgate\[otlp\]"):
         open_provider(Settings(telemetry="otlp"))
+
+
+@pytest.mark.parametrize(("named", "shown"), [(None, "callgate"), ("tools", "tools")])
+def test_the_service_has_the_name_that_the_environment_gives_it(monkeypatch, named, shown):
+    monkeypatch.delenv("OTEL_RESOURCE_ATTRIBUTES", raising=False)
+    monkeypatch.delenv("OTEL_SERVICE_NAME", raising=False)
+    if named:
+        monkeypatch.setenv("OTEL_SERVICE_NAME", named)
+    provider = open_provider(Settings(telemetry="console"))
+    try:
+        assert provider.resource.attributes["service.name"] == shown
+    finally:
+        provider.shutdown()
