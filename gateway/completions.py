@@ -140,7 +140,7 @@ def split_model(asked: str, served: tuple[ModelCard, ...]) -> tuple[ModelCard, t
 
 def join_tools(revisions: Iterable[Revision], inline: tuple[Tool, ...]) -> tuple[Tool, ...]:
     """The tools of all, in order; raises ToolsetConflict if two share a name."""
-    sources = [(f"toolset {r.toolset.name!r}", r.toolset.tools) for r in revisions]
+    sources = [(f"toolset '{r.toolset.name}@{r.number}'", r.toolset.tools) for r in revisions]
     joined: dict[str, Tool] = {}
     origin: dict[str, str] = {}
     for source, tools in (*sources, (INLINE, inline)):

@@ -52,7 +52,9 @@ class Fault:
 
     def __str__(self) -> str:
         named = repr(shorten(self.tool, 100)) if isinstance(self.tool, str) else f"#{self.tool}"
-        where = f"at {self.pointer or '/'}" if self.tool is None else f"tool {named} at {self.pointer or '/'}"
+        subject = () if self.tool is None else (f"tool {named}",)
+        place = (f"at {self.pointer}",) if self.pointer else ()
+        where = " ".join((*subject, *place))
         return f"{where}: {self.message}" + (f" ({self.suggestion})" if self.suggestion else "")
 
 

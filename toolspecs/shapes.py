@@ -99,7 +99,7 @@ def parse_tools(documents: Any, *, limits: Limits = DEFAULT_LIMITS, base: str = 
         LimitExceeded: there are more tools than `limits` allows.
     """
     if not isinstance(documents, list):
-        raise InvalidTools([Fault(0, base, "", f"tools are a list, not {_type_name(documents)}")])
+        raise InvalidTools([Fault(None, base, "", f"tools are a list, not {_type_name(documents)}")])
     if len(documents) > limits.num_tools:
         raise LimitExceeded("num_tools", limits.num_tools, len(documents))
     readings = [_Reading(item, index, f"{base}/{index}", limits) for index, item in enumerate(documents)]

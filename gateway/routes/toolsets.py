@@ -25,6 +25,10 @@ Limit = Annotated[int, QueryParameter(ge=1, le=1000)]
 Number = Annotated[int | None, QueryParameter(ge=1)]
 
 
+QUERY = ("after", "before", "limit", "revision", "shape")
+"""The query parameters there are; each route takes those that its function names."""
+
+
 class ToolsetBody(msgspec.Struct, forbid_unknown_fields=True):
     """What `PUT` and `check` take; `name` may repeat the path's, `documents` are schemas by URI."""
 
@@ -33,10 +37,20 @@ class ToolsetBody(msgspec.Struct, forbid_unknown_fields=True):
     name: str | None = None
 
 
+def check_query(request: HttpRequest) -> None:
+    """Refuse what would be ignored: `?revison=3` is no wish for the current revision."""
+    taken = [name for name in QUERY if name in request.route_handler.parsed_fn_signature.parameters]
+    for name in request.query_params:
+        if name not in taken:
+            known = f"this route takes {', '.join(taken)}" if taken else "this route takes none"
+            raise InvalidField(name, f"there is no such query parameter; {known}")
+
+
 class ToolsetController(Controller):
     """`/v1/toolsets`."""
 
     path = "/v1/toolsets"
+    before_request = check_query  # type: ignore[assignment] # no method, though it stands in a class
 
     @get()
     async def list_toolsets(
@@ -157,7 +171,10 @@ class ToolsetController(Controller):
 
 
 async def _read_body(request: HttpRequest, toolset: str) -> ToolsetBody:
-    body = convert(read_json(await request.body(), keeps_surrogates=True), ToolsetBody)
+    submitted = read_json(await request.body(), keeps_surrogates=True)
+    if not isinstance(submitted, dict) or "tools" not in submitted:
+        raise InvalidField("tools", 'it is missing; a toolset is {"tools": […], "documents": {…}}')
+    body = convert(submitted, ToolsetBody)
     if body.name not in {None, toolset}:
         raise InvalidField("name", f"it is {body.name!r}, but the path says {toolset!r}")
     return body

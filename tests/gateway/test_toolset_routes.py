@@ -193,8 +193,8 @@ async def test_an_unknown_toolset_names_near_matches(client, weather):
     ("body", "field"),
     [
         ({"tools": [], "tolos": []}, "tolos"),
-        ({}, ""),
-        ([], ""),
+        ({}, "tools"),
+        ([], "tools"),
         ({"tools": [], "name": "other"}, "name"),
     ],
 )
@@ -255,3 +255,31 @@ async def test_a_bad_parameter_is_named(client, weather, query, name, hint):
     assert (problem["status"], problem["field"]) == (400, name)
     assert problem["detail"].startswith(f"{name}: ")
     assert hint in problem["detail"]
+
+
+@pytest.mark.parametrize(
+    ("path", "known"),
+    [
+        ("?revision=1", "shape"),
+        ("/report?revison=1", "revision"),
+        ("/revisions?after=3", "before, limit"),
+        ("/tools/get_weather?toolset=other", "shape"),
+    ],
+)
+async def test_a_query_parameter_that_would_be_ignored_is_refused(client, weather, path, known):
+    response = await client.get(URL + path)
+    assert response.status_code == 400
+    assert response.json()["detail"].endswith(f"this route takes {known}")
+
+
+@pytest.mark.parametrize("body", [[WEATHER], {"openapi": "3.1.0"}, {"type": "object"}, {}])
+async def test_a_body_that_is_no_toolset_is_told_what_one_is(client, weather, body):
+    response = await client.put(URL, json=body)
+    assert (response.status_code, response.json()["field"]) == (400, "tools")
+    assert '{"tools": […]' in response.json()["detail"]
+
+
+async def test_tools_that_are_no_list_are_no_fault_of_one_tool(client, weather):
+    response = await client.put(URL, json={"tools": {}})
+    assert response.status_code == 422
+    assert response.json()["detail"] == "at /tools: tools are a list, not an object"

@@ -202,7 +202,7 @@ def test_every_fault_of_every_tool_is_told_at_once():
 
 @pytest.mark.parametrize("documents", [None, {}, "tools", 5])
 def test_tools_are_a_list(documents):
-    assert faults(documents) == [(0, "/tools", "")]
+    assert faults(documents) == [(None, "/tools", "")]
 
 
 def test_the_number_of_tools_and_of_faults_is_bounded():
