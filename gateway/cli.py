@@ -5,13 +5,14 @@ import runpy
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
+from gateway.console import output, table
 from gateway.errors import BenchMissing, GatewayError
 from gateway.settings import load
 from gateway.settings_table import settings_table
@@ -26,6 +27,22 @@ cli = typer.Typer(
 cli.add_typer(tools, name="tools")
 
 FAILED = 1
+
+
+def _print_version(is_wanted: bool) -> None:  # noqa: FBT001 - as typer calls it
+    if is_wanted:
+        typer.echo(f"callgate {version('callgate')}")
+        raise typer.Exit
+
+
+@cli.callback()
+def _common(
+    *,
+    is_version_wanted: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Options of every command."""
 
 
 def main() -> None:
@@ -64,10 +81,11 @@ def serve(
     *, config: Annotated[Path | None, typer.Option(help="TOML file of settings.")] = None, **options: Any
 ) -> None:
     """Serve until interrupted. Every setting is also an environment variable, CALLGATE_ and its name."""
-    from gateway.server import serve as run  # noqa: PLC0415 - loads the web framework
-
     with explained():
-        run(load(options, config=config), Console(stderr=True))
+        settings = load(options, config=config)
+        from gateway.server import serve as run  # noqa: PLC0415 - loads the web framework
+
+        run(settings, Console(stderr=True))
 
 
 @cli.command()
@@ -141,10 +159,10 @@ def _numbers(text: str) -> tuple[float, ...]:
 @cli.command("settings")
 def show_settings() -> None:
     """Every setting, its environment variable, its default, and what it does."""
-    table = Table("option", "environment", "default", "what", box=None, pad_edge=False)
+    shown = table("option", "environment", "default", "what")
     for setting in settings_table():
-        table.add_row(setting.option, setting.variable, setting.default, setting.description)
-    Console().print(table)
+        shown.add_row(setting.option, setting.variable, setting.default, setting.description)
+    output().print(shown)
 
 
 def run_beside_others(arguments: list[str]) -> None:
@@ -176,8 +194,10 @@ def explained() -> Iterator[None]:
 
 def is_expected(error: Exception) -> bool:
     """Whether a message says all there is to say: the user's input or machine is at fault, not the code."""
+    if isinstance(error, GatewayError):
+        return True
     from compiler.errors import CompilerError  # noqa: PLC0415 - loads xgrammar
     from runtime.errors import RuntimeFault  # noqa: PLC0415
     from toolspecs.errors import ToolspecsError  # noqa: PLC0415
 
-    return isinstance(error, GatewayError | RuntimeFault | ToolspecsError | CompilerError)
+    return isinstance(error, RuntimeFault | ToolspecsError | CompilerError)

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import httpx
 import typer
 from rich.console import Console
-from rich.table import Table
 
+from gateway.console import output, table
 from gateway.settings import DEFAULT_URL, client_settings
 
 tools = typer.Typer(help="Toolsets of a running gateway.", no_args_is_help=True)
@@ -40,12 +41,12 @@ def apply(file: File, name: Name = None, url: Url = None, api_key: Key = None) -
     body, found = _read(file)
     with _gateway(url, api_key) as (client, console):
         with console.status("compiling …"):
-            response = client.put(f"/v1/toolsets/{name or found}", json=body)
+            response = client.put(_path(name or found), json=body)
         summary = _checked(response)
         verb = "created" if response.status_code == 201 else "is now"
         console.print(
             f"toolset [bold]{summary['name']}[/] {verb} at revision {summary['revision']},"
-            f" {summary['num_tools']} tools",
+            f" {summary['num_tools']} tool{'' if summary['num_tools'] == 1 else 's'}",
             highlight=False,
         )
 
@@ -56,12 +57,12 @@ def check(file: File, name: Name = None, url: Url = None, api_key: Key = None) -
     body, found = _read(file)
     with _gateway(url, api_key) as (client, console):
         with console.status("compiling …"):
-            result = _checked(client.post(f"/v1/toolsets/{name or found}/check", json=body))
+            result = _checked(client.post(f"{_path(name or found)}/check", json=body))
         reports = {report["name"]: report for report in result["tools"]}
-        table = Table("tool", "change", "grammar", "compiled in", "narrowed", box=None, pad_edge=False)
+        shown = table("tool", "change", "grammar", "compiled in", "narrowed")
         for tool, change in result["changes"].items():
-            table.add_row(tool, change, *_report_cells(reports.get(tool)))
-        console.print(table)
+            shown.add_row(tool, change, *_report_cells(reports.get(tool)))
+        console.print(shown)
         for line in _ignored_lines(result["tools"]):
             console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
@@ -70,22 +71,22 @@ def check(file: File, name: Name = None, url: Url = None, api_key: Key = None) -
 def list_toolsets(url: Url = None, api_key: Key = None) -> None:
     """List the toolsets."""
     with _gateway(url, api_key) as (client, console):
-        table = Table("toolset", "revision", "tools", "since", box=None, pad_edge=False)
+        shown = table("toolset", "revision", "tools", "since")
         for summary in _toolsets(client):
-            table.add_row(
+            shown.add_row(
                 summary["name"],
                 str(summary["revision"]),
                 str(summary["num_tools"]),
                 summary["created_at"][:19],
             )
-        console.print(table)
+        console.print(shown)
 
 
 @tools.command()
 def show(toolset: Toolset, url: Url = None, api_key: Key = None) -> None:
     """Print a toolset as JSON, as `apply` takes it back."""
     with _gateway(url, api_key) as (client, _):
-        document = _checked(client.get(f"/v1/toolsets/{toolset}"))
+        document = _checked(client.get(_path(toolset)))
         shown = {"name": document["name"], "tools": document["tools"], **_documents(document)}
         typer.echo(json.dumps(shown, indent=2, ensure_ascii=False))
 
@@ -94,8 +95,14 @@ def show(toolset: Toolset, url: Url = None, api_key: Key = None) -> None:
 def rm(toolset: Toolset, url: Url = None, api_key: Key = None) -> None:
     """Delete a toolset; its revisions can be restored over REST."""
     with _gateway(url, api_key) as (client, console):
-        _checked(client.delete(f"/v1/toolsets/{toolset}"))
+        _checked(client.delete(_path(toolset)))
         console.print(f"toolset [bold]{toolset}[/] deleted", highlight=False)
+
+
+def _path(toolset: str) -> str:
+    if not toolset:
+        raise _failure("a toolset needs a name")
+    return f"/v1/toolsets/{quote(toolset, safe='')}"
 
 
 def _toolsets(client: httpx.Client) -> Iterator[dict[str, Any]]:
@@ -113,7 +120,8 @@ def _read(file: Path) -> tuple[dict[str, Any], str]:
     try:
         document = json.loads(file.read_text("utf-8-sig"))
     except (OSError, ValueError) as error:
-        raise _failure(f"{file}: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise _failure(f"{file}: {reason}") from error
     if isinstance(document, list):
         return {"tools": document}, file.stem
     if not isinstance(document, dict) or "tools" not in document:
@@ -132,7 +140,7 @@ def _gateway(url: str | None, api_key: str | None) -> Iterator[tuple[httpx.Clien
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
         with httpx.Client(base_url=base, headers=headers, timeout=TIMEOUT_S) as client:
-            yield client, Console()
+            yield client, output()
     except (httpx.TransportError, httpx.InvalidURL) as error:
         raise _failure(f"no gateway at {base}: {error}; is `callgate serve` running?") from error
 

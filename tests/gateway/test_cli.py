@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+from importlib.metadata import version
 
 import httpx
 import pytest
@@ -186,6 +187,25 @@ def test_every_setting_is_an_option_and_in_the_table(run):
     for setting in settings_table():
         assert setting.option in helped
         assert setting.variable in table
+
+
+def test_a_table_that_goes_to_no_screen_cuts_nothing_short():
+    shown = CliRunner().invoke(cli, ["settings"], env={"COLUMNS": "80"}).stdout.splitlines()
+    for setting, line in zip(settings_table(), shown[1:], strict=True):
+        assert line.split()[:2] == [setting.option, setting.variable]
+        assert line.rstrip().endswith(setting.description)
+
+
+def test_the_version_is_told(run):
+    assert run("--version").stdout == f"callgate {version('callgate')}\n"
+
+
+@pytest.mark.parametrize("name", ["", "a?b"])
+@pytest.mark.parametrize("command", ["show", "rm"])
+def test_a_name_that_no_toolset_has_is_refused(run, gateway, command, name):
+    result = run("tools", command, name)
+    assert result.exit_code == 1
+    assert result.stderr == ("no toolset 'a?b'\n" if name else "a toolset needs a name\n")
 
 
 def test_the_commands_are_there(run):
