@@ -15,6 +15,7 @@ from compiler.syntaxes import syntax_of_template
 from compiler.vocabulary import Vocabulary
 from runtime.attention import IMPLEMENTATION
 from runtime.errors import ModelLoadError
+from runtime.hub import check_hub
 from runtime.template import CHATML
 
 _ONE_AT_A_TIME = threading.Lock()
@@ -85,6 +86,8 @@ def _load_config(source: str) -> Any:
         raise ModelLoadError(source, "there is no such directory")
     if path.is_dir() and not (path / "config.json").is_file():
         raise ModelLoadError(source, "the directory has no config.json")
+    if not path.is_dir():
+        check_hub(source)
     try:
         config = AutoConfig.from_pretrained(source)
     except Exception as error:

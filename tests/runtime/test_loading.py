@@ -123,3 +123,24 @@ def test_a_tokenizer_that_never_stops(copied):
         edit(copied / name, eos_token_id=None)
     with pytest.raises(ModelLoadError, match="end-of-sequence"):
         load_model(copied)
+
+
+@pytest.mark.parametrize(
+    ("model", "num_asked", "said"),
+    [
+        ("nosuch/model", 1, "the hub does not answer (nobody there); write a hub id"),
+        ("a/b/c", 0, "as ./PATH"),
+    ],
+)
+def test_the_hub_is_asked_once(monkeypatch, model, num_asked, said):
+    asked = []
+
+    def ask(url):
+        asked.append(url)
+        raise ConnectionError("nobody there")
+
+    monkeypatch.setattr("runtime.hub.get_hf_file_metadata", ask)
+    with pytest.raises(ModelLoadError) as error:
+        load_model(model)
+    assert said in str(error.value)
+    assert len(asked) == num_asked
