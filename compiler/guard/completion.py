@@ -41,7 +41,12 @@ class _Place:
 
 @dataclass(order=True, slots=True)
 class _Attempt:
-    """To write `byte` at a place and then what the grammar would; without a byte, to leave what that is."""
+    """To write `byte` at a place, and behind it what the grammar would; the least of several is tried next.
+
+    `rank` is minus the number of keys and items before the repetition that is to be got around, so that those
+    which got furthest go first; `length` is what has been written and what the grammar would write; `order`
+    tells equals apart. Without a byte, this was tried and repeats something itself: to get around that.
+    """
 
     rank: int
     length: float
@@ -73,16 +78,15 @@ def completion(reading: Reading, cursor: AnyCursor) -> bytes:
         if end == len(rest):
             return place.text + rest
         repeat = _read(place, rest[:end])
-        if attempt.byte is not None and attempt.rank <= -repeat.num_new:  # no further: others as short first
+        if attempt.byte is not None and attempt.rank <= -repeat.num_new:  # no further: first others as short
             later = _Attempt(attempt.rank, attempt.length + 0.5, next(order), place, None)
             heapq.heappush(attempts, later)
             continue
         start = _beginning(place.cursor, rest[: end + 1])
         for deviation in _deviations(place, rest[:start], -repeat.num_new, order):
             heapq.heappush(earlier, deviation)
-        for deviation in _deviations(
-            _read(place, rest[:start]), rest[start : end + 1], -repeat.num_new, order
-        ):
+        begun = _read(place, rest[:start])
+        for deviation in _deviations(begun, rest[start : end + 1], -repeat.num_new, order):
             heapq.heappush(attempts, deviation)
     raise UnsupportedGrammar("no text ends the output without repeating a key or an item")
 

@@ -3,67 +3,23 @@
 import json
 
 import pytest
-from corpus import corpus
-from monolith import SAMPLES, TOOLS, sample_arguments, toolbox
-from transformers import AutoTokenizer
+from linked import AUTO, BYTES, HERMES, NONE, REQUIRED, STOP, accepts, ids, linked, written
+from monolith import SAMPLES, TOOLS, toolbox
 from walks import allowed_ids
 
 from compiler.errors import UnsupportedGrammar, UnsupportedToolset
 from compiler.linker import LazyUnits, link
 from compiler.matcher import allocate_bitmask
 from compiler.syntaxes import SYNTAXES
-from compiler.syntaxes import syntax as find_syntax
 from compiler.unit import compile_unit
 from compiler.vocabulary import Vocabulary
 from toolspecs.choice import ChoiceMode, ToolChoice
 
-HERMES = SYNTAXES["hermes"]
-BYTES = Vocabulary.of_bytes()
-STOP = 256
 MARKED = Vocabulary.from_tokens(
     [*(bytes([b]) for b in range(256)), b"", b"?", b"?", b"?", b" <tool", b"<tool_call>x", b"_call>"],
     markers={"<tool_call>": 257, "</tool_call>": 258, "<think>": 259},
     stop_ids=[STOP],
 )
-REQUIRED = ToolChoice(ChoiceMode.REQUIRED)
-AUTO = ToolChoice(ChoiceMode.AUTO)
-NONE = ToolChoice(ChoiceMode.NONE)
-
-
-def linked(choice, *, vocabulary=BYTES, syntax=HERMES, parallel=True, names=("pay", "pay_all", "p")):
-    tools = toolbox(len(TOOLS), syntax, vocabulary)
-    units = {name: compile_unit(tools[name], syntax, vocabulary) for name in names}
-    return link(units, syntax, vocabulary, choice, parallel=parallel)
-
-
-def written(*names, syntax=HERMES):
-    calls = [syntax.header(name) + sample_arguments(name, syntax) + syntax.end for name in names]
-    return syntax.opening + (syntax.separator or "").join(calls) + syntax.closing
-
-
-def ids(text, vocabulary=BYTES):
-    """Bytes as they are; a marker's spelling as the marker."""
-    out, sentinels = [], {vocabulary.tokens[i]: i for i in vocabulary.marker_ids}
-    data = vocabulary.spell(text).encode()
-    while data:
-        sentinel = next((s for s in sentinels if data.startswith(s)), None)
-        out.append(sentinels[sentinel] if sentinel else data[0])
-        data = data[len(sentinel) if sentinel else 1 :]
-    return out
-
-
-def accepts(grammar, token_ids):
-    """Whether the ids and a stop are a whole output; every accepted id was in the mask."""
-    matcher = grammar.matcher()
-    mask = allocate_bitmask(1, grammar.vocabulary.width)
-    for token_id in [*token_ids, STOP]:
-        matcher.fill_bitmask(mask, 0)
-        is_allowed = bool(mask[0, token_id >> 5] >> (token_id & 31) & 1)
-        assert matcher.accept(token_id) == is_allowed
-        if not is_allowed:
-            return False
-    assert matcher.is_terminated()
-    return True
 
 
 @pytest.mark.parametrize(
@@ -133,96 +89,6 @@ def test_every_syntax_writes_and_ends_calls(row):
         assert several == (row.separator is not None)
         assert accepts(grammar, ids(written("pay_all", syntax=row)))
         assert not accepts(grammar, ids(written("pay", syntax=row) + (row.separator or "") + "x"))
-
-
-HARMONY = SYNTAXES["harmony"]
-FRAMED = Vocabulary.from_tokens(
-    [*(bytes([b]) for b in range(256)), *[b"?"] * 8],
-    markers={
-        text: 257 + at
-        for at, text in enumerate(
-            ("<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|constrain|>", "<|call|>")
-        )
-    },
-    stop_ids=[STOP, 262],
-)
-"""With the marker tokens of gpt-oss, of which `<|call|>` ends an output."""
-THOUGHT = "<|channel|>analysis<|message|>Pay < who?<|end|><|start|>assistant"
-PREAMBLE = "<|channel|>commentary<|message|>I pay.<|end|><|start|>assistant"
-ANSWER = "<|channel|>final<|message|>Done."
-
-
-@pytest.mark.parametrize("vocabulary", [BYTES, FRAMED], ids=["plain", "markers"])
-@pytest.mark.parametrize(
-    ("text", "where_required", "where_free"),
-    [
-        (written("pay", syntax=HARMONY), True, True),
-        (THOUGHT + written("pay", syntax=HARMONY), True, True),
-        (THOUGHT + PREAMBLE + THOUGHT + written("pay_all", syntax=HARMONY), True, True),
-        (" to=functions.pay<|channel|>commentary json<|message|>" + SAMPLES["pay"] + "<|call|>", True, True),
-        (ANSWER, False, True),
-        (THOUGHT + ANSWER, False, True),
-        (THOUGHT, False, False),
-        ("<|channel|>analysis<|message|>Pay", False, False),
-        (ANSWER + "<|end|><|start|>assistant" + written("pay", syntax=HARMONY), False, False),
-        ("Hello", False, False),
-        (written("pay", syntax=HARMONY) + THOUGHT, False, False),
-    ],
-)
-def test_framed_prose_comes_before_a_call(text, where_required, where_free, vocabulary):
-    def is_accepted(choice):
-        grammar = linked(choice, syntax=HARMONY, vocabulary=vocabulary)
-        return accepts(grammar, ids(text, vocabulary))
-
-    assert is_accepted(REQUIRED) is where_required
-    assert is_accepted(AUTO) is where_free
-    assert is_accepted(NONE) is (where_free and "functions" not in text)
-
-
-def test_no_marker_stands_in_a_message_but_its_end():
-    matcher = linked(REQUIRED, syntax=HARMONY, vocabulary=FRAMED).matcher()
-    assert all(map(matcher.accept, ids("<|channel|>analysis<|message|>Pay", FRAMED)))
-    assert [i for i in range(256, 264) if matcher.accept(i)] == [258]
-
-
-THINKING = Vocabulary.from_tokens(
-    [*(bytes([b]) for b in range(256)), b"", b"?", b"?"],
-    markers={"<think>": 257, "</think>": 258},
-    stop_ids=[STOP],
-)
-
-
-@pytest.mark.parametrize(
-    ("text", "where_required", "where_free"),
-    [
-        ("<think>So <b>\n</think>" + written("pay"), True, True),
-        (written("pay"), True, True),
-        ("<think></think>", False, True),
-        ("<think></think>Hello", False, True),
-        ("<think>So", False, False),
-        ("", False, True),
-        ("\n\n<think>\n</think>Hello", False, True),
-        ("Hello<think></think>", False, False),
-        ("<think></think><think></think>", False, False),
-        ("<think><think></think>", False, False),
-        ("</think>", False, False),
-    ],
-)
-def test_a_thought_comes_before_all_else(text, where_required, where_free):
-    row = find_syntax("hermes+think")
-    for choice, expected in ((REQUIRED, where_required), (AUTO, where_free)):
-        grammar = linked(choice, syntax=row, vocabulary=THINKING)
-        assert accepts(grammar, ids(text, THINKING)) is expected
-        if text.startswith("<think>"):
-            inside = grammar.matcher(is_thinking=True)
-            rest = ids(text.removeprefix("<think>"), THINKING)
-            assert all(map(inside.accept, [*rest, STOP])) is expected
-
-
-def test_a_thought_needs_markers():
-    grammar = linked(REQUIRED, syntax=find_syntax("hermes+think"))
-    assert accepts(grammar, ids(written("pay")))
-    assert not accepts(grammar, ids("<think></think>" + written("pay")))
 
 
 @pytest.mark.parametrize("name", ["a b", "x>\ny", "<x>", "tab\t"])
@@ -326,29 +192,3 @@ def test_a_mask_after_the_end_still_allows_stopping():
     matcher = linked(AUTO).matcher()
     assert matcher.accept(STOP)
     assert allowed_ids(matcher, BYTES).tolist() == [STOP]
-
-
-def test_a_tokenizer_with_the_markers_of_harmony():
-    """What `from_tokenizer` makes of gpt-oss's kind: the token that ends a call is among the stop tokens."""
-    tokenizer = AutoTokenizer.from_pretrained(corpus("tokenizers", "qwen3"))
-    markers = [
-        "<|start|>",
-        "<|end|>",
-        "<|message|>",
-        "<|channel|>",
-        "<|constrain|>",
-        "<|call|>",
-        "<|return|>",
-    ]
-    tokenizer.add_special_tokens({"additional_special_tokens": markers})
-    stops = [tokenizer.convert_tokens_to_ids(text) for text in ("<|return|>", "<|call|>")]
-    vocabulary = Vocabulary.from_tokenizer(tokenizer, stop_ids=stops)
-    assert vocabulary.spell("<|call|>") == ""
-    assert Vocabulary.from_bytes(vocabulary.to_bytes()).digest == vocabulary.digest
-    grammar = linked(REQUIRED, syntax=HARMONY, vocabulary=vocabulary, names=("pay",))
-    matcher = grammar.matcher()
-    whole = THOUGHT + written("pay", syntax=HARMONY)
-    for token_id in tokenizer.encode(whole, add_special_tokens=False):
-        assert not matcher.is_terminated()
-        assert matcher.accept(token_id), tokenizer.decode([token_id])
-    assert matcher.is_terminated()
