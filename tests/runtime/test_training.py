@@ -112,6 +112,19 @@ def test_held_out_domains_and_shapes_are_not_trained_on():
     assert not shapes[False] & shapes[True]
 
 
+def test_in_jargon_no_word_alone_tells_which_tool_is_meant():
+    style = ToolStyle(random_names=0, jargon=1.0)
+    shared = 0
+    for seed in range(20):
+        tools = invent_tools(Random(seed), domains.TRAINING[:1], style, 6)
+        names = [action.split() for tool in tools for action in tool.actions]
+        known = domains.TRAINING[0].words
+        invented = [words for words in names if not known & {*words}]
+        verbs, nouns = {words[0] for words in invented}, {words[-1] for words in invented}
+        shared += len(verbs) < len(invented) and len(nouns) < len(invented)
+    assert shared >= 18
+
+
 def test_training_text_is_what_the_runtime_renders_and_its_grammar_allows(tokenizer):
     vocabulary = Vocabulary.from_tokenizer(tokenizer)
     mix = Mix(num_tools=(1, 3), no_call=0, result=0)

@@ -31,10 +31,16 @@ def _curriculum(scale: int) -> tuple[Stage, ...]:
         style=ToolStyle(max_parameters=2, random_names=0.6), num_tools=(1, 2), num_turns=(2, 4), parallel=0
     )
     choose = Mix(
-        style=ToolStyle(max_parameters=3, random_names=0.6), num_tools=(2, 6), num_turns=(3, 6), result=0.1
+        style=ToolStyle(max_parameters=3, random_names=0.6, jargon=0.4),
+        num_tools=(2, 6),
+        num_turns=(3, 6),
+        result=0.1,
     )
     full = Mix(
-        style=ToolStyle(random_names=0.6, verbose=0.1 * scale), num_tools=(1, 8), num_turns=(3, 8), result=0.2
+        style=ToolStyle(random_names=0.6, verbose=0.1 * scale, jargon=0.4),
+        num_tools=(1, 8),
+        num_turns=(3, 8),
+        result=0.2,
     )
     return (
         Stage(one, 448, 6_000 * scale),

@@ -1,7 +1,7 @@
 """Invented tools: parameters of a domain or of random words, and sets of tools that are easily mixed up."""
 
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from runtime.models.train import words
@@ -31,17 +31,24 @@ def is_held_out(shape: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ToolStyle:
-    """How tools are invented: the shares of random names and of long descriptions, and which shapes."""
+    """How tools are invented: the shares of random names, of long descriptions, of sets in jargon; which shapes.
+
+    In jargon, verbs and nouns are invented, few, and shared by the tools of a set: none of them alone tells
+    which tool is meant.
+    """
 
     max_parameters: int = 5
     random_names: float = 0.4
     verbose: float = 0.1
+    jargon: float = 0.0
     held_out_shapes: bool = False
 
 
 def invent_tools(rng: Random, domains: tuple[Domain, ...], style: ToolStyle, count: int) -> list[Invented]:
     """`count` tools with different names and actions, mostly of one domain."""
     home = rng.choice(domains)
+    if style.jargon and rng.random() < style.jargon:
+        home = _in_jargon(rng, home)
     tools: dict[str, Invented] = {}
     taken: set[str] = set()
     while len(tools) < count:
@@ -52,6 +59,12 @@ def invent_tools(rng: Random, domains: tuple[Domain, ...], style: ToolStyle, cou
             tools[tool.tool.name] = tool
             taken |= {*tool.actions}
     return list(tools.values())
+
+
+def _in_jargon(rng: Random, domain: Domain) -> Domain:
+    verbs = [(words.syllables(rng, 1, 2), words.syllables(rng, 1, 2)) for _ in range(rng.randint(2, 3))]
+    nouns = [words.syllables(rng, 1, 3) for _ in range(rng.randint(2, 4))]
+    return replace(domain, verbs=tuple(verbs), nouns=tuple(nouns))
 
 
 def _invent(rng: Random, domain: Domain, style: ToolStyle) -> Invented:
