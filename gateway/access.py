@@ -1,7 +1,7 @@
 """Who may call: static API keys, sent as `Authorization: Bearer KEY`."""
 
 import hmac
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from litestar.middleware import ASGIMiddleware
@@ -13,18 +13,34 @@ from gateway.settings import Settings
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 
 
+MIN_KEY_LENGTH = 8
+
+
 def read_keys(settings: Settings) -> tuple[str, ...]:
     """The keys of `api_key` and `api_key_file`; raises SettingsError where the file gives none."""
     keys = [settings.api_key] if settings.api_key else []
     if settings.api_key_file:
         try:
-            lines = Path(settings.api_key_file).read_text("utf-8").split()
+            text = Path(settings.api_key_file).read_text("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise SettingsError("api_key_file", settings.api_key_file, str(error)) from error
-        if not lines:
+        found = list(_keys_in(text, settings.api_key_file))
+        if not found:
             raise SettingsError("api_key_file", settings.api_key_file, "it holds no key")
-        keys += lines
+        keys += found
     return tuple(keys)
+
+
+def _keys_in(text: str, source: str) -> Iterator[str]:
+    """The keys of a file, but for blank lines and comments: no word of a comment may let anybody in."""
+    for number, line in enumerate(text.splitlines(), 1):
+        key = line.strip()
+        if not key or key.startswith("#"):
+            continue
+        if len(key) < MIN_KEY_LENGTH or len(key.split()) > 1:
+            reason = f"line {number} is no key: one has at least {MIN_KEY_LENGTH} characters and no blanks"
+            raise SettingsError("api_key_file", source, reason)
+        yield key
 
 
 def is_known(key: str, keys: Iterable[str]) -> bool:

@@ -3,6 +3,7 @@
 import pytest
 from litestar.testing import AsyncTestClient
 
+from gateway.access import read_keys
 from gateway.app import create_app, read_secret
 from gateway.errors import SettingsError
 from gateway.settings import Settings
@@ -52,6 +53,20 @@ def test_a_key_file_without_keys_fails_the_start(tmp_path, runtime, content):
         path.write_text(content)
     with pytest.raises(SettingsError, match="api_key_file"):
         create_app(Settings(data_dir=str(tmp_path), api_key_file=str(path)), runtime=runtime)
+
+
+@pytest.mark.parametrize("content", ["one key in a sentence\n", f"{KEY} {OTHER}", f"{KEY}\nshort"])
+def test_a_line_that_is_no_key_fails_the_start(tmp_path, runtime, content):
+    path = tmp_path / "keys"
+    path.write_text(content)
+    with pytest.raises(SettingsError, match=r"line \d is no key"):
+        create_app(Settings(data_dir=str(tmp_path), api_key_file=str(path)), runtime=runtime)
+
+
+def test_a_comment_holds_no_keys(tmp_path):
+    path = tmp_path / "keys"
+    path.write_text(f"# production clients\n\n  {KEY}\n{OTHER}\n")
+    assert read_keys(Settings(data_dir=str(tmp_path), api_key_file=str(path))) == (KEY, OTHER)
 
 
 def test_the_secret_is_made_once_and_for_the_owner_only(tmp_path):
