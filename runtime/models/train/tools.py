@@ -31,7 +31,7 @@ def is_held_out(shape: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ToolStyle:
-    """How tools are invented: the shares of random names, of long descriptions, of sets in jargon; which shapes.
+    """How tools are invented: the shares of random names, long descriptions and sets in jargon; which shapes.
 
     In jargon, verbs and nouns are invented, few, and shared by the tools of a set: none of them alone tells
     which tool is meant.
