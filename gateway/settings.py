@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
+from urllib.parse import quote
 
 import msgspec
 import platformdirs
@@ -88,6 +89,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             description="Where toolsets live: sqlite://PATH or redis://HOST/DB; default: a file in data_dir."
         ),
     ] = None
+    store_password: Annotated[
+        str | None,
+        Meta(description="Password of a Redis whose URL in `store` holds none; any characters, as they are."),
+    ] = None
     grammar_cache_bytes: Annotated[int, Meta(ge=0, description="Memory for compiled grammars, in bytes.")] = (
         512 << 20
     )
@@ -147,8 +152,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def store_url(self) -> str:
-        """`store`, or the embedded default."""
-        return self.store or f"sqlite://{Path(self.data_dir, 'callgate.db')}"
+        """`store`, with its password, or the embedded default."""
+        url = self.store or f"sqlite://{Path(self.data_dir, 'callgate.db')}"
+        scheme, mark, rest = url.partition("://")
+        if self.store_password is None or not scheme.startswith("redis"):
+            return url
+        user, _, host = rest.rpartition("@")
+        return url if ":" in user else f"{scheme}{mark}{user}:{quote(self.store_password, safe='')}@{host}"
 
     @property
     def shares_store(self) -> bool:
@@ -257,7 +267,7 @@ def _convert(name: str, value: Any, source: str) -> Any:
     try:
         return msgspec.convert(value, hints[name], strict=not is_text)
     except msgspec.ValidationError as error:
-        secret = name in {"secret", "api_key"}
+        secret = name in {"secret", "api_key", "store_password"}
         reason = f"{error}" + ("" if secret else f", got {value!r}")
         if expected := str(expected_at(hints[name], "", value)):
             reason += f"; expected {expected}"

@@ -64,6 +64,19 @@ def test_a_bad_secret_is_not_printed():
     assert "hunter2" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("store", "url"),
+    [
+        ("redis://redis:6379/0", "redis://:p%40%2F%23%25@redis:6379/0"),
+        ("rediss://me@redis/1", "rediss://me:p%40%2F%23%25@redis/1"),
+        ("redis://:own@redis/0", "redis://:own@redis/0"),
+        ("sqlite:///tmp/a.db", "sqlite:///tmp/a.db"),
+    ],
+)
+def test_the_password_of_a_store_is_written_into_its_url(store, url):
+    assert Settings(store=store, store_password="p@/#%").store_url == url
+
+
 def test_variables_of_other_programs_are_left_alone():
     load(environment={"CALLGATE_REDIS_SERVICE_HOST": "10.0.0.1", "PATH": "/bin"})
 

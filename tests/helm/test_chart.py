@@ -172,6 +172,26 @@ def test_every_secret_volume_and_claim_that_is_used_exists(variant):
             assert set(refs) <= made
 
 
+def test_the_password_of_redis_is_no_part_of_a_url(tmp_path):
+    """What an existing Secret holds may be any characters; the gateway writes them into the URL."""
+    values = "redis: {existingSecret: mine}"
+    gateway = render(values, tmp_path)["Deployment", "release-callgate-gateway"]["spec"]["template"]["spec"]
+    environment = {entry["name"]: entry for entry in gateway["containers"][0]["env"]}
+    assert environment["CALLGATE_STORE"]["value"] == "redis://release-callgate-redis:6379/0"
+    password = environment["CALLGATE_STORE_PASSWORD"]["valueFrom"]["secretKeyRef"]
+    assert password == {"name": "mine", "key": "password"}
+
+
+def test_pods_restart_when_what_the_values_put_into_secrets_changes(tmp_path):
+    def annotations(values):
+        deployment = render(values, tmp_path)["Deployment", "release-callgate-gateway"]
+        return deployment["spec"]["template"]["metadata"]["annotations"]
+
+    first, second = (f"auth: {{apiKeys: [{key}-key-of-a-client]}}" for key in ("first", "second"))
+    assert annotations(first) == annotations(first)
+    assert annotations(first) != annotations(second)
+
+
 def test_no_pod_runs_as_root_writes_to_its_image_or_inherits_service_variables(variant):
     for template in pod_templates(variant):
         spec = template["spec"]
