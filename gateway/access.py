@@ -1,4 +1,4 @@
-"""Who may call: static API keys, sent as `Authorization: Bearer KEY`."""
+"""Who may call: whoever sends a static API key, `Authorization: Bearer KEY`; without keys, any program."""
 
 import hmac
 from collections.abc import Iterable, Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 from litestar.middleware import ASGIMiddleware
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from gateway.errors import SettingsError, Unauthorized
+from gateway.errors import ForeignPage, SettingsError, Unauthorized
 from gateway.settings import Settings
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
@@ -50,15 +50,23 @@ def is_known(key: str, keys: Iterable[str]) -> bool:
 
 
 class ApiKeyMiddleware(ASGIMiddleware):
-    """Refuses requests without a known key; no keys at all let everybody in."""
+    """Refuses requests without a known key; where there are no keys, those that a page of another site makes.
+
+    A browser sends such a request from the user's own machine, whichever site asks for it, and names the site
+    in `Origin`.
+    """
 
     def __init__(self, keys: tuple[str, ...]) -> None:
         self._keys = keys
 
     async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
-        """Raise Unauthorized, or pass on."""
-        if self._keys and scope["path"] not in OPEN_PATHS:
-            headers = dict(scope["headers"])
+        """Raise Unauthorized or ForeignPage, or pass on."""
+        headers = dict(scope["headers"])
+        if not self._keys:
+            origin = headers.get(b"origin", b"").decode("latin-1")
+            if origin and origin.partition("://")[2] != headers.get(b"host", b"").decode("latin-1"):
+                raise ForeignPage(origin)
+        elif scope["path"] not in OPEN_PATHS:
             scheme, _, key = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
             if scheme.lower() != "bearer" or not is_known(key.strip(), self._keys):
                 raise Unauthorized

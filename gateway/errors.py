@@ -6,6 +6,7 @@ GatewayError
 ├── InvalidField         a field of a request is unknown, of the wrong type, or cannot be honoured
 ├── ToolsetConflict      the toolsets of one request define a tool twice
 ├── Unauthorized         the API key is missing or wrong
+├── ForeignPage          a page of another site asks, and no API key keeps it out
 ├── ClientGone           the client closed the connection before it was answered
 ├── NotReady             the gateway cannot serve yet, or no longer
 ├── ExtraMissing         a feature needs an optional dependency: names the extra
@@ -63,6 +64,17 @@ class Unauthorized(GatewayError):
 
     def __init__(self) -> None:
         super().__init__("a valid API key is required: send `Authorization: Bearer KEY`")
+
+
+class ForeignPage(GatewayError):
+    """A browser shows a page of another site, which asks; `origin` is that site."""
+
+    def __init__(self, origin: str) -> None:
+        self.origin = origin
+        super().__init__(
+            f"a page of {origin!r} may not call a gateway that needs no API key:"
+            " set one, or have the page's own server call"
+        )
 
 
 class ClientGone(GatewayError):

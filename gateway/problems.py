@@ -39,6 +39,7 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     gateway.InvalidField: (400, "invalid_field"),
     gateway.ToolsetConflict: (400, "toolset_conflict"),
     gateway.Unauthorized: (401, "unauthorized"),
+    gateway.ForeignPage: (403, "foreign_page"),
     gateway.ClientGone: (CLIENT_CLOSED_REQUEST, "client_closed_request"),
     gateway.NotReady: (503, "not_ready"),
     toolspecs.InvalidName: (400, "invalid_name"),

@@ -40,6 +40,35 @@ async def test_nobody_else_does(guarded, header):
         assert registry.json()["type"] == "urn:callgate:unauthorized"
 
 
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [
+        (None, 200),
+        ("http://testserver.local", 200),
+        ("http://evil.example", 403),
+        ("http://testserver.local:81", 403),
+        ("null", 403),
+        ("http://[", 403),
+    ],
+)
+async def test_without_keys_no_page_of_another_site_calls(tmp_path, runtime, origin, status):
+    app = create_app(Settings(data_dir=str(tmp_path)), runtime=runtime)
+    headers = {"Origin": origin} if origin else {}
+    async with AsyncTestClient(app) as client:
+        tools = [{"name": "ping", "inputSchema": {"type": "object"}}]
+        answer = await client.put("/v1/toolsets/x", json={"tools": tools}, headers=headers)
+        assert (answer.status_code == 403) == (status == 403)
+        if status == 403:
+            assert answer.json()["type"] == "urn:callgate:foreign-page"
+            assert (await client.get("/v1/toolsets/x")).status_code == 404
+
+
+async def test_a_key_lets_pages_in_that_have_it(guarded):
+    headers = {"Authorization": f"Bearer {KEY}", "Origin": "http://elsewhere.example"}
+    async with AsyncTestClient(guarded) as client:
+        assert (await client.get("/v1/models", headers=headers)).status_code == 200
+
+
 async def test_probes_need_no_key(guarded):
     async with AsyncTestClient(guarded) as client:
         assert (await client.get("/healthz")).status_code == 200
