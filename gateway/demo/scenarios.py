@@ -104,14 +104,15 @@ SCENARIOS = (
     Scenario(
         mode="required",
         toolsets=("issues",),
-        prompt="File an issue: project WEB, title 'Export does nothing in Firefox', kind bug, priority 1.",
+        prompt="I want to file an issue: the project is WEB, the title is 'Export fails', the kind is bug and"
+        " the priority is 1.",
         choice="required",
         is_streamed=True,
     ),
     Scenario(
         mode="required, one call",
         toolsets=("files",),
-        prompt="Move a file with source /notes.txt and target /ideas.txt.",
+        prompt="Read a file with path /notes.txt.",
         choice="required",
         is_parallel=False,
         num_calls=(1, 1),
@@ -164,7 +165,7 @@ SCENARIOS = (
     Scenario(
         mode="none",
         toolsets=("files",),
-        prompt="Which tools do you have?",
+        prompt="Tell me a joke.",
         choice="none",
         is_streamed=True,
         max_tokens=64,
@@ -192,29 +193,29 @@ SCENARIOS = (
     Scenario(
         mode="required",
         toolsets=("payments",),
-        prompt="Charge a customer: customer cus_77, amount 120, currency usd."
+        prompt="Charge a customer: customer cus_77, amount 120, currency usd, reference 'Order 7'."
         " Also: Refund a payment: payment pay_5526, reason requested.",
         choice="required",
     ),
     Scenario(
         mode="required",
         toolsets=("calendar", "payments"),
-        prompt="Answer an invitation with event id ev-12 and answer declined."
-        " And then: Refund a payment: payment pay_5526, reason requested.",
+        prompt="Refund a payment: payment pay_5526, reason requested."
+        " Also: Refund a payment: payment pay_77, reason duplicate.",
         choice="required",
         is_streamed=True,
     ),
     Scenario(
         mode="required",
         inline=(WEATHER,),
-        prompt="Get the weather: latitude 38.7, longitude -9.1, day 2026-11-22, units metric.",
+        prompt="Get the weather: latitude 52.5, longitude 13.4, day 2026-11-22, units metric.",
         choice="required",
     ),
     Scenario(
         mode="named",
         toolsets=("calendar",),
         inline=(WEATHER,),
-        prompt="Get the weather for latitude 41.2, longitude -8.6, day now.",
+        prompt="Get the weather for latitude 59.9, longitude 10.7, day now.",
         choice=named("get_weather"),
         is_streamed=True,
         only=("get_weather",),
@@ -232,14 +233,14 @@ SCENARIOS = (
         mode="required",
         toolsets=("calendar", "files"),
         named_by="header",
-        prompt="List a folder with path /docs.",
+        prompt="Read a file with path /docs/plan.md.",
         choice="required",
         is_streamed=True,
     ),
     Scenario(
         mode="json_schema",
         schema=TICKET,
-        prompt="The sentiment is angry, topics delivery, order id 302-1234567, needs human true.",
+        prompt="sentiment=happy, topics=delivery, order_id=417-7654321, needs_human=false",
         max_tokens=256,
         num_calls=(0, 0),
         finish=frozenset({"stop", "length"}),
@@ -247,7 +248,7 @@ SCENARIOS = (
     Scenario(
         mode="json_schema",
         schema=TICKET,
-        prompt="sentiment: happy, topics: product and billing, order id null, without needs human.",
+        prompt="sentiment: neutral, topics: delivery, order_id: null, needs_human: false",
         is_streamed=True,
         max_tokens=256,
         num_calls=(0, 0),
