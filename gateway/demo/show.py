@@ -80,7 +80,7 @@ def _seconds(value: float | None) -> str:
 def print_next(console: Console, *, model: str, toolset: str, document: str) -> None:
     """The two lines to try next, for a gateway with its default address."""
     url = "http://127.0.0.1:8080/v1"
-    prompt = "Charge a customer: customer cus_4821, amount 19.99, currency eur, reference null."
+    prompt = "Refund a payment: payment pay_4821, reason duplicate."
     body = json.dumps(
         {
             "model": f"{model}:{toolset}",
