@@ -268,7 +268,7 @@ def _convert(name: str, value: Any, source: str) -> Any:
         return msgspec.convert(value, hints[name], strict=not is_text)
     except msgspec.ValidationError as error:
         secret = name in {"secret", "api_key", "store_password"}
-        reason = f"{error}" + ("" if secret else f", got {value!r}")
+        reason = f"{error}" + ("" if secret else f": {value!r}")
         if expected := str(expected_at(hints[name], "", value)):
             reason += f"; expected {expected}"
         raise SettingsError(shown, source, reason) from error
