@@ -270,7 +270,10 @@ def test_an_interrupt_keeps_the_questions_that_all_have_answered(loaded):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (StudySettings(strategies=("prompt", "magic")), "no strategy 'magic'; there are 'prompt', 'example',"),
+        (
+            StudySettings(strategies=("prompt", "magic")),
+            "no strategy 'magic'; there are 'prompt', 'example',",
+        ),
         (StudySettings(count=1, max_tokens=1 << 20), "no question has room"),
     ],
 )
