@@ -43,7 +43,7 @@ TINY = Recipe(
     num_kv_heads=1,
     intermediate_size=32,
     batch_tokens=2048,
-    stages=(Stage(Mix(num_tools=(1, 2), num_turns=(1, 1)), 512),),
+    stages=(Stage((Mix(num_tools=(1, 2), num_turns=(1, 1)),), 512),),
     head_dim=16,
     vocabulary_size=640,
     num_tokenizer_conversations=40,

@@ -67,7 +67,7 @@ def pool_of(tokenizer: Any, renaming: Renaming, recipe: Recipe, seed: int, pool:
     examples: list[Example] = []
     for number in range(pool * recipe.pool_size, (pool + 1) * recipe.pool_size):
         stage = recipe.stage(number)
-        example = example_of(tokenizer, converse(seed, number, stage.mix))
+        example = example_of(tokenizer, converse(seed, number, stage.mix(number)))
         rng = Random(f"{seed}/{number}/renaming")  # noqa: S311 no secret
         if rng.random() < recipe.renamed:
             example = renaming.apply(rng, example)

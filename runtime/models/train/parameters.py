@@ -16,6 +16,7 @@ class Parameter:
     schema: dict[str, Any]
     is_required: bool = True
     choices: tuple[str, ...] = ()
+    is_signed: bool = False
     inner: tuple["Parameter", ...] = field(default=())
 
     @property
@@ -85,23 +86,26 @@ def invent(
     *,
     is_required: bool,
     verbose: float = 0.0,
+    is_rich: bool = False,
 ) -> Parameter:
-    """A parameter of a kind; what its schema leaves out and says varies."""
+    """A parameter of a kind; what its schema leaves out and says varies.
+
+    A rich one may be negative, a list of choices, or an object of members that are not all plain.
+    """
     schema: dict[str, Any] = {"type": _TYPES.get(kind, "string")} | _described(rng, name, kind, verbose)
     inner: tuple[Parameter, ...] = ()
     if kind == domains.CHOICE:
         schema["enum"] = list(choices)
     elif kind == domains.WORDS:
-        item = rng.choice((domains.TEXT, domains.TEXT, domains.COUNT, domains.CODE))
-        schema["items"] = {"type": _TYPES.get(item, "string")}
-        inner = (Parameter("item", item, schema["items"]),)
+        inner = (_item(rng, choices, is_rich=is_rich),)
+        schema["items"] = inner[0].schema
     elif kind == domains.RECORD:
-        inner = _members(rng)
+        inner = _members(rng, _SIMPLE + (domains.CHOICE, domains.FLAG) * is_rich, choices)
         schema |= object_schema(inner)
-    elif rng.random() < 0.2:
+    elif rng.random() < 0.2 and not is_rich:
         schema |= rng.choice(_LIMITS.get(kind, ({},)))
     known = choices if kind == domains.CHOICE else ()
-    parameter = Parameter(name, kind, schema, is_required, known, inner)
+    parameter = Parameter(name, kind, schema, is_required, known, is_rich, inner)
     _distract(rng, parameter)
     return parameter
 
@@ -141,9 +145,16 @@ _REMARKS = (
 """What authors of schemas go on to say; no request depends on it."""
 
 
-def _members(rng: Random) -> tuple[Parameter, ...]:
+def _item(rng: Random, choices: tuple[str, ...], *, is_rich: bool) -> Parameter:
+    kind = rng.choice((domains.TEXT, domains.TEXT, domains.COUNT, domains.CODE))
+    if is_rich and kind == domains.CODE:
+        return Parameter("item", domains.CHOICE, {"type": "string", "enum": list(choices)}, choices=choices)
+    return Parameter("item", kind, {"type": _TYPES.get(kind, "string")}, is_signed=is_rich)
+
+
+def _members(rng: Random, kinds: tuple[str, ...], choices: tuple[str, ...]) -> tuple[Parameter, ...]:
     names = list(dict.fromkeys(words.identifier(rng, 1) for _ in range(rng.randint(1, 3))))
-    return tuple(invent(rng, name, rng.choice(_SIMPLE), (), is_required=True) for name in names)
+    return tuple(invent(rng, name, rng.choice(kinds), choices, is_required=True) for name in names)
 
 
 def object_schema(parameters: tuple[Parameter, ...]) -> dict[str, Any]:
@@ -160,11 +171,12 @@ def draw(rng: Random, parameter: Parameter) -> Value:
     """A value of a parameter; what is spoken holds it letter by letter, but for booleans."""
     match parameter.kind:
         case domains.COUNT:
-            text = words.digits(rng, 1, rng.choice((1, 2, 2, 3, 4)))
-            value = Value(int(text), text)
+            text = _sign(rng, parameter) + words.digits(rng, 1, rng.choice((1, 2, 2, 3, 4)))
+            value = Value(int(text), str(int(text)))
         case domains.AMOUNT:
             number = round(rng.uniform(0, 10 ** rng.randint(1, 4)), rng.randint(1, 2))
-            value = Value(number, str(number))
+            text = _sign(rng, parameter) + str(number)
+            value = Value(float(text), text)
         case domains.FLAG:
             is_on = rng.random() < 0.5
             value = Value(is_on, rng.choice(_SPOKEN_FLAGS[is_on]))
@@ -179,6 +191,10 @@ def draw(rng: Random, parameter: Parameter) -> Value:
         case _:
             value = _string(rng, parameter.kind)
     return value
+
+
+def _sign(rng: Random, parameter: Parameter) -> str:
+    return "-" if parameter.is_signed and rng.random() < 0.5 else ""
 
 
 _SPOKEN_FLAGS = {True: ("true", "yes", "on"), False: ("false", "no", "off")}

@@ -14,38 +14,64 @@ from runtime.models.train.tools import ToolStyle
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What is trained on up to the conversation of number `until`, without those over `max_length` tokens."""
+    """What is trained on up to the conversation of number `until`, without those over `max_length` tokens.
 
-    mix: Mix
+    The conversations are of each mix by turns.
+    """
+
+    mixes: tuple[Mix, ...]
     max_length: int
     until: float = math.inf
+
+    def mix(self, number: int) -> Mix:
+        """That of a conversation."""
+        return self.mixes[number % len(self.mixes)]
 
 
 def _curriculum(scale: int) -> tuple[Stage, ...]:
     """Short conversations first: copying is learnt from them, cheaply, and then found again in long ones.
 
     Random names are what makes a model read: with those of the domains alone it goes by what it remembers.
-    A larger `scale` is for a model that sees more: more of each stage, and more words in the end.
+    In the end, conversations like those of users take turns with two that ask much in few tokens: many
+    tools alike, and many parameters, half of which a request leaves out. A larger `scale` is for a model
+    that sees more: more of each stage, and more words in the end.
     """
     one = Mix(
-        style=ToolStyle(max_parameters=2, random_names=0.6), num_tools=(1, 2), num_turns=(2, 4), parallel=0
+        style=ToolStyle(num_parameters=(1, 2), random_names=0.6),
+        num_tools=(1, 2),
+        num_turns=(2, 4),
+        parallel=0,
     )
     choose = Mix(
-        style=ToolStyle(max_parameters=3, random_names=0.6, jargon=0.4),
+        style=ToolStyle(num_parameters=(1, 3), random_names=0.6, jargon=0.4),
         num_tools=(2, 6),
         num_turns=(3, 6),
         result=0.1,
     )
     full = Mix(
-        style=ToolStyle(random_names=0.6, verbose=0.1 * scale, jargon=0.4),
+        style=ToolStyle(num_parameters=(0, 7), random_names=0.6, verbose=0.3, jargon=0.5, rich=0.2),
         num_tools=(1, 8),
-        num_turns=(3, 8),
+        num_turns=(4, 9),
         result=0.2,
     )
+    alike = Mix(
+        style=ToolStyle(num_parameters=(0, 2), random_names=0.4, jargon=0.8),
+        num_tools=(4, 8),
+        num_turns=(6, 10),
+        no_call=0.06,
+        result=0.05,
+    )
+    many = Mix(
+        style=ToolStyle(num_parameters=(3, 8), random_names=0.6, jargon=0.5, rich=0.1),
+        num_tools=(1, 3),
+        num_turns=(5, 9),
+        no_call=0.06,
+        result=0.05,
+    )
     return (
-        Stage(one, 448, 6_000 * scale),
-        Stage(choose, 1024, 12_000 * scale),
-        Stage(full, 1280 + 512 * scale),
+        Stage((one,), 448, 6_000 * scale),
+        Stage((choose,), 1024, 12_000 * scale),
+        Stage((full, alike, many), 1536 + 512 * scale),
     )
 
 

@@ -34,13 +34,15 @@ class ToolStyle:
     """How tools are invented: the shares of random names, long descriptions and sets in jargon; which shapes.
 
     In jargon, verbs and nouns are invented, few, and shared by the tools of a set: none of them alone tells
-    which tool is meant.
+    which tool is meant. `rich` is the share of parameters that are more than the usual: negative numbers,
+    lists of choices, objects that hold booleans.
     """
 
-    max_parameters: int = 5
+    num_parameters: tuple[int, int] = (1, 5)
     random_names: float = 0.4
     verbose: float = 0.1
     jargon: float = 0.0
+    rich: float = 0.0
     held_out_shapes: bool = False
 
 
@@ -86,13 +88,15 @@ def _invent(rng: Random, domain: Domain, style: ToolStyle) -> Invented:
     schema = object_schema(parameters) | ({"additionalProperties": False} if rng.random() < 0.25 else {})
     text = _sentence(rng, description)
     if text and rng.random() < style.verbose:
-        text = f"{text.removesuffix('.')}. {rng.choice(_REMARKS).format(noun=_spaced(noun))}"
+        remarks = rng.sample(_REMARKS, rng.choice((1, 1, 2, 3)))
+        text = " ".join([f"{text.removesuffix('.')}.", *remarks]).format(noun=_spaced(noun))
     tool = Tool(name, text, schema)
     return Invented(tool, parameters, tuple(dict.fromkeys(actions)))
 
 
 def _parameters(rng: Random, domain: Domain, style: ToolStyle) -> tuple[Parameter, ...]:
-    count = rng.choices(range(1, style.max_parameters + 1), _WEIGHTS[: style.max_parameters])[0]
+    fewest, most = style.num_parameters
+    count = rng.choices(range(fewest, most + 1), _WEIGHTS[fewest : most + 1])[0]
     if style.held_out_shapes:
         count = max(2, count)
     attributes = rng.sample(domain.attributes, count)
@@ -105,12 +109,20 @@ def _parameters(rng: Random, domain: Domain, style: ToolStyle) -> tuple[Paramete
     if is_random or rng.random() < 0.3:
         choices = tuple(dict.fromkeys(words.syllables(rng, 1, 2) for _ in range(rng.randint(2, 5))))
     return tuple(
-        invent(rng, name, kind, choices, is_required=rng.random() < 0.75, verbose=style.verbose)
+        invent(
+            rng,
+            name,
+            kind,
+            choices,
+            is_required=rng.random() < 0.75,
+            verbose=style.verbose,
+            is_rich=rng.random() < style.rich,
+        )
         for name, kind in chosen.items()
     )
 
 
-_WEIGHTS = (3, 5, 5, 3, 2, 1, 1, 1)
+_WEIGHTS = (1, 3, 5, 5, 3, 2, 1, 1, 1)
 
 
 def _name(rng: Random, verb: str, noun: str, *, is_random: bool) -> str:
