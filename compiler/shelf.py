@@ -16,7 +16,8 @@ from toolspecs.errors import LockTimeout, StoreError
 from toolspecs.store import Store
 
 LEASE_S = 10.0
-_PATIENCE_S = 3.0
+_PATIENCE_S = 4.0
+"""Longer than the stores' own: what they do not get they tell, and nobody waits for them again."""
 PAUSE_S = 1.0
 _log = logging.getLogger(__name__)
 

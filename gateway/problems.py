@@ -115,7 +115,10 @@ def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     if problem.status == HTTPStatus.NOT_FOUND and isinstance(error, HTTPException):
         problem = replace(problem, detail=_no_such_route(request.method, request.url.path))
     if problem.is_ours:
-        _log.error("%s %s failed: %s", request.method, request.url.path, error, exc_info=error)
+        is_a_bug = problem.status == HTTPStatus.INTERNAL_SERVER_ERROR
+        _log.error(
+            "%s %s failed: %s", request.method, request.url.path, error, exc_info=error if is_a_bug else None
+        )
     if request.url.path.startswith(MODEL_ROUTES):
         return _response(openai_error(problem), openai_status(problem), problem, "application/json")
     return _response(problem_details(problem), problem.status, problem, "application/problem+json")

@@ -1,6 +1,7 @@
 """Real redis-servers on free ports: `from redis_server import redis_url, RedisServer`."""
 
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -11,9 +12,12 @@ import pytest
 
 
 class RedisServer:
-    """A server that can be killed and started again on its port; what it holds survives only if `keeps`."""
+    """A server that can be killed and started again on its port; what it holds survives only if `keeps`.
 
-    def __init__(self, folder, *, keeps=False) -> None:
+    `options` are redis.conf's.
+    """
+
+    def __init__(self, folder, *, keeps=False, **options) -> None:
         binary = shutil.which("redis-server")
         if binary is None:
             pytest.skip("redis-server is not installed (Debian: apt-get install redis-server)")
@@ -27,6 +31,7 @@ class RedisServer:
             "appendonly": "yes" if keeps else "no",
             "appendfsync": "always",
             "dir": folder,
+            **options,
         }
         self._command = [
             binary,
@@ -42,6 +47,15 @@ class RedisServer:
         self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
         _wait_until_up(self._process, self.port)
 
+    def pause(self) -> None:
+        """Hang: connections stay open, and nothing is answered."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
     def kill(self) -> None:
         if self._process is not None:
             self._process.kill()
@@ -50,9 +64,9 @@ class RedisServer:
 
 
 @contextmanager
-def running_redis(folder, *, keeps=False) -> Iterator[RedisServer]:
+def running_redis(folder, *, keeps=False, **options) -> Iterator[RedisServer]:
     """A server that runs until the block ends; skips the test where there is no binary."""
-    server = RedisServer(str(folder), keeps=keeps)
+    server = RedisServer(str(folder), keeps=keeps, **options)
     try:
         server.start()
         yield server
@@ -74,7 +88,7 @@ def _wait_until_up(server: subprocess.Popen, port: int) -> None:
         try:
             with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
                 connection.sendall(b"PING\r\n")
-                if connection.recv(16).startswith(b"+PONG"):
+                if connection.recv(16).startswith((b"+PONG", b"-NOAUTH")):
                     return
         except OSError:
             time.sleep(0.02)

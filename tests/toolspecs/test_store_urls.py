@@ -31,6 +31,8 @@ from toolspecs.stores.sqlite import SQLiteStore
         "redis://host:99999/0",
         "redis://host/name",
         "redis://host:6379/0?socket_timeout=soon",
+        "redis://host:6379/0?no_such_option=1",
+        "redis://host:6379/0?ssl_cert_reqs=none",
         "redis://host/0?decode_responses=true",
         "rediss://[::1",
     ],
@@ -101,6 +103,57 @@ async def test_connections_that_a_restart_closed_are_opened_anew(tmp_path):
         server.kill()
         server.start()
         assert [await store.get(str(number)) for number in range(3)] == [b"v"] * 3
+        await store.close()
+
+
+async def test_a_redis_that_hangs_is_waited_for_once(tmp_path, monkeypatch):
+    pytest.importorskip("redis")
+    monkeypatch.setattr("toolspecs.stores.redis.SOCKET_TIMEOUT_S", 0.5)
+    with running_redis(tmp_path) as server:
+        store = open_store(server.url)
+        await store.set("k", b"v")
+        server.pause()
+        with pytest.raises(StoreUnavailable, match="Timeout"):
+            await store.get("k")
+        for _ in range(3):
+            with pytest.raises(StoreUnavailable, match="does not answer"):
+                await store.get("k")
+        server.resume()
+        for _ in range(200):
+            if await is_there(store):
+                break
+            await asyncio.sleep(0.05)
+        assert await asyncio.gather(*(store.get("k") for _ in range(300))) == [b"v"] * 300
+        server.pause()
+        with pytest.raises(StoreUnavailable, match="Timeout"):
+            await store.get("k")
+        await store.close()
+
+
+async def is_there(store) -> bool:
+    try:
+        await store.ping()
+    except StoreUnavailable:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"requirepass": "hunter2"}, "asks for a password, and the URL has none$"),
+        ({"maxmemory": "1kb"}, "used memory > 'maxmemory'.$"),
+        ({"replicaof": "127.0.0.1 1"}, "read only replica.$"),
+    ],
+)
+async def test_a_redis_that_does_not_take_a_write_says_why(tmp_path, options, said):
+    pytest.importorskip("redis")
+    with running_redis(tmp_path, **options) as server:
+        store = open_store(server.url)
+        with pytest.raises(StoreUnavailable, match=said):
+            await store.compare_and_set("k", None, b"v")
+        with pytest.raises(StoreUnavailable, match=said):
+            await store.increment("k")
         await store.close()
 
 

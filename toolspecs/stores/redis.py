@@ -1,25 +1,34 @@
 """A store in Redis: shared by every gateway and runtime of a deployment.
 
-Scripts run atomically in the server. The driver repeats a command whose answer was lost; `acquire` is
+Scripts run atomically in the server. The driver repeats a command whose connection was lost; `acquire` is
 written so that a repetition finds the lease its own. Registrations have no expiry, so any eviction policy
 but `allkeys-*` leaves them alone.
+
+A server that is away is told at once. One that hangs takes `SOCKET_TIMEOUT_S` to tell from a slow one; from
+then on nobody waits for it, until a ping of the store's own has been answered.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 import redis.asyncio
+from redis.asyncio import BlockingConnectionPool
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import ConnectionError as ConnectionLost
+from redis.exceptions import RedisError
+from redis.exceptions import TimeoutError as NoAnswer
 
 from toolspecs.errors import InvalidStoreURL, NotACounter, StoreUnavailable
 from toolspecs.lease import Lease, hold_lease
 
-CONNECT_TIMEOUT_S = 5
-SOCKET_TIMEOUT_S = 30
+CONNECT_TIMEOUT_S = 3
+SOCKET_TIMEOUT_S = 3
+NUM_CONNECTIONS = 64
+"""Opened at most; more callers at once wait for one another."""
 SCAN_COUNT = 1000
 
 # Absence cannot be told from an empty string in ARGV, so flags say which values count.
@@ -66,15 +75,21 @@ class RedisStore:
         parts = urlsplit(url)
         self._name = f"{parts.scheme}://{parts.hostname}:{parts.port or 6379}{parts.path}"
         try:
-            self._client = redis.asyncio.from_url(
+            pool = BlockingConnectionPool.from_url(
                 url,
+                max_connections=NUM_CONNECTIONS,
+                timeout=SOCKET_TIMEOUT_S,
                 socket_connect_timeout=CONNECT_TIMEOUT_S,
                 socket_timeout=SOCKET_TIMEOUT_S,
                 health_check_interval=30,
-                retry=Retry(NoBackoff(), 1),  # a connection that the server closed meanwhile, once more
+                # A connection that the server closed meanwhile, once more.
+                retry=Retry(NoBackoff(), 1, supported_errors=(ConnectionLost,)),
             )
+            pool.make_connection()  # type: ignore[no-untyped-call] # connects nothing, but reads the options
         except (ValueError, TypeError) as error:
             raise InvalidStoreURL(f"the URL cannot be read ({error})") from None
+        self._client = redis.asyncio.Redis.from_pool(pool)
+        self._awaiting: asyncio.Task[None] | None = None
         self._compare_and_set = self._client.register_script(COMPARE_AND_SET)
         self._acquire = self._client.register_script(ACQUIRE)
         self._renew = self._client.register_script(RENEW)
@@ -113,7 +128,7 @@ class RedisStore:
             for key in keys:
                 if key not in seen:
                     seen.add(key)
-                    yield key.decode()[len(self._prefix) :]
+                    yield key.decode(errors="replace")[len(self._prefix) :]
             if cursor == 0:
                 return
 
@@ -125,11 +140,11 @@ class RedisStore:
     async def increment(self, key: str, by: int = 1) -> int:
         """See `Store.increment`."""
         try:
-            return int(await self._client.incrby(self._prefix + key, by))
-        except ResponseError as error:
-            raise NotACounter(key) from error
-        except (RedisError, OSError) as error:
-            raise StoreUnavailable(self._name, str(error)) from error
+            return int(await self._call(self._client.incrby, self._prefix + key, by))
+        except StoreUnavailable as error:
+            if "not an integer" in error.reason or "overflow" in error.reason:
+                raise NotACounter(key) from error
+            raise
 
     def lock(self, key: str, lease_s: float, wait_s: float) -> AbstractAsyncContextManager[Lease]:
         """See `Store.lock`."""
@@ -153,16 +168,44 @@ class RedisStore:
 
     async def close(self) -> None:
         """See `Store.close`."""
+        awaiting, self._awaiting = self._awaiting, None
+        if awaiting is not None:
+            awaiting.cancel()
+            await asyncio.gather(awaiting, return_exceptions=True)
         await self._client.aclose()
 
     async def _run(self, script: Callable[..., Awaitable[Any]], key: str, *arguments: Any) -> Any:
         return await self._call(script, keys=[self._prefix + key], args=arguments)
 
     async def _call(self, command: Callable[..., Awaitable[Any]], *arguments: Any, **options: Any) -> Any:
+        if self._awaiting is not None:
+            raise StoreUnavailable(self._name, "it does not answer")
         try:
             return await command(*arguments, **options)
         except (RedisError, OSError) as error:
-            raise StoreUnavailable(self._name, str(error)) from error
+            if isinstance(error, NoAnswer) and self._awaiting is None:
+                self._awaiting = asyncio.create_task(self._await_answer())
+            raise StoreUnavailable(self._name, _reason(error)) from error
+
+    async def _await_answer(self) -> None:
+        """Ping until the server answers, or is gone."""
+        try:
+            while True:
+                with suppress(NoAnswer):
+                    await self._client.ping()
+                    return
+        except (RedisError, OSError):
+            return  # to be told to the next caller
+        finally:
+            self._awaiting = None
+
+
+def _reason(error: Exception) -> str:
+    """What the driver says, in the words of whoever set the store up."""
+    text, _, _ = str(error).partition(" script: ")  # behind it, which of ours it was
+    if "HELLO must be called" in text or "NOAUTH" in text:
+        return "it asks for a password, and the URL has none"
+    return text or type(error).__name__
 
 
 def _milliseconds(seconds: float) -> int:
