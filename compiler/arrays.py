@@ -53,7 +53,7 @@ def lower_array(lowering: Lowering, constraint: ArrayConstraint, site: Site) -> 
 def _lower_distinct(lowering: Lowering, constraint: ArrayConstraint, site: Site) -> Expr | None:
     """An array whose items a guard keeps apart; what the grammar demands must be possible without repeats."""
     if constraint.prefix_items or constraint.contains or not is_roomy(constraint.items):
-        lowering.planner.mark_tight(lowering.place)
+        lowering.planner.mark_run_out(lowering.place)
     lowering.reporter.note(site, "uniqueItems", Verdict.GUARDED, "no item that stands there already")
     is_outer_distinct, lowering.is_distinct = lowering.is_distinct, True
     try:

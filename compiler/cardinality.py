@@ -89,7 +89,7 @@ class Cardinality:
         is_repeated = constraint.distinctness == canonical.Distinctness.SOME_REPEATED
         if constraint.contains or is_repeated or constraint.min_items > _LONGEST_COUNTED:
             return 0
-        # What need not be distinct may be kept so nonetheless (`Planner._settle`), unless it has two items.
+        # What need not be distinct may be kept so nonetheless (`Planner.plan`), unless it has two items.
         is_distinct = (
             constraint.distinctness == canonical.Distinctness.ALL_DISTINCT or constraint.min_items < 2
         )

@@ -35,7 +35,7 @@ class Recogniser:
         longest = self._reading.longest + growth
         if self._cursor is None or not self._cursor.plan.keeps_apart:
             return longest
-        return math.inf if self._cursor.plan.is_tight else _GUARDED_GROWTH * (longest + 1)
+        return math.inf if self._cursor.plan.can_run_out else _GUARDED_GROWTH * (longest + 1)
 
     def fork(self) -> "Recogniser":
         """Another one at the same place."""

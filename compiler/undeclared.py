@@ -66,7 +66,7 @@ def lower_undeclared(
     has_all_classes = len(options) == 2 ** len(constraint.pattern_properties)
     is_any = constraint.property_names is None and witness is None and has_all_classes
     if not is_any:
-        lowering.planner.mark_tight(lowering.place)
+        lowering.planner.mark_run_out(lowering.place)
     lowering.planner.repeats_keys = True
     text = lowering.rules.define("undeclared", Rule(choice(*options)))
     return Undeclared(text, math.inf if is_any else num_keys)

@@ -29,8 +29,8 @@ class Scope(NamedTuple):
     is_object: bool
     is_guarded: bool
     """An object whose keys may repeat, or an array of distinct items: `seen` must not."""
-    is_tight: bool
-    """What may stand in `seen` can be used up."""
+    can_run_out: bool
+    """Its keys or items can run out (see `compiler.guard.dead_ends`)."""
     is_recorded: bool
     """It stands in an item that must be distinct, so that `text` is kept."""
     seen: frozenset[bytes] = frozenset()
@@ -155,10 +155,10 @@ class Cursor(NamedTuple):
         outer, places = self.scope, self._here()
         is_distinct = not is_object and self.plan.is_distinct(places)
         is_guarded = self.plan.repeats_keys if is_object else is_distinct
-        is_tight = self.plan.is_tight_at(places)
+        can_run_out = self.plan.can_run_out_at(places)
         is_recorded = outer is not None and outer.records
         text = (b"{" if is_object else b"[") if is_recorded else b""
-        scope = Scope(outer, places, is_object, is_guarded, is_tight, is_recorded, text=text)
+        scope = Scope(outer, places, is_object, is_guarded, can_run_out, is_recorded, text=text)
         return self._replace(scope=scope, expects=True)
 
     def _here(self) -> Places:
@@ -213,14 +213,14 @@ class Cursor(NamedTuple):
         scope = self.scope
         if self.chunk != b'"' or self.escape or self.is_key or scope is None:
             return False
-        return not scope.records and not self.is_tight and self.plan.is_plain_at(self._here())
+        return not scope.records and not self.can_run_out and self.plan.is_plain_at(self._here())
 
     @property
-    def is_tight(self) -> bool:
-        """Whether this is in a container whose keys or items can be used up."""
+    def can_run_out(self) -> bool:
+        """Whether this is in a container whose keys or items can run out."""
         scope = self.scope
         while scope is not None:
-            if scope.is_tight:
+            if scope.can_run_out:
                 return True
             scope = scope.outer
         return False
@@ -236,11 +236,11 @@ class Cursor(NamedTuple):
         while scope is not None:
             if scope.is_guarded and scope.seen:
                 if is_innermost and self.chunk is None and not self.expects:
-                    yield from (Target(b"," + seen, scope.is_tight, is_begun=False) for seen in scope.seen)
+                    yield from (Target(b"," + seen, scope.can_run_out, is_begun=False) for seen in scope.seen)
                 elif not scope.is_object or (is_innermost and (self.is_key or self.chunk is None)):
                     at = len(inner)
                     matching = (seen for seen in scope.seen if seen.startswith(inner))
-                    yield from (Target(seen[at:], scope.is_tight, is_begun=True) for seen in matching)
+                    yield from (Target(seen[at:], scope.can_run_out, is_begun=True) for seen in matching)
             inner, is_innermost = scope.text + inner, False
             scope = scope.outer
 
@@ -250,9 +250,9 @@ class Cursor(NamedTuple):
         return self.scope, self.chunk, self.escape, self.expects
 
     @property
-    def is_at_risk(self) -> bool:
+    def can_be_dead_end(self) -> bool:
         """Whether it may be that nothing but a repeated key or item can follow."""
-        return any(target.is_tight and target.is_begun for target in self.targets())
+        return any(target.can_run_out and target.is_begun for target in self.targets())
 
 
 def _is_whole(text: bytes) -> bool:

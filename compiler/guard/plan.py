@@ -21,8 +21,8 @@ class Place:
 
     is_distinct: bool = False
     """An array there has no two equal items."""
-    is_tight: bool = False
-    """The keys or items there are so constrained that all that begin alike can be used up."""
+    can_run_out: bool = False
+    """Keys or items there can run out: all that begin alike can stand in one container."""
     bound: Bound | None = None
     """What a string there is kept to; None where no guard counts its characters."""
     is_plain: bool = True
@@ -56,9 +56,9 @@ class Plan:
     """The grammar lets a key stand twice in an object."""
 
     @cached_property
-    def is_tight(self) -> bool:
-        """Whether a guard may leave no way to end a text but a longer one than any bound says."""
-        return any(place.is_tight for place in self.places)
+    def can_run_out(self) -> bool:
+        """Whether keys or items can run out anywhere, so that there is no bound to how long the rest gets."""
+        return any(place.can_run_out for place in self.places)
 
     @cached_property
     def keeps_apart(self) -> bool:
@@ -103,9 +103,9 @@ class Plan:
         """Whether the items of an array there are distinct."""
         return any(self.places[place].is_distinct for place in places)
 
-    def is_tight_at(self, places: Places) -> bool:
-        """Whether the keys or items of a container there can be used up."""
-        return any(self.places[place].is_tight for place in places)
+    def can_run_out_at(self, places: Places) -> bool:
+        """Whether the keys or items of a container there can run out."""
+        return any(self.places[place].can_run_out for place in places)
 
     def is_plain_at(self, places: Places) -> bool:
         """Whether what may follow inside a string there does not depend on what it holds."""
@@ -132,7 +132,7 @@ def plan_to_json(plan: Plan) -> Any:
     places = [
         [
             place.is_distinct,
-            place.is_tight,
+            place.can_run_out,
             place.bound and _bound_to_json(place.bound, numbers),
             place.is_plain,
             {key: sorted(inner) for key, inner in place.keys.items()},
@@ -173,11 +173,11 @@ def _tags(content: Any) -> Tags:
 
 
 def _place(content: Any, patterns: list[Pattern]) -> Place:
-    is_distinct, is_tight, bound, is_plain, keys, rest, items = content
+    is_distinct, can_run_out, bound, is_plain, keys, rest, items = content
     inner = {key: frozenset(places) for key, places in keys.items()}
     lists = tuple(map(frozenset, items))
     read = None if bound is None else _bound(bound, patterns)
-    return Place(is_distinct, is_tight, read, is_plain, inner, frozenset(rest), lists)
+    return Place(is_distinct, can_run_out, read, is_plain, inner, frozenset(rest), lists)
 
 
 def _bound(content: Any, patterns: list[Pattern]) -> Bound:

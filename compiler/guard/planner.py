@@ -32,7 +32,7 @@ class _Draft:
         self.pointer = pointer
         self.least: int | None = None
         self.is_distinct = False
-        self.is_tight = False
+        self.can_run_out = False
         self.bounds: set[Bound | None] = set()
         self.is_plain = True
         self.is_any = False
@@ -44,7 +44,7 @@ class _Draft:
     @property
     def is_marked(self) -> bool:
         """Whether a guard must look there."""
-        return self.is_distinct or self.is_tight or not self.is_plain or bool(self.bounds - {None})
+        return self.is_distinct or self.can_run_out or not self.is_plain or bool(self.bounds - {None})
 
     def inside(self) -> Iterator[set[int]]:
         yield from self.keys.values()
@@ -120,9 +120,9 @@ class Planner:
         """There may be an array or an object there of which nothing is known."""
         self._drafts[place].is_any = True
 
-    def mark_tight(self, place: int) -> None:
-        """The keys or items there can be used up."""
-        self._drafts[place].is_tight = True
+    def mark_run_out(self, place: int) -> None:
+        """The keys or items there can run out (see `compiler.guard.dead_ends`)."""
+        self._drafts[place].can_run_out = True
 
     def plan(self, start: int) -> Plan | None:
         """The plan of what was collected; None if the grammar needs no guard.
@@ -134,9 +134,9 @@ class Planner:
         if any(draft.bounds - {None} for draft in self._drafts):
             self._check_bounds(start)
         for group in ({start}, *(inner for draft in self._drafts for inner in draft.inside())):
-            self._settle([self._drafts[place] for place in self._closure(group)])
+            self._keep_all_distinct([self._drafts[place] for place in self._closure(group)])
         relevant = self._relevant()
-        guards = (d.is_distinct or d.is_tight or d.bounds - {None} for d in self._drafts)
+        guards = (d.is_distinct or d.can_run_out or d.bounds - {None} for d in self._drafts)
         if not self.repeats_keys and not any(guards):
             return None
         numbers = {place: number for number, place in enumerate(sorted(relevant))}
@@ -151,7 +151,7 @@ class Planner:
             keys = {key: closed(inner) for key, inner in draft.keys.items()}
             bounds = (bound for bound in draft.bounds if bound is not None)
             bound = min(bounds, key=lambda bound: bound.longest, default=None)
-            marks = (draft.is_distinct, draft.is_tight, bound, draft.is_plain)
+            marks = (draft.is_distinct, draft.can_run_out, bound, draft.is_plain)
             return Place(*marks, keys, closed(draft.rest), tuple(items))
 
         places = tuple(finished(self._drafts[place]) for place in sorted(relevant))
@@ -183,19 +183,18 @@ class Planner:
         if ambiguous := _ambiguous(groups):
             raise AmbiguousBounds(ambiguous)
 
-    def _settle(self, group: list[_Draft]) -> None:
+    def _keep_all_distinct(self, group: list[_Draft]) -> None:
         """Arrays at a place where some must be distinct are all kept so, as nobody can tell them apart."""
         arrays = [draft for draft in group if draft.least is not None]
         if not any(draft.is_distinct for draft in arrays):
             return
         for draft in arrays:
-            if not draft.is_distinct:
-                draft.is_tight = True
-                if (draft.least or 0) > 1:
-                    reason = "cannot be kept apart from arrays at the same place that may repeat items"
-                    raise UnsupportedSchema(
-                        draft.pointer, "uniqueItems", reason, "Set it for all or for none."
-                    )
+            if draft.is_distinct:
+                continue
+            draft.can_run_out = True  # its lowering did not ask how many distinct items there are
+            if (draft.least or 0) > 1:
+                reason = "cannot be kept apart from arrays at the same place that may repeat items"
+                raise UnsupportedSchema(draft.pointer, "uniqueItems", reason, "Set it for all or for none.")
 
     def _closure(self, places: set[int]) -> set[int]:
         """The places with all that speak about the same."""

@@ -85,9 +85,9 @@ class TaggedCursor(NamedTuple):
         return self.inner is not None and self.inner.in_string
 
     @property
-    def is_tight(self) -> bool:
-        """Whether this is in a container whose keys or items can be used up."""
-        return self.inner is not None and self.inner.is_tight
+    def can_run_out(self) -> bool:
+        """Whether this is in a container whose keys or items can run out."""
+        return self.inner is not None and self.inner.can_run_out
 
     @property
     def is_in_plain_string(self) -> bool:
@@ -110,9 +110,9 @@ class TaggedCursor(NamedTuple):
         return self.inner is None
 
     @property
-    def is_at_risk(self) -> bool:
+    def can_be_dead_end(self) -> bool:
         """Whether it may be that nothing but a repeated key or item can follow."""
-        return self.inner is not None and self.inner.is_at_risk
+        return self.inner is not None and self.inner.can_be_dead_end
 
     @property
     def place(self) -> object:

@@ -17,8 +17,8 @@ class Target(NamedTuple):
     """The rest of a key or an item seen before, in the canonical form; from its beginning, with a comma."""
 
     text: bytes
-    is_tight: bool
-    """All that begin alike can be used up."""
+    can_run_out: bool
+    """The keys or items that begin like it can run out (see `compiler.guard.dead_ends`)."""
     is_begun: bool
     """It must be written on: a container does not end here."""
 
