@@ -16,6 +16,9 @@ class InProcess:
         self.limits = limits or CompileLimits()
         self._threads = ThreadPoolExecutor(num_workers, "compile")
 
+    def launch(self) -> None:
+        """Nothing has to be begun."""
+
     def start(self, vocabulary: Vocabulary) -> None:
         """Nothing has to be started."""
 

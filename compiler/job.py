@@ -129,6 +129,9 @@ class Compiling(Protocol):
     async def run(self, job: Job, vocabulary: Vocabulary) -> bytes:
         """The job's result; raises UnsupportedSchema, or WorkersUnavailable where no worker can be had."""
 
+    def launch(self) -> None:
+        """Begin what takes seconds before any vocabulary is known; does not wait."""
+
     def start(self, vocabulary: Vocabulary) -> None:
         """Get ready for jobs over a vocabulary; does not wait."""
 

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import socket
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
 from compiler.errors import LimitReached, WorkersUnavailable
@@ -64,6 +65,12 @@ class Workers:
         self._zygote: Zygote | None = None
         self._starting: asyncio.Task[None] | None = None
         self._is_closed = False
+
+    def launch(self) -> None:
+        """Have the zygote import the compiler, which takes seconds, while a model is loaded, say."""
+        if self._zygote is None:
+            with suppress(OSError):  # `run` tries again, and says what is wrong
+                self._zygote = Zygote(self.limits)
 
     def start(self, vocabulary: Vocabulary) -> None:
         """Get a worker ready in the background, and prime this process, which compiles again what passed."""

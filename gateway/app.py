@@ -89,7 +89,12 @@ async def wire(
 ) -> Parts:
     """Put the parts together."""
     compiling = _compiling(settings)
-    runtime = runtime or await load_runtime(settings)
+    compiling.launch()
+    try:
+        runtime = runtime or await load_runtime(settings)
+    except BaseException:
+        await compiling.close()
+        raise
     for model in await runtime.models():
         compiling.start(model.vocabulary)
     grammars = GrammarCache(

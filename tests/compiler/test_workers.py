@@ -154,6 +154,16 @@ async def test_no_process_is_left_behind():
     assert not is_running(worker)
 
 
+async def test_what_is_launched_before_a_vocabulary_is_known_serves_it_and_is_ended():
+    workers = Workers(1, LIMITS)
+    workers.launch()
+    launched = zygote_pid(workers)
+    assert await is_fine(workers)
+    assert zygote_pid(workers) == launched
+    await workers.close()
+    assert not is_running(launched)
+
+
 async def test_a_zygote_that_cannot_start_is_no_fault_of_the_schemas(monkeypatch):
     monkeypatch.setattr("compiler.zygote._ENTRY", "raise SystemExit(1)")
     workers = Workers(1, LIMITS)
