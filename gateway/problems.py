@@ -49,6 +49,7 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     toolspecs.StaleRevision: (412, "stale_revision"),
     toolspecs.InvalidTools: (422, "invalid_tools"),
     toolspecs.LimitExceeded: (422, "limit_exceeded"),
+    toolspecs.DamagedEntry: (503, "damaged_entry"),
     toolspecs.StoreError: (503, "store_unavailable"),
     compiler.CompilerError: (422, "unsupported_schema"),
     compiler.WorkersUnavailable: (503, "compiler_unavailable"),

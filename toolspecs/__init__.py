@@ -10,6 +10,7 @@ from toolspecs.catalog import Catalog
 from toolspecs.choice import ChoiceMode, ToolChoice
 from toolspecs.documents import check_documents
 from toolspecs.errors import (
+    DamagedEntry,
     Fault,
     InvalidName,
     InvalidStoreURL,
@@ -41,6 +42,7 @@ from toolspecs.toolset import Toolset
 __all__ = [
     "Catalog",
     "ChoiceMode",
+    "DamagedEntry",
     "Fault",
     "InvalidName",
     "InvalidStoreURL",

@@ -5,6 +5,7 @@ written before the records that name them.
 """
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -14,6 +15,7 @@ from toolspecs.codec import Record, encode_toolset
 from toolspecs.contents import Contents
 from toolspecs.documents import check_documents
 from toolspecs.errors import (
+    DamagedEntry,
     InvalidTools,
     LimitExceeded,
     StaleRevision,
@@ -33,6 +35,8 @@ from toolspecs.store import Store
 from toolspecs.tool import Tool
 from toolspecs.toolset import Toolset
 
+_log = logging.getLogger(__name__)
+
 Change = Callable[[Toolset], Toolset]
 
 
@@ -49,8 +53,8 @@ class Catalog:
 
     `if_match` is the value of an HTTP If-Match header; a write whose precondition does not hold raises
     `StaleRevision`. Without one, writers of the same toolset take turns and none is lost: each leaves a
-    revision. Every method may raise `StoreUnavailable`, `get` and all writes to a toolset that has to be
-    there `UnknownToolset`.
+    revision. Every method may raise `StoreUnavailable` and `DamagedEntry`, `get` and all writes to a toolset
+    that has to be there `UnknownToolset`.
     """
 
     def __init__(
@@ -146,8 +150,8 @@ class Catalog:
         for name in await self._logs.names():
             if after is not None and name <= after:
                 continue
-            head = await self._head(name)
-            if head is None or head.is_deleted:
+            head = await self._listed_head(name)
+            if head is None:
                 continue
             if len(items) == limit:
                 return Page(tuple(items), items[-1].name if items else after)
@@ -219,11 +223,11 @@ class Catalog:
 
     async def _append(self, toolset: Toolset, last: Record | None) -> Revision | None:
         """The revision of this content after `last`; None if another writer was first."""
+        await self._contents.put(toolset)
         if last is not None and not last.is_deleted and last.summary.digest == toolset.digest:
             return _revision(last, toolset)
         number = last.summary.number + 1 if last else 1
         revision = Revision(toolset, number, toolset.digest, self._clock())
-        await self._contents.put(toolset)
         return revision if await self._commit(Record(revision.summary)) else None
 
     async def _commit(self, record: Record) -> bool:
@@ -247,6 +251,15 @@ class Catalog:
             raise await self._unknown(name)
         return head
 
+    async def _listed_head(self, name: str) -> Record | None:
+        """The head of a toolset that is there; one that is damaged hides no others."""
+        try:
+            head = await self._head(name)
+        except DamagedEntry as error:
+            _log.warning("toolset %r is left out: %s", name, error)
+            return None
+        return None if head is None or head.is_deleted else head
+
     async def _head(self, name: str) -> Record | None:
         return await self._logs.head(name) if TOOLSET_NAME.fullmatch(name) else None
 
@@ -263,8 +276,8 @@ class Catalog:
     async def _unknown(self, name: str) -> UnknownToolset:
         """The error that names near matches, deleted toolsets not among them."""
         near = near_matches(name, await self._logs.names(), 8)
-        heads = [await self._head(name) for name in near]
-        return UnknownToolset(name, [head.summary.name for head in heads if head and not head.is_deleted])
+        heads = [await self._listed_head(name) for name in near]
+        return UnknownToolset(name, [head.summary.name for head in heads if head])
 
 
 def _revision(record: Record, toolset: Toolset) -> Revision:

@@ -12,6 +12,7 @@ ToolspecsError
     ├── InvalidStoreURL     no store is at such a URL
     ├── MissingExtra        the store's driver is not installed
     ├── StoreUnavailable    the store cannot be reached, or failed
+    ├── DamagedEntry        what lies in the store is none of what was written there, or is gone
     ├── LockTimeout         the lease stayed somebody else's for as long as was waited
     └── NotACounter         the value to increment is not a whole number
 """
@@ -154,6 +155,15 @@ class StoreUnavailable(StoreError):
         self.store = store
         self.reason = reason
         super().__init__(f"store {store}: {reason}")
+
+
+class DamagedEntry(StoreError):
+    """The entry at `key` was cut short, altered, or written by something else; others can be used."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        self.key = key
+        self.reason = reason
+        super().__init__(f"the store's entry {key!r} cannot be used: {reason}")
 
 
 class LockTimeout(StoreError):

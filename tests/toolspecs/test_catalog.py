@@ -345,11 +345,3 @@ async def test_a_repeated_command_whose_answer_was_lost_is_known_again(store):
     first = await catalog.put(toolset("t", "a"))
     second = await catalog.put(toolset("t", "b"), if_match=first.etag)
     assert (second.number, names(await Catalog(store).get("t"))) == (2, ["b"])
-
-
-async def test_a_content_that_is_missing_is_told(store):
-    await Catalog(store).put(toolset("t", "a"))
-    async for key in store.scan("toolset/content/"):
-        await store.delete(key)
-    with pytest.raises(StoreUnavailable, match="content of toolset 't' is missing"):
-        await Catalog(store).get("t")

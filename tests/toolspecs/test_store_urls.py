@@ -157,6 +157,17 @@ async def test_a_redis_that_does_not_take_a_write_says_why(tmp_path, options, sa
         await store.close()
 
 
+async def test_a_key_of_a_redis_that_is_no_text_is_passed_over(redis_url):
+    import redis
+
+    store, client = open_store(redis_url), redis.Redis.from_url(redis_url)
+    client.set(b"callgate:odd/\xff", b"")
+    await store.set("odd/even", b"")
+    assert {key async for key in store.scan("odd/")} == {"odd/even"}
+    client.close()
+    await store.close()
+
+
 def test_a_missing_driver_names_its_extra(monkeypatch):
     real = builtins.__import__
 

@@ -128,7 +128,8 @@ class RedisStore:
             for key in keys:
                 if key not in seen:
                     seen.add(key)
-                    yield key.decode(errors="replace")[len(self._prefix) :]
+                    with suppress(UnicodeDecodeError):  # none of ours
+                        yield key.decode()[len(self._prefix) :]
             if cursor == 0:
                 return
 
