@@ -26,10 +26,10 @@ class Guarded:
 
     def fill(self, row: Row, matcher: xgr.GrammarMatcher, fill: Callable[[], None]) -> None:
         """Overwrite the row with what `fill`, which asks the matcher, puts there, and the guard leaves."""
-        if not self.kept.fill(row, self.cursor):
+        if not self.kept.fill(row, self.cursor.in_json):
             fill()
             self.guard.keep_apart(row, matcher, self.cursor)
-            self.kept.keep(row, self.cursor)
+            self.kept.keep(row, self.cursor.in_json)
         self.guard.limit(row, self.cursor)
 
     def follow(self, matcher: xgr.GrammarMatcher, token_id: int) -> "Guarded | None":

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from compiler.errors import UnsupportedGrammar
+from compiler.guard.cursor import Cursor
 from compiler.guard.tagged import AnyCursor
 from compiler.reading import Reading
 
@@ -34,7 +35,7 @@ class _Place:
             following = cursor.advance(text[at : at + 1])
             if following is None:
                 return None
-            num_new += _num_seen(following) > _num_seen(cursor)
+            num_new += _num_seen(following.in_json) > _num_seen(cursor.in_json)
             cursor = following
         return _Place(self.text + text, reading, cursor, num_new)
 
@@ -74,19 +75,17 @@ def completion(reading: Reading, cursor: AnyCursor) -> bytes:
         if place is None:
             continue
         rest = place.reading.completion()
-        end = _end(place.cursor, rest)
-        if end == len(rest):
+        repetition = _repetition(place.cursor, rest)
+        if repetition is None:
             return place.text + rest
-        repeat = _read(place, rest[:end])
-        if attempt.byte is not None and attempt.rank <= -repeat.num_new:  # no further: first others as short
-            later = _Attempt(attempt.rank, attempt.length + 0.5, next(order), place, None)
-            heapq.heappush(attempts, later)
+        start, end = repetition
+        rank = -_read(place, rest[:end]).num_new
+        if attempt.byte is not None and attempt.rank <= rank:  # no further: first others as short
+            heapq.heappush(attempts, _Attempt(attempt.rank, attempt.length + 0.5, next(order), place, None))
             continue
-        start = _beginning(place.cursor, rest[: end + 1])
-        for deviation in _deviations(place, rest[:start], -repeat.num_new, order):
+        for deviation in _deviations(place, rest[:start], rank, order):
             heapq.heappush(earlier, deviation)
-        begun = _read(place, rest[:start])
-        for deviation in _deviations(begun, rest[start : end + 1], -repeat.num_new, order):
+        for deviation in _deviations(_read(place, rest[:start]), rest[start : end + 1], rank, order):
             heapq.heappush(attempts, deviation)
     raise UnsupportedGrammar("no text ends the output without repeating a key or an item")
 
@@ -97,29 +96,26 @@ def _read(place: _Place, rest: bytes) -> _Place:
     return further
 
 
-def _end(cursor: AnyCursor, rest: bytes) -> int:
-    """The index of the byte of a completion that would repeat something; its length if none does."""
+def _repetition(cursor: AnyCursor, rest: bytes) -> tuple[int, int] | None:
+    """First and last byte of the key or item in a completion that would repeat one; None if none does."""
+    passed: list[Cursor] = []
     for at in range(len(rest)):
+        passed.append(cursor.in_json)
         following = cursor.advance(rest[at : at + 1])
         if following is None:
-            return at
+            return _beginning(passed, rest[at]), at
         cursor = following
-    return len(rest)
+    return None
 
 
-def _beginning(cursor: AnyCursor, rest: bytes) -> int:
-    """The index where the key or item begins that would repeat one with the last byte of `rest`."""
-    cursors = [cursor]
-    for at in range(len(rest) - 1):
-        following = cursors[-1].advance(rest[at : at + 1])
-        assert following is not None, "nothing repeats before the end"
-        cursors.append(following)
-    last = cursors[-1]
+def _beginning(passed: list[Cursor], byte: int) -> int:
+    """Which of the cursors passed is at the beginning of the key or item that `byte` would complete."""
+    last = passed[-1]
     assert last.scope is not None, "only what stands in a container can repeat"
-    closes = not last.in_string and rest[-1] in b"]}"  # what closes may be what repeats
+    closes = not last.in_string and byte in b"]}"  # what closes may be what repeats
     holder = last.scope.outer if closes else last.scope
-    places = (at for at in reversed(range(len(cursors))) if cursors[at].expects)
-    return next((at for at in places if cursors[at].scope is holder), 0)
+    places = (at for at in reversed(range(len(passed))) if passed[at].expects)
+    return next((at for at in places if passed[at].scope is holder), 0)
 
 
 def _deviations(place: _Place, rest: bytes, rank: int, order: Iterator[int]) -> Iterator[_Attempt]:
@@ -132,7 +128,7 @@ def _deviations(place: _Place, rest: bytes, rank: int, order: Iterator[int]) -> 
             place = _read(place, rest[at : at + 1])
 
 
-def _num_seen(cursor: AnyCursor) -> int:
+def _num_seen(cursor: Cursor) -> int:
     scope, total = cursor.scope, 0
     while scope is not None:
         total += len(scope.seen)

@@ -66,6 +66,11 @@ class Cursor(NamedTuple):
     """The JSON text is complete; what follows it is none."""
 
     @property
+    def in_json(self) -> "Cursor":
+        """This one: what `TaggedCursor` keeps apart from its tags."""
+        return self
+
+    @property
     def in_string(self) -> bool:
         """Whether this is inside a string."""
         return self.chunk is not None and self.chunk.startswith(b'"')

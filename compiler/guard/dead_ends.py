@@ -33,20 +33,20 @@ class DeadEnds:
 
     def is_behind(self, token_id: int, after: AnyCursor) -> bool:
         """Whether a token leads into one, the cursor being `after` it then."""
-        if not after.can_be_dead_end:
+        if not after.in_json.can_be_dead_end:
             return False
-        if after.place not in self._is_dead_end and self._matcher.accept_token(token_id):
+        if after.in_json.place not in self._is_dead_end and self._matcher.accept_token(token_id):
             self.is_at(after)
             self._matcher.rollback(1)
-        return self._is_dead_end.get(after.place, False)
+        return self._is_dead_end.get(after.in_json.place, False)
 
     def is_at(self, cursor: AnyCursor) -> bool:
         """Whether the matcher stands at one: a search in depth, without recursion, as texts are long."""
         ways = self._ways(cursor)
         if ways is None:
-            self._is_dead_end[cursor.place] = False
+            self._is_dead_end[cursor.in_json.place] = False
             return False
-        trail = [(cursor.place, ways)]
+        trail = [(cursor.in_json.place, ways)]
         while trail:
             place, ways = trail[-1]
             for token_id, after in ways:
@@ -57,7 +57,7 @@ class DeadEnds:
                     self._is_dead_end.update((place, False) for place, _ in trail)
                     self._matcher.rollback(len(trail) - 1)
                     return False
-                trail.append((after.place, onward))
+                trail.append((after.in_json.place, onward))
                 break
             else:  # every way on from there repeats
                 self._is_dead_end[place] = True
@@ -67,11 +67,11 @@ class DeadEnds:
         return True
 
     def _is_known(self, cursor: AnyCursor) -> bool:
-        return cursor.can_be_dead_end and self._is_dead_end.get(cursor.place, False)
+        return cursor.in_json.can_be_dead_end and self._is_dead_end.get(cursor.in_json.place, False)
 
     def _enter(self, token_id: int, after: AnyCursor) -> Ways | None:
         """Take a token, for its ways to be tried; None, and not taken, if there is no dead end behind it."""
-        is_open = after.can_be_dead_end and after.place not in self._is_dead_end
+        is_open = after.in_json.can_be_dead_end and after.in_json.place not in self._is_dead_end
         if not is_open or not self._matcher.accept_token(token_id):
             return None
         ways = self._ways(after)

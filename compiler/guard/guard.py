@@ -53,7 +53,7 @@ class Guard:
     def follow(self, matcher: xgr.GrammarMatcher, cursor: AnyCursor, token_id: int) -> AnyCursor | None:
         """The cursor after a token that `matcher` has just accepted; None if the guard does not allow it."""
         after = cursor.advance(self._spellings[token_id])
-        if after is None or not self._has_dead_ends or not after.can_be_dead_end:
+        if after is None or not self._has_dead_ends or not after.in_json.can_be_dead_end:
             return after
         return None if self._dead_ends(matcher).is_at(after) else after
 

@@ -3,8 +3,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from compiler.guard.cursor import Scope
-    from compiler.guard.tagged import AnyCursor
+    from compiler.guard.cursor import Cursor, Scope
     from compiler.token_index import Row
 
 
@@ -18,14 +17,14 @@ class KeptMask:
         self._scope: Scope | None = None
         self._row: Row | None = None
 
-    def fill(self, row: "Row", cursor: "AnyCursor") -> bool:
+    def fill(self, row: "Row", cursor: "Cursor") -> bool:
         """Overwrite the row if its mask is the one kept; whether it is."""
         if not cursor.is_settled or self._row is None or cursor.scope is not self._scope:
             return False
         row[:] = self._row
         return True
 
-    def keep(self, row: "Row", cursor: "AnyCursor") -> None:
+    def keep(self, row: "Row", cursor: "Cursor") -> None:
         """Keep the row if it is a plain string's."""
         if cursor.is_settled and cursor.is_in_plain_string:
             self._scope, self._row = cursor.scope, row.copy()

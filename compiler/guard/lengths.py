@@ -59,14 +59,15 @@ class TokenLengths:
 
     def restrict(self, row: Row, cursor: "AnyCursor", opening: TokenClass) -> None:
         """Take out what makes a string too long, the one at the cursor or one that `opening` tokens begin."""
-        if cursor.room is not None:
-            self._keep_within(row, cursor, cursor.room)
+        room = cursor.in_json.room
+        if room is not None:
+            self._keep_within(row, cursor, room)
         if opening:
             self._try(opening.allowed(row), row, cursor)
 
     def _keep_within(self, row: Row, cursor: "AnyCursor", room: Room) -> None:
         """Leave what a string has room for."""
-        pattern, lead = room.pattern, cursor.escape or room.begun
+        pattern, lead = room.pattern, cursor.in_json.escape or room.begun
         num_safe = room.num_left if pattern is None else room.num_left - pattern.farthest
         if num_safe >= self._most_bytes:
             return

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from itertools import chain
 
+from compiler.guard.cursor import Cursor
 from compiler.guard.tagged import AnyCursor
 from compiler.guard.target import Target
 from compiler.guard.token_class import TokenClass
@@ -28,25 +29,27 @@ class Suspects:
 
     def among(self, row: Row, cursor: AnyCursor) -> Ways:
         """Those that a row allows."""
-        if cursor.is_over:
+        in_json = cursor.in_json
+        if in_json.is_over:
             return
-        targets = list(cursor.targets())
-        ids = chain.from_iterable(tokens.allowed(row) for tokens in self._classes(cursor, targets))
-        along = (i for i in self._along(targets, cursor) if row[i >> 5] >> (i & 31) & 1)
+        targets = list(in_json.targets())
+        ids = chain.from_iterable(tokens.allowed(row) for tokens in self._classes(in_json, targets))
+        along = (i for i in self._along(targets, in_json) if row[i >> 5] >> (i & 31) & 1)
         for token_id in dict.fromkeys(chain(ids, along)):
             yield token_id, cursor.advance(self._spellings[token_id])
 
     def are_all(self, row: Row, cursor: AnyCursor) -> bool:
         """Whether a row allows nothing else."""
         harmless = row.copy()
-        targets = list(cursor.targets())
-        for tokens in self._classes(cursor, targets):
+        in_json = cursor.in_json
+        targets = list(in_json.targets())
+        for tokens in self._classes(in_json, targets):
             tokens.remove(harmless)
-        for token_id in self._along(targets, cursor):
+        for token_id in self._along(targets, in_json):
             forbid(harmless, token_id)
         return not harmless.any()
 
-    def _classes(self, cursor: AnyCursor, targets: list[Target]) -> Iterator[TokenClass]:
+    def _classes(self, cursor: Cursor, targets: list[Target]) -> Iterator[TokenClass]:
         """Those that are known without spelling a target, by class: all but those `_along` one."""
         tokens = self._tokens
         if cursor.can_run_out:
@@ -70,7 +73,7 @@ class Suspects:
         if targets:
             yield tokens.quoted if cursor.escape else tokens.escaped
 
-    def _along(self, targets: list[Target], cursor: AnyCursor) -> Iterator[int]:
+    def _along(self, targets: list[Target], cursor: Cursor) -> Iterator[int]:
         """The tokens that write on a target: to its end and beyond, or some of it if it can run out."""
         in_string, index = cursor.in_string, self._tokens.index
         for target in targets:

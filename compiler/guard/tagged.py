@@ -1,25 +1,22 @@
 """The cursor of arguments in tags: it looks into the tags that hold JSON."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from compiler.guard.cursor import Cursor, Scope
-from compiler.guard.pattern import Room
+from compiler.guard.cursor import Cursor
 from compiler.guard.plan import Plan, Tags
-from compiler.guard.target import Target
 
 _OPENINGS = (b"[", b"{")
 _BLANKS = b" \t\n\r"
 
 
 class TaggedCursor(NamedTuple):
-    """A place in a text of tagged parameters; a value with the interface of `Cursor`."""
+    """A place in a text of tagged parameters; a value."""
 
     plan: Plan
     tags: Tags
-    inner: Cursor | None = None
-    """Where in the JSON of the tag."""
+    in_json: Cursor
+    """Where in the JSON of the tag; over where there is none."""
     read: bytes = b""
     """What has been read of a tag, or of the text that may end one."""
     key: str | None = None
@@ -39,16 +36,12 @@ class TaggedCursor(NamedTuple):
 
     def step(self, byte: bytes) -> "TaggedCursor | None":
         """The cursor after one byte."""
-        if self.inner is not None:
-            inner = self.inner.advance(byte)
-            if inner is None:
-                return None
-            return (
-                self._replace(inner=None, is_skipping=True) if inner.is_over else self._replace(inner=inner)
-            )
+        if not self.in_json.is_over:
+            following = self.in_json.advance(byte)
+            return following and self._replace(in_json=following, is_skipping=following.is_over)
         if self.is_skipping:
             read = (self.read + byte)[-len(self.tags.end) :]
-            return TaggedCursor(self.plan, self.tags) if read == self.tags.end else self._replace(read=read)
+            return _between(self.plan, self.tags) if read == self.tags.end else self._replace(read=read)
         if self.key is None:
             return self._in_tag(self.read + byte)
         return self._at_value(self.key, byte)
@@ -72,72 +65,8 @@ class TaggedCursor(NamedTuple):
         if byte not in _OPENINGS:
             return self._replace(key=None, is_skipping=True).step(byte)
         places = self.plan.under(self.plan.start, key)
-        inner = Cursor(replace(self.plan, start=places, tags=None)).advance(byte)
-        return self._replace(read=b"", key=None, inner=inner)
-
-    def targets(self) -> Iterator[Target]:
-        """What would repeat a key or an item from here."""
-        return iter(()) if self.inner is None else self.inner.targets()
-
-    @property
-    def in_string(self) -> bool:
-        """Whether this is inside a string of JSON."""
-        return self.inner is not None and self.inner.in_string
-
-    @property
-    def can_run_out(self) -> bool:
-        """Whether this is in a container whose keys or items can run out."""
-        return self.inner is not None and self.inner.can_run_out
-
-    @property
-    def is_in_plain_string(self) -> bool:
-        """Whether the same may follow as at any other place inside the string, lengths aside."""
-        return self.inner is not None and self.inner.is_in_plain_string
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether this is inside a string, behind a whole character of it."""
-        return self.inner is not None and self.inner.is_settled
-
-    @property
-    def room(self) -> Room | None:
-        """What is left of the string's bound."""
-        return None if self.inner is None else self.inner.room
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing here can repeat."""
-        return self.inner is None
-
-    @property
-    def can_be_dead_end(self) -> bool:
-        """Whether it may be that nothing but a repeated key or item can follow."""
-        return self.inner is not None and self.inner.can_be_dead_end
-
-    @property
-    def place(self) -> object:
-        """Equal where the same may follow without repeating anything."""
-        return None if self.inner is None else self.inner.place
-
-    @property
-    def scope(self) -> Scope | None:
-        """The innermost open container."""
-        return None if self.inner is None else self.inner.scope
-
-    @property
-    def chunk(self) -> bytes | None:
-        """The scalar so far."""
-        return None if self.inner is None else self.inner.chunk
-
-    @property
-    def escape(self) -> bytes:
-        """An escape that is not complete."""
-        return b"" if self.inner is None else self.inner.escape
-
-    @property
-    def expects(self) -> bool:
-        """Whether a key or an item begins here."""
-        return self.inner is not None and self.inner.expects
+        begun = Cursor(replace(self.plan, start=places, tags=None)).advance(byte)
+        return begun and self._replace(read=b"", key=None, in_json=begun)
 
 
 AnyCursor = Cursor | TaggedCursor
@@ -145,4 +74,9 @@ AnyCursor = Cursor | TaggedCursor
 
 def start_of(plan: Plan) -> AnyCursor:
     """Before the text."""
-    return Cursor(plan) if plan.tags is None else TaggedCursor(plan, plan.tags)
+    return Cursor(plan) if plan.tags is None else _between(plan, plan.tags)
+
+
+def _between(plan: Plan, tags: Tags) -> TaggedCursor:
+    """Before a tag."""
+    return TaggedCursor(plan, tags, Cursor(plan, is_over=True))
