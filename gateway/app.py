@@ -29,6 +29,7 @@ from gateway.registry import Registry
 from gateway.routes.chat import chat_completions
 from gateway.routes.health import healthz, readyz
 from gateway.routes.models import get_model, list_models
+from gateway.routes.responses import create_response
 from gateway.routes.toolsets import ToolsetController
 from gateway.server_span import ServerSpanMiddleware
 from gateway.settings import Settings
@@ -73,7 +74,7 @@ def create_app(
                 own_provider.shutdown()
 
     return Litestar(
-        [healthz, readyz, list_models, get_model, chat_completions, ToolsetController],
+        [healthz, readyz, list_models, get_model, chat_completions, create_response, ToolsetController],
         dependencies={"parts": Provide(_parts, sync_to_thread=False)},
         exception_handlers={Exception: respond},
         lifespan=[lifespan],

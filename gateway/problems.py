@@ -1,6 +1,7 @@
 """Errors as clients see them: one table from error types to statuses, two shapes.
 
-Registry routes answer with RFC 9457 problem details; model routes with the error object of their API.
+Registry routes answer with RFC 9457 problem details; all others with OpenAI's error object, as clients show
+no other.
 """
 
 import json
@@ -26,11 +27,21 @@ from toolspecs.shapes import Shape
 
 _log = logging.getLogger(__name__)
 
-MODEL_ROUTES = ("/v1/chat/", "/v1/models", "/v1/responses", "/v1/completions", "/v1/embeddings")
+REGISTRY = "/v1/toolsets"
 
 _PLAIN_KEY = re.compile(r"[\w$-]+")
 
-_OTHER_APIS = ("/responses", "/messages", "/completions")
+_CHAT = "; use /v1/chat/completions"
+
+_ELSEWHERE: Mapping[str, str] = {
+    "/chat/completions": "; did you mean /v1/chat/completions? A client's base URL ends in /v1",
+    "/completions": f"{_CHAT}: in LlamaIndex's OpenAILike, is_chat_model=True",
+    "/embeddings": "; no embeddings are made here: give the client another base URL for these",
+    "/messages": _CHAT,
+    "/models": "; did you mean /v1/models? A client's base URL ends in /v1",
+    "/responses": "; did you mean /v1/responses? A client's base URL ends in /v1",
+}
+"""What to do instead, by how a path ends: clients come by another API's route, or without its `/v1`."""
 
 CLIENT_CLOSED_REQUEST = 499
 
@@ -71,6 +82,13 @@ _QUERY_VALUES: Mapping[str, tuple[str, ...]] = {"shape": tuple(shape.value for s
 _NO_FAULTS_OF_OURS = {"deadline_exceeded", "compiling_unfinished", "engine_stopped"}
 
 _WIRE_NAMES = {"template_options": "chat_template_kwargs"}
+
+_RESPONSES_NAMES = {
+    "max_tokens": "max_output_tokens",
+    "messages": "input",
+    "response_format": "text.format",
+}
+"""What Responses calls the fields that others than its reader blame."""
 
 _OPENAI_TYPES = {401: "authentication_error", 429: "rate_limit_error"}
 
@@ -120,9 +138,11 @@ def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
         _log.error(
             "%s %s failed: %s", request.method, request.url.path, error, exc_info=error if is_a_bug else None
         )
-    if request.url.path.startswith(MODEL_ROUTES):
-        return _response(openai_error(problem), openai_status(problem), problem, "application/json")
-    return _response(problem_details(problem), problem.status, problem, "application/problem+json")
+    if request.url.path == "/v1/responses" and problem.param and problem.kind != "invalid_field":
+        problem = replace(problem, param=_RESPONSES_NAMES.get(problem.param, problem.param))
+    if request.url.path.startswith(REGISTRY):
+        return _response(problem_details(problem), problem.status, problem, "application/problem+json")
+    return _response(openai_error(problem), openai_status(problem), problem, "application/json")
 
 
 def _bad_parameter(fault: Mapping[str, Any]) -> Problem:
@@ -135,12 +155,7 @@ def _bad_parameter(fault: Mapping[str, Any]) -> Problem:
 
 
 def _no_such_route(method: str, path: str) -> str:
-    """Clients come here by another API's route, or by a base URL without its `/v1`."""
-    hint = ""
-    if path.endswith("/chat/completions"):
-        hint = "; did you mean /v1/chat/completions? A client's base URL ends in /v1"
-    elif path.endswith(_OTHER_APIS):
-        hint = "; models are served at /v1/chat/completions, so choose Chat Completions in the client"
+    hint = next((hint for end, hint in _ELSEWHERE.items() if path.endswith(end)), "")
     return f"there is no route {method} {path}{hint}"
 
 

@@ -79,6 +79,12 @@ class CallParser:
         """Whether a call has started and not ended."""
         return self._state in {_State.NUMBER, _State.ARGUMENTS, _State.PARAMETERS, _State.END}
 
+    @property
+    def is_thinking(self) -> bool:
+        """Whether what is read is a thought."""
+        is_thought = self._state is _State.MESSAGE and self._message.is_thought
+        return is_thought or self._state is _State.THOUGHT
+
     def feed(self, text: str) -> list[Part]:
         """The parts that more text settles."""
         self._held.add(text)

@@ -5,7 +5,7 @@ import logging
 import threading
 from collections import defaultdict
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
@@ -206,7 +206,8 @@ class EngineThread:
         assert reason is not None
         if transcript.num_calls and sequence.closed_by is None:
             reason = FinishReason.TOOL_CALLS  # complete by itself, be it with the budget's last token
-        return [*events, Finished(sequence.choice, reason, sequence.stats, sequence.closed_by)]
+        stats = replace(sequence.stats, num_thought_tokens=transcript.num_thought_tokens)
+        return [*events, Finished(sequence.choice, reason, stats, sequence.closed_by)]
 
     def _flush(self) -> None:
         outgoing, self._outgoing = self._outgoing, []

@@ -69,6 +69,7 @@ class GenerationStats:
     mask_fill_us_sum: float = 0.0
     mask_fill_us_max: float = 0.0
     mass_removed: float = 0.0
+    num_thought_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

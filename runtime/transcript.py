@@ -28,6 +28,7 @@ class Transcript:
         is_thinking: bool = False,
     ) -> None:
         self.num_calls = 0
+        self.num_thought_tokens = 0
         self._choice = choice
         self._spelling = spelling
         self._detokenizer = Detokenizer(spelling)
@@ -45,7 +46,9 @@ class Transcript:
         if draw.logprob is not None and draw.token_id not in self._spelling.stop_ids:
             top = tuple(self._logprob(i, value) for i, value in draw.top)
             self._logprobs.append(self._logprob(draw.token_id, draw.logprob, top))
-        return self._read(self._detokenizer.feed([draw.token_id]))
+        events = self._read(self._detokenizer.feed([draw.token_id]))
+        self.num_thought_tokens += self._parser is not None and self._parser.is_thinking
+        return events
 
     def finish(self) -> list[Event]:
         """The events of what was held back; call it once, at the end."""

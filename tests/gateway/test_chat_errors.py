@@ -159,14 +159,21 @@ async def test_the_gateway_is_ready_and_closes_its_runtime(client, runtime):
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["/v1/responses", "/v1/messages", "/v1/completions", "/chat/completions", "/v1/v1/chat/completions"],
+    ("path", "says"),
+    [
+        ("/v1/messages", "use /v1/chat/completions"),
+        ("/v1/completions", "is_chat_model=True"),
+        ("/v1/embeddings", "another base URL"),
+        ("/chat/completions", "base URL ends in /v1"),
+        ("/v1/v1/chat/completions", "did you mean /v1/chat/completions?"),
+        ("/responses", "did you mean /v1/responses?"),
+        ("/v1/moderations", "no route POST /v1/moderations"),
+    ],
 )
-async def test_routes_of_other_apis_say_where_models_are_served(client, path):
-    answer = await client.post(path, json={})
+async def test_other_routes_say_where_to_go_in_a_shape_that_clients_read(client, path, says):
+    answer = await client.post(path, json=body())
     assert answer.status_code == 404
-    hint = answer.text.partition(f"POST {path}; ")[2]
-    assert "/v1/chat/completions" in hint
+    assert says in answer.json()["error"]["message"]
 
 
 async def test_a_refusal_and_its_way_out_are_sentences(client):

@@ -36,6 +36,7 @@ async def test_text_is_answered(client, runtime):
         "completion_tokens": 7,
         "total_tokens": 18,
         "prompt_tokens_details": {"cached_tokens": 4},
+        "completion_tokens_details": {"reasoning_tokens": 0},
     }
     assert runtime.requests[0].constraint is None
     assert runtime.requests[0].syntax is None

@@ -57,6 +57,14 @@ def test_text_and_calls_are_told_apart():
     assert transcript.num_calls == 2
 
 
+def test_tokens_of_thoughts_are_counted():
+    frames = "<|channel|>analysis<|message|>Hmm.<|end|><|start|>assistant<|channel|>final<|message|>Hi"
+    transcript, events = transcribe(frames, name="harmony")
+    assert text_of(events) == "Hi"
+    # "Hmm." is four bytes; the end's are told from thought once the last has come.
+    assert transcript.num_thought_tokens == len("Hmm.") + len("<|end|>")
+
+
 def test_without_a_syntax_everything_is_text():
     assert text_of(transcribe(CALL)[1]) == CALL
 

@@ -1,7 +1,5 @@
 """A Chat Completions request to a turn."""
 
-import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -12,13 +10,11 @@ from msgspec import Meta
 from gateway.body import convert
 from gateway.errors import InvalidField
 from gateway.turn import Turn
+from gateway.wire.fields import read_timeout, read_toolsets, supported
 from gateway.wire.openai.messages import read_messages
 from gateway.wire.openai.response_format import read_response_format
 from gateway.wire.openai.tools import read_choice, read_tools
 from runtime.request import Sampling
-from toolspecs.errors import InvalidName
-from toolspecs.names import ToolsetReference
-from toolspecs.nearest import MAX_NAME, shorten
 
 # Fields that by their own definition change nothing in the output.
 IGNORED = frozenset(
@@ -122,7 +118,7 @@ def read_request(
         InvalidField: a field is unknown, of the wrong type, or asks for what is not offered.
         InvalidTools: an inline tool is not well-formed.
     """
-    fields = convert(_without_fixed(body), Fields)
+    fields = convert(supported(body, ignored=IGNORED, fixed=FIXED, refused=REFUSED), Fields)
     if fields.stream_options and not fields.stream:
         raise InvalidField("stream_options", "it is only allowed with `stream: true`")
     response_format = read_response_format(fields.response_format)
@@ -130,7 +126,7 @@ def read_request(
     turn = Turn(
         model=fields.model,
         messages=read_messages(fields.messages),
-        toolsets=_read_toolsets(fields.toolset, toolset_header),
+        toolsets=read_toolsets(fields.toolset, toolset_header),
         tools=tools,
         choice=read_choice(fields.tool_choice),
         is_parallel=fields.parallel_tool_calls is not False,
@@ -141,36 +137,10 @@ def read_request(
         num_choices=fields.n or 1,
         num_logprobs=_read_logprobs(fields),
         template_options=fields.chat_template_kwargs or {},
-        timeout_s=_read_timeout(fields.timeout, timeout_header),
+        timeout_s=read_timeout(fields.timeout, timeout_header),
     )
     usage = bool(fields.stream_options and fields.stream_options.include_usage)
     return ChatRequest(turn, is_streamed=bool(fields.stream), includes_usage=usage)
-
-
-def _without_fixed(body: Any) -> Any:
-    if not isinstance(body, dict):
-        raise InvalidField("", "the body must be a JSON object")
-    for name, (values, reason) in FIXED.items():
-        if body.get(name) is not None and body[name] not in values:
-            shown = shorten(json.dumps(body[name]), MAX_NAME)
-            wanted = " or ".join(map(json.dumps, values))
-            raise InvalidField(name, f"{shown} is not supported: {reason}; leave it out, or write {wanted}")
-    for name, reason in REFUSED.items():
-        if body.get(name) is not None:
-            raise InvalidField(name, reason)
-    return {k: v for k, v in body.items() if k not in IGNORED | FIXED.keys() | REFUSED.keys()}
-
-
-def _read_toolsets(field: str | list[str] | None, header: str | None) -> tuple[ToolsetReference, ...]:
-    named = [field] if isinstance(field, str) else field or []
-    refs: dict[ToolsetReference, None] = {}
-    for source, texts in (("toolset", named), ("X-Toolset", (header or "").split(",") if header else ())):
-        for text in texts:
-            try:
-                refs[ToolsetReference.parse(text.strip())] = None
-            except InvalidName as error:
-                raise InvalidField(source, str(error)) from error
-    return tuple(refs)
 
 
 def _read_sampling(fields: Fields) -> Sampling:
@@ -203,19 +173,6 @@ def _read_max_tokens(fields: Fields) -> int | None:
     if old is not None and new is not None and old != new:
         raise InvalidField("max_completion_tokens", f"it is {new}, but max_tokens is {old}; give one of them")
     return new if new is not None else old
-
-
-def _read_timeout(field: float | None, header: str | None) -> float | None:
-    """Seconds; the shorter of both."""
-    timeouts = [field] if field is not None else []
-    if header is not None:
-        try:
-            timeouts.append(float(header))
-        except ValueError:
-            timeouts.append(math.nan)
-    if not all(0 < timeout < math.inf for timeout in timeouts):
-        raise InvalidField("X-Request-Timeout", f"{header!r} is no number of seconds above 0")
-    return min(timeouts, default=None)
 
 
 def _read_logprobs(fields: Fields) -> int | None:

@@ -151,6 +151,7 @@ def usage(generation: Generation) -> JSON:
         "completion_tokens": num_output,
         "total_tokens": num_prompt + num_output,
         "prompt_tokens_details": {"cached_tokens": max((s.num_cached_tokens for s in stats), default=0)},
+        "completion_tokens_details": {"reasoning_tokens": sum(s.num_thought_tokens for s in stats)},
     }
 
 
@@ -189,9 +190,14 @@ def _envelope(generation: Generation, kind: str) -> JSON:
 
 def _logprobs(tokens: tuple[TokenLogprob, ...]) -> JSON:
     return {
-        "content": [_token(t) | {"top_logprobs": [_token(o) for o in t.top]} for t in tokens],
+        "content": [logprob(token) for token in tokens],
         "refusal": None,
     }
+
+
+def logprob(token: TokenLogprob) -> JSON:
+    """The log probability of a token, and those of what else it might have been."""
+    return _token(token) | {"top_logprobs": [_token(other) for other in token.top]}
 
 
 def _token(token: TokenLogprob) -> JSON:

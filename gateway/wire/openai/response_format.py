@@ -59,9 +59,15 @@ class _Fields(msgspec.Struct):
 
 def read_response_format(value: Any) -> ResponseFormat | None:
     """Translate; None is any text. Raises InvalidField."""
-    match convert({"response_format": value}, _Fields).response_format:
-        case JsonSchema(json_schema=named):
-            return ResponseFormat("schema", named.schema)
+    read = convert({"response_format": value}, _Fields).response_format
+    if isinstance(read, JsonSchema):
+        return ResponseFormat("schema", read.json_schema.schema)
+    return other_format(read)
+
+
+def other_format(read: TextFormat | JsonObject | Regex | Choice | Grammar | None) -> ResponseFormat | None:
+    """A format that is written alike in every API."""
+    match read:
         case JsonObject():
             return ResponseFormat("schema", ANY_OBJECT)
         case Regex(pattern=pattern):

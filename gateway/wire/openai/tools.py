@@ -5,7 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from gateway.body import convert
-from gateway.errors import InvalidField
+from gateway.wire.fields import allowed_choice
 from toolspecs.choice import ChoiceMode, ToolChoice
 from toolspecs.shapes import parse_tools
 from toolspecs.tool import Tool
@@ -48,12 +48,8 @@ def read_choice(value: Any) -> ToolChoice | None:
         case Named(function=function):
             return ToolChoice.named(function.name)
         case Allowed(allowed_tools=allowed):
-            if not allowed.tools:
-                raise InvalidField(
-                    "tool_choice.allowed_tools.tools", "it is empty; use `none` for no tool at all"
-                )
-            names = dict.fromkeys(tool.function.name for tool in allowed.tools)
-            return ToolChoice(ChoiceMode(allowed.mode), tuple(names))
+            names = [tool.function.name for tool in allowed.tools]
+            return allowed_choice(allowed.mode, names, "tool_choice.allowed_tools.tools")
         case mode:
             return ToolChoice(ChoiceMode(mode))
 

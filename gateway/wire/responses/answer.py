@@ -1,0 +1,213 @@
+"""Events to a response, or to the events of its stream."""
+
+import secrets
+import time
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gateway.generation import Generation
+from gateway.problems import Problem
+from gateway.wire.openai.response import extension, logprob, new_call_id, usage
+from runtime.events import (
+    ArgumentsDelta,
+    CallStarted,
+    Event,
+    Finished,
+    FinishReason,
+    TextDelta,
+    ThoughtDelta,
+    TokenLogprob,
+)
+
+JSON = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """How an item of some type is written: its id, its text's deltas, and the part that holds the text."""
+
+    prefix: str
+    deltas: str
+    part: str | None = None
+
+
+_KINDS = {
+    "reasoning": _Kind("rs", "response.reasoning_text", "reasoning_text"),
+    "message": _Kind("msg", "response.output_text", "output_text"),
+    "function_call": _Kind("fc", "response.function_call_arguments"),
+}
+
+
+@dataclass
+class _Item:
+    """An item of the output, while it is written."""
+
+    index: int
+    kind: str
+    fields: JSON = field(default_factory=dict)
+    texts: list[str] = field(default_factory=list)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.item_id = f"{_KINDS[self.kind].prefix}_{secrets.token_hex(12)}"
+
+    @property
+    def place(self) -> JSON:
+        """Where its deltas belong."""
+        content = {"content_index": 0} if self.part_type else {}
+        return {"item_id": self.item_id, "output_index": self.index, **content}
+
+    @property
+    def part_type(self) -> str | None:
+        return _KINDS[self.kind].part
+
+    @property
+    def deltas(self) -> str:
+        return _KINDS[self.kind].deltas
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts)
+
+    def part(self) -> JSON:
+        """The part that holds its text."""
+        is_message = self.kind == "message"
+        notes = {"annotations": [], "logprobs": [logprob(t) for t in self.logprobs]} if is_message else {}
+        return {"type": self.part_type, "text": self.text, **notes}
+
+    def as_json(self, status: str, *, has_text: bool = True) -> JSON:
+        """The item; without its text when it has just begun."""
+        shown: JSON = {"id": self.item_id, "type": self.kind, "status": status, **self.fields}
+        if self.part_type:
+            return shown | {"content": [self.part()] if has_text else []}
+        return shown | {"arguments": self.text if has_text else ""}
+
+
+class Answer:
+    """One response, put together while its generation is read."""
+
+    def __init__(self, generation: Generation, echoed: Mapping[str, Any]) -> None:
+        self._generation = generation
+        self._echoed = echoed
+        self._created_at = int(time.time())
+        self._output: list[JSON] = []
+        self._open: _Item | None = None
+        self._num_events = 0
+
+    async def whole(self) -> JSON:
+        """The response, once it is finished."""
+        last: JSON = {}
+        async for event in self.events():
+            last = event
+        response: JSON = last["response"]
+        return response
+
+    async def events(self) -> AsyncGenerator[JSON]:
+        """The events of its stream, the whole response in the last."""
+        for kind in ("response.created", "response.in_progress"):
+            yield self._event(kind, response=self._response("in_progress"))
+        async for event in self._generation.events():
+            for kind, fields in self._read(event):
+                yield self._event(kind, **fields)
+
+    def failed(self, problem: Problem) -> JSON:
+        """The last event of a stream that breaks off."""
+        error = {"code": problem.kind, "message": problem.detail}
+        return self._event("response.failed", response=self._response("failed") | {"error": error})
+
+    def _event(self, kind: str, **fields: Any) -> JSON:
+        self._num_events += 1
+        return {"type": kind, "sequence_number": self._num_events - 1, **fields}
+
+    def _read(self, event: Event) -> Iterator[tuple[str, JSON]]:
+        match event:
+            case ThoughtDelta(text=text):
+                yield from self._write("reasoning", text, summary=[])
+            case TextDelta(text=text, logprobs=logprobs):
+                yield from self._write("message", text, logprobs, role="assistant")
+            case CallStarted(name=name):
+                yield from self._begin("function_call", call_id=new_call_id(), name=name)
+            case ArgumentsDelta(text=text):
+                yield from self._delta(text)
+            case Finished():
+                yield from self._finish(event)
+
+    def _write(
+        self, kind: str, text: str, logprobs: tuple[TokenLogprob, ...] = (), **fields: Any
+    ) -> Iterator[tuple[str, JSON]]:
+        if self._open is None or self._open.kind != kind:
+            yield from self._begin(kind, **fields)
+        yield from self._delta(text, logprobs)
+
+    def _begin(self, kind: str, **fields: Any) -> Iterator[tuple[str, JSON]]:
+        yield from self._end("completed")
+        item = self._open = _Item(len(self._output), kind, fields)
+        shown = item.as_json("in_progress", has_text=False)
+        yield "response.output_item.added", {"output_index": item.index, "item": shown}
+        if item.part_type:
+            yield "response.content_part.added", {**item.place, "part": item.part()}
+
+    def _delta(self, text: str, logprobs: tuple[TokenLogprob, ...] = ()) -> Iterator[tuple[str, JSON]]:
+        item = self._open
+        assert item, "a delta belongs to an item"
+        item.texts.append(text)
+        shown = {"logprobs": [logprob(t) for t in logprobs]} if item.kind == "message" else {}
+        if self._generation.has_logprobs:
+            item.logprobs += logprobs
+        yield f"{item.deltas}.delta", {**item.place, "delta": text, **shown}
+
+    def _end(self, status: str) -> Iterator[tuple[str, JSON]]:
+        item, self._open = self._open, None
+        if item is None:
+            return
+        shown = item.as_json(status)
+        if item.part_type:
+            part = item.part()
+            logprobs = {"logprobs": part["logprobs"]} if "logprobs" in part else {}
+            yield f"{item.deltas}.done", {**item.place, "text": item.text, **logprobs}
+            yield "response.content_part.done", {**item.place, "part": part}
+        else:
+            yield f"{item.deltas}.done", {**item.place, "name": item.fields["name"], "arguments": item.text}
+        yield "response.output_item.done", {"output_index": item.index, "item": shown}
+        self._output.append(shown)
+
+    def _finish(self, finished: Finished) -> Iterator[tuple[str, JSON]]:
+        is_cut = finished.reason is FinishReason.LENGTH
+        if self._open is None and not self._output:
+            yield from self._begin("message", role="assistant")
+        # What the engine closed is whole, though the model would have gone on.
+        yield from self._end("incomplete" if is_cut and not finished.closed_by else "completed")
+        status = "incomplete" if is_cut else "completed"
+        yield f"response.{status}", {"response": self._response(status)}
+
+    def _response(self, status: str) -> JSON:
+        is_over = status in {"completed", "incomplete"}
+        return {
+            "id": f"resp_{self._generation.request_id}",
+            "object": "response",
+            "created_at": self._created_at,
+            "status": status,
+            "error": None,
+            "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
+            "model": self._generation.model_id,
+            "output": list(self._output),
+            "background": False,
+            "previous_response_id": None,
+            "reasoning": {"effort": None, "summary": None},
+            "store": False,
+            "truncation": "disabled",
+            **self._echoed,
+            "usage": self._usage() if is_over else None,
+            "callgate": extension(self._generation) if is_over else None,
+        }
+
+    def _usage(self) -> JSON:
+        counts = usage(self._generation)
+        return {
+            "input_tokens": counts["prompt_tokens"],
+            "input_tokens_details": counts["prompt_tokens_details"],
+            "output_tokens": counts["completion_tokens"],
+            "output_tokens_details": counts["completion_tokens_details"],
+            "total_tokens": counts["total_tokens"],
+        }

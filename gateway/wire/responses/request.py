@@ -1,0 +1,186 @@
+"""A Responses request to a turn."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from compiler.response_format import ResponseFormat
+from gateway.body import convert
+from gateway.errors import InvalidField
+from gateway.turn import Turn
+from gateway.wire.fields import Fixed, read_timeout, read_toolsets, supported
+from gateway.wire.openai.request import IGNORED as IGNORED_BY_CHAT
+from gateway.wire.openai.response_format import (
+    Choice,
+    Grammar,
+    JsonObject,
+    NamedSchema,
+    Regex,
+    TextFormat,
+    other_format,
+)
+from gateway.wire.openai.tools import read_tools
+from gateway.wire.responses.items import read_input
+from gateway.wire.responses.tools import read_choice
+from runtime.request import Sampling
+
+LOGPROBS = "message.output_text.logprobs"
+
+# `max_tool_calls` counts calls of OpenAI's own tools alone.
+IGNORED = (IGNORED_BY_CHAT | {"max_tool_calls"}) - {"metadata"}
+
+FIXED: Fixed = {
+    "background": ((False,), "answers come at once"),
+    "service_tier": (("auto", "default"), "there is one service tier"),
+    "store": ((False,), "responses are not stored"),
+    "truncation": (("disabled",), "nothing of the input is left out"),
+}
+
+_SENT_WHOLE = "responses are not stored: send the conversation whole, in input"
+
+REFUSED: Mapping[str, str] = {
+    "context_management": "it is not supported",
+    "conversation": _SENT_WHOLE,
+    "moderation": "there is no moderation",
+    "previous_response_id": _SENT_WHOLE,
+    "prompt": "prompts are not stored: send instructions and input",
+    # As Chat Completions has them.
+    "functions": "use tools",
+    "max_completion_tokens": "use max_output_tokens",
+    "max_tokens": "use max_output_tokens",
+    "messages": "use input",
+    "reasoning_effort": "use chat_template_kwargs, which sets what the model's template offers",
+    "response_format": "use text.format",
+}
+
+ECHOED: Mapping[str, Any] = {
+    "instructions": None,
+    "max_output_tokens": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "temperature": 1.0,
+    "text": {"format": {"type": "text"}},
+    "tool_choice": "auto",
+    "tools": [],
+    "top_logprobs": 0,
+    "top_p": 1.0,
+}
+"""Fields that a response repeats, with what they are when left out."""
+
+
+class JsonSchema(NamedSchema, tag_field="type", tag="json_schema"):
+    """JSON that validates against a schema, whatever `strict` says."""
+
+
+class Text(msgspec.Struct, forbid_unknown_fields=True):
+    """`text`."""
+
+    format: TextFormat | JsonObject | JsonSchema | Regex | Choice | Grammar | None = None
+    verbosity: Literal["medium"] | None = None
+
+
+class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
+    """`stream_options`."""
+
+    include_obfuscation: Literal[False] | None = None
+
+
+class Fields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The fields that are honoured; absent and null mean the same."""
+
+    model: Annotated[str, Meta(min_length=1)]
+    input: str | Annotated[list[Any], Meta(min_length=1)]
+    instructions: str | None = None
+    toolset: str | list[str] | None = None
+    tools: list[Any] | None = None
+    tool_choice: Any = None
+    parallel_tool_calls: bool | None = None
+    text: Text | None = None
+    # Thoughts are never encrypted: they are sent, and can be sent back, as text.
+    include: list[Literal["message.output_text.logprobs", "reasoning.encrypted_content"]] | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    max_output_tokens: Annotated[int, Meta(ge=1)] | None = None
+    metadata: dict[str, str] | None = None
+    reasoning: dict[str, Any] | None = None
+    seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Meta(ge=1)] | None = None
+    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    timeout: Annotated[float, Meta(gt=0)] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResponsesRequest:
+    """A turn, how its answer is sent, and what the answer repeats of the request."""
+
+    turn: Turn
+    is_streamed: bool
+    echoed: Mapping[str, Any]
+
+
+def read_request(
+    body: Any, *, toolset_header: str | None = None, timeout_header: str | None = None
+) -> ResponsesRequest:
+    """Translate a decoded body; the headers are `X-Toolset` and `X-Request-Timeout`.
+
+    Raises:
+        InvalidField: a field is unknown, of the wrong type, or asks for what is not offered.
+        InvalidTools: an inline tool is not well-formed.
+    """
+    fields = convert(supported(body, ignored=IGNORED, fixed=FIXED, refused=REFUSED), Fields)
+    _check_reasoning(fields.reasoning or {})
+    turn = Turn(
+        model=fields.model,
+        messages=read_input(fields.input, fields.instructions),
+        toolsets=read_toolsets(fields.toolset, toolset_header),
+        tools=read_tools(fields.tools or []),
+        choice=read_choice(fields.tool_choice),
+        is_parallel=fields.parallel_tool_calls is not False,
+        response_format=_read_format(fields.text),
+        sampling=_read_sampling(fields),
+        max_tokens=fields.max_output_tokens,
+        num_logprobs=_read_logprobs(fields),
+        template_options=fields.chat_template_kwargs or {},
+        timeout_s=read_timeout(fields.timeout, timeout_header),
+    )
+    echoed = {name: default if body.get(name) is None else body[name] for name, default in ECHOED.items()}
+    return ResponsesRequest(turn, bool(fields.stream), echoed)
+
+
+def _check_reasoning(reasoning: Mapping[str, Any]) -> None:
+    asked = next((name for name, value in reasoning.items() if value is not None), None)
+    if asked is not None:
+        reason = "it is not supported; chat_template_kwargs sets what the model's template offers"
+        raise InvalidField(f"reasoning.{asked}", reason)
+
+
+def _read_format(text: Text | None) -> ResponseFormat | None:
+    read = text.format if text else None
+    if isinstance(read, JsonSchema):
+        return ResponseFormat("schema", read.schema)
+    return other_format(read)
+
+
+def _read_sampling(fields: Fields) -> Sampling:
+    return Sampling(
+        temperature=1.0 if fields.temperature is None else fields.temperature,
+        top_p=1.0 if fields.top_p is None else fields.top_p,
+        top_k=fields.top_k,
+        min_p=fields.min_p or 0.0,
+        seed=fields.seed,
+    )
+
+
+def _read_logprobs(fields: Fields) -> int | None:
+    if LOGPROBS in (fields.include or ()):
+        return fields.top_logprobs or 0
+    if fields.top_logprobs:
+        raise InvalidField("top_logprobs", f'it is only allowed with "{LOGPROBS}" in include')
+    return None

@@ -1,0 +1,312 @@
+"""Responses over HTTP, with a runtime that plays a script."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from fake_runtime import STATS, call, text
+from sample_tools import WEATHER
+
+from runtime.errors import GenerationFailed
+from runtime.events import Finished, FinishReason, TextDelta, ThoughtDelta, TokenLogprob
+from runtime.request import Message, Sampling
+from toolspecs.call import ToolCall
+from toolspecs.choice import ChoiceMode
+
+URL = "/v1/responses"
+CALL = call("get_weather", '{"place": ', '"Oslo"}')
+
+
+def body(**fields):
+    return {"model": "tiny", "input": "Hi", **fields}
+
+
+async def ask(client, headers=None, **fields):
+    response = await client.post(URL, json=body(**fields), headers=headers)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+async def stream(client, **fields):
+    """The events of a stream, numbered and named as they should be."""
+    response = await client.post(URL, json=body(stream=True, **fields))
+    assert response.status_code == 200, response.text
+    events = []
+    for sent in response.text.removesuffix("\n\n").split("\n\n"):
+        name, data = sent.split("\n")
+        event = json.loads(data.removeprefix("data: "))
+        assert name == f"event: {event['type']}"
+        assert event["sequence_number"] == len(events)
+        events.append(event)
+    return events
+
+
+async def refused(client, **fields):
+    """The error object of a refusal."""
+    response = await client.post(URL, json=body(**fields))
+    assert response.status_code == 400, response.text
+    return response.json()["error"]
+
+
+async def messages(client, runtime, **fields):
+    """What the runtime is given of an input."""
+    await ask(client, **fields)
+    return list(runtime.requests[-1].messages)
+
+
+async def test_text_is_answered(client, runtime):
+    answer = await ask(client, instructions="Be brief.", metadata={"a": "b"}, max_output_tokens=9)
+    assert (answer["object"], answer["status"], answer["model"]) == ("response", "completed", "tiny")
+    [item] = answer["output"]
+    assert item == {
+        "id": item["id"],
+        "type": "message",
+        "status": "completed",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "Hello.", "annotations": [], "logprobs": []}],
+    }
+    assert answer["usage"] == {
+        "input_tokens": 11,
+        "input_tokens_details": {"cached_tokens": 4},
+        "output_tokens": 7,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": 18,
+    }
+    assert (answer["instructions"], answer["metadata"], answer["max_output_tokens"]) == (
+        "Be brief.",
+        {"a": "b"},
+        9,
+    )
+    assert (answer["tools"], answer["tool_choice"], answer["store"]) == ([], "auto", False)
+    [request] = runtime.requests
+    assert request.messages == (Message("system", "Be brief."), Message("user", "Hi"))
+    assert (request.max_tokens, request.sampling) == (9, Sampling())
+
+
+async def test_calls_are_answered_and_say_what_masked_them(client, runtime, weather):
+    runtime.script = CALL
+    answer = await ask(client, toolset="weather", tool_choice="required", parallel_tool_calls=False)
+    [item] = answer["output"]
+    assert item["call_id"].startswith("call_")
+    assert (item["type"], item["status"]) == ("function_call", "completed")
+    assert (item["name"], item["arguments"]) == ("get_weather", '{"place": "Oslo"}')
+    assert answer["callgate"]["toolset"] == "weather"
+    assert runtime.requests[0].constraint.choice.mode is ChoiceMode.REQUIRED
+    assert not runtime.requests[0].constraint.parallel
+
+
+async def test_a_stream_ends_with_the_whole_answer(client, runtime, weather):
+    runtime.script = [TextDelta(0, "Let "), TextDelta(0, "me."), *CALL]
+    events = await stream(client, toolset="weather")
+    assert [event["type"].removeprefix("response.") for event in events] == [
+        "created",
+        "in_progress",
+        "output_item.added",
+        "content_part.added",
+        "output_text.delta",
+        "output_text.delta",
+        "output_text.done",
+        "content_part.done",
+        "output_item.done",
+        "output_item.added",
+        "function_call_arguments.delta",
+        "function_call_arguments.delta",
+        "function_call_arguments.done",
+        "output_item.done",
+        "completed",
+    ]
+    answer = events[-1]["response"]
+    assert [event["item"] for event in events if event["type"] == "response.output_item.done"] == answer[
+        "output"
+    ]
+    said, called = answer["output"]
+    assert said["content"][0]["text"] == "Let me."
+    assert (events[12]["item_id"], events[12]["output_index"]) == (called["id"], 1)
+    assert events[12]["arguments"] == called["arguments"] == '{"place": "Oslo"}'
+    assert events[9]["item"] == called | {"arguments": "", "status": "in_progress"}
+    assert events[0]["response"]["output"] == []
+
+
+async def test_thoughts_are_items_of_their_own(client, runtime):
+    runtime.card = replace(runtime.card, syntax="harmony")
+    stats = replace(STATS, num_thought_tokens=5)
+    runtime.script = [
+        ThoughtDelta(0, "Hm"),
+        ThoughtDelta(0, "."),
+        TextDelta(0, "Hi"),
+        Finished(0, FinishReason.STOP, stats),
+    ]
+    answer = await ask(client)
+    thought, said = answer["output"]
+    assert (thought["type"], thought["summary"]) == ("reasoning", [])
+    assert thought["content"] == [{"type": "reasoning_text", "text": "Hm."}]
+    assert said["content"][0]["text"] == "Hi"
+    assert answer["usage"]["output_tokens_details"] == {"reasoning_tokens": 5}
+    kinds = [event["type"] for event in await stream(client)]
+    assert kinds.count("response.reasoning_text.delta") == 2
+    back = [thought, said, {"role": "user", "content": "And?"}]
+    assert await messages(client, runtime, input=back) == [
+        Message("assistant", "Hi", thought="Hm."),
+        Message("user", "And?"),
+    ]
+
+
+async def test_a_text_that_is_cut_is_incomplete(client, runtime):
+    runtime.script = [TextDelta(0, "Hel"), Finished(0, FinishReason.LENGTH, STATS)]
+    answer = (await stream(client))[-1]
+    assert answer["type"] == "response.incomplete"
+    assert answer["response"]["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert answer["response"]["output"][0]["status"] == "incomplete"
+
+
+async def test_a_call_that_the_budget_closed_is_whole(client, runtime, weather):
+    runtime.script = call("get_weather", '{"place": "O"}', closed_by="budget")
+    answer = await ask(client, toolset="weather")
+    assert (answer["status"], answer["output"][0]["status"]) == ("incomplete", "completed")
+    assert answer["callgate"]["closed_by"] == "budget"
+
+
+async def test_an_empty_answer_is_a_message(client, runtime):
+    runtime.script = text()
+    assert (await ask(client))["output"][0]["content"][0]["text"] == ""
+
+
+async def test_log_probabilities_are_told_where_they_are_included(client, runtime):
+    token = TokenLogprob("Hi", b"Hi", -0.5, (TokenLogprob("Ho", b"Ho", -1.5),))
+    runtime.script = [TextDelta(0, "Hi", (token,)), Finished(0, FinishReason.STOP, STATS)]
+    fields = {"include": ["message.output_text.logprobs"], "top_logprobs": 1}
+    answer = await ask(client, **fields)
+    told = {
+        "token": "Hi",
+        "logprob": -0.5,
+        "bytes": [72, 105],
+        "top_logprobs": [{"token": "Ho", "logprob": -1.5, "bytes": [72, 111]}],
+    }
+    assert answer["output"][0]["content"][0]["logprobs"] == [told]
+    [delta] = [e for e in await stream(client, **fields) if e["type"] == "response.output_text.delta"]
+    assert delta["logprobs"] == [told]
+    assert runtime.requests[0].num_logprobs == 1
+
+
+async def test_a_stream_that_breaks_off_has_failed(client, runtime):
+    runtime.script = [TextDelta(0, "Hel"), GenerationFailed("the engine fell over")]
+    last = (await stream(client))[-1]
+    assert last["type"] == "response.failed"
+    assert last["response"]["status"] == "failed"
+    assert last["response"]["error"] == {
+        "code": "generation_failed",
+        "message": str(GenerationFailed("the engine fell over")),
+    }
+
+
+async def test_items_of_a_turn_make_one_message(client, runtime):
+    made = [ToolCall(f"c{n}", "get_weather", "{}") for n in (1, 2)]
+    calls = [
+        {"type": "function_call", "call_id": c.call_id, "name": c.name, "arguments": c.arguments}
+        for c in made
+    ]
+    items = [
+        {"role": "developer", "content": "Be brief."},
+        {
+            "role": "user",
+            "content": [{"type": "input_text", "text": "H"}, {"type": "input_text", "text": "i"}],
+        },
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": None},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Let me."}]},
+        calls[0] | {"id": "fc_1", "status": "completed"},
+        calls[1],
+        {"type": "function_call_output", "call_id": "c1", "output": "sunny"},
+        {"type": "function_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "dry"}]},
+        {"role": "assistant", "content": "Sunny."},
+        {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
+    ]
+    assert await messages(client, runtime, input=items) == [
+        Message("system", "Be brief."),
+        Message("user", "Hi"),
+        Message("assistant", "Let me.", calls=tuple(made), thought=""),
+        Message("tool", "sunny", call_id="c1"),
+        Message("tool", "dry", call_id="c2"),
+        Message("assistant", "Sunny."),
+        Message("assistant", "No."),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("choice", "allowed", "mode"),
+    [
+        ({"type": "function", "name": "clock.now"}, ("clock.now",), ChoiceMode.REQUIRED),
+        (
+            {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "clock.now"}]},
+            ("clock.now",),
+            ChoiceMode.AUTO,
+        ),
+        ("none", (), ChoiceMode.NONE),
+    ],
+)
+async def test_tool_choices(client, runtime, weather, choice, allowed, mode):
+    answer = await ask(client, toolset="weather", tool_choice=choice)
+    assert answer["tool_choice"] == choice
+    assert (runtime.requests[0].constraint.names, runtime.requests[0].constraint.choice.mode) == (
+        allowed,
+        mode,
+    )
+
+
+async def test_a_format_is_upheld(client, runtime):
+    schema = {"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"]}
+    runtime.script = text('{"a": 1}')
+    form = {"type": "json_schema", "name": "a", "strict": True, "schema": schema}
+    answer = await ask(client, text={"format": form, "verbosity": "medium"})
+    assert answer["text"]["format"] == form
+    assert runtime.requests[0].constraint.accepts('{"a": 1}')
+    assert not runtime.requests[0].constraint.accepts('{"a": 2}')
+
+
+async def test_tools_come_in_this_api_s_shape(client, runtime):
+    tool = {"type": "function", **WEATHER["function"], "strict": None}
+    await ask(client, tools=[tool], include=["reasoning.encrypted_content"], store=False, user="u")
+    assert [tool.name for tool in runtime.requests[0].tools] == ["get_weather"]
+
+
+async def test_headers_name_toolset_and_timeout(client, runtime, weather):
+    await ask(client, headers={"X-Toolset": "weather", "X-Request-Timeout": "9"})
+    assert len(runtime.requests[0].tools) == 2
+    assert runtime.requests[0].timeout_s <= 9
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "says"),
+    [
+        ({"store": True}, "store", "not stored"),
+        ({"previous_response_id": "resp_1"}, "previous_response_id", "in input"),
+        ({"background": True}, "background", "at once"),
+        ({"reasoning": {"effort": "low"}}, "reasoning.effort", "chat_template_kwargs"),
+        ({"max_tokens": 5}, "max_tokens", "max_output_tokens"),
+        ({"messages": []}, "messages", "use input"),
+        ({"top_logprobs": 2}, "top_logprobs", "include"),
+        ({"include": ["file_search_call.results"]}, "include[0]", "none of its values"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0].type", "web_search"),
+        ({"tool_choice": {"type": "web_search"}}, "tool_choice.type", "none of its values"),
+        ({"input": []}, "input", "length >= 1"),
+        ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0].type", ""),
+        ({"input": [{"type": "item_reference", "id": "a"}]}, "input[0].type", "'function_call'"),
+        ({"input": [{"type": "reasoning", "encrypted_content": "x"}]}, "input[0].encrypted_content", "null"),
+        ({"text": {"verbosity": "low"}}, "text.verbosity", "medium"),
+        ({"sotre": False}, "sotre", "there is no such field"),
+    ],
+)
+async def test_what_is_not_honoured_is_refused_by_name(client, fields, param, says):
+    error = await refused(client, **fields)
+    assert error["param"] == param
+    assert says in error["message"]
+
+
+async def test_a_schema_that_cannot_be_upheld_is_named_as_this_api_names_it(client):
+    schema = {"type": "string", "pattern": "(?=x)y"}
+    error = await refused(client, text={"format": {"type": "json_schema", "name": "a", "schema": schema}})
+    assert (error["param"], error["code"]) == ("text.format", "unsupported_schema")
+
+
+@pytest.mark.parametrize("reasoning", [{}, {"effort": None, "summary": None}])
+async def test_a_reasoning_that_asks_for_nothing_is_taken(client, reasoning):
+    assert (await ask(client, reasoning=reasoning))["reasoning"]["effort"] is None
