@@ -212,10 +212,14 @@ def load(
 def client_settings(
     url: str | None, api_key: str | None, *, environment: Mapping[str, str] | None = None
 ) -> tuple[str, str | None]:
-    """The gateway a client command talks to, and the key it sends: as given, else from the environment."""
+    """The gateway a client command talks to, and the key it sends: as given, else from the environment.
+
+    The base URL of an OpenAI client, which ends in `/v1`, does as well.
+    """
     environment = os.environ if environment is None else environment
+    base = url or environment.get(f"{PREFIX}URL") or DEFAULT_URL
     return (
-        url or environment.get(f"{PREFIX}URL") or DEFAULT_URL,
+        base.rstrip("/").removesuffix("/v1"),
         api_key or environment.get(f"{PREFIX}API_KEY"),
     )
 

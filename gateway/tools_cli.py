@@ -4,10 +4,11 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
 
 import httpx
+import msgspec
 import typer
 from rich.console import Console
 
@@ -31,6 +32,75 @@ Name = Annotated[
     typer.Option("--name", help="The toolset's name. Default: the file's `name`, or its own name."),
 ]
 
+T = TypeVar("T")
+
+
+class Summary(msgspec.Struct):
+    """A revision, without its tools."""
+
+    name: str
+    revision: int
+    num_tools: int
+    created_at: str
+
+
+class Page(msgspec.Struct):
+    """Some of the toolsets; `next` is where the others begin."""
+
+    toolsets: list[Summary]
+    next: str | None
+
+
+class Revision(msgspec.Struct):
+    """A toolset as it is shown."""
+
+    name: str
+    tools: list[Any]
+    documents: dict[str, Any] = {}
+
+
+class Enforced(msgspec.Struct):
+    """How a keyword is enforced."""
+
+    pointer: str
+    keyword: str
+    verdict: str
+    note: str
+
+
+class Report(msgspec.Struct):
+    """How a tool is."""
+
+    name: str
+    entries: list[Enforced]
+    grammar_bytes: int
+    compile_ms: float
+
+
+class Check(msgspec.Struct):
+    """What `apply` would do."""
+
+    changes: dict[str, str]
+    tools: list[Report]
+
+
+class Fault(msgspec.Struct):
+    """What is wrong with a tool or a document."""
+
+    tool: str | int | None
+    pointer: str
+    keyword: str
+    reason: str
+    suggestion: str
+
+
+class Problem(msgspec.Struct):
+    """Why a request failed."""
+
+    detail: str
+    errors: list[Fault] = []
+
+
 # Compiling a thousand tools takes a while; a request that takes longer than this hangs.
 TIMEOUT_S = 600.0
 
@@ -42,11 +112,11 @@ def apply(file: File, name: Name = None, url: Url = None, api_key: Key = None) -
     with _gateway(url, api_key) as (client, console):
         with console.status("compiling …"):
             response = client.put(_path(name or found), json=body)
-        summary = _checked(response)
+        summary = _checked(response, Summary)
         verb = "created" if response.status_code == 201 else "is now"
         console.print(
-            f"toolset [bold]{summary['name']}[/] {verb} at revision {summary['revision']},"
-            f" {summary['num_tools']} tool{'' if summary['num_tools'] == 1 else 's'}",
+            f"toolset [bold]{summary.name}[/] {verb} at revision {summary.revision},"
+            f" {summary.num_tools} tool{'' if summary.num_tools == 1 else 's'}",
             highlight=False,
         )
 
@@ -57,13 +127,13 @@ def check(file: File, name: Name = None, url: Url = None, api_key: Key = None) -
     body, found = _read(file)
     with _gateway(url, api_key) as (client, console):
         with console.status("compiling …"):
-            result = _checked(client.post(f"{_path(name or found)}/check", json=body))
-        reports = {report["name"]: report for report in result["tools"]}
+            result = _checked(client.post(f"{_path(name or found)}/check", json=body), Check)
+        reports = {report.name: report for report in result.tools}
         shown = table("tool", "change", "grammar", "compiled in", "narrowed")
-        for tool, change in result["changes"].items():
+        for tool, change in result.changes.items():
             shown.add_row(tool, change, *_report_cells(reports.get(tool)))
         console.print(shown)
-        for line in _ignored_lines(result["tools"]):
+        for line in _ignored_lines(result.tools):
             console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
@@ -74,10 +144,7 @@ def list_toolsets(url: Url = None, api_key: Key = None) -> None:
         shown = table("toolset", "revision", "tools", "since")
         for summary in _toolsets(client):
             shown.add_row(
-                summary["name"],
-                str(summary["revision"]),
-                str(summary["num_tools"]),
-                summary["created_at"][:19],
+                summary.name, str(summary.revision), str(summary.num_tools), summary.created_at[:19]
             )
         console.print(shown)
 
@@ -86,8 +153,9 @@ def list_toolsets(url: Url = None, api_key: Key = None) -> None:
 def show(toolset: Toolset, url: Url = None, api_key: Key = None) -> None:
     """Print a toolset as JSON, as `apply` takes it back."""
     with _gateway(url, api_key) as (client, _):
-        document = _checked(client.get(_path(toolset)))
-        shown = {"name": document["name"], "tools": document["tools"], **_documents(document)}
+        revision = _checked(client.get(_path(toolset)), Revision)
+        documents = {"documents": revision.documents} if revision.documents else {}
+        shown = {"name": revision.name, "tools": revision.tools, **documents}
         typer.echo(json.dumps(shown, indent=2, ensure_ascii=False))
 
 
@@ -95,7 +163,7 @@ def show(toolset: Toolset, url: Url = None, api_key: Key = None) -> None:
 def rm(toolset: Toolset, url: Url = None, api_key: Key = None) -> None:
     """Delete a toolset; its revisions can be restored over REST."""
     with _gateway(url, api_key) as (client, console):
-        _checked(client.delete(_path(toolset)))
+        _checked(client.delete(_path(toolset)), type(None))
         console.print(f"toolset [bold]{toolset}[/] deleted", highlight=False)
 
 
@@ -105,12 +173,12 @@ def _path(toolset: str) -> str:
     return f"/v1/toolsets/{quote(toolset, safe='')}"
 
 
-def _toolsets(client: httpx.Client) -> Iterator[dict[str, Any]]:
+def _toolsets(client: httpx.Client) -> Iterator[Summary]:
     after: str | None = None
     while True:
-        page = _checked(client.get("/v1/toolsets", params={"after": after} if after else {}))
-        yield from page["toolsets"]
-        after = page["next"]
+        page = _checked(client.get("/v1/toolsets", params={"after": after} if after else {}), Page)
+        yield from page.toolsets
+        after = page.next
         if after is None:
             return
 
@@ -119,19 +187,15 @@ def _read(file: Path) -> tuple[dict[str, Any], str]:
     """The body to send, and the name the file suggests."""
     try:
         document = json.loads(file.read_text("utf-8-sig"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise _failure(f"{file}: {reason}") from error
     if isinstance(document, list):
         return {"tools": document}, file.stem
     if not isinstance(document, dict) or "tools" not in document:
         raise _failure(f"{file}: expected a list of tools, or an object with `tools`")
-    return {"tools": document["tools"], **_documents(document)}, str(document.get("name") or file.stem)
-
-
-def _documents(toolset: dict[str, Any]) -> dict[str, Any]:
-    """The field `documents`, if there are any."""
-    return {"documents": toolset["documents"]} if toolset.get("documents") else {}
+    documents = {"documents": document["documents"]} if document.get("documents") else {}
+    return {"tools": document["tools"], **documents}, str(document.get("name") or file.stem)
 
 
 @contextmanager
@@ -145,51 +209,47 @@ def _gateway(url: str | None, api_key: str | None) -> Iterator[tuple[httpx.Clien
         raise _failure(f"no gateway at {base}: {error}; is `callgate serve` running?") from error
 
 
-def _checked(response: httpx.Response) -> Any:
-    if response.is_success:
-        return response.json() if response.content else None
+def _checked(response: httpx.Response, shape: type[T]) -> T:
+    """What the gateway answers, of this shape."""
     try:
-        problem = response.json()
-        lines = [problem["detail"]] if not problem.get("errors") else _error_lines(problem["errors"])
-    except (ValueError, TypeError, KeyError):
-        lines = [f"HTTP {response.status_code} from {response.url}"]
-    raise _failure("\n".join(lines))
+        if response.is_success:
+            return msgspec.json.decode(response.content or b"null", type=shape)
+        problem = msgspec.json.decode(response.content, type=Problem)
+    except msgspec.MsgspecError:
+        raise _failure(
+            f"HTTP {response.status_code} from {response.url}: this is no gateway's answer"
+        ) from None
+    raise _failure("\n".join(map(_fault_line, problem.errors)) or problem.detail)
 
 
-def _error_lines(errors: list[dict[str, Any]]) -> list[str]:
-    return [
-        ("" if error["tool"] is None else f"tool {error['tool']!r} ")
-        + f"at {error['pointer'] or '/'}{_keyword(error)}: {error['reason']}"
-        + (f" ({error['suggestion']})" if error["suggestion"] else "")
-        for error in errors
-    ]
+def _fault_line(fault: Fault) -> str:
+    subject = "" if fault.tool is None else f"tool {fault.tool!r} "
+    suggestion = f" ({fault.suggestion})" if fault.suggestion else ""
+    return f"{subject}at {fault.pointer or '/'}{_keyword(fault)}: {fault.reason}{suggestion}"
 
 
-def _keyword(error: dict[str, Any]) -> str:
+def _keyword(fault: Fault) -> str:
     """The keyword, where the pointer does not tell it."""
-    is_told = not error["keyword"] or error["pointer"].endswith(f"/{error['keyword']}")
-    return "" if is_told else f" ({error['keyword']})"
+    is_told = not fault.keyword or fault.pointer.endswith(f"/{fault.keyword}")
+    return "" if is_told else f" ({fault.keyword})"
 
 
-def _report_cells(report: dict[str, Any] | None) -> tuple[str, str, str]:
+def _report_cells(report: Report | None) -> tuple[str, str, str]:
     if report is None:
         return "", "", ""
     narrowed = [
-        f"{entry['pointer'] or '/'} {entry['keyword']}"
-        for entry in report["entries"]
-        if entry["verdict"] == "narrowed"
+        f"{entry.pointer or '/'} {entry.keyword}" for entry in report.entries if entry.verdict == "narrowed"
     ]
     shown = ", ".join(narrowed[:3]) + (f" and {len(narrowed) - 3} more" if len(narrowed) > 3 else "")
-    return f"{report['grammar_bytes'] / 1024:.0f} KB", f"{report['compile_ms']:.0f} ms", shown
+    return f"{report.grammar_bytes / 1024:.0f} KB", f"{report.compile_ms:.0f} ms", shown
 
 
-def _ignored_lines(reports: list[dict[str, Any]]) -> Iterator[str]:
+def _ignored_lines(reports: list[Report]) -> Iterator[str]:
     """What of the schemas nobody upholds, most likely by a slip."""
     for report in reports:
-        for entry in report["entries"]:
-            if entry["verdict"] == "annotation" and entry["note"]:
-                place = entry["pointer"] or "/"
-                yield f"tool {report['name']!r} at {place}: {entry['keyword']!r}: {entry['note']}"
+        for entry in report.entries:
+            if entry.verdict == "annotation" and entry.note:
+                yield f"tool {report.name!r} at {entry.pointer or '/'}: {entry.keyword!r}: {entry.note}"
 
 
 def _failure(message: str) -> typer.Exit:

@@ -5,6 +5,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.metadata import version
 
 import httpx
@@ -115,7 +118,7 @@ def test_every_bad_tool_is_told(run, gateway, tmp_path):
     assert "tool 'two' at /tools/1/inputSchema/properties/x/type" in result.stderr
 
 
-@pytest.mark.parametrize("content", ["{", '{"name": "x"}', "3"])
+@pytest.mark.parametrize("content", ["{", '{"name": "x"}', "3", "[" * 100_000])
 def test_a_file_that_is_no_toolset_is_named(run, tmp_path, content):
     path = tmp_path / "bad.json"
     path.write_text(content)
@@ -128,6 +131,48 @@ def test_a_gateway_that_does_not_run_is_named(run):
     result = run("tools", "list", "--url", f"http://127.0.0.1:{free_port()}")
     assert result.exit_code == 1
     assert "callgate serve" in result.stderr
+
+
+def test_the_base_url_of_a_model_client_is_understood(run, gateway, file):
+    run("tools", "apply", str(file))
+    assert "weather" in run("tools", "list", "--url", f"{gateway.base_url}/v1/").stdout
+
+
+@pytest.mark.parametrize("status", [200, 500])
+@pytest.mark.parametrize(
+    "answer", [b"", b"<html>", b"[]", b"{}", b'{"toolsets": [{}], "next": null, "detail": 1}']
+)
+@pytest.mark.parametrize("command", ["list", "show", "apply", "check"])
+def test_a_server_that_is_no_gateway_is_told(run, file, status, answer, command):
+    with other_server(status, answer) as url:
+        arguments = {"list": (), "show": ("weather",)}.get(command, (str(file),))
+        result = run("tools", command, *arguments, "--url", url)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"HTTP {status} from {url}/v1/toolsets")
+    assert "no gateway's answer" in result.stderr
+
+
+@contextmanager
+def other_server(status, answer):
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        do_POST = do_PUT = do_GET  # noqa: N815 - as the server calls them
+
+        def log_message(self, *_):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
 
 
 def free_port():
