@@ -4,7 +4,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from compiler.errors import UnsupportedKeyword
-from compiler.grammar import CharClass, Expr, Literal, Rule, choice, sequence
+from compiler.grammar import CharClass, Expr, Literal, choice, sequence
 from compiler.guard.pattern import Bound, pattern_of
 from compiler.lengths import QUOTE, Texts
 from compiler.regular import charset
@@ -12,7 +12,7 @@ from compiler.regular.charset import Ranges
 from compiler.regular.counted import MAX_COST, MAX_COST_OF_KEYS, Tail, Walk, counted, late_tails
 from compiler.regular.dfa import Dfa, TooManyStates
 from compiler.regular.ecma import MAX_COUNT, PatternError
-from compiler.regular.encode import Spelling, any_escape_outside_ascii, encode
+from compiler.regular.encode import Spelling, encode
 from compiler.regular.language import Part, language
 from compiler.report import Verdict
 from compiler.rules import RuleSink
@@ -36,6 +36,13 @@ SHORTEST_GUARDED = 8
 _SAFE = CharClass.of((0x20, 0x21), (0x23, 0x5B), (0x5D, charset.LAST))
 _SHORT_ESCAPE = CharClass.of(*'"\\/bfnrt')
 _HEX = CharClass.of((0x30, 0x39), (0x41, 0x46), (0x61, 0x66))
+_D = CharClass.of("D", "d")
+_UNICODE_ESCAPES: tuple[tuple[Expr, ...], ...] = (
+    (CharClass.of(*"0123456789ABCEFabcef"), _HEX, _HEX, _HEX),
+    (_D, CharClass.of(*"01234567"), _HEX, _HEX),
+    (_D, CharClass.of(*"89ABab"), _HEX, _HEX, Literal("\\u"), _D, CharClass.of(*"CDEFcdef"), _HEX, _HEX),
+)
+"""Four digits, but for surrogates; and a pair of these for one character outside the basic plane."""
 _VALUE_END = CharClass.of(",", "}", "]")
 _KEY_END = CharClass.of(":")
 
@@ -120,7 +127,7 @@ class AllTexts:
     def of(self, ranges: Ranges) -> Texts:
         """Strings of characters of a set."""
         if ranges == charset.ALL:
-            return Texts("any_chars", lambda rest: _character(rest, self.rules), self.ahead, self.rules)
+            return Texts("any_chars", _character, self.ahead, self.rules)
         key = "_".join(["chars", *(f"{low:x}_{high:x}" for low, high in ranges)])
         if self.spelling.ascii_escapes:
             key = f"escaped_{key}"
@@ -189,18 +196,13 @@ def _guarded(lowered: LoweredString, bound: Bound) -> LoweredString:
     return replace(lowered, notes=(*lowered.notes, note), bound=bound)
 
 
-def _character(rest: Expr, rules: RuleSink) -> Expr:
-    """One character in any spelling, then `rest`."""
+def _character(rest: Expr) -> Expr:
+    """One character in any spelling, then `rest`.
+
+    All in one rule: behind a rule of escapes, xgrammar would look at each token that goes on by itself.
+    """
     return choice(
         sequence(_SAFE, rest),
         sequence(Literal("\\"), _SHORT_ESCAPE, rest),
-        sequence(rules.shared("unicode", lambda _: Rule(_unicode_escape(rules))), rest),
+        *(sequence(Literal("\\u"), *digits, rest) for digits in _UNICODE_ESCAPES),
     )
-
-
-def _unicode_escape(rules: RuleSink) -> Expr:
-    """An escape of four digits, or a pair of them for one character outside the basic plane."""
-    d, high, low = (CharClass.of(*chars) for chars in ("Dd", "89ABab", "CDEFcdef"))
-    pair = sequence(Literal("\\u"), d, high, _HEX, _HEX, Literal("\\u"), d, low, _HEX, _HEX)
-    inside_ascii = sequence(Literal("\\u00"), CharClass.of((0x30, 0x37)), _HEX)
-    return choice(inside_ascii, any_escape_outside_ascii(rules), pair)

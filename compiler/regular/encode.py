@@ -195,11 +195,6 @@ def _escapes_inside_ascii(ranges: Ranges) -> tuple[Expr, ...]:
     return tuple(options)
 
 
-def any_escape_outside_ascii(rules: RuleSink) -> Expr:
-    """`u` and four hexadecimal digits of any character from U+0080 to U+FFFF, surrogates aside."""
-    return sequence(Literal("\\u"), rules.shared("escape", lambda _: Rule(_four_digits(BMP_OUTSIDE_ASCII))))
-
-
 @lru_cache(maxsize=256)
 def _four_digits(ranges: Ranges) -> Expr:
     """The code points of a set in hexadecimal."""
