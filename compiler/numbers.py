@@ -5,10 +5,11 @@ doubles must agree. Rounding is monotone, so inclusive bounds need no care; with
 divisor a decimal has at most fifteen significant digits: such decimals stay apart as doubles.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from math import lcm
+from typing import TypeVar
 
 from compiler.digits import Interval, Magnitudes
 from compiler.errors import UnsupportedKeyword
@@ -27,10 +28,13 @@ from compiler.regular.dfa import TooManyStates
 from compiler.rules import RuleSink
 
 Number = int | float | Decimal
+Bound = TypeVar("Bound", int | None, Number | None)
 
 MAX_DIGITS = 20
 """Where no bound says otherwise: every 64-bit integer has no more, and a run of digits comes to an end."""
 MAX_BOUND_DIGITS = 40
+FAR = 10**120
+"""Larger than whatever is written where nothing bounds it: 20 digits and an exponent of two."""
 MAX_FRACTION = 20
 
 _DIGIT = CharClass.of((0x30, 0x39))
@@ -79,9 +83,9 @@ def lower_integer(
     Raises:
         UnsupportedKeyword: bounds or divisors are too large for an automaton.
     """
-    minimum, maximum = constraint.minimum, constraint.maximum
+    minimum, maximum = _felt(constraint.minimum, constraint.maximum)
     multiple_of, not_multiple_of = constraint.multiple_of, constraint.not_multiple_of
-    notes = () if None not in (minimum, maximum) else (f"at most {MAX_DIGITS} digits",)
+    notes = () if _is_bounded(minimum, maximum) else (f"at most {MAX_DIGITS} digits",)
     is_plain = not (is_unique or multiple_of or not_multiple_of or maximum is not None)
     if is_plain and minimum is None:
         return LoweredNumber(choice(Literal("0"), sequence(_SIGN, _positive())), notes)
@@ -105,15 +109,17 @@ def lower_number(
         UnsupportedKeyword: bounds or divisors are too large for an automaton.
     """
     notes = (f"at most {MAX_FRACTION} digits after the point",)
-    minimum, maximum, multiple_of = constraint.minimum, constraint.maximum, constraint.multiple_of
+    multiple_of = constraint.multiple_of
+    minimum, maximum = _felt(constraint.minimum, constraint.maximum)
     avoided = tuple(map(_exact, constraint.not_multiple_of))
     avoided += (Fraction(1),) if constraint.excludes_integers else ()
-    is_plain = not multiple_of and not avoided and maximum is None and not constraint.exclusive_minimum
+    is_above = constraint.exclusive_minimum and minimum is not None
+    is_plain = not multiple_of and not avoided and maximum is None and not is_above
     if is_plain and minimum in (None, 0) and not is_unique:
         return LoweredNumber(_decimal(is_signed=minimum is None), notes)
     step = _common_multiple(list(map(_exact, multiple_of))) if multiple_of else None
     interval = Interval(
-        _fraction(minimum), _fraction(maximum), constraint.exclusive_minimum, constraint.exclusive_maximum
+        _fraction(minimum), _fraction(maximum), is_above, constraint.exclusive_maximum and maximum is not None
     )
     expr = _automata(interval, step, avoided, MAX_FRACTION, rules, is_unique=is_unique)
     return None if expr is None else LoweredNumber(expr, notes)
@@ -145,14 +151,20 @@ def _automata(
     *,
     is_unique: bool,
 ) -> Expr | None:
-    """Non-negative texts and, behind a sign, negative ones."""
+    """Non-negative texts and, behind a sign, negative ones.
+
+    An end too far from zero for an automaton is none: what is written stays short of it, with one digit more
+    than the other end at most.
+    """
     options: list[Expr | None] = []
-    for part, sign in ((interval.from_zero, ""), (interval.below_zero, "-")):
+    for part, sign, nearest in ((interval.from_zero, "", "minimum"), (interval.below_zero, "-", "maximum")):
         if part is None:
             continue
         if part.num_digits > MAX_BOUND_DIGITS:
-            reason = f"has more than {MAX_BOUND_DIGITS} digits"
-            raise UnsupportedKeyword("maximum", reason, "Use a smaller bound.")
+            part = replace(part, high=None, is_high_strict=False)  # noqa: PLW2901 - the same part, cut short
+            if part.num_digits >= MAX_BOUND_DIGITS:
+                reason = f"has {part.num_digits} digits: no number beyond it is written"
+                raise UnsupportedKeyword(nearest, reason, "Use a bound nearer to zero.")
         try:
             magnitude = Magnitudes(part, step, avoided, places, is_unique=is_unique).lower(rules)
         except TooManyStates as error:
@@ -161,6 +173,19 @@ def _automata(
             ) from error
         options.append(concatenation(Literal(sign), magnitude))
     return union(options)
+
+
+def _felt(minimum: Bound, maximum: Bound) -> tuple[Bound, Bound]:
+    """The bounds, but for those beyond whatever is written without them."""
+    return (
+        None if minimum is not None and minimum <= -FAR else minimum,
+        None if maximum is not None and maximum >= FAR else maximum,
+    )
+
+
+def _is_bounded(*bounds: Number | None) -> bool:
+    """Whether every integer between the bounds is written."""
+    return all(bound is not None and len(str(abs(int(bound)))) <= MAX_BOUND_DIGITS for bound in bounds)
 
 
 def _exact(value: Number) -> Fraction:

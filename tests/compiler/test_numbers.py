@@ -122,7 +122,10 @@ def test_large_bounds_and_divisors_are_refused():
         lower_integer(IntegerConstraint(multiple_of=(9_999_991,)), RuleTable())
     assert refused.value.keyword == "multipleOf"
     with pytest.raises(UnsupportedKeyword) as refused:
-        lower_integer(IntegerConstraint(0, 10**60), RuleTable())
+        lower_integer(IntegerConstraint(10**60, 10**61), RuleTable())
+    assert refused.value.keyword == "minimum"
+    with pytest.raises(UnsupportedKeyword) as refused:
+        lower_number(NumberConstraint(maximum=-(10**60)), RuleTable())
     assert refused.value.keyword == "maximum"
 
 

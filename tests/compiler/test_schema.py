@@ -319,3 +319,25 @@ def test_what_canonical_form_cannot_combine_is_refused():
 def test_a_number_of_too_many_digits_is_refused():
     with pytest.raises(UnsupportedSchema):
         compile_schema({"type": "string", "maxLength": 10**5000})
+
+
+DOUBLE = 1.7976931348623157e308
+
+
+@pytest.mark.parametrize(
+    ("schema", "accepted", "rejected"),
+    [
+        ({"minimum": -DOUBLE, "maximum": DOUBLE}, ["1", "-2.5", "3e90"], []),
+        ({"exclusiveMinimum": -DOUBLE, "exclusiveMaximum": DOUBLE}, ["1", "-2.5", "3e90"], []),
+        ({"minimum": 5, "maximum": DOUBLE}, ["5", "6.25"], ["4"]),
+        ({"minimum": 5, "maximum": 1e50}, ["5", "6.25"], ["4", "9" * 51]),
+        ({"type": "integer", "minimum": 10**38, "maximum": 2 * 10**40}, ["9" * 40], ["1", "9" * 41]),
+        ({"type": "integer", "minimum": -1e60, "maximum": 1e300, "multipleOf": 3}, ["6", "-3"], ["4"]),
+    ],
+)
+def test_bounds_out_of_reach_are_no_obstacle(schema, accepted, rejected):
+    """Generators of schemas write the largest double where they mean any number."""
+    compiled = compile_schema({"type": "number"} | schema)
+    assert [text for text in accepted if not compiled.accepts(text)] == []
+    assert [text for text in rejected if compiled.accepts(text)] == []
+    assert any(entry.verdict is Verdict.NARROWED for entry in compiled.report)
