@@ -23,6 +23,8 @@ MAX_CHAIN = 1_000
 """Schemas that lead to one another in a row; twice as many are too many for a native stack of 8 MB."""
 
 NO_DOCUMENTS: Mapping[str, Any] = MappingProxyType({})
+NOTHING = "no value satisfies it"
+_ADMIT = "Say what it is to admit, or leave out what refers to it or holds it."
 _REGISTER = "Define the target inside the schema, or register its document, by that URI, among `documents`."
 _SHORTEN = "Refer to the last schema of the chain directly, or write it out."
 _OLDER_DIALECTS = ("http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-04/schema#")
@@ -61,8 +63,9 @@ def canonical_form(
     except jsonschema_rs.ReferencingError as error:
         raise _unresolved(document, documents, str(error)) from None
     except canonical.InvalidPattern as error:
-        place = _place_of(document, "pattern", str(error))
-        raise UnsupportedSchema(*place, str(error), "Write it as ECMA-262 does, with lower counts.") from None
+        place, keyword = _invalid_pattern(document, documents)
+        suggestion = "Write it as ECMA-262 does, with lower counts."
+        raise UnsupportedSchema(place, keyword, str(error), suggestion) from None
     except canonical.CanonicalizationError as error:
         raise _unresolved(document, documents, str(error)) from None
     if (cycle := find_cycle(document, documents)) is not None:
@@ -132,15 +135,54 @@ def _unresolved(document: Any, documents: Mapping[str, Any], message: str) -> Un
     """The refusal of a reference to nowhere; `message` quotes its target."""
     quoted = re.search("'([^']*)'", message)
     target = quoted[1] if quoted else ""
-    for start, part in (("", document), *((f"{uri}#", part) for uri, part in documents.items())):
-        own = part.get("$id", "") if isinstance(part, dict) else ""
-        base = start.removesuffix("#") or (own if isinstance(own, str) else "")
-        for pointer, reference in _spelled(part, "$ref"):
-            if target and target in absolute(base, reference):
-                reason = f"refers to {reference}, which is not there: {message.partition(' and ')[0]}"
-                return UnsupportedSchema(child(start + pointer, "$ref"), "$ref", reason, _REGISTER)
+    references = [
+        (child(start + pointer, "$ref"), reference, absolute(_base(start, part), reference))
+        for start, part in _parts(document, documents)
+        for pointer, reference in _spelled(part, "$ref")
+    ]
+    # Below an inner `$id` a reference starts from there; what it spells is how its target ends.
+    found = [each for each in references if target and target in each[2]] or [
+        each for each in references if (path := each[1].partition("#")[0]) and target.endswith(path)
+    ]
+    if found:
+        place, reference, _ = found[0]
+        reason = f"refers to {reference}, which is not there: {message.partition(' and ')[0]}"
+        return UnsupportedSchema(place, "$ref", reason, _REGISTER)
     keyword = "$ref" if "esource" in message or "ointer" in message else ""
     return UnsupportedSchema("", keyword, message, _REGISTER)
+
+
+def _parts(document: Any, documents: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The schema and its documents, each with what stands before pointers into it."""
+    yield "", document
+    yield from ((f"{uri}#", part) for uri, part in documents.items())
+
+
+def _base(start: str, part: Any) -> str:
+    """The URI that references in a part start from."""
+    own = part.get("$id", "") if isinstance(part, dict) else ""
+    return start.removesuffix("#") or (own if isinstance(own, str) else "")
+
+
+def _invalid_pattern(document: Any, documents: Mapping[str, Any]) -> tuple[str, str]:
+    """The first place with a pattern that cannot be read, and its keyword."""
+    for start, part in _parts(document, documents):
+        for pointer, keyword, text in _patterns(part):
+            try:
+                jsonschema_rs.canonicalize({"pattern": text})
+            except canonical.InvalidPattern:
+                return start + pointer, keyword
+    return "", "pattern"
+
+
+def _patterns(document: Any) -> Iterator[tuple[str, str, str]]:
+    """Every pattern with its pointer and its keyword."""
+    for pointer, text in _spelled(document, "pattern"):
+        yield child(pointer, "pattern"), "pattern", text
+    for pointer, holder in _objects(document):
+        keyword = "patternProperties"
+        if isinstance(patterns := holder.get(keyword), dict):
+            yield from ((child(pointer, keyword, text), keyword, text) for text in patterns)
 
 
 def _other_dialect(document: Any) -> str:
@@ -165,7 +207,7 @@ def _check_text(document: Any) -> None:
 def _unsatisfiable(document: Any, registry: Registry | None) -> UnsupportedSchema:
     reasons = canonical.find_unsatisfiable(document, validate_formats=True, offline=True, registry=registry)
     if not reasons:
-        return UnsupportedSchema("", "", "no value satisfies it")
+        return UnsupportedSchema("", "", NOTHING, _ADMIT)
     place = _innermost(document, min(reasons), reasons)
     match reasons[place]:
         case canonical.UnsatisfiableReason.Conflict(causes):
@@ -173,11 +215,15 @@ def _unsatisfiable(document: Any, registry: Registry | None) -> UnsupportedSchem
         case canonical.UnsatisfiableReason.Empty(cause):
             keywords = [child(cause.pointer, keyword) for keyword in cause.keywords]
         case _:
-            return UnsupportedSchema(place, "", "no value satisfies it: it is written as false")
-    if len(keywords) == 1:
-        return UnsupportedSchema(keywords[0], keywords[0].rpartition("/")[2], "no value satisfies it")
-    reason = f"no value satisfies it: these exclude one another: {', '.join(keywords)}"
-    return UnsupportedSchema(place, "", reason)
+            return UnsupportedSchema(place, "", f"{NOTHING}: it is written as false", _ADMIT)
+    match keywords:
+        case []:
+            return UnsupportedSchema(place, "", NOTHING, _ADMIT)
+        case [keyword]:
+            name = keyword.rpartition("/")[2]
+            return UnsupportedSchema(keyword, name, NOTHING, "Relax it, or leave it out.")
+    reason = f"{NOTHING}: these exclude one another: {', '.join(keywords)}"
+    return UnsupportedSchema(place, "", reason, "Relax one of them, or leave it out.")
 
 
 def _innermost(document: Any, place: str, reasons: Container[str]) -> str:
@@ -194,21 +240,20 @@ def _innermost(document: Any, place: str, reasons: Container[str]) -> str:
     return place
 
 
-def _place_of(document: Any, keyword: str, message: str) -> tuple[str, str]:
-    """The first place whose keyword's value the message quotes."""
-    found = (pointer for pointer, spelled in _spelled(document, keyword) if spelled in message)
-    return next((child(pointer, keyword) for pointer in found), ""), keyword
-
-
 def _spelled(document: Any, keyword: str) -> Iterator[tuple[str, str]]:
     """Every object that spells a keyword with a text, by its pointer, and the text."""
+    for pointer, holder in _objects(document):
+        if isinstance(text := holder.get(keyword), str):
+            yield pointer, text
+
+
+def _objects(document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every object in a JSON value, with its pointer."""
     stack = [("", document)]
     while stack:
         pointer, value = stack.pop()
         if isinstance(value, dict):
-            text = value.get(keyword)
-            if isinstance(text, str):
-                yield pointer, text
+            yield pointer, value
             stack += [(child(pointer, key), inner) for key, inner in value.items()]
         elif isinstance(value, list):
             stack += [(child(pointer, str(index)), inner) for index, inner in enumerate(value)]

@@ -27,6 +27,8 @@ from compiler.listed import lower_listed
 from compiler.numbers import IntegerConstraint, NumberConstraint, lower_integer, lower_number
 from compiler.objects import lower_object
 from compiler.outline import Outline, Site
+from compiler.plain import DIALECTS
+from compiler.pointer import child
 from compiler.prune import prune
 from compiler.report import Verdict
 from compiler.reporter import Reporter
@@ -46,6 +48,7 @@ from compiler.witnesses import lower_with_witnesses
 
 MAX_PLACES = 20_000
 _WRITE_OUT = "Write the combined schema out."
+_KNOWN_DIALECTS = f"Leave it out for 2020-12, or use one of {', '.join(DIALECTS)}."
 _COMBINED = "what it combines cannot be resolved"
 _UNFOLD = "combines a recursive reference with other constraints in a way that cannot be resolved"
 
@@ -92,6 +95,8 @@ class Lowering:
         self._done: dict[_Place, Expr | None] = {}
         self._open: dict[_Place, RuleRef | None] = {}
         """What is being lowered, with the name of its rule where it was met again inside."""
+        self._unwritable: str | None = None
+        """The pointer of the first value of which none can be written, though there are some."""
         self._numbers: dict[_Place, int] = {}
         """The places in the guards' plan."""
 
@@ -113,7 +118,10 @@ class Lowering:
             root = self.rules.rules[body.name] if isinstance(body, RuleRef) else Rule(body)
             if (grammar := prune(self.rules.grammar(root, plan))) is not None:
                 return grammar
-        raise UnsupportedSchema("", "", "no value satisfies the schema")
+        reason = "no value that satisfies it can be written: what can be is narrower than the schema"
+        raise UnsupportedSchema(
+            self._unwritable or "", "", reason, "Admit more, or say it in other keywords."
+        )
 
     def value(
         self, schema: CanonicalSchema, site: Site, *, step: Step = None, is_root: bool = False
@@ -140,6 +148,12 @@ class Lowering:
                 body = self._lower(schema, site, is_root=is_root)
         except canonical.CanonicalizationError as error:
             raise UnsupportedSchema(site.pointer, "", f"{_COMBINED}: {error}", _WRITE_OUT) from error
+        if (
+            body is None
+            and self._unwritable is None
+            and schema.satisfiability() != canonical.Satisfiability.NO
+        ):
+            self._unwritable = site.pointer
         self._done[place] = self._named(body, self._open.pop(place), site)
         return self._done[place]
 
@@ -199,6 +213,9 @@ class Lowering:
             UnsupportedSchema: it has no such form.
         """
         match schema.view():
+            case canonical.RawView(reason=canonical.RawReason.UNKNOWN_DIALECT, pointer=pointer):
+                reason = "names a dialect that is not known"
+                raise UnsupportedSchema(child(pointer or "", "$schema"), "$schema", reason, _KNOWN_DIALECTS)
             case canonical.RawView(reason=reason, pointer=pointer):
                 why = f"its combination of keywords cannot be resolved ({reason})"
                 raise UnsupportedSchema(pointer or site.pointer, "", why, _WRITE_OUT)

@@ -78,6 +78,8 @@ _STRUCTURE = frozenset(
     }
 )
 _ANNOTATIONS = frozenset({"contentEncoding", "contentMediaType", "contentSchema"})
+_STRICT = {"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum"}
+"""Bounds by how they are spelled if they are not admitted themselves."""
 _LIKELY = 0.75
 """How alike a misspelled keyword is to the one that is meant, by `difflib`."""
 
@@ -106,8 +108,14 @@ class Reporter:
 
     def refusal(self, site: Site, keyword: str, reason: str, suggestion: str = "") -> UnsupportedSchema:
         """A refusal that points at the keyword, or at the place where none of its schemas spells it."""
-        spelled = (child(at, keyword) for at, schema in self._outline.schemas(site) if keyword in schema)
-        return UnsupportedSchema(next(spelled, site.pointer), keyword, reason, suggestion)
+        spelled = [
+            (child(at, name), name)
+            for name in (keyword, _STRICT.get(keyword, keyword))
+            for at, schema in self._outline.schemas(site)
+            if name in schema
+        ]
+        place, name = spelled[0] if spelled else (site.pointer, keyword)
+        return UnsupportedSchema(place, name, reason, suggestion)
 
     def refusal_of(self, site: Site, unsupported: UnsupportedKeyword) -> UnsupportedSchema:
         """The refusal of a string or number."""

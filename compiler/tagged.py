@@ -102,7 +102,11 @@ class TaggedArguments:
         self.types = {key: tuple(t for t in TYPES if t in types) for key, types in admitted.items()}
         self._lowering.planner.tags = self._guarded_tags()
         self._note(site)
-        return union([self._object(shape, site, keys) for shape, keys in shapes])
+        arguments = union([self._object(shape, site, keys) for shape, keys in shapes])
+        if arguments is None and any(shape.min_properties > len(keys) for shape, keys in shapes):
+            why = "demands keys that are not declared, and in this call syntax none of these can be written"
+            raise self._lowering.reporter.refusal(site, "minProperties", why, "Declare them in `properties`.")
+        return arguments
 
     def _shapes(self, schema: CanonicalSchema, site: Site) -> Iterator[ObjectConstraint]:
         """The alternatives of the arguments."""

@@ -156,6 +156,8 @@ def _suggestion(keyword: str, value: Any) -> str:
         return f"write the bound itself in {keyword!r}, or set $schema to draft-04"
     if keyword == "items" and isinstance(value, list):
         return "write 'prefixItems', or set $schema to draft-07"
+    if keyword in {"pattern", "patternProperties"} and isinstance(value, str):
+        return "write it as ECMA-262 does, with the flag u: letters are not escaped without need"
     return ""
 
 

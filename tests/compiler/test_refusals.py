@@ -1,0 +1,72 @@
+"""Refusals: whatever is refused, the error names the place, the keyword, why, and a way out."""
+
+import pytest
+
+from compiler import compile_schema, compile_toolset
+from compiler.errors import UnsupportedSchema, UnsupportedToolset
+from compiler.pointer import child
+from toolspecs.tool import Tool
+
+ID = "https://example.com/"
+NOTHING = {"type": "string", "minLength": 5, "maxLength": 3}
+
+
+def refused(schema, **options):
+    with pytest.raises(UnsupportedSchema) as refusal:
+        compile_schema(schema, **options)
+    assert refusal.value.reason
+    assert refusal.value.suggestion
+    assert not refusal.value.reason.endswith(": ")
+    return refusal.value
+
+
+@pytest.mark.parametrize(
+    ("schema", "keyword"),
+    [
+        (NOTHING, ""),
+        ({"not": {}}, "not"),
+        ({"enum": []}, "enum"),
+        ({"anyOf": [False, False]}, "anyOf"),
+        ({"allOf": [True, False]}, ""),
+        (False, ""),
+        ({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 5e-324}, ""),
+        ({"pattern": r"^\a$"}, "pattern"),
+        ({"pattern": '"('}, "pattern"),
+        ({"patternProperties": {r"\a/": {}}}, "patternProperties"),
+        ({"type": "number", "minimum": 1e308}, "minimum"),
+        ({"type": "number", "exclusiveMinimum": 1e308}, "exclusiveMinimum"),
+        ({"type": "integer", "maximum": -1e60}, "maximum"),
+        ({"$id": ID, "items": {"$id": "a/", "items": {"$ref": "b.json"}}}, "$ref"),
+    ],
+)
+def test_a_refusal_names_the_place_the_keyword_and_a_way_out(schema, keyword):
+    refusal = refused({"type": "object", "properties": {"a/b": schema}, "required": ["a/b"]})
+    at = refusal.pointer.removeprefix("/properties/a~1b")
+    assert at != refusal.pointer
+    assert refusal.keyword == keyword
+    if keyword == "patternProperties":
+        assert at == child("", keyword, r"\a/")
+    else:
+        assert at.endswith(f"/{keyword}" if keyword else "")
+
+
+def test_a_pattern_in_a_document_is_refused_there():
+    refusal = refused({"$ref": ID}, documents={ID: {"pattern": r"^\a$"}})
+    assert (refusal.pointer, refusal.keyword) == (f"{ID}#/pattern", "pattern")
+
+
+def test_an_unknown_dialect_is_named():
+    refusal = refused({"$schema": ID, "type": "string"})
+    assert (refusal.pointer, refusal.keyword) == ("/$schema", "$schema")
+    assert "2020-12" in refusal.suggestion
+
+
+def test_keys_that_a_syntax_cannot_write_are_what_is_refused():
+    """Not the schema, which admits much."""
+    schema = {"type": "object", "additionalProperties": {"type": "integer"}, "minProperties": 1}
+    with pytest.raises(UnsupportedToolset) as refusal:
+        compile_toolset([Tool("f", "", schema)], syntax="qwen3_coder")
+    [(_, error)] = refusal.value.refusals
+    assert (error.pointer, error.keyword) == ("/minProperties", "minProperties")
+    assert "not declared" in error.reason
+    assert error.suggestion
