@@ -10,9 +10,11 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 from opentelemetry import trace
 
+from compiler.answer import Answer
 from compiler.entry import Entry
 from compiler.errors import (
     CompilingUnfinished,
@@ -36,10 +38,12 @@ from compiler.shelf import Shelf
 from compiler.syntaxes import syntax as find_syntax
 from compiler.unit import Unit
 from compiler.vocabulary import Vocabulary
-from toolspecs.choice import ToolChoice
+from toolspecs.choice import ChoiceMode, ToolChoice
 from toolspecs.recent import Recent
 from toolspecs.store import Store
 from toolspecs.tool import Tool
+
+U = TypeVar("U", Unit, CompiledSchema)
 
 _SOURCES = ("memory", "store", "compiled")
 _SLOW_MS = 200.0
@@ -96,19 +100,26 @@ class GrammarCache:
         syntax: str,
         choice: ToolChoice,
         parallel: bool = True,
+        response_format: ResponseFormat | None = None,
     ) -> Found:
-        """The linked grammar of `tools` under a choice.
+        """The linked grammar of `tools` under a choice; what `auto` answers is of the format.
 
         Raises:
             UnsupportedToolset: some tools cannot be upheld; all of them are named.
+            UnsupportedSchema: the format cannot, or its texts cannot be told from calls.
             CompilingUnfinished: it takes longer than one request may.
             WorkersUnavailable: nothing can be compiled right now.
         """
         start = time.perf_counter()
         family = find_syntax(syntax)
-        found = await self._tools(tools, syntax, vocabulary, self.patience())
-        units = {tool.name: _unit(entry) for tool, (entry, _) in zip(tools, found, strict=True)}
-        grammar = link(units, family, vocabulary, choice, parallel=parallel)
+        patience = self.patience()
+        found = await self._tools(tools, syntax, vocabulary, patience)
+        units = {tool.name: _as(Unit, entry) for tool, (entry, _) in zip(tools, found, strict=True)}
+        answer = None
+        if response_format is not None and choice.mode is ChoiceMode.AUTO:
+            found.append(await self._entry(Job.format(response_format), vocabulary, patience))
+            answer = Answer(_as(CompiledSchema, found[-1][0]))
+        grammar = link(units, family, vocabulary, choice, parallel=parallel, answer=answer)
         source = max((source for _, source in found), key=_SOURCES.index, default="memory")
         return Found(grammar, source, _milliseconds_since(start))
 
@@ -123,8 +134,8 @@ class GrammarCache:
         """
         start = time.perf_counter()
         entry, source = await self._entry(Job.format(response_format), vocabulary, self.patience())
-        assert isinstance(entry.unit, CompiledSchema)
-        grammar = framed(entry.unit, find_syntax(syntax), vocabulary) if syntax else entry.unit
+        compiled = _as(CompiledSchema, entry)
+        grammar = framed(compiled, find_syntax(syntax), vocabulary) if syntax else compiled
         return Found(grammar, source, _milliseconds_since(start))
 
     async def check(
@@ -287,8 +298,8 @@ def _is_light(entry: Entry) -> bool:
     return isinstance(entry.unit, Unit) and entry.compile_ms < _SLOW_MS
 
 
-def _unit(entry: Entry) -> Unit:
-    assert isinstance(entry.unit, Unit), "a tool's entry holds a unit"
+def _as(kind: type[U], entry: Entry) -> U:
+    assert isinstance(entry.unit, kind), "a tool's entry holds a unit, a format's its grammar"
     return entry.unit
 
 

@@ -7,8 +7,9 @@ import xgrammar as xgr
 
 from compiler.answer import Answer
 from compiler.exits import Exits
+from compiler.fork import AtFork, Fork
 from compiler.guarded import Guarded
-from compiler.inside import InAnswer, InUnit
+from compiler.inside import InUnit, begun
 from compiler.junction import Entry, Junction
 from compiler.outside import BeforeThought, InFixedText, InText, InThought, Thought
 from compiler.position import Position
@@ -21,13 +22,13 @@ from compiler.vocabulary import Vocabulary
 class Dispatcher:
     """The fixed part of a linked grammar; shared by its matchers.
 
-    `start` is where an output begins: text, the header of a call or message, or an answer. `exits` None: no
-    calls.
+    `start` is where an output begins: text, the header of a call or message, an answer, or a fork of calls
+    and an answer. `exits` None: no calls.
     """
 
     vocabulary: Vocabulary = field(repr=False)
     units: Mapping[str, Unit] = field(repr=False)
-    start: Region | Junction | Answer
+    start: Region | Junction | Answer | Fork
     exits: Exits | None
     thought: Thought | None = None
 
@@ -45,9 +46,9 @@ class Dispatcher:
             return InText(self, self.start, 0)
         if isinstance(self.start, Junction):
             return InFixedText(self, self.start, b"")
-        answer = _answering(self.start, b"")
+        answer = begun(self.start.answer if isinstance(self.start, Fork) else self.start, b"")
         assert answer is not None, "a format has a text"
-        return answer
+        return AtFork(self, self.start, b"", answer) if isinstance(self.start, Fork) else answer
 
     def at(self, junction: Junction, text: bytes) -> Position | None:
         """Where `text`, read from a junction on, leads."""
@@ -65,7 +66,7 @@ class Dispatcher:
         if isinstance(entry.target, Region):
             return InText(self, entry.target, 0).read(entry.rest)
         if isinstance(entry.target, Answer):
-            return _answering(entry.target, entry.rest)
+            return begun(entry.target, entry.rest)
         taken = consumed(self.units, entry.target, entry.rest)
         if taken is None:
             return None
@@ -79,11 +80,6 @@ class Dispatcher:
         guarded = None if unit.guard is None else Guarded.begin(unit.guard).read(start)
         assert guarded is not None or unit.guard is None, "what the unit consumes repeats nothing"
         return InUnit(self, junction.follow, matcher, unit, start, guarded)
-
-
-def _answering(answer: Answer, begin: bytes) -> Position | None:
-    matcher = answer.begin(begin)
-    return None if matcher is None else InAnswer(answer, begin, matcher, 0)
 
 
 def consumed(units: Mapping[str, Unit], name: str, rest: bytes) -> int | None:

@@ -11,9 +11,8 @@ from functools import cached_property
 
 from compiler.answer import Answer
 from compiler.dispatcher import Dispatcher
-from compiler.errors import UnsupportedSchema
 from compiler.linked_matcher import LinkedMatcher
-from compiler.linker import answer_dispatcher
+from compiler.linker import answer_dispatcher, check_answer
 from compiler.schema import CompiledSchema
 from compiler.syntax import Syntax
 from compiler.vocabulary import Vocabulary
@@ -49,8 +48,5 @@ def framed(compiled: CompiledSchema, syntax: Syntax, vocabulary: Vocabulary) -> 
     dispatcher = answer_dispatcher(answer, syntax, vocabulary)
     if dispatcher.thought is None and not syntax.messages:
         return compiled
-    begin = syntax.thought.begin if syntax.thought else ""
-    if begin and answer.fits(begin.encode()):
-        reason = f"an answer that begins with {begin!r} cannot be told from what the model thinks"
-        raise UnsupportedSchema("", "", reason, "Leave such answers out.")
+    check_answer(answer, syntax)
     return FramedAnswer(compiled, syntax.answering, vocabulary, dispatcher)

@@ -108,3 +108,9 @@ class InAnswer(Position):
     def undo(self) -> None:
         """Take back the last token accepted from here."""
         self.matcher.rollback(self.matcher.num_accepted - self.depth)
+
+
+def begun(answer: Answer, text: bytes) -> InAnswer | None:
+    """The position in an answer that begins with `text`; None if none does."""
+    matcher = answer.begin(text)
+    return None if matcher is None else InAnswer(answer, text, matcher, 0)

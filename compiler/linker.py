@@ -16,6 +16,7 @@ from compiler.answer import Answer
 from compiler.dispatcher import Dispatcher, consumed
 from compiler.errors import UnsupportedGrammar, UnsupportedSchema, UnsupportedToolset
 from compiler.exits import Exits
+from compiler.fork import Fork
 from compiler.free_text import FreeText
 from compiler.junction import Junction, Names, Target
 from compiler.linked_matcher import LinkedMatcher
@@ -49,7 +50,10 @@ class LazyUnits(Mapping[str, Unit]):
 
 @dataclass(frozen=True, eq=False)
 class LinkedGrammar:
-    """Immutable and shared; `names` are the tools that may be called, `units` may hold more of them."""
+    """Immutable and shared; `names` are the tools that may be called, `units` may hold more of them.
+
+    `answer` is what an output may be instead of calls, None for any text. `syntax` reads both.
+    """
 
     names: tuple[str, ...]
     units: Mapping[str, Unit] = field(repr=False)
@@ -59,6 +63,7 @@ class LinkedGrammar:
     parallel: bool
     _dispatcher: Dispatcher = field(repr=False)
     _digests: Mapping[str, str] | None = field(repr=False)
+    answer: Answer | None = None
 
     @cached_property
     def digest(self) -> str:
@@ -66,7 +71,8 @@ class LinkedGrammar:
         digests = self._digests or {name: self.units[name].digest for name in self.names}
         tools = [(name, digests[name]) for name in self.names]
         origin = [self.syntax.name, self.vocabulary.digest, self.choice.mode, self.parallel]
-        return hashlib.sha256(json.dumps([*origin, tools]).encode()).hexdigest()
+        answer = [self.answer.compiled.digest] if self.answer else []
+        return hashlib.sha256(json.dumps([*origin, tools, *answer]).encode()).hexdigest()
 
     @property
     def dispatcher(self) -> Dispatcher:
@@ -86,23 +92,33 @@ def link(
     *,
     parallel: bool = True,
     digests: Mapping[str, str] | None = None,
+    answer: Answer | None = None,
 ) -> LinkedGrammar:
     """Join units, by tool name, that were compiled for this syntax and vocabulary.
 
     `parallel` False: exactly one call where one is made. `digests` names the units' digests where `units`
-    is lazy. A mode of `auto` without tools is `none`.
+    is lazy. A mode of `auto` without tools is `none`. With an `answer`, where `auto` leaves the choice, what
+    calls nothing is one.
 
     Raises:
         UnsupportedToolset: an unknown tool was chosen, none is left where a call is required, or two
             names cannot be told apart in a call, or one cannot stand in it.
         UnsupportedGrammar: the vocabulary has a marker token inside the syntax's trigger, or inside what ends
             a message.
+        UnsupportedSchema: an answer could not be told from a thought or a call.
     """
     names = _chosen(units, choice)
+    if choice.mode is not ChoiceMode.AUTO or not names:
+        answer = None
+    if answer is not None:
+        check_answer(answer, syntax, with_calls=True)
     joints = _Joints(names, units, syntax, vocabulary, parallel=parallel)
-    start: Region | Junction
+    start: Region | Junction | Fork
     if syntax.messages:
-        start = joints.messages(has_last=choice.mode is not ChoiceMode.REQUIRED)
+        start = joints.messages(has_last=choice.mode is not ChoiceMode.REQUIRED, answer=answer)
+    elif answer is not None:
+        start = Fork(joints.calls(), answer)
+        syntax = syntax.calling_or_answering
     elif choice.mode is ChoiceMode.REQUIRED:
         start = joints.calls()
     else:
@@ -110,7 +126,22 @@ def link(
     exits = Exits(vocabulary.index, unit_tail(syntax, vocabulary), joints.follow) if names else None
     frozen = MappingProxyType(units) if isinstance(units, dict) else units
     dispatcher = Dispatcher(vocabulary, frozen, start, exits, _thought(syntax, vocabulary))
-    return LinkedGrammar(names, units, syntax, vocabulary, choice, parallel, dispatcher, digests)
+    return LinkedGrammar(names, units, syntax, vocabulary, choice, parallel, dispatcher, digests, answer)
+
+
+def check_answer(answer: Answer, syntax: Syntax, *, with_calls: bool = False) -> None:
+    """Refuse an answer that a reader could take for something else.
+
+    Raises:
+        UnsupportedSchema: it may begin as a thought or, `with_calls`, as a call does.
+    """
+    begins = {syntax.thought.begin: "what the model thinks"} if syntax.thought else {}
+    if with_calls and syntax.trigger:
+        begins[syntax.trigger] = "a call"
+    for begin, other in begins.items():
+        if answer.fits(begin.encode()):
+            reason = f"an answer that begins with {begin!r} cannot be told from {other}"
+            raise UnsupportedSchema("", "", reason, "Leave such answers out.")
 
 
 def answer_dispatcher(answer: Answer, syntax: Syntax, vocabulary: Vocabulary) -> Dispatcher:

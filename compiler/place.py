@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from compiler.answer import Answer
+from compiler.fork import AtFork
 from compiler.inside import InAnswer, InUnit
 from compiler.outside import BeforeThought, InFixedText, InText, InThought
 from compiler.recogniser import Recogniser
@@ -130,6 +131,9 @@ def _completions(position: Position) -> Iterator[bytes]:
         case InThought(dispatcher=dispatcher, thought=thought):
             end = dispatcher.vocabulary.tokens[thought.end_id]
             yield from (end + text for text in place_of(dispatcher.begin_answer()).completions())
+        case AtFork(dispatcher=dispatcher, fork=fork, read=read, answer=answer):
+            yield from place_of(answer).completions()
+            yield from _behind(fork.calls, read, dispatcher.units)
         case InText(dispatcher=dispatcher, region=region, state=state):
             yield from _leaving(region, state, dispatcher.units)
         case InFixedText(dispatcher=dispatcher, junction=junction, read=read):

@@ -3,6 +3,7 @@
 Position
 ├── BeforeThought, InThought    a model that thinks first (`compiler.outside`)
 ├── InText, InFixedText         free text; headers and the closing (`compiler.outside`)
+├── AtFork                      calls or an answer, not yet told which (`compiler.fork`)
 ├── InUnit, InAnswer            what a grammar describes (`compiler.inside`)
 └── Stopped                     after a stop token
 

@@ -53,7 +53,8 @@ class Syntax:
     the model counts it, and this text. `has_plain_names`: a name stands in a call as it is, not escaped as
     in a JSON string. `other_headers` are (begin, after_name) that models write as well. `messages` are the
     frames of prose, the text between two of them `message_separator`; there is no trigger then. `thought` is
-    what a model may begin with, where its vocabulary has markers for it.
+    what a model may begin with, where its vocabulary has markers for it. `may_answer`: an output that does
+    not begin with the trigger is an answer in a given format.
     """
 
     name: str
@@ -73,6 +74,7 @@ class Syntax:
     messages: tuple[Message, ...] = ()
     message_separator: str = ""
     thought: Message | None = None
+    may_answer: bool = False
 
     @property
     def frames_prose(self) -> bool:
@@ -82,7 +84,12 @@ class Syntax:
     @property
     def answering(self) -> "Syntax":
         """The row for an output that is an answer in a given format: no text of it leads into a call."""
-        return replace(self, trigger="")
+        return replace(self, trigger="", may_answer=False)
+
+    @property
+    def calling_or_answering(self) -> "Syntax":
+        """The row for an output that is calls, or an answer in a given format."""
+        return replace(self, may_answer=True)
 
     @property
     def headers(self) -> tuple[tuple[str, str], ...]:

@@ -105,7 +105,7 @@ class Completions:
         if not tools and not turn.response_format and not has_frames:
             return None
         with self._telemetry.grammar(revisions) as span:
-            if turn.response_format:
+            if turn.response_format and (not tools or choice.mode is ChoiceMode.NONE):
                 found = await self._grammars.format(
                     turn.response_format, vocabulary=model.vocabulary, syntax=model.syntax
                 )
@@ -116,6 +116,7 @@ class Completions:
                     syntax=model.syntax,
                     choice=choice,
                     parallel=turn.is_parallel and not choice.is_named,
+                    response_format=turn.response_format,
                 )
             span.found(found.grammar.digest, found.source, found.wait_ms)
             return found
@@ -154,10 +155,6 @@ def join_tools(revisions: Iterable[Revision], inline: tuple[Tool, ...]) -> tuple
 
 def check_choice(turn: Turn, tools: tuple[Tool, ...]) -> ToolChoice:
     """The tool choice, defaults filled in; raises InvalidField where it does not fit the tools."""
-    if tools and turn.response_format:
-        raise InvalidField(
-            "response_format", "it cannot be combined with tools: a call is constrained already"
-        )
     if turn.choice is None:
         return ToolChoice(ChoiceMode.AUTO if tools else ChoiceMode.NONE)
     if not tools and (turn.choice.mode is ChoiceMode.REQUIRED or turn.choice.allowed):

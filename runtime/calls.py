@@ -22,6 +22,7 @@ class _State(Enum):
     START = auto()
     THOUGHT = auto()
     ANSWER = auto()
+    FORK = auto()
     PROSE = auto()
     HEADER = auto()
     NAME = auto()
@@ -50,7 +51,7 @@ class CallParser:
     ) -> None:
         self._syntax = syntax
         self._types_of = types_of
-        self._state = _State.HEADER if syntax.messages else _State.PROSE
+        self._state = _State.HEADER if syntax.messages else self._unframed
         if syntax.thought:
             self._state = _State.THOUGHT if is_thinking else _State.START
         self._held = HeldText()
@@ -63,6 +64,7 @@ class CallParser:
             _State.START: self._read_start,
             _State.THOUGHT: self._read_thought,
             _State.ANSWER: self._read_answer,
+            _State.FORK: self._read_fork,
             _State.PROSE: self._read_prose,
             _State.HEADER: self._read_header,
             _State.NAME: self._read_name,
@@ -111,7 +113,7 @@ class CallParser:
         if held.take(begin):
             self._state, self._held = _State.THOUGHT, held
         elif not held.may_become(begin):
-            self._state = _State.PROSE
+            self._state = self._unframed
         return None
 
     def _read_thought(self) -> Part | None:
@@ -120,9 +122,23 @@ class CallParser:
         text, is_over = self._held.take_before(end)
         if is_over:
             self._held.take(end)
-            # Without calls the answer is in a format of its own, blanks included.
-            self._state = _State.ANSWER if self._syntax.trigger else _State.PROSE
+            # An answer in a format of its own keeps its blanks.
+            may_skip = self._syntax.trigger and not self._syntax.may_answer
+            self._state = _State.ANSWER if may_skip else self._unframed
         return ThoughtPart(text) if text else None
+
+    @property
+    def _unframed(self) -> _State:
+        """What is read where nothing stands around it."""
+        return _State.FORK if self._syntax.may_answer else _State.PROSE
+
+    def _read_fork(self) -> Part | None:
+        """Behind a trigger are calls; else it is an answer, whatever may look like a trigger in it."""
+        if self._held.text.startswith(self._syntax.trigger):
+            self._state, self._lead = _State.HEADER, self._syntax.opening
+        elif not self._held.may_become(self._syntax.trigger):
+            self._state, self._syntax = _State.PROSE, self._syntax.answering
+        return None
 
     def _read_answer(self) -> Part | None:
         """Line breaks between a thought and the answer belong to neither."""

@@ -171,8 +171,9 @@ class EmbeddedRuntime:
 
 def _syntax_of(request: GenerationRequest) -> Syntax | None:
     """What tells thoughts and calls from the answer; only a grammar makes what looks like a call one."""
-    if isinstance(request.constraint, FramedAnswer):
-        return request.constraint.syntax
+    constraint = request.constraint
+    if isinstance(constraint, FramedAnswer) or (isinstance(constraint, LinkedGrammar) and constraint.answer):
+        return constraint.syntax
     return syntax_named(request.syntax) if request.syntax and request.constraint else None
 
 

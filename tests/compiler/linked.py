@@ -17,10 +17,12 @@ AUTO = ToolChoice(ChoiceMode.AUTO)
 NONE = ToolChoice(ChoiceMode.NONE)
 
 
-def linked(choice, *, vocabulary=BYTES, syntax=HERMES, parallel=True, names=("pay", "pay_all", "p")):
+def linked(
+    choice, *, vocabulary=BYTES, syntax=HERMES, parallel=True, names=("pay", "pay_all", "p"), answer=None
+):
     tools = toolbox(len(TOOLS), syntax, vocabulary)
     units = {name: compile_unit(tools[name], syntax, vocabulary) for name in names}
-    return link(units, syntax, vocabulary, choice, parallel=parallel)
+    return link(units, syntax, vocabulary, choice, parallel=parallel, answer=answer)
 
 
 def written(*names, syntax=HERMES):

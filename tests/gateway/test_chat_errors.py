@@ -58,7 +58,15 @@ async def test_what_the_runtime_refuses_has_a_status(
             "tool_choice",
             "clock.now",
         ),
-        ({"toolset": "weather", "response_format": {"type": "json_object"}}, 400, "response_format", "tools"),
+        (
+            {
+                "toolset": "weather",
+                "response_format": {"type": "choice", "choices": ["yes", "<tool_call>no"]},
+            },
+            400,
+            "response_format",
+            "cannot be told from a call",
+        ),
         ({"n": 100}, 400, "n", "16"),
         (
             {

@@ -209,6 +209,22 @@ async def test_a_json_schema_constrains_the_text(client, runtime):
 
 
 @pytest.mark.parametrize(
+    ("choice", "begins_with"),
+    [("auto", {"y", "n", "<"}), ("none", {"y", "n"}), ("required", {"<"})],
+)
+async def test_beside_tools_a_format_is_that_of_the_answer(client, runtime, weather, choice, begins_with):
+    """Where the choice is the model's, it calls or answers; text that is neither it cannot write."""
+    formatted = {"type": "choice", "choices": ["yes", "no"]}
+    await ask(client, toolset="weather", tool_choice=choice, response_format=formatted)
+    [request] = runtime.requests
+    matcher = request.constraint.matcher()
+    assert {
+        chr(byte) for byte in range(256) if matcher.accept(byte) and not matcher.rollback(1)
+    } == begins_with
+    assert len(request.tools) == 2
+
+
+@pytest.mark.parametrize(
     ("response_format", "of", "not_of"),
     [
         ({"type": "regex", "pattern": r"\d{3}-\d{4}"}, "555-1234", "call 555-1234"),

@@ -1,0 +1,174 @@
+"""Outputs that are calls, or an answer in a format."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+from linked import AUTO, BYTES, HERMES, REQUIRED, STOP, accepts, ids, linked, written
+from walks import Generation, allowed_ids
+
+from compiler import ResponseFormat, UnsupportedSchema, compile_format
+from compiler.answer import Answer
+from compiler.closer import closer_of
+from compiler.syntaxes import syntax as find_syntax
+from compiler.vocabulary import Vocabulary
+from runtime.calls import CallEnd, CallParser, CallStart, TextPart, ThoughtPart
+
+PIECES = [b"<tool", b'<tool_call>\n{"', b'"<tool_call>', b'{"', b'[{"', b"</", b"ab", b"<b", b"[TOOL_CALLS]"]
+PLAIN = Vocabulary.from_tokens([*(bytes([b]) for b in range(256)), b"", *PIECES], stop_ids=[STOP])
+MARKED = Vocabulary.from_tokens(
+    [*(bytes([b]) for b in range(256)), b"", *[b"?"] * 12, *PIECES[:-1]],
+    markers={
+        marker: 257 + n
+        for n, marker in enumerate(
+            (
+                "<tool_call>",
+                "</tool_call>",
+                "<think>",
+                "</think>",
+                "[TOOL_CALLS]",
+                "[ARGS]",
+                "<|start|>",
+                "<|channel|>",
+                "<|message|>",
+                "<|end|>",
+                "<|call|>",
+                "<|constrain|>",
+            )
+        )
+    },
+    stop_ids=[STOP],
+)
+OBJECT = ResponseFormat(
+    "schema", {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+)
+BEGINNING_ALIKE = ResponseFormat("pattern", "<(?:tool|b)(?: a)*")
+WAYS = [
+    ("hermes", PLAIN),
+    ("hermes", MARKED),
+    ("hermes+think", MARKED),
+    ("llama3", PLAIN),
+    ("mistral", PLAIN),
+    ("mistral_v13", MARKED),
+    ("qwen3_coder", PLAIN),
+    ("json", PLAIN),
+    ("harmony", MARKED),
+]
+
+
+def answer_in(response_format, vocabulary=BYTES):
+    return Answer(compile_format(response_format, tokenizer=vocabulary))
+
+
+def forked(response_format, syntax, vocabulary, names=("pay", "p")):
+    answer = answer_in(response_format, vocabulary)
+    return linked(AUTO, vocabulary=vocabulary, syntax=find_syntax(syntax), names=names, answer=answer)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_of"),
+    [
+        (written("pay"), True),
+        (written("pay", "p"), True),
+        ('{"a": "x"}', True),
+        ('{"a": "<tool_call>"}', True),
+        ("", False),
+        ("Hello.", False),
+        (f"Hello. {written('pay')}", False),
+        (f'{{"a": "x"}}{written("pay")}', False),
+        (f'{written("pay")}{{"a": "x"}}', False),
+    ],
+)
+def test_calls_or_an_answer_and_nothing_else(text, is_of):
+    assert accepts(forked(OBJECT, "hermes", BYTES), ids(text)) is is_of
+
+
+def test_what_both_begin_with_leads_to_either():
+    grammar = forked(BEGINNING_ALIKE, "hermes", BYTES)
+    for text in ("<tool", "<tool a", "<b", written("p")):
+        assert accepts(grammar, ids(text)), text
+    for text in ("<", "<t", "<tool_", "<b_call>"):
+        assert not accepts(grammar, ids(text)), text
+
+
+@pytest.mark.parametrize(("syntax", "vocabulary"), WAYS)
+@pytest.mark.parametrize("response_format", [OBJECT, BEGINNING_ALIKE], ids=["object", "alike"])
+def test_masks_allow_what_is_accepted_and_come_back(response_format, syntax, vocabulary):
+    """Token by token, and the same again after any number of tokens, the stop token too, was taken back."""
+    grammar = forked(response_format, syntax, vocabulary)
+    for seed in range(6):
+        rng, matcher, masks = random.Random(seed), grammar.matcher(), []
+        for _ in range(12):
+            masks.append(allowed_ids(matcher, vocabulary))
+            for token_id in range(vocabulary.width):
+                is_accepted = matcher.accept(token_id)
+                assert is_accepted == (token_id in masks[-1]), token_id
+                if is_accepted:
+                    matcher.rollback(1)
+            token_id = int(rng.choice(masks[-1]))
+            assert matcher.accept(token_id)
+            if token_id == STOP:
+                break
+        num_back = rng.randrange(1, len(masks) + 1)
+        matcher.rollback(num_back)
+        assert np.array_equal(allowed_ids(matcher, vocabulary), masks[-num_back])
+
+
+@pytest.mark.parametrize(("syntax", "vocabulary"), WAYS)
+@pytest.mark.parametrize("response_format", [OBJECT, BEGINNING_ALIKE], ids=["object", "alike"])
+def test_whatever_is_drawn_reads_as_calls_or_as_an_answer(response_format, syntax, vocabulary):
+    """At any budget from the smallest on."""
+    grammar = forked(response_format, syntax, vocabulary)
+    minimum = closer_of(grammar).minimum()
+    assert not closer_of(grammar).fits(minimum - 1)
+    kinds = set()
+    for seed in range(30):
+        budget = minimum + (seed if seed < 15 else 5 * seed)
+        generation = Generation(grammar, budget, random.Random(seed))
+        assert len(generation.ids) <= budget
+        assert generation.matcher.is_completed()
+        parser = CallParser(grammar.syntax, lambda name: grammar.units[name].types)
+        parts = [part for char in generation.text for part in parser.feed(char)] + parser.finish()
+        parts = [part for part in parts if not isinstance(part, ThoughtPart)]
+        calls = [part.name for part in parts if isinstance(part, CallStart)]
+        kinds.add(bool(calls))
+        if calls:
+            assert set(calls) <= {"pay", "p"}
+            assert sum(isinstance(part, CallEnd) for part in parts) == len(calls)
+            assert not any(isinstance(part, TextPart) and part.text.strip() for part in parts)
+        else:
+            assert grammar.answer.compiled.accepts("".join(part.text for part in parts)), generation.text
+    assert kinds == {True, False}
+
+
+@pytest.mark.parametrize(
+    ("syntax", "schema"),
+    [
+        ("llama3", {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}),
+        ("json", {"type": "array", "items": {"type": "object", "additionalProperties": {"type": "string"}}}),
+    ],
+)
+def test_an_answer_that_begins_as_a_call_is_refused(syntax, schema):
+    with pytest.raises(UnsupportedSchema, match="cannot be told from a call"):
+        forked(ResponseFormat("schema", schema), syntax, BYTES)
+
+
+def test_only_where_the_choice_is_left_there_is_an_answer():
+    answer = answer_in(OBJECT)
+    plain = linked(REQUIRED)
+    assert linked(REQUIRED, answer=answer).digest == plain.digest
+    assert not accepts(linked(REQUIRED, answer=answer), ids('{"a": "x"}'))
+    digests = {linked(AUTO, answer=other).digest for other in (None, answer, answer_in(BEGINNING_ALIKE))}
+    assert len(digests) == 3
+
+
+def test_a_reader_tells_an_answer_that_holds_a_call_from_a_call():
+    syntax = HERMES.calling_or_answering
+    inside = json.dumps({"a": written("pay")})
+    for text, is_call in ((inside, False), (written("pay"), True), ("<tool", False)):
+        parser = CallParser(syntax)
+        parts = [part for char in text for part in parser.feed(char)] + parser.finish()
+        assert any(isinstance(part, CallStart) for part in parts) == is_call
+        if not is_call:
+            assert "".join(part.text for part in parts) == text
