@@ -102,6 +102,9 @@ def _load_tokenizer(source: str) -> Any:
         tokenizer = AutoTokenizer.from_pretrained(source)
     except Exception as error:
         raise ModelLoadError(source, f"its tokenizer: {_first_line(error)}") from error
+    if not tokenizer.encode("a", add_special_tokens=False):
+        # Of a model whose files of it are missing, transformers makes one that knows no text.
+        raise ModelLoadError(source, "its tokenizer: it is missing, or knows no text")
     if isinstance(tokenizer.chat_template, dict):
         templates = tokenizer.chat_template
         tokenizer.chat_template = templates.get("tool_use") or templates.get("default")

@@ -79,6 +79,11 @@ def remove(name):
     return lambda model: (model / name).unlink()
 
 
+def forget_the_tokenizer(model):
+    for path in model.glob("tokenizer*"):
+        path.unlink()
+
+
 def truncate(model):
     path = model / "model.safetensors"
     path.write_bytes(path.read_bytes()[:1000])
@@ -101,6 +106,7 @@ def widen(model):
         (lambda model: edit(model / "config.json", model_type="t5"), "'t5' are not causal"),
         (lambda model: edit(model / "config.json", model_type="nonsense"), "nonsense"),
         (remove("tokenizer.json"), "its tokenizer"),
+        (forget_the_tokenizer, "its tokenizer: it is missing"),
         (remove("model.safetensors"), "its weights"),
         (truncate, "its weights"),
         (forget_a_layer, "lack .* tensors, such as model.layers.2"),
