@@ -5,11 +5,14 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.metadata import version
+from pathlib import Path
 
+import corpus
 import httpx
 import pytest
 import torch
@@ -265,6 +268,28 @@ def test_the_comparison_lists_what_can_be_chosen(run, monkeypatch):
     assert result.exit_code == 0
     assert "--vllm" in result.output
     assert torch.is_grad_enabled(), "it runs in this process, and leaves it as it was"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--vllm", "/nosuch"), "/nosuch is no interpreter"),
+        (("--vllm", "/bin/false"), "/bin/false has no vLLM"),
+        (("--out", "/proc/nosuch"), "cannot write to /proc/nosuch"),
+        (("--at-once", "1,none"), "wanted a whole number above 0, got 'none'"),
+        (("--rounds", "0"), "wanted a whole number above 0, got '0'"),
+        ((), "no test data at /nosuch"),
+    ],
+)
+def test_a_comparison_that_cannot_be_made_is_told_before_it_begins(run, monkeypatch, tmp_path, options, said):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "argv", ["callgate", "bench"])
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(corpus, "ROOT", Path("/nosuch"))
+    result = run("bench", *options)
+    assert isinstance(result.exception, SystemExit), "no traceback"
+    assert result.exit_code not in {0, None}
+    assert said in f"{result.stderr}{result.exception}"
 
 
 def test_the_comparison_is_no_part_of_the_package(run, monkeypatch, tmp_path):

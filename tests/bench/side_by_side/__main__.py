@@ -7,11 +7,15 @@ vLLM is measured where the interpreter of its own environment is given: on a CPU
 """
 
 import argparse
+import os
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import torch
 from side_by_side import servers
 from side_by_side.answer import Run
@@ -108,6 +112,7 @@ class Bench:
 
 
 def _options() -> argparse.Namespace:
+    """What was chosen; what cannot be done is told before anything is measured."""
     parser = argparse.ArgumentParser(prog="callgate bench", description=__doc__.splitlines()[0])
     parser.add_argument("--at-once", type=_numbers, default=[1, 8, 32], metavar="N,N,…")
     parser.add_argument(
@@ -118,21 +123,54 @@ def _options() -> argparse.Namespace:
         help="batches whose masked and unmasked steps are timed",
     )
     parser.add_argument(
-        "--rounds", type=int, default=3, help="requests, in multiples of what is open at once"
+        "--rounds", type=_positive, default=3, help="requests, in multiples of what is open at once"
     )
-    parser.add_argument("--tools", type=int, default=20)
-    parser.add_argument("--max-tokens", type=int, default=128)
+    parser.add_argument("--tools", type=_positive, default=20)
+    parser.add_argument("--max-tokens", type=_positive, default=128)
     parser.add_argument("--dtype", default="bfloat16", choices=["bfloat16", "float32"])
-    parser.add_argument("--vllm", type=Path, help="the interpreter of the environment that vLLM is in")
+    parser.add_argument("--vllm", type=_with_vllm, help="the interpreter of the environment that vLLM is in")
     parser.add_argument("--transformers", action=argparse.BooleanOptionalAction, default=True)
-    parser.add_argument("--out", type=Path, default=Path("bench-results"))
+    parser.add_argument("--out", type=_writable, default=Path("bench-results"))
     return parser.parse_args()
 
 
+def _positive(text: str) -> int:
+    number = int(text) if text.isdecimal() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"wanted a whole number above 0, got {text!r}")
+    return number
+
+
 def _numbers(text: str) -> list[int]:
-    return [int(part) for part in text.split(",")]
+    return [_positive(part) for part in text.split(",")]
+
+
+def _with_vllm(text: str) -> Path:
+    """An interpreter whose environment has vLLM."""
+    find = "import importlib.util, sys; sys.exit(importlib.util.find_spec('vllm') is None)"
+    try:
+        found = subprocess.run([text, "-c", find], check=False, timeout=60, capture_output=True)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise argparse.ArgumentTypeError(f"{text} is no interpreter: {error}") from error
+    if found.returncode:
+        raise argparse.ArgumentTypeError(f"the environment of {text} has no vLLM")
+    return Path(text)
+
+
+def _writable(text: str) -> Path:
+    folder = Path(text)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"cannot write to {text}: {error.strerror}") from error
+    if not os.access(folder, os.W_OK):
+        raise argparse.ArgumentTypeError(f"cannot write to {text}")
+    return folder
 
 
 if __name__ == "__main__":
-    with torch.no_grad():
-        main()
+    try:
+        with torch.no_grad():
+            main()
+    except (pytest.skip.Exception, servers.NotServing) as error:
+        sys.exit(f"callgate bench: {error}")

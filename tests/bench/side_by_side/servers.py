@@ -21,6 +21,10 @@ START_S = 900.0
 ANSWER_S = 600.0
 
 
+class NotServing(Exception):
+    """An engine does not come up; what it printed has been shown."""
+
+
 class Server:
     """A running server; `url` is that of its API."""
 
@@ -143,12 +147,12 @@ def _wait(url: str, process: "subprocess.Popen[bytes]") -> None:
     start = time.monotonic()
     while time.monotonic() - start < START_S:
         if process.poll() is not None:
-            raise RuntimeError(f"{process.args[0]} ended with exit code {process.returncode}")  # type: ignore[index]
+            raise NotServing(f"{process.args[0]} ended with exit code {process.returncode}")  # type: ignore[index]
         with suppress(httpx.TransportError):
             if httpx.get(url, timeout=5).is_success:
                 return
         time.sleep(0.5)
-    raise TimeoutError(f"{url} did not answer within {START_S:.0f} s")
+    raise NotServing(f"{url} did not answer within {START_S:.0f} s")
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
