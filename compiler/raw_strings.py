@@ -5,19 +5,18 @@ tags by the engine. Where characters are counted or a pattern is kept, and the t
 for beside that, the character that every tag begins with is left out instead.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from compiler.grammar import CharClass, Expr, Literal, Prose, Rule, RuleRef, sequence
-from compiler.lengths import SHORT, Texts
 from compiler.regular import charset
+from compiler.regular.bounded import Tail
 from compiler.regular.charset import Ranges
-from compiler.regular.counted import Tail, Walk
-from compiler.regular.encode import Spelling, encode
+from compiler.repetition import SHORT
 from compiler.report import Verdict
 from compiler.rules import RuleSink
+from compiler.spelling import as_is
 from compiler.string_constraint import StringConstraint
-from compiler.strings import AllTexts, LoweredString
+from compiler.strings import LoweredString, StringLowering
 from compiler.vocabulary import MARKER_START
 
 TAG_START = "<"
@@ -37,7 +36,10 @@ def lower_raw_string(
         UnsupportedKeyword: a keyword cannot be upheld.
     """
     assert all(tag.startswith(TAG_START) for tag in tags), "tags begin alike"
-    lowered = _RawTexts(None, rules, Spelling(rules), close, tags).lower(constraint)
+    lowering = _RawLowering(
+        rules, None, Literal(close), tags=tags, name="raw", spell=as_is, left_out=_LEFT_OUT
+    )
+    lowered = lowering.lower(constraint)
     if lowered is None:
         return None
     bounds = {"minLength": constraint.min_length, "maxLength": constraint.max_length}
@@ -52,54 +54,19 @@ def lower_raw_literal(text: str, *, close: str, tags: tuple[str, ...]) -> Expr |
     return Literal(text + close) if is_writable and not any(tag in text for tag in tags) else None
 
 
-@dataclass(frozen=True)
-class _RawTexts(AllTexts):
-    close: str
+@dataclass(frozen=True, kw_only=True)
+class _RawLowering(StringLowering):
+    """Watches for the tags only where a text is of any characters and length."""
+
     tags: tuple[str, ...]
 
-    def of(self, ranges: Ranges) -> Texts:
-        kept = charset.intersection(ranges, _COUNTED)
-        key = "_".join(["raw", *(f"{low:x}_{high:x}" for low, high in kept)])
-        return Texts(key, Raw().before(kept), None, self.rules, Literal(self.close))
-
-    def of_tail(self, tail: Tail) -> Expr:
-        if not charset.intersection(tail.ranges, _COUNTED):
-            return Literal(self.close)
+    def _tail(self, tail: Tail) -> Expr:
         if tail.ranges != charset.ALL or tail.high is not None or tail.low >= SHORT:
-            return super().of_tail(tail)
-        body = sequence(self.rules.shared("prose", self._prose), Literal(self.close))
+            return super()._tail(tail)
+        body = sequence(self.rules.shared("prose", self._prose), self.close)
         for _ in range(tail.low):
             body = self.rules.define("text", Rule(sequence(CharClass(_COUNTED), body)))
         return body
 
-    def of_walk(self, walk: Walk | None) -> LoweredString | None:
-        if walk is None:
-            return None
-        tails = {state: tail for state, tail in walk.tails.items() if _is_writable(tail)}
-        walk = replace(walk, tails=tails).without(_LEFT_OUT)
-        if walk is None:
-            return None
-        close = Literal(self.close)
-        body = encode(walk, self.rules, ahead=None, tail=self.of_tail, spell=Raw(), close=close)
-        return LoweredString(body)
-
     def _prose(self, _: RuleRef) -> Rule:
         return Rule(Prose((*self.tags, MARKER_START)))
-
-
-def _is_writable(tail: Tail) -> bool:
-    return tail.low == 0 or bool(charset.intersection(tail.ranges, _COUNTED))
-
-
-class Raw:
-    """Characters as they are."""
-
-    def one_of(self, ranges: Ranges) -> list[Expr]:
-        """One character of a set."""
-        is_single = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
-        return [Literal(chr(ranges[0][0])) if is_single else CharClass(ranges)]
-
-    def before(self, ranges: Ranges) -> Callable[[Expr], Expr]:
-        """One character of a set, then the rest."""
-        (char,) = self.one_of(ranges)
-        return lambda rest: sequence(char, rest)

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, replace
 
 from compiler.errors import UnsupportedKeyword
-from compiler.lengths import MAX_LENGTH
 from compiler.regular.dfa import Dfa, TooManyStates
 from compiler.regular.ecma import PatternError
 from compiler.regular.formats import BASE64, FORMATS, wide
 from compiler.regular.language import Part, language
+from compiler.repetition import MAX_LENGTH
 from compiler.report import Verdict
 
 LATEST = 20

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from compiler.grammar import Expr, Literal, choice, sequence
-from compiler.lengths import QUOTE
+from compiler.spelling import QUOTE
 
 
 @dataclass(frozen=True, slots=True)

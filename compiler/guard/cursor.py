@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from compiler.guard.pattern import Room
+from compiler.guard.bound import Room
 from compiler.guard.plan import Places, Plan
 from compiler.guard.spelled import ESCAPE
 from compiler.guard.target import Target

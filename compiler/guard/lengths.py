@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from compiler.guard.pattern import Bound, Pattern, Room, num_characters
+from compiler.guard.bound import Bound, Room
+from compiler.guard.pattern import Pattern
 from compiler.guard.spelled import ESCAPABLE, ESCAPE, IN_STRING, SpelledTokens
 from compiler.guard.token_class import TokenClass, bits_of
+from compiler.guard.utf8 import num_characters
 from compiler.token_index import Row, forbid
 
 if TYPE_CHECKING:

@@ -1,22 +1,20 @@
 """The pattern of a string whose length a guard keeps: where a text is in it, and how far from an end."""
 
-import codecs
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from compiler.regular import charset
-from compiler.regular.dfa import DEAD, Dfa, TooManyStates, explored
+from compiler.guard.utf8 import code_points
+from compiler.regular.dfa import DEAD, Dfa, TooManyStates
 
 MAX_ENTRIES = 10_000
 """States by kinds of characters; a larger pattern is counted by rules."""
-_CONTINUATION = bytes(range(0x80, 0xC0))
 _CONTROLS = range(0x20)
 _SHORT_ESCAPES = tuple(map(ord, '"\\\b\f\n\r\t'))
 _PLAIN = tuple(code for code in range(0x20, 0x80) if code not in _SHORT_ESCAPES)
@@ -119,7 +117,7 @@ class Pattern:
 
     def _begun_kinds(self, begun: bytes) -> set[int]:
         """The kinds of the characters that begin with some bytes of UTF-8."""
-        low, high = _code_points(begun)
+        low, high = code_points(begun)
         return set(self.kinds[bisect_right(self.starts, low) - 1 : bisect_right(self.starts, high)])
 
     @cached_property
@@ -149,69 +147,6 @@ class Pattern:
         return most
 
 
-class Bound(NamedTuple):
-    """The code points that a string has at most, and its pattern if texts may not end wherever they stand."""
-
-    longest: int
-    pattern: Pattern | None = None
-
-    @property
-    def room(self) -> "Room":
-        """What a string has at its beginning."""
-        return Room(self.longest, self.pattern)
-
-    def num_free(self, most: int) -> int:
-        """How many characters can be written of it whatever they are, `most` at most."""
-        return min(most, self.longest) if self.pattern is None else self.pattern.num_free(self.longest, most)
-
-
-class Room(NamedTuple):
-    """How many more characters a string may have, and where in its pattern it stands.
-
-    A character counts as soon as it has begun; `begun` are its bytes in UTF-8 until it is whole.
-    """
-
-    num_left: int
-    pattern: Pattern | None = None
-    state: int = 0
-    begun: bytes = b""
-
-    def read(self, text: bytes, *, is_escaped: bool) -> "Room":
-        """Behind more UTF-8, and a backslash if what follows `is_escaped`."""
-        num_left = self.num_left - num_characters(text) - is_escaped
-        if self.pattern is None or not text:
-            return Room(num_left, self.pattern, self.state, self.begun)
-        whole, begun = split(self.begun + text)
-        return Room(num_left, self.pattern, self.pattern.after(self.state, map(ord, whole)), begun)
-
-    def complete(self, char: str) -> "Room":
-        """Behind a character that was escaped."""
-        return (
-            self if self.pattern is None else self._replace(state=self.pattern.after(self.state, [ord(char)]))
-        )
-
-    def suffices(self, escape: bytes = b"") -> bool:
-        """Whether the text can still be ended, behind an escape if one has begun."""
-        if self.pattern is None:
-            return self.num_left >= 0
-        return self.num_left >= self.pattern.left(self.state, escape or self.begun)
-
-
-def num_characters(text: bytes) -> int:
-    """How many characters begin in some UTF-8."""
-    return len(text.translate(None, _CONTINUATION))
-
-
-def split(text: bytes) -> tuple[str, bytes]:
-    """The whole characters of some UTF-8, and the bytes of one that has begun.
-
-    Raises:
-        UnicodeDecodeError: it is none.
-    """
-    whole, num_bytes = codecs.utf_8_decode(text, "strict", False)  # noqa: FBT003 - positional only
-    return whole, text[num_bytes:]
-
-
 @lru_cache(maxsize=256)
 def pattern_of(dfa: Dfa, least: int) -> Pattern:
     """The texts of a minimised automaton of `least` characters or more.
@@ -221,8 +156,7 @@ def pattern_of(dfa: Dfa, least: int) -> Pattern:
     """
     if len(dfa.table) * least > MAX_ENTRIES:
         raise TooManyStates(MAX_ENTRIES)
-    if least:
-        dfa = _of_length(dfa, least)
+    dfa = dfa.at_least(least)
     columns = list(zip(*dfa.table, strict=True))
     numbers = {column: number for number, column in enumerate(dict.fromkeys(columns))}
     dead, outside = len(dfa.table), len(numbers)
@@ -240,31 +174,6 @@ def pattern_of(dfa: Dfa, least: int) -> Pattern:
     rows = [[dead if t == DEAD else t for t in row] + [dead] for row in zip(*numbers, strict=True)]
     starts, kinds = zip(*kept, strict=True)
     return Pattern(starts, kinds, (*map(tuple, rows), (dead,) * (outside + 1)), dfa.accepting)
-
-
-def _of_length(dfa: Dfa, least: int) -> Dfa:
-    def following(place: tuple[int, int]) -> Iterator[tuple[int, int] | None]:
-        length = min(place[1] + 1, least)
-        return (None if target == DEAD else (target, length) for target in dfa.table[place[0]])
-
-    def is_accepting(place: tuple[int, int]) -> bool:
-        return place[0] in dfa.accepting and place[1] == least
-
-    return explored(dfa.alphabet, (0, 0), following, is_accepting)
-
-
-@cache
-def _code_points(begun: bytes) -> tuple[int, int]:
-    """The lowest and the highest character that begin with some bytes of UTF-8."""
-    lead = begun[0]
-    num_bytes, bits = (
-        (2, lead & 0x1F) if lead < 0xE0 else (3, lead & 0x0F) if lead < 0xF0 else (4, lead & 0x07)
-    )
-    for byte in begun[1:]:
-        bits = bits << 6 | byte & 0x3F
-    shift = 6 * (num_bytes - len(begun))
-    low, high = bits << shift, (bits + 1 << shift) - 1
-    return max(low, (0x80, 0x800, 0x10000)[num_bytes - 2]), min(high, charset.LAST)
 
 
 def pattern_to_json(pattern: Pattern) -> Any:

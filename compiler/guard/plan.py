@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from compiler.guard.pattern import Bound, Pattern, pattern_from_json, pattern_to_json
+from compiler.guard.bound import Bound
+from compiler.guard.pattern import Pattern, pattern_from_json, pattern_to_json
 
 Places = frozenset[int]
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from compiler.errors import UnsupportedSchema
 from compiler.graphs import leading_to, reached
-from compiler.guard.pattern import Bound
+from compiler.guard.bound import Bound
 from compiler.guard.plan import Place, Places, Plan, Tags
 
 MAX_PATHS = 20_000

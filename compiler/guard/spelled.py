@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from compiler.guard.pattern import Pattern, split
+from compiler.guard.pattern import Pattern
+from compiler.guard.utf8 import split
 from compiler.regular import charset
 
 ESCAPE = re.compile(rb"\\(?:[^u]|u(?:[dD][89abAB]..\\u....|(?![dD][89abAB])....))", re.DOTALL)

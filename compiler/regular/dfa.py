@@ -135,6 +135,20 @@ class Dfa:
 
         return explored(self.alphabet, (0, 0), following, is_accepting)
 
+    def at_least(self, length: int) -> "Dfa":
+        """Texts of so many characters or more."""
+        if not length:
+            return self
+
+        def following(place: tuple[int, int]) -> Iterator[tuple[int, int] | None]:
+            read = min(place[1] + 1, length)
+            return (None if target == DEAD else (target, read) for target in self.table[place[0]])
+
+        def is_accepting(place: tuple[int, int]) -> bool:
+            return place[0] in self.accepting and place[1] == length
+
+        return explored(self.alphabet, (0, 0), following, is_accepting)
+
     def union(self, other: "Dfa") -> "Dfa":
         """Texts in either language."""
         return self.complement().intersect(other.complement()).complement()

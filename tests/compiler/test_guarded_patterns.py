@@ -21,7 +21,8 @@ from compiler import UnsupportedSchema, compile_schema
 from compiler.closer import closer_of
 from compiler.front import canonical_form
 from compiler.grammar_json import grammar_from_json, grammar_to_json
-from compiler.guard.pattern import MAX_ENTRIES, Room, pattern_of
+from compiler.guard.bound import Room
+from compiler.guard.pattern import MAX_ENTRIES, pattern_of
 from compiler.guard.plan import plan_from_json, plan_to_json
 from compiler.lowering import Lowering
 from compiler.matcher import allocate_bitmask

@@ -24,24 +24,23 @@ PHASES = (0, BLOCK // 3, 2 * BLOCK // 3)
 MAX_LENGTH = 1 << 15
 """Longer bounds are narrowed to this one."""
 
-QUOTE = Literal('"')
 NOTHING = "\x00"
 """What follows a text that is a whole output: no token that may be written begins so."""
 
 
 @dataclass(frozen=True)
-class Texts:
-    """Strings of characters of one set, and the text that closes them.
+class Repetition:
+    """Texts of characters of one set, of any bounds, and what closes them.
 
-    `key` names the set and the close, `spell(rest)` is one of its characters in any spelling and then `rest`,
-    and `ahead` is what is known to follow the close. An empty close ends the whole output.
+    `key` names the set and the close, `spell(rest)` is one of its characters and then `rest`, and `ahead` is
+    what is known to follow the close. An empty close ends the whole output.
     """
 
     key: str
     spell: Callable[[Expr], Expr]
     ahead: CharClass | None
     rules: RuleSink
-    close: Literal = QUOTE
+    close: Literal
 
     def between(self, low: int, high: int | None) -> Expr:
         """From `low` to `high` characters; None is without bound."""
@@ -110,6 +109,6 @@ class Texts:
             body = self.rules.shared(f"{follows.name}_after_{count}", lambda ref: Rule(one(ref), follows))  # noqa: B023 - called at once
         return body
 
-    def _closed(self) -> "Texts":
+    def _closed(self) -> "Repetition":
         """The same for lookaheads, which must not be empty."""
         return self if self.close != EMPTY else replace(self, key=f"{self.key}_end", close=Literal(NOTHING))

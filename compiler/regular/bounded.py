@@ -1,14 +1,19 @@
-"""An automaton and a count of characters walked together, as far as that has to be written out."""
+"""Automata whose texts are within length bounds, small enough to be written out as rules.
 
-from collections.abc import Mapping, Sequence
+Two ways to bound one: `bounded_by_count` multiplies its states by the number of characters read, which is
+exact; `bounded_by_tails` counts in nothing but the tails, and leaves out some texts. A tail is where some
+number of characters of one set may follow, and then the end: its rules are shared, so it is set apart.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from compiler.graphs import innermost_first, leading_to
-from compiler.lengths import SHORT
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
 from compiler.regular.dfa import DEAD, MAX_STATES, Dfa, TooManyStates
+from compiler.repetition import SHORT
 
 State = tuple[int, int]
 """A state of the automaton, and how many characters were read, as far as bounds tell counts apart."""
@@ -21,7 +26,7 @@ MAX_COST_OF_KEYS = 12_000
 
 
 class Tail(NamedTuple):
-    """From `low` to `high` characters of one set, None without bound, and then the end."""
+    """`[ranges]{low,high}` and then the end; `high` None is without bound."""
 
     ranges: Ranges
     low: int
@@ -32,6 +37,11 @@ class Tail(NamedTuple):
         highs = [bound for bound in (self.high, high) if bound is not None]
         return Tail(self.ranges, max(self.low, low), min(highs, default=None))
 
+    def without(self, ranges: Ranges) -> "Tail":
+        """Those without characters of a set."""
+        kept = charset.intersection(self.ranges, charset.complement(ranges))
+        return Tail(kept, self.low, self.high if kept else 0)
+
     @property
     def is_empty(self) -> bool:
         """Whether no text is left."""
@@ -39,7 +49,7 @@ class Tail(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Walk:
+class Bounded:
     """`moves` of every state that leads to an end, where a text may end, and where a tail takes over."""
 
     moves: Mapping[State, Mapping[State, Ranges]]
@@ -54,18 +64,18 @@ class Walk:
             for targets in self.moves.values()
         )
 
-    def without(self, ranges: Ranges) -> "Walk | None":
-        """The texts that hold no character of a set before a tail takes over; None if there are none."""
+    def without(self, ranges: Ranges) -> "Bounded | None":
+        """The texts without characters of a set; None if there are none.
+
+        In tails that can do without they are left to whoever writes these.
+        """
         kept = charset.complement(ranges)
+        tails = {state: tail for state, tail in self.tails.items() if not tail.without(ranges).is_empty}
         moves = {
             state: {target: left for target, s in targets.items() if (left := charset.intersection(s, kept))}
             for state, targets in self.moves.items()
         }
-        live = leading_to((*self.ends, *self.tails), moves.items())
-        if START not in live:
-            return None
-        moves = {s: {t: r for t, r in moves[s].items() if t in live} for s in moves if s in live}
-        return Walk(moves, self.ends, self.tails)
+        return _trimmed(moves, self.ends, tails)
 
 
 def _cost(ranges: Ranges) -> int:
@@ -76,13 +86,13 @@ def _cost(ranges: Ranges) -> int:
     return 4 if size >= 1_000 else 3 if charset.contains(ranges, ord(" ")) else 1
 
 
-def counted(dfa: Dfa, low: int, high: int | None, *, max_cost: int = MAX_COST) -> Walk | None:
+def bounded_by_count(dfa: Dfa, low: int, high: int | None, *, max_cost: int = MAX_COST) -> Bounded | None:
     """The texts of `low` to `high` characters of a minimised automaton; None if there are none.
 
-    `max_cost` bounds what compiling them without `high` may take, in the units of `Walk.cost`.
+    `max_cost` bounds what compiling them without `high` may take, in the units of `Bounded.cost`.
 
     Raises:
-        TooManyStates: the walk has too many states, or would take too long to compile.
+        TooManyStates: there would be too many states, or they would take too long to compile.
     """
     moves_of = [_grouped(dfa, row) for row in dfa.table]
     tails_of = _tails(dfa, moves_of)
@@ -94,9 +104,7 @@ def counted(dfa: Dfa, low: int, high: int | None, *, max_cost: int = MAX_COST) -
         number, count = state
         moves[state] = {}
         if number in tails_of:
-            tails[state] = tails_of[number].within(
-                max(0, low - count), None if high is None else high - count
-            )
+            tails[state] = tails_of[number].within(low - count, None if high is None else high - count)
         elif high is None or count < high:
             moves[state] = {(t, min(count + 1, cap)): s for t, s in moves_of[number].items()}
         fresh = [target for target in moves[state] if target not in found]
@@ -106,34 +114,32 @@ def counted(dfa: Dfa, low: int, high: int | None, *, max_cost: int = MAX_COST) -
             raise TooManyStates
     tails = {state: tail for state, tail in tails.items() if not tail.is_empty}
     ends = {s for s in moves if s[0] in dfa.accepting and s[0] not in tails_of and s[1] >= low}
-    return _walk(moves, ends, tails, max_cost if high is None else MAX_COST_OF_BOUND)
+    return _affordable(_trimmed(moves, ends, tails), max_cost if high is None else MAX_COST_OF_BOUND)
 
 
-def _walk(
-    moves: Mapping[State, Mapping[State, Ranges]],
-    ends: set[State],
-    tails: Mapping[State, Tail],
-    max_cost: int,
-) -> Walk | None:
-    """Without dead ends.
-
-    Raises:
-        TooManyStates: it would take too long to compile.
-    """
+def _trimmed(
+    moves: Mapping[State, Mapping[State, Ranges]], ends: Iterable[State], tails: Mapping[State, Tail]
+) -> Bounded | None:
+    """Without states that lead to no end; None if the start is one."""
     live = leading_to((*ends, *tails), moves.items())
     if START not in live:
         return None
     kept = {s: {t: r for t, r in moves[s].items() if t in live} for s in moves if s in live}
-    walk = Walk(kept, frozenset(ends), tails)
-    if walk.cost > max_cost:
+    return Bounded(kept, frozenset(ends), tails)
+
+
+def _affordable(bounded: Bounded | None, max_cost: int) -> Bounded | None:
+    """The same; raises TooManyStates if it would take too long to compile."""
+    if bounded is not None and bounded.cost > max_cost:
         raise TooManyStates(max_cost)
-    return walk
+    return bounded
 
 
-def late_tails(dfa: Dfa, low: int, high: int) -> tuple[Walk, int] | None:
-    """Some texts of `low` to `high` characters, without a count: every state counts as reached latest.
+def bounded_by_tails(dfa: Dfa, low: int, high: int) -> tuple[Bounded, int] | None:
+    """Some texts of `low` to `high` characters, without a count before the tails.
 
-    With it, how many characters less a text can thus have; None if that is half of `high`, if the states
+    A tail is as long as it may be wherever a text comes to it: for `low` as early, for `high` as late as one
+    can. With it, how many characters less a text can thus have; None if that is half of `high`, if the states
     before the tails have a loop, or if nothing is left.
 
     Raises:
@@ -146,16 +152,9 @@ def late_tails(dfa: Dfa, low: int, high: int) -> tuple[Walk, int] | None:
     if innermost is None:
         return None
     order = innermost[::-1]
-    first, last = {0: 0}, {0: 0}
-    for number in order:
-        for target in moves_of[number]:
-            first[target] = min(first.get(target, first[number] + 1), first[number] + 1)
-            last[target] = max(last.get(target, 0), last[number] + 1)
-    tails = {
-        (n, 0): tail
-        for n in order
-        if n in tails_of and not (tail := tails_of[n].within(max(0, low - first[n]), high - last[n])).is_empty
-    }
+    first, last = _arrivals(order, moves_of)
+    tails = {(n, 0): tails_of[n].within(low - first[n], high - last[n]) for n in order if n in tails_of}
+    tails = {state: tail for state, tail in tails.items() if not tail.is_empty}
     lost = max((last[number] for number, _ in tails), default=high)
     if lost * 2 > high:
         return None
@@ -165,8 +164,20 @@ def late_tails(dfa: Dfa, low: int, high: int) -> tuple[Walk, int] | None:
         if n in dfa.accepting and n not in tails_of and low <= first[n] and last[n] <= high
     }
     moves = {(n, 0): {(t, 0): ranges for t, ranges in moves_of[n].items()} for n in order}
-    walk = _walk(moves, ends, tails, MAX_COST)
-    return None if walk is None else (walk, lost)
+    bounded = _affordable(_trimmed(moves, ends, tails), MAX_COST)
+    return None if bounded is None else (bounded, lost)
+
+
+def _arrivals(
+    order: Iterable[int], moves_of: Sequence[Mapping[int, Ranges]]
+) -> tuple[Mapping[int, int], Mapping[int, int]]:
+    """The fewest and the most characters with which a text comes to each state; `order` is topological."""
+    first, last = {0: 0}, {0: 0}
+    for number in order:
+        for target in moves_of[number]:
+            first[target] = min(first.get(target, first[number] + 1), first[number] + 1)
+            last[target] = max(last.get(target, 0), last[number] + 1)
+    return first, last
 
 
 def _tails(dfa: Dfa, moves_of: Sequence[Mapping[int, Ranges]]) -> dict[int, Tail]:
