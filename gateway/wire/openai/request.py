@@ -47,7 +47,7 @@ REFUSED: Mapping[str, str] = {
     "functions": "use tools",
     "moderation": "there is no moderation",
     "prediction": "predicted outputs are not supported",
-    "reasoning_effort": "it is not supported; chat_template_kwargs sets what the model's template offers",
+    "reasoning_effort": "leave it out; chat_template_kwargs sets what the model's template offers",
     "web_search_options": "there is no web search",
     # As vLLM and SGLang have them.
     "ebnf": _GRAMMAR,

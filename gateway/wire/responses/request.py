@@ -52,7 +52,7 @@ REFUSED: Mapping[str, str] = {
     "max_completion_tokens": "use max_output_tokens",
     "max_tokens": "use max_output_tokens",
     "messages": "use input",
-    "reasoning_effort": "use chat_template_kwargs, which sets what the model's template offers",
+    "reasoning_effort": "leave it out; chat_template_kwargs sets what the model's template offers",
     "response_format": "use text.format",
 }
 
@@ -157,7 +157,7 @@ def read_request(
 def _check_reasoning(reasoning: Mapping[str, Any]) -> None:
     asked = next((name for name, value in reasoning.items() if value is not None), None)
     if asked is not None:
-        reason = "it is not supported; chat_template_kwargs sets what the model's template offers"
+        reason = "leave it out; chat_template_kwargs sets what the model's template offers"
         raise InvalidField(f"reasoning.{asked}", reason)
 
 
