@@ -156,6 +156,8 @@ def _bad_parameter(fault: Mapping[str, Any]) -> Problem:
 
 def _no_such_route(method: str, path: str) -> str:
     hint = next((hint for end, hint in _ELSEWHERE.items() if path.endswith(end)), "")
+    if path.startswith("/v1/responses/"):
+        hint = "; responses are not stored, so there is none to come back to"
     return f"there is no route {method} {path}{hint}"
 
 

@@ -22,9 +22,8 @@ from gateway.wire.openai.response_format import (
     TextFormat,
     other_format,
 )
-from gateway.wire.openai.tools import read_tools
 from gateway.wire.responses.items import read_input
-from gateway.wire.responses.tools import read_choice
+from gateway.wire.responses.tools import read_choice, read_tools
 from runtime.request import Sampling
 
 LOGPROBS = "message.output_text.logprobs"

@@ -1,12 +1,16 @@
-"""The tool choice of a Responses request; its tools are read as those of Chat Completions."""
+"""The tools and the tool choice of a Responses request."""
 
 from typing import Any, Literal
 
 import msgspec
 
 from gateway.body import convert
+from gateway.errors import InvalidField
 from gateway.wire.fields import allowed_choice
 from toolspecs.choice import ChoiceMode, ToolChoice
+from toolspecs.nearest import MAX_NAME, shorten
+from toolspecs.shapes import parse_tools
+from toolspecs.tool import Tool
 
 
 class Named(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="function"):
@@ -37,3 +41,16 @@ def read_choice(value: Any) -> ToolChoice | None:
             return allowed_choice(mode, [tool.name for tool in tools], "tool_choice.tools")
         case mode:
             return ToolChoice(ChoiceMode(mode))
+
+
+def read_tools(documents: list[Any]) -> tuple[Tool, ...]:
+    """`tools`; raises InvalidField where one is no function, InvalidTools, LimitExceeded."""
+    for number, document in enumerate(documents):
+        kind = document.get("type") if isinstance(document, dict) else None
+        if kind not in (None, "function"):
+            shown = shorten(repr(kind), MAX_NAME)
+            reason = (
+                f"{shown} is not supported: only functions are called, and it is the client that runs them"
+            )
+            raise InvalidField(f"tools[{number}].type", reason)
+    return parse_tools(documents, base="/tools")
