@@ -1,4 +1,12 @@
-"""The dispatcher: what leads from free text and tool names into units, and from call to call."""
+"""The dispatcher: what leads from free text and tool names into units, and from call to call.
+
+It is a graph, wired by the linker, and a position is a place in it or in one of its units:
+
+    FreeText  -- a call's trigger, or a message's end -->  Junction
+    Junction  -- a header -->  the unit of a tool, or the FreeText of a message, or an Answer
+    Junction  -- the closing -->  the end of the output
+    unit      -- its tail -->  the one Junction behind every call, `Exits.follow`
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,12 +16,12 @@ import xgrammar as xgr
 from compiler.answer import Answer
 from compiler.exits import Exits
 from compiler.fork import AtFork, Fork
+from compiler.free_text import FreeText
 from compiler.guarded import Guarded
 from compiler.inside import InUnit, begun
 from compiler.junction import Entry, Junction
 from compiler.outside import BeforeThought, InFixedText, InText, InThought, Thought
 from compiler.position import Position
-from compiler.region import Region
 from compiler.unit import Unit
 from compiler.vocabulary import Vocabulary
 
@@ -28,7 +36,7 @@ class Dispatcher:
 
     vocabulary: Vocabulary = field(repr=False)
     units: Mapping[str, Unit] = field(repr=False)
-    start: Region | Junction | Answer | Fork
+    start: FreeText | Junction | Answer | Fork
     exits: Exits | None
     thought: Thought | None = None
 
@@ -42,7 +50,7 @@ class Dispatcher:
 
     def begin_answer(self) -> Position:
         """Where what is not thought begins."""
-        if isinstance(self.start, Region):
+        if isinstance(self.start, FreeText):
             return InText(self, self.start, 0)
         if isinstance(self.start, Junction):
             return InFixedText(self, self.start, b"")
@@ -54,7 +62,7 @@ class Dispatcher:
         """Where `text`, read from a junction on, leads."""
         where = junction.step(text)
         if isinstance(where, Entry):
-            return self._enter(where, junction)
+            return self._enter(where)
         return None if where is None else InFixedText(self, junction, where)
 
     def forced_at(self, junction: Junction, text: bytes) -> bytes:
@@ -62,11 +70,17 @@ class Dispatcher:
         forced, target = junction.forced(text)
         return forced + self.units[target].forced_start if isinstance(target, str) else forced
 
-    def _enter(self, entry: Entry, junction: Junction) -> Position | None:
-        if isinstance(entry.target, Region):
+    def shortest_call(self, name: str) -> bytes:
+        """The shortest end of an output behind the header of a tool."""
+        assert self.exits is not None, "a header leads into a unit"
+        return self.units[name].shortest_text + (self.exits.follow.closing or b"")
+
+    def _enter(self, entry: Entry) -> Position | None:
+        if isinstance(entry.target, FreeText):
             return InText(self, entry.target, 0).read(entry.rest)
         if isinstance(entry.target, Answer):
             return begun(entry.target, entry.rest)
+        assert self.exits is not None, "a header leads into a unit"
         taken = consumed(self.units, entry.target, entry.rest)
         if taken is None:
             return None
@@ -75,11 +89,11 @@ class Dispatcher:
         if taken:
             matcher.accept_string(entry.rest[:taken])
         if matcher.is_completed():
-            return self.at(junction.follow, entry.rest[taken:])
+            return self.at(self.exits.follow, entry.rest[taken:])
         start = entry.rest[:taken]
         guarded = None if unit.guard is None else Guarded.begin(unit.guard).read(start)
         assert guarded is not None or unit.guard is None, "what the unit consumes repeats nothing"
-        return InUnit(self, junction.follow, matcher, unit, start, guarded)
+        return InUnit(self, self.exits, matcher, unit, start, guarded)
 
 
 def consumed(units: Mapping[str, Unit], name: str, rest: bytes) -> int | None:

@@ -28,7 +28,7 @@ class Exits:
         assert tail, "a unit ends with something"
         self._index = index
         self._tail = tail
-        self._follow = follow
+        self.follow = follow
         self._splits: dict[int, list[tuple[bytes, bytes]]] = {}
         self._groups = self._grouped()
 
@@ -55,7 +55,7 @@ class Exits:
         for at, length in self._candidates():
             spelling = self._index.spellings[at]
             tail, rest = spelling[:length], spelling[length:]
-            if self._follow.fits(rest):
+            if self.follow.fits(rest):
                 ids_of.setdefault(tail, []).extend(self._index.ids[at])
                 for token_id in self._index.ids[at]:
                     self._splits.setdefault(token_id, []).append((tail, rest))
@@ -67,7 +67,7 @@ class Exits:
 
     def _candidates(self) -> Iterator[tuple[int, int]]:
         """Positions of spellings, with the length of the tail: it ends `_tail`, or ends with it."""
-        for first in self._follow.first_bytes():
+        for first in self.follow.first_bytes():
             for start in range(len(self._tail)):
                 tail = self._tail[start:]
                 for at in range(*self._index.narrow(tail + first)):

@@ -1,18 +1,21 @@
-"""Free text: any text until the trigger of a call, which is watched for across token borders."""
+"""Free text: any text until a call's trigger or a message's end, watched for across token borders."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from compiler.token_index import Row, SparseMask, TokenIndex
+
+if TYPE_CHECKING:
+    from compiler.junction import Junction
 
 
 class FreeText:
     """Text that may or may not contain `pattern`.
 
-    A state is how many bytes of `pattern` the text ends with (Knuth, Morris, Pratt). With `leads`, the
-    pattern may be completed by a token whose remaining bytes satisfy it; without, it never is.
-    `marker_id` is the marker token that ends the text too, if there is one, and `may_stop` says whether the
-    output may end in the text.
+    A state is how many bytes of `pattern` the text ends with (Knuth, Morris, Pratt). What ends the text is
+    the token `marker_id`, if there is one, or else the pattern; without an `exit` neither can.
+    `may_stop` says whether the output may end in the text.
     """
 
     def __init__(
@@ -20,7 +23,6 @@ class FreeText:
         index: TokenIndex,
         pattern: bytes,
         *,
-        leads: Callable[[bytes], bool] | None = None,
         marker_id: int | None = None,
         may_stop: bool = True,
     ) -> None:
@@ -28,8 +30,9 @@ class FreeText:
         self.pattern = pattern
         self.marker_id = marker_id
         self.may_stop = may_stop
+        self.exit: Junction | None = None
+        """Where the output goes on from what ends the text; set once that is there, as it may lead back."""
         self._index = index
-        self._leads = leads
         self._borders = _borders(pattern)
         self._patches: dict[int, SparseMask] = {}
 
@@ -46,7 +49,12 @@ class FreeText:
 
     def allows(self, rest: bytes) -> bool:
         """Whether the pattern may be completed by a token that goes on with `rest`."""
-        return self._leads is not None and self._leads(rest)
+        return self.marker_id is None and self.exit is not None and self.exit.fits(self.pattern + rest)
+
+    def fits(self, text: bytes) -> bool:
+        """Whether some output goes on with `text` from the beginning."""
+        _, rest = self.step(0, text)
+        return rest is None or self.allows(rest)
 
     def fill(self, state: int, row: Row) -> None:
         """Overwrite the row with the tokens that may follow in this state."""

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from compiler.answer import Answer
     from compiler.dispatcher import Dispatcher
+    from compiler.exits import Exits
     from compiler.guarded import Guarded
-    from compiler.junction import Junction
     from compiler.matcher import Bitmask
     from compiler.single import SingleMatcher
     from compiler.unit import Unit
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class InUnit(Position):
-    """In a tool's arguments or the end of its call; `follow` is what comes behind.
+    """In a tool's arguments or the end of its call; `exits` lead on from there.
 
     `start` is what the token wrote of the unit that led into it.
     """
 
     dispatcher: Dispatcher = field(repr=False)
-    follow: Junction
+    exits: Exits
     matcher: xgr.GrammarMatcher
     unit: Unit
     start: bytes
@@ -46,21 +46,21 @@ class InUnit(Position):
         """What the unit's grammar allows, and what leaves it."""
         self.matcher.fill_next_token_bitmask(bitmask, row)
         bitmask[row, -1] &= self.dispatcher.vocabulary.index.last_word
-        if self.dispatcher.exits is not None:
-            self.dispatcher.exits.add(self.matcher, bitmask[row])
+        self.exits.add(self.matcher, bitmask[row])
 
     def accept(self, token_id: int, token: bytes) -> Position | None:
         """The position after a token, or None."""
         if self.matcher.accept_token(token_id):
             here = self if self.guarded is None else self._after(self.guarded.follow(self.matcher, token_id))
-            return self.dispatcher.at(self.follow, b"") if here and self.matcher.is_completed() else here
-        rest = self.dispatcher.exits.leave(self.matcher, token_id) if self.dispatcher.exits else None
+            is_over = here is not None and self.matcher.is_completed()
+            return self.dispatcher.at(self.exits.follow, b"") if is_over else here
+        rest = self.exits.leave(self.matcher, token_id)
         if rest is None:
             return None
         if self.guarded is not None and self.guarded.read(token) is None:
             self.matcher.rollback(1)
             return None
-        return self.dispatcher.at(self.follow, rest)
+        return self.dispatcher.at(self.exits.follow, rest)
 
     def _after(self, guarded: Guarded | None) -> InUnit | None:
         return None if guarded is None else replace(self, guarded=guarded)
@@ -72,7 +72,7 @@ class InUnit(Position):
             return b""
         is_over = self.matcher.is_completed()
         self.matcher.rollback(1)
-        return text + self.dispatcher.forced_at(self.follow, b"") if is_over else text
+        return text + self.dispatcher.forced_at(self.exits.follow, b"") if is_over else text
 
     def undo(self) -> None:
         """Take back the last token accepted from here."""

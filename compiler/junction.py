@@ -5,20 +5,15 @@ mask is the intersection of the names in their order with the vocabulary in its 
 both.
 """
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from compiler.answer import Answer
-from compiler.region import Region
-from compiler.token_index import SparseMask, TokenIndex, successor
+from compiler.headers import Headers, Target
+from compiler.token_index import SparseMask, TokenIndex
 
 MAX_KEPT_MASKS = 8192
 _FEW_TOKENS = 4
-
-
-Target = str | Region | Answer
-"""What a header leads to: the unit of the tool of that name, or the text of a message, or an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,60 +24,29 @@ class Entry:
     rest: bytes
 
 
-class Names:
-    """Headers in byte order, each up to where its target begins; most of them are tool names.
-
-    The last `num_given_back` bytes of every key belong to the target: where nothing stands behind a name, the
-    byte that arguments start with tells where it ends.
-    """
-
-    def __init__(self, spelled: Iterable[tuple[bytes, Target]], *, num_given_back: int = 0) -> None:
-        """Take (spelling, target) pairs.
-
-        Raises:
-            ValueError: one spelling begins with another; the message names both tools.
-        """
-        pairs = sorted(spelled, key=lambda pair: pair[0])
-        self.keys = [key for key, _ in pairs]
-        self.targets = [target for _, target in pairs]
-        self.num_given_back = num_given_back
-        for at in range(1, len(pairs)):
-            if self.keys[at].startswith(self.keys[at - 1]):
-                raise ValueError(f"calls of {self.targets[at - 1]!r} and {self.targets[at]!r} begin alike")
-
-    def narrow(self, prefix: bytes, low: int, high: int) -> tuple[int, int]:
-        """The range of keys, inside `low:high`, that begin with `prefix`."""
-        low = bisect_left(self.keys, prefix, low, high)
-        after = successor(prefix)
-        return low, high if after is None else bisect_left(self.keys, after, low, high)
-
-
 class Junction:
     """Either `lead` and a header follow, or `closing` does and nothing after it.
 
-    `lead` None: no call; `closing` None: the output cannot end here. `consumed` asks a unit how much of
-    some bytes it takes (see `Unit.consumed`), `starts` are the bytes that units begin with, and `follow` is
-    the junction after a unit.
+    `lead` None: no call; `closing` None: the output cannot end here. `starts` are the bytes that units begin
+    with, and `enters` says of a tool whether some output goes on with some bytes from its unit on.
     """
 
     def __init__(
         self,
         index: TokenIndex,
-        names: Names,
+        headers: Headers,
         *,
         lead: bytes | None,
         closing: bytes | None,
-        consumed: Callable[[str, bytes], int | None],
         starts: bytes,
-        follow: "Junction | None" = None,
+        enters: Callable[[str, bytes], bool],
     ) -> None:
-        self.names = names
+        self.headers = headers
         self.lead = lead
         self.closing = closing
-        self.follow = follow or self
         self._index = index
-        self._consumed = consumed
         self._starts = starts
+        self._enters = enters
         self._masks: dict[bytes, SparseMask] = {}
 
     def is_closed(self, text: bytes) -> bool:
@@ -91,7 +55,7 @@ class Junction:
 
     def first_bytes(self) -> set[bytes]:
         """What any text from here begins with."""
-        leads = self.names.keys if self.lead == b"" else [self.lead or b""]
+        leads = self.headers.keys if self.lead == b"" else [self.lead or b""]
         return {text[:1] for text in (*leads, self.closing or b"") if text}
 
     def step(self, text: bytes) -> Entry | bytes | None:
@@ -101,27 +65,31 @@ class Junction:
         if self.lead is None or not (text.startswith(self.lead) or self.lead.startswith(text)):
             return None
         key = text[len(self.lead) :]
-        at = bisect_right(self.names.keys, key)
-        if at and key.startswith(self.names.keys[at - 1]):
-            begin = len(self.names.keys[at - 1]) - self.names.num_given_back
-            return Entry(self.names.targets[at - 1], key[begin:])
-        is_begun = at < len(self.names.keys) and self.names.keys[at].startswith(key)
+        at = bisect_right(self.headers.keys, key)
+        if at and key.startswith(self.headers.keys[at - 1]):
+            begin = len(self.headers.keys[at - 1]) - self.headers.num_given_back
+            return Entry(self.headers.targets[at - 1], key[begin:])
+        is_begun = at < len(self.headers.keys) and self.headers.keys[at].startswith(key)
         return text if is_begun or not key else None
 
     def fits(self, text: bytes) -> bool:
         """Whether some output goes on with `text` from the junction."""
         where = self.step(text)
-        return self._enters(where) if isinstance(where, Entry) else where is not None
+        if not isinstance(where, Entry):
+            return where is not None
+        if isinstance(where.target, str):
+            return self._enters(where.target, where.rest)
+        return where.target.fits(where.rest)
 
     def reach(self, text: bytes) -> tuple[int, int]:
         """The range of keys that may still follow `text`."""
         if self.lead is None:
             return 0, 0
         if self.lead.startswith(text):
-            return 0, len(self.names.keys)
+            return 0, len(self.headers.keys)
         if not text.startswith(self.lead):
             return 0, 0
-        return self.names.narrow(text[len(self.lead) :], 0, len(self.names.keys))
+        return self.headers.narrow(text[len(self.lead) :], 0, len(self.headers.keys))
 
     def forced(self, text: bytes) -> tuple[bytes, Target | None]:
         """What every output goes on with after `text`; and the target behind that, if there is but one."""
@@ -129,12 +97,14 @@ class Junction:
         closing = self.closing if self.closing is not None and self.closing.startswith(text) else None
         if low == high or self.lead is None:
             return (closing or b"")[len(text) :], None
-        onward = (self.lead + _shared_prefix(self.names.keys[low], self.names.keys[high - 1]))[len(text) :]
+        onward = (self.lead + _shared_prefix(self.headers.keys[low], self.headers.keys[high - 1]))[
+            len(text) :
+        ]
         if closing is not None:
             return _shared_prefix(closing[len(text) :], onward), None
         if high - low > 1:
             return onward, None
-        return onward[: len(onward) - self.names.num_given_back], self.names.targets[low]
+        return onward[: len(onward) - self.headers.num_given_back], self.headers.targets[low]
 
     def mask(self, text: bytes) -> SparseMask:
         """The tokens that may follow `text`."""
@@ -144,16 +114,6 @@ class Junction:
                 self._masks.clear()
             mask = self._masks[text] = SparseMask.of_ids(self._allowed(text))
         return mask
-
-    def _enters(self, entry: Entry) -> bool:
-        if not isinstance(entry.target, str):
-            return entry.target.fits(entry.rest)
-        if entry.rest and entry.rest[0] not in self._starts:
-            return False  # the unit need not be asked, nor loaded
-        taken = self._consumed(entry.target, entry.rest)
-        if taken is None or taken == len(entry.rest):
-            return taken is not None
-        return self.follow.fits(entry.rest[taken:])
 
     def _allowed(self, text: bytes) -> Iterator[int]:
         index = self._index
@@ -167,7 +127,7 @@ class Junction:
     def _among(self, read: bytes, low: int, high: int) -> Iterator[int]:
         """Ids of the tokens that go on after `read` along any of the keys `low:high`."""
         assert self.lead is not None, "only called where calls may follow"
-        index, keys = self._index, self.names.keys
+        index, keys = self._index, self.headers.keys
         ranges = [(low, high, 0, 0, len(index.spellings))]
         while ranges:
             low, high, depth, first, last = ranges.pop()
@@ -177,7 +137,7 @@ class Junction:
                 depth += 1
                 first, last = index.narrow(onward[:depth], first, last)
                 if first < last and index.spellings[first] == onward[:depth]:
-                    if depth < len(onward) or not self.names.num_given_back:
+                    if depth < len(onward) or not self.headers.num_given_back:
                         yield from index.ids[first]
                     else:
                         yield from self._fitting(read, first, first + 1)
@@ -193,7 +153,7 @@ class Junction:
 
     def _starts_of(self, at: int) -> list[bytes]:
         """What the target of a key begins with, behind the key."""
-        if self.names.num_given_back or not isinstance(self.names.targets[at], str):
+        if self.headers.num_given_back or not isinstance(self.headers.targets[at], str):
             return [b""]
         return [bytes([start]) for start in self._starts]
 
@@ -204,7 +164,7 @@ class Junction:
 
     def _branches(self, shared: bytes, low: int, high: int) -> Iterator[tuple[int, int]]:
         while low < high:
-            _, end = self.names.narrow(self.names.keys[low][: len(shared) + 1], low, high)
+            _, end = self.headers.narrow(self.headers.keys[low][: len(shared) + 1], low, high)
             yield low, end
             low = end
 

@@ -7,9 +7,9 @@ and tokens that straddle their borders.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from types import MappingProxyType
 
 from compiler.answer import Answer
@@ -18,34 +18,14 @@ from compiler.errors import UnsupportedGrammar, UnsupportedSchema, UnsupportedTo
 from compiler.exits import Exits
 from compiler.fork import Fork
 from compiler.free_text import FreeText
-from compiler.junction import Junction, Names, Target
+from compiler.headers import Headers, Target
+from compiler.junction import Junction
 from compiler.linked_matcher import LinkedMatcher
 from compiler.outside import Thought
-from compiler.region import Region
-from compiler.syntax import Syntax
+from compiler.syntax import Message, Syntax
 from compiler.unit import Unit, argument_starts, unit_tail
 from compiler.vocabulary import Vocabulary
 from toolspecs.choice import ChoiceMode, ToolChoice
-
-
-class LazyUnits(Mapping[str, Unit]):
-    """Units that are loaded when first used, by tool name, in the order of the names."""
-
-    def __init__(self, names: tuple[str, ...], load: Callable[[str], Unit]) -> None:
-        self._loaded: dict[str, Unit | None] = dict.fromkeys(names)
-        self._load = load
-
-    def __getitem__(self, name: str) -> Unit:
-        unit = self._loaded[name]
-        if unit is None:
-            unit = self._loaded[name] = self._load(name)
-        return unit
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._loaded)
-
-    def __len__(self) -> int:
-        return len(self._loaded)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,27 +41,21 @@ class LinkedGrammar:
     vocabulary: Vocabulary
     choice: ToolChoice
     parallel: bool
-    _dispatcher: Dispatcher = field(repr=False)
-    _digests: Mapping[str, str] | None = field(repr=False)
+    dispatcher: Dispatcher = field(repr=False)
+    """The fixed part that its matchers and closers share."""
     answer: Answer | None = None
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over what the language depends on; loads no unit if their digests were given."""
-        digests = self._digests or {name: self.units[name].digest for name in self.names}
-        tools = [(name, digests[name]) for name in self.names]
+        """SHA-256 over what the language depends on."""
+        tools = [(name, self.units[name].digest) for name in self.names]
         origin = [self.syntax.name, self.vocabulary.digest, self.choice.mode, self.parallel]
         answer = [self.answer.compiled.digest] if self.answer else []
         return hashlib.sha256(json.dumps([*origin, tools, *answer]).encode()).hexdigest()
 
-    @property
-    def dispatcher(self) -> Dispatcher:
-        """The fixed part that its matchers and closers share."""
-        return self._dispatcher
-
     def matcher(self, *, is_thinking: bool = False) -> LinkedMatcher:
         """A fresh matcher at the start; `is_thinking`: the prompt has begun a thought."""
-        return LinkedMatcher(self._dispatcher, is_thinking=is_thinking)
+        return LinkedMatcher(self.dispatcher, is_thinking=is_thinking)
 
 
 def link(
@@ -91,14 +65,12 @@ def link(
     choice: ToolChoice,
     *,
     parallel: bool = True,
-    digests: Mapping[str, str] | None = None,
     answer: Answer | None = None,
 ) -> LinkedGrammar:
     """Join units, by tool name, that were compiled for this syntax and vocabulary.
 
-    `parallel` False: exactly one call where one is made. `digests` names the units' digests where `units`
-    is lazy. A mode of `auto` without tools is `none`. With an `answer`, where `auto` leaves the choice, what
-    calls nothing is one.
+    `parallel` False: exactly one call where one is made. A mode of `auto` without tools is `none`. With an
+    `answer`, where `auto` leaves the choice, what calls nothing is one.
 
     Raises:
         UnsupportedToolset: an unknown tool was chosen, none is left where a call is required, or two
@@ -113,7 +85,7 @@ def link(
     if answer is not None:
         check_answer(answer, syntax, with_calls=True)
     joints = _Joints(names, units, syntax, vocabulary, parallel=parallel)
-    start: Region | Junction | Fork
+    start: FreeText | Junction | Fork
     if syntax.messages:
         start = joints.messages(has_last=choice.mode is not ChoiceMode.REQUIRED, answer=answer)
     elif answer is not None:
@@ -124,9 +96,9 @@ def link(
     else:
         start = joints.text()
     exits = Exits(vocabulary.index, unit_tail(syntax, vocabulary), joints.follow) if names else None
-    frozen = MappingProxyType(units) if isinstance(units, dict) else units
-    dispatcher = Dispatcher(vocabulary, frozen, start, exits, _thought(syntax, vocabulary))
-    return LinkedGrammar(names, units, syntax, vocabulary, choice, parallel, dispatcher, digests, answer)
+    thought = _thought(syntax, vocabulary)
+    dispatcher = Dispatcher(vocabulary, MappingProxyType(units), start, exits, thought)
+    return LinkedGrammar(names, units, syntax, vocabulary, choice, parallel, dispatcher, answer)
 
 
 def check_answer(answer: Answer, syntax: Syntax, *, with_calls: bool = False) -> None:
@@ -197,7 +169,7 @@ class _Joints:
         self._syntax = syntax
         self._vocabulary = vocabulary
         self._starts = argument_starts(syntax, vocabulary)
-        self._consumed = partial(consumed, units)
+        self._units = units
         unspeakable = [name for name in names if not syntax.can_spell(name)]
         if unspeakable:
             reason = f"cannot stand in a call in the syntax {syntax.name!r}"
@@ -207,20 +179,20 @@ class _Joints:
         lead = None
         if parallel and syntax.separator is not None:
             lead = self._spelled(syntax.separator + syntax.begin)
-        self.follow = self._junction(self._after_begin or Names([]), lead, self._spelled(syntax.closing))
+        self.follow = self._junction(self._after_begin or Headers([]), lead, self._spelled(syntax.closing))
 
     def calls(self) -> Junction:
         """An output begins with a call."""
         assert self._after_begin is not None, "calls begin alike"
         lead = self._spelled(self._syntax.opening + self._syntax.begin)
-        return self._junction(self._after_begin, lead, None, follow=self.follow)
+        return self._junction(self._after_begin, lead, None)
 
-    def text(self) -> Region:
+    def text(self) -> FreeText:
         """An output begins with text that a reader never takes for a call, unless it leads into one."""
-        region = Region()
-        start = self.calls() if self._names else None
-        region.set(self._text_until(self._syntax.trigger, start, may_stop=True), start)
-        return region
+        first = self.calls() if self._names else None
+        text = self._text_until(self._syntax.trigger, first.lead if first else None, may_stop=True)
+        text.exit = first
+        return text
 
     def messages(self, *, has_last: bool, answer: Answer | None = None) -> Junction:
         """An output is messages, and in the end a call or (`has_last`) a last message.
@@ -230,18 +202,25 @@ class _Joints:
         kinds = [message for message in self._syntax.messages if has_last or not message.is_last]
         if answer is not None:
             kinds = [message for message in kinds if message.is_last or message.is_thought]
-        regions = {message: Region() for message in kinds if answer is None or not message.is_last}
-        headers = [(self._spelled(message.begin), regions.get(message) or answer) for message in kinds]
+        leads = {message: self._lead_behind(message) for message in kinds}
+        texts = {
+            message: self._text_until(message.end, leads[message], may_stop=message.is_last)
+            for message in kinds
+            if answer is None or not message.is_last
+        }
+        headers = [(self._spelled(message.begin), texts.get(message) or answer) for message in kinds]
         table = self._table(None, [(text, target) for text, target in headers if target is not None])
-        for message, region in regions.items():
-            onward = None
-            if not message.is_last:
-                lead = self._spelled(message.end + self._syntax.message_separator)
-                onward = self._junction(table, lead, None, follow=self.follow)
-            region.set(self._text_until(message.end, onward, may_stop=message.is_last), onward)
-        return self._junction(table, b"", None, follow=self.follow)
+        for message, text in texts.items():
+            text.exit = None if message.is_last else self._junction(table, leads[message], None)
+        return self._junction(table, b"", None)
 
-    def _table(self, begin: str | None, others: Sequence[tuple[bytes, Target]] = ()) -> Names:
+    def _lead_behind(self, message: Message) -> bytes | None:
+        """What stands between a message's text and the header of another; None if nothing follows it."""
+        if message.is_last:
+            return None
+        return self._spelled(message.end + self._syntax.message_separator)
+
+    def _table(self, begin: str | None, others: Sequence[tuple[bytes, Target]] = ()) -> Headers:
         """The headers of calls, and others; `begin` None: with what stands before the names."""
         headers = [(before if begin is None else begin, after) for before, after in self._syntax.headers]
         starts = [b""] if self._syntax.after_name else [bytes([start]) for start in self._starts]
@@ -255,32 +234,30 @@ class _Joints:
             for start in starts
         ]
         try:
-            return Names([*spelled, *others], num_given_back=len(starts[0]))
+            return Headers([*spelled, *others], num_given_back=len(starts[0]))
         except ValueError as error:
             raise UnsupportedToolset([("", UnsupportedSchema("", "name", str(error)))]) from error
 
-    def _junction(
-        self, names: Names, lead: bytes | None, closing: bytes | None, *, follow: Junction | None = None
-    ) -> Junction:
-        return Junction(
-            self._vocabulary.index,
-            names,
-            lead=lead,
-            closing=closing,
-            consumed=self._consumed,
-            starts=self._starts,
-            follow=follow,
-        )
+    def _junction(self, headers: Headers, lead: bytes | None, closing: bytes | None) -> Junction:
+        index = self._vocabulary.index
+        return Junction(index, headers, lead=lead, closing=closing, starts=self._starts, enters=self._enters)
 
-    def _text_until(self, end: str, onward: Junction | None, *, may_stop: bool) -> FreeText:
+    def _enters(self, name: str, rest: bytes) -> bool:
+        """Whether some output goes on with `rest` from the unit of a tool on."""
+        if rest and rest[0] not in self._starts:
+            return False  # the unit need not be asked, nor compiled
+        taken = consumed(self._units, name, rest)
+        if taken is None or taken == len(rest):
+            return taken is not None
+        return self.follow.fits(rest[taken:])
+
+    def _text_until(self, end: str, lead: bytes | None, *, may_stop: bool) -> FreeText:
+        """Text up to `end`, with which `lead` begins; or which nothing follows."""
         index, pattern = self._vocabulary.index, end.encode()
-        if onward is None:
+        if lead is None or lead.startswith(pattern):
             return FreeText(index, pattern, may_stop=may_stop)
-        assert onward.lead is not None, "text leads somewhere"
-        if onward.lead.startswith(pattern):
-            return FreeText(index, pattern, leads=lambda rest: onward.fits(pattern + rest), may_stop=may_stop)
         tokens = self._vocabulary.tokens
-        leading = [i for i in self._vocabulary.marker_ids if onward.lead.startswith(tokens[i])]
+        leading = [i for i in self._vocabulary.marker_ids if lead.startswith(tokens[i])]
         if not leading:
             raise UnsupportedGrammar(f"a marker token stands inside {end!r}")
         return FreeText(index, pattern, marker_id=leading[0], may_stop=may_stop)

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from compiler.free_text import FreeText
     from compiler.junction import Junction
     from compiler.matcher import Bitmask
-    from compiler.region import Region
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,33 +84,34 @@ class InText(Position):
     """In free text, `state` bytes into what ends it."""
 
     dispatcher: Dispatcher = field(repr=False)
-    region: Region
+    text: FreeText
     state: int
 
     @property
     def is_complete(self) -> bool:
         """Whether the output may end here."""
-        return self.region.text.may_stop
+        return self.text.may_stop
 
     def fill(self, bitmask: Bitmask, row: int) -> None:
         """Overwrite a row with the tokens that may come next."""
-        self.region.text.fill(self.state, bitmask[row])
+        self.text.fill(self.state, bitmask[row])
 
     def accept(self, token_id: int, token: bytes) -> Position | None:
         """The position after a token, or None."""
         if token_id not in self.dispatcher.vocabulary.marker_ids:
             return self.read(token)
-        leads_on = token_id == self.region.text.marker_id and self.region.exit is not None
-        return self.dispatcher.at(self.region.exit, token) if leads_on and self.region.exit else None
-
-    def read(self, text: bytes) -> Position | None:
-        """The position after text."""
-        state, rest = self.region.text.step(self.state, text)
-        if rest is None:
-            return InText(self.dispatcher, self.region, state)
-        if self.region.exit is None or not self.region.text.allows(rest):
+        if token_id != self.text.marker_id or self.text.exit is None:
             return None
-        return self.dispatcher.at(self.region.exit, self.region.text.pattern + rest)
+        return self.dispatcher.at(self.text.exit, token)
+
+    def read(self, written: bytes) -> Position | None:
+        """The position after text."""
+        state, rest = self.text.step(self.state, written)
+        if rest is None:
+            return InText(self.dispatcher, self.text, state)
+        if self.text.exit is None or not self.text.allows(rest):
+            return None
+        return self.dispatcher.at(self.text.exit, self.text.pattern + rest)
 
 
 @dataclass(frozen=True, slots=True)

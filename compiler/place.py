@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 
 from compiler.answer import Answer
 from compiler.fork import AtFork
+from compiler.free_text import FreeText
 from compiler.inside import InAnswer, InUnit
 from compiler.outside import BeforeThought, InFixedText, InText, InThought
 from compiler.recogniser import Recogniser
-from compiler.region import Region
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from compiler.dispatcher import Dispatcher
-    from compiler.junction import Junction, Target
+    from compiler.headers import Target
+    from compiler.junction import Junction
     from compiler.position import Position
     from compiler.schema import CompiledSchema
-    from compiler.unit import Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +106,10 @@ Place = Outside | Inside
 def place_of(position: Position, token: bytes = b"") -> Place:
     """The place of a dispatcher's position after `token`; units and answers are read by their grammar."""
     match position:
-        case InUnit(dispatcher=dispatcher, follow=follow, unit=unit, start=start):
+        case InUnit(dispatcher=dispatcher, exits=exits, unit=unit, start=start):
             recogniser = Recogniser.of(unit.network)
             recogniser.advance(start)
-            return InsideUnit(recogniser, unit.shortest.growth, dispatcher, follow)
+            return InsideUnit(recogniser, unit.shortest.growth, dispatcher, exits.follow)
         case InAnswer(answer=answer, start=start, depth=depth):
             return answer_place(answer.compiled, start + token if depth else start)
         case _:
@@ -133,23 +133,22 @@ def _completions(position: Position) -> Iterator[bytes]:
             yield from (end + text for text in place_of(dispatcher.begin_answer()).completions())
         case AtFork(dispatcher=dispatcher, fork=fork, read=read, answer=answer):
             yield from place_of(answer).completions()
-            yield from _behind(fork.calls, read, dispatcher.units)
-        case InText(dispatcher=dispatcher, region=region, state=state):
-            yield from _leaving(region, state, dispatcher.units)
+            yield from _behind(fork.calls, read, dispatcher)
+        case InText(dispatcher=dispatcher, text=text, state=state):
+            yield from _leaving(text, state, dispatcher)
         case InFixedText(dispatcher=dispatcher, junction=junction, read=read):
-            yield from _behind(junction, read, dispatcher.units)
+            yield from _behind(junction, read, dispatcher)
 
 
-def _leaving(region: Region, state: int, units: Mapping[str, Unit]) -> Iterator[bytes]:
+def _leaving(text: FreeText, state: int, dispatcher: Dispatcher) -> Iterator[bytes]:
     """What may follow free text, `state` bytes into what ends it."""
-    text, onward = region.text, region.exit
     if text.may_stop:
         yield b""
-    elif onward is not None:
-        yield from _behind(onward, b"" if text.marker_id else text.pattern[:state], units)
+    elif text.exit is not None:
+        yield from _behind(text.exit, b"" if text.marker_id else text.pattern[:state], dispatcher)
 
 
-def _behind(junction: Junction, read: bytes, units: Mapping[str, Unit]) -> Iterator[bytes]:
+def _behind(junction: Junction, read: bytes, dispatcher: Dispatcher) -> Iterator[bytes]:
     """What may follow `read` to the end: the closing, or the shortest call of each tool, names first.
 
     Or the header of a message that may stop at once; one that leads on is on the shortest way only where
@@ -158,19 +157,19 @@ def _behind(junction: Junction, read: bytes, units: Mapping[str, Unit]) -> Itera
     if junction.closing is not None and junction.closing.startswith(read):
         yield junction.closing[len(read) :]
     low, high = junction.reach(read)
-    names, lead = junction.names, junction.lead or b""
-    is_settled = all(_leads_on(target) for target in names.targets[low:high])
-    for at in sorted(range(low, high), key=lambda at: len(names.keys[at])):
-        target, key = names.targets[at], names.keys[at]
-        header = (lead + key[: len(key) - names.num_given_back])[len(read) :]
+    headers, lead = junction.headers, junction.lead or b""
+    is_settled = all(_leads_on(target) for target in headers.targets[low:high])
+    for at in sorted(range(low, high), key=lambda at: len(headers.keys[at])):
+        target, key = headers.targets[at], headers.keys[at]
+        header = (lead + key[: len(key) - headers.num_given_back])[len(read) :]
         if isinstance(target, str):
-            yield header + units[target].shortest_text + (junction.follow.closing or b"")
+            yield header + dispatcher.shortest_call(target)
         elif isinstance(target, Answer):
             yield header + target.compiled.shortest_text
-        elif target.text.may_stop or is_settled:
-            yield from (header + text for text in _leaving(target, 0, units))
+        elif target.may_stop or is_settled:
+            yield from (header + text for text in _leaving(target, 0, dispatcher))
 
 
 def _leads_on(target: Target) -> bool:
     """Whether an output cannot end where this header leads."""
-    return isinstance(target, Region) and not target.text.may_stop
+    return isinstance(target, FreeText) and not target.may_stop

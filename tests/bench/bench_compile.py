@@ -7,7 +7,7 @@ OMP_NUM_THREADS=1 PYTHONPATH=.:tests python tests/bench/bench_compile.py
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 from corpus import corpus
@@ -15,7 +15,7 @@ from transformers import AutoTokenizer
 
 from compiler.backend import Backend
 from compiler.errors import UnsupportedSchema
-from compiler.linker import LazyUnits, link
+from compiler.linker import link
 from compiler.matcher import allocate_bitmask
 from compiler.priming import prime
 from compiler.syntaxes import Syntax, syntax
@@ -36,6 +36,26 @@ def tools() -> list[Tool]:
         Tool(f"{tool['name']}_{number}", tool.get("description", ""), tool["inputSchema"])
         for number, tool in enumerate(listed)
     ]
+
+
+class LazyUnits(Mapping[str, Unit]):
+    """Units that are loaded when first used, by tool name, in the order of the names."""
+
+    def __init__(self, names: tuple[str, ...], load: Callable[[str], Unit]) -> None:
+        self._loaded: dict[str, Unit | None] = dict.fromkeys(names)
+        self._load = load
+
+    def __getitem__(self, name: str) -> Unit:
+        unit = self._loaded[name]
+        if unit is None:
+            unit = self._loaded[name] = self._load(name)
+        return unit
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._loaded)
+
+    def __len__(self) -> int:
+        return len(self._loaded)
 
 
 class Bench:
@@ -62,7 +82,7 @@ class Bench:
 
     def first_masks(self, units: Mapping[str, Unit], name: str) -> None:
         """Link, and fill the masks up to the first one inside the arguments."""
-        matcher = link(units, self.family, self.vocabulary, REQUIRED, digests={}).matcher()
+        matcher = link(units, self.family, self.vocabulary, REQUIRED).matcher()
         data = self.vocabulary.spell(self.family.header(name)).encode() + b"{"
         while data:
             matcher.fill_bitmask(self.mask, 0)

@@ -64,7 +64,7 @@ def _walk(linked, reference, vocabulary, rng):
         in_text, in_unit = (isinstance(linked._position, kind) for kind in (InText, InUnit))
         expected = {i for i in ids if _accepts(reference, i)}
         if in_text:
-            expected -= vocabulary.marker_ids - {linked._position.region.text.marker_id}
+            expected -= vocabulary.marker_ids - {linked._position.text.marker_id}
         ours = set(np.flatnonzero(allowed).tolist()) - set(vocabulary.stop_ids)
         assert not (ours - expected), [vocabulary.tokens[i] for i in ours - expected]
         missing = expected - ours
