@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from compiler.errors import LimitReached, WorkersUnavailable
 from compiler.job import Job, out_of_time, read_answer
 from compiler.limits import CompileLimits
-from compiler.priming import prime
+from compiler.priming import priming
 from compiler.vocabulary import Vocabulary
 from compiler.worker import LENGTH_BYTES
 from compiler.zygote import Zygote
@@ -129,7 +129,7 @@ class Workers:
         try:
             for _ in range(self.num_workers):  # the zygote forks none while it takes a step of priming
                 self._idle.append(await self._fork(vocabulary))
-            await asyncio.to_thread(_prepare, vocabulary)
+            await asyncio.to_thread(self._prepare, vocabulary)
             primed = await self._fork(vocabulary)
         except WorkersUnavailable as error:
             _log.warning("%s", error)
@@ -137,6 +137,13 @@ class Workers:
         while self._idle:
             self._idle.pop().close()
         self._idle.append(primed)
+
+    def _prepare(self, vocabulary: Vocabulary) -> None:
+        """In a thread, which cannot be cancelled: a process that ends waits for one step of it, no longer."""
+        for _ in priming(vocabulary):
+            if self._is_closed:
+                return
+        assert vocabulary.index is not None
 
     async def _take(self, vocabulary: Vocabulary) -> _Worker:
         while self._idle:
@@ -179,8 +186,3 @@ class Workers:
         if self._zygote is not None:
             zygote, self._zygote = self._zygote, None
             await asyncio.to_thread(zygote.close)
-
-
-def _prepare(vocabulary: Vocabulary) -> None:
-    prime(vocabulary)
-    assert vocabulary.index is not None

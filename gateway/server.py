@@ -3,9 +3,11 @@
 import asyncio
 import logging
 import socket
+from contextlib import suppress
 
 import uvicorn
 from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
 from rich.console import Console
 
 from gateway.access import read_keys
@@ -27,9 +29,12 @@ BREAK_OFF_S = 2
 class Server(uvicorn.Server):
     """Uvicorn's, but for answers that an interrupt does not wait for: they end with an error that says so."""
 
-    def __init__(self, config: uvicorn.Config, runtime: Runtime) -> None:
+    def __init__(
+        self, config: uvicorn.Config, runtime: Runtime, provider: TracerProvider | None = None
+    ) -> None:
         super().__init__(config)
         self._runtime = runtime
+        self._provider = provider
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop, in order."""
@@ -38,6 +43,9 @@ class Server(uvicorn.Server):
             await super().shutdown(sockets)
         finally:
             breaking_off.cancel()
+            # Here, as SIGTERM, which uvicorn passes on, then ends the process.
+            if self._provider:
+                await asyncio.to_thread(self._provider.shutdown)
 
     async def _break_off(self) -> None:
         await asyncio.sleep(STOP_S)
@@ -75,13 +83,8 @@ def serve(settings: Settings, console: Console) -> None:
             access_log=settings.log_level == "debug",
             timeout_graceful_shutdown=STOP_S + BREAK_OFF_S,
         )
-        try:
-            Server(config, runtime).run(sockets=[listener])
-        except KeyboardInterrupt:
-            pass  # uvicorn has shut down in order, and passes the signal on
-        finally:
-            if provider:
-                provider.shutdown()
+        with suppress(KeyboardInterrupt):  # uvicorn has shut down in order, and passes the signal on
+            Server(config, runtime, provider).run(sockets=[listener])
 
 
 async def reach_store(url: str) -> None:

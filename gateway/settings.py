@@ -137,7 +137,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Literal["none", "console", "otlp"], Meta(description="Where traces go: none, console, otlp.")
     ] = "none"
     otlp_endpoint: Annotated[
-        str | None, Meta(description="URL for traces, such as http://localhost:4318/v1/traces.")
+        Annotated[str, Meta(pattern=r"^https?://[^/\s]+")] | None,
+        Meta(description="URL for traces, such as http://localhost:4318/v1/traces."),
     ] = None
     genai_conventions: Annotated[
         Literal["1.36", "1.37"],

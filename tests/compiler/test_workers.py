@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -170,3 +171,26 @@ async def test_a_zygote_that_cannot_start_is_no_fault_of_the_schemas(monkeypatch
     with pytest.raises(WorkersUnavailable):
         await workers.run(FINE, VOCABULARY)
     await workers.close()
+
+
+async def test_closing_waits_for_one_step_of_priming(monkeypatch):
+    begun, go_on, ended, steps = threading.Event(), threading.Event(), threading.Event(), []
+
+    def priming(_):
+        try:
+            for step in range(3):
+                steps.append(step)
+                begun.set()
+                go_on.wait()
+                yield
+        finally:
+            ended.set()
+
+    monkeypatch.setattr("compiler.workers.priming", priming)
+    workers = Workers(1, LIMITS)
+    workers.start(VOCABULARY)
+    await asyncio.to_thread(begun.wait)
+    await workers.close()
+    go_on.set()
+    await asyncio.to_thread(ended.wait)
+    assert steps == [0]

@@ -42,6 +42,7 @@ def test_the_command_line_beats_the_environment_beats_the_file(config):
         ({}, {"CALLGATE_PORT": "high"}, "", ["CALLGATE_PORT", "environment"]),
         ({}, {"CALLGATE_MODLE": "x"}, "", ["CALLGATE_MODLE", "did you mean 'model'"]),
         ({}, {"CALLGATE_TELEMETRY": "fax"}, "", ["CALLGATE_TELEMETRY", "fax"]),
+        ({"otlp_endpoint": "localhost:4318"}, {}, "", ["otlp_endpoint", "https?://"]),
         ({}, {}, 'port = "1"', ["port", "callgate.toml", "str"]),
         ({}, {}, "prot = 1", ["prot", "did you mean 'port'"]),
         ({}, {}, "port = ", ["config", "TOML"]),

@@ -5,6 +5,8 @@ import json
 
 import uvicorn
 from fake_runtime import FakeRuntime
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from serving import served
 
 from gateway.app import create_app
@@ -42,3 +44,21 @@ def test_a_stream_that_is_not_waited_for_ends_with_an_error(settings, monkeypatc
         *_, last = lines
     error = json.loads(last.removeprefix("data: "))["error"]
     assert (error["type"], error["code"]) == ("server_error", "engine_stopped")
+
+
+def test_spans_are_sent_before_the_server_has_stopped(settings, runtime, spans):
+    """Behind it comes what ended it: a signal that uvicorn passes on, and SIGTERM ends the process."""
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(spans, schedule_delay_millis=3_600_000))
+    sent = []
+
+    class Observed(Server):
+        async def shutdown(self, sockets=None):
+            await super().shutdown(sockets)
+            sent.extend(span.name for span in spans.get_finished_spans())
+
+    app = create_app(settings, runtime=runtime, tracer_provider=provider)
+    with served(Observed(uvicorn.Config(app, port=0, log_level="warning"), runtime, provider)) as client:
+        client.get("/v1/models")
+        assert not spans.get_finished_spans()
+    assert sent == ["GET /v1/models"]
