@@ -123,3 +123,51 @@ async def test_every_call_validates(url, github_tools, capsys):
     assert {"tool_calls", "stop"} <= reasons
     assert any(len(calls) > 1 for _, (_, calls, _), _ in answers), "some answer calls in parallel"
     assert any(calls for body, (_, calls, _), _ in answers if body["tool_choice"] == "auto")
+
+
+MOOD = {
+    "type": "object",
+    "properties": {"mood": {"enum": ["good", "<tool_call>"]}, "note": {"type": "string", "maxLength": 20}},
+    "required": ["mood", "note"],
+    "additionalProperties": False,
+}
+
+
+async def test_responses_are_calls_or_answers_and_can_be_sent_back(url, github_tools):
+    """By the other API: streamed and not the same, then a second turn over what came back."""
+    schemas = {tool["name"]: tool["inputSchema"] for tool in github_tools}
+    client = AsyncOpenAI(base_url=f"{url}/v1", api_key="none-needed", max_retries=0)
+    form = {"format": {"type": "json_schema", "name": "mood", "schema": MOOD}}
+
+    async def ask(seed: int) -> set[str]:
+        said = [{"role": "user", "content": f"How is it going, {seed}?"}]
+        asked = {
+            "model": MODEL,
+            "temperature": 2.0,
+            "max_output_tokens": 100,
+            "text": form,
+            "tool_choice": "none" if seed % 4 == 0 else "auto",
+            "extra_body": {"toolset": "github", "seed": seed},
+        }
+        whole = await client.responses.create(input=said, **asked)
+        events = [event async for event in await client.responses.create(input=said, stream=True, **asked)]
+        assert [shown(i) for i in events[-1].response.output] == [shown(item) for item in whole.output]
+        for item in whole.output:
+            check = schemas[item.name] if item.type == "function_call" else MOOD
+            text = item.arguments if item.type == "function_call" else item.content[0].text
+            jsonschema_rs.validate(check, json.loads(text))
+        results = [
+            {"type": "function_call_output", "call_id": item.call_id, "output": "{}"}
+            for item in whole.output
+            if item.type == "function_call"
+        ]
+        again = await client.responses.create(input=[*said, *whole.output, *results], **asked)
+        assert again.output
+        return {item.type for item in (*whole.output, *again.output)}
+
+    def shown(item) -> str:
+        return item.name + item.arguments if item.type == "function_call" else item.content[0].text
+
+    async with client:
+        kinds = await asyncio.gather(*map(ask, range(8)))
+    assert set().union(*kinds) == {"function_call", "message"}
