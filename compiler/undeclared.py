@@ -43,11 +43,7 @@ def lower_undeclared(
     num_keys = 0.0
     for matched in _classes(lowering, tuple(constraint.pattern_properties), site):
         key_schema = _key_schema(lowering, constraint, keys, matched, witness)
-        schema = _value_schema(constraint, matched, witness)
-        place = lowering.outline.undeclared(site, matched)
-        value = (
-            lowering.anything.value(Rest()) if schema is None else lowering.value(schema, place, step=Rest())
-        )
+        value = _value(lowering, constraint, matched, site, witness)
         if value is None:
             continue
         try:
@@ -110,16 +106,23 @@ def _key_schema(
     return schema if witness is None else schema.intersect(witness.key)
 
 
-def _value_schema(
-    constraint: ObjectConstraint, matched: tuple[str, ...], witness: Witness | None
-) -> CanonicalSchema | None:
-    """What the values under keys of a class must satisfy; None admits anything."""
+def _value(
+    lowering: Lowering,
+    constraint: ObjectConstraint,
+    matched: tuple[str, ...],
+    site: Site,
+    witness: Witness | None,
+) -> Expr | None:
+    """The values under keys of a class; None if there is none."""
     schemas = [constraint.pattern_properties[pattern] for pattern in matched]
     if not schemas and constraint.additional_properties is not None:
         schemas = [constraint.additional_properties]
     if witness is not None and witness.value is not None:
         schemas.append(witness.value)
-    return reduce(CanonicalSchema.intersect, schemas) if schemas else None
+    if not schemas:
+        return lowering.anything.value(Rest())
+    place = lowering.outline.undeclared(site, matched)
+    return lowering.value(reduce(CanonicalSchema.intersect, schemas), place, step=Rest())
 
 
 def _note_left_out(lowering: Lowering, site: Site, refusals: list[UnsupportedSchema]) -> None:

@@ -155,7 +155,6 @@ WIDE = {
 }
 """Every text that some validator takes for one of the format matches; for where the format must not hold."""
 
-_INTERNATIONAL = ("iri", "iri-reference", "idn-email", "idn-hostname")
 _SINCE = {
     4: ("date-time", "email", "hostname", "ipv4", "ipv6", "uri"),
     6: ("uri-reference", "uri-template", "json-pointer"),
