@@ -118,6 +118,7 @@ def _attend(
     BLOCK_KEYS: tl.constexpr,
     IS_SPLIT: tl.constexpr,
 ):
+    """One block of queries and one key head, over one split of the keys, in a running softmax."""
     key_head = tl.program_id(1)
     split = tl.program_id(2)
     block = blocks + tl.program_id(0) * block_stride
@@ -170,6 +171,7 @@ def _join(
     BLOCK_DIM: tl.constexpr,
     NUM_SPLITS: tl.constexpr,
 ):
+    """One query and one head: what the splits found, each by its share of the softmax's total."""
     row = tl.program_id(0).to(tl.int64)
     dims = tl.arange(0, BLOCK_DIM)
     places = tl.arange(0, NUM_SPLITS) * num_rows + row
@@ -196,16 +198,13 @@ def attend_pages(
     """
     heads, num_tokens, dim = query.shape
     _, page_size, key_heads, value_dim = values.shape
-    num_blocks, repeats = len(walk.blocks), heads // key_heads
     if query.stride(2) != 1:
         query = query.contiguous()
+    num_blocks = len(walk.blocks)
     splits = num_splits or _num_splits(num_blocks * key_heads, query.device)
     shape = (splits, num_tokens, heads)
     parts = query.new_empty(*shape, value_dim, dtype=query.dtype if splits == 1 else torch.float32)
     masses = query.new_empty(shape if splits > 1 else (0,), dtype=torch.float32)
-    pack = triton.next_power_of_2(repeats)
-    block_dim = max(16, triton.next_power_of_2(dim))
-    block_rows = max(MIN_ROWS, triton.next_power_of_2(walk.block_size) * pack)
     _attend[num_blocks, key_heads, splits](
         query,
         keys,
@@ -228,28 +227,42 @@ def attend_pages(
         HAS_SINKS=scoring.sinks is not None,
         PAGE_SIZE=page_size,
         KEY_HEADS=key_heads,
-        REPEATS=repeats,
-        PACK=pack,
         DIM=dim,
         VALUE_DIM=value_dim,
-        BLOCK_DIM=block_dim,
-        BLOCK_VALUE_DIM=max(16, triton.next_power_of_2(value_dim)),
-        BLOCK_ROWS=block_rows,
-        BLOCK_KEYS=max(16, min(64, TILE_BYTES // (block_dim * keys.element_size()))),
         IS_SPLIT=splits > 1,
-        num_warps=8 if block_rows > 64 or block_rows * block_dim > 8192 else 4,
-        num_stages=2 if keys.element_size() < 4 else 1,  # float32 fills shared memory
+        **_tiling(heads // key_heads, walk.block_size, dim, value_dim, keys.element_size()),
     )
-    if splits == 1:
-        return parts[0]
-    output = query.new_empty(num_tokens, heads, value_dim)
+    return parts[0] if splits == 1 else _joined(parts, masses, query.dtype)
+
+
+def _tiling(repeats: int, block_size: int, dim: int, value_dim: int, key_bytes: int) -> dict[str, int]:
+    """What one program holds at a time, padded to powers of two, and how many warps share it."""
+    pack = triton.next_power_of_2(repeats)
+    block_dim = max(16, triton.next_power_of_2(dim))
+    block_rows = max(MIN_ROWS, triton.next_power_of_2(block_size) * pack)
+    return {
+        "REPEATS": repeats,
+        "PACK": pack,
+        "BLOCK_DIM": block_dim,
+        "BLOCK_VALUE_DIM": max(16, triton.next_power_of_2(value_dim)),
+        "BLOCK_ROWS": block_rows,
+        "BLOCK_KEYS": max(16, min(64, TILE_BYTES // (block_dim * key_bytes))),
+        "num_warps": 8 if block_rows > 64 or block_rows * block_dim > 8192 else 4,
+        "num_stages": 2 if key_bytes < 4 else 1,  # float32 fills shared memory
+    }
+
+
+def _joined(parts: Tensor, masses: Tensor, dtype: torch.dtype) -> Tensor:
+    """What all splits found [splits, tokens, heads, dim], each by its mass; [tokens, heads, dim]."""
+    splits, num_tokens, heads, dim = parts.shape
+    output = parts.new_empty(num_tokens, heads, dim, dtype=dtype)
     _join[num_tokens * heads,](
         parts,
         masses,
         output,
         num_tokens * heads,
-        VALUE_DIM=value_dim,
-        BLOCK_DIM=triton.next_power_of_2(value_dim),
+        VALUE_DIM=dim,
+        BLOCK_DIM=triton.next_power_of_2(dim),
         NUM_SPLITS=splits,
     )
     return output
