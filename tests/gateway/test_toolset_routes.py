@@ -237,7 +237,7 @@ async def test_a_bad_name_is_refused_with_the_rule(client):
 
 
 async def test_an_unknown_route_and_method_answer_with_problems(client):
-    assert (await client.get("/v1/nothing")).json()["status"] == 404
+    assert (await client.get("/v1/toolsets/x/nothing")).json()["status"] == 404
     assert (await client.post("/v1/toolsets/x", json={})).json()["status"] == 405
 
 
