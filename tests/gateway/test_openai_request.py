@@ -273,13 +273,29 @@ MESSAGES = [
         },
         Message("assistant", calls=(ToolCall("call_1", "f", "{}"),)),
     ),
-    ({"role": "tool", "content": "42", "tool_call_id": "call_1"}, Message("tool", "42", call_id="call_1")),
 ]
 
 
 @pytest.mark.parametrize(("message", "expected"), MESSAGES, ids=[str(m)[:60] for m, _ in MESSAGES])
 def test_messages(message, expected):
     assert turn(messages=[message]).messages == (expected,)
+
+
+def test_a_result_is_one_of_a_call_before_it():
+    called = {"role": "assistant", "tool_calls": [CALL]}
+    result = {"role": "tool", "content": "42", "tool_call_id": "call_1"}
+    later = [called, result, USER, {**result, "content": "43"}]
+    assert turn(messages=later).messages[1] == Message("tool", "42", call_id="call_1")
+    for messages, place, said in [
+        ([USER, result], 1, "no call before it has the id 'call_1'"),
+        ([result, called], 0, "no call before it has the id 'call_1'"),
+        ([called, {**result, "tool_call_id": "call_2"}], 1, "did you mean 'call_1'"),
+        ([called, {**result, "tool_call_id": "x" * 100_000}], 1, "xxx"),
+    ]:
+        with pytest.raises(InvalidField, match=said) as refused:
+            read_request({"model": "m", "messages": messages})
+        assert refused.value.param == f"messages[{place}].tool_call_id"
+        assert len(str(refused.value)) < 300
 
 
 def test_the_header_adds_to_the_body():

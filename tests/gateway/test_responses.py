@@ -199,6 +199,12 @@ async def test_a_stream_that_breaks_off_has_failed(client, runtime):
     }
 
 
+async def test_an_output_is_one_of_a_call_before_it(client):
+    output = {"type": "function_call_output", "call_id": "c1", "output": "sunny"}
+    answer = await client.post("/v1/responses", json={"model": "tiny", "input": [output]})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "input[0].call_id")
+
+
 async def test_items_of_a_turn_make_one_message(client, runtime):
     made = [ToolCall(f"c{n}", "get_weather", "{}") for n in (1, 2)]
     calls = [

@@ -6,6 +6,7 @@ from typing import Any, Literal
 import msgspec
 
 from gateway.body import convert
+from gateway.wire.results import check_result
 from runtime.request import Message
 from toolspecs.call import ToolCall
 
@@ -108,7 +109,12 @@ def read_input(value: str | list[Any], instructions: str | None) -> tuple[Messag
     messages = [Message("system", instructions)] if instructions else []
     if isinstance(value, str):
         return *messages, Message("user", value)
-    for item in convert({"input": [_typed(item) for item in value]}, _Input).input:
+    called: dict[str, None] = {}
+    for i, item in enumerate(convert({"input": [_typed(item) for item in value]}, _Input).input):
+        if isinstance(item, Called):
+            called[item.call_id] = None
+        elif isinstance(item, Returned):
+            check_result(item.call_id, called, f"input[{i}].call_id")
         message = _message(item)
         if messages and _is_one_turn(messages[-1], message):
             messages[-1] = _joined(messages[-1], message)
