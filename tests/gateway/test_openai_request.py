@@ -348,6 +348,14 @@ def test_a_refusal_says_what_to_write(fields, param, said):
     assert said in refused.value.reason
 
 
+def test_nothing_cuts_an_answer_in_a_format():
+    body = {"model": "m", "messages": [USER], "stop": ["}"]}
+    assert read_request(body | {"response_format": {"type": "text"}}).turn.stop == ("}",)
+    with pytest.raises(InvalidField, match="would cut the answer") as refused:
+        read_request(body | {"response_format": {"type": "json_object"}})
+    assert refused.value.param == "stop"
+
+
 def test_a_refusal_is_short_however_long_the_value():
     with pytest.raises(InvalidField) as refused:
         read(tool_choice="required" * 100_000)

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from compiler.response_format import ResponseFormat
 from gateway.body import convert
 from gateway.errors import InvalidField
 from gateway.turn import Turn
@@ -132,7 +133,7 @@ def read_request(
         is_parallel=fields.parallel_tool_calls is not False,
         response_format=response_format,
         sampling=_read_sampling(fields),
-        stop=_read_stop(fields.stop),
+        stop=_read_stop(fields.stop, response_format),
         max_tokens=_read_max_tokens(fields),
         num_choices=fields.n or 1,
         num_logprobs=_read_logprobs(fields),
@@ -159,12 +160,15 @@ def _read_sampling(fields: Fields) -> Sampling:
     )
 
 
-def _read_stop(value: str | list[str] | None) -> tuple[str, ...]:
+def _read_stop(value: str | list[str] | None, response_format: ResponseFormat | None) -> tuple[str, ...]:
     stop = (value,) if isinstance(value, str) else tuple(value or ())
     if len(stop) > 16:
         raise InvalidField("stop", "at most 16 sequences are supported")
     if "" in stop:
         raise InvalidField("stop", "an empty sequence would stop everything")
+    if stop and response_format is not None:
+        reason = "it would cut the answer, which is whole under a `response_format`; leave one of them out"
+        raise InvalidField("stop", reason)
     return stop
 
 
