@@ -267,26 +267,6 @@ class CallParser:
         return self._begin + self._held.text if self._state is _State.NAME else self._held.text
 
 
-def parse_calls(
-    text: str, syntax: Syntax, types_of: Callable[[str], ParameterTypes] | None = None
-) -> tuple[str, list[tuple[str, str]]]:
-    """The prose of a whole output, and the (name, arguments) of its calls; a call left open counts too."""
-    parser = CallParser(syntax, types_of)
-    prose: list[str] = []
-    calls: list[tuple[str, list[str]]] = []
-    for part in [*parser.feed(text), *parser.finish()]:
-        match part:
-            case TextPart():
-                prose.append(part.text)
-            case CallStart():
-                calls.append((part.name, []))
-            case ArgumentsPart():
-                calls[-1][1].append(part.text)
-            case CallEnd() | ThoughtPart():
-                pass
-    return "".join(prose), [(name, "".join(pieces)) for name, pieces in calls]
-
-
 def _unescaped(inside: str) -> str | None:
     try:
         name = json.loads(f'"{inside}"')

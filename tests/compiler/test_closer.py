@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from vocabularies import named_vocabulary
 from walks import Generation, allowed_ids
+from whole_outputs import parse_calls
 
 from compiler import compile_schema, compile_toolset
 from compiler.closer import closer_of
@@ -19,7 +20,6 @@ from compiler.linker import LinkedGrammar
 from compiler.segmentation import Segmentation
 from compiler.syntaxes import SYNTAXES
 from compiler.vocabulary import Vocabulary
-from runtime.calls import parse_calls
 from toolspecs.tool import Tool
 
 BYTES = Vocabulary.of_bytes()

@@ -11,13 +11,13 @@ import xgrammar as xgr
 from jsonschema import Draft202012Validator
 from monolith import tagged
 from walks import Generation
+from whole_outputs import parse_calls
 
 from compiler import compile_toolset
 from compiler.closer import closer_of
 from compiler.errors import CompilerError, UnknownSyntax
 from compiler.syntaxes import SYNTAXES, Syntax, syntax, syntax_of_template
 from compiler.vocabulary import Vocabulary
-from runtime.calls import parse_calls
 from toolspecs.tool import Tool
 
 FAMILIES = {

@@ -7,6 +7,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from monolith import tagged
 from walks import Generation
+from whole_outputs import parse_calls
 
 from compiler import compile_toolset
 from compiler.closer import closer_of
@@ -17,7 +18,6 @@ from compiler.syntaxes import SYNTAXES, Syntax
 from compiler.toolset import lower_tool
 from compiler.unit import Unit
 from compiler.vocabulary import Vocabulary
-from runtime.calls import parse_calls
 from toolspecs.tool import Tool
 
 BYTES = Vocabulary.of_bytes()

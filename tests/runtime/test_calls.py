@@ -6,10 +6,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from monolith import tagged
+from whole_outputs import parse_calls
 
 from compiler.syntaxes import SYNTAXES, Syntax
 from compiler.syntaxes import syntax as find_syntax
-from runtime.calls import ArgumentsPart, CallEnd, CallParser, CallStart, TextPart, ThoughtPart, parse_calls
+from runtime.calls import ArgumentsPart, CallEnd, CallParser, CallStart, TextPart, ThoughtPart
 
 ALL = pytest.mark.parametrize("syntax", SYNTAXES.values(), ids=lambda row: row.name)
 

@@ -10,11 +10,11 @@ import jsonschema_rs
 import pytest
 import torch
 from transformers import AutoTokenizer
+from whole_outputs import parse_calls
 
 from compiler import compile_toolset
 from compiler.syntaxes import syntax
 from compiler.vocabulary import Vocabulary
-from runtime.calls import parse_calls
 from runtime.loading import load_model
 from runtime.models import DEMO_MODEL_FOLDER
 from runtime.models.train import domains

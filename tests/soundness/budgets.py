@@ -15,13 +15,13 @@ from dictation import Indifferent, engine_of, spelled_vocabulary
 from soundness.corpora import Case
 from soundness.judges import Judges
 from soundness.workers import Finished, Job, allow, run
+from whole_outputs import parse_calls
 
 from compiler import compile_schema, compile_toolset
 from compiler.closer import closer_of
 from compiler.errors import CompilerError
 from compiler.linker import LinkedGrammar
 from compiler.vocabulary import Vocabulary
-from runtime.calls import parse_calls
 from runtime.detokenizer import Spelling
 from runtime.engine import Engine, Runner
 from runtime.errors import BudgetTooSmall

@@ -1,0 +1,21 @@
+"""What a reader of an output gets out of it, once it is whole."""
+
+from runtime.calls import ArgumentsPart, CallEnd, CallParser, CallStart, TextPart, ThoughtPart
+
+
+def parse_calls(text, syntax, types_of=None):
+    """The prose of a whole output, and the (name, arguments) of its calls; a call left open counts too."""
+    parser = CallParser(syntax, types_of)
+    prose = []
+    calls = []
+    for part in [*parser.feed(text), *parser.finish()]:
+        match part:
+            case TextPart():
+                prose.append(part.text)
+            case CallStart():
+                calls.append((part.name, []))
+            case ArgumentsPart():
+                calls[-1][1].append(part.text)
+            case CallEnd() | ThoughtPart():
+                pass
+    return "".join(prose), [(name, "".join(pieces)) for name, pieces in calls]
