@@ -68,7 +68,10 @@ class TokenLengths:
             self._try(opening.allowed(row), row, cursor)
 
     def _keep_within(self, row: Row, cursor: "AnyCursor", room: Room) -> None:
-        """Leave what a string has room for."""
+        """Leave what a string has room for: short tokens always, and of long ones those that fit.
+
+        A few of these are tried. Where there are many, what all of the vocabulary need is looked up.
+        """
         pattern, lead = room.pattern, cursor.in_json.escape or room.begun
         num_safe = room.num_left if pattern is None else room.num_left - pattern.farthest
         if num_safe >= self._most_bytes:

@@ -1,6 +1,6 @@
 """The planner: finds out while a schema is lowered at which places of a text a guard must look."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -42,9 +42,27 @@ class _Draft:
         self.items: dict[int, set[int]] = {}
 
     @property
-    def is_marked(self) -> bool:
-        """Whether a guard must look there."""
-        return self.is_distinct or self.can_run_out or not self.is_plain or bool(self.bounds - {None})
+    def guarded(self) -> set[Bound]:
+        """The bounds that a guard must keep strings there to."""
+        return {bound for bound in self.bounds if bound is not None}
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether a guard must take tokens out of masks there."""
+        return self.is_distinct or self.can_run_out or bool(self.guarded)
+
+    def place(self, closed: Callable[[set[int]], Places]) -> Place:
+        """The place that was found; `closed` are the places of the plan that some of the planner's are."""
+        num_items = max(self.items, default=-1) + 1
+        return Place(
+            self.is_distinct,
+            self.can_run_out,
+            min(self.guarded, key=lambda bound: bound.longest, default=None),
+            self.is_plain,
+            {key: closed(inner) for key, inner in self.keys.items()},
+            closed(self.rest),
+            tuple(closed(self.items.get(index, set())) for index in range(num_items)),
+        )
 
     def inside(self) -> Iterator[set[int]]:
         yield from self.keys.values()
@@ -131,38 +149,29 @@ class Planner:
             UnsupportedSchema: a guard would hold where another schema asks for what it forbids.
             AmbiguousBounds: it would count strings which others may stand in for.
         """
-        if any(draft.bounds - {None} for draft in self._drafts):
+        if any(draft.guarded for draft in self._drafts):
             self._check_bounds(start)
         for group in ({start}, *(inner for draft in self._drafts for inner in draft.inside())):
             self._keep_all_distinct([self._drafts[place] for place in self._closure(group)])
-        relevant = self._relevant()
-        guards = (d.is_distinct or d.can_run_out or d.bounds - {None} for d in self._drafts)
-        if not self.repeats_keys and not any(guards):
+        if not self.repeats_keys and not any(draft.is_guarded for draft in self._drafts):
             return None
-        numbers = {place: number for number, place in enumerate(sorted(relevant))}
+        numbers = {place: number for number, place in enumerate(sorted(self._relevant()))}
 
         def closed(places: set[int]) -> Places:
-            return frozenset(numbers[place] for place in self._closure(places) if place in relevant)
+            return frozenset(numbers[place] for place in self._closure(places) if place in numbers)
 
-        def finished(draft: _Draft) -> Place:
-            items = [
-                closed(draft.items.get(index, set())) for index in range(max(draft.items, default=-1) + 1)
-            ]
-            keys = {key: closed(inner) for key, inner in draft.keys.items()}
-            bounds = (bound for bound in draft.bounds if bound is not None)
-            bound = min(bounds, key=lambda bound: bound.longest, default=None)
-            marks = (draft.is_distinct, draft.can_run_out, bound, draft.is_plain)
-            return Place(*marks, keys, closed(draft.rest), tuple(items))
-
-        places = tuple(finished(self._drafts[place]) for place in sorted(relevant))
+        places = tuple(self._drafts[place].place(closed) for place in numbers)
         return Plan(places, closed({start}), self.tags, self.repeats_keys)
 
     def _check_bounds(self, start: int) -> None:
-        """Whether it is known at every place of a text which string stands there, if a guard counts it.
+        """See that at every place of a text it is known which string stands there, if a guard counts it.
 
         A place of a text is a set of drafts, as it is for the guard, and whether it may be inside a value of
         which nothing is known. There strings may end anywhere, so that keeping them to a bound leaves no way
         blocked; but they are spelled in more ways than those of a pattern.
+
+        Raises:
+            AmbiguousBounds: it is not, or there are too many places to tell.
         """
         first = (frozenset(self._closure({start})), False)
         pending, seen = [first], {first}
@@ -175,7 +184,7 @@ class Planner:
             for inner in _steps(drafts):
                 following = (frozenset(self._closure(inner)), is_any)
                 if len(seen) > MAX_PATHS:
-                    every = (draft.pointer for draft in self._drafts if draft.bounds - {None})
+                    every = (draft.pointer for draft in self._drafts if draft.guarded)
                     raise AmbiguousBounds(frozenset(every))
                 if following[0] and following not in seen:
                     seen.add(following)
@@ -202,7 +211,7 @@ class Planner:
 
     def _relevant(self) -> set[int]:
         """The places that a guard marks, or that lead to one that it does."""
-        marked = (place for place, draft in enumerate(self._drafts) if draft.is_marked)
+        marked = (n for n, draft in enumerate(self._drafts) if draft.is_guarded or not draft.is_plain)
         return leading_to(
             marked,
             ((place, draft.same.union(*draft.inside())) for place, draft in enumerate(self._drafts)),
@@ -232,7 +241,7 @@ def _ambiguous(groups: list[_Group]) -> frozenset[str]:
     pending, found = list(groups), set[str]()
     while pending:
         group = pending.pop()
-        guarded = {draft.pointer for draft in group.drafts if draft.bounds - {None}} - found
+        guarded = {draft.pointer for draft in group.drafts if draft.guarded} - found
         if guarded and group.is_ambiguous(found):
             found |= guarded
             pending += (other for pointer in guarded for other in beside[pointer])
