@@ -17,10 +17,15 @@ def endless():
     return FakeRuntime([TextDelta(0, "Hi"), 300.0, END])
 
 
-def test_leaving_a_stream_aborts(settings, endless):
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("/v1/chat/completions", BODY), ("/v1/responses", {"model": "tiny", "input": "Hi"})],
+    ids=["chat", "responses"],
+)
+def test_leaving_a_stream_aborts(settings, endless, path, body):
     with served(create_app(settings, runtime=endless)) as client:
-        with client.stream("POST", "/v1/chat/completions", json=BODY | {"stream": True}) as response:
-            assert next(response.iter_lines()).startswith("data: {")
+        with client.stream("POST", path, json=body | {"stream": True}) as response:
+            assert any(line.startswith("data: {") for line in response.iter_lines())
         wait_for(lambda: endless.num_aborted == 1)
 
 
