@@ -55,8 +55,8 @@ def convert(value: Any, shape: type[T]) -> T:
         found = value_at(value, path)
         expected = expected_at(shape, path, found)
         if unknown := _UNKNOWN.fullmatch(place["reason"]):
-            field = unknown["field"]
-            reason = f"there is no such field{instead(field, expected.fields)}"
+            field = shorten(unknown["field"], MAX_NAME)
+            reason = f"there is no such field{instead(unknown['field'], expected.fields)}"
             raise InvalidField(f"{path}.{field}" if path else field, reason) from error
         if isinstance(found, str) and expected.texts:
             reason = f"{shorten(found, MAX_NAME)!r} is none of its values{instead(found, expected.texts)}"

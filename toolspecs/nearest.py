@@ -5,6 +5,8 @@ from difflib import get_close_matches
 
 MAX_LISTED = 24
 MAX_NAME = 100
+MAX_COMPARED = 2048
+"""Names that one is compared with; of more, none is called near, as that would take seconds."""
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
@@ -36,9 +38,10 @@ def listed(names: Iterable[str]) -> str:
 
 def near_matches(name: str, known: Iterable[str], maximum: int = 3, cutoff: float = 0.6) -> tuple[str, ...]:
     """Up to `maximum` of `known` that look like `name`, the nearest first."""
-    if len(name) > 256:
+    names = sorted(known)
+    if len(name) > 256 or len(names) > MAX_COMPARED:
         return ()
-    return tuple(get_close_matches(name, sorted(known), n=maximum, cutoff=cutoff))
+    return tuple(get_close_matches(name, names, n=maximum, cutoff=cutoff))
 
 
 def shorten(text: str, length: int) -> str:

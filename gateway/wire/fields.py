@@ -11,6 +11,9 @@ from toolspecs.errors import InvalidName
 from toolspecs.names import ToolsetReference
 from toolspecs.nearest import MAX_NAME, shorten
 
+MAX_TOOLSETS = 64
+"""Of one request; each is looked up."""
+
 Fixed = Mapping[str, tuple[tuple[Any, ...], str]]
 """Fields of which some values ask for no more than what happens anyway: these values, and why no others."""
 
@@ -41,7 +44,9 @@ def read_toolsets(field: str | list[str] | None, header: str | None) -> tuple[To
     """`toolset` and `X-Toolset`, each named once; raises InvalidField."""
     named = [field] if isinstance(field, str) else field or []
     refs: dict[ToolsetReference, None] = {}
-    for source, texts in (("toolset", named), ("X-Toolset", (header or "").split(",") if header else ())):
+    for source, texts in (("toolset", named), ("X-Toolset", header.split(",") if header else [])):
+        if len(texts) > MAX_TOOLSETS:
+            raise InvalidField(source, f"at most {MAX_TOOLSETS} are joined, this names {len(texts)}")
         for text in texts:
             try:
                 refs[ToolsetReference.parse(text.strip())] = None

@@ -356,7 +356,24 @@ def test_nothing_cuts_an_answer_in_a_format():
     assert refused.value.param == "stop"
 
 
-def test_a_refusal_is_short_however_long_the_value():
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tool_choice": "required" * 100_000},
+        {"x" * 1_000_000: 1},
+        {"logit_bias": {"9" * 5000: 1}},
+        {"logit_bias": {"x" * 1_000_000: 1}},
+        {"toolset": ["a"] * 1_000_000},
+        {
+            "messages": [
+                {"role": "assistant", "tool_calls": [{**CALL, "id": f"call_{i:06}"} for i in range(100_000)]},
+                {"role": "tool", "tool_call_id": "call_00000x", "content": ""},
+            ]
+        },
+    ],
+    ids=lambda fields: next(iter(fields))[:20],
+)
+def test_a_refusal_is_short_however_large_the_request(fields):
     with pytest.raises(InvalidField) as refused:
-        read(tool_choice="required" * 100_000)
-    assert len(str(refused.value)) < 300
+        read_request({"model": "m", "messages": [USER], **fields})
+    assert len(str(refused.value)) < 2000

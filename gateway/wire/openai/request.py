@@ -1,5 +1,6 @@
 """A Chat Completions request to a turn."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -16,6 +17,7 @@ from gateway.wire.openai.messages import read_messages
 from gateway.wire.openai.response_format import read_response_format
 from gateway.wire.openai.tools import read_choice, read_tools
 from runtime.request import Sampling
+from toolspecs.nearest import MAX_NAME, shorten
 
 # Fields that by their own definition change nothing in the output.
 IGNORED = frozenset(
@@ -59,6 +61,8 @@ REFUSED: Mapping[str, str] = {
     "regex": _REGEX,
     "structured_outputs": "use response_format, of type json_schema, regex, choice or grammar",
 }
+
+_TOKEN_ID = re.compile(r"[0-9]{1,18}")
 
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
 NumTokens = Annotated[int, Meta(ge=1)]
@@ -146,8 +150,8 @@ def read_request(
 
 def _read_sampling(fields: Fields) -> Sampling:
     bias = fields.logit_bias or {}
-    if bad := next((key for key in bias if not (key.isascii() and key.isdigit())), None):
-        raise InvalidField("logit_bias", f"{bad!r} is no token id")
+    if bad := next((key for key in bias if not _TOKEN_ID.fullmatch(key)), None):
+        raise InvalidField("logit_bias", f"{shorten(bad, MAX_NAME)!r} is no token id")
     return Sampling(
         temperature=1.0 if fields.temperature is None else fields.temperature,
         top_p=1.0 if fields.top_p is None else fields.top_p,
