@@ -146,15 +146,17 @@ class Outline:
         return self._site(tuple(found))
 
     def subschemas(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Every schema object of the document in document order, then those elsewhere that it leads to."""
+        """Every schema object of the document in document order, then what it refers to in other places."""
         seen: set[str] = set()
         starts = [""]
         while starts:
-            for pointer, schema in self._below(starts.pop()):
+            if (start := starts.pop()) in seen:
+                continue
+            for pointer, schema in self._below(start):
                 if pointer not in seen:
                     seen.add(pointer)
                     yield pointer, schema
-                    starts += [place for place in self._others(pointer, schema) if place not in seen]
+                    starts += [place for place in self._referred(pointer, schema) if place not in seen]
 
     def _below(self, start: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         stack = [(start, self.at(start))]
@@ -164,11 +166,15 @@ class Outline:
                 yield pointer, schema
                 stack += reversed(list(children(pointer, schema)))
 
-    def _others(self, pointer: str, schema: Mapping[str, Any]) -> list[str]:
-        """The places in other documents that a schema refers to."""
+    def _referred(self, pointer: str, schema: Mapping[str, Any]) -> list[str]:
+        """The places that a schema refers to."""
         spelled = (schema.get(keyword) for keyword in REFERENCES)
-        found = (self._elsewhere(pointer, uri) for uri in spelled if isinstance(uri, str))
+        found = (self._referent(pointer, uri) for uri in spelled if isinstance(uri, str))
         return [place for place in found if place is not None]
+
+    def _referent(self, pointer: str, uri: str) -> str | None:
+        """The place that a reference at `pointer` leads to."""
+        return self._elsewhere(pointer, uri) or self._target(uri)
 
     def _site(self, starts: tuple[str, ...]) -> Site:
         if starts not in self._sites:
@@ -235,9 +241,8 @@ class Outline:
         elif keyword in IN_PLACE_MAPS and isinstance(value, dict):
             yield from (child(pointer, keyword, key) for key in value)
         elif keyword in REFERENCES and isinstance(value, str):
-            target = self._elsewhere(pointer, value) or self._target(value)
-            if target is not None:
-                yield target
+            target = self._referent(pointer, value)
+            yield from () if target is None else (target,)
 
     def _elsewhere(self, pointer: str, uri: str) -> str | None:
         """The target of a reference that stands at or leads into another document."""

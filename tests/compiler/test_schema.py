@@ -290,6 +290,25 @@ def test_what_is_ignored_is_told(keyword, value, note):
     assert entry == Entry("/properties/a", keyword, Verdict.ANNOTATION, note)
 
 
+def test_the_report_names_what_is_referred_to_in_any_place():
+    """Schemas made of OpenAPI documents keep theirs under `components`."""
+    size = {"type": "integer", "minimun": 1}
+    schema = {
+        "properties": {"a": {"$ref": "#/components/schemas/A"}},
+        "components": {
+            "schemas": {"A": {"properties": {"size": {"$ref": "#/parts/0"}}}, "B": {"type": "null"}}
+        },
+        "parts": [size],
+    }
+    entries = {
+        (entry.pointer, entry.keyword): entry for entry in compile_schema(schema, objects="closed").report
+    }
+    assert entries["/components/schemas/A", "properties"].verdict is Verdict.NARROWED
+    assert entries["/parts/0", "type"].verdict is Verdict.NARROWED
+    assert "'minimum'" in entries["/parts/0", "minimun"].note
+    assert not any(pointer.startswith("/components/schemas/B") for pointer, _ in entries)
+
+
 UNRESOLVED = {"allOf": [{"contains": {"const": 2}}, {"contains": {"const": 3}}], "unevaluatedItems": False}
 
 
