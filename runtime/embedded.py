@@ -103,7 +103,13 @@ class EmbeddedRuntime:
         """The state right now."""
         failure = self._thread.failure
         scheduler = self._thread.engine.scheduler
-        return Health(failure is None, failure or "", len(scheduler.running), len(scheduler.waiting))
+        return Health(
+            is_ready=failure is None,
+            reason=failure or "",
+            is_lost=failure is not None,
+            num_running=len(scheduler.running),
+            num_waiting=len(scheduler.waiting),
+        )
 
     async def models(self) -> tuple[ModelCard, ...]:
         """The model served."""

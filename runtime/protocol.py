@@ -21,10 +21,11 @@ class ModelCard:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether requests can be served, and if not, why."""
+    """Whether requests can be served, and if not, why; `is_lost`: nor will they be, by this process."""
 
     is_ready: bool
     reason: str = ""
+    is_lost: bool = False
     num_running: int = 0
     num_waiting: int = 0
 

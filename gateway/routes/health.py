@@ -7,10 +7,13 @@ from litestar import Response, get
 from gateway.parts import WiredParts
 
 
-@get("/healthz", sync_to_thread=False)
-def healthz() -> dict[str, Any]:
-    """The process answers."""
-    return {"status": "ok"}
+@get("/healthz")
+async def healthz(parts: WiredParts) -> Response[dict[str, Any]]:
+    """The process answers, and starting it anew would mend nothing."""
+    health = await parts.runtime.health()
+    if health.is_lost:
+        return Response({"status": "failed", "reason": health.reason}, status_code=503)
+    return Response({"status": "ok"})
 
 
 @get("/readyz")

@@ -153,6 +153,13 @@ async def test_a_runtime_that_is_not_ready_is_503(client, runtime):
     assert (await client.get("/healthz")).status_code == 200
 
 
+async def test_an_engine_that_is_lost_is_told_to_whoever_starts_processes_anew(client, runtime):
+    runtime.health_now = Health(is_ready=False, reason="the engine failed: boom", is_lost=True)
+    for path in ("/healthz", "/readyz"):
+        answer = await client.get(path)
+        assert (answer.status_code, answer.json()["reason"]) == (503, "the engine failed: boom")
+
+
 async def test_models_are_listed(client):
     listed = (await client.get("/v1/models")).json()
     assert [model["id"] for model in listed["data"]] == ["tiny"]

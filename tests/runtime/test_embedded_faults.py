@@ -42,6 +42,7 @@ async def test_closing_the_iterator_aborts(runtime):
     await stream.aclose()
     await settled(runtime)
     assert (await runtime.health()).is_ready
+    assert not (await runtime.health()).is_lost
 
 
 async def test_aborting_ends_the_iterator(runtime, monkeypatch):
@@ -166,5 +167,6 @@ async def test_the_death_of_the_engine_ends_every_request(make_runtime, monkeypa
     health = await runtime.health()
     assert not health.is_ready
     assert "boom" in health.reason
+    assert health.is_lost
     with pytest.raises(GenerationFailed):
         await asyncio.wait_for(events_of(runtime, request("later")), 5)
