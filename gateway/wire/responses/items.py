@@ -1,6 +1,8 @@
 """The input of a Responses request: items, of which several may make one message."""
 
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import groupby
 from typing import Any, Literal
 
 import msgspec
@@ -109,18 +111,24 @@ def read_input(value: str | list[Any], instructions: str | None) -> tuple[Messag
     messages = [Message("system", instructions)] if instructions else []
     if isinstance(value, str):
         return *messages, Message("user", value)
+    items = convert({"input": [_typed(item) for item in value]}, _Input).input
+    _check_results(items)
+    for is_called, run in groupby(items, lambda item: isinstance(item, Called)):
+        for message in [_calling(run)] if is_called else map(_message, run):
+            if messages and _is_one_turn(messages[-1], message):
+                messages[-1] = _joined(messages[-1], message)
+            else:
+                messages.append(message)
+    return tuple(messages)
+
+
+def _check_results(items: list[Item]) -> None:
     called: dict[str, None] = {}
-    for i, item in enumerate(convert({"input": [_typed(item) for item in value]}, _Input).input):
+    for i, item in enumerate(items):
         if isinstance(item, Called):
             called[item.call_id] = None
         elif isinstance(item, Returned):
             check_result(item.call_id, called, f"input[{i}].call_id")
-        message = _message(item)
-        if messages and _is_one_turn(messages[-1], message):
-            messages[-1] = _joined(messages[-1], message)
-        else:
-            messages.append(message)
-    return tuple(messages)
 
 
 def _typed(item: Any) -> Any:
@@ -128,12 +136,18 @@ def _typed(item: Any) -> Any:
     return {**item, "type": "message"} if is_bare else item
 
 
+def _calling(run: Iterable[Item]) -> Message:
+    """Calls that stand side by side; there may be very many."""
+    calls = (ToolCall(i.call_id, i.name, i.arguments) for i in run if isinstance(i, Called))
+    return Message("assistant", calls=tuple(calls))
+
+
 def _message(item: Item) -> Message:
     match item:
+        case Called():
+            return _calling([item])
         case Said(role=role, content=content):
             return Message("system" if role == "developer" else role, _text(content))
-        case Called():
-            return Message("assistant", calls=(ToolCall(item.call_id, item.name, item.arguments),))
         case Returned():
             return Message("tool", _text(item.output), call_id=item.call_id, name=item.name)
         case Thought():
@@ -148,7 +162,7 @@ def _is_one_turn(last: Message, following: Message) -> bool:
 
 
 def _joined(last: Message, following: Message) -> Message:
-    return replace(last, content=last.content + following.content, calls=(*last.calls, *following.calls))
+    return replace(last, content=last.content + following.content, calls=following.calls)
 
 
 Parts = list[InputText] | list[InputText | OutputText | Refusal] | list[ReasoningText] | list[SummaryText]
