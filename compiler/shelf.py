@@ -19,6 +19,8 @@ LEASE_S = 10.0
 _PATIENCE_S = 4.0
 """Longer than the stores' own: what they do not get they tell, and nobody waits for them again."""
 PAUSE_S = 1.0
+KEPT_S = 30 * 24 * 3600.0
+"""So that a store is not filled for good by tools that clients send once; they are compiled again."""
 _log = logging.getLogger(__name__)
 
 
@@ -61,7 +63,7 @@ class Shelf:
             return
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                await store.set(f"unit:{key}", sealed(content, key, self._secret))
+                await store.set(f"unit:{key}", sealed(content, key, self._secret), KEPT_S)
         except (StoreError, TimeoutError) as error:
             self._failed(error)
 

@@ -16,7 +16,7 @@ from compiler.limits import CompileLimits
 from compiler.response_format import ResponseFormat
 from compiler.vocabulary import Vocabulary
 from toolspecs.errors import StoreUnavailable
-from toolspecs.stores import open_store
+from toolspecs.stores import SQLiteStore, open_store
 
 
 @pytest.fixture
@@ -46,6 +46,17 @@ async def test_many_requests_compile_once(store, vocabulary):
     caches = [GrammarCache(store, secret=SECRET, compiling=compiling) for _ in range(2)]
     await asyncio.gather(*(find(cache, [tool("f")], vocabulary) for cache in caches for _ in range(8)))
     assert len(compiling.jobs) == 1
+
+
+async def test_an_entry_leaves_the_store_after_a_while(tmp_path, vocabulary):
+    now = 1000.0
+    store = SQLiteStore(tmp_path / "s.db", clock=lambda: now)
+    await find(GrammarCache(store, secret=SECRET), [tool("f")], vocabulary)
+    now += 20 * 24 * 3600
+    assert (await find(GrammarCache(store, secret=SECRET), [tool("f")], vocabulary)).source == "store"
+    now += 20 * 24 * 3600
+    assert (await find(GrammarCache(store, secret=SECRET), [tool("f")], vocabulary)).source == "compiled"
+    await store.close()
 
 
 @pytest.mark.parametrize("damage", [lambda b: b[:-5], lambda b: b"", lambda b: b[:40] + b"x" + b[41:]])

@@ -208,8 +208,15 @@ def test_the_gateway_is_probed_where_it_answers(variant):
     [gateway] = [o for (kind, name), o in variant.items() if kind == "Deployment"]
     [container] = gateway["spec"]["template"]["spec"]["containers"]
     assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
-    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    assert container["readinessProbe"]["httpGet"]["path"] == "/healthz", "no outage of Redis ends all pods"
     assert container["ports"] == [{"name": "http", "containerPort": 8080}]
+
+
+def test_a_full_redis_forgets_grammars_and_no_registration(tmp_path):
+    redis = render("redis: {maxMemory: 2gb}", tmp_path)["StatefulSet", "release-callgate-redis"]
+    [container] = redis["spec"]["template"]["spec"]["containers"]
+    options = dict(zip(container["args"][::2], container["args"][1::2], strict=True))
+    assert (options["--maxmemory"], options["--maxmemory-policy"]) == ("2gb", "volatile-lru")
 
 
 def test_the_gpu_variant_asks_for_accelerators_and_mounts_the_models(tmp_path):

@@ -1,8 +1,8 @@
 """A store in Redis: shared by every gateway and runtime of a deployment.
 
 Scripts run atomically in the server. The driver repeats a command whose connection was lost; `acquire` is
-written so that a repetition finds the lease its own. Registrations have no expiry, so any eviction policy
-but `allkeys-*` leaves them alone.
+written so that a repetition finds the lease its own. Registrations have no expiry and grammars have one, so
+the eviction policies `volatile-*` take grammars alone.
 
 A server that is away is told at once. One that hangs takes `SOCKET_TIMEOUT_S` to tell from a slow one; from
 then on nobody waits for it, until a ping of the store's own has been answered.
