@@ -129,8 +129,4 @@ def _deviations(place: _Place, rest: bytes, rank: int, order: Iterator[int]) -> 
 
 
 def _num_seen(cursor: Cursor) -> int:
-    scope, total = cursor.scope, 0
-    while scope is not None:
-        total += len(scope.seen)
-        scope = scope.outer
-    return total
+    return sum(len(scope.seen) for scope in cursor.scopes)

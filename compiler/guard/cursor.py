@@ -71,6 +71,14 @@ class Cursor(NamedTuple):
         return self
 
     @property
+    def scopes(self) -> Iterator[Scope]:
+        """The open containers, from the inside out."""
+        scope = self.scope
+        while scope is not None:
+            yield scope
+            scope = scope.outer
+
+    @property
     def in_string(self) -> bool:
         """Whether this is inside a string."""
         return self.chunk is not None and self.chunk.startswith(b'"')
@@ -223,12 +231,7 @@ class Cursor(NamedTuple):
     @property
     def can_run_out(self) -> bool:
         """Whether this is in a container whose keys or items can run out."""
-        scope = self.scope
-        while scope is not None:
-            if scope.can_run_out:
-                return True
-            scope = scope.outer
-        return False
+        return any(scope.can_run_out for scope in self.scopes)
 
     def targets(self) -> Iterator[Target]:
         """What would repeat a key or an item from here."""
@@ -236,18 +239,17 @@ class Cursor(NamedTuple):
             yield from target.past(self.escape) if self.escape else (target,)
 
     def _targets(self) -> Iterator[Target]:
-        inner = self.chunk or b""
-        scope, is_innermost = self.scope, True
-        while scope is not None:
+        """The same, as if no escape had begun."""
+        begun = self.chunk or b""
+        for scope in self.scopes:
+            is_innermost = scope is self.scope
             if scope.is_guarded and scope.seen:
                 if is_innermost and self.chunk is None and not self.expects:
                     yield from (Target(b"," + seen, scope.can_run_out, is_begun=False) for seen in scope.seen)
                 elif not scope.is_object or (is_innermost and (self.is_key or self.chunk is None)):
-                    at = len(inner)
-                    matching = (seen for seen in scope.seen if seen.startswith(inner))
-                    yield from (Target(seen[at:], scope.can_run_out, is_begun=True) for seen in matching)
-            inner, is_innermost = scope.text + inner, False
-            scope = scope.outer
+                    alike = (seen[len(begun) :] for seen in scope.seen if seen.startswith(begun))
+                    yield from (Target(rest, scope.can_run_out, is_begun=True) for rest in alike)
+            begun = scope.text + begun
 
     @property
     def place(self) -> object:
