@@ -8,8 +8,10 @@ from toolspecs.errors import InvalidName
 TOOLSET_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 TOOLSET_RULE = "1 to 64 of a-z, 0-9, '.', '_' and '-', the first a letter or a digit"
 
-TOOL_NAME = re.compile(r"[A-Za-z0-9_.:/-]+")
-TOOL_RULE = "letters, digits, '_', '.', ':', '/' and '-'"
+_PART = r"(?!\.{1,2}(?:/|\Z))[A-Za-z0-9_.:-]+"
+TOOL_NAME = re.compile(f"{_PART}(?:/{_PART})*")
+"""A tool's name ends the path of its URL, so no part of it is one that a path is rid of on its way."""
+TOOL_RULE = "letters, digits, '_', '.', ':', '/' and '-', without '.', '..' or nothing between two '/'"
 
 _REVISION = re.compile(r"[1-9][0-9]{0,17}")
 

@@ -179,6 +179,19 @@ def test_a_fault_is_named_with_its_place(document, expected):
     assert faults([document]) == expected
 
 
+@pytest.mark.parametrize("name", [".", "..", "/a", "a/", "a//b", "a/../b", "./a", "a/.", "a\n"])
+def test_a_name_that_a_path_would_not_keep_is_refused(name):
+    """A tool has a URL of its own, which ends with its name."""
+    [fault] = faults([{"name": name, "parameters": {}}])
+    assert fault[2] == "name"
+
+
+@pytest.mark.parametrize("name", ["a/b", "a..b", ".a", "...", "math.factorial", "ns:a/b.c"])
+def test_names_with_dots_and_slashes_are_names(name):
+    [tool] = parse_tools([{"name": name, "parameters": {}}])
+    assert tool.name == name
+
+
 def test_every_fault_of_every_tool_is_told_at_once():
     documents = [
         {"name": "fine", "parameters": {}},
