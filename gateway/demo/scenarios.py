@@ -104,8 +104,7 @@ SCENARIOS = (
     Scenario(
         mode="required",
         toolsets=("issues",),
-        prompt="I want to file an issue: the project is WEB, the title is 'Export fails', the kind is bug and"
-        " the priority is 1.",
+        prompt="Please close an issue: issue WEB-12, resolution duplicate.",
         choice="required",
         is_streamed=True,
     ),
