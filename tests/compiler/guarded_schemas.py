@@ -33,7 +33,7 @@ GUARDED = {
     },
     "one of two": {"anyOf": [STRINGS, {"type": "array", "items": {"type": "integer"}}]},
     "map": {"type": "object", "additionalProperties": {"type": "integer"}, "minProperties": 3},
-    "tight map": {
+    "map that runs out": {
         "type": "object",
         "patternProperties": {"^[ab]{1,2}$": {"type": "integer"}},
         "additionalProperties": False,
