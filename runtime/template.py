@@ -70,6 +70,16 @@ class Room:
     length: int
     longest_token: int
 
+    def check_number(self, messages: Sequence[Message]) -> None:
+        """Refuse more messages and calls than tokens before they are rendered, which takes seconds.
+
+        Raises:
+            PromptTooLong: there is not one token for each.
+        """
+        least = sum(1 + len(message.calls) for message in messages)
+        if least > self.length:
+            raise PromptTooLong(least, self.length, at_least=True)
+
     def check(self, prompt: str) -> None:
         """Refuse what cannot fit before it is tokenized, which takes a second a megabyte.
 
@@ -105,6 +115,8 @@ def render_prompt(
         raise RequestRefused(f"a chat template takes no option {min(reserved)!r}", "template_options")
     if not messages:
         raise RequestRefused("there are no messages", "messages")
+    if room is not None:
+        room.check_number(messages)
     turns, functions = conversation_fields(tokenizer, messages, tools)
     try:
         seams = Seams(tokenizer, texts_in([*turns, *functions]))

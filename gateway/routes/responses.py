@@ -4,9 +4,9 @@ from typing import Any
 
 from litestar import Request, Response, post
 
-from gateway.body import read_json
 from gateway.disconnect import unless_gone
 from gateway.parts import WiredParts
+from gateway.routes.reading import read_asked
 from gateway.routes.server_sent import stream
 from gateway.wire.responses import Answer, read_request
 
@@ -14,11 +14,7 @@ from gateway.wire.responses import Answer, read_request
 @post("/v1/responses", status_code=200)
 async def create_response(request: Request[Any, Any, Any], parts: WiredParts) -> Response[Any]:
     """The assistant's next turn, whole or as server-sent events."""
-    asked = read_request(
-        read_json(await request.body()),
-        toolset_header=request.headers.get("x-toolset"),
-        timeout_header=request.headers.get("x-request-timeout"),
-    )
+    asked = await read_asked(request, read_request)
     generation = await unless_gone(request, parts.completions.start(asked.turn))
     answer = Answer(generation, asked.echoed)
     if not asked.is_streamed:

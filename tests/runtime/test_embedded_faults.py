@@ -118,6 +118,8 @@ async def test_what_cannot_be_a_prompt_is_refused_before_it_is_tokenized(runtime
         raise AssertionError(f"{len(prompt)} characters reach the tokenizer")
 
     monkeypatch.setattr(Seams, "encode", explode)
+    with pytest.raises(PromptTooLong, match="at least 1000000 tokens"):
+        await events_of(runtime, request(messages=(Message("user", ""),) * 1_000_000))
     with pytest.raises(PromptTooLong, match="at least"):
         await events_of(runtime, request(messages=(Message("user", "word " * 1_000_000),)))
 
