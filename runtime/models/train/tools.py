@@ -64,8 +64,9 @@ def invent_tools(rng: Random, domains: tuple[Domain, ...], style: ToolStyle, cou
 
 
 def _in_jargon(rng: Random, domain: Domain) -> Domain:
-    verbs = [(words.syllables(rng, 1, 2), words.syllables(rng, 1, 2)) for _ in range(rng.randint(2, 3))]
-    nouns = [words.syllables(rng, 1, 3) for _ in range(rng.randint(2, 4))]
+    nouns = [words.syllables(rng, 1, 3) for _ in range(rng.randint(1, 4))]
+    fewest = 2 if len(nouns) > 1 else 4
+    verbs = [(words.syllables(rng, 1, 2), words.syllables(rng, 1, 2)) for _ in range(rng.randint(fewest, 6))]
     return replace(domain, verbs=tuple(verbs), nouns=tuple(nouns))
 
 
