@@ -33,7 +33,7 @@ def is_held_out(shape: str) -> bool:
 class ToolStyle:
     """How tools are invented: the shares of random names, long descriptions and sets in jargon; which shapes.
 
-    In jargon, verbs and nouns are invented, few, and shared by the tools of a set: none of them alone tells
+    In jargon, verbs and nouns are invented, few, and shared by the tools of a set: one alone seldom tells
     which tool is meant. `rich` is the share of parameters that are more than the usual: negative numbers,
     lists of choices, objects that hold booleans.
     """
