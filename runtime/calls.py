@@ -109,7 +109,8 @@ class CallParser:
 
     def _read_start(self) -> Part | None:
         assert self._syntax.thought is not None, "a model that thinks"
-        begin, held = self._syntax.thought.begin, HeldText(self._held.text.lstrip("\n"))
+        begin, text = self._syntax.thought.begin, self._held.text
+        held = HeldText(text.lstrip("\n") if self._may_skip else text)
         if held.take(begin):
             self._state, self._held = _State.THOUGHT, held
         elif not held.may_become(begin):
@@ -122,10 +123,13 @@ class CallParser:
         text, is_over = self._held.take_before(end)
         if is_over:
             self._held.take(end)
-            # An answer in a format of its own keeps its blanks.
-            may_skip = self._syntax.trigger and not self._syntax.may_answer
-            self._state = _State.ANSWER if may_skip else self._unframed
+            self._state = _State.ANSWER if self._may_skip else self._unframed
         return ThoughtPart(text) if text else None
+
+    @property
+    def _may_skip(self) -> bool:
+        """Whether line breaks around a thought belong to nothing; an answer in a given format keeps its own."""
+        return bool(self._syntax.trigger) and not self._syntax.may_answer
 
     @property
     def _unframed(self) -> _State:
