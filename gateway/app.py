@@ -1,5 +1,6 @@
 """The composition root: settings in, a Litestar application out."""
 
+import asyncio
 import logging
 import os
 import secrets
@@ -15,14 +16,11 @@ from litestar.openapi import OpenAPIConfig
 from opentelemetry import trace
 
 from compiler.cache import GrammarCache
-from compiler.in_process import InProcess
 from compiler.job import Compiling
-from compiler.limits import CompileLimits
-from compiler.workers import Workers
 from gateway.access import ApiKeyMiddleware, read_keys
 from gateway.completions import Completions
 from gateway.errors import SettingsError
-from gateway.model import load_runtime
+from gateway.model import compiling_of, load
 from gateway.parts import Parts
 from gateway.problems import respond
 from gateway.registry import Registry
@@ -46,6 +44,7 @@ def create_app(
     settings: Settings,
     *,
     runtime: Runtime | None = None,
+    compiling: Compiling | None = None,
     store: Store | None = None,
     tracer_provider: trace.TracerProvider | None = None,
 ) -> Litestar:
@@ -64,7 +63,11 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: Litestar) -> AsyncIterator[None]:
-        parts = await wire(settings, secret, opened_store, runtime, tracer)
+        if runtime is None:
+            loaded = await asyncio.to_thread(load, settings)
+        else:
+            loaded = compiling or compiling_of(settings), runtime
+        parts = await wire(settings, secret, opened_store, tracer, loaded)
         app.state.parts = parts
         try:
             yield
@@ -86,16 +89,14 @@ def create_app(
 
 
 async def wire(
-    settings: Settings, secret: bytes, store: Store, runtime: Runtime | None, tracer: trace.Tracer
+    settings: Settings,
+    secret: bytes,
+    store: Store,
+    tracer: trace.Tracer,
+    loaded: tuple[Compiling, Runtime],
 ) -> Parts:
     """Put the parts together."""
-    compiling = _compiling(settings)
-    compiling.launch()
-    try:
-        runtime = runtime or await load_runtime(settings)
-    except BaseException:
-        await compiling.close()
-        raise
+    compiling, runtime = loaded
     for model in await runtime.models():
         compiling.start(model.vocabulary)
     grammars = GrammarCache(
@@ -112,17 +113,6 @@ async def wire(
         request_seconds=settings.request_seconds,
     )
     return Parts(store, runtime, grammars, Registry(catalog, grammars, runtime), completions)
-
-
-def _compiling(settings: Settings) -> Compiling:
-    limits = CompileLimits(
-        seconds=settings.compile_seconds,
-        memory_bytes=settings.compile_bytes,
-        request_seconds=settings.compile_request_seconds,
-    )
-    if settings.compile_workers:
-        return Workers(settings.compile_workers, limits)
-    return InProcess(limits=limits)
 
 
 def read_secret(settings: Settings) -> bytes:

@@ -1,17 +1,39 @@
-"""From the settings to a running model."""
+"""From the settings to a running model, and to what compiles grammars beside it."""
 
 import asyncio
 from pathlib import Path
 
+from compiler.in_process import InProcess
+from compiler.job import Compiling
+from compiler.limits import CompileLimits
+from compiler.workers import Workers
 from gateway.errors import SettingsError
 from gateway.settings import DEMO_MODEL, RANDOM_MODEL, Settings
 from runtime.models import DEMO_MODEL_FOLDER
 from runtime.protocol import Runtime
 
 
-async def load_runtime(settings: Settings) -> Runtime:
-    """`start_runtime`, without blocking the event loop."""
-    return await asyncio.to_thread(start_runtime, settings)
+def load(settings: Settings) -> tuple[Compiling, Runtime]:
+    """Load the model while the processes that compile begin; blocks and raises as `start_runtime`."""
+    compiling = compiling_of(settings)
+    compiling.launch()
+    try:
+        return compiling, start_runtime(settings)
+    except BaseException:
+        asyncio.run(compiling.close())
+        raise
+
+
+def compiling_of(settings: Settings) -> Compiling:
+    """Who compiles: processes, or threads of this one."""
+    limits = CompileLimits(
+        seconds=settings.compile_seconds,
+        memory_bytes=settings.compile_bytes,
+        request_seconds=settings.compile_request_seconds,
+    )
+    if settings.compile_workers:
+        return Workers(settings.compile_workers, limits)
+    return InProcess(limits=limits)
 
 
 def start_runtime(settings: Settings) -> Runtime:

@@ -1,6 +1,7 @@
 """Serving: bind, load, and run until interrupted."""
 
 import asyncio
+import gc
 import logging
 import socket
 from contextlib import suppress
@@ -13,7 +14,7 @@ from rich.console import Console
 from gateway.access import read_keys
 from gateway.app import create_app, read_secret
 from gateway.errors import SettingsError
-from gateway.model import start_runtime
+from gateway.model import load
 from gateway.settings import Settings
 from gateway.telemetry import open_provider
 from runtime.protocol import Runtime
@@ -35,6 +36,12 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._runtime = runtime
         self._provider = provider
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and spare what was loaded from collections of garbage, which hold up every thread."""
+        await super().startup(sockets)
+        gc.collect()
+        gc.freeze()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Stop, in order."""
@@ -71,8 +78,8 @@ def serve(settings: Settings, console: Console) -> None:
         if provider:
             trace.set_tracer_provider(provider)
         with console.status(f"loading model {settings.model} …"):
-            runtime = start_runtime(settings)
-        app = create_app(settings, runtime=runtime, tracer_provider=provider)
+            compiling, runtime = load(settings)
+        app = create_app(settings, runtime=runtime, compiling=compiling, tracer_provider=provider)
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         console.print(f"Callgate serves {settings.model} at [bold]http://{shown}:{port}[/]", highlight=False)

@@ -128,7 +128,7 @@ class CallParser:
 
     @property
     def _may_skip(self) -> bool:
-        """Whether line breaks around a thought belong to nothing; an answer in a given format keeps its own."""
+        """Whether line breaks around a thought belong to nothing; answers in a given format keep theirs."""
         return bool(self._syntax.trigger) and not self._syntax.may_answer
 
     @property

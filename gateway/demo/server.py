@@ -10,7 +10,7 @@ import httpx
 import uvicorn
 
 from gateway.app import create_app
-from gateway.model import start_runtime
+from gateway.model import load
 from gateway.server import listen
 from gateway.settings import Settings
 
@@ -33,9 +33,9 @@ class GatewayThread(threading.Thread):
     def run(self) -> None:
         """Serve until `stop`."""
         try:
-            runtime = start_runtime(self._settings)
+            compiling, runtime = load(self._settings)
             self.stage = "starting the server"
-            app = create_app(self._settings, runtime=runtime)
+            app = create_app(self._settings, runtime=runtime, compiling=compiling)
             self._server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on"))
             self._server.should_exit = self._is_stopping
             self._server.run(sockets=[self._listener])
