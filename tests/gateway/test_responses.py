@@ -220,7 +220,7 @@ async def test_items_of_a_turn_make_one_message(client, runtime):
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": None},
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Let me."}]},
         calls[0] | {"id": "fc_1", "status": "completed"},
-        calls[1],
+        calls[1] | {"id": None, "async_": None, "caller": None},
         {"type": "function_call_output", "call_id": "c1", "output": "sunny"},
         {"type": "function_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "dry"}]},
         {"role": "assistant", "content": "Sunny."},

@@ -132,8 +132,11 @@ def _check_results(items: list[Item]) -> None:
 
 
 def _typed(item: Any) -> Any:
-    is_bare = isinstance(item, dict) and item.get("type") is None and "role" in item
-    return {**item, "type": "message"} if is_bare else item
+    """An item with its type, without fields that are null: clients send back more of these than they got."""
+    if not isinstance(item, dict):
+        return item
+    given = {name: value for name, value in item.items() if value is not None}
+    return {"type": "message", **given} if "role" in given else given
 
 
 def _calling(run: Iterable[Item]) -> Message:
