@@ -50,6 +50,7 @@ class Server(uvicorn.Server):
             await super().shutdown(sockets)
         finally:
             breaking_off.cancel()
+            gc.unfreeze()  # else libraries complain, when the process ends, of what is left
             # Here, as SIGTERM, which uvicorn passes on, then ends the process.
             if self._provider:
                 await asyncio.to_thread(self._provider.shutdown)
