@@ -110,7 +110,7 @@ def vllm(model: Path, *, python: Path, dtype: str, max_batch: int) -> Iterator[S
     command = [
         *(str(python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)),
         *("--served-model-name", "bench", "--host", "127.0.0.1", "--port", str(port), "--dtype", dtype),
-        *("--max-num-seqs", str(max_batch), "--max-model-len", "8192"),
+        *("--max-num-seqs", str(max_batch), "--max-model-len", "32768"),
         *("--enable-auto-tool-choice", "--tool-call-parser", "hermes"),
         *("--structured-outputs-config", '{"backend": "xgrammar", "disable_any_whitespace": true}'),
     ]
