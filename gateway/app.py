@@ -63,11 +63,9 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: Litestar) -> AsyncIterator[None]:
-        if runtime is None:
-            loaded = await asyncio.to_thread(load, settings)
-        else:
-            loaded = compiling or compiling_of(settings), runtime
-        parts = await wire(settings, secret, opened_store, tracer, loaded)
+        compilers = compiling or compiling_of(settings)
+        loaded = await asyncio.to_thread(load, settings, compilers) if runtime is None else runtime
+        parts = await wire(settings, secret, opened_store, tracer, compiling=compilers, runtime=loaded)
         app.state.parts = parts
         try:
             yield
@@ -93,10 +91,11 @@ async def wire(
     secret: bytes,
     store: Store,
     tracer: trace.Tracer,
-    loaded: tuple[Compiling, Runtime],
+    *,
+    compiling: Compiling,
+    runtime: Runtime,
 ) -> Parts:
     """Put the parts together."""
-    compiling, runtime = loaded
     for model in await runtime.models():
         compiling.start(model.vocabulary)
     grammars = GrammarCache(

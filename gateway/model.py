@@ -13,12 +13,11 @@ from runtime.models import DEMO_MODEL_FOLDER
 from runtime.protocol import Runtime
 
 
-def load(settings: Settings) -> tuple[Compiling, Runtime]:
-    """Load the model while the processes that compile begin; blocks and raises as `start_runtime`."""
-    compiling = compiling_of(settings)
+def load(settings: Settings, compiling: Compiling) -> Runtime:
+    """`start_runtime` while `compiling` begins, too, which is closed if there is no model to be had."""
     compiling.launch()
     try:
-        return compiling, start_runtime(settings)
+        return start_runtime(settings)
     except BaseException:
         asyncio.run(compiling.close())
         raise

@@ -14,7 +14,7 @@ from rich.console import Console
 from gateway.access import read_keys
 from gateway.app import create_app, read_secret
 from gateway.errors import SettingsError
-from gateway.model import load
+from gateway.model import compiling_of, load
 from gateway.settings import Settings
 from gateway.telemetry import open_provider
 from runtime.protocol import Runtime
@@ -79,7 +79,8 @@ def serve(settings: Settings, console: Console) -> None:
         if provider:
             trace.set_tracer_provider(provider)
         with console.status(f"loading model {settings.model} …"):
-            compiling, runtime = load(settings)
+            compiling = compiling_of(settings)
+            runtime = load(settings, compiling)
         app = create_app(settings, runtime=runtime, compiling=compiling, tracer_provider=provider)
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host

@@ -10,7 +10,7 @@ import httpx
 import uvicorn
 
 from gateway.app import create_app
-from gateway.model import load
+from gateway.model import compiling_of, load
 from gateway.server import listen
 from gateway.settings import Settings
 
@@ -33,7 +33,8 @@ class GatewayThread(threading.Thread):
     def run(self) -> None:
         """Serve until `stop`."""
         try:
-            compiling, runtime = load(self._settings)
+            compiling = compiling_of(self._settings)
+            runtime = load(self._settings, compiling)
             self.stage = "starting the server"
             app = create_app(self._settings, runtime=runtime, compiling=compiling)
             self._server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on"))

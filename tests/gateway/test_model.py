@@ -1,0 +1,25 @@
+"""What is loaded, and what is closed if that fails."""
+
+import pytest
+
+from gateway.model import load
+from gateway.settings import Settings
+from runtime.errors import ModelLoadError
+
+
+class FakeCompiling:
+    def __init__(self):
+        self.happened = []
+
+    def launch(self):
+        self.happened.append("launched")
+
+    async def close(self):
+        self.happened.append("closed")
+
+
+def test_what_compiles_begins_before_the_model_is_loaded_and_ends_if_there_is_none(tmp_path):
+    compiling = FakeCompiling()
+    with pytest.raises(ModelLoadError):
+        load(Settings(model=str(tmp_path / "none"), data_dir=tmp_path), compiling)
+    assert compiling.happened == ["launched", "closed"]
