@@ -27,12 +27,12 @@ from compiler.grammar import (
     optional,
     sequence,
 )
-from compiler.plain_text import WRITABLE, check_writable
 from compiler.prune import prune
 from compiler.regular import charset
 from compiler.rules import RuleTable
 from compiler.shortest import Shortest
 from compiler.unfold import unfolded
+from compiler.writable import WRITABLE, check_writable
 
 MAX_NESTING = 200
 MAX_COUNT = 1_000

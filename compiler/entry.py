@@ -1,7 +1,5 @@
 """A cache entry: a compiled grammar and its report, as stored."""
 
-import hashlib
-import hmac
 import json
 import time
 from dataclasses import asdict, dataclass, replace
@@ -22,7 +20,6 @@ SOON_MS = 20.0
 """What generations may stand still for when a tool is first called; more is compiled before they start."""
 
 _TOOL = "tool"
-_MAC_BYTES = hashlib.sha256().digest_size
 
 
 @dataclass(frozen=True)
@@ -111,27 +108,6 @@ class Entry:
         else:
             unit = CompiledSchema.from_bytes(body, report, vocabulary)
         return cls(unit, report, float(compile_ms), int(num_bytes), vocabulary, kind)
-
-
-def sealed(content: bytes, key: str, secret: bytes) -> bytes:
-    """`content` behind an HMAC-SHA-256 over it and the key it is stored under."""
-    return _mac(content, key, secret) + content
-
-
-def unsealed(stored: bytes, key: str, secret: bytes) -> bytes:
-    """What `sealed` wrapped.
-
-    Raises:
-        CorruptUnit: altered, cut short, or stored under another key or secret.
-    """
-    mac, content = stored[:_MAC_BYTES], stored[_MAC_BYTES:]
-    if not hmac.compare_digest(mac, _mac(content, key, secret)):
-        raise CorruptUnit("it is not authentic")
-    return content
-
-
-def _mac(content: bytes, key: str, secret: bytes) -> bytes:
-    return hmac.digest(secret, key.encode() + b"\n" + content, "sha256")
 
 
 def _milliseconds_since(start: float) -> float:

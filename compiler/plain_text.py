@@ -8,16 +8,14 @@ from collections.abc import Sequence
 
 from compiler.errors import UnsupportedKeyword, UnsupportedSchema
 from compiler.grammar import EMPTY, CharClass, Grammar, Literal, Rule, choice
-from compiler.raw_strings import CONTROLS
-from compiler.regular import charset
 from compiler.regular.ecma import PatternError, parse
 from compiler.repetition import NOTHING
 from compiler.rules import RuleTable
 from compiler.spelling import as_is
 from compiler.string_constraint import StringConstraint
 from compiler.strings import StringLowering
+from compiler.writable import CONTROLS, check_writable
 
-WRITABLE = charset.complement(CONTROLS)
 _NOTHING = CharClass.of(NOTHING)
 
 
@@ -53,11 +51,3 @@ def choice_grammar(choices: Sequence[str]) -> Grammar:
     for index, text in enumerate(choices):
         check_writable(text, f"/choices/{index}")
     return Grammar({"root": Rule(choice(*map(Literal, choices)))})
-
-
-def check_writable(text: str, pointer: str) -> None:
-    """Refuse a text that holds what is never written; raises UnsupportedSchema."""
-    for char in text:
-        if not charset.contains(WRITABLE, ord(char)):
-            kind = "a lone surrogate" if 0xD800 <= ord(char) <= 0xDFFF else "a control character"
-            raise UnsupportedSchema(pointer, "", f"it holds {kind}, U+{ord(char):04X}", "Leave it out.")

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from compiler.grammar import CharClass, Expr, Literal, Prose, Rule, RuleRef, sequence
 from compiler.regular import charset
 from compiler.regular.bounded import Tail
-from compiler.regular.charset import Ranges
 from compiler.repetition import SHORT
 from compiler.report import Verdict
 from compiler.rules import RuleSink
@@ -18,10 +17,9 @@ from compiler.spelling import as_is
 from compiler.string_constraint import StringConstraint
 from compiler.strings import LoweredString, StringLowering
 from compiler.vocabulary import MARKER_START
+from compiler.writable import CONTROLS
 
 TAG_START = "<"
-CONTROLS: Ranges = ((0x00, 0x08), (0x0B, 0x0C), (0x0E, 0x1F))
-"""Never written: among them are the characters that stand for marker tokens."""
 _LEFT_OUT = charset.union(CONTROLS, charset.of(TAG_START))
 _COUNTED = charset.complement(_LEFT_OUT)
 _NOTE = f"without {TAG_START!r}"

@@ -10,8 +10,8 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from compiler.entry import sealed, unsealed
 from compiler.errors import CorruptUnit
+from compiler.seal import sealed, unsealed
 from toolspecs.errors import LockTimeout, StoreError
 from toolspecs.store import Store
 

@@ -8,12 +8,13 @@ from grammar_caches import SECRET, Counting, find, tool
 
 from compiler import shelf, stored
 from compiler.cache import GrammarCache
-from compiler.entry import Entry, sealed, unsealed
+from compiler.entry import Entry
 from compiler.errors import UnsupportedToolset
 from compiler.in_process import InProcess
 from compiler.job import Job
 from compiler.limits import CompileLimits
 from compiler.response_format import ResponseFormat
+from compiler.seal import sealed, unsealed
 from compiler.vocabulary import Vocabulary
 from toolspecs.errors import StoreUnavailable
 from toolspecs.stores import SQLiteStore, open_store
