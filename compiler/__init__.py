@@ -4,7 +4,7 @@ A compiler in three parts: a front end (canonical form), a back end (lowering to
 xgrammar), and a linker that joins the units of a toolset without compiling anything.
 """
 
-from compiler.cache import Found, GrammarCache
+from compiler.cache.cache import Found, GrammarCache
 from compiler.errors import (
     CompilerError,
     CorruptUnit,
@@ -13,7 +13,7 @@ from compiler.errors import (
     UnsupportedSchema,
     UnsupportedToolset,
 )
-from compiler.linker import LinkedGrammar
+from compiler.linker.linker import LinkedGrammar
 from compiler.matcher import Matcher, allocate_bitmask
 from compiler.report import EnforcementReport, Entry, ToolReport, Verdict
 from compiler.response_format import ResponseFormat, compile_format

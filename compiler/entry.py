@@ -5,14 +5,14 @@ import time
 from dataclasses import asdict, dataclass, replace
 
 from compiler.errors import CorruptUnit
+from compiler.lowering.style import SPACED
 from compiler.report import EnforcementReport, Verdict
 from compiler.report import Entry as ReportEntry
 from compiler.response_format import ResponseFormat, compile_format
 from compiler.schema import CompiledSchema
-from compiler.style import SPACED
 from compiler.syntax import Syntax
 from compiler.toolset import lower_tool
-from compiler.unit import Unit, compile_unit
+from compiler.units.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary
 from toolspecs.tool import Tool
 

@@ -4,13 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from compiler.depth import too_deep
-from compiler.ebnf import ebnf_grammar
-from compiler.grammar import Grammar
-from compiler.plain_text import choice_grammar, pattern_grammar
+from compiler.frontend.depth import too_deep
+from compiler.grammar.ebnf import ebnf_grammar
+from compiler.grammar.grammar import Grammar
+from compiler.lowering.style import FLEXIBLE, Style
 from compiler.report import EnforcementReport
+from compiler.scalars.plain_text import choice_grammar, pattern_grammar
 from compiler.schema import CompiledSchema, compile_schema
-from compiler.style import FLEXIBLE, Style
 from compiler.vocabulary import Vocabulary, vocabulary_of
 
 if TYPE_CHECKING:

@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import xgrammar as xgr
 
-from compiler.compiled import Compiled
 from compiler.errors import CorruptUnit, UnsupportedSchema
-from compiler.front import NO_DOCUMENTS, canonical_form
-from compiler.grammar import Grammar
-from compiler.grammar_json import grammar_from_json, grammar_to_json
+from compiler.frontend.canonical_form import NO_DOCUMENTS, canonical_form
+from compiler.frontend.outline import Outline
+from compiler.grammar.grammar import Grammar
+from compiler.grammar.json_form import grammar_from_json, grammar_to_json
 from compiler.guard.planner import AmbiguousBounds
 from compiler.guard.tagged import start_of
-from compiler.lowering import Lowering
+from compiler.lowering.lowering import Lowering
+from compiler.lowering.style import FLEXIBLE, Style
+from compiler.lowering.tagged import SpelledTags, TaggedArguments
 from compiler.matcher import Matcher
-from compiler.outline import Outline
 from compiler.report import EnforcementReport
-from compiler.single import SingleMatcher
-from compiler.stored import BYTES_PER_CHAR, pack, unpack
-from compiler.style import FLEXIBLE, Style
-from compiler.tagged import SpelledTags, TaggedArguments
+from compiler.units.compiled import Compiled
+from compiler.units.single import SingleMatcher
+from compiler.units.stored import BYTES_PER_CHAR, pack, unpack
 from compiler.vocabulary import Vocabulary, vocabulary_of
 
 if TYPE_CHECKING:

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from compiler.errors import UnsupportedSchema, UnsupportedToolset
-from compiler.linker import LinkedGrammar, link
+from compiler.linker.linker import LinkedGrammar, link
+from compiler.lowering.style import spelled
+from compiler.lowering.tagged import spelled_tags
 from compiler.schema import LoweredSchema, lower_schema
-from compiler.style import spelled
 from compiler.syntax import Syntax
 from compiler.syntaxes import syntax as find_syntax
-from compiler.tagged import spelled_tags
-from compiler.unit import Unit, compile_unit
+from compiler.units.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary, vocabulary_of
 from toolspecs.choice import ChoiceMode, ToolChoice
 from toolspecs.tool import Tool

@@ -3,8 +3,8 @@
 import uuid
 from collections.abc import Iterable
 
-from compiler.cache import Found, GrammarCache
-from compiler.linker import LinkedGrammar
+from compiler.cache.cache import Found, GrammarCache
+from compiler.linker.linker import LinkedGrammar
 from compiler.syntaxes import syntax as find_syntax
 from gateway.deadline import Deadline
 from gateway.errors import InvalidField, NotReady, ToolsetConflict

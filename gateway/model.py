@@ -3,10 +3,10 @@
 import asyncio
 from pathlib import Path
 
-from compiler.in_process import InProcess
-from compiler.job import Compiling
-from compiler.limits import CompileLimits
-from compiler.workers import Workers
+from compiler.isolation.in_process import InProcess
+from compiler.isolation.job import Compiling
+from compiler.isolation.limits import CompileLimits
+from compiler.isolation.workers import Workers
 from gateway.errors import SettingsError
 from gateway.settings import DEMO_MODEL, RANDOM_MODEL, Settings
 from runtime.models import DEMO_MODEL_FOLDER

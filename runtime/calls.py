@@ -38,8 +38,8 @@ class CallParser:
     """Incremental: `feed` text, markers as they are spelled, and take the parts that it settles.
 
     Prose that may yet turn out to be a trigger, and a header until its name is whole, are held back.
-    `types_of` gives the types of a tool's tagged parameters (see `compiler.unit.Unit`); `is_thinking`: the
-    prompt has begun a thought.
+    `types_of` gives the types of a tool's tagged parameters (see `compiler.units.unit.Unit`); `is_thinking`:
+    the prompt has begun a thought.
     """
 
     def __init__(

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from compiler.closer import closer_of
-from compiler.framed_answer import FramedAnswer
-from compiler.linker import LinkedGrammar
+from compiler.closing.closer import closer_of
+from compiler.linker.framed_answer import FramedAnswer
+from compiler.linker.linker import LinkedGrammar
 from compiler.matcher import Matcher
 from compiler.schema import CompiledSchema
 from compiler.syntax import Syntax

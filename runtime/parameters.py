@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from enum import Enum, auto
 
+from compiler.lowering.tagged import STRING, json_patterns
 from compiler.syntax import Syntax
-from compiler.tagged import STRING, json_patterns
 from runtime.held import HeldText
 from runtime.json_scanner import JsonScanner
 
@@ -30,7 +30,7 @@ class _State(Enum):
 
 
 class ParameterReader:
-    """The parameters of one call; `types` are those of `compiler.unit.Unit`."""
+    """The parameters of one call; `types` are those of `compiler.units.unit.Unit`."""
 
     def __init__(self, syntax: Syntax, types: Mapping[str, tuple[str, ...]]) -> None:
         assert syntax.tags is not None, "the arguments stand between tags"

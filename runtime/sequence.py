@@ -24,7 +24,7 @@ class State(Enum):
 
 
 class Closer(Protocol):
-    """Completes an output in the shortest valid way when its budget runs out (compiler/closer.py)."""
+    """Completes an output in the shortest valid way when its budget runs out (compiler/closing/closer.py)."""
 
     def minimum(self) -> int:
         """Tokens of the shortest complete output from here; a stop token counts as nothing."""

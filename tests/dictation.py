@@ -7,7 +7,7 @@ import torch
 from corpus import corpus
 from transformers import AutoTokenizer
 
-from compiler.closer import closer_of
+from compiler.closing.closer import closer_of
 from compiler.vocabulary import Vocabulary, vocabulary_of
 from runtime.attention import KVCache
 from runtime.engine import Engine

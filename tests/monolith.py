@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache
 
-from compiler.grammar import (
+from compiler.grammar.grammar import (
     CharClass,
     Choice,
     Expr,
@@ -22,7 +22,7 @@ from compiler.grammar import (
 )
 from compiler.syntaxes import Syntax
 from compiler.toolset import lower_tool
-from compiler.unit import call_of
+from compiler.units.unit import call_of
 from compiler.vocabulary import MARKER_START, Vocabulary
 from toolspecs.choice import ChoiceMode
 from toolspecs.tool import Tool

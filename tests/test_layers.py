@@ -1,4 +1,4 @@
-"""The direction of dependency: toolspecs <- compiler <- runtime <- gateway, and nothing else."""
+"""The direction of dependency: toolspecs <- compiler <- runtime <- gateway, and inside the compiler."""
 
 import ast
 import subprocess
@@ -11,6 +11,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 LAYERS = ("toolspecs", "compiler", "runtime", "gateway")
+
+COMPILER = (
+    *("errors", "graphs", "matcher", "report", "syntax", "syntaxes", "once", "token_index", "backend"),
+    *("regular", "guard", "vocabulary", "grammar", "frontend", "scalars", "lowering"),
+    *("recogniser", "units", "schema", "response_format", "linker", "toolset", "closing"),
+    *("entry", "isolation", "cache", "__init__"),
+)
+"""The packages of the compiler, and the modules beside them, each behind those that it imports."""
 
 # With the compiler, what runs inside somebody else's engine: it may load no model and no web framework.
 PURE_RUNTIME = ("request", "events", "errors", "protocol", "calls")
@@ -57,6 +65,15 @@ def test_a_file_imports_only_its_own_layer_and_those_below(path):
     above = set(LAYERS[LAYERS.index(path.parts[0]) + 1 :])
     reached = {module.split(".")[0] for module in imported_modules(parse(path), path)}
     assert not reached & above
+
+
+@pytest.mark.parametrize("path", [p for p in sources() if p.parts[0] == "compiler"], ids=str)
+def test_a_part_of_the_compiler_imports_only_those_before_it(path):
+    """But for the vocabulary, for which annotations name what it is itself made of."""
+    part = path.with_suffix("").parts[1]
+    before = {*COMPILER[: COMPILER.index(part) + 1], "vocabulary"}
+    reached = (module.split(".") for module in imported_modules(parse(path), path))
+    assert {names[1] for names in reached if names[0] == "compiler"} <= before
 
 
 @pytest.mark.parametrize("path", [p for p in sources() if p.parts[0] != "gateway"], ids=str)
@@ -114,7 +131,8 @@ MODELS = {"transformers.modeling_utils", "transformers.models", "accelerate"}
 
 
 def test_the_compiler_imports_without_models_or_a_web_framework():
-    assert not modules_after("import compiler, compiler.closer") & {"gateway", "runtime", *MODELS, *WEB}
+    loaded = modules_after("import compiler, compiler.closing.closer")
+    assert not loaded & {"gateway", "runtime", *MODELS, *WEB}
 
 
 @pytest.mark.parametrize("module", PURE_RUNTIME)

@@ -4,9 +4,9 @@ import random
 
 import numpy as np
 
-from compiler.closer import closer_of
+from compiler.closing.closer import closer_of
+from compiler.closing.segmentation import Segmentation
 from compiler.matcher import Bitmask, Matcher, allocate_bitmask
-from compiler.segmentation import Segmentation
 from compiler.vocabulary import Vocabulary
 
 _CLOSING = frozenset(b'"}]')

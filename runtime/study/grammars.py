@@ -9,13 +9,13 @@ from typing import Any, Protocol
 
 import xgrammar as xgr
 
-from compiler.closer import closer_of
+from compiler.closing.closer import closer_of
 from compiler.errors import CompilerError
-from compiler.linker import LinkedGrammar
+from compiler.linker.linker import LinkedGrammar
 from compiler.matcher import Matcher
-from compiler.single import SingleMatcher
 from compiler.syntax import Syntax
 from compiler.toolset import compile_toolset
+from compiler.units.single import SingleMatcher
 from runtime.models.train.questions import Question
 from runtime.sequence import Closer
 from runtime.study.judging import closed

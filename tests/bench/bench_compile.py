@@ -15,12 +15,12 @@ from transformers import AutoTokenizer
 
 from compiler.backend import Backend
 from compiler.errors import UnsupportedSchema
-from compiler.linker import link
+from compiler.isolation.priming import prime
+from compiler.linker.linker import link
 from compiler.matcher import allocate_bitmask
-from compiler.priming import prime
 from compiler.syntaxes import Syntax, syntax
 from compiler.toolset import lower_tool
-from compiler.unit import Unit, compile_unit
+from compiler.units.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary, vocabulary_of
 from toolspecs.choice import ChoiceMode, ToolChoice
 from toolspecs.tool import Tool

@@ -19,7 +19,7 @@ from soundness import bfcl
 from soundness.corpora import sample
 
 from compiler import compile_toolset
-from compiler.closer import closer_of
+from compiler.closing.closer import closer_of
 from compiler.syntaxes import SYNTAXES, Syntax
 from compiler.vocabulary import Vocabulary
 from runtime.detokenizer import Spelling

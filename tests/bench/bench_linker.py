@@ -14,10 +14,10 @@ from corpus import corpus
 from monolith import TOOLS, monolith, sample_outputs, toolbox
 from transformers import AutoTokenizer
 
-from compiler.linker import link
+from compiler.linker.linker import link
 from compiler.matcher import Matcher, allocate_bitmask
 from compiler.syntaxes import SYNTAXES, Syntax
-from compiler.unit import Unit, compile_unit
+from compiler.units.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary, vocabulary_of
 from toolspecs.choice import ChoiceMode, ToolChoice
 

@@ -25,8 +25,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from compiler.backend import Backend
 from compiler.errors import CompilerError
+from compiler.isolation.priming import prime
 from compiler.matcher import Bitmask, Matcher, allocate_bitmask
-from compiler.priming import prime
 from compiler.schema import CompiledSchema, Objects, compile_schema
 from compiler.vocabulary import Vocabulary, vocabulary_of
 

@@ -17,7 +17,7 @@ from transformers import (
     LlamaForCausalLM,
 )
 
-from compiler.closer import closer_of
+from compiler.closing.closer import closer_of
 from compiler.schema import CompiledSchema, compile_schema
 from compiler.vocabulary import Vocabulary
 from runtime.engine import Engine

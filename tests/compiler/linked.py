@@ -2,10 +2,10 @@
 
 from monolith import TOOLS, sample_arguments, toolbox
 
-from compiler.linker import link
+from compiler.linker.linker import link
 from compiler.matcher import allocate_bitmask
 from compiler.syntaxes import SYNTAXES
-from compiler.unit import compile_unit
+from compiler.units.unit import compile_unit
 from compiler.vocabulary import Vocabulary
 from toolspecs.choice import ChoiceMode, ToolChoice
 

@@ -6,15 +6,16 @@ import json
 import pytest
 from grammar_caches import SECRET, Counting, find, tool
 
-from compiler import shelf, stored
-from compiler.cache import GrammarCache
+from compiler.cache import shelf
+from compiler.cache.cache import GrammarCache
+from compiler.cache.seal import sealed, unsealed
 from compiler.entry import Entry
 from compiler.errors import UnsupportedToolset
-from compiler.in_process import InProcess
-from compiler.job import Job
-from compiler.limits import CompileLimits
+from compiler.isolation.in_process import InProcess
+from compiler.isolation.job import Job
+from compiler.isolation.limits import CompileLimits
 from compiler.response_format import ResponseFormat
-from compiler.seal import sealed, unsealed
+from compiler.units import stored
 from compiler.vocabulary import Vocabulary
 from toolspecs.errors import StoreUnavailable
 from toolspecs.stores import SQLiteStore, open_store

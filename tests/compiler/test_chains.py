@@ -3,7 +3,7 @@
 import pytest
 
 from compiler import UnsupportedSchema, compile_schema
-from compiler.chains import longest_chain
+from compiler.frontend.chains import longest_chain
 
 URI = "https://example.com/"
 

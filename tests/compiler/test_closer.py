@@ -14,10 +14,10 @@ from walks import Generation, allowed_ids
 from whole_outputs import parse_calls
 
 from compiler import compile_schema, compile_toolset
-from compiler.closer import closer_of
+from compiler.closing.closer import closer_of
+from compiler.closing.segmentation import Segmentation
 from compiler.errors import UnsupportedGrammar
-from compiler.linker import LinkedGrammar
-from compiler.segmentation import Segmentation
+from compiler.linker.linker import LinkedGrammar
 from compiler.syntaxes import SYNTAXES
 from compiler.vocabulary import Vocabulary
 from toolspecs.tool import Tool

@@ -4,7 +4,7 @@ import pytest
 from guarded_patterns import PATTERNS, STRING, bounds_of, in_array, in_object
 
 from compiler import compile_schema
-from compiler.lowering import Lowering
+from compiler.lowering.lowering import Lowering
 from compiler.schema import lower_schema
 
 AMBIGUOUS = {

@@ -3,7 +3,7 @@
 import pytest
 
 from compiler import UnsupportedSchema, compile_schema
-from compiler.cycles import find_cycle
+from compiler.frontend.cycles import find_cycle
 
 
 @pytest.mark.parametrize(

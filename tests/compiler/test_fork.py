@@ -9,8 +9,8 @@ from linked import AUTO, BYTES, HERMES, REQUIRED, STOP, accepts, ids, linked, wr
 from walks import Generation, allowed_ids
 
 from compiler import ResponseFormat, UnsupportedSchema, compile_format
-from compiler.answer import Answer
-from compiler.closer import closer_of
+from compiler.closing.closer import closer_of
+from compiler.linker.answer import Answer
 from compiler.syntaxes import syntax as find_syntax
 from compiler.vocabulary import Vocabulary
 from runtime.calls import CallEnd, CallParser, CallStart, TextPart, ThoughtPart

@@ -8,8 +8,8 @@ import pytest
 from walks import Generation, allowed_ids
 
 from compiler import ResponseFormat, UnsupportedSchema, compile_format
-from compiler.closer import closer_of
-from compiler.framed_answer import FramedAnswer, framed
+from compiler.closing.closer import closer_of
+from compiler.linker.framed_answer import FramedAnswer, framed
 from compiler.syntaxes import syntax as find_syntax
 from compiler.vocabulary import Vocabulary
 from runtime.calls import CallParser, TextPart, ThoughtPart

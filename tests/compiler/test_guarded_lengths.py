@@ -12,14 +12,14 @@ from vocabularies import named_vocabulary, spelled
 from walks import flags
 
 from compiler import compile_schema
-from compiler.closer import closer_of
-from compiler.linker import link
+from compiler.closing.closer import closer_of
+from compiler.linker.linker import link
+from compiler.lowering.tagged import spelled_tags
 from compiler.matcher import allocate_bitmask
 from compiler.report import Verdict
 from compiler.schema import CompiledSchema, lower_schema
 from compiler.syntaxes import SYNTAXES
-from compiler.tagged import spelled_tags
-from compiler.unit import compile_unit
+from compiler.units.unit import compile_unit
 from compiler.vocabulary import Vocabulary
 from toolspecs.choice import ChoiceMode, ToolChoice
 

@@ -18,20 +18,20 @@ from vocabularies import named_vocabulary
 from walks import flags
 
 from compiler import UnsupportedSchema, compile_schema
-from compiler.closer import closer_of
-from compiler.front import canonical_form
-from compiler.grammar_json import grammar_from_json, grammar_to_json
+from compiler.closing.closer import closer_of
+from compiler.frontend.canonical_form import canonical_form
+from compiler.frontend.outline import Outline
+from compiler.grammar.json_form import grammar_from_json, grammar_to_json
 from compiler.guard.bound import Room
 from compiler.guard.pattern import MAX_ENTRIES, pattern_of
 from compiler.guard.plan import plan_from_json, plan_to_json
-from compiler.lowering import Lowering
+from compiler.lowering.lowering import Lowering
+from compiler.lowering.style import FLEXIBLE
 from compiler.matcher import allocate_bitmask
-from compiler.outline import Outline
 from compiler.regular.dfa import TooManyStates
 from compiler.regular.language import Part, language
 from compiler.report import Verdict
 from compiler.schema import CompiledSchema
-from compiler.style import FLEXIBLE
 from compiler.vocabulary import Vocabulary
 
 TOKENS = (  # that open, close, cross and split what a guard counts

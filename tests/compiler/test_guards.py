@@ -12,17 +12,17 @@ from vocabularies import named_vocabulary, spelled
 from walks import flags
 
 from compiler import UnsupportedSchema, compile_schema
-from compiler.closer import closer_of
-from compiler.grammar_json import grammar_from_json, grammar_to_json
+from compiler.closing.closer import closer_of
+from compiler.grammar.json_form import grammar_from_json, grammar_to_json
 from compiler.guard.cursor import Cursor
 from compiler.guard.plan import Plan, plan_from_json, plan_to_json
 from compiler.guard.tagged import start_of
-from compiler.linker import link
+from compiler.linker.linker import link
+from compiler.lowering.tagged import spelled_tags
 from compiler.matcher import allocate_bitmask
 from compiler.schema import CompiledSchema, lower_schema
 from compiler.syntaxes import SYNTAXES
-from compiler.tagged import spelled_tags
-from compiler.unit import compile_unit
+from compiler.units.unit import compile_unit
 from compiler.vocabulary import Vocabulary
 from toolspecs.choice import ChoiceMode, ToolChoice
 

@@ -8,10 +8,10 @@ from monolith import SAMPLES, TOOLS, toolbox
 from walks import allowed_ids
 
 from compiler.errors import UnsupportedGrammar, UnsupportedToolset
-from compiler.linker import link
+from compiler.linker.linker import link
 from compiler.matcher import allocate_bitmask
 from compiler.syntaxes import SYNTAXES
-from compiler.unit import Unit, compile_unit
+from compiler.units.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary
 from toolspecs.choice import ChoiceMode, ToolChoice
 

@@ -9,13 +9,13 @@ import xgrammar as xgr
 from monolith import monolith, sample_outputs, toolbox
 from vocabularies import named_vocabulary
 
-from compiler.dispatcher import InUnit
-from compiler.linked_matcher import LinkedMatcher
-from compiler.linker import link
+from compiler.linker.dispatcher import InUnit
+from compiler.linker.linked_matcher import LinkedMatcher
+from compiler.linker.linker import link
 from compiler.matcher import allocate_bitmask
 from compiler.syntaxes import SYNTAXES, Syntax
 from compiler.syntaxes import syntax as find_syntax
-from compiler.unit import Unit, compile_unit
+from compiler.units.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary
 from toolspecs.choice import ChoiceMode, ToolChoice
 

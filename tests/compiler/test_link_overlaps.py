@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from monolith import TOOLS, monolith, sample_outputs, toolbox
 
-from compiler.dispatcher import InText, InUnit
-from compiler.linker import link
+from compiler.linker.dispatcher import InText, InUnit
+from compiler.linker.linker import link
 from compiler.matcher import allocate_bitmask
 from compiler.syntaxes import SYNTAXES
-from compiler.unit import compile_unit
+from compiler.units.unit import compile_unit
 from compiler.vocabulary import Vocabulary
 from toolspecs.choice import ChoiceMode, ToolChoice
 

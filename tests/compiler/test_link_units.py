@@ -10,11 +10,11 @@ from monolith import SAMPLES, TOOLS, tool
 
 from compiler.backend import Backend
 from compiler.errors import CorruptUnit, UnsupportedGrammar
-from compiler.grammar import CharClass, Choice, Grammar, Literal, Repeat, Rule, RuleRef, Sequence
-from compiler.grammar_json import grammar_from_json, grammar_to_json
+from compiler.grammar.grammar import CharClass, Choice, Grammar, Literal, Repeat, Rule, RuleRef, Sequence
+from compiler.grammar.json_form import grammar_from_json, grammar_to_json
 from compiler.matcher import allocate_bitmask
 from compiler.syntaxes import SYNTAXES
-from compiler.unit import Unit, compile_unit
+from compiler.units.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary
 
 HERMES = SYNTAXES["hermes"]

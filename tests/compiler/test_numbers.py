@@ -12,9 +12,9 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from compiler.errors import UnsupportedKeyword
-from compiler.grammar import Rule
-from compiler.numbers import IntegerConstraint, NumberConstraint, lower_integer, lower_number
-from compiler.rules import RuleTable
+from compiler.grammar.grammar import Rule
+from compiler.grammar.rules import RuleTable
+from compiler.scalars.numbers import IntegerConstraint, NumberConstraint, lower_integer, lower_number
 from compiler.vocabulary import Vocabulary
 
 BYTES = Vocabulary.of_bytes()

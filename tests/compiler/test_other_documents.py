@@ -7,8 +7,8 @@ import jsonschema_rs
 import pytest
 
 from compiler import UnsupportedSchema, compile_schema
-from compiler.cache import GrammarCache
-from compiler.containment import covers
+from compiler.cache.cache import GrammarCache
+from compiler.frontend.containment import covers
 from compiler.vocabulary import Vocabulary
 from toolspecs.bundle import Bundler
 from toolspecs.choice import ChoiceMode, ToolChoice

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from walks import walk
 
 from compiler import UnsupportedSchema, compile_schema
-from compiler.costs import NEVER
-from compiler.grammar import CharClass, Choice, Grammar, Literal, Repeat, Rule, RuleRef, Sequence
-from compiler.network import Network
-from compiler.recogniser import Recogniser
-from compiler.shortest import Shortest
+from compiler.grammar.costs import NEVER
+from compiler.grammar.grammar import CharClass, Choice, Grammar, Literal, Repeat, Rule, RuleRef, Sequence
+from compiler.grammar.shortest import Shortest
+from compiler.recogniser.network import Network
+from compiler.recogniser.recogniser import Recogniser
 from compiler.vocabulary import Vocabulary
 
 BYTES = Vocabulary.of_bytes()

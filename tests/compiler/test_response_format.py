@@ -11,8 +11,8 @@ from vocabularies import named_vocabulary
 from walks import Generation, Walker, allowed_ids
 
 from compiler import ResponseFormat, UnsupportedSchema, compile_format
-from compiler.closer import closer_of
-from compiler.reading import read
+from compiler.closing.closer import closer_of
+from compiler.recogniser.reading import read
 from compiler.vocabulary import Vocabulary
 
 PATTERNS = {

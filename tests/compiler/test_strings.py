@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compiler.errors import UnsupportedKeyword, UnsupportedSchema
-from compiler.grammar import Rule
+from compiler.grammar.grammar import Rule
+from compiler.grammar.rules import RuleTable
+from compiler.lowering.style import FLEXIBLE
 from compiler.regular.formats import FORMATS
 from compiler.report import Verdict
-from compiler.rules import RuleTable
+from compiler.scalars.string_constraint import StringConstraint
+from compiler.scalars.strings import lower_string
 from compiler.schema import lower_schema
-from compiler.string_constraint import StringConstraint
-from compiler.strings import lower_string
-from compiler.style import FLEXIBLE
 from compiler.vocabulary import Vocabulary
 
 FORMAT_TEXTS = ("", "a", "a b", "2024-02-29", "24:00", "2024-02-29T10:00:00Z", "10:00:00Z", "P1D", "a@b.co", "é@é.de",

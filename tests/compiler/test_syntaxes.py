@@ -14,7 +14,7 @@ from walks import Generation
 from whole_outputs import parse_calls
 
 from compiler import compile_toolset
-from compiler.closer import closer_of
+from compiler.closing.closer import closer_of
 from compiler.errors import CompilerError, UnknownSyntax
 from compiler.syntaxes import SYNTAXES, Syntax, syntax, syntax_of_template
 from compiler.vocabulary import Vocabulary

@@ -10,13 +10,13 @@ from walks import Generation
 from whole_outputs import parse_calls
 
 from compiler import compile_toolset
-from compiler.closer import closer_of
+from compiler.closing.closer import closer_of
 from compiler.errors import UnsupportedSchema
-from compiler.linker import LinkedGrammar
+from compiler.linker.linker import LinkedGrammar
 from compiler.report import Verdict
 from compiler.syntaxes import SYNTAXES, Syntax
 from compiler.toolset import lower_tool
-from compiler.unit import Unit
+from compiler.units.unit import Unit
 from compiler.vocabulary import Vocabulary
 from toolspecs.tool import Tool
 

@@ -12,11 +12,11 @@ from hostile import greedy, laborious
 
 from compiler.entry import Entry
 from compiler.errors import LimitReached, UnsupportedSchema, WorkersUnavailable
-from compiler.job import Job, read_answer
-from compiler.limits import CompileLimits
+from compiler.isolation.job import Job, read_answer
+from compiler.isolation.limits import CompileLimits
+from compiler.isolation.workers import Workers
 from compiler.response_format import ResponseFormat
 from compiler.vocabulary import Vocabulary
-from compiler.workers import Workers
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -166,7 +166,7 @@ async def test_what_is_launched_before_a_vocabulary_is_known_serves_it_and_is_en
 
 
 async def test_a_zygote_that_cannot_start_is_no_fault_of_the_schemas(monkeypatch):
-    monkeypatch.setattr("compiler.zygote._ENTRY", "raise SystemExit(1)")
+    monkeypatch.setattr("compiler.isolation.zygote._ENTRY", "raise SystemExit(1)")
     workers = Workers(1, LIMITS)
     with pytest.raises(WorkersUnavailable):
         await workers.run(FINE, VOCABULARY)
@@ -186,7 +186,7 @@ async def test_closing_waits_for_one_step_of_priming(monkeypatch):
         finally:
             ended.set()
 
-    monkeypatch.setattr("compiler.workers.priming", priming)
+    monkeypatch.setattr("compiler.isolation.workers.priming", priming)
     workers = Workers(1, LIMITS)
     workers.start(VOCABULARY)
     await asyncio.to_thread(begun.wait)

@@ -8,7 +8,7 @@ from litestar.testing import AsyncTestClient
 from redis_server import running_redis
 from sample_tools import TIME, WEATHER
 
-from compiler import shelf
+from compiler.cache import shelf
 from gateway.app import create_app
 from gateway.settings import Settings
 

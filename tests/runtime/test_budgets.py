@@ -16,7 +16,7 @@ from soundness.budgets import outputs
 from soundness.corpora import sample
 
 from compiler import compile_schema
-from compiler.closer import closer_of
+from compiler.closing.closer import closer_of
 from runtime.request import Sampling
 from runtime.sequence import Sequence
 

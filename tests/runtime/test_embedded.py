@@ -10,7 +10,7 @@ import pytest
 from embedded import SETTINGS, assert_valid, calls_of, events_of, linked, request, settled, text_of
 
 from compiler import ResponseFormat, compile_format, compile_schema
-from compiler.framed_answer import framed
+from compiler.linker.framed_answer import framed
 from compiler.syntaxes import syntax as find_syntax
 from runtime.errors import (
     BudgetTooSmall,

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models
 from walks import allowed_ids
 
 from compiler import compile_schema, compile_toolset
-from compiler.closer import closer_of
+from compiler.closing.closer import closer_of
 from compiler.syntaxes import SYNTAXES
 from compiler.vocabulary import Vocabulary
 from runtime.engine import Engine

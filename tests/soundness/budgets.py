@@ -18,9 +18,9 @@ from soundness.workers import Finished, Job, allow, run
 from whole_outputs import parse_calls
 
 from compiler import compile_schema, compile_toolset
-from compiler.closer import closer_of
+from compiler.closing.closer import closer_of
 from compiler.errors import CompilerError
-from compiler.linker import LinkedGrammar
+from compiler.linker.linker import LinkedGrammar
 from compiler.vocabulary import Vocabulary
 from runtime.detokenizer import Spelling
 from runtime.engine import Engine, Runner

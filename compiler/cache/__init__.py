@@ -1,0 +1,1 @@
+"""The cache: grammars from memory, from the store, or compiled; what is stored is sealed."""

@@ -1,0 +1,307 @@
+"""The grammar cache: memory, then the store, then compile; one flight per grammar.
+
+What is stored is a grammar as it was lowered, and its report, compressed and authenticated: the schema is not
+lowered again, and the back end rebuilds the compiled form faster than that could be read. An entry that does
+not authenticate, or is of another vocabulary, another xgrammar or another version of the lowering, is a miss.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from typing import TypeVar
+
+from opentelemetry import trace
+
+from compiler.cache.flights import Flights
+from compiler.cache.shelf import Shelf
+from compiler.entry import Entry
+from compiler.errors import (
+    CompilingUnfinished,
+    CorruptUnit,
+    LimitReached,
+    NotReached,
+    NotTried,
+    UnsupportedSchema,
+    UnsupportedToolset,
+)
+from compiler.isolation.in_process import InProcess
+from compiler.isolation.job import Compiling, Job
+from compiler.isolation.patience import Patience
+from compiler.linker.answer import Answer
+from compiler.linker.framed_answer import FramedAnswer, framed
+from compiler.linker.linker import LinkedGrammar, link
+from compiler.report import ToolReport
+from compiler.response_format import ResponseFormat
+from compiler.schema import CompiledSchema
+from compiler.syntaxes import syntax as find_syntax
+from compiler.units.unit import Unit
+from compiler.vocabulary import Vocabulary
+from toolspecs.choice import ChoiceMode, ToolChoice
+from toolspecs.recent import Recent
+from toolspecs.store import Store
+from toolspecs.tool import Tool
+
+U = TypeVar("U", Unit, CompiledSchema)
+
+_SOURCES = ("memory", "store", "compiled")
+_SLOW_MS = 200.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A grammar, where its slowest part came from (memory, store, compiled), and how long it took."""
+
+    grammar: LinkedGrammar | FramedAnswer | CompiledSchema
+    source: str
+    wait_ms: float
+
+
+class GrammarCache:
+    """Grammars by content, bounded in bytes in memory; `store` None keeps nothing beyond the process.
+
+    Not thread-safe: one event loop owns it. Schemas are compiled by `compiling`, threads unless given.
+    """
+
+    def __init__(
+        self,
+        store: Store | None,
+        *,
+        memory_bytes: int = 512 * 2**20,
+        secret: bytes,
+        compiling: Compiling | None = None,
+    ) -> None:
+        self._shelf = Shelf(store, secret)
+        self._memory: Recent[Entry] = Recent(memory_bytes)
+        self._compiling = compiling or InProcess()
+        self._flights: Flights[tuple[Entry, str]] = Flights()
+        self._preparing: set[asyncio.Task[None]] = set()
+        self._slow = asyncio.Semaphore(1)
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory that the kept grammars take."""
+        return self._memory.num_bytes
+
+    async def close(self) -> None:
+        """Give up what is being compiled, and stop compiling."""
+        tasks = list(self._preparing)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(self._flights.cancel(), *tasks, return_exceptions=True)
+        await self._compiling.close()
+
+    async def toolset(
+        self,
+        tools: Sequence[Tool],
+        *,
+        vocabulary: Vocabulary,
+        syntax: str,
+        choice: ToolChoice,
+        parallel: bool = True,
+        response_format: ResponseFormat | None = None,
+    ) -> Found:
+        """The linked grammar of `tools` under a choice; what `auto` answers is of the format.
+
+        Raises:
+            UnsupportedToolset: some tools cannot be upheld; all of them are named.
+            UnsupportedSchema: the format cannot, or its texts cannot be told from calls.
+            CompilingUnfinished: it takes longer than one request may.
+            WorkersUnavailable: nothing can be compiled right now.
+        """
+        start = time.perf_counter()
+        family = find_syntax(syntax)
+        patience = self.patience()
+        found = await self._tools(tools, syntax, vocabulary, patience)
+        units = {tool.name: _as(Unit, entry) for tool, (entry, _) in zip(tools, found, strict=True)}
+        answer = None
+        if response_format is not None and choice.mode is ChoiceMode.AUTO:
+            found.append(await self._entry(Job.format(response_format), vocabulary, patience))
+            answer = Answer(_as(CompiledSchema, found[-1][0]))
+        grammar = link(units, family, vocabulary, choice, parallel=parallel, answer=answer)
+        source = max((source for _, source in found), key=_SOURCES.index, default="memory")
+        return Found(grammar, source, _milliseconds_since(start))
+
+    async def format(
+        self, response_format: ResponseFormat, *, vocabulary: Vocabulary, syntax: str | None = None
+    ) -> Found:
+        """The grammar of a response's format, as models of `syntax` write it.
+
+        Raises:
+            UnsupportedSchema: it cannot be read or upheld, or no text is of it.
+            WorkersUnavailable: nothing can be compiled right now.
+        """
+        start = time.perf_counter()
+        entry, source = await self._entry(Job.format(response_format), vocabulary, self.patience())
+        compiled = _as(CompiledSchema, entry)
+        grammar = framed(compiled, find_syntax(syntax), vocabulary) if syntax else compiled
+        return Found(grammar, source, _milliseconds_since(start))
+
+    async def check(
+        self,
+        tools: Sequence[Tool],
+        *,
+        vocabulary: Vocabulary,
+        syntax: str = "hermes",
+        patience: Patience | None = None,
+    ) -> list[ToolReport]:
+        """Compile every tool ahead of its first request, and report; raises as `toolset`.
+
+        `patience` is that of a request which asks for more than this.
+        """
+        found = await self._tools(tools, syntax, vocabulary, patience or self.patience())
+        return [
+            ToolReport(tool.name, entry.unit.digest, entry.report, entry.num_bytes, entry.compile_ms)
+            for tool, (entry, _) in zip(tools, found, strict=True)
+        ]
+
+    async def covers(
+        self, outer: Tool, inner: Tool, *, vocabulary: Vocabulary, patience: Patience | None = None
+    ) -> bool:
+        """Whether one tool is proved to admit all arguments of another; False where it takes too long."""
+        if patience and patience.is_over:
+            return False
+        try:
+            return await self._compiling.run(Job.covers(outer, inner), vocabulary) == b"1"
+        except UnsupportedSchema:
+            return False
+
+    def patience(self) -> Patience:
+        """What one request may ask, from now on."""
+        return Patience(self._compiling.limits, self._compiling.num_workers)
+
+    async def _tools(
+        self, tools: Sequence[Tool], syntax: str, vocabulary: Vocabulary, patience: Patience
+    ) -> list[tuple[Entry, str]]:
+        jobs = [Job.tool(tool.parameters, syntax, tool.documents) for tool in tools]
+        with trace.get_tracer(__name__).start_as_current_span("callgate.grammar.units"):
+            stored = await self._stored(jobs, vocabulary)
+            flights = [self._entry(job, vocabulary, patience, stored) for job in jobs]
+            results = await asyncio.gather(*flights, return_exceptions=True)
+        refusals = [
+            (tool.name, result)
+            for tool, result in zip(tools, results, strict=True)
+            if isinstance(result, UnsupportedSchema)
+        ]
+        if refusals and all(isinstance(refusal, NotReached) for _, refusal in refusals):
+            raise CompilingUnfinished([name for name, _ in refusals], patience.seconds)
+        if refusals:
+            raise UnsupportedToolset(refusals)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return [result for result in results if not isinstance(result, BaseException)]
+
+    async def _stored(self, jobs: Sequence[Job], vocabulary: Vocabulary) -> Mapping[str, Entry]:
+        """What the store has of jobs that are not in memory and need no compiling now; read in one go."""
+        wanted: dict[str, Job] = {}
+        for job in jobs:
+            with suppress(UnsupportedSchema):  # raised again for this job alone
+                wanted[job.key(vocabulary)] = job
+        missing = [key for key in wanted if key not in self._flights and self._memory.get(key) is None]
+        contents = await self._shelf.load_many(missing) if len(missing) > 1 else {}
+
+        def read() -> dict[str, Entry]:
+            entries = {}
+            for key, content in contents.items():
+                with suppress(CorruptUnit):  # to be said when it is looked for by itself
+                    entries[key] = Entry.from_bytes(content, vocabulary, wanted[key].task)
+            return entries
+
+        entries = await asyncio.to_thread(read) if contents else {}
+        ready = {key: entry for key, entry in entries.items() if entry.can_wait or _is_light(entry)}
+        for key, entry in ready.items():
+            self._memory.keep(key, entry, entry.num_bytes)
+        unprepared = [entry for entry in ready.values() if not entry.can_wait]
+        if unprepared:
+            task = asyncio.create_task(self._prepare(unprepared))
+            self._preparing.add(task)
+            task.add_done_callback(self._preparing.discard)
+        return ready
+
+    async def _prepare(self, entries: Sequence[Entry]) -> None:
+        """Compile, one at a time, what may be in use already: a call that comes sooner compiles it then."""
+        for entry in entries:
+            async with self._slow:
+                await asyncio.to_thread(entry.prepare)
+
+    async def _entry(
+        self,
+        job: Job,
+        vocabulary: Vocabulary,
+        patience: Patience,
+        stored: Mapping[str, Entry] | None = None,
+    ) -> tuple[Entry, str]:
+        """A job's entry and where it came from."""
+        key = job.key(vocabulary)
+        if stored and key in stored:
+            return stored[key], "store"
+        kept = self._memory.get(key)
+        if kept is not None:
+            return kept, "memory"
+        while True:
+            is_own = key not in self._flights
+            try:
+                return await self._flights.join(key, lambda: self._fetch(key, job, vocabulary, patience))
+            except NotTried:
+                if is_own:
+                    raise  # else it was another's patience that ended
+
+    async def _fetch(
+        self, key: str, job: Job, vocabulary: Vocabulary, patience: Patience
+    ) -> tuple[Entry, str]:
+        async with patience.loads:
+            entry = await self._load(key, job, vocabulary)
+        source = "store"
+        if entry is None:
+            patience.check()
+            async with patience.turns, self._shelf.lease(key):
+                entry = await self._load(key, job, vocabulary)  # of many replicas one compiles
+                if entry is None:
+                    entry = await self._compile(key, job, vocabulary, patience)
+                    source = "compiled"
+        self._memory.keep(key, entry, entry.num_bytes)
+        return entry, source
+
+    async def _compile(self, key: str, job: Job, vocabulary: Vocabulary, patience: Patience) -> Entry:
+        patience.check()
+        try:
+            content = await self._compiling.run(job, vocabulary)
+        except LimitReached as limit:
+            patience.count(limit)
+            raise
+        entry = await self._read(content, job, vocabulary)
+        await self._shelf.save(key, content)
+        return entry
+
+    async def _load(self, key: str, job: Job, vocabulary: Vocabulary) -> Entry | None:
+        content = await self._shelf.load(key)
+        if content is None:
+            return None
+        try:
+            return await self._read(content, job, vocabulary)
+        except CorruptUnit as error:
+            self._shelf.reject(key, error)
+            return None
+
+    async def _read(self, content: bytes, job: Job, vocabulary: Vocabulary) -> Entry:
+        """An entry, compiled in a thread unless that can wait; slow ones one at a time, to hold up none."""
+        entry = await asyncio.to_thread(Entry.from_bytes, content, vocabulary, job.task)
+        if not entry.can_wait:
+            async with self._slow if entry.compile_ms > _SLOW_MS else nullcontext():
+                await asyncio.to_thread(entry.prepare)
+        return entry
+
+
+def _is_light(entry: Entry) -> bool:
+    return isinstance(entry.unit, Unit) and entry.compile_ms < _SLOW_MS
+
+
+def _as(kind: type[U], entry: Entry) -> U:
+    assert isinstance(entry.unit, kind), "a tool's entry holds a unit, a format's its grammar"
+    return entry.unit
+
+
+def _milliseconds_since(start: float) -> float:
+    return (time.perf_counter() - start) * 1e3

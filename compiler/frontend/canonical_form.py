@@ -1,0 +1,131 @@
+"""The front end: a document becomes its canonical form, or a refusal that names the culprit."""
+
+import json
+from collections.abc import Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import jsonschema_rs
+from jsonschema_rs import CanonicalSchema, Registry, canonical
+
+from compiler.errors import UnsupportedSchema
+from compiler.frontend.chains import longest_chain
+from compiler.frontend.culprits import invalid_pattern, invalid_schema, unresolved, unsatisfiable
+from compiler.frontend.cycles import find_cycle
+from compiler.frontend.depth import check_depth
+from compiler.frontend.plain import DIALECTS, with_values_described, without_nested_dialects
+from toolspecs.bundle import Bundler, objects_in
+
+MAX_CHAIN = 1_000
+"""Schemas that lead to one another in a row; twice as many are too many for a native stack of 8 MB."""
+
+NO_DOCUMENTS: Mapping[str, Any] = MappingProxyType({})
+_SHORTEN = "Refer to the last schema of the chain directly, or write it out."
+
+
+def canonical_form(
+    document: Any, *, documents: Mapping[str, Any] = NO_DOCUMENTS, only_objects: bool = False
+) -> CanonicalSchema:
+    """The canonical form of a JSON Schema, formats asserted; the dialect is what `$schema` says.
+
+    Nothing is ever fetched: a reference out of the document leads to one of `documents`, by URI, or is
+    refused.
+
+    Raises:
+        UnsupportedSchema: the document is no schema, cannot be resolved, or admits nothing.
+    """
+    _check(document, documents)
+    registry = registry_of(document, documents)
+    schema = _canonical(document, documents, registry)
+    if (cycle := find_cycle(document, documents)) is not None:
+        reason = "refers back to itself for the same value, so that nothing says what it admits"
+        raise UnsupportedSchema(cycle, "$ref", reason, "Refer to it from a property or an item.")
+    if only_objects:
+        schema = _only_objects(schema)
+    if schema.satisfiability() == canonical.Satisfiability.NO:
+        raise unsatisfiable(document, registry)
+    return schema
+
+
+def _only_objects(schema: CanonicalSchema) -> CanonicalSchema:
+    objects = jsonschema_rs.canonicalize({"type": "object"}, draft=schema.draft, validate_formats=True)
+    try:
+        return schema.intersect(objects)
+    except canonical.CanonicalizationError as error:
+        # Of objects alone there is nothing to leave out; what is raw the lowering refuses, and tells where.
+        if isinstance(schema.view(), canonical.ObjectView | canonical.RawView):
+            return schema
+        reason = f"its combination of keywords cannot be resolved: {error}"
+        raise UnsupportedSchema("", "", reason, "State the parameters as one object.") from None
+
+
+def _check(document: Any, documents: Mapping[str, Any]) -> None:
+    """Refuse what canonicalization would not survive, or take for something else than validators do."""
+    contents = (document, *documents.values())
+    for content in contents:
+        check_depth(content)
+        _check_text(content)
+    _check_dialects(document, documents)
+    num_objects = sum(1 for content in contents for _ in objects_in(content))
+    if num_objects > MAX_CHAIN and longest_chain(document, documents) > MAX_CHAIN:
+        raise UnsupportedSchema(
+            "", "$ref", f"leads too deep: through over {MAX_CHAIN} schemas in a row", _SHORTEN
+        )
+
+
+def _canonical(document: Any, documents: Mapping[str, Any], registry: Registry | None) -> CanonicalSchema:
+    """The canonical form of the document, or of a plainer one that says the same."""
+    canonicalize = partial(jsonschema_rs.canonicalize, validate_formats=True, offline=True, registry=registry)
+    try:
+        plain = without_nested_dialects(document)
+        schema = canonicalize(plain)
+        if schema.kind != canonical.CanonicalKind.RAW:
+            return schema
+        return canonicalize(with_values_described(plain, schema.draft))
+    except jsonschema_rs.ValidationError as error:
+        raise invalid_schema(document, error) from None
+    except canonical.InvalidPattern as error:
+        raise invalid_pattern(document, documents, error) from None
+    except (jsonschema_rs.ReferencingError, canonical.CanonicalizationError) as error:
+        raise unresolved(document, documents, str(error)) from None
+
+
+def registry_of(document: Any, documents: Mapping[str, Any]) -> Registry | None:
+    """The documents that a schema may refer to, in the schema's dialect where they name none."""
+    if not documents:
+        return None
+    newest = DIALECTS[-1]
+    dialect = document.get("$schema", newest) if isinstance(document, dict) else newest
+    try:
+        draft = jsonschema_rs.canonicalize({"$schema": dialect}, offline=True).draft
+        return Registry(list(documents.items()), draft=draft)
+    except (ValueError, TypeError, jsonschema_rs.ReferencingError) as error:
+        raise unresolved(document, documents, str(error)) from None
+
+
+def _check_dialects(document: Any, documents: Mapping[str, Any]) -> None:
+    """Refuse documents of other dialects than the schema's: engines read what refers to them differently."""
+    if not documents:
+        return
+    own = _dialect(document.get("$schema", DIALECTS[-1]) if isinstance(document, dict) else DIALECTS[-1])
+    reached, _ = Bundler(documents).bundle(document)
+    for uri, part in reached.items():
+        for schema in objects_in(part):
+            other = schema.get("$schema")
+            if isinstance(other, str) and _dialect(other) != own:
+                reason = f"is written in another dialect ({other}) than the schema that refers to it ({own})"
+                raise UnsupportedSchema(f"{uri}#/$schema", "$schema", reason, "Write both in one dialect.")
+
+
+def _dialect(uri: Any) -> Any:
+    return uri.removesuffix("#") if isinstance(uri, str) else uri
+
+
+def _check_text(document: Any) -> None:
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise UnsupportedSchema("", "", "has a lone surrogate in a text", "Remove it.") from None
+    except ValueError:  # of more digits than Python writes
+        raise UnsupportedSchema("", "", "has a number of too many digits", "Shorten it.") from None

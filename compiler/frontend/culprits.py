@@ -1,0 +1,148 @@
+"""Culprits: which place of a document a refusal by `jsonschema_rs` is about, and what to do about it."""
+
+import re
+from collections.abc import Container, Iterator, Mapping
+from typing import Any
+
+import jsonschema_rs
+from jsonschema_rs import Registry, canonical
+
+from compiler.errors import UnsupportedSchema
+from compiler.frontend.pointer import child, resolve
+from toolspecs.references import absolute
+from toolspecs.schema_check import keyword_at
+
+_NOTHING = "no value satisfies it"
+_ADMIT = "Say what it is to admit, or leave out what refers to it or holds it."
+_REGISTER = "Define the target inside the schema, or register its document, by that URI, among `documents`."
+_OLDER_DIALECTS = ("http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-04/schema#")
+
+
+def invalid_schema(document: Any, error: jsonschema_rs.ValidationError) -> UnsupportedSchema:
+    """The refusal of what the dialect's own schema does not admit."""
+    path = tuple(error.instance_path)
+    reason = f"not a valid JSON Schema: {error.message}"
+    return UnsupportedSchema(child("", *map(str, path)), keyword_at(path), reason, _other_dialect(document))
+
+
+def unresolved(document: Any, documents: Mapping[str, Any], message: str) -> UnsupportedSchema:
+    """The refusal of a reference to nowhere; `message` quotes its target."""
+    quoted = re.search("'([^']*)'", message)
+    target = quoted[1] if quoted else ""
+    references = [
+        (child(start + pointer, "$ref"), reference, absolute(_base(start, part), reference))
+        for start, part in _parts(document, documents)
+        for pointer, reference in _spelled(part, "$ref")
+    ]
+    # Below an inner `$id` a reference starts from there; what it spells is how its target ends.
+    found = [each for each in references if target and target in each[2]] or [
+        each for each in references if (path := each[1].partition("#")[0]) and target.endswith(path)
+    ]
+    if found:
+        place, reference, _ = found[0]
+        reason = f"refers to {reference}, which is not there: {message.partition(' and ')[0]}"
+        return UnsupportedSchema(place, "$ref", reason, _REGISTER)
+    keyword = "$ref" if "esource" in message or "ointer" in message else ""
+    return UnsupportedSchema("", keyword, message, _REGISTER)
+
+
+def invalid_pattern(
+    document: Any, documents: Mapping[str, Any], error: canonical.InvalidPattern
+) -> UnsupportedSchema:
+    """The refusal of the first pattern that cannot be read."""
+    suggestion = "Write it as ECMA-262 does, with lower counts."
+    for start, part in _parts(document, documents):
+        for pointer, keyword, text in _patterns(part):
+            try:
+                jsonschema_rs.canonicalize({"pattern": text})
+            except canonical.InvalidPattern:
+                return UnsupportedSchema(start + pointer, keyword, str(error), suggestion)
+    return UnsupportedSchema("", "pattern", str(error), suggestion)
+
+
+def unsatisfiable(document: Any, registry: Registry | None) -> UnsupportedSchema:
+    """The refusal of what admits nothing, by the part that must be there and admits nothing."""
+    reasons = canonical.find_unsatisfiable(document, validate_formats=True, offline=True, registry=registry)
+    if not reasons:
+        return UnsupportedSchema("", "", _NOTHING, _ADMIT)
+    place = _innermost(document, min(reasons), reasons)
+    match reasons[place]:
+        case canonical.UnsatisfiableReason.Conflict(causes):
+            keywords = [child(cause.pointer, keyword) for cause in causes for keyword in cause.keywords]
+        case canonical.UnsatisfiableReason.Empty(cause):
+            keywords = [child(cause.pointer, keyword) for keyword in cause.keywords]
+        case _:
+            return UnsupportedSchema(place, "", f"{_NOTHING}: it is written as false", _ADMIT)
+    match keywords:
+        case []:
+            return UnsupportedSchema(place, "", _NOTHING, _ADMIT)
+        case [keyword]:
+            name = keyword.rpartition("/")[2]
+            return UnsupportedSchema(keyword, name, _NOTHING, "Relax it, or leave it out.")
+    reason = f"{_NOTHING}: these exclude one another: {', '.join(keywords)}"
+    return UnsupportedSchema(place, "", reason, "Relax one of them, or leave it out.")
+
+
+def _other_dialect(document: Any) -> str:
+    """The way out where a document without `$schema` is written in an older dialect."""
+    if not isinstance(document, dict) or "$schema" in document:
+        return ""
+    for dialect in _OLDER_DIALECTS:
+        if jsonschema_rs.meta.is_valid({**document, "$schema": dialect}):
+            return f'It is valid in an older dialect: declare "$schema": "{dialect}".'
+    return ""
+
+
+def _innermost(document: Any, place: str, reasons: Container[str]) -> str:
+    """The part of the schema at `place` that must be there and admits nothing, or the schema itself."""
+    while isinstance(schema := resolve(document, place), dict):
+        required = schema.get("required")
+        names = required if isinstance(required, list) else []
+        parts = [child(place, "properties", name) for name in names if isinstance(name, str)]
+        parts += [child(place, "items")] if schema.get("minItems") else []
+        inner = next((part for part in parts if part in reasons), None)
+        if inner is None:
+            break
+        place = inner
+    return place
+
+
+def _parts(document: Any, documents: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The schema and its documents, each with what stands before pointers into it."""
+    yield "", document
+    yield from ((f"{uri}#", part) for uri, part in documents.items())
+
+
+def _base(start: str, part: Any) -> str:
+    """The URI that references in a part start from."""
+    own = part.get("$id", "") if isinstance(part, dict) else ""
+    return start.removesuffix("#") or (own if isinstance(own, str) else "")
+
+
+def _patterns(document: Any) -> Iterator[tuple[str, str, str]]:
+    """Every pattern with its pointer and its keyword."""
+    for pointer, text in _spelled(document, "pattern"):
+        yield child(pointer, "pattern"), "pattern", text
+    for pointer, holder in _objects(document):
+        keyword = "patternProperties"
+        if isinstance(patterns := holder.get(keyword), dict):
+            yield from ((child(pointer, keyword, text), keyword, text) for text in patterns)
+
+
+def _spelled(document: Any, keyword: str) -> Iterator[tuple[str, str]]:
+    """Every object that spells a keyword with a text, by its pointer, and the text."""
+    for pointer, holder in _objects(document):
+        if isinstance(text := holder.get(keyword), str):
+            yield pointer, text
+
+
+def _objects(document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every object in a JSON value, with its pointer."""
+    stack = [("", document)]
+    while stack:
+        pointer, value = stack.pop()
+        if isinstance(value, dict):
+            yield pointer, value
+            stack += [(child(pointer, key), inner) for key, inner in value.items()]
+        elif isinstance(value, list):
+            stack += [(child(pointer, str(index)), inner) for index, inner in enumerate(value)]

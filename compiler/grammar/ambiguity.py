@@ -1,0 +1,96 @@
+"""Ambiguity without bounds, by which reading gets slower and slower.
+
+A rule whose texts may begin with one of its own and end with one (`e ::= e "+" e`) splits a text in as many
+ways as it has places to: reading a byte then takes time that grows with the square of what was read. So do
+many parts in a row of which each may be left out or go on (`x* x* x*`).
+"""
+
+from collections.abc import Iterable, Mapping
+
+from compiler.grammar.grammar import EMPTY, Choice, Expr, Grammar, RuleRef, Sequence, parts
+from compiler.grammar.shortest import Shortest
+from compiler.graphs import reached
+
+LOOP = 8
+"""As many parts as a loop counts for."""
+
+_Graph = Mapping[str, tuple[str, ...]]
+
+
+def doubly_recursive(grammar: Grammar, shortest: Shortest) -> str | None:
+    """A rule whose texts may both begin and end with one of its own, parts that may be empty aside."""
+    at_start = {name: _first(rule.body, shortest, 1) for name, rule in grammar.rules.items()}
+    at_end = {name: _first(rule.body, shortest, -1) for name, rule in grammar.rules.items()}
+    both = (name for name in grammar.rules if _leads_back(name, at_end) and _leads_back(name, at_start))
+    return next(both, None)
+
+
+def most_in_a_row(grammar: Grammar, shortest: Shortest) -> tuple[str, int]:
+    """The rule with the most parts in a row that may be empty, and how many; a loop counts as `LOOP`."""
+    rows = _Rows(grammar, shortest)
+    longest = {name: rows.longest(rule.body) for name, rule in grammar.rules.items()}
+    return max(longest.items(), key=lambda pair: pair[1])
+
+
+class _Rows:
+    """Counts parts in a row that may be empty."""
+
+    def __init__(self, grammar: Grammar, shortest: Shortest) -> None:
+        self._rules = grammar.rules
+        self._shortest = shortest
+        self._counts: dict[str, int] = {}
+
+    def longest(self, expr: Expr) -> int:
+        """The longest row in any of the sequences of an expression."""
+        rows = [0]
+        for part in parts(expr):
+            rows.append(0)
+            for item in part.items if isinstance(part, Sequence) else ():
+                rows.append(0 if self._shortest.length(item) else rows[-1] + self._count(item))
+        return max(rows)
+
+    def _count(self, expr: Expr) -> int:
+        """The parts of an expression that may be empty as a whole."""
+        match expr:
+            case RuleRef(name):
+                return self._count_rule(name)
+            case Choice(options):
+                return max(self._count(option) for option in options if not self._shortest.length(option))
+            case Sequence(items):
+                return sum(map(self._count, items))
+            case _:
+                return int(expr != EMPTY)
+
+    def _count_rule(self, name: str) -> int:
+        if name not in self._counts:
+            self._counts[name] = LOOP  # where it leads back to itself
+            body = self._rules[name].body
+            if RuleRef(name) not in parts(body):
+                self._counts[name] = max(1, self._count(body))
+        return self._counts[name]
+
+
+def _first(expr: Expr, shortest: Shortest, direction: int) -> tuple[str, ...]:
+    """The rules that may stand first in an expression, or (`direction` -1) last."""
+    match expr:
+        case RuleRef(name):
+            return (name,)
+        case Choice(options):
+            return _joined(_first(option, shortest, direction) for option in options)
+        case Sequence(items):
+            found = []
+            for item in items[::direction]:
+                found.append(_first(item, shortest, direction))
+                if shortest.length(item):
+                    break
+            return _joined(found)
+        case _:
+            return ()
+
+
+def _joined(parts: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for part in parts for name in part))
+
+
+def _leads_back(start: str, graph: _Graph) -> bool:
+    return start in reached(graph[start], graph.__getitem__)

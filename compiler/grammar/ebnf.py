@@ -1,0 +1,195 @@
+"""Reading grammars that strangers wrote, in EBNF as xgrammar and llama.cpp (GBNF) have it.
+
+xgrammar parses and normalises the text; its rules are read out of its serialized form into ours, so that the
+closer knows them too. What is compiled in the end is written out of ours again.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any
+
+import xgrammar as xgr
+
+from compiler.errors import UnsupportedSchema
+from compiler.grammar.ambiguity import doubly_recursive, most_in_a_row
+from compiler.grammar.costs import NEVER
+from compiler.grammar.grammar import (
+    EMPTY,
+    CharClass,
+    Expr,
+    Grammar,
+    Literal,
+    Repeat,
+    Rule,
+    choice,
+    optional,
+    sequence,
+)
+from compiler.grammar.prune import prune
+from compiler.grammar.rules import RuleTable
+from compiler.grammar.shortest import Shortest
+from compiler.grammar.unfold import unfolded
+from compiler.grammar.writable import WRITABLE, check_writable
+from compiler.regular import charset
+
+MAX_NESTING = 200
+MAX_COUNT = 1_000
+MAX_IN_A_ROW = 64
+MAX_SHORTEST_BYTES = 1 << 16
+"""Of a rule: a longer text fits no context, and would be built to find that out."""
+
+_POINTER = "/grammar"
+_UNBOUNDED = -1
+_UNSET = (False, -1, "", None)
+_LEXEME = re.compile(r'"(?:[^"\\]|\\.)*+"|\[(?:[^\]\\]|\\.)*+\]|\#[^\n]*|[()]', re.DOTALL)
+_PLACE_IN_SOURCE = re.compile(r"^\[[\d:]+\] \S+: ")
+
+
+def ebnf_grammar(text: str) -> Grammar:
+    """The grammar of an EBNF text whose root rule is `root`.
+
+    Raises:
+        UnsupportedSchema: it cannot be read, uses more than rules, counts too far, or has a rule that no text
+            completes, none of bearable length, or too many in too many ways.
+    """
+    _check_nesting(text)
+    try:
+        source = json.loads(xgr.Grammar.from_ebnf(text).serialize_json())
+    except (RuntimeError, ValueError) as error:
+        raise _refusal(_PLACE_IN_SOURCE.sub("", str(error).strip())) from error
+    grammar = _Reader(source).grammar()
+    pruned = prune(unfolded(grammar))
+    assert pruned is not None, "every rule has been found to be productive"
+    return pruned
+
+
+def _refusal(reason: str, suggestion: str = "") -> UnsupportedSchema:
+    return UnsupportedSchema(_POINTER, "", reason, suggestion)
+
+
+def _check_nesting(text: str) -> None:
+    """Refuse what would exhaust the parser's stack."""
+    depth = 0
+    for lexeme in _LEXEME.findall(text):
+        depth += {"(": 1, ")": -1}.get(lexeme, 0)
+        if depth > MAX_NESTING:
+            raise _refusal(f"nests groups more than {MAX_NESTING} levels deep", "Use rules.")
+
+
+class _Kind(IntEnum):
+    """How xgrammar numbers the kinds of expressions that are read here; the others are macros."""
+
+    TEXT = 0
+    CHAR_CLASS = 1
+    CHAR_CLASS_STAR = 2
+    EMPTY = 3
+    RULE = 4
+    SEQUENCE = 5
+    CHOICE = 6
+    REPEAT = 8
+
+
+class _Reader:
+    """Reads the serialized form of one of xgrammar's grammars."""
+
+    def __init__(self, source: dict[str, Any]) -> None:
+        self._source = source
+        self._names: list[str] = [name for name, *_ in source["rules"]]
+        self._table = RuleTable()
+        self._refs = [self._table.reserve(name) for name in self._names]
+
+    def grammar(self) -> Grammar:
+        for ref, (name, body, *attributes) in zip(self._refs, self._source["rules"], strict=True):
+            if any(attribute not in _UNSET for attribute in attributes):
+                raise _refusal(f"rule {name!r} has a lookahead or another attribute", "Leave it out.")
+            self._table.fill(ref, Rule(self._expr(body)))
+        root = self._refs[self._source["root_rule_id"]]
+        grammar = Grammar(self._table.rules, root.name)
+        shortest = Shortest(grammar)
+        self._check_lengths(shortest)
+        self._check_ambiguity(grammar, shortest)
+        return grammar
+
+    def _check_lengths(self, shortest: Shortest) -> None:
+        for name, ref in zip(self._names, self._refs, strict=True):
+            length = shortest.length(ref)
+            if length >= NEVER:
+                raise _refusal(f"no text completes rule {name!r}", "Give it an alternative that ends.")
+            if length > MAX_SHORTEST_BYTES:
+                size = f"more than {MAX_SHORTEST_BYTES} bytes"
+                raise _refusal(f"the shortest text of rule {name!r} has {size}", "Lower its counts.")
+
+    def _check_ambiguity(self, grammar: Grammar, shortest: Shortest) -> None:
+        names = {ref.name: name for name, ref in zip(self._names, self._refs, strict=True)}
+        rule = doubly_recursive(grammar, shortest)
+        if rule is not None:
+            reason = f"texts of rule {names.get(rule, rule)!r} may begin and end with others of the same rule"
+            advice = 'Recurse on one side, as in `e ::= t ("+" t)*`, and repeat nothing that may be empty.'
+            raise _refusal(reason, advice)
+        rule, num_parts = most_in_a_row(grammar, shortest)
+        if num_parts > MAX_IN_A_ROW:
+            reason = f"rule {names.get(rule, rule)!r} has too many parts in a row that may be empty"
+            raise _refusal(reason, "Write one loop in the place of several, or lower its counts.")
+
+    def _expr(self, expr_id: int) -> Expr:  # noqa: PLR0911 - one case per kind of expression
+        kind, content = self._node(expr_id)
+        match kind:
+            case _Kind.TEXT:
+                return _literal(bytes(content))
+            case _Kind.CHAR_CLASS:
+                return _char_class(content)
+            case _Kind.CHAR_CLASS_STAR:
+                return Repeat(_char_class(content))
+            case _Kind.EMPTY:
+                return EMPTY
+            case _Kind.RULE:
+                return self._refs[content[0]]
+            case _Kind.SEQUENCE:
+                return sequence(*map(self._expr, content))
+            case _Kind.CHOICE:
+                return choice(*map(self._expr, content))
+            case _Kind.REPEAT:
+                return self._repeat(*content)
+            case _:
+                raise _refusal("it uses a macro such as TagDispatch or Token", "Write rules and literals.")
+
+    def _node(self, expr_id: int) -> tuple[int, list[int]]:
+        numbers, start = self._source["grammar_expr_data"], self._source["grammar_expr_indptr"][expr_id]
+        kind, length = numbers[start : start + 2]
+        return kind, numbers[start + 2 : start + 2 + length]
+
+    def _repeat(self, rule_id: int, low: int, high: int) -> Expr:
+        """A rule `low` to `high` times, written out; of single characters the engine counts itself."""
+        if max(low, high) > MAX_COUNT:
+            raise _refusal(f"counts to {max(low, high)}; at most to {MAX_COUNT}", "Use `*`, or lower it.")
+        item: Expr = self._refs[rule_id]
+        body = self._expr(self._source["rules"][rule_id][1])
+        if isinstance(body, CharClass):
+            return Repeat(body, low, None if high == _UNBOUNDED else high)
+        rest: Expr = EMPTY
+        if high == _UNBOUNDED:
+            rest = self._table.shared(f"more_{rule_id}", lambda ref: Rule(optional(sequence(item, ref))))
+        for _ in range(high - low):
+            rest = self._table.define("some", Rule(optional(sequence(item, rest))))
+        return sequence(*[item] * low, rest)
+
+
+def _literal(spelled: bytes) -> Expr:
+    try:
+        text = spelled.decode()
+    except UnicodeDecodeError:
+        raise _refusal("it holds an escape of no character (a lone surrogate?)", "Leave it out.") from None
+    check_writable(text, _POINTER)
+    return Literal(text)
+
+
+def _char_class(content: Sequence[int]) -> CharClass:
+    """The characters of a class that can be written."""
+    is_negated, *bounds = content
+    ranges = charset.union(tuple(zip(bounds[::2], bounds[1::2], strict=True)))
+    ranges = charset.intersection(charset.complement(ranges) if is_negated else ranges, WRITABLE)
+    if not ranges:
+        raise _refusal("a class of characters holds none that can be written", "Leave it out.")
+    return CharClass(ranges)

@@ -1,0 +1,101 @@
+"""The grammar as JSON, so that a stored unit keeps its readable form."""
+
+import json
+from typing import Any
+
+from compiler.grammar.grammar import (
+    CharClass,
+    Choice,
+    Expr,
+    Grammar,
+    Literal,
+    Prose,
+    Repeat,
+    Rule,
+    RuleRef,
+    Sequence,
+)
+from compiler.guard.plan import plan_from_json, plan_to_json
+
+
+def grammar_to_json(grammar: Grammar) -> str:
+    """`{"root": name, "rules": {name: [body, lookahead or null]}, "plan": plan or null}`.
+
+    Expressions are tagged arrays.
+    """
+    rules = {
+        name: [_write(rule.body), None if rule.lookahead is None else _write(rule.lookahead)]
+        for name, rule in grammar.rules.items()
+    }
+    plan = None if grammar.plan is None else plan_to_json(grammar.plan)
+    content = {"root": grammar.root, "rules": rules, "plan": plan}
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+
+
+def grammar_from_json(text: str) -> Grammar:
+    """The grammar that `grammar_to_json` wrote; the text must come from there.
+
+    Raises:
+        ValueError: it does not.
+    """
+    try:
+        content = json.loads(text)
+        rules = {
+            name: Rule(_read(body), None if ahead is None else _read_lookahead(ahead))
+            for name, (body, ahead) in content["rules"].items()
+        }
+        plan = content["plan"]
+        return Grammar(rules, content["root"], None if plan is None else plan_from_json(plan))
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"not the JSON form of a grammar: {error}") from error
+
+
+def _write(expr: Expr) -> list[Any]:  # noqa: PLR0911 - one case per kind of expression
+    match expr:
+        case Literal(text):
+            return ["text", text]
+        case CharClass(ranges):
+            return ["class", *(bound for span in ranges for bound in span)]
+        case Repeat(item, low, high):
+            return ["repeat", _write(item), low, high]
+        case Sequence(items):
+            return ["sequence", *map(_write, items)]
+        case Choice(options):
+            return ["choice", *map(_write, options)]
+        case RuleRef(name):
+            return ["rule", name]
+        case Prose(excludes):
+            return ["prose", *excludes]
+
+
+def _read(node: list[Any]) -> Expr:  # noqa: PLR0911 - one case per kind of expression
+    tag, *rest = node
+    match tag:
+        case "text":
+            return Literal(*rest)
+        case "class":
+            return _read_class(node)
+        case "repeat":
+            item, low, high = rest
+            return Repeat(_read_class(item), low, high)
+        case "sequence":
+            return Sequence(tuple(map(_read, rest)))
+        case "choice":
+            return Choice(tuple(map(_read, rest)))
+        case "rule":
+            return RuleRef(*rest)
+        case "prose":
+            return Prose(tuple(rest))
+        case _:
+            raise ValueError(f"no expression is tagged {tag!r}")
+
+
+def _read_lookahead(node: list[Any]) -> CharClass | RuleRef:
+    return RuleRef(node[1]) if node[0] == "rule" else _read_class(node)
+
+
+def _read_class(node: list[Any]) -> CharClass:
+    tag, *bounds = node
+    if tag != "class":
+        raise ValueError(f"expected a character class, found {tag!r}")
+    return CharClass(tuple(zip(bounds[::2], bounds[1::2], strict=True)))

@@ -1,0 +1,80 @@
+"""Pruning: what no finite text can complete, and what nothing refers to, leaves the grammar."""
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+
+from compiler.grammar.grammar import Choice, Expr, Grammar, Rule, RuleRef, Sequence, choice, parts, sequence
+
+
+def prune(grammar: Grammar) -> Grammar | None:
+    """The same language without dead rules; None if it is empty."""
+    reached, innermost_first = _orders(grammar.rules, grammar.root)
+    productive = _productive(grammar.rules, innermost_first)
+    if grammar.root not in productive:
+        return None
+    if len(productive) == len(reached):
+        return Grammar({name: grammar.rules[name] for name in reached}, grammar.root, grammar.plan)
+    live = {
+        name: Rule(_without_dead(grammar.rules[name].body, productive), grammar.rules[name].lookahead)
+        for name in productive
+    }
+    return Grammar({name: live[name] for name in _orders(live, grammar.root)[0]}, grammar.root, grammar.plan)
+
+
+def _productive(rules: Mapping[str, Rule], innermost_first: list[str]) -> set[str]:
+    """The rules that some text completes; only recursive ones are looked at twice."""
+    productive: set[str] = set()
+    waiting = innermost_first
+    while True:
+        left = []
+        for name in waiting:
+            if _is_productive(rules[name].body, productive):
+                productive.add(name)
+            else:
+                left.append(name)
+        if len(left) in (0, len(waiting)):
+            return productive
+        waiting = left
+
+
+def _is_productive(expr: Expr, productive: AbstractSet[str]) -> bool:
+    match expr:
+        case RuleRef(name):
+            return name in productive
+        case Sequence(items):
+            return all(_is_productive(item, productive) for item in items)
+        case Choice(options):
+            return any(_is_productive(option, productive) for option in options)
+        case _:
+            return True
+
+
+def _without_dead(expr: Expr, productive: AbstractSet[str]) -> Expr:
+    match expr:
+        case Choice(options):
+            live = [o for o in options if _is_productive(o, productive)]
+            return choice(*(_without_dead(option, productive) for option in live))
+        case Sequence(items):
+            return sequence(*(_without_dead(item, productive) for item in items))
+        case _:
+            return expr
+
+
+def _orders(rules: Mapping[str, Rule], root: str) -> tuple[list[str], list[str]]:
+    """Names as a reader meets them from the root on, and each after those its rule refers to."""
+    met: dict[str, None] = {}
+    innermost_first: list[str] = []
+    stack = [(root, False)]
+    while stack:
+        name, is_done = stack.pop()
+        if is_done:
+            innermost_first.append(name)
+        elif name not in met:
+            met[name] = None
+            stack.append((name, True))
+            rule = rules[name]
+            inner = [part.name for part in parts(rule.body) if isinstance(part, RuleRef)]
+            stack += [(other, False) for other in reversed(inner) if other not in met]
+            if isinstance(rule.lookahead, RuleRef):
+                stack.append((rule.lookahead.name, False))
+    return list(met), innermost_first

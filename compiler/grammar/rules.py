@@ -1,0 +1,83 @@
+"""The rules of a grammar while it is being written."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from compiler.grammar.grammar import Grammar, Rule, RuleRef
+from compiler.guard.plan import Plan
+
+_MAX_HINT = 32
+_KEYWORDS = ("true", "false")  # and names of macros, which begin with a capital
+
+
+class RuleSink(Protocol):
+    """Where a lowering puts the rules its expressions refer to."""
+
+    def define(self, hint: str, rule: Rule) -> RuleRef:
+        """A name for `rule`; equal rules get one name."""
+
+    def reserve(self, hint: str) -> RuleRef:
+        """A name whose rule `fill` gives later, for rules that refer to themselves."""
+
+    def fill(self, ref: RuleRef, rule: Rule) -> None:
+        """Give a reserved name its rule, once."""
+
+    def shared(self, key: str, build: Callable[[RuleRef], Rule]) -> RuleRef:
+        """The rule that every use of `key` shares; `build` gets its name, to refer to itself."""
+
+
+class RuleTable:
+    """Rules by name. Hints become names that are valid and unique; equal defined rules share one."""
+
+    def __init__(self) -> None:
+        self._rules: dict[str, Rule | None] = {}
+        self._names: dict[Rule, RuleRef] = {}
+        self._next: dict[str, int] = {}
+        self._shared: dict[str, RuleRef] = {}
+
+    @property
+    def rules(self) -> Mapping[str, Rule]:
+        """Every rule so far, in the order of their names' first use."""
+        assert all(rule is not None for rule in self._rules.values()), "a reserved rule was never filled"
+        return {name: rule for name, rule in self._rules.items() if rule is not None}
+
+    def define(self, hint: str, rule: Rule) -> RuleRef:
+        """A name for `rule`; equal rules get one name."""
+        if rule not in self._names:
+            ref = self.reserve(hint)
+            self.fill(ref, rule)
+            self._names[rule] = ref
+        return self._names[rule]
+
+    def reserve(self, hint: str) -> RuleRef:
+        """A name whose rule `fill` gives later, for rules that refer to themselves."""
+        name = self._unique(hint)
+        self._rules[name] = None
+        return RuleRef(name)
+
+    def fill(self, ref: RuleRef, rule: Rule) -> None:
+        """Give a reserved name its rule, once."""
+        assert self._rules.get(ref.name, rule) is None, f"{ref.name} is not a reserved rule"
+        self._rules[ref.name] = rule
+
+    def shared(self, key: str, build: Callable[[RuleRef], Rule]) -> RuleRef:
+        """The rule that every use of `key` shares; `build` gets its name, to refer to itself."""
+        if key not in self._shared:
+            self._shared[key] = ref = self.reserve(key)
+            self.fill(ref, build(ref))
+        return self._shared[key]
+
+    def grammar(self, root: Rule, plan: Plan | None = None) -> Grammar:
+        """The grammar of these rules under `root`, with what is left to guards."""
+        return Grammar({"root": root, **self.rules}, plan=plan)
+
+    def _unique(self, hint: str) -> str:
+        stem = re.sub(r"[^a-zA-Z0-9_]+", "_", hint)[:_MAX_HINT].strip("_") or "rule"
+        if stem in _KEYWORDS or not stem[0].islower():
+            stem = f"r_{stem}"
+        name = stem
+        while name in self._rules or name == "root":
+            self._next[stem] = self._next.get(stem, 1) + 1
+            name = f"{stem}_{self._next[stem]}"
+        return name

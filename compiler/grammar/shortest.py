@@ -1,0 +1,94 @@
+"""Shortest sentences: how little text completes a rule of a grammar, and how fast that can grow."""
+
+from collections.abc import Iterator
+
+from compiler.grammar.costs import Costs, width
+from compiler.grammar.grammar import Choice, Expr, Grammar, Repeat, RuleRef, Sequence, parts
+
+MAX_CONTINUATION = 3
+"""Bytes that the first byte of a character may ask for."""
+
+
+class Shortest:
+    """The shortest sentences of one grammar's rules and expressions; immutable once built."""
+
+    def __init__(self, grammar: Grammar) -> None:
+        self.grammar = grammar
+        self._costs = Costs(grammar)
+        self.growth = _Growth(self).largest() + MAX_CONTINUATION
+        """The most bytes by which one more byte can make what completes a sentence longer."""
+
+    def length(self, expr: Expr) -> int:
+        """Bytes of the shortest sentence of an expression; `NEVER` if it has none."""
+        return int(self._costs.of(expr))
+
+
+class _Growth:
+    """What is to be written, at most, once it is decided how an expression begins.
+
+    Only that decision makes completions longer: it may settle for an option that is not the shortest.
+    """
+
+    def __init__(self, shortest: Shortest) -> None:
+        self._shortest = shortest
+        self._rules = shortest.grammar.rules
+        self._begun: dict[str, int] = {}
+
+    def largest(self) -> int:
+        """Over every expression of the grammar: what the worst beginning leaves over what the best does."""
+        for name in self._rules:
+            self._settle(name)
+        bodies = (part for rule in self._rules.values() for part in parts(rule.body))
+        return max(self._longest(part) - self._shortest.length(part) for part in bodies)
+
+    def _settle(self, name: str) -> None:
+        """A rule after the rules that its sentences may begin with; a left recursion counts once."""
+        todo, entered = [name], set[str]()
+        while todo:
+            last = todo[-1]
+            if last in self._begun:
+                todo.pop()
+                continue
+            open_rules = [r for r in self._corners(self._rules[last].body) if r not in self._begun]
+            if last not in entered:
+                entered.add(last)
+                todo += (rule for rule in open_rules if rule not in entered)
+            if todo[-1] == last:
+                self._begun[last] = self._longest(self._rules[last].body)
+
+    def _corners(self, expr: Expr) -> Iterator[str]:
+        match expr:
+            case RuleRef(name):
+                yield name
+            case Choice(options):
+                for option in options:
+                    yield from self._corners(option)
+            case Sequence(items):
+                for item in items:
+                    yield from self._corners(item)
+                    if self._shortest.length(item):
+                        return
+
+    def _longest(self, expr: Expr) -> int:
+        match expr:
+            case RuleRef(name):
+                return self._begun.get(name, 0)
+            case Choice(options):
+                return max(map(self._longest, options))
+            case Repeat(item, low, _):
+                return max(low, 1) * width(chr(item.ranges[0][0]))
+            case Sequence(items):
+                return self._longest_of(items)
+            case _:
+                return self._shortest.length(expr)
+
+    def _longest_of(self, items: tuple[Expr, ...]) -> int:
+        rest = sum(map(self._shortest.length, items))
+        longest = 0
+        for item in items:
+            length = self._shortest.length(item)
+            rest -= length
+            longest = max(longest, self._longest(item) + rest)
+            if length:
+                break
+        return longest

@@ -1,0 +1,188 @@
+"""Jobs: what a compile worker is asked, and what it answers. Both cross between processes as bytes.
+
+An answer is a byte that tells its kind, and a result or a refusal. Nothing in it is ever unpickled: what
+compiles a hostile schema is not to be trusted any more.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, Protocol
+
+from compiler.entry import Entry
+from compiler.errors import LimitReached, UnsupportedGrammar, UnsupportedSchema
+from compiler.frontend.canonical_form import NO_DOCUMENTS
+from compiler.frontend.containment import covers
+from compiler.frontend.depth import too_deep
+from compiler.isolation.limits import CompileLimits
+from compiler.response_format import KINDS, ResponseFormat
+from compiler.syntaxes import syntax as find_syntax
+from compiler.vocabulary import Vocabulary
+from toolspecs.tool import Tool
+
+LOWERING_VERSION = 10
+"""Counted up whenever the same schema lowers to another grammar: older entries are then misses."""
+
+_RESULT, _REFUSAL, _LIMIT = b"+", b"-", b"!"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A task by its name, and the JSON values it takes; equal jobs have equal results."""
+
+    task: str
+    arguments: tuple[Any, ...]
+
+    @classmethod
+    def tool(
+        cls, parameters: Mapping[str, Any], syntax: str, documents: Mapping[str, Any] = NO_DOCUMENTS
+    ) -> "Job":
+        """Compile a tool's parameters in a call syntax; the result is an `Entry` with a `Unit`.
+
+        `documents` are those that the parameters lead to and no other, since they are part of the key.
+        """
+        return cls("tool", (parameters, syntax, *([documents] if documents else ())))
+
+    @classmethod
+    def format(cls, response_format: ResponseFormat) -> "Job":
+        """Compile a response's format; the result is an `Entry` with a `CompiledSchema`."""
+        return cls(response_format.kind, (response_format.content,))
+
+    @classmethod
+    def covers(cls, outer: Tool, inner: Tool) -> "Job":
+        """Whether all arguments of `inner` are `outer`'s; the result is `1` if that is proved, else `0`."""
+        return cls("covers", (outer.parameters, outer.documents, inner.parameters, inner.documents))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Job":
+        """Read what `to_bytes` wrote."""
+        task, *arguments = json.loads(data)
+        return cls(task, tuple(arguments))
+
+    def to_bytes(self) -> bytes:
+        """A JSON array."""
+        return self._content.encode()
+
+    @cached_property
+    def _content(self) -> str:
+        try:
+            return json.dumps([self.task, *self.arguments])
+        except RecursionError:
+            raise too_deep() from None
+
+    def key(self, vocabulary: Vocabulary) -> str:
+        """Names the result: the same job, rules and vocabulary, and nothing else.
+
+        Raises:
+            UnsupportedSchema: the schema is nested too deeply to be written.
+        """
+        rows = [repr(find_syntax(self.arguments[1]))] if self.task == "tool" else []
+        content = json.dumps([LOWERING_VERSION, self._content, *rows, vocabulary.digest])
+        return hashlib.sha256(content.encode()).hexdigest()
+
+    def check(self, limits: CompileLimits) -> None:
+        """Refuse what is too large to be handed on; raises UnsupportedSchema."""
+        limits.check_schema(self.arguments, len(self._content))
+
+    def answer(self, vocabulary: Vocabulary, limits: CompileLimits) -> bytes:
+        """Do the job, whatever happens: what is no result is a refusal."""
+        try:
+            return _RESULT + _TASKS[self.task](vocabulary, limits, *self.arguments)
+        except UnsupportedSchema as refusal:
+            return _REFUSAL + _written(refusal)
+        except UnsupportedGrammar as error:
+            return _REFUSAL + _written(UnsupportedSchema("", "", str(error)))
+        except MemoryError:
+            return _LIMIT + _written(out_of_memory(limits))
+        except RecursionError:
+            return _REFUSAL + _written(too_deep())
+        except Exception as error:  # noqa: BLE001 - a fault of the compiler's is one schema's refusal
+            _log.exception("a schema made the compiler fail")
+            reason = f"the compiler failed on it ({type(error).__name__}: {str(error)[:200]})"
+            return _REFUSAL + _written(
+                UnsupportedSchema("", "", reason, "Write the schema in simpler words.")
+            )
+
+
+def read_answer(answer: bytes) -> bytes:
+    """The result.
+
+    Raises:
+        UnsupportedSchema: the answer is a refusal; `LimitReached` where a limit was.
+    """
+    kind, content = answer[:1], answer[1:]
+    if kind == _RESULT:
+        return content
+    raise (LimitReached if kind == _LIMIT else UnsupportedSchema)(*json.loads(content))
+
+
+class Compiling(Protocol):
+    """Who does jobs: worker processes, or threads of this process."""
+
+    limits: CompileLimits
+    num_workers: int
+
+    async def run(self, job: Job, vocabulary: Vocabulary) -> bytes:
+        """The job's result; raises UnsupportedSchema, or WorkersUnavailable where no worker can be had."""
+
+    def launch(self) -> None:
+        """Begin what takes seconds before any vocabulary is known; does not wait."""
+
+    def start(self, vocabulary: Vocabulary) -> None:
+        """Get ready for jobs over a vocabulary; does not wait."""
+
+    async def close(self) -> None:
+        """Stop."""
+
+
+def out_of_memory(limits: CompileLimits) -> LimitReached:
+    """The refusal of a schema that takes too much memory."""
+    reason = f"compiling it takes more than {limits.memory_bytes / 2**20:.0f} MiB of memory"
+    return LimitReached("", "", reason, "Combine fewer alternatives, or lower counts and bounds.")
+
+
+def out_of_time(limits: CompileLimits) -> LimitReached:
+    """The refusal of a schema that takes too long."""
+    reason = f"compiling it takes longer than {limits.seconds:g} seconds"
+    return LimitReached("", "", reason, "Combine fewer alternatives, or lower counts, bounds and patterns.")
+
+
+def _written(refusal: UnsupportedSchema) -> bytes:
+    return json.dumps([refusal.pointer, refusal.keyword, refusal.reason, refusal.suggestion]).encode()
+
+
+def _tool(
+    vocabulary: Vocabulary,
+    limits: CompileLimits,
+    parameters: Any,
+    syntax: str,
+    documents: Mapping[str, Any] = NO_DOCUMENTS,
+) -> bytes:
+    tool = Tool("", "", parameters, documents=documents)
+    return _stored(Entry.of_tool(tool, find_syntax(syntax), vocabulary), limits)
+
+
+def _format(kind: str, vocabulary: Vocabulary, limits: CompileLimits, content: Any) -> bytes:
+    return _stored(Entry.of_format(ResponseFormat(kind, content), vocabulary), limits)
+
+
+def _stored(entry: Entry, limits: CompileLimits) -> bytes:
+    content = entry.to_bytes()
+    limits.check_result(len(content), entry.num_bytes)
+    return content
+
+
+def _covers(_vocabulary: Vocabulary, _limits: CompileLimits, *schemas: Any) -> bytes:
+    outer, outer_documents, inner, inner_documents = schemas
+    return b"1" if covers((outer, outer_documents), (inner, inner_documents)) else b"0"
+
+
+_TASKS: Mapping[str, Callable[..., bytes]] = {
+    "tool": _tool,
+    "covers": _covers,
+    **{kind: partial(_format, kind) for kind in KINDS},
+}

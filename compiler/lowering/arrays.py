@@ -1,0 +1,196 @@
+"""Lowering of arrays: one rule per number of items that still matters and per state of `contains`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING
+
+from jsonschema_rs import CanonicalSchema, canonical
+
+from compiler.grammar.grammar import Expr, Literal, Rule, concatenation, union
+from compiler.guard.planner import Item
+from compiler.lowering.cardinality import MOST_DISTINCT, is_roomy
+from compiler.report import Verdict
+
+if TYPE_CHECKING:
+    from compiler.frontend.outline import Site
+    from compiler.lowering.lowering import Lowering
+    from compiler.lowering.views import ArrayConstraint
+
+MAX_STATES = 600
+
+
+@dataclass(frozen=True)
+class _State:
+    """After `index` items, `counts[j]` of them of the j-th `contains`; both capped where more is alike."""
+
+    index: int
+    counts: tuple[int, ...]
+
+
+def lower_array(lowering: Lowering, constraint: ArrayConstraint, site: Site) -> Expr | None:
+    """The JSON texts of the arrays admitted at a place; None if there is none.
+
+    Raises:
+        UnsupportedSchema: a constraint needs more than a context-free grammar of bounded size.
+    """
+    if constraint.distinctness == canonical.Distinctness.SOME_REPEATED:
+        raise lowering.reporter.refusal(
+            site, "not", "demands a repeated item", "State what is allowed instead."
+        )
+    all_distinct = constraint.distinctness == canonical.Distinctness.ALL_DISTINCT
+    is_distinct = all_distinct and constraint.max_items not in (0, 1)
+    least = max(constraint.min_items, sum(contains.low for contains in constraint.contains))
+    lowering.planner.mark_array(lowering.place, least, is_distinct=is_distinct)
+    if is_distinct:
+        return _lower_distinct(lowering, constraint, site)
+    return _Automaton(lowering, constraint, site).lower()
+
+
+def _lower_distinct(lowering: Lowering, constraint: ArrayConstraint, site: Site) -> Expr | None:
+    """An array whose items a guard keeps apart; what the grammar demands must be possible without repeats."""
+    if constraint.prefix_items or constraint.contains or not is_roomy(constraint.items):
+        lowering.planner.mark_run_out(lowering.place)
+    lowering.reporter.note(site, "uniqueItems", Verdict.GUARDED, "no item that stands there already")
+    is_outer_distinct, lowering.is_distinct = lowering.is_distinct, True
+    try:
+        automaton = _Automaton(lowering, constraint, site)
+        if not automaton.has_enough():
+            raise lowering.reporter.refusal(
+                site,
+                "uniqueItems",
+                "there may be fewer distinct items than the array must have, or it must have too many",
+                "Lower minItems, or admit more values.",
+            )
+        return automaton.lower()
+    finally:
+        lowering.is_distinct = is_outer_distinct
+
+
+class _Automaton:
+    def __init__(self, lowering: Lowering, constraint: ArrayConstraint, site: Site) -> None:
+        self.lowering = lowering
+        self.constraint = constraint
+        self.site = site
+        self.caps = tuple(c.low if c.high is None else max(c.low, c.high + 1) for c in constraint.contains)
+        self.num_counts = prod(cap + 1 for cap in self.caps)
+        self.fewest = max(len(constraint.prefix_items), constraint.min_items)
+        self.most = self._narrowed(constraint.max_items)
+        self.top = max(self.fewest, self.most or 0)
+
+    def _narrowed(self, most: int | None) -> int | None:
+        """The upper bound, lowered to what can be counted where that leaves room."""
+        countable = MAX_STATES // self.num_counts - 1
+        if most is None or most <= countable or countable < self.fewest:
+            return most
+        self.lowering.reporter.note(self.site, "maxItems", Verdict.NARROWED, f"at most {countable} items")
+        return countable
+
+    def has_enough(self) -> bool:
+        """Whether every item that there must be has a value that none before it has."""
+        if self.constraint.min_items > MOST_DISTINCT:
+            return False
+        count = self.lowering.cardinality.at_least
+        prefix = self.constraint.prefix_items
+        needed = [*prefix, *[self.constraint.items] * self.constraint.min_items][: self.constraint.min_items]
+        if not all(count(schema) > index for index, schema in enumerate(needed)):
+            return False
+        if any(contains.high is not None for contains in self.constraint.contains) and needed:
+            return False
+        sought = [contains for contains in self.constraint.contains if contains.low]
+        if len(sought) > 1 and self.constraint.max_items is not None:  # one item may have to serve several
+            return False
+        return all(count(_both(c.schema, self.constraint.items)) >= c.low and not prefix for c in sought)
+
+    def lower(self) -> Expr | None:
+        """The whole array; None if no number of items is admitted."""
+        num_states = (self.top + 1) * self.num_counts
+        if num_states > MAX_STATES:
+            keyword = "maxItems" if self.most == self.top else "minItems"
+            raise self.lowering.reporter.refusal(
+                self.site,
+                keyword,
+                "counts more items than a grammar can hold",
+                f"Bound the array to at most {MAX_STATES - 1} items.",
+            )
+        pick: dict[_State, Expr | None] = {}
+        after: dict[_State, Expr | None] = {}
+        states = product(range(self.top + 1), product(*(range(cap + 1) for cap in self.caps)))
+        for index, counts in reversed(list(states)):
+            self._lower_state(_State(index, counts), pick, after)
+        start = _State(0, (0,) * len(self.caps))
+        empty = Literal("]") if self._can_end(start) else None
+        return concatenation(Literal("["), union((pick[start], empty)))
+
+    def _lower_state(
+        self, state: _State, pick: dict[_State, Expr | None], after: dict[_State, Expr | None]
+    ) -> None:
+        """Define what may be picked at a state and what may follow; later states are defined already."""
+        rules = self.lowering.rules
+        loop = rules.reserve("items") if state.index == self.top else None
+        pick[state] = union(
+            concatenation(item, loop if following == state else after[following])
+            for following, item in self._steps(state)
+        )
+        end = Literal("]") if self._can_end(state) else None
+        body = union((end, concatenation(self.lowering.style.comma, pick[state])))
+        after[state] = rules.define("items", Rule(body)) if body is not None and loop is None else loop
+        if loop is not None:
+            rules.fill(loop, Rule(loop if body is None else body))
+
+    def _can_end(self, state: _State) -> bool:
+        return state.index >= self.constraint.min_items and all(
+            count >= contains.low
+            for count, contains in zip(state.counts, self.constraint.contains, strict=True)
+        )
+
+    def _steps(self, state: _State) -> list[tuple[_State, Expr]]:
+        """The states one more item leads to, each with that item."""
+        if self.most is not None and state.index >= self.most:
+            return []
+        steps = []
+        for matched in product((True, False), repeat=len(self.caps)):
+            counts = tuple(
+                min(count + is_match, cap)
+                for count, is_match, cap in zip(state.counts, matched, self.caps, strict=True)
+            )
+            item = None if self._is_over(counts) else self._item(state.index, matched)
+            if item is not None:
+                steps.append((_State(min(state.index + 1, self.top), counts), item))
+        return steps
+
+    def _is_over(self, counts: tuple[int, ...]) -> bool:
+        return any(
+            contains.high is not None and count > contains.high
+            for count, contains in zip(counts, self.constraint.contains, strict=True)
+        )
+
+    def _item(self, index: int, matched: tuple[bool, ...]) -> Expr | None:
+        """An item that is of every matched `contains`, and of no other one that is bounded from above."""
+        prefix = self.constraint.prefix_items
+        place = self.lowering.outline.item(self.site, index)
+        schema = prefix[index] if index < len(prefix) else self.constraint.items
+        parts = [] if schema is None else [schema]
+        for contains, is_match in zip(self.constraint.contains, matched, strict=True):
+            if is_match:
+                parts.append(contains.schema)
+            elif contains.high is not None:
+                parts.append(self._negated(contains.schema))
+        if not parts:
+            return self.lowering.anything.value(Item(index))
+        return self.lowering.value(reduce(CanonicalSchema.intersect, parts), place, step=Item(index))
+
+    def _negated(self, schema: CanonicalSchema) -> CanonicalSchema:
+        try:
+            return schema.negate()
+        except canonical.CanonicalizationError as error:
+            raise self.lowering.reporter.refusal(
+                self.site, "contains", f"cannot be negated: {error}"
+            ) from error
+
+
+def _both(schema: CanonicalSchema, other: CanonicalSchema | None) -> CanonicalSchema:
+    return schema if other is None else schema.intersect(other)

@@ -1,0 +1,195 @@
+"""How many values a schema admits at least: enough of them, and a guard never runs out of distinct ones."""
+
+import math
+from contextlib import suppress
+
+from jsonschema_rs import CanonicalSchema, canonical
+
+from compiler.errors import UnsupportedKeyword
+from compiler.frontend.combinations import Combinations
+from compiler.lowering.views import (
+    ArrayConstraint,
+    ObjectConstraint,
+    array_constraint,
+    integer_constraint,
+    number_constraint,
+    object_constraint,
+    string_constraint,
+)
+from compiler.regular.dfa import DEAD, Dfa
+from compiler.scalars.numbers import IntegerConstraint
+from compiler.scalars.string_constraint import StringConstraint
+
+MOST_DISTINCT = 64
+"""Distinct items or keys that an output may have to have: a closer finds these well within a second."""
+PLENTY = 10**9
+"""More than any output has room for."""
+_LONGEST_COUNTED = 64
+_MORE_ITEMS = 3
+_DIGITS = 10**15
+"""Where nothing bounds them, distinct numbers are written with fifteen digits."""
+
+
+class Cardinality:
+    """Lower bounds for the schemas of one document: 0 is also the answer where nothing is known."""
+
+    def __init__(self, combinations: Combinations) -> None:
+        self._combinations = combinations
+        self._open: set[CanonicalSchema] = set()
+        self._known: dict[CanonicalSchema, float] = {}
+
+    def at_least(self, schema: CanonicalSchema | None) -> float:
+        """Values that the schema admits, all of them written out being no question; None admits any."""
+        if schema is None:
+            return math.inf
+        if schema in self._open:  # a value that needs another of its kind is not counted on
+            return 0
+        if schema not in self._known:
+            self._open.add(schema)
+            found = self._count(schema)
+            self._open.remove(schema)
+            self._known[schema] = found  # fewer, if it was counted without what is open
+        return self._known[schema]
+
+    def _count(self, schema: CanonicalSchema) -> float:  # noqa: C901, PLR0911, PLR0912 - one case per canonical view
+        match schema.view():
+            case canonical.FalseView():
+                return 0
+            case canonical.TrueView():
+                return math.inf
+            case canonical.ConstView():
+                return 1
+            case canonical.EnumView(values):
+                return len(values)
+            case canonical.MultiTypeView(types):
+                return sum({"null": 1, "boolean": 2}.get(name, math.inf) for name in types)
+            case canonical.AnyOfView(branches):
+                return max(map(self.at_least, branches))
+            case canonical.StringView() as view:
+                return _num_strings(string_constraint(view))
+            case canonical.IntegerView() as view:
+                return _num_integers(integer_constraint(view))
+            case canonical.NumberView() as view:
+                constraint = number_constraint(view)
+                is_plain = not constraint.multiple_of and not constraint.not_multiple_of
+                return _DIGITS if is_plain and constraint.maximum is None else 1
+            case canonical.ArrayView() as view:
+                return self._num_arrays(array_constraint(view))
+            case canonical.ObjectView() as view:
+                return self._num_objects(object_constraint(view))
+            case canonical.RawView():
+                return 0
+            case _:
+                with suppress(canonical.CanonicalizationError):
+                    unfolded = self._combinations.unfold(schema)
+                    return max(map(self.at_least, unfolded), default=0) if unfolded != [schema] else 0
+                return 0
+
+    def _num_arrays(self, constraint: ArrayConstraint) -> float:
+        is_repeated = constraint.distinctness == canonical.Distinctness.SOME_REPEATED
+        if constraint.contains or is_repeated or constraint.min_items > _LONGEST_COUNTED:
+            return 0
+        # What need not be distinct may be kept so nonetheless (`Planner.plan`), unless it has two items.
+        is_distinct = (
+            constraint.distinctness == canonical.Distinctness.ALL_DISTINCT or constraint.min_items < 2
+        )
+        counts = [*map(self.at_least, constraint.prefix_items)]
+        longest = constraint.min_items + _MORE_ITEMS
+        if constraint.max_items is not None:
+            longest = min(longest, constraint.max_items)
+        counts += [self.at_least(constraint.items)] * (longest - len(counts))
+        total, arrays = 0.0, 1.0
+        for length in range(longest + 1):
+            if length >= constraint.min_items:
+                total += arrays
+            num_items = counts[length] - length * is_distinct if length < longest else 0
+            if num_items <= 0 or total >= PLENTY:
+                break
+            arrays *= num_items
+        return total
+
+    def _num_objects(self, constraint: ObjectConstraint) -> float:
+        names = constraint.property_names
+        known = None if names is None else finite_names(names)
+        if (names is not None and known is None) or constraint.violations or constraint.pattern_properties:
+            return 0
+        if constraint.min_properties > len(constraint.required):
+            return 0
+        if names is None and not constraint.properties and not constraint.required:
+            is_alone = constraint.max_properties == 0 or not self.at_least(constraint.additional_properties)
+            return 1 if is_alone else math.inf
+        total = 1.0
+        for key in constraint.required:
+            is_known = known is None or key in known
+            schema = constraint.properties.get(key, constraint.additional_properties)
+            total *= self.at_least(schema) if is_known else 0
+        if constraint.max_properties is None:
+            optional = constraint.properties.keys() - constraint.required
+            for key in optional if known is None else optional & known:
+                total *= 1 + self.at_least(constraint.properties[key])
+        return total
+
+
+def is_roomy(schema: CanonicalSchema | None) -> bool:
+    """Whether it is known that however a text of the schema begins, it can go on in countless ways."""
+    match schema.view() if schema is not None else None:
+        case canonical.StringView() as view:
+            constraint = string_constraint(view)
+            return constraint == StringConstraint(min_length=constraint.min_length)
+        case canonical.MultiTypeView(types):
+            return tuple(types) == ("string",)
+        case _:
+            return False
+
+
+def finite_names(names: CanonicalSchema) -> set[str] | None:
+    """The keys that `propertyNames` lists; None if it does not list them."""
+    match names.view():
+        case canonical.ConstView(value):
+            return {str(value)}
+        case canonical.EnumView(values):
+            return set(map(str, values))
+        case canonical.FalseView():
+            return set()
+        case _:
+            return None
+
+
+def _num_integers(constraint: IntegerConstraint) -> float:
+    if constraint.minimum is None or constraint.maximum is None:
+        return 1 if constraint.multiple_of or constraint.not_multiple_of else _DIGITS
+    if constraint.multiple_of or constraint.not_multiple_of:
+        return 1
+    return constraint.maximum - constraint.minimum + 1
+
+
+def _num_strings(constraint: StringConstraint) -> float:
+    if constraint.excluded_formats:
+        return 0
+    try:
+        dfa = constraint.automaton()
+    except UnsupportedKeyword:
+        return 0
+    return num_texts(dfa, constraint.min_length, constraint.max_length)
+
+
+def num_texts(dfa: Dfa, low: int, high: int | None) -> float:
+    """Texts of an automaton within length bounds, or fewer: those that are too long to count are left out."""
+    if dfa.is_empty:
+        return 0
+    if dfa.longest is None and high is None:
+        return math.inf
+    sizes = [sum(last - first + 1 for first, last in atom) for atom in dfa.alphabet.atoms]
+    reached, total = {0: 1}, 0
+    for length in range(min(high if high is not None else _LONGEST_COUNTED, _LONGEST_COUNTED) + 1):
+        if length >= low:
+            total += sum(number for state, number in reached.items() if state in dfa.accepting)
+        if total >= PLENTY:
+            break
+        following: dict[int, int] = {}
+        for state, number in reached.items():
+            for target, size in zip(dfa.table[state], sizes, strict=True):
+                if target != DEAD:
+                    following[target] = min(PLENTY, following.get(target, 0) + number * size)
+        reached = following
+    return total

@@ -1,0 +1,286 @@
+"""Lowering: the canonical views of a schema become the rules of a grammar.
+
+Every sentence of what a schema lowers to is the text of a value that the schema admits. Canonical forms hold
+no negation, no intersection and no condition but where a reference is involved, so every view lowers on its
+own, from all that it says (`compiler.lowering.views`). What is left symbolic is unfolded step by step into
+views that do, or refused. What narrows a view only ever removes sentences.
+
+A place that admits nothing lowers to None and disappears from the choices above it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from jsonschema_rs import CanonicalSchema, canonical
+
+from compiler.errors import UnsupportedKeyword, UnsupportedSchema
+from compiler.frontend.combinations import Combinations, simple
+from compiler.frontend.depth import too_deep
+from compiler.frontend.outline import Outline, Site
+from compiler.frontend.plain import DIALECTS
+from compiler.frontend.pointer import child
+from compiler.frontend.reporter import Reporter
+from compiler.grammar.grammar import Choice, Expr, Grammar, Rule, RuleRef, Sequence, choice, union
+from compiler.grammar.prune import prune
+from compiler.grammar.rules import RuleTable
+from compiler.guard.planner import Planner, Step
+from compiler.lowering.alternatives import may_stem_from
+from compiler.lowering.anything import TYPES, Anything
+from compiler.lowering.arrays import lower_array
+from compiler.lowering.cardinality import Cardinality
+from compiler.lowering.listed import lower_listed
+from compiler.lowering.objects import lower_object
+from compiler.lowering.style import Style
+from compiler.lowering.views import (
+    ObjectConstraint,
+    array_constraint,
+    integer_constraint,
+    number_constraint,
+    object_constraint,
+    string_constraint,
+)
+from compiler.lowering.witnesses import lower_with_witnesses
+from compiler.report import Verdict
+from compiler.scalars.numbers import IntegerConstraint, NumberConstraint, lower_integer, lower_number
+from compiler.scalars.string_constraint import StringConstraint
+from compiler.scalars.strings import lower_string
+
+MAX_PLACES = 20_000
+_WRITE_OUT = "Write the combined schema out."
+_KNOWN_DIALECTS = f"Leave it out for 2020-12, or use one of {', '.join(DIALECTS)}."
+_COMBINED = "what it combines cannot be resolved"
+_UNFOLD = "combines a recursive reference with other constraints in a way that cannot be resolved"
+
+
+class _Place(NamedTuple):
+    """All that the rules of a value depend on."""
+
+    schema: CanonicalSchema
+    site: Site
+    is_root: bool
+    is_distinct: bool
+
+
+class Lowering:
+    """One schema being lowered. `is_closed` leaves undeclared keys out wherever keys are declared.
+
+    Long strings are counted by a guard, but those of `counted`, which are pointers, by rules.
+    """
+
+    def __init__(
+        self,
+        schema: CanonicalSchema,
+        outline: Outline,
+        *,
+        is_closed: bool,
+        style: Style,
+        counted: frozenset[str] = frozenset(),
+    ) -> None:
+        self.schema = schema
+        self.outline = outline
+        self.is_closed = is_closed
+        self.style = style
+        self._counted = counted
+        self.rules = RuleTable()
+        self.anything = Anything(self)
+        self._combinations = Combinations(schema)
+        self.cardinality = Cardinality(self._combinations)
+        self.reporter = Reporter(outline)
+        self.planner = Planner()
+        self.is_distinct = False
+        """Whether equal values must have one spelling here, since a guard compares texts."""
+        self.place = self.planner.place()
+        """Where the guards' plan stands."""
+        self._done: dict[_Place, Expr | None] = {}
+        self._open: dict[_Place, RuleRef | None] = {}
+        """What is being lowered, with the name of its rule where it was met again inside."""
+        self._unwritable: str | None = None
+        """The pointer of the first value of which none can be written, though there are some."""
+        self._numbers: dict[_Place, int] = {}
+        """The places in the guards' plan."""
+
+    def grammar(self, lower: Callable[[], Expr | None] | None = None) -> Grammar:
+        """The grammar of the whole schema; of what `lower` makes of it, if that is given.
+
+        Raises:
+            UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema.
+            AmbiguousBounds: some strings must be `counted` by rules.
+        """
+        start = self.place
+        try:
+            body = lower() if lower else self.value(self.schema, self.outline.root, is_root=True)
+        except RecursionError:
+            raise too_deep() from None
+        if body is not None:
+            plan = self.planner.plan(start)
+            # Written out in the root rule: masks are then precomputed to its very end.
+            root = self.rules.rules[body.name] if isinstance(body, RuleRef) else Rule(body)
+            if (grammar := prune(self.rules.grammar(root, plan))) is not None:
+                return grammar
+        reason = "no value that satisfies it can be written: what can be is narrower than the schema"
+        raise UnsupportedSchema(
+            self._unwritable or "", "", reason, "Admit more, or say it in other keywords."
+        )
+
+    def value(
+        self, schema: CanonicalSchema, site: Site, *, step: Step = None, is_root: bool = False
+    ) -> Expr | None:
+        """The JSON texts of the values a schema admits at a place; None if there is none.
+
+        `step` leads there from the place that is being lowered. Every place is lowered once; inside itself it
+        is only named.
+        """
+        place = _Place(schema, site, is_root, self.is_distinct)
+        if place not in self._numbers:
+            self._numbers[place] = self.planner.place(site.pointer)
+        self.planner.link(self.place, step, [self._numbers[place]])
+        if place in self._done:
+            return self._done[place]
+        if place in self._open:
+            self._open[place] = self._open[place] or self.rules.reserve(_hint(site))
+            return self._open[place]
+        if len(self._done) >= MAX_PLACES:
+            raise UnsupportedSchema(site.pointer, "", "the schema unfolds into too many distinct parts")
+        self._open[place] = None
+        try:
+            with self.standing_at(self._numbers[place]):
+                body = self._lower(schema, site, is_root=is_root)
+        except canonical.CanonicalizationError as error:
+            raise UnsupportedSchema(site.pointer, "", f"{_COMBINED}: {error}", _WRITE_OUT) from error
+        if (
+            body is None
+            and self._unwritable is None
+            and schema.satisfiability() != canonical.Satisfiability.NO
+        ):
+            self._unwritable = site.pointer
+        self._done[place] = self._named(body, self._open.pop(place), site)
+        return self._done[place]
+
+    def _named(self, body: Expr | None, ref: RuleRef | None, site: Site) -> Expr | None:
+        """A body by its name if it has one already, or is more than a few words."""
+        if ref is not None:
+            self.rules.fill(ref, Rule(ref if body is None else body))
+            return ref
+        return self.rules.define(_hint(site), Rule(body)) if isinstance(body, Choice | Sequence) else body
+
+    @contextmanager
+    def standing_at(self, place: int) -> Iterator[None]:
+        """Lower what stands at another place of the guards' plan, and come back."""
+        outer, self.place = self.place, place
+        try:
+            yield
+        finally:
+            self.place = outer
+
+    def _lower(  # noqa: C901, PLR0911 - one case per canonical view
+        self, schema: CanonicalSchema, site: Site, *, is_root: bool
+    ) -> Expr | None:
+        match schema.view():
+            case canonical.FalseView():
+                return None
+            case canonical.TrueView():
+                return choice(*(self.anything.of_type(name, site, is_root=is_root) for name in TYPES))
+            case canonical.MultiTypeView(types):
+                return choice(*(self.anything.of_type(name, site, is_root=is_root) for name in types))
+            case canonical.ConstView(value):
+                return lower_listed(self, [value], site)
+            case canonical.EnumView(values):
+                return lower_listed(self, values, site)
+            case canonical.StringView() as view:
+                return self.string(string_constraint(view, schema.draft), site, is_root=is_root)
+            case canonical.IntegerView() as view:
+                return self.number(integer_constraint(view), site)
+            case canonical.NumberView() as view:
+                return self.number(number_constraint(view), site)
+            case canonical.ArrayView() as view:
+                return lower_array(self, array_constraint(view), site)
+            case canonical.ObjectView() as view:
+                return self._object(object_constraint(view), site)
+            case canonical.AnyOfView(branches):
+                return self.any_of(branches, site, is_root=is_root)
+            case _:
+                return self.any_of(self.unfold(schema, site), site, is_root=is_root)
+
+    def any_of(self, schemas: Iterable[CanonicalSchema], site: Site, *, is_root: bool = False) -> Expr | None:
+        """A value of any of the schemas."""
+        return union([self.value(schema, site, is_root=is_root) for schema in schemas])
+
+    def unfold(self, schema: CanonicalSchema, site: Site) -> list[CanonicalSchema]:
+        """What canonicalization left symbolic because of a reference in it, one step further, as a union.
+
+        Raises:
+            UnsupportedSchema: it has no such form.
+        """
+        match schema.view():
+            case canonical.RawView(reason=canonical.RawReason.UNKNOWN_DIALECT, pointer=pointer):
+                reason = "names a dialect that is not known"
+                raise UnsupportedSchema(child(pointer or "", "$schema"), "$schema", reason, _KNOWN_DIALECTS)
+            case canonical.RawView(reason=reason, pointer=pointer):
+                why = f"its combination of keywords cannot be resolved ({reason})"
+                raise UnsupportedSchema(pointer or site.pointer, "", why, _WRITE_OUT)
+        try:
+            unfolded = self._combinations.unfold(schema)
+        except canonical.CanonicalizationError as error:
+            raise self.reporter.refusal(site, "$ref", f"{_UNFOLD}: {error}", _WRITE_OUT) from error
+        if unfolded == [schema] or (not unfolded and self._combinations.is_narrowed):
+            raise self.reporter.refusal(site, "$ref", _UNFOLD, _WRITE_OUT)
+        if self._combinations.is_narrowed:
+            for keyword in ("oneOf", "not", "allOf", "anyOf"):
+                self.reporter.note(site, keyword, Verdict.NARROWED, "values that are easily told apart")
+        return unfolded
+
+    def _object(self, constraint: ObjectConstraint, site: Site) -> Expr | None:
+        if not self.is_distinct:  # or else equal objects have one order
+            site = self.outline.reordered(site, may_stem_from(constraint))
+        lower = lower_with_witnesses if constraint.violations else lower_object
+        return lower(self, constraint, site)
+
+    def string(
+        self, constraint: StringConstraint, site: Site, *, is_root: bool = False, is_key: bool = False
+    ) -> Expr | None:
+        """The strings that a constraint admits at a place, or as its keys; None if there is none."""
+        is_guarded = not (is_key or self.is_distinct or site.pointer in self._counted)
+        try:
+            lowered = lower_string(
+                constraint, self.rules, in_container=not is_root, is_key=is_key, is_guarded=is_guarded
+            )
+        except UnsupportedKeyword as refusal:
+            raise self.reporter.refusal_of(site, refusal) from refusal
+        if lowered is None:
+            return None
+        self.reporter.note_all(site, lowered.notes)
+        if not is_key:
+            self.planner.mark_string(self.place, lowered.bound, is_plain=lowered.is_plain)
+        return lowered.expr
+
+    def number(self, constraint: IntegerConstraint | NumberConstraint, site: Site) -> Expr | None:
+        """The numbers that a constraint admits at a place; None if there is none."""
+        try:
+            if isinstance(constraint, IntegerConstraint):
+                lowered = lower_integer(constraint, self.rules, is_unique=self.is_distinct)
+            else:
+                lowered = lower_number(constraint, self.rules, is_unique=self.is_distinct)
+        except UnsupportedKeyword as refusal:
+            raise self.reporter.refusal_of(site, refusal) from refusal
+        if lowered is None:
+            return None
+        for note in lowered.notes:
+            self.reporter.note(site, "type", Verdict.NARROWED, note)
+        return lowered.expr
+
+    def simple(self, document: Any) -> CanonicalSchema:
+        """A schema of our own in the document's draft."""
+        return simple(document, self.schema.draft)
+
+    def admits(self, schema: CanonicalSchema, value: Any) -> bool:
+        """Whether a schema is known to admit a value."""
+        return schema.covers(self.simple({"enum": [value]})) == canonical.Containment.YES
+
+
+def _hint(site: Site) -> str:
+    """A rule name a reader recognises: the last words of the pointer."""
+    words = [
+        word for word in site.pointer.split("/") if word and word not in ("properties", "items", "$defs")
+    ]
+    return "_".join(words[-2:]) or "value"

@@ -1,0 +1,266 @@
+"""Lowering of a call's arguments as tagged parameters: strings as raw text, every other value as JSON.
+
+A reader has only the tool's schema to tell the two apart, unless the tag says it. So a parameter that admits
+strings and other types admits no string that reads as JSON of one of these: `null` for a nullable string.
+What a parameter admits is the union over all alternatives of the arguments, since a reader cannot know which
+of them the model had in mind.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from jsonschema_rs import CanonicalSchema, canonical
+
+from compiler.errors import UnsupportedKeyword, UnsupportedSchema
+from compiler.grammar.grammar import EMPTY, Expr, Literal, Rule, choice, concatenation, union
+from compiler.guard.plan import Tags
+from compiler.guard.planner import Key
+from compiler.lowering.anything import TYPES
+from compiler.lowering.objects import declared_keys, value_schema
+from compiler.lowering.views import ObjectConstraint, object_constraint, strings_of
+from compiler.report import Verdict
+from compiler.scalars.raw_strings import lower_raw_literal, lower_raw_string
+from compiler.scalars.string_constraint import StringConstraint
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from compiler.frontend.outline import Site
+    from compiler.lowering.lowering import Lowering
+    from compiler.syntax import Syntax
+    from compiler.vocabulary import Vocabulary
+
+STRING = "string"
+_SCALARS = {"null": "null", "boolean": "true|false", "number": r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"}
+_OPENINGS = {"array": r"\[", "object": r"\{"}
+_BLANKS = r"[\t\n\r ]*"
+_UNSPEAKABLE = re.compile(r"[\x00-\x20<>\"]")
+
+
+def json_patterns(types: tuple[str, ...]) -> list[str]:
+    """Regular expressions, one of which finds itself in a text if that reads as JSON of one of the types."""
+    scalars = [text for name, text in _SCALARS.items() if name in types]
+    openings = [text for name, text in _OPENINGS.items() if name in types]
+    found = [f"^{_BLANKS}(?:{'|'.join(scalars)}){_BLANKS}$"] if scalars else []
+    return found + ([f"^{_BLANKS}(?:{'|'.join(openings)})"] if openings else [])
+
+
+@dataclass(frozen=True)
+class SpelledTags:
+    """A syntax's tags as a vocabulary spells them; `forbidden` in their own spelling, which is no text's."""
+
+    begin: str
+    after_key: str
+    after_string_key: str
+    end: str
+    forbidden: tuple[str, ...]
+    tells_strings: bool
+
+
+def spelled_tags(syntax: Syntax, vocabulary: Vocabulary) -> SpelledTags | None:
+    """The tags of a syntax; None if its arguments are JSON."""
+    if syntax.tags is None:
+        return None
+    tags, spell = syntax.tags, vocabulary.spell
+    after_string_key = tags.after_key if tags.after_string_key is None else tags.after_string_key
+    return SpelledTags(
+        spell(tags.begin),
+        spell(tags.after_key),
+        spell(after_string_key),
+        spell(tags.end),
+        syntax.tag_texts,
+        tags.tells_strings,
+    )
+
+
+class TaggedArguments:
+    """The arguments of one tool; `types` is known once they are lowered."""
+
+    def __init__(self, lowering: Lowering, tags: SpelledTags) -> None:
+        self.types: Mapping[str, tuple[str, ...]] = {}
+        self._lowering = lowering
+        self._tags = tags
+
+    def lower(self) -> Expr | None:
+        """Every parameter in its tags; None if no arguments are admitted.
+
+        Raises:
+            UnsupportedSchema: a key cannot stand in a tag, or a keyword cannot be upheld.
+        """
+        site = self._lowering.outline.root
+        shapes = [
+            (shape, declared_keys(self._lowering, shape, site)[0])
+            for shape in list(self._shapes(self._lowering.schema, site))
+        ]
+        admitted: dict[str, set[str]] = {}
+        for shape, keys in shapes:
+            for key in keys:
+                admitted.setdefault(key, set()).update(self._admitted(value_schema(shape, key)))
+        self.types = {key: tuple(t for t in TYPES if t in types) for key, types in admitted.items()}
+        self._lowering.planner.tags = self._guarded_tags()
+        self._note(site)
+        arguments = union([self._object(shape, site, keys) for shape, keys in shapes])
+        if arguments is None and any(shape.min_properties > len(keys) for shape, keys in shapes):
+            why = "demands keys that are not declared, and in this call syntax none of these can be written"
+            raise self._lowering.reporter.refusal(site, "minProperties", why, "Declare them in `properties`.")
+        return arguments
+
+    def _shapes(self, schema: CanonicalSchema, site: Site) -> Iterator[ObjectConstraint]:
+        """The alternatives of the arguments."""
+        pending, seen = [schema], set[CanonicalSchema]()
+        while pending:
+            schema = pending.pop(0)
+            if schema in seen:
+                continue
+            seen.add(schema)
+            match schema.view():
+                case canonical.FalseView():
+                    pass
+                case canonical.ObjectView() as view:
+                    yield object_constraint(view)
+                case canonical.MultiTypeView():
+                    yield ObjectConstraint()
+                case canonical.AnyOfView(branches):
+                    pending += branches
+                case canonical.ConstView(value):
+                    yield self._exactly(value)
+                case canonical.EnumView(values):
+                    yield from map(self._exactly, values)
+                case _:
+                    pending += self._lowering.unfold(schema, site)
+
+    def _exactly(self, value: Any) -> ObjectConstraint:
+        parts = {key: self._lowering.simple({"enum": [part]}) for key, part in value.items()}
+        names = self._lowering.simple({"enum": list(parts)} if parts else {"not": {}})
+        return ObjectConstraint(required=tuple(parts), properties=parts, property_names=names)
+
+    def _admitted(self, schema: CanonicalSchema | None) -> list[str]:
+        if schema is None:
+            return list(TYPES)
+        no = canonical.Satisfiability.NO
+        return [name for name in TYPES if self._of_types(schema, (name,)).satisfiability() != no]
+
+    def _of_types(self, schema: CanonicalSchema | None, types: tuple[str, ...]) -> CanonicalSchema:
+        """What a schema admits of some types."""
+        only = self._lowering.simple({"type": list(types)})
+        return only if schema is None else schema.intersect(only)
+
+    def _object(self, shape: ObjectConstraint, site: Site, keys: list[str]) -> Expr | None:
+        if shape.violations:
+            why = "demands that some key or value fails a schema"
+            raise self._lowering.reporter.refusal(site, "not", why, "State what is allowed instead.")
+        members = [(key, self._member(shape, site, key)) for key in keys]
+        if any(member is None and key in shape.required for key, member in members):
+            return None
+        if not set(shape.required) <= set(keys):
+            return None
+        live = [(key in shape.required, member) for key, member in members if member is not None]
+        return self._series(live, shape)
+
+    def _series(self, members: list[tuple[bool, Expr]], shape: ObjectConstraint) -> Expr | None:
+        """The members in order, some left out: a rule per member and number of those before it.
+
+        The empty text behind the last member; None where there are too few or too many.
+        """
+        num_required = sum(is_required for is_required, _ in members)
+        low = shape.min_properties if shape.min_properties > num_required else 0
+        most = shape.max_properties
+        high = most if most is not None and most < len(members) else None
+        top = low if high is None else max(low, high)
+        rest: list[Expr | None] = [EMPTY if count >= low else None for count in range(top + 1)]
+        for is_required, member in reversed(members):
+            rest = [
+                self._either(
+                    None
+                    if high is not None and count >= high
+                    else concatenation(member, rest[min(count + 1, top)]),
+                    None if is_required else rest[count],
+                )
+                for count in range(top + 1)
+            ]
+        return rest[0]
+
+    def _either(self, taken: Expr | None, left: Expr | None) -> Expr | None:
+        if taken is None or left is None:
+            return left if taken is None else taken
+        return self._lowering.rules.define("parameters", Rule(choice(taken, left)))
+
+    def _member(self, shape: ObjectConstraint, site: Site, key: str) -> Expr | None:
+        """One parameter in its tags."""
+        place = self._lowering.outline.property(site, key)
+        if not key or _UNSPEAKABLE.search(key):
+            why = f"the key {key!r} cannot stand in a tag"
+            raise UnsupportedSchema(place.pointer or site.pointer, "properties", why, "Rename it.")
+        tags, schema = self._tags, value_schema(shape, key)
+        types = self.types[key]
+        others = tuple(name for name in types if name != STRING)
+        text = value = None
+        if STRING in types:
+            text = self._text(schema if not others else self._of_types(schema, (STRING,)), place, others)
+        if others:
+            schema = schema if STRING not in types and schema else self._of_types(schema, others)
+            value = self._lowering.value(schema, place, step=Key(key))
+        either = (
+            concatenation(Literal(tags.after_string_key), text),
+            concatenation(Literal(tags.after_key), value, Literal(tags.end)),
+        )
+        return concatenation(Literal(tags.begin + key), union(either))
+
+    def _text(self, schema: CanonicalSchema | None, site: Site, others: tuple[str, ...]) -> Expr | None:
+        """The strings of a schema as raw text up to the end of the tag; none reads as one of `others`."""
+        if schema is None:
+            return self._string(StringConstraint(), site, others)
+        found = strings_of(schema, lambda inner: self._lowering.unfold(inner, site))
+        return union(
+            [
+                self._string(strings, site, others)
+                if isinstance(strings, StringConstraint)
+                else self._literals(strings, site, others)
+                for strings in found
+            ]
+        )
+
+    def _string(self, constraint: StringConstraint, site: Site, others: tuple[str, ...]) -> Expr | None:
+        tags, misread = self._tags, self._misread(others)
+        constraint = replace(constraint, excluded_patterns=(*constraint.excluded_patterns, *misread))
+        try:
+            lowered = lower_raw_string(constraint, self._lowering.rules, close=tags.end, tags=tags.forbidden)
+        except UnsupportedKeyword as refusal:
+            raise self._lowering.reporter.refusal_of(site, refusal) from refusal
+        if lowered is None:
+            return None
+        self._lowering.reporter.note_all(site, lowered.notes)
+        if misread:
+            for keyword in ("type", "anyOf", "oneOf"):
+                note = "no string that reads as another type"
+                self._lowering.reporter.note(site, keyword, Verdict.NARROWED, note)
+        return lowered.expr
+
+    def _literals(self, values: list[str], site: Site, others: tuple[str, ...]) -> Expr | None:
+        tags, misread = self._tags, self._misread(others)
+        kept = [value for value in values if not any(re.search(pattern, value) for pattern in misread)]
+        written = [lower_raw_literal(value, close=tags.end, tags=tags.forbidden) for value in kept]
+        live = [text for text in written if text is not None]
+        if len(live) < len(values):
+            note = "without texts that read as a tag or as another type"
+            self._lowering.reporter.note(site, "enum", Verdict.NARROWED, note)
+        return union(live)
+
+    def _misread(self, others: tuple[str, ...]) -> list[str]:
+        return [] if self._tags.tells_strings else json_patterns(others)
+
+    def _guarded_tags(self) -> Tags:
+        keys = (key for key, types in self.types.items() if not {"array", "object"}.isdisjoint(types))
+        tags = self._tags
+        texts = (tags.begin, tags.after_key, tags.after_string_key, tags.end)
+        begin, after_key, after_string_key, end = (text.encode() for text in texts)
+        return Tags(begin, after_key, after_string_key, end, frozenset(keys))
+
+    def _note(self, site: Site) -> None:
+        notes = ["keys in their declared order"] if len(self.types) > 1 else []
+        self._lowering.reporter.note(
+            site, "properties", Verdict.NARROWED, "; ".join([*notes, "undeclared keys never"])
+        )

@@ -1,0 +1,216 @@
+"""Lowering of JSON strings: constraints in, an expression over their JSON encodings out.
+
+Patterns, formats, excluded values and `minLength` are kept by rules. Who keeps `maxLength` depends on what it
+costs:
+
+- without a pattern a guard does (`compiler.guard.bound`), or where it may not, rules
+  (`compiler.scalars.repetition`);
+- beside a pattern whose texts are all short enough, nobody has to;
+- beside any other one a guard does, if it can tell how a text is ended in time (see `_guarded_bound`);
+- or else rules do, which multiplies the states of the pattern by counts (`bounded_by_count`);
+- and where these are too many, some long texts are left out (`bounded_by_tails`, or a lower bound).
+"""
+
+from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass, replace
+
+from compiler.errors import UnsupportedKeyword
+from compiler.grammar.grammar import CharClass, Expr, Literal, choice, sequence
+from compiler.grammar.rules import RuleSink
+from compiler.guard.bound import Bound
+from compiler.guard.pattern import pattern_of
+from compiler.regular import charset
+from compiler.regular.charset import Ranges
+from compiler.regular.dfa import Dfa, TooManyStates
+from compiler.regular.ecma import MAX_COUNT, PatternError
+from compiler.regular.language import Part, language
+from compiler.report import Verdict
+from compiler.scalars.bounded import (
+    MAX_COST,
+    MAX_COST_OF_KEYS,
+    Bounded,
+    Tail,
+    bounded_by_count,
+    bounded_by_tails,
+)
+from compiler.scalars.repetition import Repetition
+from compiler.scalars.spelling import QUOTE, Spell, any_character, as_json
+from compiler.scalars.string_constraint import LOWER_COUNTS, Note, StringConstraint
+from compiler.scalars.text_rules import text_rules
+
+
+@dataclass(frozen=True)
+class LoweredString:
+    """An expression of the encodings, quotes included, and what became of each keyword."""
+
+    expr: Expr
+    notes: tuple[Note, ...] = ()
+    bound: Bound | None = None
+    """What a guard must keep it to, if the expression does not."""
+    is_plain: bool = False
+    """From the second character on any may follow, and the end."""
+
+
+SHORTEST_GUARDED = 8
+"""Few tokens open a string and write more of it; lower bounds are left to rules, which all of them share."""
+_VALUE_END = CharClass.of(",", "}", "]")
+_KEY_END = CharClass.of(":")
+
+
+def lower_string(
+    constraint: StringConstraint,
+    rules: RuleSink,
+    *,
+    in_container: bool = True,
+    is_key: bool = False,
+    is_guarded: bool = False,
+) -> LoweredString | None:
+    """The JSON encodings, quotes included, of the strings admitted; None if there is none.
+
+    In a container a value is followed by `,`, `}` or `]`, and a key by `:`. Where it `is_guarded`, an upper
+    bound may be left to a guard; it is then in the result.
+
+    Raises:
+        UnsupportedKeyword: a keyword cannot be upheld.
+    """
+    ahead = (_KEY_END if is_key else _VALUE_END) if in_container else None
+    lowered = StringLowering(rules, ahead, is_guarded=is_guarded).lower(constraint)
+    return lowered and replace(lowered, expr=sequence(QUOTE, lowered.expr))
+
+
+@dataclass(frozen=True)
+class StringLowering:
+    """Strings of one place in a grammar, up to the text that closes them, without the quote that opens them.
+
+    `ahead` is what is known to follow `close`, and `name` begins the names of the rules that strings spelled
+    alike share. Characters of `left_out` are never written.
+    """
+
+    rules: RuleSink
+    ahead: CharClass | None
+    close: Literal = QUOTE
+    _: KW_ONLY
+    name: str = "chars"
+    spell: Spell = as_json
+    left_out: Ranges = ()
+    is_guarded: bool = False
+
+    def lower(self, constraint: StringConstraint) -> LoweredString | None:
+        """The strings admitted and what closes them; None if there is none.
+
+        Raises:
+            UnsupportedKeyword: a keyword cannot be upheld.
+        """
+        low, high = constraint.min_length, constraint.max_length
+        is_bare = constraint == StringConstraint(low, high, draft=constraint.draft)
+        if is_bare and self.is_guarded and high is not None and max(low, SHORTEST_GUARDED) <= high:
+            lowered = self.lower(replace(constraint, max_length=None))
+            return lowered and _guarded(lowered, Bound(high))
+        constraint, more = constraint.within_reach()
+        parts, notes = constraint.parts()
+        if not parts and not constraint.excluded:
+            body = self._tail(Tail(charset.ALL, constraint.min_length, constraint.max_length))
+            is_plain = constraint.min_length < 2 and constraint.max_length is None
+            return LoweredString(body, (*notes, *more), is_plain=is_plain)
+        try:
+            lowered = self._matching(parts, constraint)
+        except PatternError as error:
+            raise UnsupportedKeyword(constraint.blamed, str(error), "Write it without.") from error
+        except TooManyStates as error:
+            raise UnsupportedKeyword(constraint.blamed, str(error), "Simplify it.") from error
+        return lowered and replace(lowered, notes=(*notes, *more, *lowered.notes))
+
+    def _matching(self, parts: list[Part], constraint: StringConstraint) -> LoweredString | None:
+        """Strings that meet every part; patterns count less far where that needs too many states."""
+        counts = [MAX_COUNT, *(LOWER_COUNTS if constraint.patterns else ())]
+        for most in counts:
+            try:
+                lowered = self._of_dfa(language(parts, constraint.excluded, most=most), constraint)
+            except (TooManyStates, UnsupportedKeyword):
+                if most == counts[-1]:
+                    raise
+                continue
+            if lowered is None or most == MAX_COUNT:
+                return lowered
+            note = ("pattern", Verdict.NARROWED, f"counts to {most} at most")
+            return replace(lowered, notes=(*lowered.notes, note))
+        raise AssertionError("the last count returns or raises")
+
+    def _of_dfa(self, dfa: Dfa, constraint: StringConstraint) -> LoweredString | None:
+        """Strings of an automaton within the length bounds; a bound too large to count is narrowed."""
+        low, high = constraint.min_length, constraint.max_length
+        longest = dfa.longest
+        if longest is not None and high is not None and longest <= high:
+            high = None
+        max_cost = MAX_COST_OF_KEYS if constraint.only_excludes else MAX_COST
+        bound = None if high is None or not self.is_guarded else _guarded_bound(dfa, low, high)
+        if bound is not None:
+            with suppress(TooManyStates):
+                lowered = self._of_bounded(bounded_by_count(dfa, low, None, max_cost=max_cost))
+                return lowered and _guarded(lowered, bound)
+        try:
+            return self._of_bounded(bounded_by_count(dfa, low, high, max_cost=max_cost))
+        except TooManyStates as error:
+            if high is None:
+                keyword = "minLength" if low else constraint.blamed
+                raise UnsupportedKeyword(keyword, str(error), "Simplify it.") from error
+        return self._narrowed(dfa, low, high)
+
+    def _narrowed(self, dfa: Dfa, low: int, high: int) -> LoweredString:
+        """Strings up to a bound that is quicker to count."""
+        with suppress(TooManyStates):
+            by_tails = bounded_by_tails(dfa, low, high)
+            if by_tails is not None and (lowered := self._of_bounded(by_tails[0])) is not None:
+                note = f"up to {by_tails[1]} characters less beside the pattern"
+                return LoweredString(lowered.expr, (("maxLength", Verdict.NARROWED, note),))
+        while high > max(low, 1):
+            high = max(low, high * 3 // 4)
+            with suppress(TooManyStates):
+                lowered = self._of_bounded(bounded_by_count(dfa, low, high))
+                if lowered is None:
+                    break
+                note = f"at most {high} characters beside the pattern"
+                return LoweredString(lowered.expr, (("maxLength", Verdict.NARROWED, note),))
+        raise UnsupportedKeyword("maxLength", "is too large to be counted beside a pattern", "Lower it.")
+
+    def _of_bounded(self, texts: Bounded | None) -> LoweredString | None:
+        if texts is not None and self.left_out:
+            texts = texts.without(self.left_out)
+        if texts is None:
+            return None
+        body = text_rules(
+            texts, self.rules, spell=self.spell, tail=self._tail, close=self.close, ahead=self.ahead
+        )
+        return LoweredString(body)
+
+    def _tail(self, tail: Tail) -> Expr:
+        """Strings of characters of one set."""
+        ranges = charset.intersection(tail.ranges, charset.complement(self.left_out))
+        return self._repetition(ranges).between(tail.low, tail.high) if ranges else self.close
+
+    def _repetition(self, ranges: Ranges) -> Repetition:
+        key = "_".join([self.name, *(f"{low:x}_{high:x}" for low, high in ranges)])
+
+        def one_of_them(rest: Expr) -> Expr:
+            return choice(*(sequence(char, rest) for char in self.spell(ranges)))
+
+        key, spell = ("any_chars", any_character) if ranges == charset.ALL else (key, one_of_them)
+        return Repetition(key, spell, self.ahead, self.rules, self.close)
+
+
+def _guarded_bound(dfa: Dfa, low: int, high: int) -> Bound | None:
+    """What a guard may keep the texts of an automaton to; None where rules must count them."""
+    settled = dfa.settled_after
+    if settled is not None and max(settled, low, SHORTEST_GUARDED) <= high:
+        return Bound(high)
+    try:
+        pattern = pattern_of(dfa, low)
+    except TooManyStates:
+        return None
+    is_free = pattern.num_free(high, SHORTEST_GUARDED) == SHORTEST_GUARDED
+    return Bound(high, pattern) if is_free and pattern.ends_in_bytes_as_in_characters else None
+
+
+def _guarded(lowered: LoweredString, bound: Bound) -> LoweredString:
+    note = ("maxLength", Verdict.GUARDED, "counted while the string is written")
+    return replace(lowered, notes=(*lowered.notes, note), bound=bound)

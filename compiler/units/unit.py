@@ -1,0 +1,198 @@
+"""The unit: one tool's arguments and the rest of its call, compiled for one vocabulary.
+
+A unit ends with its call's fixed end, so its sentences are prefix-free: none goes on where another stops.
+The linker relies on that, and on knowing the byte that arguments start with.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import xgrammar as xgr
+
+from compiler.errors import CorruptUnit, UnsupportedGrammar
+from compiler.grammar.grammar import (
+    EMPTY,
+    CharClass,
+    Expr,
+    Grammar,
+    Literal,
+    Repeat,
+    Rule,
+    RuleRef,
+    choice,
+    parts,
+    sequence,
+)
+from compiler.grammar.json_form import grammar_from_json, grammar_to_json
+from compiler.syntax import Syntax
+from compiler.units.compiled import Compiled
+from compiler.units.jump_forward import forced_text
+from compiler.units.stored import BYTES_PER_CHAR, VERSIONS, pack, unpack
+from compiler.vocabulary import Vocabulary
+
+_MAX_DIGITS = 3
+"""Of a call's number, where the syntax has one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Unit(Compiled):
+    """Content-addressed by `digest`; `source` is the JSON form of `grammar`.
+
+    `types` says what tagged parameters may be read as (see `LoweredSchema`). What is read from a store is
+    compiled when it is first used: of a toolset's many tools, a generation calls few.
+    """
+
+    digest: str
+    syntax: str
+    source: str = field(repr=False)
+    vocabulary: Vocabulary = field(repr=False)
+    types: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
+    _starts: dict[bytes, int | None] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def compiled(self) -> xgr.CompiledGrammar:
+        """The back end's compiled grammar; of a unit that is only matched, `grammar` is not kept."""
+        return self.vocabulary.backend.compile(grammar_from_json(self.source).ebnf)
+
+    @cached_property
+    def grammar(self) -> Grammar:  # type: ignore[override] # it is frozen in every subclass
+        """The lowered grammar that was compiled, the call's end included."""
+        return grammar_from_json(self.source)
+
+    @cached_property
+    def num_bytes(self) -> int:
+        """Memory that the compiled grammar takes, and what is read from its source."""
+        return int(self.compiled.memory_size_bytes) + BYTES_PER_CHAR * len(self.source)
+
+    def consumed(self, start: bytes) -> int | None:
+        """How much of `start` the unit takes from its beginning; None if `start` does not fit.
+
+        Less than all of it only if the unit is complete there. Answers are kept: a vocabulary has few
+        tokens that reach into a unit.
+        """
+        if start not in self._starts:
+            self._starts[start] = self._guarded(start, self._consume(start))
+        return self._starts[start]
+
+    @cached_property
+    def forced_start(self) -> bytes:
+        """What every sentence begins with."""
+        return forced_text(xgr.GrammarMatcher(self.compiled))
+
+    def _guarded(self, start: bytes, taken: int | None) -> int | None:
+        """What was taken of a start; None if a key or an item repeats one in it."""
+        repeats = self.guard is not None and taken and self.guard.start.advance(start[:taken]) is None
+        return None if repeats else taken
+
+    def _consume(self, start: bytes) -> int | None:
+        matcher = xgr.GrammarMatcher(self.compiled)
+        if not start or matcher.accept_string(start):
+            return len(start)
+        for at in range(len(start)):
+            if matcher.is_completed():
+                return at
+            if not matcher.accept_string(start[at : at + 1]):
+                return None
+        raise AssertionError("a text was accepted byte by byte but not whole")
+
+    def to_bytes(self, vocabulary: Vocabulary) -> bytes:
+        """What a store keeps."""
+        return pack(self.digest, self.syntax, f"{json.dumps(self.types)}\n{self.source}", vocabulary)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, vocabulary: Vocabulary) -> "Unit":
+        """Read what `to_bytes` wrote; whoever calls this has authenticated the bytes.
+
+        Raises:
+            CorruptUnit: truncated, altered, of another vocabulary or of another xgrammar.
+        """
+        digest, syntax, source = unpack(data, vocabulary)
+        try:
+            types, source = source.split("\n", 1)
+            json.loads(source)
+            types_of = {key: tuple(names) for key, names in json.loads(types).items()}
+        except (ValueError, AttributeError) as error:
+            raise CorruptUnit(f"not a stored unit: {error}") from error
+        return cls(digest, syntax, source, vocabulary, types_of)
+
+
+def compile_unit(
+    grammar: Grammar,
+    syntax: Syntax,
+    vocabulary: Vocabulary,
+    types: Mapping[str, tuple[str, ...]] | None = None,
+) -> Unit:
+    """Compile an arguments grammar together with the end of a call in `syntax`.
+
+    Raises:
+        UnsupportedGrammar: xgrammar refuses it, or not all its sentences begin as arguments do.
+    """
+    whole = call_of(grammar, syntax, vocabulary)
+    digest, source = unit_digest(whole, syntax, vocabulary), grammar_to_json(whole)
+    unit = Unit(digest, syntax.name, source, vocabulary, types or {})
+    vars(unit)["compiled"] = compiled = vocabulary.backend.compile(whole.ebnf)  # saves reading it back
+    starts = argument_starts(syntax, vocabulary)
+    if not set(_first_bytes(compiled)) <= set(starts):
+        first = " or ".join(repr(chr(byte)) for byte in starts)
+        raise UnsupportedGrammar(f"the arguments of a call must begin with {first} in every sentence")
+    return unit
+
+
+def argument_starts(syntax: Syntax, vocabulary: Vocabulary) -> bytes:
+    """The bytes that a unit can begin with: of an object, a call's number, or a tag and the call's end."""
+    if syntax.after_number is not None:
+        return b"0123456789"
+    if syntax.tags is None:
+        return b"{"
+    texts = (syntax.tags.begin, syntax.end)
+    return bytes(sorted({vocabulary.spell(text).encode()[0] for text in texts}))
+
+
+def unit_tail(syntax: Syntax, vocabulary: Vocabulary) -> bytes:
+    """What every unit ends with."""
+    return (b"}" if syntax.tags is None else b"") + vocabulary.spell(syntax.end).encode()
+
+
+def unit_digest(whole: Grammar, syntax: Syntax, vocabulary: Vocabulary) -> str:
+    """The digest of the unit that this grammar, the call's end included, compiles to."""
+    content = json.dumps([whole.digest, syntax.name, vocabulary.digest, *VERSIONS])
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def call_of(grammar: Grammar, syntax: Syntax, vocabulary: Vocabulary) -> Grammar:
+    """The grammar of a unit: an arguments grammar up to the end of the call, the call's number before it."""
+    number: Expr = EMPTY
+    if syntax.after_number is not None:
+        digits = Repeat(CharClass.of((0x30, 0x39)), 0, _MAX_DIGITS - 1)
+        counted = choice(Literal("0"), sequence(CharClass.of((0x31, 0x39)), digits))
+        number = sequence(counted, Literal(vocabulary.spell(syntax.after_number)))
+    return framed(grammar, number, vocabulary.spell(syntax.end))
+
+
+def framed(grammar: Grammar, begin: Expr, end: str) -> Grammar:
+    """The grammar of `grammar`'s sentences, each between `begin` and `end`.
+
+    The root's body is written out, so that what follows it is known where masks are precomputed; the old
+    root rule stays only if the grammar is recursive through it.
+    """
+    rules = dict(grammar.rules)
+    body = rules[grammar.root].body
+    if not any(RuleRef(grammar.root) in parts(rule.body) for rule in rules.values()):
+        del rules[grammar.root]
+    root = "call"
+    while root in rules:
+        root += "_"
+    return Grammar({root: Rule(sequence(begin, body, Literal(end))), **rules}, root, grammar.plan)
+
+
+def _first_bytes(compiled: xgr.CompiledGrammar) -> bytes:
+    matcher = xgr.GrammarMatcher(compiled)
+    firsts = []
+    for byte in range(256):
+        if matcher.accept_string(bytes([byte])):
+            matcher.rollback(1)
+            firsts.append(byte)
+    return bytes(firsts)
