@@ -25,6 +25,7 @@ from runtime.jump_forward import JumpForward
 from runtime.limits import check_limits
 from runtime.loading import LoadedModel, load_model
 from runtime.model import ModelRunner
+from runtime.passing_thread import in_passing_thread
 from runtime.protocol import Health, ModelCard
 from runtime.request import Constraint, GenerationRequest
 from runtime.sequence import Closer, Sequence
@@ -70,10 +71,14 @@ class EmbeddedRuntime:
             UnknownSyntax: there is no such syntax.
         """
         settings = settings or EngineSettings()
-        loaded = load_model(
-            source, model_id=model_id, syntax=syntax, device=settings.device, dtype=settings.dtype
-        )
-        return cls(loaded, settings)
+
+        def build() -> "EmbeddedRuntime":
+            loaded = load_model(
+                source, model_id=model_id, syntax=syntax, device=settings.device, dtype=settings.dtype
+            )
+            return cls(loaded, settings)
+
+        return in_passing_thread(build)
 
     async def generate(self, request: GenerationRequest) -> AsyncIterator[Event]:
         """Events of all choices, interleaved; closing the iterator early aborts the request."""
