@@ -34,6 +34,11 @@ class EnforcementReport:
         """Iterate over the entries."""
         return iter(self.entries)
 
+    @property
+    def ignored(self) -> Iterator[Entry]:
+        """Keywords and formats that nobody knows, most likely slips."""
+        return (entry for entry in self.entries if entry.verdict is Verdict.ANNOTATION and entry.note)
+
 
 @dataclass(frozen=True, slots=True)
 class ToolReport:

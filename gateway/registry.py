@@ -40,6 +40,14 @@ class Check:
     current: Revision | None
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A revision, and the reports of the tools that were written with it."""
+
+    revision: Revision
+    reports: tuple[ToolReport, ...]
+
+
 class Registry:
     """Writes that check first, and reports. Grammars are checked for every model served."""
 
@@ -64,7 +72,7 @@ class Registry:
         *,
         if_match: str | None = None,
         if_none_match: bool = False,
-    ) -> Revision:
+    ) -> Written:
         """Replace a toolset by tools in any shape, and the documents by URI that they may refer to.
 
         Raises:
@@ -72,12 +80,13 @@ class Registry:
             CompilingUnfinished: it takes longer than one request may; what was compiled is kept.
             ToolspecsError: as `Catalog.put`.
         """
-        toolset, _ = await self._read(name, tools, documents, self._grammars.patience())
-        return await self.catalog.put(toolset, if_match=if_match, if_none_match=if_none_match)
+        toolset, reports = await self._read(name, tools, documents, self._grammars.patience())
+        revision = await self.catalog.put(toolset, if_match=if_match, if_none_match=if_none_match)
+        return Written(revision, tuple(reports))
 
     async def put_tool(
         self, name: str, tool_name: str, submitted: Any, *, if_match: str | None = None
-    ) -> Revision:
+    ) -> Written:
         """Add or replace the tool `tool_name`, which may refer to the toolset's documents.
 
         Raises as `put`, `UnknownToolset` and `InvalidField`.
@@ -89,14 +98,15 @@ class Registry:
             if tool.name != tool_name:
                 raise InvalidField("name", f"it is {tool.name!r}, but the path says {tool_name!r}")
             bundled = await self._bundled([(tool, submitted, "")], current.toolset.documents)
-            faults, _ = await self._judged(bundled, patience)
+            faults, reports = await self._judged(bundled, patience)
             _raise_if(faults)
             # What was checked holds for these documents alone.
             is_bound = if_match is None and bool(bundled[0][0].documents)
             try:
-                return await self.catalog.put_tool(
+                revision = await self.catalog.put_tool(
                     name, tool, if_match=current.etag if is_bound else if_match
                 )
+                return Written(revision, tuple(reports))
             except StaleRevision:
                 if not is_bound:
                     raise

@@ -44,6 +44,21 @@ class Summary(msgspec.Struct):
     created_at: str
 
 
+class Ignored(msgspec.Struct):
+    """What of a schema nobody upholds, most likely by a slip."""
+
+    tool: str
+    pointer: str
+    keyword: str
+    note: str
+
+
+class Written(Summary):
+    """What `apply` did."""
+
+    warnings: list[Ignored] = []
+
+
 class Page(msgspec.Struct):
     """Some of the toolsets; `next` is where the others begin."""
 
@@ -82,6 +97,7 @@ class Check(msgspec.Struct):
 
     changes: dict[str, str]
     tools: list[Report]
+    warnings: list[Ignored] = []
 
 
 class Fault(msgspec.Struct):
@@ -112,13 +128,14 @@ def apply(file: File, name: Name = None, url: Url = None, api_key: Key = None) -
     with _gateway(url, api_key) as (client, console):
         with console.status("compiling …"):
             response = client.put(_path(name or found), json=body)
-        summary = _checked(response, Summary)
+        summary = _checked(response, Written)
         verb = "created" if response.status_code == 201 else "is now"
         console.print(
             f"toolset [bold]{summary.name}[/] {verb} at revision {summary.revision},"
             f" {summary.num_tools} tool{'' if summary.num_tools == 1 else 's'}",
             highlight=False,
         )
+        _warn(console, summary.warnings)
 
 
 @tools.command()
@@ -133,8 +150,7 @@ def check(file: File, name: Name = None, url: Url = None, api_key: Key = None) -
         for tool, change in result.changes.items():
             shown.add_row(tool, change, *_report_cells(reports.get(tool)))
         console.print(shown)
-        for line in _ignored_lines(result.tools):
-            console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
+        _warn(console, result.warnings)
 
 
 @tools.command("list")
@@ -244,12 +260,10 @@ def _report_cells(report: Report | None) -> tuple[str, str, str]:
     return f"{report.grammar_bytes / 1024:.0f} KB", f"{report.compile_ms:.0f} ms", shown
 
 
-def _ignored_lines(reports: list[Report]) -> Iterator[str]:
-    """What of the schemas nobody upholds, most likely by a slip."""
-    for report in reports:
-        for entry in report.entries:
-            if entry.verdict == "annotation" and entry.note:
-                yield f"tool {report.name!r} at {entry.pointer or '/'}: {entry.keyword!r}: {entry.note}"
+def _warn(console: Console, warnings: list[Ignored]) -> None:
+    for slip in warnings:
+        line = f"tool {slip.tool!r} at {slip.pointer or '/'}: {slip.keyword!r}: {slip.note}"
+        console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
 def _failure(message: str) -> typer.Exit:

@@ -1,9 +1,10 @@
 """The registry's values as JSON."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from compiler.report import ToolReport
-from gateway.registry import Check
+from gateway.registry import Check, Written
 from toolspecs.revision import Revision, RevisionSummary
 from toolspecs.shapes import Shape, write_tool
 from toolspecs.tool import Tool
@@ -21,6 +22,11 @@ def summary_json(summary: RevisionSummary) -> JSON:
         "created_at": summary.created_at.isoformat(),
         "num_tools": summary.num_tools,
     }
+
+
+def written_json(written: Written) -> JSON:
+    """A revision that was written, without its tools."""
+    return summary_json(written.revision.summary) | {"warnings": _warnings(written.reports)}
 
 
 def revision_json(revision: Revision, shape: Shape) -> JSON:
@@ -58,4 +64,14 @@ def check_json(check: Check) -> JSON:
         "changes": {name: change.value for name, change in check.changes.items()},
         "documents": {uri: change.value for uri, change in check.document_changes.items()},
         "tools": [report_json(report) for report in check.reports],
+        "warnings": _warnings(check.reports),
     }
+
+
+def _warnings(reports: Iterable[ToolReport]) -> list[JSON]:
+    """What of the schemas nobody upholds, most likely by a slip."""
+    return [
+        {"tool": report.name, "pointer": entry.pointer, "keyword": entry.keyword, "note": entry.note}
+        for report in reports
+        for entry in report.report.ignored
+    ]

@@ -15,6 +15,7 @@ from gateway.routes.representation import (
     revision_json,
     summary_json,
     tool_json,
+    written_json,
 )
 from toolspecs.revision import Revision, etag_matches
 from toolspecs.shapes import Shape
@@ -82,14 +83,14 @@ class ToolsetController(Controller):
         """Replace the toolset, or create it (201), unless a tool cannot be upheld."""
         body = await _read_body(request, toolset)
         status = 200 if await parts.registry.has(toolset) else 201
-        revision = await parts.registry.put(
+        written = await parts.registry.put(
             toolset,
             body.tools,
             body.documents,
             if_match=_if_match(request),
             if_none_match=_if_none_match(request),
         )
-        return _tagged(revision, summary_json(revision.summary), status)
+        return _tagged(written.revision, written_json(written), status)
 
     @delete("/{toolset:str}")
     async def delete_toolset(self, toolset: FromPath[str], request: HttpRequest, parts: WiredParts) -> None:
@@ -113,13 +114,13 @@ class ToolsetController(Controller):
         self, toolset: FromPath[str], tool: FromPath[str], request: HttpRequest, parts: WiredParts
     ) -> Response[Any]:
         """Add a tool, or replace its namesake, unless it cannot be upheld."""
-        revision = await parts.registry.put_tool(
+        written = await parts.registry.put_tool(
             toolset,
             _name(tool),
             read_json(await request.body(), keeps_surrogates=True),
             if_match=_if_match(request),
         )
-        return _tagged(revision, summary_json(revision.summary))
+        return _tagged(written.revision, written_json(written))
 
     @delete("/{toolset:str}/tools/{tool:path}", status_code=200)
     async def delete_tool(

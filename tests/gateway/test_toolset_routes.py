@@ -112,6 +112,26 @@ async def test_the_report_gives_a_verdict_on_every_keyword(client, weather):
     assert any(e["keyword"] == "required" for e in first["entries"])
 
 
+SLIP = {"properties": {"a": {"type": "integer", "maximim": 5, "format": "dat"}}, "requird": ["a"], "x-ours": 1}
+
+
+async def test_a_write_warns_of_what_nobody_upholds(client):
+    slips = [
+        {"tool": "t", "pointer": pointer, "keyword": keyword, "note": f"{note}; did you mean '{meant}'?"}
+        for pointer, keyword, note, meant in (
+            ("", "requird", "unknown keyword, ignored", "required"),
+            ("/properties/a", "maximim", "unknown keyword, ignored", "maximum"),
+            ("/properties/a", "format", "unknown format, ignored", "date"),
+        )
+    ]
+    bad = tool("t", type="object", **SLIP)
+    made = await client.put("/v1/toolsets/slips", json={"tools": [TIME, bad]})
+    assert (made.status_code, made.json()["warnings"]) == (201, slips)
+    one = await client.put("/v1/toolsets/slips/tools/t", json=bad)
+    assert (one.status_code, one.json()["warnings"]) == (200, slips)
+    assert (await client.put("/v1/toolsets/slips/tools/clock.now", json=TIME)).json()["warnings"] == []
+
+
 CHANGES = [
     (tool("a", type="object", properties={"x": {"type": "integer"}}), "unchanged"),
     (tool("a", type="object", properties={"x": {"type": "number"}}), "widened"),
