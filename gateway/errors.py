@@ -19,13 +19,13 @@ class GatewayError(Exception):
 
 
 class SettingsError(GatewayError):
-    """`name` is the setting, `source` where the bad value came from."""
+    """`name` is the setting, `source` where the bad value came from, empty where the reason tells."""
 
     def __init__(self, name: str, source: str, reason: str) -> None:
         self.name = name
         self.source = source
         self.reason = reason
-        super().__init__(f"setting {name!r} from {source}: {reason}")
+        super().__init__(f"setting {name!r}{f' from {source}' if source else ''}: {reason}")
 
 
 class MalformedBody(GatewayError):

@@ -40,7 +40,7 @@ def start_runtime(settings: Settings) -> Runtime:
 
     Raises:
         ModelLoadError: it cannot be loaded; path and reason.
-        SettingsError, UnknownSyntax: a setting does not fit.
+        SettingsError, UnusableDevice, UnknownSyntax: a setting does not fit.
     """
     # Here, as torch and transformers take seconds to import, which `callgate tools` need not wait for.
     import transformers.utils.logging  # noqa: PLC0415

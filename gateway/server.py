@@ -1,6 +1,7 @@
 """Serving: bind, load, and run until interrupted."""
 
 import asyncio
+import errno
 import gc
 import logging
 import socket
@@ -110,10 +111,24 @@ def listen(settings: Settings) -> socket.socket:
     try:
         family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+    except (socket.gaierror, UnicodeError) as error:
+        raise _no_address(settings.host, error) from error
     except OSError as error:
-        reason = error.strerror or str(error)
+        if error.errno == errno.EADDRNOTAVAIL:
+            raise _no_address(settings.host, error) from error
         raise SettingsError(
             "port",
-            f"{settings.host}:{settings.port}",
-            f"{reason}; choose another with --port, 0 takes a free one",
+            "",
+            f"{settings.host}:{settings.port} cannot be listened on ({error.strerror or error});"
+            " choose another with --port, 0 takes a free one",
         ) from error
+
+
+def _no_address(host: str, error: OSError | UnicodeError) -> SettingsError:
+    reason = error.strerror if isinstance(error, OSError) else str(error)
+    return SettingsError(
+        "host",
+        "",
+        f"{host!r} is no address of this machine ({reason});"
+        " --host 127.0.0.1 is reached from here alone, 0.0.0.0 from everywhere",
+    )

@@ -55,7 +55,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Meta(description="How calls are spelled (hermes, llama3, …); by default the model's own way."),
     ] = None
     device: Annotated[str, Meta(description="Device the model runs on: auto, cpu, cuda, cuda:1, ….")] = "auto"
-    dtype: Annotated[str, Meta(description="Type of the weights: auto, float32, bfloat16, float16.")] = "auto"
+    dtype: Annotated[
+        Literal["auto", "float32", "bfloat16", "float16", "float64"],
+        Meta(description="Type of the weights: auto, float32, bfloat16, float16, float64."),
+    ] = "auto"
     max_batch: Annotated[int, Meta(ge=1, description="Sequences decoded together.")] = 16
     max_waiting: Annotated[int, Meta(ge=1, description="Requests queued before new ones get 429.")] = 256
     kv_bytes: Annotated[int, Meta(ge=1 << 20, description="Memory for the KV cache, in bytes.")] = 512 << 20

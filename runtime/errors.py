@@ -2,6 +2,7 @@
 
 RuntimeFault
 ├── ModelLoadError      a model cannot be loaded: path and reason
+├── UnusableDevice      there is no such device here; those there are
 ├── RequestRefused      this request cannot be served as asked
 │   ├── PromptTooLong   the prompt leaves no room in the context
 │   ├── BudgetTooSmall  max_tokens is below the shortest valid output
@@ -12,7 +13,7 @@ RuntimeFault
     └── EngineStopped   the engine was stopped before the answer was whole
 """
 
-from toolspecs.nearest import unknown
+from toolspecs.nearest import instead, unknown
 
 
 class RuntimeFault(Exception):
@@ -26,6 +27,17 @@ class ModelLoadError(RuntimeFault):
         self.model = model
         self.reason = reason
         super().__init__(f"cannot load model {model!r}: {reason}")
+
+
+class UnusableDevice(RuntimeFault):
+    """A model cannot run on `device`; `usable` are the names that can be given."""
+
+    def __init__(self, device: str, usable: tuple[str, ...], reason: str) -> None:
+        self.device = device
+        self.usable = usable
+        super().__init__(
+            f"device {device!r} cannot be used ({reason}){instead(device, usable)}; --device cpu always can"
+        )
 
 
 class RequestRefused(RuntimeFault):

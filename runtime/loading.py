@@ -14,7 +14,7 @@ from compiler.syntaxes import syntax as syntax_named
 from compiler.syntaxes import syntax_of_template
 from compiler.vocabulary import Vocabulary
 from runtime.attention import IMPLEMENTATION
-from runtime.errors import ModelLoadError
+from runtime.errors import ModelLoadError, UnusableDevice
 from runtime.hub import check_hub
 from runtime.template import CHATML
 
@@ -49,10 +49,12 @@ def load_model(
 
     Raises:
         ModelLoadError: it is not there, not a causal LM, or its files are incomplete.
+        UnusableDevice: there is no such device here.
         UnknownSyntax: there is no such syntax.
     """
     source = str(source)
     override = syntax_named(syntax).name if syntax else None
+    device = pick_device(device)
     config = _load_config(source)
     tokenizer = _load_tokenizer(source)
     model = _load_weights(source, config, device, dtype)
@@ -74,10 +76,19 @@ def load_model(
 
 
 def pick_device(name: str) -> str:
-    """The device that "auto" stands for here; any other name is taken as it is."""
-    if name != "auto":
-        return name
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    """A device that can be used, by torch's name; "auto" is the accelerator, if there is one.
+
+    Raises:
+        UnusableDevice: there is none of that name.
+    """
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.zeros(1, device=name).item()
+    except Exception as error:
+        gpus = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
+        raise UnusableDevice(name, ("auto", "cpu", *gpus), _first_line(error)) from error
+    return name
 
 
 def _load_config(source: str) -> Any:
@@ -114,7 +125,6 @@ def _load_tokenizer(source: str) -> Any:
 
 
 def _load_weights(source: str, config: Any, device: str, dtype: str) -> Any:
-    device = pick_device(device)
     if dtype == "auto" and device == "cpu":
         dtype = _dtype_on_cpu(config)
     try:

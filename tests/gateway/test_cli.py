@@ -194,6 +194,12 @@ def free_port():
         (["--api-key-file", "/nowhere/keys", "--model", "/nowhere"], ["api_key_file", "/nowhere/keys"]),
         (["--model", "/nowhere/model", "--port", "0"], ["/nowhere/model"]),
         (["--syntax", "klingon", "--port", "0"], ["klingon", "hermes"]),
+        (["--host", "300.1.1.1", "--api-key", "kkkkkkkk"], ["'host'", "'300.1.1.1'", "0.0.0.0"]),
+        (["--host", "a..b", "--api-key", "kkkkkkkk"], ["'host'", "'a..b'"]),
+        (["--host", "192.0.2.1", "--api-key", "kkkkkkkk"], ["'host'", "'192.0.2.1'"]),
+        (["--device", "cuda:99", "--port", "0"], ["device 'cuda:99'", "'auto', 'cpu'", "--device cpu"]),
+        (["--device", "klingon", "--port", "0"], ["device 'klingon'", "'auto', 'cpu'", "--device cpu"]),
+        (["--dtype", "float99"], ["'dtype'", "'float99'", "'bfloat16'", "'auto'"]),
     ],
 )
 def test_a_start_that_cannot_succeed_says_why_without_a_traceback(run, tmp_path, options, said):

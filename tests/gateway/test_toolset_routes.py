@@ -112,7 +112,11 @@ async def test_the_report_gives_a_verdict_on_every_keyword(client, weather):
     assert any(e["keyword"] == "required" for e in first["entries"])
 
 
-SLIP = {"properties": {"a": {"type": "integer", "maximim": 5, "format": "dat"}}, "requird": ["a"], "x-ours": 1}
+SLIP = {
+    "properties": {"a": {"type": "integer", "maximim": 5, "format": "dat"}},
+    "requird": ["a"],
+    "x-ours": 1,
+}
 
 
 async def test_a_write_warns_of_what_nobody_upholds(client):
