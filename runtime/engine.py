@@ -17,6 +17,7 @@ from runtime.errors import BudgetTooSmall, DeadlineExceeded, GenerationFailed, P
 from runtime.events import FinishReason
 from runtime.jump_forward import JumpForward
 from runtime.masks import TokenMasks
+from runtime.memory import is_out_of_memory
 from runtime.pages import PagePool
 from runtime.sampling import Draw, adjust, certain, sample
 from runtime.scheduler import Batch, Scheduler
@@ -152,11 +153,17 @@ class Engine:
             if self.runner.is_async:
                 self._prepare(batch.sampled)
             return self._draw(logits, batch.sampled) if batch.sampled else []
-        except torch.OutOfMemoryError:
-            self.scheduler.retreat(batch)
-            if len(batch.chunks) == 1:
-                self._ready.append(self._fail(batch.chunks[0].sequence, "not enough memory for one sequence"))
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            self._retreat(batch)
             return None
+
+    def _retreat(self, batch: Batch) -> None:
+        """Undo a step that did not fit; a sequence that was alone in it can only fail, unless it was stopped."""
+        undone = self.scheduler.retreat(batch)
+        if undone and len(batch.chunks) == 1:
+            self._ready.append(self._fail(undone[0], "not enough memory for one sequence"))
 
     def _prepare(self, sequences: list[Sequence]) -> None:
         """Fill masks and let closers read on: what else would be done when the ids drawn have arrived."""

@@ -116,12 +116,17 @@ class Scheduler:
         self.waiting.appendleft(sequence)
         self.num_preempted += 1
 
-    def retreat(self, batch: Batch) -> None:
-        """Undo a step that did not fit into memory, and run fewer sequences; later one more, and one more."""
+    def retreat(self, batch: Batch) -> list[Sequence]:
+        """Undo a step that did not fit into memory, and run fewer sequences; later one more, and one more.
+
+        Returns the sequences that wait again: all of the step, but for those that were stopped meanwhile.
+        """
         self.max_running = max(1, len(batch.chunks) // 2)
         self._num_steps_since_retreat = 0
-        for chunk in reversed(batch.chunks):
-            self.preempt(chunk.sequence, is_tainted=True)
+        undone = [chunk.sequence for chunk in batch.chunks if chunk.sequence.state is State.RUNNING]
+        for sequence in reversed(undone):
+            self.preempt(sequence, is_tainted=True)
+        return undone
 
     def _recover(self) -> None:
         """Memory that was short once need not stay so."""

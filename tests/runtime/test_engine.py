@@ -204,14 +204,27 @@ def test_broken_logits_end_their_own_sequence_only(make_engine, make_sequence, f
     assert later.tally.num_cached == 0
 
 
-def test_out_of_memory_preempts_and_goes_on(make_engine, make_sequence, finish):
+def out_of_memory():
+    raise torch.OutOfMemoryError("too many")
+
+
+def out_of_memory_in_python():
+    raise MemoryError
+
+
+def out_of_memory_on_a_cpu():
+    torch.empty(2**60, dtype=torch.uint8)
+
+
+@pytest.mark.parametrize("fail", [out_of_memory, out_of_memory_in_python, out_of_memory_on_a_cpu])
+def test_out_of_memory_preempts_and_goes_on(make_engine, make_sequence, finish, fail):
     expected = outputs_of(make_engine(), finish, [make_sequence(p) for p in PROMPTS])
     engine = make_engine()
     run = engine.runner.run
 
     def cramped(batch):
         if len(batch.chunks) > 2:
-            raise torch.OutOfMemoryError("too many")
+            fail()
         return run(batch)
 
     engine.runner.run = cramped
@@ -252,6 +265,43 @@ def test_out_of_memory_while_sampling_preempts_and_goes_on(make_engine, make_seq
     monkeypatch.setattr(engine_module, "sample", cramped)
     assert outputs_of(engine, finish, [make_sequence(p) for p in PROMPTS]) == expected
     assert engine.scheduler.num_preempted >= 3
+
+
+@pytest.mark.parametrize("num_others", [0, 2])
+def test_out_of_memory_after_a_sequence_was_stopped(
+    make_engine, make_sequence, finish, monkeypatch, num_others
+):
+    others = [make_sequence(p) for p in PROMPTS[:num_others]]
+    expected = outputs_of(make_engine(), finish, [make_sequence(p) for p in PROMPTS[:num_others]])
+    engine = make_engine()
+    draw = engine_module.sample
+    stopped = make_sequence("stopped by what it wrote a step before", 40)
+    for sequence in (stopped, *others):
+        engine.add(sequence)
+    engine.step()
+    written = stopped.output_ids
+
+    def cramped(probabilities, sequences):
+        monkeypatch.setattr(engine_module, "sample", draw)
+        raise torch.OutOfMemoryError("too many")
+
+    monkeypatch.setattr(engine_module, "sample", cramped)
+    assert engine.step(meanwhile=lambda: engine.stop(stopped, FinishReason.TOOL_CALLS)) == []
+    assert [o.error for o in finish(engine) if o.error] == []
+    assert (stopped.output_ids, stopped.finish_reason) == (written, FinishReason.TOOL_CALLS)
+    assert [sequence.output_ids for sequence in others] == expected
+
+
+def test_another_error_is_not_taken_for_memory(make_engine, make_sequence):
+    engine = make_engine()
+
+    def broken(batch):
+        raise RuntimeError("the device is gone")
+
+    engine.runner.run = broken
+    engine.add(make_sequence())
+    with pytest.raises(RuntimeError, match="gone"):
+        engine.step()
 
 
 def test_a_sequence_too_large_for_memory_fails(make_engine, make_sequence, finish):
