@@ -160,7 +160,7 @@ class Engine:
             return None
 
     def _retreat(self, batch: Batch) -> None:
-        """Undo a step that did not fit; a sequence that was alone in it can only fail, unless it was stopped."""
+        """Undo a step that did not fit; a sequence that was alone in it can only fail, unless stopped."""
         undone = self.scheduler.retreat(batch)
         if undone and len(batch.chunks) == 1:
             self._ready.append(self._fail(undone[0], "not enough memory for one sequence"))

@@ -59,7 +59,7 @@ def main() -> None:
     record("kernel", lambda: _check_kernel(device))
     record("shapes", lambda: {name: _check_shape(name, device) for name in options.shapes})
     record("copy_gb_s", lambda: copy_rate(device, scale.copied_bytes) / 1e9)
-    bench = Bench(scale, device, vocabulary_for(scale.config["vocab_size"], options.tokenizer))
+    bench = Bench(scale, device, vocabulary_for(scale.config.vocab_size, options.tokenizer))
     record("floor_ms", lambda: 1e3 * bench.weight_bytes / copy_rate(device, scale.copied_bytes))
     record("graphs", lambda: bench.engine.runner.graphs.sizes if bench.engine.runner.graphs else None)
     for batch in scale.batches:

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import torch
 from transformers import (
+    AutoModelForCausalLM,
     AutoTokenizer,
     ContinuousBatchingConfig,
     GenerationConfig,
     LlamaConfig,
-    LlamaForCausalLM,
+    PretrainedConfig,
 )
 
 from compiler.closing.closer import closer_of
@@ -45,9 +46,9 @@ MAX_TOKENS = 4096
 
 @dataclass(frozen=True)
 class Scale:
-    """A model's shape, and how much of it is timed."""
+    """A model's shape in the modules of an architecture, and how much of it is timed."""
 
-    config: dict[str, int]
+    config: PretrainedConfig
     dtype: torch.dtype
     batches: tuple[int, ...]
     num_steps: int
@@ -58,16 +59,18 @@ class Scale:
     copied_bytes: int
 
 
+SPECIAL = {"max_position_embeddings": 8192, "bos_token_id": None, "eos_token_id": None, "pad_token_id": 0}
 SCALES = {
     "llama-3.1-8b": Scale(
-        {
-            "hidden_size": 4096,
-            "intermediate_size": 14336,
-            "num_hidden_layers": 32,
-            "num_attention_heads": 32,
-            "num_key_value_heads": 8,
-            "vocab_size": 128256,
-        },
+        LlamaConfig(
+            hidden_size=4096,
+            intermediate_size=14336,
+            num_hidden_layers=32,
+            num_attention_heads=32,
+            num_key_value_heads=8,
+            vocab_size=128256,
+            **SPECIAL,
+        ),
         torch.bfloat16,
         (1, 16, 64, 128),
         num_steps=100,
@@ -78,14 +81,15 @@ SCALES = {
         copied_bytes=4 * 2**30,
     ),
     "tiny": Scale(
-        {
-            "hidden_size": 64,
-            "intermediate_size": 128,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 2,
-            "vocab_size": 4096,
-        },
+        LlamaConfig(
+            hidden_size=64,
+            intermediate_size=128,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            vocab_size=4096,
+            **SPECIAL,
+        ),
         torch.float32,
         (1, 4),
         num_steps=6,
@@ -103,15 +107,12 @@ class Bench:
 
     def __init__(self, scale: Scale, device: torch.device, vocabulary: Vocabulary) -> None:
         self.scale, self.device = scale, device
-        config = LlamaConfig(
-            **scale.config, max_position_embeddings=8192, bos_token_id=None, eos_token_id=None, pad_token_id=0
-        )
         torch.manual_seed(0)
-        torch.set_default_dtype(scale.dtype)
         with device:
-            self.model = LlamaForCausalLM(config).eval()
-        torch.set_default_dtype(torch.float32)
-        self.weight_bytes = sum(p.nbytes for p in self.model.parameters()) - self.model.lm_head.weight.nbytes
+            self.model = AutoModelForCausalLM.from_config(scale.config, dtype=scale.dtype).eval()
+        self.weight_bytes = sum(p.nbytes for p in self.model.parameters())
+        if not scale.config.tie_word_embeddings:  # else they are read as the weights of the logits
+            self.weight_bytes -= self.model.get_input_embeddings().weight.nbytes
         self.vocabulary = vocabulary
         self.engine = self._engine()
         self.schema: CompiledSchema = compile_schema(SCHEMA, tokenizer=vocabulary)
@@ -148,7 +149,7 @@ class Bench:
         """Different prompts; the masked ones as a request would have them, with a closer."""
         noise = torch.Generator().manual_seed(count)
         prompts = torch.randint(
-            1, self.scale.config["vocab_size"] - 1, (count, self.scale.num_prompt), generator=noise
+            1, self.scale.config.vocab_size - 1, (count, self.scale.num_prompt), generator=noise
         )
         return [
             Sequence(

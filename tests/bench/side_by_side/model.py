@@ -62,9 +62,9 @@ def build(folder: Path) -> None:
     (folder / "generation_config.json").write_text(json.dumps(generation))
 
 
-def weights(tokenizer: Any) -> Qwen3ForCausalLM:
-    """Random weights; the first layer's first neuron turns the constant dimension into the bias."""
-    config = Qwen3Config(
+def shape(**special: Any) -> Qwen3Config:
+    """Qwen 3's modules, about 100 million weights; `special` are ids of special tokens."""
+    return Qwen3Config(
         vocab_size=WIDTH,
         hidden_size=HIDDEN,
         intermediate_size=1536,
@@ -74,9 +74,14 @@ def weights(tokenizer: Any) -> Qwen3ForCausalLM:
         head_dim=64,
         max_position_embeddings=32_768,
         tie_word_embeddings=True,
-        eos_token_id=tokenizer.convert_tokens_to_ids("<|im_end|>"),
         bos_token_id=None,
+        **special,
     )
+
+
+def weights(tokenizer: Any) -> Qwen3ForCausalLM:
+    """Random weights; the first layer's first neuron turns the constant dimension into the bias."""
+    config = shape(eos_token_id=tokenizer.convert_tokens_to_ids("<|im_end|>"))
     model = Qwen3ForCausalLM(config)
     noise = torch.Generator().manual_seed(0)
     with torch.no_grad():

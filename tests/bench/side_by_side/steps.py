@@ -6,16 +6,7 @@ from typing import Any
 import torch
 from corpus import corpus
 from gpu_timing import MAX_TOKENS, Bench, Scale, vocabulary_for
-
-SHAPE = {
-    "hidden_size": 512,
-    "intermediate_size": 1536,
-    "num_hidden_layers": 8,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "vocab_size": 151_936,
-}
-"""That of the model which is served, in Llama's modules."""
+from side_by_side.model import WIDTH, shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +27,9 @@ class Step:
 
 
 def measure_steps(batches: list[int]) -> dict[int, Step]:
-    """By batch, on a CPU."""
+    """By batch, on a CPU; the model has the modules and the shape of the one which is served."""
     scale = Scale(
-        SHAPE,
+        shape(eos_token_id=None, pad_token_id=0),
         torch.bfloat16,
         tuple(batches),
         num_steps=20,
@@ -48,7 +39,7 @@ def measure_steps(batches: list[int]) -> dict[int, Step]:
         compiled_batches=(),
         copied_bytes=2**28,
     )
-    vocabulary = vocabulary_for(SHAPE["vocab_size"], corpus("tokenizers", "qwen3"))
+    vocabulary = vocabulary_for(WIDTH, corpus("tokenizers", "qwen3"))
     bench = Bench(scale, torch.device("cpu"), vocabulary)
     return {batch: _measure(bench, batch) for batch in batches}
 
