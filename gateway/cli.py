@@ -152,7 +152,9 @@ def _numbers(text: str) -> tuple[float, ...]:
     except ValueError:
         numbers = ()
     if not numbers or not all(0 <= number <= 2 for number in numbers):
-        raise typer.BadParameter(f"wanted numbers from 0 to 2, such as 0,0.7,1, got {text!r}")
+        raise typer.BadParameter(
+            f"wanted numbers from 0 to 2, such as 0,0.7,1, got {text!r}", param_hint="--temperatures"
+        )
     return numbers
 
 

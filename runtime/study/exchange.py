@@ -22,6 +22,7 @@ ATTEMPT_SEEDS = 1 << 32
 class Answer:
     """The last attempt's text and verdict; counts and seconds are of all attempts together.
 
+    Attempts that could only repeat the first one are counted, not made.
     `num_forced` tokens were written without being drawn. Of `num_steps` draws, in `num_rescued` the model's
     favourite was masked; `mass_removed` is the sum over the draws of what the mask took. `is_spelled_so`:
     the tokenizer spells the text in these tokens.
@@ -59,8 +60,9 @@ class Asked:
     max_tokens: int
 
     def exchange(self) -> Exchange:
-        """Ask, and ask again with what was wrong while that is allowed and there is room."""
+        """Ask, and ask again, with what was wrong if that is shown, while there may be and there is room."""
         begun = time.monotonic()
+        max_attempts = 1 if self._repeats else self.strategy.max_attempts
         prompt, sequences = list(self.prompt), list[Sequence]()
         while True:
             sequence = self._sequence(prompt, len(sequences))
@@ -69,9 +71,14 @@ class Asked:
             text = self.subject.text(sequence.output_ids)
             verdict = self._judge(sequence, text, is_failed=fault is not None)
             prompt = self._again(text, verdict)
-            is_over = verdict.is_valid or len(sequences) == self.strategy.max_attempts
+            is_over = verdict.is_valid or len(sequences) == max_attempts
             if is_over or len(prompt) + self.max_tokens > self.subject.loaded.context_length:
                 return self._answer(sequences, text, verdict, time.monotonic() - begun)
+
+    @property
+    def _repeats(self) -> bool:
+        """Whether another attempt would be the same to the letter: greedy, to the same prompt."""
+        return self.temperature == 0 and not self.strategy.complains
 
     def _sequence(self, prompt: list[int], attempt: int) -> Sequence:
         matcher, closer = self.grammar.start(is_thinking=self.subject.has_begun_to_think(prompt))
@@ -93,12 +100,13 @@ class Asked:
             text,
             self.subject.thinking_syntax or self.subject.syntax,
             is_whole=is_ended and not is_failed,
+            is_utf8=self.subject.is_utf8(sequence.output_ids),
             ignored=strategy.ignored(self.question) if strategy.ignored else None,
         )
 
     def _again(self, text: str, verdict: Verdict) -> list[int]:
         """The prompt with the latest failure behind it, as instructor has it."""
-        if verdict.is_valid or self.strategy.max_attempts == 1:
+        if verdict.is_valid or not self.strategy.complains:
             return list(self.prompt)
         shown = self.strategy.show(self.question)
         complaint = f"{verdict.reason}\nCall the function again, and fix this."
@@ -108,17 +116,18 @@ class Asked:
     def _answer(self, sequences: list[Sequence], text: str, verdict: Verdict, seconds: float) -> Answer:
         stats = [sequence.stats for sequence in sequences]
         tallies = [sequence.tally for sequence in sequences]
+        times = 1 if verdict.is_valid or not self._repeats else self.strategy.max_attempts
         return Answer(
             text,
             verdict,
-            seconds,
-            num_attempts=len(sequences),
-            num_prompt_tokens=sum(stat.num_prompt_tokens for stat in stats),
-            num_tokens=sum(stat.num_output_tokens for stat in stats),
-            num_forced=sum(stat.num_forced_tokens for stat in stats),
-            num_steps=sum(tally.num_masked_steps for tally in tallies),
-            num_rescued=sum(tally.num_rescued for tally in tallies),
-            mass_removed=sum(tally.mass_removed_sum for tally in tallies),
+            times * seconds,
+            num_attempts=times * len(sequences),
+            num_prompt_tokens=times * sum(stat.num_prompt_tokens for stat in stats),
+            num_tokens=times * sum(stat.num_output_tokens for stat in stats),
+            num_forced=times * sum(stat.num_forced_tokens for stat in stats),
+            num_steps=times * sum(tally.num_masked_steps for tally in tallies),
+            num_rescued=times * sum(tally.num_rescued for tally in tallies),
+            mass_removed=times * sum(tally.mass_removed_sum for tally in tallies),
             is_spelled_so=self.subject.spells_so(sequences[-1].output_ids),
             is_closed_by_budget=sequences[-1].closed_by is not None,
         )

@@ -15,16 +15,19 @@ class Fault(StrEnum):
 
     REFUSED = "refused"  # the strategy has no grammar for the tools
     TRUNCATED = "truncated"  # the limit came first
+    BROKEN_UTF8 = "broken UTF-8"  # bytes that are no text
     NO_CALL = "no call"  # prose alone, or nothing
     INVENTED = "invented structure"  # something like a call, but not in the model's syntax
-    PROSE = "prose around it"  # before, between or behind calls
+    PREFIX = "prose before it"
+    SUFFIX = "prose behind it"  # or between calls
     COMMENT = "comment"
     TRAILING_COMMA = "trailing comma"
-    QUOTING = "quoting"  # single quotes, or none
-    ESCAPING = "escaping"  # a bad escape, or a quote that lacks one
-    BAD_LITERAL = "bad literal"  # NaN, None, True, 007
+    QUOTING = "quoting"  # single quotes, or none, or one of a pair
+    ESCAPING = "escaping"  # a bad escape, half a character, or a quote that lacks one
+    BAD_LITERAL = "bad literal"  # NaN, None, True, 007, 19:11, or none at all
     RAW_NEWLINE = "raw newline"  # or another control character inside a string
     UNCLOSED = "unclosed"
+    PUNCTUATION = "punctuation"  # a colon, comma or bracket too many, missing or in another's place
     REPEATED_KEY = "repeated key"
     UNKNOWN_TOOL = "unknown tool"
     MISSING_KEY = "missing key"
@@ -41,26 +44,34 @@ class RepeatedKey(ValueError):
     """An object has a key twice."""
 
 
+class LoneSurrogate(ValueError):
+    """A string has half a character: an escape for one surrogate without the other."""
+
+
 def read_json(text: str, start: int = 0) -> tuple[Any, int]:
     """The JSON value at `start`, and where it ends.
 
     Raises:
-        ValueError: there is none: `json.JSONDecodeError`, `BadLiteral` or `RepeatedKey`.
+        ValueError: there is none: `json.JSONDecodeError`, `BadLiteral`, `RepeatedKey` or `LoneSurrogate`.
         RecursionError: it is nested too deep.
     """
     value, end = _DECODER.raw_decode(text, start)
+    if _SURROGATE.search(json.dumps(value, ensure_ascii=False)):
+        raise LoneSurrogate("a string has a lone surrogate, which is no character")
     return value, end
 
 
-def syntax_fault(text: str, error: ValueError | RecursionError) -> Fault:
-    """The kind of an error of `read_json`, told by the place where reading stopped."""
+def syntax_fault(text: str, start: int, error: ValueError | RecursionError) -> Fault:
+    """The kind of an error of `read_json` at `start`, told by the place where reading stopped."""
     match error:
         case RepeatedKey():
             return Fault.REPEATED_KEY
+        case LoneSurrogate():
+            return Fault.ESCAPING
         case BadLiteral():
             return Fault.BAD_LITERAL
         case json.JSONDecodeError(msg=message, pos=at):
-            return _fault_at(text, message, at)
+            return _fault_at(text[start:at], text[at:], message)
         case _:
             return Fault.UNCLOSED
 
@@ -82,17 +93,28 @@ _KEYWORDS = {
 }
 
 
-def _fault_at(text: str, message: str, at: int) -> Fault:
-    before, rest = text[:at].rstrip(), text[at:].lstrip()
+def _fault_at(before: str, rest: str, message: str) -> Fault:
+    rest = rest.lstrip()
     fitting = (
         fault
         for begin, behind, ahead, fault in _PLACES
         if message.startswith(begin) and re.search(behind, before) and re.match(ahead, rest)
     )
-    return next(fitting, Fault.INVENTED)
+    fault = next(fitting, Fault.PUNCTUATION)
+    is_stray = fault is Fault.UNCLOSED and rest[:1] == "]" and not _is_in_array(before)
+    return Fault.PUNCTUATION if is_stray else fault
 
 
+def _is_in_array(before: str) -> bool:
+    """Whether more `[` than `]` stand outside the strings of a text."""
+    bare = _STRING.sub("", before)
+    return bare.count("[") > bare.count("]")
+
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _LITERAL = r"[-+.]?(\d|\.\d|NaN\b|nan\b|Inf|inf)|(None|True|False|TRUE|FALSE|NULL|Null|undefined)\b|[,\]}]"
+_BARE = r"[^\s\",:;=()\[\]{}]"
 _PLACES = (
     ("Invalid control character", "", "", Fault.RAW_NEWLINE),
     ("Invalid \\", "", "", Fault.ESCAPING),
@@ -100,13 +122,16 @@ _PLACES = (
     ("Unterminated string", "", "", Fault.UNCLOSED),
     ("", "", r"$", Fault.UNCLOSED),
     ("", "", r"//|/\*|#", Fault.COMMENT),
-    ("", r",$", r"[\]}]", Fault.TRAILING_COMMA),
+    ("", r",\s*$", r"[\]}]", Fault.TRAILING_COMMA),
     ("Expecting ',' delimiter", "", r"[\]}]", Fault.UNCLOSED),  # another bracket is open
-    ("Expecting ',' delimiter", r'"$', r'[^":\[{]', Fault.ESCAPING),  # the string was meant to go on
-    ("Expecting ',' delimiter", r"[\d.]$", r"[\w.+-]", Fault.BAD_LITERAL),
+    ("Expecting ',' delimiter", r'"\s*$', _BARE, Fault.ESCAPING),  # the string was meant to go on
+    ("Expecting ',' delimiter", r"[\d.]$", r'"', Fault.QUOTING),  # 3"
+    ("Expecting ',' delimiter", r"[\d.]\s*$", rf':?{_BARE}[^",;\[\]{{}}]*"', Fault.QUOTING),  # 3 metres"
+    ("Expecting ',' delimiter", r"[\d.]\s*$", rf":?{_BARE}", Fault.BAD_LITERAL),
+    ("Expecting ':' delimiter", r'"\s*$', _BARE, Fault.QUOTING),  # the key lacks its second quote
     ("Expecting value", "", _LITERAL, Fault.BAD_LITERAL),
-    ("Expecting value", "", r"[\w'`]", Fault.QUOTING),
-    ("Expecting property name", "", r"[\w'`]", Fault.QUOTING),
+    ("Expecting value", "", _BARE, Fault.QUOTING),
+    ("Expecting property name", "", _BARE, Fault.QUOTING),
 )
 """How a message of `json` begins, what stands before and behind the place, and what that is; first match."""
 

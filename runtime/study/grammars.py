@@ -18,6 +18,7 @@ from compiler.toolset import compile_toolset
 from compiler.units.single import SingleMatcher
 from runtime.models.train.questions import Question
 from runtime.sequence import Closer
+from runtime.study.drawn import Drawn
 from runtime.study.judging import closed
 from runtime.study.subject import Subject
 from runtime.study.unmasked import Unmasked
@@ -52,10 +53,12 @@ class _Free:
 class _Linked:
     grammar: LinkedGrammar
     is_closed: bool
+    is_drawn: bool = False
 
     def start(self, *, is_thinking: bool) -> tuple[Matcher, Closer | None]:
         closer = closer_of(self.grammar, is_thinking=is_thinking) if self.is_closed else None
-        return self.grammar.matcher(is_thinking=is_thinking), closer
+        matcher = self.grammar.matcher(is_thinking=is_thinking)
+        return Drawn(matcher) if self.is_drawn else matcher, closer
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,7 @@ def inserted(subject: Subject, question: Question) -> Grammar:
     """Tool names, keys and punctuation are written for the model; it fills in values of their JSON type.
 
     As jsonformer does: every declared property in order, optional ones too; nothing else of a schema counts.
+    Values are bounded, as there: see `skeleton`.
     """
     tools = [replace(tool, parameters=skeleton(dict(tool.parameters))) for tool in question.tools]
     return _linked(subject, tools, subject.syntax, is_closed=False)
@@ -109,6 +113,11 @@ def ours(subject: Subject, question: Question) -> Grammar:
     return _linked(subject, question.tools, subject.syntax)
 
 
+def ours_drawn(subject: Subject, question: Question) -> Grammar:
+    """Callgate's grammar, every token drawn, also where there is no choice of text."""
+    return _linked(subject, question.tools, subject.syntax, is_drawn=True)
+
+
 def ours_compact(subject: Subject, question: Question) -> Grammar:
     """Callgate's grammar without blanks behind separators."""
     name = f"{subject.syntax.name}, compact"
@@ -122,8 +131,17 @@ def ours_behind_thought(subject: Subject, question: Question) -> Grammar:
     return _linked(subject, question.tools, subject.thinking_syntax)
 
 
+MAX_CHARACTERS = 40
+"""jsonformer's `max_string_token_length` is 10; a token of English text has about four characters."""
+MAX_ITEMS = 10
+"""jsonformer's `max_array_length`; there and here, an array has at least one element."""
+
+
 def skeleton(schema: Any) -> Any:
-    """What is left of a schema when every property is there and only JSON types count."""
+    """What is left of a schema when every property is there and only JSON types count.
+
+    Strings and arrays are bounded; Callgate's spelling bounds numbers.
+    """
     match schema:
         case {"properties": dict() as properties}:
             inner = {name: skeleton(value) for name, value in properties.items()}
@@ -134,7 +152,9 @@ def skeleton(schema: Any) -> Any:
                 "additionalProperties": False,
             }
         case {"type": "array", "items": items}:
-            return {"type": "array", "items": skeleton(items)}
+            return {"type": "array", "items": skeleton(items), "minItems": 1, "maxItems": MAX_ITEMS}
+        case {"type": "string"}:
+            return {"type": "string", "maxLength": MAX_CHARACTERS}
         case {"type": kind}:
             return {"type": kind}
         case _:
@@ -155,10 +175,15 @@ def _silent() -> Iterator[None]:
 
 
 def _linked(
-    subject: Subject, tools: tuple[Tool, ...] | list[Tool], syntax: Syntax, *, is_closed: bool = True
+    subject: Subject,
+    tools: tuple[Tool, ...] | list[Tool],
+    syntax: Syntax,
+    *,
+    is_closed: bool = True,
+    is_drawn: bool = False,
 ) -> Grammar:
     try:
         grammar = compile_toolset(tools, tokenizer=subject.vocabulary, syntax=syntax, parallel=False)
     except CompilerError as error:
         raise Refused(str(error)) from error
-    return _Linked(grammar, is_closed)
+    return _Linked(grammar, is_closed, is_drawn)

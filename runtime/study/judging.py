@@ -22,7 +22,8 @@ class Verdict:
     same, with undeclared keys where the schema does not forbid them. `is_tool`: the first call is of the
     right tool. `is_right`: valid, and the only call is the one wanted in all its arguments. `fault` is None
     if and only if it is valid; `reason` is the fault in words. `calls`: name and arguments, as JSON, of the
-    calls of a valid output, to be compared.
+    calls of a valid output, to be compared. `is_reordered`: it is valid, with keys in another order than
+    the schema's.
     """
 
     is_json: bool
@@ -33,6 +34,7 @@ class Verdict:
     fault: Fault | None = None
     reason: str = ""
     calls: tuple[tuple[str, str], ...] = ()
+    is_reordered: bool = False
 
 
 REFUSED = Verdict(
@@ -41,13 +43,22 @@ REFUSED = Verdict(
 
 
 def judge(
-    question: Question, text: str, syntax: Syntax, *, is_whole: bool, ignored: str | None = None
+    question: Question,
+    text: str,
+    syntax: Syntax,
+    *,
+    is_whole: bool,
+    is_utf8: bool = True,
+    ignored: str | None = None,
 ) -> Verdict:
-    """Judge an output; a member `ignored` of the arguments is taken out before."""
+    """Judge an output; a member `ignored` of the arguments is taken out before.
+
+    `is_whole`: it was not cut off. `is_utf8`: its bytes are text.
+    """
     reading = read(text, syntax)
     calls = [_without(call, ignored) for call in reading.calls]
-    fault, reason = _first_fault(question, reading, calls, is_whole=is_whole)
-    is_json = is_whole and reading.is_json
+    fault, reason = _first_fault(question, reading, calls, is_whole=is_whole, is_utf8=is_utf8)
+    is_json = is_whole and is_utf8 and reading.is_json
     return Verdict(
         is_json=is_json,
         is_valid=fault is None,
@@ -59,6 +70,7 @@ def judge(
         calls=tuple(
             (call.name, json.dumps(call.arguments, sort_keys=True)) for call in calls if fault is None
         ),
+        is_reordered=fault is None and not all(_is_in_order(question, call) for call in calls),
     )
 
 
@@ -75,10 +87,11 @@ def closed(schema: Any) -> Any:
 
 
 def _first_fault(
-    question: Question, reading: Reading, calls: Sequence[ReadCall], *, is_whole: bool
+    question: Question, reading: Reading, calls: Sequence[ReadCall], *, is_whole: bool, is_utf8: bool
 ) -> tuple[Fault | None, str]:
-    if not is_whole:
-        return Fault.TRUNCATED, "the answer was cut off"
+    if not (is_whole and is_utf8):
+        cut, broken_text = "the answer was cut off", "the answer is not UTF-8"
+        return (Fault.BROKEN_UTF8, broken_text) if is_whole else (Fault.TRUNCATED, cut)
     if reading.fault is not None:
         return reading.fault, reading.reason
     broken = next((call for call in calls if call.fault is not None), None)
@@ -102,6 +115,24 @@ def _are_valid_open(question: Question, calls: Sequence[ReadCall]) -> bool:
         and _validator(dict(schemas[call.name])).is_valid(call.arguments)
         for call in calls
     )
+
+
+def _is_in_order(question: Question, call: ReadCall) -> bool:
+    schema = next(tool.parameters for tool in question.tools if tool.name == call.name)
+    return _has_declared_order(dict(schema), call.arguments)
+
+
+def _has_declared_order(schema: Any, value: Any) -> bool:
+    match schema, value:
+        case {"properties": dict() as properties}, dict():
+            declared = [key for key in properties if key in value]
+            return [key for key in value if key in properties] == declared and all(
+                _has_declared_order(properties[key], value[key]) for key in declared
+            )
+        case {"items": items}, list():
+            return all(_has_declared_order(items, item) for item in value)
+        case _:
+            return True
 
 
 def _validator(schema: Any) -> jsonschema_rs.Validator:

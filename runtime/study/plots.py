@@ -1,5 +1,6 @@
 """Pictures of a study."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,16 @@ from runtime.study.report import TITLES, Report
 from runtime.study.rows import interval
 
 NEEDED = "no pictures, as matplotlib is missing: pip install 'callgate[bench]'"
+
+NUM_KINDS = 11
+"""As many kinds of faults have a colour of their own, the most frequent ones; the others are one."""
+COLOURS = (
+    "#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377",
+    "#ee7733", "#004488", "#997700", "#99cc99", "#882255",
+)  # fmt: skip
+"""Told apart side by side; mostly after Paul Tol's colour schemes, 2021."""
+OTHER = "other"
+SHADES = ("#9ecae1", "#4292c6", "#08519c", "#08306b")
 
 
 def draw(report: Report, folder: Path) -> list[Path]:
@@ -27,26 +38,30 @@ def _draw_shares(report: Report, path: Path) -> Path:
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     names = report.strategies
-    figure = Figure(figsize=(9, 0.6 + 1.9 * len(report.sets)), layout="constrained")
-    panels = figure.subplots(len(report.sets), 2, squeeze=False, sharey=True, sharex=True)
+    figure = Figure(figsize=(9, 0.7 + (0.5 + 0.2 * len(names)) * len(report.sets)), layout="constrained")
+    panels = figure.subplots(len(report.sets), 2, squeeze=False, sharey=True)
     for row, questions in zip(panels, report.sets, strict=True):
-        for axes, share, label in zip(row, ("valid", "right"), ("valid", "right"), strict=True):
-            _draw_bars(axes, report, questions, share)
-            axes.set_title(f"{questions}: {label} calls", loc="left", fontsize=9)
+        for axes, share in zip(row, ("valid", "right"), strict=True):
+            highest = _draw_bars(axes, report, questions, share)
+            end = 1.0 if share == "valid" else _round_end(highest)
+            scale = "" if end == 1 else f" (axis to {100 * end:.0f}%)"
+            axes.set_title(f"{questions}: {share} calls, %{scale}", loc="left", fontsize=9)
+            _set_percent(axes, end)
         row[0].set_yticks(range(len(names)), [TITLES[name].strip("*") for name in names])
         row[0].set_ylim(len(names) - 0.4, -0.6)
-    for axes in panels[-1]:
-        axes.set(xlim=(0, 1), xlabel="share of questions")
     figure.legend(*panels[0][0].get_legend_handles_labels(), loc="outside upper right", ncols=3, fontsize=8)
     return _saved(figure, path)
 
 
-def _draw_bars(axes: Any, report: Report, questions: str, share: str) -> None:
+def _draw_bars(axes: Any, report: Report, questions: str, share: str) -> float:
+    """Returns the upper end of the longest bar's interval."""
     height = 0.8 / len(report.temperatures)
+    highest = 0.0
     for index, temperature in enumerate(report.temperatures):
         rows = [report.of(questions, name)[index] for name in report.strategies]
         values = [getattr(row, share) for row in rows]
         bounds = [interval(value, row.num_questions) for value, row in zip(values, rows, strict=True)]
+        highest = max([highest, *(high for _, high in bounds)])
         axes.barh(
             [place - 0.4 + (index + 0.5) * height for place in range(len(rows))],
             values,
@@ -55,32 +70,64 @@ def _draw_bars(axes: Any, report: Report, questions: str, share: str) -> None:
                 [max(0.0, value - low) for value, (low, _) in zip(values, bounds, strict=True)],
                 [max(0.0, high - value) for value, (_, high) in zip(values, bounds, strict=True)],
             ],
-            error_kw={"elinewidth": 0.6, "ecolor": "grey"},
-            color=str(0.75 - 0.25 * index) if index else "tab:blue",
+            error_kw={"elinewidth": 0.8, "ecolor": "#e6550d"},
+            color=SHADES[min(index, len(SHADES) - 1)],
             label=f"T = {temperature:g}",
         )
+    return highest
 
 
 def _draw_faults(report: Report, path: Path) -> Path:
-    """First faults by strategy, as shares of all its answers."""
+    """First faults by strategy, a panel for each group of sets, as shares of all answers to it."""
     from matplotlib.figure import Figure  # noqa: PLC0415
 
-    rows = {name: report.everywhere(name) for name in report.strategies}
-    kinds = [str(fault) for fault in Fault if any(str(fault) in row.faults for row in rows.values())]
-    figure = Figure(figsize=(9, 3.2), layout="constrained")
-    axes = figure.subplots()
-    ends = [0.0] * len(rows)
-    for index, kind in enumerate(kinds):
-        parts = [row.faults.get(kind, 0) / max(1, row.num_questions) for row in rows.values()]
-        hatch = "//" if index >= 10 else ""
-        axes.barh(range(len(rows)), parts, left=ends, label=kind, color=f"C{index % 10}", hatch=hatch)
-        ends = [end + part for end, part in zip(ends, parts, strict=True)]
-    axes.set_yticks(range(len(rows)), [TITLES[name].strip("*") for name in rows])
-    axes.invert_yaxis()
-    axes.set_xlabel("share of answers, by first fault; all sets and temperatures")
+    names = report.strategies
+    rows = {group: [report.grouped(group, name) for name in names] for group in report.groups}
+    kinds = _kinds(report)
+    figure = Figure(figsize=(9, 1.1 + 0.22 * len(names)), layout="constrained")
+    panels = figure.subplots(1, len(rows), squeeze=False, sharey=True)[0]
+    highest = 0.0
+    for axes, (group, parts) in zip(panels, rows.items(), strict=True):
+        ends = [0.0] * len(names)
+        for label, faults in kinds.items():
+            shares = [sum(row.faults.get(f, 0) for f in faults) / max(1, row.num_questions) for row in parts]
+            colour = "#bbbbbb" if label == OTHER else COLOURS[list(kinds).index(label)]
+            axes.barh(range(len(names)), shares, left=ends, label=label, color=colour, ec="white", lw=0.4)
+            ends = [end + share for end, share in zip(ends, shares, strict=True)]
+        highest = max(highest, *ends)
+        axes.set_title(f"{group}: first faults, % of answers", loc="left", fontsize=9)
+    for axes in panels:
+        _set_percent(axes, _round_end(highest))
+    panels[0].set_yticks(range(len(names)), [TITLES[name].strip("*") for name in names])
+    panels[0].invert_yaxis()
     if kinds:
-        axes.legend(fontsize=7, ncols=2, loc="center left", bbox_to_anchor=(1, 0.5))
+        handles = panels[0].get_legend_handles_labels()
+        figure.legend(*handles, loc="outside lower center", ncols=6, fontsize=7)
     return _saved(figure, path)
+
+
+def _kinds(report: Report) -> dict[str, list[str]]:
+    """Labels and their kinds, in the order of `Fault`; what is rare is together, at the end."""
+    counts = {str(fault): 0 for fault in Fault}
+    for row in report.rows:
+        for kind, count in row.faults.items():
+            counts[kind] += count
+    found = [kind for kind, count in counts.items() if count]
+    frequent = sorted(found, key=lambda kind: -counts[kind])[:NUM_KINDS]
+    rare = [kind for kind in found if kind not in frequent]
+    return {kind: [kind] for kind in found if kind in frequent} | ({OTHER: rare} if rare else {})
+
+
+def _round_end(highest: float) -> float:
+    """The next tenth, at least one and at most ten of them."""
+    return min(1.0, max(0.1, math.ceil(10 * highest - 1e-9) / 10))
+
+
+def _set_percent(axes: Any, end: float) -> None:
+    step = 0.2 if end > 0.5 else 0.1 if end > 0.2 else 0.05
+    ticks = [step * number for number in range(round(end / step) + 1) if step * number <= end + 1e-9]
+    axes.set_xlim(0, end)
+    axes.set_xticks(ticks, [f"{100 * tick:.0f}" for tick in ticks])
 
 
 def _saved(figure: Any, path: Path) -> Path:

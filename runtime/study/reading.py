@@ -55,7 +55,7 @@ def read(text: str, syntax: Syntax) -> Reading:
     found = shape.first.search(text)
     if found is None:
         return _without_call(text, syntax)
-    prose = text[: found.start()]
+    prefix = text[: found.start()]
     calls: list[ReadCall] = []
     end = 0
     while found is not None:
@@ -63,10 +63,11 @@ def read(text: str, syntax: Syntax) -> Reading:
         calls.append(call)
         found = shape.next.match(text, end) if shape.next is not None else None
     closing = shape.closing.match(text, end)
-    prose += text[closing.end() if closing else end :]
-    if prose.strip():
+    suffix = text[closing.end() if closing else end :]
+    if prose := (prefix + suffix).strip():
         is_broken = _begins_call(prose, syntax) and shape.first.search(prose) is None
-        return Reading(tuple(calls), Fault.INVENTED if is_broken else Fault.PROSE, "there is more than calls")
+        kind = Fault.PREFIX if prefix.strip() else Fault.SUFFIX
+        return Reading(tuple(calls), Fault.INVENTED if is_broken else kind, "there is more than calls")
     if closing is None:
         return Reading(tuple(calls), Fault.UNCLOSED, "the list of calls is not closed")
     return Reading(tuple(calls))
@@ -74,16 +75,23 @@ def read(text: str, syntax: Syntax) -> Reading:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """The fixed texts of a syntax with free whitespace; `tail` is what of a call's end is no JSON."""
+    """The fixed texts of a syntax with free whitespace; `tail` is what of a call's end is no JSON.
+
+    `name`: what stands behind arguments that come before the name, where a call is an object.
+    """
 
     first: re.Pattern[str]
     next: re.Pattern[str] | None
+    name: re.Pattern[str] | None
     end: re.Pattern[str]
     tail: str
     closing: re.Pattern[str]
 
 
 _NAME = "\0"
+_WRAPPER = re.compile(r'(.*\{)("name": ")(", )("\w+": )', re.DOTALL)
+_CALL = re.compile(r"[{\[]\s*[\"']?[\w.]+[\"']?\s*[:=(]")
+"""An object's first key, or a call as in Python."""
 _PIECES = re.compile(r'"[^"]*"|\0|[{}\[\]:,"]|[^\s{}\[\]:,"\0]+')
 
 
@@ -91,30 +99,56 @@ _PIECES = re.compile(r'"[^"]*"|\0|[{}\[\]:,"]|[^\s{}\[\]:,"\0]+')
 def _shape(syntax: Syntax) -> _Shape:
     assert can_be_read(syntax), "a syntax whose calls stand between fixed texts"
     name = r"([^\s<>\[\]{}\"]+)" if syntax.has_plain_names else r'((?:[^"\\\n]|\\.)*)'
-    header = syntax.begin + _NAME + syntax.after_name
+    headers = [syntax.begin + _NAME + syntax.after_name]
+    behind = None
+    if wrapper := _WRAPPER.fullmatch(syntax.begin + syntax.after_name):
+        before, name_key, comma, arguments_key = wrapper.groups()
+        headers.append(before + arguments_key)
+        behind = comma.lstrip('"') + name_key + _NAME + '"'
 
-    def free(fixed: str) -> re.Pattern[str]:
-        escaped = (re.escape(piece) for piece in _PIECES.findall(fixed))
-        return re.compile(r"\s*" + r"\s*".join(escaped).replace(re.escape(_NAME), name))
+    def free(*fixed: str) -> re.Pattern[str]:
+        spelled = (r"\s*".join(map(re.escape, _PIECES.findall(text))) for text in fixed)
+        return re.compile(rf"\s*(?:{'|'.join(spelled)})".replace(re.escape(_NAME), name))
 
-    following = None if syntax.separator is None else free(syntax.separator + header)
-    tail = syntax.end.strip().lstrip("}").lstrip()
-    return _Shape(free(syntax.opening + header), following, free(syntax.end), tail, free(syntax.closing))
+    following = None
+    if syntax.separator is not None:
+        following = free(*(syntax.separator + header for header in headers))
+    return _Shape(
+        free(*(syntax.opening + header for header in headers)),
+        following,
+        free(behind) if behind else None,
+        free(syntax.end),
+        syntax.end.strip().lstrip("}").lstrip(),
+        free(syntax.closing),
+    )
 
 
 def _read_call(text: str, header: re.Match[str], shape: _Shape) -> tuple[ReadCall, int]:
     """A call, and where the text goes on."""
-    name, start = _unescaped(header[1]), _skip_blanks(text, header.end())
+    name, start = _unescaped(header[1] or ""), _skip_blanks(text, header.end())
     try:
         arguments, at = read_json(text, start)
     except (ValueError, RecursionError) as error:
         at, end = _end_of(text, start, shape)
         return _broken(name, text[:at], start, error), end
-    if (found := shape.end.match(text, at)) is not None:
+    behind = shape.name.match(text, at) if shape.name and header[1] is None else None
+    if behind is not None:
+        name, at = _unescaped(behind[1]), behind.end()
+    has_name = behind is not None or header[1] is not None
+    if has_name and (found := shape.end.match(text, at)) is not None:
         return ReadCall(name, arguments), found.end()
     body, end = _end_of(text, at, shape)
-    fault = Fault.INVENTED if text[at:body].strip(" \n}") else Fault.UNCLOSED
-    return ReadCall(name, None, fault, "the call is not closed"), end
+    fault = _end_fault(text[at:body].strip(), has_end=shape.end.match(text, body) is not None)
+    return ReadCall(name, None, fault, "the call does not end behind its arguments"), end
+
+
+def _end_fault(rest: str, *, has_end: bool) -> Fault:
+    """The kind of what stands behind arguments where a call should end; `has_end`: it does so later."""
+    if re.match(r"//|/\*|#", rest):
+        return Fault.COMMENT
+    if not rest.strip("}") and not has_end:
+        return Fault.UNCLOSED
+    return Fault.PUNCTUATION if re.match(r'[:;"\]}]', rest) else Fault.INVENTED
 
 
 def _end_of(text: str, start: int, shape: _Shape) -> tuple[int, int]:
@@ -132,14 +166,12 @@ def _broken(name: str, body: str, start: int, error: ValueError | RecursionError
             read_json(body, start)
         except (ValueError, RecursionError) as own:
             error = own
-    return ReadCall(name, None, syntax_fault(body, error), f"the arguments are not JSON: {error}")
+    return ReadCall(name, None, syntax_fault(body, start, error), f"the arguments are not JSON: {error}")
 
 
 def _without_call(text: str, syntax: Syntax) -> Reading:
-    is_like_a_call = bool(re.search(r"[{\[]", text)) or bool(
-        syntax.trigger and syntax.trigger.strip() in text
-    )
-    if is_like_a_call:
+    marks = (syntax.trigger.strip(), _shape(syntax).tail)
+    if _CALL.search(text) or any(mark and mark in text for mark in marks):
         return Reading((), Fault.INVENTED, "the call is not in the format asked for")
     return Reading((), Fault.NO_CALL, "there is no call")
 

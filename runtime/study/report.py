@@ -10,11 +10,12 @@ from typing import Any
 from runtime.study.comparison import Comparison, compare
 from runtime.study.faults import Fault
 from runtime.study.findings import Findings
+from runtime.study.remarks import remarks
 from runtime.study.rows import Row, interval, merged, quantile, row_of
 from runtime.study.strategies import CALLGATE, PROMPT, STRATEGIES
 
 TITLES = {strategy.name: strategy.title for strategy in STRATEGIES}
-OURS = (CALLGATE.name, "compact", "reasoning", "thinking")
+OURS = (CALLGATE.name, "drawn", "compact", "reasoning", "thinking")
 COMPARED = ("insert", "xgrammar", *OURS)
 
 
@@ -28,6 +29,9 @@ class Report:
         self.sets = list(dict.fromkeys(cell.questions for cell in self.cells))
         self.strategies = list(dict.fromkeys(cell.strategy for cell in self.cells))
         self.temperatures = list(dict.fromkeys(cell.temperature for cell in self.cells))
+        self.groups: dict[str, list[str]] = {}
+        for name in self.sets:
+            self.groups.setdefault(name.partition(" ")[0], []).append(name)
 
     def of(self, questions: str, strategy: str) -> list[Row]:
         """The rows of a strategy, one a temperature."""
@@ -38,9 +42,10 @@ class Report:
         cells = [c for c in self.cells if (c.questions, c.strategy) == (questions, strategy)]
         return row_of(merged(cells))
 
-    def everywhere(self, strategy: str) -> Row:
-        """All sets and temperatures as one row."""
-        return row_of(merged([cell for cell in self.cells if cell.strategy == strategy]))
+    def grouped(self, group: str, strategy: str) -> Row:
+        """The sets of a group, BFCL's being one, and all temperatures as one row."""
+        sets = self.groups[group]
+        return row_of(merged([c for c in self.cells if c.questions in sets and c.strategy == strategy]))
 
     def comparisons(self) -> list[Comparison]:
         """Every masked cell beside the unmasked one of its questions and temperature."""
@@ -58,7 +63,7 @@ class Report:
 
     def as_markdown(self) -> str:
         """All tables."""
-        parts = [self._changes(), self._costs(), self._refusals()]
+        parts = [self._changes(), self._remarks(), self._costs(), self._refusals()]
         return "\n".join([self.summary(), *(f"{part}\n" for part in parts if part)])
 
     def as_json(self) -> str:
@@ -105,6 +110,7 @@ class Report:
         threads, torch = found.machine["threads"], found.machine["torch"]
         sentences = [
             f"Model `{found.model}`, {found.num_parameters / 1e6:.1f} M parameters.",
+            f"Answers of at most {found.settings.max_tokens} tokens.",
             f"Threads of torch {torch}: {threads}; questions at a time: {found.settings.num_at_once};",
             f"{found.seconds / 60:.1f} minutes in all.",
         ]
@@ -139,12 +145,15 @@ class Report:
         ]
 
     def _faults(self) -> str:
-        """Kinds by strategy, all sets and temperatures together."""
-        rows = {name: self.everywhere(name) for name in self.strategies}
-        faulty = {name: row for name, row in rows.items() if row.faults}
-        kinds = [str(fault) for fault in Fault if any(str(fault) in row.faults for row in faulty.values())]
-        head = ["first fault", *(f"{TITLES[name]}, of {row.num_questions}" for name, row in faulty.items())]
-        lines = ([kind, *(str(row.faults.get(kind, "")) for row in faulty.values())] for kind in kinds)
+        """Kinds by strategy, a number for each group of sets, all temperatures together."""
+        rows = {name: [self.grouped(group, name) for group in self.groups] for name in self.strategies}
+        faulty = {name: parts for name, parts in rows.items() if any(row.faults for row in parts)}
+        kinds = [
+            str(fault) for fault in Fault if any(fault in row.faults for p in faulty.values() for row in p)
+        ]
+        counts = _each([row.num_questions for row in next(iter(rows.values()))], "{:.0f}".format)
+        head = [f"first fault: {' / '.join(self.groups)}, of {counts}", *(TITLES[name] for name in faulty)]
+        lines = ([kind, *(_fault_counts(parts, kind) for parts in faulty.values())] for kind in kinds)
         return _table(head, lines) if faulty else ""
 
     def _changes(self) -> str:
@@ -164,6 +173,13 @@ class Report:
         cells = self._findings.cells
         unmasked = [cells[questions, PROMPT.name, temperature] for temperature in temperatures]
         return compare(merged(unmasked), merged([cells[questions, strategy, t] for t in temperatures]))
+
+    def _remarks(self) -> str:
+        return "\n".join(
+            f"- {remark}"
+            for group, sets in self.groups.items()
+            for remark in remarks(self._findings.cells, sets, group, self._findings.settings.max_tokens)
+        )
 
     def _costs(self) -> str:
         pairs = itertools.product(self.sets, self.strategies)
@@ -200,7 +216,7 @@ _MAIN = (
     "right tool, %",
     "right call, %",
     "tokens per valid call",
-    "seconds to a valid call, p50 / p99",
+    "seconds to a valid call, all temperatures, p50 / p99",
 )
 _CHANGES = (
     "questions",
@@ -211,6 +227,7 @@ _CHANGES = (
     "same call, %",
     "right unmasked, %",
     "right masked, %",
+    "keys reordered unmasked, changed of those",
     "invalid unmasked",
     "right tool masked, %",
     "right call masked, %",
@@ -236,9 +253,15 @@ def _change_row(one: Comparison) -> list[str]:
     return [
         str(one.num_valid),
         *(_points(part) if one.num_valid else "-" for part in kept),
+        f"{one.num_reordered}, {one.num_reordered_changed}",
         str(one.num_invalid),
         *(_points(part) if one.num_invalid else "-" for part in (one.rescued_tool, one.rescued_right)),
     ]
+
+
+def _fault_counts(rows: Sequence[Row], kind: str) -> str:
+    counts = [row.faults.get(kind, 0) for row in rows]
+    return _each(counts, "{:.0f}".format) if any(counts) else ""
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, num_texts: int = 1) -> str:

@@ -87,8 +87,10 @@ def with_reasoning(question: Question) -> Question:
 class Strategy:
     """One row of the tables.
 
-    `judged`: the question whose tools an output is judged by. `ignored`: a key that counts for nothing. The
-    seed of an answer depends on its question alone, so that strategies meet the same noise.
+    `judged`: the question whose tools an output is judged by. `ignored`: a key that counts for nothing.
+    `complains`: another attempt is shown the last one and what was wrong with it; otherwise it is the same
+    prompt again. The seed of an answer depends on its question and attempt alone, so that strategies meet
+    the same noise.
     """
 
     name: str
@@ -98,6 +100,7 @@ class Strategy:
     grammar: MakeGrammar = grammars.free
     ignored: Callable[[Question], str] | None = None
     max_attempts: int = 1
+    complains: bool = False
     thinks: bool = False
 
     @property
@@ -109,10 +112,12 @@ class Strategy:
 STRATEGIES = (
     Strategy("prompt", "prompt only"),
     Strategy("example", "prompt with an example", show=with_example, judged=with_example),
-    Strategy("retry", "retry until valid, at most 10", max_attempts=10),
+    Strategy("retry", "draw until valid, at most 10", max_attempts=10),
+    Strategy("complaint", "say what was wrong, at most 3", max_attempts=3, complains=True),
     Strategy("insert", "insert schema tokens", grammar=grammars.inserted),
     Strategy("xgrammar", "xgrammar's conversion", grammar=grammars.converted),
     Strategy("callgate", "**Callgate**", grammar=grammars.ours),
+    Strategy("drawn", "Callgate, jump-forward off", grammar=grammars.ours_drawn),
     Strategy("compact", "Callgate, no blanks", grammar=grammars.ours_compact),
     Strategy(
         "reasoning",
@@ -123,7 +128,8 @@ STRATEGIES = (
     ),
     Strategy("thinking", "Callgate, free thinking first", grammar=grammars.ours_behind_thought, thinks=True),
 )
-PROMPT, CALLGATE = STRATEGIES[0], STRATEGIES[5]
+_BY_NAME = {strategy.name: strategy for strategy in STRATEGIES}
+PROMPT, CALLGATE = _BY_NAME["prompt"], _BY_NAME["callgate"]
 
 
 def strategies_for(subject: Subject, names: Iterable[str] | None = None) -> tuple[Strategy, ...]:
@@ -132,10 +138,9 @@ def strategies_for(subject: Subject, names: Iterable[str] | None = None) -> tupl
     Raises:
         RequestRefused: there is no such strategy.
     """
-    by_name = {strategy.name: strategy for strategy in STRATEGIES}
-    asked = list(by_name) if names is None else list(dict.fromkeys(names))
-    if unknown := [name for name in asked if name not in by_name]:
+    asked = list(_BY_NAME) if names is None else list(dict.fromkeys(names))
+    if unknown := [name for name in asked if name not in _BY_NAME]:
         raise RequestRefused(
-            f"there is no strategy {unknown[0]!r}{instead(unknown[0], by_name)}", "strategies"
+            f"there is no strategy {unknown[0]!r}{instead(unknown[0], _BY_NAME)}", "strategies"
         )
-    return tuple(by_name[n] for n in asked if subject.thinking_syntax or not by_name[n].thinks)
+    return tuple(_BY_NAME[n] for n in asked if subject.thinking_syntax or not _BY_NAME[n].thinks)

@@ -1,7 +1,7 @@
 """The study: every strategy answers every question at every temperature."""
 
-import itertools
 import platform
+import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ from runtime.study.subject import Subject
 
 EASY, HARD = "easy", "hard"
 BFCL = ("simple_python", "multiple")
-
+BFCL_SEED = 0
 
 Say = Callable[[str, int, int], None]
 """Told what is being asked, how many questions were answered, and of how many."""
@@ -70,8 +70,9 @@ def question_sets(settings: StudySettings) -> dict[str, list[Question]]:
 
 
 def _bfcl(path: Path, count: int) -> list[Question]:
+    """A sample of a file's questions, the same one each time; BFCL has its like together."""
     try:
-        return list(itertools.islice(bfcl(path), count))
+        questions = list(bfcl(path))
     except OSError as error:
         reason = (
             f"cannot read {path}: {error.strerror or error}; wanted is the folder of BFCL's .jsonl.gz files"
@@ -79,6 +80,9 @@ def _bfcl(path: Path, count: int) -> list[Question]:
         raise RequestRefused(reason, "bfcl") from error
     except (ValueError, KeyError, TypeError) as error:
         raise RequestRefused(f"{path} does not hold BFCL's questions: {error!r}", "bfcl") from error
+    chance = random.Random(BFCL_SEED)  # noqa: S311 - no secret
+    drawn = chance.sample(range(len(questions)), min(count, len(questions)))
+    return [questions[number] for number in sorted(drawn)]
 
 
 def _ask_everything(

@@ -62,6 +62,17 @@ class Subject:
         """What tokens spell, markers as they are written, stop tokens as nothing."""
         return self._spelling.of(token_ids).decode("utf-8", "replace")
 
+    def is_utf8(self, token_ids: Sequence[int]) -> bool:
+        """Whether the bytes of tokens are text; those of a thought may be what they like."""
+        spelled = self._spelling.of(token_ids)
+        if self.thinking_syntax is not None and self.thinking_syntax.thought is not None:
+            spelled = spelled.rpartition(self.thinking_syntax.thought.end.encode())[2]
+        try:
+            spelled.decode("utf-8")
+        except UnicodeDecodeError:
+            return False
+        return True
+
     def spells_so(self, token_ids: Sequence[int]) -> bool:
         """Whether the tokenizer would spell the text of these tokens in the same ones."""
         written = [i for i in token_ids if i not in self.vocabulary.stop_ids]

@@ -318,6 +318,7 @@ def test_a_study_prints_its_tables_and_says_where_the_rest_is(run, tmp_path):
     ("options", "said"),
     [
         (("--temperatures", "warm"), "numbers from 0 to 2"),
+        (("--temperatures", "a"), "--temperatures"),
         (("--temperatures", "0,3"), "numbers from 0 to 2"),
         (("--count", "0"), "--count"),
         (("--model", "./nowhere"), "there is no such directory"),

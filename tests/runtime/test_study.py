@@ -1,5 +1,6 @@
 """The study, over a model with random weights: every strategy answers, is judged, counted and written down."""
 
+import gzip
 import importlib.util
 import json
 from dataclasses import replace
@@ -21,10 +22,11 @@ from runtime.study.files import check_folder, write
 from runtime.study.findings import StudySettings
 from runtime.study.grammars import Refused, converted
 from runtime.study.judging import REFUSED, Verdict
+from runtime.study.remarks import remarks
 from runtime.study.report import Report
 from runtime.study.rows import Cell, interval, row_of
 from runtime.study.strategies import STRATEGIES, strategies_for
-from runtime.study.study import run_study
+from runtime.study.study import BFCL, question_sets, run_study
 from runtime.study.subject import Subject
 from toolspecs.tool import Tool
 
@@ -93,7 +95,7 @@ class Script:
 
 
 def test_a_retry_shows_the_latest_failure_and_all_attempts_are_counted(subject):
-    script = Script(asked(subject, "retry", number=7))
+    script = Script(asked(subject, "complaint", number=7))
     assert script.write(subject, "I cannot do that.") is None
     assert script.write(subject, RIGHT.replace("3", "33")) is None
     answer = script.write(subject, RIGHT)
@@ -110,12 +112,31 @@ def test_a_retry_shows_the_latest_failure_and_all_attempts_are_counted(subject):
     assert answer.num_prompt_tokens == sum(len(sequence.prompt_ids) for sequence in script.sequences)
 
 
-def test_retries_end_after_ten_attempts_or_where_the_context_does(subject):
+def test_draws_end_after_ten_of_the_same_prompt(subject):
     script = Script(asked(subject, "retry"))
     answers = [script.write(subject, "no") for _ in range(10)]
     assert answers[:9] == 9 * [None]
     assert (answers[9].num_attempts, answers[9].verdict.fault) == (10, Fault.NO_CALL)
-    question = asked(subject, "retry")
+    assert len({tuple(sequence.prompt_ids) for sequence in script.sequences}) == 1
+    assert len({sequence.seed for sequence in script.sequences}) == 10
+
+
+def test_a_draw_that_would_repeat_itself_is_made_once_and_counted_ten_times(subject):
+    script = Script(asked(subject, "retry", temperature=0.0))
+    answer = script.write(subject, "no")
+    (sequence,) = script.sequences
+    assert (answer.num_attempts, answer.num_tokens) == (10, 10 * sequence.num_output)
+    assert answer.num_prompt_tokens == 10 * len(sequence.prompt_ids)
+    script = Script(asked(subject, "retry", temperature=0.0))
+    assert script.write(subject, RIGHT).num_attempts == 1
+
+
+def test_complaints_end_after_three_attempts_or_where_the_context_does(subject):
+    script = Script(asked(subject, "complaint", temperature=0.0))
+    answers = [script.write(subject, "no") for _ in range(3)]
+    assert answers[:2] == 2 * [None]
+    assert (answers[2].num_attempts, answers[2].verdict.fault) == (3, Fault.NO_CALL)
+    question = asked(subject, "complaint")
     room = subject.loaded.context_length - len(question.prompt)
     assert Script(replace(question, max_tokens=room)).write(subject, "no").num_attempts == 1
 
@@ -161,6 +182,46 @@ def test_inserted_tokens_are_every_key_in_order_and_values_know_their_type_alone
         answer.num_forced > 10 and answer.num_forced + answer.num_steps == answer.num_tokens
         for answer in answers
     )
+
+
+def test_without_jump_forward_every_token_is_drawn_by_the_same_grammar(subject):
+    for answer in answered(subject, "drawn", 3):
+        assert answer.verdict.is_valid
+        assert answer.num_forced == 0
+        assert answer.num_steps >= answer.num_tokens
+
+
+def test_bytes_that_are_no_text_are_a_fault(subject):
+    vocabulary = subject.vocabulary
+    half = next(i for i, token in enumerate(vocabulary.tokens) if token == b"\xc3")
+    script = Script(asked(subject, "prompt"))
+    script.sequences[0].token_ids.append(half)
+    assert script.write(subject, RIGHT).verdict.fault == Fault.BROKEN_UTF8
+
+
+def test_a_sample_of_bfcl_is_spread_over_the_file_and_the_same_each_time(tmp_path):
+    lines = [
+        json.dumps(
+            {
+                "question": [[{"role": "user", "content": str(n)}]],
+                "function": [{"name": "f", "description": "", "parameters": {"type": "dict"}}],
+                "ground_truth": [{"f": {}}],
+            }
+        )
+        for n in range(100)
+    ]
+    for name in BFCL:
+        with gzip.open(tmp_path / f"{name}.jsonl.gz", "wt") as file:
+            file.write("\n".join(lines))
+
+    def numbers(count):
+        questions = question_sets(StudySettings(count=count, bfcl=tmp_path))[f"bfcl {BFCL[0]}"]
+        return [int(question.messages[0].content) for question in questions]
+
+    ten = numbers(10)
+    assert ten == numbers(10) == sorted(set(ten))
+    assert 30 < sum(ten) / 10 < 70
+    assert numbers(200) == [*range(100)]
 
 
 def test_xgrammars_conversion_masks_by_its_own_reading(subject):
@@ -302,7 +363,7 @@ def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path):
         check_folder(tmp_path / "file")
 
 
-def answer_of(*, valid, right=False, calls=(), seconds=1.0, **options):
+def answer_of(*, valid, right=False, calls=(), is_reordered=False, seconds=1.0, **options):
     fault = None if valid else Fault.UNCLOSED
     verdict = Verdict(
         is_json=valid,
@@ -312,6 +373,7 @@ def answer_of(*, valid, right=False, calls=(), seconds=1.0, **options):
         is_right=right,
         fault=fault,
         calls=calls,
+        is_reordered=is_reordered,
     )
     return Answer("", verdict, seconds, num_tokens=10, **options)
 
@@ -333,7 +395,7 @@ def test_masked_answers_are_compared_with_the_valid_unmasked_ones():
     add, sub = (("add", "{}"),), (("sub", "{}"),)
     unmasked = [
         answer_of(valid=True, right=True, calls=add),
-        answer_of(valid=True, calls=sub),
+        answer_of(valid=True, calls=sub, is_reordered=True),
         answer_of(valid=False),
         answer_of(valid=False),
     ]
@@ -349,6 +411,27 @@ def test_masked_answers_are_compared_with_the_valid_unmasked_ones():
     assert (found.num_valid, found.same_tool, found.same_call) == (2, 0.5, 0.5)
     assert (found.right_unmasked, found.right_masked) == (0.5, 1.0)
     assert (found.num_invalid, found.rescued_tool, found.rescued_right) == (2, 0.5, 0.5)
+    assert (found.num_changed, found.num_reordered, found.num_reordered_changed) == (1, 1, 1)
+    assert found.num_rescued == 1
+
+
+def test_remarks_count_what_tables_do_not_say():
+    call = (("add", "{}"),)
+    unmasked = (answer_of(valid=True, calls=call), answer_of(valid=False))
+    masked = (
+        answer_of(valid=True, calls=call, num_forced=4),
+        answer_of(valid=True, right=True, is_closed_by_budget=True),
+    )
+    cells = {
+        ("easy", name, 0.0): Cell("easy", name, 0.0, answers)
+        for name, answers in (("prompt", unmasked), ("callgate", masked))
+    }
+    kept, tokens, closed = remarks(cells, ["easy"], "easy", 256)
+    assert "1 calls were valid unmasked; Callgate's are the same in 1 cases" in kept
+    assert "Of 1 that were not valid, 1 are right" in kept
+    assert "10.0 tokens unmasked and 10.0 under Callgate, 6.0 of them drawn" in tokens
+    assert "of Callgate's 2 calls, 1 were closed at the limit of 256 tokens; 1 of those are right" in closed
+    assert [*remarks({}, ["easy"], "easy", 256)] == []
 
 
 def test_a_share_is_as_good_as_its_count():

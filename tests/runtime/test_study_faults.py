@@ -33,6 +33,10 @@ def called(name, arguments):
     return f'<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>'
 
 
+def reversed_call(name, arguments):
+    return f'<tool_call>\n{{"arguments": {arguments}, "name": "{name}"}}\n</tool_call>'
+
+
 def verdict(text, **options):
     return judge(QUESTION, text, HERMES, **{"is_whole": True} | options)
 
@@ -71,9 +75,11 @@ def test_answers_are_judged(text, valid, tool, right):
     [
         '<tool_call>{"name":"add","arguments":{"n":3}}</tool_call>',
         '\n<tool_call>\n{ "name" : "add",\n "arguments" : {"n": 3} }\n</tool_call>\n',
+        reversed_call("add", '{"n": 3}'),
+        '<tool_call>{"arguments":{"n":3},"name":"add"}</tool_call>',
     ],
 )
-def test_whitespace_between_the_fixed_texts_is_free(text):
+def test_whitespace_between_the_fixed_texts_and_the_order_of_name_and_arguments_are_free(text):
     assert verdict(text).is_right
 
 
@@ -86,21 +92,32 @@ def test_whitespace_between_the_fixed_texts_is_free(text):
         ("<tool_call>add(n=3)</tool_call>", Fault.INVENTED),
         (called("add", '{"n": 3}, "id": 7'), Fault.INVENTED),
         (RIGHT + '\n<tool_call>\n{"name": "add"}\n</tool_call>', Fault.INVENTED),
-        (called("add", '{"n": "3": 3}'), Fault.INVENTED),
-        ("Sure: " + RIGHT, Fault.PROSE),
-        (RIGHT + "\nDone.", Fault.PROSE),
-        (RIGHT + " and " + RIGHT, Fault.PROSE),
-        ("Sure: " + called("add", '{"n": 3,}'), Fault.PROSE),
+        ("[add(n=3)]", Fault.INVENTED),
+        ("I have {3} of them [1].", Fault.NO_CALL),
+        ("Sure: " + RIGHT, Fault.PREFIX),
+        ("Sure: " + RIGHT + "\nDone.", Fault.PREFIX),
+        (RIGHT + "\nDone.", Fault.SUFFIX),
+        (RIGHT + " and " + RIGHT, Fault.SUFFIX),
+        ("Sure: " + called("add", '{"n": 3,}'), Fault.PREFIX),
         (called("add", '{"n": 3 /* three */}'), Fault.COMMENT),
         (called("add", '{"n": // three\n 3}'), Fault.COMMENT),
         (called("add", '{"n": 3, # three\n "s": "x"}'), Fault.COMMENT),
+        (called("add", '{"n": 3} /* three */'), Fault.COMMENT),
+        (called("add", '{"n": 3} // three\n'), Fault.COMMENT),
         (called("add", '{"n": 3,}'), Fault.TRAILING_COMMA),
         (called("add", '{"n": [1, 2,]}'), Fault.TRAILING_COMMA),
         (called("add", "{'n': 3}"), Fault.QUOTING),
         (called("add", "{n: 3}"), Fault.QUOTING),
         (called("add", '{"n": 3, "s": x}'), Fault.QUOTING),
         (called("add", '{"n": 3, "s": \'x\'}'), Fault.QUOTING),
+        (called("add", '{"n": 3, "s": hvg@klerout.org"}'), Fault.QUOTING),
+        (called("add", '{"n": [/etc/passwd, "x"]}'), Fault.QUOTING),
+        (called("add", '{"n": 3, "s: "x", "day": 1}'), Fault.QUOTING),
+        (called("add", '{"n": 3": 4}'), Fault.QUOTING),
+        (called("add", '{"n": 1991-02-26"}'), Fault.QUOTING),
+        (called("add", '{"n": 30 degrees"}'), Fault.QUOTING),
         (called("add", '{"n": 3, "s": "C:\\x"}'), Fault.ESCAPING),
+        (called("add", '{"n": 3, "s": "\\ud83d"}'), Fault.ESCAPING),
         (called("add", '{"n": 3, "s": "\\u12"}'), Fault.ESCAPING),
         (called("add", '{"n": 3, "s": "a "quoted" word"}'), Fault.ESCAPING),
         (called("add", '{"n": NaN}'), Fault.BAD_LITERAL),
@@ -109,6 +126,8 @@ def test_whitespace_between_the_fixed_texts_is_free(text):
         (called("add", '{"n": None}'), Fault.BAD_LITERAL),
         (called("add", '{"n": True}'), Fault.BAD_LITERAL),
         (called("add", '{"n": 007}'), Fault.BAD_LITERAL),
+        (called("add", '{"n": 19:11, "s": "x"}'), Fault.BAD_LITERAL),
+        (called("add", '{"n": 5C, "s": "x"}'), Fault.BAD_LITERAL),
         (called("add", '{"n": .5}'), Fault.BAD_LITERAL),
         (called("add", '{"n": 1.}'), Fault.BAD_LITERAL),
         (called("add", '{"n": }'), Fault.BAD_LITERAL),
@@ -120,6 +139,19 @@ def test_whitespace_between_the_fixed_texts_is_free(text):
         ('<tool_call>\n{"name": "add", "arguments": {"n": 3}}', Fault.UNCLOSED),
         ('<tool_call>\n{"name": "add", "arguments": {"n": 3}\n</tool_call>', Fault.UNCLOSED),
         ('<tool_call>\n{"name": "add", "arguments": ', Fault.UNCLOSED),
+        (called("add", '{"n": [{"s": "]"]}'), Fault.UNCLOSED),
+        (called("add", '{"n": 3}}'), Fault.PUNCTUATION),
+        (called("add", '{"n": 3]}'), Fault.PUNCTUATION),
+        (called("add", '{"n": "3": 3}'), Fault.PUNCTUATION),
+        (called("add", '{"n": 3; "s": "x"}'), Fault.PUNCTUATION),
+        (called("add", '{"s": "x"; "n": 3}'), Fault.PUNCTUATION),
+        (called("add", '{"n": 3 "s": "x"}'), Fault.PUNCTUATION),
+        (called("add", '{"n", "s": "x"}'), Fault.PUNCTUATION),
+        (called("add", '{"n"= 3}'), Fault.PUNCTUATION),
+        (called("add", '{"n": 3}"}'), Fault.PUNCTUATION),
+        (reversed_call("add", '{"n": 3,}'), Fault.TRAILING_COMMA),
+        (reversed_call("mul", '{"n": 3}'), Fault.UNKNOWN_TOOL),
+        ('<tool_call>\n{"arguments": {"n": 3}}\n</tool_call>', Fault.INVENTED),
         (called("add", '{"n": 3, "n": 3}'), Fault.REPEATED_KEY),
         (called("mul", '{"n": "x"}'), Fault.UNKNOWN_TOOL),
         (called("", '{"n": 3}'), Fault.UNKNOWN_TOOL),
@@ -137,6 +169,31 @@ def test_whitespace_between_the_fixed_texts_is_free(text):
 )
 def test_every_fault_has_its_kind(text, fault):
     assert verdict(text).fault == fault
+
+
+def test_what_is_no_text_is_no_json():
+    broken = verdict(RIGHT, is_utf8=False)
+    assert (broken.fault, broken.is_json, broken.is_valid_open) == (Fault.BROKEN_UTF8, False, False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_reordered"),
+    [
+        ('{"n": 3, "s": "x"}', 0),
+        ('{"n": 3, "s": "x", "day": "2026-01-02"}', 0),
+        ('{"s": "x", "n": 3}', 1),
+        ('{"n": 3, "day": "2026-01-02", "s": "x"}', 1),
+        ('{"s": "x"}', 0),
+        ('{"n": 3, "in": [{"a": 1, "b": 2}]}', 0),
+        ('{"n": 3, "in": [{"b": 2, "a": 1}]}', 1),
+    ],
+)
+def test_valid_calls_tell_the_order_of_their_keys(arguments, is_reordered):
+    inner = {"type": "array", "items": {"properties": {"a": {}, "b": {}}}}
+    schema = {**SCHEMA, "properties": {**SCHEMA["properties"], "in": inner}}
+    question = Question((), (Tool("add", "", schema),), "add", {})
+    text = called("add", arguments)
+    assert judge(question, text, HERMES, is_whole=True).is_reordered == is_reordered
 
 
 def test_what_was_cut_off_is_truncated_whatever_it_holds():
@@ -184,7 +241,7 @@ def test_every_syntax_with_json_arguments_is_read(name):
     assert reading.is_json
     if row.separator is not None:
         assert len(read(row.opening + call + row.separator + call + row.closing, row).calls) == 2
-    assert read("Sure. " + text, row).fault == Fault.PROSE
+    assert read("Sure. " + text, row).fault == Fault.PREFIX
 
 
 def test_a_thought_before_the_call_is_no_prose():

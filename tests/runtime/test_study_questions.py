@@ -90,8 +90,8 @@ def test_a_skeleton_has_every_property_and_types_alone():
         "type": "object",
         "additionalProperties": False,
         "properties": {
-            "a": {"type": "string"},
-            "b": {"type": "array", "items": {"type": "integer"}},
+            "a": {"type": "string", "maxLength": 40},
+            "b": {"type": "array", "items": {"type": "integer"}, "minItems": 1, "maxItems": 10},
             "c": {"type": "object", "additionalProperties": False} | inner,
             "e": {"type": "object"},
             "f": {},

@@ -20,7 +20,7 @@ from runtime.models import DEMO_MODEL_FOLDER
 from runtime.models.train import domains
 from runtime.models.train.batches import collate, pool_of
 from runtime.models.train.conversations import HELD_OUT, Mix, converse
-from runtime.models.train.curves import draw_curves
+from runtime.models.train.curves import draw_curves, restarts
 from runtime.models.train.evaluate import answers_to, score
 from runtime.models.train.examples import Example, example_of
 from runtime.models.train.questions import bfcl, held_out
@@ -172,6 +172,12 @@ def test_steps_lower_the_loss(tokenizer, optimizer):
     batch = collate(pool_of(tokenizer, Renaming.of(tokenizer), recipe, 0, 0)[0])
     losses = [trainer.step(batch) for _ in range(8)]
     assert losses[-1] < losses[0] - 0.2
+
+
+def test_a_restart_is_where_the_learning_rate_rises_after_it_has_fallen():
+    rates = [1, 2, 3, None, 3, 2, 2, 1, 2, 3, 1, 1, 4]
+    rows = [{"minutes": n} | ({} if rate is None else {"rate": rate}) for n, rate in enumerate(rates)]
+    assert [*restarts(rows)] == [8, 12]
 
 
 def test_a_run_that_was_cut_off_goes_on_bit_for_bit_and_its_model_answers(tmp_path):

@@ -1,11 +1,16 @@
 """Curves of a run, drawn from its log."""
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 
 def draw_curves(log: Path, picture: Path) -> bool:
-    """Loss and held-out shares over minutes, as a picture; False, and nothing, without matplotlib."""
+    """Loss and held-out shares over minutes, as a picture; False, and nothing, without matplotlib.
+
+    Thin lines stand where the run was resumed with a later end: its learning rate rose again.
+    """
     try:
         from matplotlib.figure import Figure  # noqa: PLC0415 - an optional dependency
     except ImportError:
@@ -22,7 +27,22 @@ def draw_curves(log: Path, picture: Path) -> bool:
         if shares:
             right.plot(*zip(*shares, strict=True), marker=".", label=label)
     right.set(xlabel="minutes", ylabel="share of held-out calls", ylim=(0, 1))
-    if right.lines:
-        right.legend()
+    for number, minutes in enumerate(restarts(rows)):
+        for axes in (left, right):
+            label = "" if number else "learning rate rises again"
+            axes.axvline(minutes, color="grey", linewidth=0.6, linestyle=":", label=label)
+    if right.get_legend_handles_labels()[0]:
+        right.legend(fontsize=8)
     figure.savefig(picture, dpi=120)
     return True
+
+
+def restarts(rows: Sequence[Mapping[str, Any]]) -> Iterator[float]:
+    """The minutes of a log at which the learning rate rises after it has fallen."""
+    before, is_falling = 0.0, False
+    for row in rows:
+        rate = row.get("rate", before)
+        if rate > before and is_falling:
+            yield row["minutes"]
+        if rate != before:
+            before, is_falling = rate, rate < before
