@@ -122,7 +122,7 @@ class Outline:
         found: list[str] = []
         for pointer, schema in self.schemas(site):
             spelled = schema.get("patternProperties") or {}
-            found += [child(pointer, "patternProperties", p) for p in patterns if p in spelled]
+            found += [child(pointer, "patternProperties", p) for p in spelled if p in patterns]
             if not patterns and isinstance(schema.get("additionalProperties"), dict):
                 found.append(child(pointer, "additionalProperties"))
         return self._site(tuple(found))
@@ -259,13 +259,15 @@ class Outline:
         return identity if isinstance(identity, str) else ""
 
     def _target(self, uri: str) -> str | None:
+        """The target of a reference inside the document."""
         base, _, fragment = uri.partition("#")
-        if fragment.startswith("/") and not base:
-            pointer = unquote(fragment)
-            return pointer if resolve(self.document, pointer) is not None else None
-        if not fragment and not base:
-            return ""
-        return self._names.get(uri) or self._names.get(f"#{fragment}" if fragment else base)
+        fragment = unquote(fragment)
+        if fragment and not fragment.startswith("/"):
+            return self._names.get(uri, self._names.get(f"#{fragment}"))
+        start = self._names.get(base) if base else ""
+        if start is None or resolve(self.document, start + fragment) is None:
+            return None
+        return start + fragment
 
     @cached_property
     def _names(self) -> Mapping[str, str]:
@@ -275,5 +277,5 @@ class Outline:
             for keyword, prefix in (("$anchor", "#"), ("$dynamicAnchor", "#"), ("$id", ""), ("id", "")):
                 name = schema.get(keyword)
                 if isinstance(name, str):
-                    names.setdefault(prefix + name, pointer)
+                    names.setdefault(prefix + name.removesuffix("#"), pointer)
         return names

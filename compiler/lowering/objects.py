@@ -55,7 +55,7 @@ def declared_keys(lowering: Lowering, constraint: ObjectConstraint, site: Site) 
     is_open = finite is None and not (lowering.is_closed and not lowering.outline.is_map(site))
     order = [key for key in declared if finite is None or key in finite]
     order += [key for key in lowering.outline.mentioned(site) if key in known and key not in declared]
-    order += sorted(known.difference(order))
+    order += _in_order_of_patterns(lowering, known.difference(order), site)
     if names is not None and finite is None:
         order = [key for key in order if lowering.admits(names, key)]
         if not set(constraint.required) <= set(order):
@@ -63,6 +63,24 @@ def declared_keys(lowering: Lowering, constraint: ObjectConstraint, site: Site) 
                 site, "propertyNames", "a required key is not known to be admitted"
             )
     return order, is_open
+
+
+def _in_order_of_patterns(lowering: Lowering, keys: set[str], site: Site) -> list[str]:
+    """Keys that only patterns name, in the order of the patterns and of the words in each."""
+    if len(keys) <= 1:
+        return list(keys)
+    patterns = [
+        p for _, schema in lowering.outline.schemas(site) for p in schema.get("patternProperties") or ()
+    ]
+    validators = [jsonschema_rs.validator_for({"pattern": pattern}) for pattern in patterns]
+
+    def rank(key: str) -> tuple[int, int, str]:
+        for index, (pattern, validator) in enumerate(zip(patterns, validators, strict=True)):
+            if validator.is_valid(key):
+                return index, pattern.find(key), key
+        return len(patterns), 0, key
+
+    return sorted(keys, key=rank)
 
 
 def _members(

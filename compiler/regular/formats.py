@@ -62,10 +62,17 @@ _PCHAR = f"(?:[{_PLAIN}:@]|{_PERCENT})"
 _TAIL = f"(?:\\?(?:[{_PLAIN}:@/?]|{_PERCENT})*)?(?:#(?:[{_PLAIN}:@/?]|{_PERCENT})*)?"
 _AUTHORITY = f"//(?:(?:[{_PLAIN}:]|{_PERCENT})+@)?[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{{1,4}})?"
 _PATH = f"(?:/{_PCHAR}*)*"
-_URI = f"[A-Za-z][A-Za-z0-9+.-]*:(?:{_AUTHORITY}{_PATH}|/?{_PCHAR}+{_PATH}){_TAIL}"
+_URI = f"[A-Za-z][A-Za-z0-9+.-]*:(?:{_AUTHORITY}{_PATH}|//(?:/{_PCHAR}*)+|/?{_PCHAR}+{_PATH}){_TAIL}"
 _FIRST_SEGMENT = f"(?:[{_PLAIN}@]|{_PERCENT})+"
 _RELATIVE = f"(?:{_AUTHORITY}{_PATH}|/(?:{_PCHAR}+{_PATH})?|{_FIRST_SEGMENT}{_PATH})?{_TAIL}"
 _POINTER = "(?:/(?:[^~/]|~[01])*)*"
+_LITERAL = "[A-Za-z0-9 _,:;@/=<>!%&~'\"-]"
+_ESCAPE = r"\\[dDwWsSnrt.*+?^$|()\[\]{}\\/]"
+_SET = r"\[\^?(?:[A-Za-z0-9 _,:;@/=<>!%'\".*+?(){}$]|a-z|A-Z|0-9|\\[dDwWsSnrt.\\\[\]^-])+\]"
+_COUNT = r"(?:(?:[*+?]|\{[0-9],?\})\??)?"
+_PIECE = f"(?:{_LITERAL}|\\.|{_ESCAPE}|{_SET}){_COUNT}|[|^$]|\\\\b"
+_INNER_GROUP = rf"\((?:\?:)?(?:{_PIECE})*\){_COUNT}"
+_GROUP = rf"\((?:\?:)?(?:{_PIECE}|{_INNER_GROUP})*\){_COUNT}"
 _ASCII = "ASCII only"
 _NAME_LENGTH = 63  # of a label; labels are not counted, so that whole names may only be as long
 _HOST = Format(
@@ -90,7 +97,8 @@ _MAIL = Format(
 _SHORT_HOST = "[A-Za-z0-9](?:[A-Za-z0-9.-]{0,40}[A-Za-z0-9])?(?::[0-9]{1,4})?"
 _SHORT_TAIL = f"[{_PLAIN}:@/?]*"
 _SHORT_URI = (
-    f"[A-Za-z][A-Za-z0-9+.-]{{0,9}}:(?://{_SHORT_HOST}(?:[/?]{_SHORT_TAIL})?|[{_PLAIN}@]{_SHORT_TAIL})"
+    f"[A-Za-z][A-Za-z0-9+.-]{{0,9}}:"
+    f"(?://{_SHORT_HOST}(?:[/?]{_SHORT_TAIL})?|///{_SHORT_TAIL}|[{_PLAIN}@]{_SHORT_TAIL})"
 )
 _SHORT_RELATIVE = f"(?://{_SHORT_HOST})?(?:/(?:[{_PLAIN}@]{_SHORT_TAIL})?|\\?{_SHORT_TAIL})|[{_PLAIN}@]{{1,20}}(?:[/?]{_SHORT_TAIL})?"
 _URIS = "hosts by name, ports of at most four digits"
@@ -120,7 +128,10 @@ FORMATS = {
     "relative-json-pointer": Format(
         f"^(?:0|[1-9]{{1,8}}0?)(?:#|{_POINTER})$", "a zero only at the end of the number"
     ),
-    "regex": Format("^[A-Za-z0-9 _,:;@/=<>!%&~'\"-]*$", "literal text only"),
+    "regex": Format(
+        f"^(?:{_PIECE}|{_GROUP})*$",
+        f"{_ASCII}; groups at most two deep, no lookaround, no backreferences, counts of one digit",
+    ),
 }
 
 for _of, _by in (

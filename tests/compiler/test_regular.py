@@ -167,10 +167,11 @@ VALID_FORMATS = [
     ("date-time", ["1963-06-19T08:30:06.283185Z", "2026-01-01T00:00:00+02:00"], ["1963-06-19 08:30:06Z"]),
     ("email", ["joe.bloggs@example.com", "a+b@x-y.co.uk", "o'brien@averyveryverylonglabel.example"], ["a@", "a..b@c.de", "@x.y"]),
     ("hostname", ["localhost", "www.example.com", "a-name-with-many-parts-and-34-letters.io"], ["-a", "a-", "a..b", "a b"]),
-    ("uri", ["http://foo.bar/?baz=qux#quux", "urn:oasis:names", "mailto:a@b.c"], ["//foo", "http://", "a b"]),
+    ("uri", ["http://foo.bar/?baz=qux#quux", "urn:oasis:names", "mailto:a@b.c", "file:///C:/a"], ["//foo", "http://", "a b"]),
     ("ipv6", ["::", "::1", "1::", "fe80::1:2", "1:2:3:4:5:6:7:8"], ["1::2::3", ":::", "12345::"]),
     ("ipv4", ["192.168.0.1"], ["256.1.1.1", "01.1.1.1", "1.1.1"]),
     ("uuid", ["2eb8aa08-aa98-11ea-b4aa-73b441d16380"], ["2eb8aa08aa9811eab4aa73b441d16380"]),
+    ("regex", ["^\\s*(it|describe)\\(['\"]([^'\"]+)['\"]", r"\b[a-z_][a-z0-9_]{2,}$", "a.*?"], ["(a", "[a", "a**", "\\", "^*"]),
     ("duration", ["P4DT12H30M5S", "P1Y", "PT0S", "P2W"], ["P", "PT", "P1YT", "1Y"]),
 ]  # fmt: skip
 

@@ -115,6 +115,33 @@ def test_declared_order_survives_combinations():
     assert not compiled.accepts('{"a":"s","b":"s","y":"s"}')
 
 
+@pytest.mark.parametrize(
+    "reference", ["http://example.com/n#", "http://example.com/n", "#", "http://example.com/n#/$defs/n"]
+)
+def test_declared_order_survives_a_reference_by_the_documents_own_name(reference):
+    node = {"type": "object", "properties": {"z": INTEGER, "a": {"$ref": reference}}}
+    compiled = compile_schema(
+        {"$id": "http://example.com/n#", **node, "$defs": {"n": node}}, objects="closed"
+    )
+    assert compiled.accepts('{"z":1,"a":{"z":2,"a":{"z":3}}}')
+    assert not compiled.accepts('{"a":{"a":{},"z":1}}')
+
+
+def test_keys_and_values_of_patterns_stand_in_the_order_of_the_document():
+    schema = {
+        "type": "object",
+        "patternProperties": {"^(zeta|beta)$": STRING, "^(alpha|omega)$": INTEGER},
+        "additionalProperties": False,
+    }
+    compiled = compile_schema(schema)
+    assert compiled.accepts('{"zeta":"s","beta":"s","alpha":1,"omega":2}')
+    assert not compiled.accepts('{"alpha":1,"beta":"s"}')
+    values = {"z": {"properties": {"z": INTEGER, "b": INTEGER}}, ".": {"properties": {"a": INTEGER}}}
+    compiled = compile_schema({"type": "object", "patternProperties": values}, objects="closed")
+    assert compiled.accepts('{"z1":{"z":1,"b":2,"a":3}}')
+    assert not compiled.accepts('{"z1":{"a":1,"z":2}}')
+
+
 CLOSED = [
     pytest.param({"type": "object", "properties": {"a": {}}}, ["{}", '{"a":1}'], ['{"b":1}'], id="declared"),
     pytest.param({"type": "object"}, ["{}", '{"b":1}'], [], id="nothing declared"),

@@ -106,6 +106,7 @@ def test_a_pattern_that_counts_many_states_narrows_the_bound():
         ("email", 254, "joe.bloggs@example.com"),
         ("hostname", 253, "a-name-with-many-parts.example.com"),
         ("date", 10, "2024-02-29"),
+        ("uri", 60, "file:///home/me/notes.txt"),
     ],
 )
 def test_formats_beside_a_bound_keep_room(name, high, text):
