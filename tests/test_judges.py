@@ -1,12 +1,15 @@
 """The judges of the corpora find what they are there to find."""
 
+import json
 import random
+import re
 
 import pytest
 import unruly
 from soundness.comparison import Outcome, Score, spellings
 from soundness.corpora import Case, Instance
 from soundness.judges import Judges
+from soundness.key_order import in_declared_order
 from soundness.mutations import mutations
 from soundness.workers import run
 from walks import EmptyMask, Walker
@@ -42,6 +45,81 @@ def test_a_value_is_spelled_in_every_way_that_matters():
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("schema", "value", "ordered"),
+    [
+        (
+            {"required": ["z"], "properties": {"b": True, "a": True}},
+            {"y": 1, "a": 2, "x": 3, "b": 4, "z": 5},
+            ["b", "a", "z", "y", "x"],
+        ),
+        (
+            {"properties": {"o": {"properties": {"b": True, "a": True}}}},
+            {"o": {"a": 1, "b": 2}},
+            ["o", "b", "a"],
+        ),
+        (
+            {"$ref": "#/$defs/t", "$defs": {"t": {"properties": {"b": True, "next": {"$ref": "#/$defs/t"}}}}},
+            {"next": {"next": {}, "b": 1}, "b": 2},
+            ["b", "next", "b", "next"],
+        ),
+        (
+            {"anyOf": [{"properties": {"c": True}}, {"properties": {"b": True}}], "properties": {"a": True}},
+            {"a": 1, "b": 2, "c": 3},
+            ["c", "b", "a"],
+        ),
+        (
+            {
+                "oneOf": [
+                    {"properties": {"k": {"const": 1}, "a": True, "b": True}},
+                    {"properties": {"k": {"$ref": "#/oneOf/1/properties/b"}, "b": {"const": 2}, "a": True}},
+                ]
+            },
+            {"a": 1, "b": 2, "k": 2},
+            ["k", "b", "a"],
+        ),
+        (
+            {"if": {"required": ["a"]}, "then": {"allOf": [{"properties": {"b": True, "a": True}}]}},
+            {"a": 1, "b": 2},
+            ["b", "a"],
+        ),
+        (
+            {
+                "prefixItems": [True],
+                "items": {"additionalProperties": {"properties": {"b": True, "a": True}}},
+            },
+            [{"a": 1, "b": 2}, {"k": {"a": 1, "b": 2}}],
+            ["a", "b", "k", "b", "a"],
+        ),
+        (
+            {
+                "patternProperties": {"^x": {"properties": {"b": True, "a": True}}},
+                "additionalProperties": {"properties": {"a": True, "b": True}},
+                "properties": {"y": {"$ref": "#/nowhere"}},
+            },
+            {"x1": {"a": 1, "b": 2}, "y": {"b": 1, "a": 2}},
+            ["y", "b", "a", "x1", "b", "a"],
+        ),
+        ({"$ref": "urn:other#t"}, {"a": 1, "b": 2}, ["b", "a"]),
+    ],
+)
+def test_keys_are_put_in_the_order_of_first_appearance(schema, value, ordered):
+    other = {
+        "$defs": {"t": {"$anchor": "t", "dependentSchemas": {"a": {"properties": {"b": True, "a": True}}}}}
+    }
+    *_, found = in_declared_order(value, schema, {"urn:other": other})
+    assert found == value
+    assert re.findall(r"\w+(?=\":)", json.dumps(found)) == ordered
+
+
+def test_alternatives_are_read_as_they_stand_and_by_what_fits():
+    schema = {"anyOf": [{"properties": {"a": {"const": 1}}}, {"properties": {"b": True, "a": True}}]}
+    assert list(map(json.dumps, in_declared_order({"a": 2, "b": 2}, schema))) == [
+        '{"a": 2, "b": 2}',
+        '{"b": 2, "a": 2}',
+    ]
+
+
 def test_mutations_differ_from_what_they_came_from():
     value = {"a": [1, "x", None], "b": {"c": 2.5}}
     changed = list(mutations(value, random.Random(0), 50))
@@ -51,10 +129,11 @@ def test_mutations_differ_from_what_they_came_from():
 
 def test_a_score_counts_what_was_accepted():
     total = Score()
-    total.add(DIGITS, Outcome("made up", "digits", "compiled", accepted=(False, True)))
+    found = Outcome("made up", "digits", "compiled", accepted=(False, True), writable=(True, True))
+    total.add(DIGITS, found)
     total.add(DIGITS, Outcome("made up", "digits", "refused", why="no reason"))
-    assert total.row == ("1 of 1", "1 of 2 (50.0%)", "0 of 1 (0.0%)", "0")
-    assert [len(total.wrong), len(total.missed), len(total.refused)] == [1, 1, 1]
+    assert total.row == ("1 of 1", "1 of 2 (50.0%)", "0 of 1 (0.0%)", "1 of 1 (100.0%)", "0")
+    assert [len(total.wrong), len(total.disordered), len(total.missed), len(total.refused)] == [1, 1, 0, 1]
 
 
 def test_a_worker_that_hangs_or_crashes_is_told_apart_and_replaced():

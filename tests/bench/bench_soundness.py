@@ -20,6 +20,7 @@ COLUMNS = (
     "invalid instances accepted",
     "schemas compiled",
     "valid instances accepted, of compiled schemas",
+    "the same, keys in declared order",
     "over 10 s or crashed",
     "seconds",
 )
@@ -84,7 +85,11 @@ def print_listing(total: Score) -> None:
         print(f"- {len(names)} x {keyword or '-'}: {why[:200]}")
         for name in names[:3]:
             print(f"    {name}")
-    for title, instances in (("invalid, accepted", total.wrong), ("valid, rejected", total.missed)):
+    for title, instances in (
+        ("invalid, accepted", total.wrong),
+        ("valid, accepted with keys in declared order alone", total.disordered),
+        ("valid, rejected", total.missed),
+    ):
         print(f"{title}: {len(instances)}")
         for name, text in instances:
             print(f"    {name}: {text[:300]}")

@@ -21,15 +21,21 @@ TOOLS = ("mcp", "bfcl", "openapi")
 
 
 @pytest.mark.parametrize(
-    ("corpus", "every", "compiled", "accepted"),
-    [("jsonschemabench", 60, 0.95, 0.93), ("mcp", 20, 1, 1), ("bfcl", 50, 1, 1), ("openapi", 10, 1, 1)],
+    ("corpus", "every", "compiled", "accepted", "writable"),
+    [
+        ("jsonschemabench", 60, 0.95, 0.93, 0.97),
+        ("mcp", 20, 1, 1, 1),
+        ("bfcl", 50, 1, 1, 1),
+        ("openapi", 10, 1, 1, 1),
+    ],
 )
-def test_a_sample(corpus, every, compiled, accepted):
+def test_a_sample(corpus, every, compiled, accepted, writable):
     cases = sample(corpus, every=every)
     total = score(cases, outcomes("callgate", cases, workers=0))
     assert total.wrong == []
     assert total.tally["compiled"] >= compiled * len(cases)
     assert total.tally["valid accepted"] >= accepted * total.tally["valid"]
+    assert total.tally["valid writable"] >= writable * total.tally["valid"]
 
 
 @pytest.mark.corpus

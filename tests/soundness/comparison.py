@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
-from soundness.corpora import Case
+from soundness.corpora import Case, Instance
 from soundness.engines import ENGINES, Engine, Refused
+from soundness.key_order import in_declared_order
 from soundness.workers import Finished, Job, allow, run
 
 COMPILE_SECONDS = 10.0
@@ -23,7 +24,8 @@ class Outcome:
     """One case under one engine.
 
     `end` is "compiled", "refused" (then `why`, `keyword`, `pointer` say more), "over time" or "crashed";
-    `accepted` tells of each instance whether the engine would let a model write it.
+    `accepted` tells of each instance whether the engine would let a model write it as it stands, `writable` whether
+    it would do so as it stands or with keys in declared order.
     """
 
     corpus: str
@@ -34,6 +36,7 @@ class Outcome:
     keyword: str = ""
     pointer: str = ""
     accepted: tuple[bool, ...] = ()
+    writable: tuple[bool, ...] = ()
 
 
 def outcomes(engine: str, cases: Iterable[Case], *, workers: int) -> Iterator[Outcome]:
@@ -51,7 +54,7 @@ def _job(engine: str, *, is_limited: bool) -> Job:
 
 
 def _steps(engine: Engine, case: Case, limit: Any) -> Iterator[Any]:
-    """The seconds it took to compile, then of each instance whether it is accepted; or the refusal."""
+    """The seconds it took to compile, then of each instance whether it is accepted and writable; or the refusal."""
     limit(COMPILE_SECONDS)
     start = time.process_time()
     try:
@@ -65,7 +68,14 @@ def _steps(engine: Engine, case: Case, limit: Any) -> Iterator[Any]:
     yield time.process_time() - start
     limit(READ_SECONDS)
     for instance in case.instances:
-        yield any(map(accepts, spellings(instance.value)))
+        texts = spellings(instance.value)
+        is_accepted = any(map(accepts, texts))
+        yield is_accepted, is_accepted or any(map(accepts, _reordered(case, instance) - texts))
+
+
+def _reordered(case: Case, instance: Instance) -> set[str]:
+    """The texts of an instance with keys in declared order."""
+    return set().union(*map(spellings, in_declared_order(instance.value, case.schema, case.documents)))
 
 
 def spellings(value: Any) -> set[str]:
@@ -92,17 +102,23 @@ def _outcome(case: Case, finished: Finished) -> Outcome:
             return Outcome(case.corpus, case.name, finished.end)
         case [dict(refusal)]:
             return Outcome(case.corpus, case.name, **refusal)
-        case [seconds, *accepted]:
-            accepted += [False] * (len(case.instances) - len(accepted))
-            return Outcome(case.corpus, case.name, "compiled", seconds, accepted=tuple(accepted))
+        case [seconds, *found]:
+            found += [(False, False)] * (len(case.instances) - len(found))
+            accepted, writable = zip(*found, strict=True) if found else ((), ())
+            return Outcome(case.corpus, case.name, "compiled", seconds, accepted=accepted, writable=writable)
 
 
 @dataclass(slots=True)
 class Score:
-    """A row of the table, and what stands behind it."""
+    """A row of the table, and what stands behind it.
+
+    `wrong` are invalid instances that can be written, `missed` valid ones that cannot, and `disordered` valid ones
+    that can be written with keys in declared order alone; each with the name of its schema.
+    """
 
     tally: Counter[str] = field(default_factory=Counter)
     wrong: list[tuple[str, str]] = field(default_factory=list)
+    disordered: list[tuple[str, str]] = field(default_factory=list)
     missed: list[tuple[str, str]] = field(default_factory=list)
     refused: dict[tuple[str, str], list[str]] = field(default_factory=dict)
 
@@ -114,33 +130,37 @@ class Score:
             why = (outcome.keyword, outcome.why or outcome.end)
             self.refused.setdefault(why, []).append(f"{case.name} {outcome.pointer or '/'}")
             return
-        for instance, is_accepted in zip(case.instances, outcome.accepted, strict=True):
+        wrong = len(self.wrong)
+        for instance, is_accepted, is_writable in zip(
+            case.instances, outcome.accepted, outcome.writable, strict=True
+        ):
             label = "valid" if instance.is_valid else "invalid"
             self.tally[label] += 1
             self.tally[f"{label} accepted"] += is_accepted
-            if is_accepted != instance.is_valid:
-                found = (case.name, f"{instance.note}: {json.dumps(instance.value)}")
-                (self.missed if instance.is_valid else self.wrong).append(found)
-                self.tally["wrong but for a format"] += is_accepted and instance.needs_format
-        self.tally["wrong schemas"] += any(
-            is_accepted and not instance.is_valid
-            for instance, is_accepted in zip(case.instances, outcome.accepted, strict=True)
-        )
+            self.tally[f"{label} writable"] += is_writable
+            found = (case.name, f"{instance.note}: {json.dumps(instance.value)}")
+            if instance.is_valid and not is_accepted:
+                (self.disordered if is_writable else self.missed).append(found)
+            elif is_writable and not instance.is_valid:
+                self.wrong.append(found)
+                self.tally["wrong but for a format"] += instance.needs_format
+        self.tally["wrong schemas"] += len(self.wrong) > wrong
 
     @property
     def row(self) -> tuple[str, ...]:
-        """Invalid instances accepted, schemas compiled, valid instances accepted, schemas over the limit."""
+        """Invalid instances accepted, schemas compiled, valid instances accepted, writable, schemas over the limit."""
         tally = self.tally
         return (
             f"{tally['invalid accepted']} of {tally['invalid']}" if tally["invalid"] else "-",
             _share(tally["compiled"], tally["schemas"]),
-            _share(tally["valid accepted"], tally["valid"]) if tally["valid"] else "-",
+            _share(tally["valid accepted"], tally["valid"]),
+            _share(tally["valid writable"], tally["valid"]),
             str(tally["over time"] + tally["crashed"]),
         )
 
 
 def _share(part: int, whole: int) -> str:
-    return f"{part} of {whole} ({part / whole:.1%})"
+    return f"{part} of {whole} ({part / whole:.1%})" if whole else "-"
 
 
 def score(cases: Iterable[Case], found: Iterable[Outcome]) -> Score:
