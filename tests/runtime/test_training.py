@@ -17,7 +17,7 @@ from compiler.syntaxes import syntax
 from compiler.vocabulary import Vocabulary
 from runtime.loading import load_model
 from runtime.models import DEMO_MODEL_FOLDER
-from runtime.models.train import domains
+from runtime.models.train import __main__, domains
 from runtime.models.train.batches import collate, pool_of
 from runtime.models.train.conversations import HELD_OUT, Mix, converse
 from runtime.models.train.curves import draw_curves, restarts
@@ -28,7 +28,7 @@ from runtime.models.train.recipe import Recipe, Stage
 from runtime.models.train.renaming import Renaming
 from runtime.models.train.tokenizer import build_tokenizer
 from runtime.models.train.tools import ToolStyle, invent_tools
-from runtime.models.train.trainer import CHECKPOINT, LOG, MODEL, Run, Trainer, train
+from runtime.models.train.trainer import CHECKPOINT, LOG, MODEL, Run, RunRefused, Trainer, train
 from runtime.study.asking import Asker
 from runtime.study.exchange import Answer
 from runtime.study.judging import Verdict, closed
@@ -185,8 +185,6 @@ def test_a_run_that_was_cut_off_goes_on_bit_for_bit_and_its_model_answers(tmp_pa
     stops = iter([False, False, False, False, True])
     cut = train(tmp_path / "cut", TINY, run_of(6), is_stopped=lambda: next(stops))
     assert cut.progress.step == 4
-    with pytest.raises(FileExistsError, match="--resume"):
-        train(tmp_path / "cut", TINY, run_of(6))
     resumed = train(tmp_path / "cut", TINY, run_of(6), resume=True)
     assert resumed.progress.place == whole.progress.place
     states = zip(whole.model.state_dict().items(), resumed.model.state_dict().values(), strict=True)
@@ -210,8 +208,38 @@ def test_a_run_that_was_cut_off_goes_on_bit_for_bit_and_its_model_answers(tmp_pa
 def test_a_checkpoint_of_another_recipe_is_refused(tokenizer, tmp_path):
     trainer = Trainer(TINY, run_of(1), tokenizer)
     trainer.save(tmp_path / CHECKPOINT)
-    with pytest.raises(ValueError, match="another recipe"):
-        Trainer(TINY, Run(seed=1, num_steps=1), tokenizer).load(tmp_path / CHECKPOINT)
+    for recipe, seed, begun in (
+        (TINY, 1, "--seed 0"),
+        (replace(TINY, optimizer="adamw", batch_tokens=64), 0, "--batch-tokens 2048 --optimizer muon"),
+        (replace(TINY, pool_size=4), 0, "another recipe"),
+    ):
+        with pytest.raises(RunRefused, match=f"was begun with {begun}: go on"):
+            Trainer(recipe, Run(seed=seed, num_steps=1), tokenizer).load(tmp_path / CHECKPOINT)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "holds a run: add --resume"),
+        (["--resume", "--seed", "7"], "was begun with --seed 0"),
+        (["--resume", "--out", "nowhere"], "there is no nowhere/checkpoint.pt to go on from: mend --out"),
+    ],
+)
+def test_a_run_that_cannot_begin_says_why_in_a_line(tokenizer, tmp_path, monkeypatch, capsys, options, said):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(__main__, "RECIPES", {"cpu": TINY})
+    monkeypatch.setattr(__main__.signal, "signal", lambda *_: None)
+    monkeypatch.setattr("sys.argv", ["train", "--out", "run", *options])
+    tokenizer.save_pretrained(tmp_path / "run" / MODEL)
+    Trainer(TINY, run_of(1), tokenizer).save(tmp_path / "run" / CHECKPOINT)
+    with pytest.raises(SystemExit) as ended:
+        __main__.main()
+    assert ended.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("train: ")
+    assert said in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "nowhere").exists()
 
 
 def test_questions_of_bfcl_are_read(tmp_path):

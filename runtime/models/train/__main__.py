@@ -9,12 +9,13 @@ import torch
 
 from runtime.models.train.curves import draw_curves
 from runtime.models.train.recipe import RECIPES
-from runtime.models.train.trainer import LOG, Run, train
+from runtime.models.train.trainer import LOG, Run, RunRefused, train
 
 
 def main() -> None:
     """Train, or go on training; SIGINT and SIGTERM end it with a checkpoint and a model."""
-    options = _parser().parse_args()
+    parser = _parser()
+    options = parser.parse_args()
     if options.threads:
         torch.set_num_threads(options.threads)
     stopped: list[int] = []
@@ -37,13 +38,16 @@ def main() -> None:
         probe_minutes=options.probe_minutes,
         compiles=options.compile,
     )
-    train(
-        options.out,
-        replace(recipe, **changed),
-        run,
-        resume=options.resume,
-        is_stopped=lambda: bool(stopped),
-    )
+    try:
+        train(
+            options.out,
+            replace(recipe, **changed),
+            run,
+            resume=options.resume,
+            is_stopped=lambda: bool(stopped),
+        )
+    except RunRefused as error:
+        parser.exit(2, f"train: {error}\n")
     draw_curves(options.out / LOG, options.out / "curves.png")
 
 

@@ -1,6 +1,7 @@
 """The trainer: a step, a checkpoint, a log; it goes on where it was cut off."""
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
@@ -54,6 +55,10 @@ class Progress:
         if run.num_steps is not None:
             return min(1.0, self.step / run.num_steps)
         return min(1.0, self.seconds / (60 * run.minutes))
+
+
+class RunRefused(Exception):
+    """A run cannot begin, or go on, in this folder; the message says what to do."""
 
 
 class Trainer:
@@ -117,11 +122,19 @@ class Trainer:
         """Go on from a checkpoint.
 
         Raises:
-            ValueError: it is of another recipe or seed.
+            RunRefused: it is of another recipe or seed.
         """
         state = torch.load(path, map_location=self.run.device, weights_only=True)
-        if (state["recipe"], state["seed"]) != (repr(self.recipe), self.run.seed):
-            raise ValueError(f"{path} is of another recipe or seed: train into an empty folder")
+        there, here = (state["recipe"], state["seed"]), (repr(self.recipe), self.run.seed)
+        if there != here:
+            begun, now = _options(*there), _options(*here)
+            changed = [
+                f"--{name.replace('_', '-')} {begun[name]}" for name in begun if begun[name] != now[name]
+            ]
+            raise RunRefused(
+                f"{path} was begun with {' '.join(changed) or 'another recipe'}:"
+                " go on with the same --recipe and options, or give another --out"
+            )
         self.model.load_state_dict(state["model"])
         for optimizer, kept in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(kept)
@@ -152,11 +165,13 @@ def train(
     """Train into `folder`: `model/`, `checkpoint.pt` and `log.jsonl`; stops early, whole, when told to.
 
     Raises:
-        FileExistsError: the folder holds a run, which was not to be resumed.
+        RunRefused: the folder holds a run that is not to be resumed, or none that is, or another one.
     """
     checkpoint = folder / CHECKPOINT
     if checkpoint.exists() and not resume:
-        raise FileExistsError(f"{folder} holds a run: add --resume, or give another folder")
+        raise RunRefused(f"{folder} holds a run: add --resume to go on, or give another --out")
+    if resume and not checkpoint.exists():
+        raise RunRefused(f"there is no {checkpoint} to go on from: mend --out, or begin without --resume")
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = _tokenizer(folder / MODEL, recipe)
     trainer = Trainer(recipe, run, tokenizer)
@@ -187,6 +202,12 @@ def train(
     trainer.export(folder / MODEL, tokenizer)
     _log(folder / LOG, _row(trainer, losses) | probe.measure(trainer))
     return trainer
+
+
+def _options(recipe: str, seed: int) -> dict[str, str]:
+    """What of a recipe, by its `repr`, the command line can change."""
+    shown = re.findall(r"\b(hidden_size|num_layers|batch_tokens|learning_rate|optimizer)=([^,)]+)", recipe)
+    return {name: value.strip("'") for name, value in shown} | {"seed": str(seed)}
 
 
 def _tokenizer(folder: Path, recipe: Recipe) -> Any:
