@@ -56,7 +56,7 @@ def create_app(
     """
     keys = read_keys(settings)
     secret = read_secret(settings)
-    opened_store = store or _open_store(settings)
+    opened_store = store or open_store_of(settings)
     own_provider = open_provider(settings) if tracer_provider is None else None
     provider = tracer_provider or own_provider or trace.NoOpTracerProvider()
     tracer = provider.get_tracer("callgate")
@@ -124,8 +124,8 @@ def read_secret(settings: Settings) -> bytes:
             " other's stored grammars and compile their own; give all of them the same `secret`"
         )
     path = Path(settings.data_dir, "secret")
+    make_data_dir(settings)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(secrets.token_hex(32).encode())
@@ -133,11 +133,32 @@ def read_secret(settings: Settings) -> bytes:
             pass
         return path.read_bytes()
     except OSError as error:
-        raise SettingsError("data_dir", settings.data_dir, str(error)) from error
+        raise _bad_data_dir(settings, error) from error
 
 
-def _open_store(settings: Settings) -> Store:
+def open_store_of(settings: Settings) -> Store:
+    """The store that is set; only the folder of the embedded default is made with it.
+
+    Raises:
+        SettingsError, InvalidStoreURL, MissingExtra: it cannot be had.
+    """
+    if settings.store is None:
+        make_data_dir(settings)
     return open_store(settings.store_url)
+
+
+def make_data_dir(settings: Settings) -> None:
+    """Have `data_dir` be a folder; raises SettingsError."""
+    try:
+        Path(settings.data_dir).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _bad_data_dir(settings, error) from error
+
+
+def _bad_data_dir(settings: Settings, error: OSError) -> SettingsError:
+    folder = Path(settings.data_dir).absolute()
+    reason = f"{str(folder)!r} is no folder that can be written to ({error.strerror})"
+    return SettingsError("data_dir", "", f"{reason}; --data-dir names another, which is made if need be")
 
 
 def _parts(state: State) -> Parts:

@@ -14,6 +14,10 @@ from toolspecs.nearest import MAX_NAME, instead, shorten
 T = TypeVar("T")
 
 _PLACE = re.compile(r"^(?P<reason>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
+_SCALAR = re.compile(r'"(?:[^"\\]|\\.)*+"|[^\s"\[\]{},:]+')
+_WHOLE_ESCAPES = re.compile(
+    r"(?:[^\\]|\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\(?!u[dD][89a-fA-F]).)*+"
+)
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<field>.*)`", re.DOTALL)
 
 
@@ -28,14 +32,12 @@ def read_json(raw: bytes, *, keeps_surrogates: bool = False) -> Any:
     """
     try:
         return msgspec.json.decode(raw.removeprefix(BOM_UTF8))
-    except UnicodeDecodeError as error:
-        raise MalformedBody(f"byte {error.start} is not UTF-8") from error
     except RecursionError as error:
         raise MalformedBody("it is nested too deeply") from error
-    except msgspec.MsgspecError as error:
+    except (UnicodeDecodeError, msgspec.MsgspecError) as error:
         if keeps_surrogates and (value := _with_surrogates(raw)) is not None:
             return value
-        raise _located(raw, str(error)) from error
+        raise _located(raw.removeprefix(BOM_UTF8), str(error)) from error
 
 
 def convert(value: Any, shape: type[T]) -> T:
@@ -78,11 +80,36 @@ def _refuse(constant: str) -> None:
 
 
 def _located(raw: bytes, reason: str) -> MalformedBody:
+    """The error of a body that is no JSON, with its place, as msgspec tells that of some faults only."""
     try:
-        json.loads(raw)
+        text = raw.decode()
+        json.loads(text, parse_int=str, parse_float=str)
+    except UnicodeDecodeError as error:
+        return _malformed(raw[: error.start].decode(), "a byte that is not UTF-8")
     except json.JSONDecodeError as error:
         return MalformedBody(error.msg, error.lineno, error.colno)
-    except (ValueError, RecursionError):
-        pass
+    except RecursionError:
+        return MalformedBody(reason)
     # Python reads more than JSON allows: NaN, numbers out of range, escapes of lone surrogates.
+    for scalar in _SCALAR.finditer(text):
+        try:
+            msgspec.json.decode(scalar[0])
+        except msgspec.MsgspecError:
+            at, why = _flaw(scalar[0])
+            return _malformed(text[: scalar.start() + at], why)
     return MalformedBody(reason)
+
+
+def _flaw(scalar: str) -> tuple[int, str]:
+    """Where in a scalar of Python's JSON, and why, it is none of JSON's."""
+    if scalar.startswith('"'):
+        half = _WHOLE_ESCAPES.match(scalar)
+        return half.end() if half else 0, "an escape of half a surrogate pair, which is no text"
+    if scalar[-1].isdigit():
+        return 0, "a number larger than any double"
+    return 0, f"{scalar} is no JSON value"
+
+
+def _malformed(before: str, reason: str) -> MalformedBody:
+    """The error of what stands behind `before`."""
+    return MalformedBody(reason, before.count("\n") + 1, len(before) - before.rfind("\n"))

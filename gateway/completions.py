@@ -4,10 +4,11 @@ import uuid
 from collections.abc import Iterable
 
 from compiler.cache.cache import Found, GrammarCache
+from compiler.errors import UnsupportedToolset
 from compiler.linker.linker import LinkedGrammar
 from compiler.syntaxes import syntax as find_syntax
 from gateway.deadline import Deadline
-from gateway.errors import InvalidField, NotReady, ToolsetConflict
+from gateway.errors import InvalidField, NotReady, RefusedTool, ToolsetConflict
 from gateway.generation import Generation, GrammarUse
 from gateway.telemetry import Telemetry
 from gateway.turn import Turn
@@ -51,7 +52,7 @@ class Completions:
         Raises:
             InvalidField: the turn's parts do not fit each other.
             ToolspecsError: a toolset or revision does not exist.
-            UnsupportedToolset, UnsupportedSchema: a schema of the request cannot be upheld.
+            RefusedTool, UnsupportedToolset, UnsupportedSchema: a schema of the request cannot be upheld.
             RuntimeFault: the runtime cannot answer, or not in time.
         """
         deadline = Deadline(turn.timeout_s, self._request_seconds)
@@ -67,7 +68,10 @@ class Completions:
             revisions = await self._revisions((*turn.toolsets, *suffix))
             tools = join_tools(revisions, turn.tools)
             choice = check_choice(turn, tools)
-            grammar = await self._grammar(turn, model, tools, choice, revisions)
+            try:
+                grammar = await self._grammar(turn, model, tools, choice, revisions)
+            except UnsupportedToolset as error:
+                raise _placed(error, turn.tools) from error
         request = _generation_request(turn, model, tools, grammar, deadline.remaining_s())
         generation = Generation(
             request_id=request.request_id,
@@ -165,6 +169,13 @@ def check_choice(turn: Turn, tools: tuple[Tool, ...]) -> ToolChoice:
             reason = f"there is no tool {shorten(name, MAX_NAME)!r} in this request{instead(name, names)}"
             raise InvalidField("tool_choice", reason)
     return turn.choice
+
+
+def _placed(error: UnsupportedToolset, inline: tuple[Tool, ...]) -> Exception:
+    """The refusal, with the place of the first inline tool that it names."""
+    refused = {name for name, _ in error.refusals}
+    index = next((i for i, tool in enumerate(inline) if tool.name in refused), None)
+    return error if index is None else RefusedTool(index, str(error))
 
 
 def _generation_request(

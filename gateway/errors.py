@@ -5,6 +5,7 @@ GatewayError
 ├── MalformedBody        the body is not JSON: line and column
 ├── InvalidField         a field of a request is unknown, of the wrong type, or cannot be honoured
 ├── ToolsetConflict      the toolsets of one request define a tool twice
+├── RefusedTool          an inline tool's schema cannot be upheld: where among `tools`
 ├── Unauthorized         the API key is missing or wrong
 ├── ForeignPage          a page of another site asks, and no API key keeps it out
 ├── ClientGone           the client closed the connection before it was answered
@@ -57,6 +58,14 @@ class ToolsetConflict(InvalidField):
         super().__init__(
             "toolset", f"tool {tool!r} is defined by both {first} and {second}; drop or rename one"
         )
+
+
+class RefusedTool(GatewayError):
+    """Inline tools cannot be upheld; `index` is the place of the first of them in the request's `tools`."""
+
+    def __init__(self, index: int, reason: str) -> None:
+        self.index = index
+        super().__init__(reason)
 
 
 class Unauthorized(GatewayError):

@@ -21,6 +21,7 @@ from compiler import errors as compiler
 from gateway import errors as gateway
 from runtime import errors as runtime
 from toolspecs import errors as toolspecs
+from toolspecs.names import TOOLSET_NAME
 from toolspecs.nearest import instead
 from toolspecs.references import pointer_keys
 from toolspecs.shapes import Shape
@@ -49,6 +50,7 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     gateway.MalformedBody: (400, "malformed_body"),
     gateway.InvalidField: (400, "invalid_field"),
     gateway.ToolsetConflict: (400, "toolset_conflict"),
+    gateway.RefusedTool: (422, "unsupported_schema"),
     gateway.Unauthorized: (401, "unauthorized"),
     gateway.ForeignPage: (403, "foreign_page"),
     gateway.ClientGone: (CLIENT_CLOSED_REQUEST, "client_closed_request"),
@@ -121,7 +123,7 @@ def problem_of(error: Exception) -> Problem:
         if kind_of_error in STATUSES:
             status, kind = STATUSES[kind_of_error]
             param, extensions, headers = _details(error)
-            return Problem(status, kind, str(error), param, extensions, headers)
+            return Problem(status, kind, _with_way_out(error), param, extensions, headers)
     return Problem(500, "internal_error", "the gateway failed; its log says why")
 
 
@@ -133,6 +135,10 @@ def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
         problem = replace(problem, detail=f"the body is larger than {limit} bytes, the most that is read")
     if problem.status == HTTPStatus.NOT_FOUND and isinstance(error, HTTPException):
         problem = replace(problem, detail=_no_such_route(request.method, request.url.path))
+    if problem.status == HTTPStatus.METHOD_NOT_ALLOWED:
+        taken = ", ".join(sorted(problem.headers["allow"].split(", ")))
+        detail = f"{request.url.path} takes {taken}, not {request.method}"
+        problem = replace(problem, detail=detail)
     if problem.is_ours:
         is_a_bug = problem.status == HTTPStatus.INTERNAL_SERVER_ERROR
         _log.error(
@@ -198,6 +204,19 @@ def _response(content: dict[str, Any], status: int, problem: Problem, media_type
     return Response(body, status_code=status, media_type=media_type, headers=dict(problem.headers))
 
 
+def _with_way_out(error: Exception) -> str:
+    """The message, with the route that mends what the packages below, which know no routes, tell of."""
+    message = str(error)
+    match error:
+        case toolspecs.DeletedToolset(name=name, latest=latest):
+            way = f"POST {REGISTRY}/{name}/revisions/{latest}/restore brings it back"
+        case toolspecs.UnknownToolset(name=name) if TOOLSET_NAME.fullmatch(name):
+            way = f"PUT {REGISTRY}/{name} or `callgate tools apply` registers it, GET {REGISTRY} lists all"
+        case _:
+            return message
+    return f"{message}{'' if message.endswith('?') else ';'} {way}"
+
+
 Details = tuple[str | None, Mapping[str, Any], Mapping[str, str]]
 
 
@@ -215,6 +234,11 @@ def _(error: gateway.MalformedBody) -> Details:
 @_details.register
 def _(error: gateway.InvalidField) -> Details:
     return error.param or None, {}, {}
+
+
+@_details.register
+def _(error: gateway.RefusedTool) -> Details:
+    return f"tools[{error.index}]", {}, {}
 
 
 @_details.register
@@ -245,6 +269,11 @@ def _(error: runtime.RequestRefused) -> Details:
 @_details.register
 def _(error: toolspecs.UnknownToolset) -> Details:
     return "toolset", {"near": list(error.near)}, {}
+
+
+@_details.register
+def _(error: toolspecs.DeletedToolset) -> Details:
+    return "toolset", {"near": [], "latest": error.latest, "deleted_at": error.deleted_at.isoformat()}, {}
 
 
 @_details.register

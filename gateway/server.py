@@ -13,13 +13,13 @@ from opentelemetry.sdk.trace import TracerProvider
 from rich.console import Console
 
 from gateway.access import read_keys
-from gateway.app import create_app, read_secret
+from gateway.app import create_app, open_store_of, read_secret
 from gateway.errors import SettingsError
 from gateway.model import compiling_of, load
 from gateway.settings import Settings
 from gateway.telemetry import open_provider
 from runtime.protocol import Runtime
-from toolspecs.stores import open_store
+from toolspecs.errors import StoreUnavailable
 
 STOP_S = 5
 """How long an interrupt waits for running answers before it breaks them off."""
@@ -67,14 +67,15 @@ def serve(settings: Settings, console: Console) -> None:
     What is cheap to check is checked before that.
 
     Raises:
-        SettingsError: the address cannot be listened on, or another setting does not fit.
-        ModelLoadError: the model cannot be loaded.
-        StoreError: there is no such store, or it cannot be reached.
+        SettingsError: the address cannot be listened on, the store cannot be reached, or another setting
+            does not fit.
+        ModelLoadError, UnusableDevice: the model cannot be loaded.
+        StoreError: there is no such store.
     """
     logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
     read_keys(settings)
     read_secret(settings)
-    asyncio.run(reach_store(settings.store_url))
+    asyncio.run(reach_store(settings))
     with listen(settings) as listener:
         provider = open_provider(settings)
         if provider:
@@ -97,11 +98,19 @@ def serve(settings: Settings, console: Console) -> None:
             Server(config, runtime, provider).run(sockets=[listener])
 
 
-async def reach_store(url: str) -> None:
-    """Raise StoreError unless the store can be used; a wrong address is told before the model is loaded."""
-    store = open_store(url)
+async def reach_store(settings: Settings) -> None:
+    """Raise SettingsError unless the store can be used; told before the model is loaded."""
+    store = open_store_of(settings)
     try:
         await store.ping()
+    except StoreUnavailable as error:
+        if settings.store is None:
+            raise SettingsError("data_dir", "", f"{error}; --data-dir names another folder") from error
+        started = (
+            "start it, or name another with --store" if settings.shares_store else "--store names another"
+        )
+        way = f"{started}; without one, toolsets live in a file in data_dir"
+        raise SettingsError("store", "", f"{error}; {way}") from error
     finally:
         await store.close()
 

@@ -89,7 +89,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     store: Annotated[
         str | None,
         Meta(
-            description="Where toolsets live: sqlite://PATH or redis://HOST/DB; default: a file in data_dir."
+            description="Where toolsets live: sqlite://PATH, in a folder that is there, or redis://HOST/DB;"
+            " default: a file in data_dir."
         ),
     ] = None
     store_password: Annotated[

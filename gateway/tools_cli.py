@@ -221,7 +221,12 @@ def _gateway(url: str | None, api_key: str | None) -> Iterator[tuple[httpx.Clien
     try:
         with httpx.Client(base_url=base, headers=headers, timeout=TIMEOUT_S) as client:
             yield client, output()
-    except (httpx.TransportError, httpx.InvalidURL) as error:
+    except (httpx.UnsupportedProtocol, httpx.InvalidURL, UnicodeError) as error:
+        raise _failure(
+            f"{base!r} is no address of a gateway ({error});"
+            f" write one as --url {DEFAULT_URL}, or in CALLGATE_URL"
+        ) from error
+    except httpx.TransportError as error:
         raise _failure(f"no gateway at {base}: {error}; is `callgate serve` running?") from error
 
 

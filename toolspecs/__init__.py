@@ -11,6 +11,7 @@ from toolspecs.choice import ChoiceMode, ToolChoice
 from toolspecs.documents import check_documents
 from toolspecs.errors import (
     DamagedEntry,
+    DeletedToolset,
     Fault,
     InvalidName,
     InvalidStoreURL,
@@ -43,6 +44,7 @@ __all__ = [
     "Catalog",
     "ChoiceMode",
     "DamagedEntry",
+    "DeletedToolset",
     "Fault",
     "InvalidName",
     "InvalidStoreURL",

@@ -16,6 +16,7 @@ from toolspecs.contents import Contents
 from toolspecs.documents import check_documents
 from toolspecs.errors import (
     DamagedEntry,
+    DeletedToolset,
     InvalidTools,
     LimitExceeded,
     StaleRevision,
@@ -37,6 +38,9 @@ from toolspecs.toolset import Toolset
 
 _log = logging.getLogger(__name__)
 
+_FEW = 8
+"""Toolsets that an error names at most."""
+
 Change = Callable[[Toolset], Toolset]
 
 
@@ -54,7 +58,7 @@ class Catalog:
     `if_match` is the value of an HTTP If-Match header; a write whose precondition does not hold raises
     `StaleRevision`. Without one, writers of the same toolset take turns and none is lost: each leaves a
     revision. Every method may raise `StoreUnavailable` and `DamagedEntry`, `get` and all writes to a toolset
-    that has to be there `UnknownToolset`.
+    that has to be there `UnknownToolset`, or `DeletedToolset`.
     """
 
     def __init__(
@@ -164,7 +168,7 @@ class Catalog:
         """The revisions numbered below `before`, the newest first; of a deleted toolset too."""
         head = await self._head(name)
         if head is None:
-            raise await self._unknown(name)
+            raise await self._unknown(name, None)
         items: list[RevisionSummary] = []
         number = head.summary.number + 1 if before is None else min(before, head.summary.number + 1)
         while number > 1:
@@ -242,13 +246,13 @@ class Catalog:
     async def _existing(self, name: str) -> Record:
         last = await self._logs.last(name) if TOOLSET_NAME.fullmatch(name) else None
         if last is None or last.is_deleted:
-            raise await self._unknown(name)
+            raise await self._unknown(name, last)
         return last
 
     async def _existing_head(self, name: str) -> Record:
         head = await self._head(name)
         if head is None or head.is_deleted:
-            raise await self._unknown(name)
+            raise await self._unknown(name, head)
         return head
 
     async def _listed_head(self, name: str) -> Record | None:
@@ -267,16 +271,19 @@ class Catalog:
         """The revision's record; numbers of deletions are no revisions."""
         head = await self._head(name)
         if head is None:
-            raise await self._unknown(name)
+            raise await self._unknown(name, None)
         record = await self._logs.record(name, number) if 0 < number <= head.summary.number else None
         if record is None or record.is_deleted:
             raise UnknownRevision(name, number, head.summary.number)
         return record
 
-    async def _unknown(self, name: str) -> UnknownToolset:
-        """The error that names near matches, deleted toolsets not among them."""
-        near = near_matches(name, await self._logs.names(), 8)
-        heads = [await self._listed_head(name) for name in near]
+    async def _unknown(self, name: str, end: Record | None) -> UnknownToolset:
+        """The error that tells of the toolset's end, or names a few others, the nearest first."""
+        if end is not None:
+            return DeletedToolset(name, end.summary.number - 1, end.summary.created_at)
+        names = await self._logs.names()
+        few = list(dict.fromkeys([*near_matches(name, names, _FEW), *names[:_FEW]]))[:_FEW]
+        heads = [await self._listed_head(name) for name in few]
         return UnknownToolset(name, [head.summary.name for head in heads if head])
 
 

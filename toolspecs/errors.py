@@ -4,7 +4,8 @@ ToolspecsError
 ├── InvalidName         a name that toolsets or references cannot have
 ├── InvalidTools        every fault of a toolset's tools and documents, each with its JSON pointer
 ├── LimitExceeded       a whole toolset is too large
-├── UnknownToolset      no such toolset; near matches
+├── UnknownToolset      no such toolset; near matches, or some of those there are
+│   └── DeletedToolset  there was one; the revision to restore
 ├── UnknownTool         no such tool in the toolset; near matches
 ├── UnknownRevision     the toolset has no such revision; the latest one
 ├── StaleRevision       the precondition does not hold; the current ETag
@@ -19,8 +20,9 @@ ToolspecsError
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
-from toolspecs.nearest import did_you_mean, near_matches, shorten, unknown
+from toolspecs.nearest import near_matches, shorten, unknown
 
 
 class ToolspecsError(Exception):
@@ -86,12 +88,27 @@ _LIMIT_NOUNS = {
 
 
 class UnknownToolset(ToolspecsError):
-    """No toolset has that name; `near` are names like it."""
+    """No toolset has that name; `near` are names like it, `known` some of those there are."""
 
     def __init__(self, name: str, known: Iterable[str] = ()) -> None:
         self.name = name
+        known = tuple(known)
         self.near = near_matches(name, known)
-        super().__init__(f"no toolset {shorten(name, 100)!r}{did_you_mean(self.near)}")
+        super().__init__(unknown("toolset", name, known))
+
+
+class DeletedToolset(UnknownToolset):
+    """The toolset was deleted `deleted_at`; `latest` is its last revision, which can be restored."""
+
+    def __init__(self, name: str, latest: int, deleted_at: datetime) -> None:
+        self.name = name
+        self.near = ()
+        self.latest = latest
+        self.deleted_at = deleted_at
+        ToolspecsError.__init__(
+            self,
+            f"toolset {name!r} was deleted at {deleted_at:%Y-%m-%d %H:%M} UTC; its last revision is {latest}",
+        )
 
 
 class UnknownTool(ToolspecsError):

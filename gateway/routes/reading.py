@@ -20,6 +20,14 @@ class Read(Protocol[T_co]):
         """What is asked; raises InvalidField and InvalidTools."""
 
 
+async def read_body(request: Request[Any, Any, Any], *, keeps_surrogates: bool = False) -> Any:
+    """The value of a body; a large one is read in a thread, too. Raises MalformedBody."""
+    raw = await request.body()
+    if len(raw) < LARGE:
+        return read_json(raw, keeps_surrogates=keeps_surrogates)
+    return await asyncio.to_thread(read_json, raw, keeps_surrogates=keeps_surrogates)
+
+
 async def read_asked(request: Request[Any, Any, Any], read: Read[T_co]) -> T_co:
     """What a request asks; a large one is read in a thread, so that answers to others go on meanwhile."""
     raw = await request.body()

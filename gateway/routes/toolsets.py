@@ -6,9 +6,10 @@ import msgspec
 from litestar import Controller, Request, Response, delete, get, post, put
 from litestar.params import FromPath, FromQuery, QueryParameter
 
-from gateway.body import convert, read_json
+from gateway.body import convert
 from gateway.errors import InvalidField
 from gateway.parts import WiredParts
+from gateway.routes.reading import read_body
 from gateway.routes.representation import (
     check_json,
     report_json,
@@ -117,7 +118,7 @@ class ToolsetController(Controller):
         written = await parts.registry.put_tool(
             toolset,
             _name(tool),
-            read_json(await request.body(), keeps_surrogates=True),
+            await read_body(request, keeps_surrogates=True),
             if_match=_if_match(request),
         )
         return _tagged(written.revision, written_json(written))
@@ -172,7 +173,7 @@ class ToolsetController(Controller):
 
 
 async def _read_body(request: HttpRequest, toolset: str) -> ToolsetBody:
-    submitted = read_json(await request.body(), keeps_surrogates=True)
+    submitted = await read_body(request, keeps_surrogates=True)
     if not isinstance(submitted, dict) or "tools" not in submitted:
         raise InvalidField("tools", 'it is missing; a toolset is {"tools": […], "documents": {…}}')
     body = convert(submitted, ToolsetBody)

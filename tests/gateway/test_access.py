@@ -6,6 +6,7 @@ from litestar.testing import AsyncTestClient
 from gateway.access import read_keys
 from gateway.app import create_app, read_secret
 from gateway.errors import SettingsError
+from gateway.server import reach_store
 from gateway.settings import Settings
 
 KEY, OTHER = "a-first-key-of-many", "another-key-of-many"
@@ -109,8 +110,18 @@ def test_the_secret_is_made_once_and_for_the_owner_only(tmp_path):
 
 def test_a_data_dir_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(SettingsError, match="data_dir"):
-        read_secret(Settings(data_dir=str(tmp_path / "file" / "folder")))
+    for folder in ("file", "file/folder"):
+        with pytest.raises(SettingsError, match=f"data_dir.*{folder}' is no folder"):
+            read_secret(Settings(data_dir=str(tmp_path / folder)))
+
+
+async def test_the_folder_of_the_embedded_store_is_made_and_that_of_a_named_one_is_not(tmp_path):
+    settings = Settings(data_dir=str(tmp_path / "new" / "er"), secret="0123456789abcdef")
+    await reach_store(settings)
+    assert (tmp_path / "new" / "er" / "callgate.db").is_file()
+    with pytest.raises(SettingsError, match=r"'store'.*no folder '.*nope'"):
+        await reach_store(Settings(store=f"sqlite://{tmp_path}/nope/x.db"))
+    assert not (tmp_path / "nope").exists()
 
 
 def test_a_shared_store_without_a_common_secret_is_warned_of(tmp_path, caplog):

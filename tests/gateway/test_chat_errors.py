@@ -71,6 +71,7 @@ async def test_what_the_runtime_refuses_has_a_status(
         (
             {
                 "tools": [
+                    TIME,
                     {
                         "type": "function",
                         "function": {
@@ -80,11 +81,11 @@ async def test_what_the_runtime_refuses_has_a_status(
                                 "properties": {"x": {"type": "string", "pattern": "(?=a)b"}},
                             },
                         },
-                    }
+                    },
                 ]
             },
             400,
-            "tools",
+            "tools[1]",
             "pattern",
         ),
         (
@@ -120,6 +121,15 @@ async def test_a_toolset_named_twice_is_used_once_unless_its_revisions_differ(cl
     assert "'weather' is named at revisions 2 and 1; name it once" in response.json()["error"]["message"]
 
 
+async def test_a_deleted_toolset_is_told_how_to_come_back(client, weather):
+    await client.delete("/v1/toolsets/weather")
+    for name in ("weather", "weather@1"):
+        answer = await client.post(URL, json=body(toolset=name))
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"], error["param"]) == (404, "unknown_toolset", "toolset")
+        assert "POST /v1/toolsets/weather/revisions/1/restore" in error["message"]
+
+
 async def test_a_byte_order_mark_is_ignored(client):
     response = await client.post(URL, content=b"\xef\xbb\xbf" + json.dumps(body()).encode())
     assert response.status_code == 200
@@ -140,6 +150,24 @@ async def test_oversized_and_malformed_bodies_keep_the_shape(client):
     malformed = await client.post(URL, content=b'{"model": }')
     assert malformed.status_code == 400
     assert "line 1, column 11" in malformed.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "column", "said"),
+    [
+        (b'[1e5, "1e400", 1e400]', 16, "a number larger than any double"),
+        (b"[1" + b"0" * 5000 + b"]", 2, "a number larger than any double"),
+        (b'["a", NaN]', 7, "NaN is no JSON value"),
+        (rb'["\ud83d\ude00 \\ud800", "x\ud800"]', 28, "half a surrogate pair"),
+        (rb'["\udc00 and a long tail"]', 3, "half a surrogate pair"),
+        (rb'["\ud83d\u0041"]', 3, "half a surrogate pair"),
+        (b'["x\xff"]', 4, "not UTF-8"),
+    ],
+)
+async def test_what_is_no_json_is_shown_in_its_place(client, raw, column, said):
+    message = (await client.post(URL, content=raw)).json()["error"]["message"]
+    assert said in message
+    assert message.endswith(f" at line 1, column {column}")
 
 
 async def test_a_runtime_that_is_not_ready_is_503(client, runtime):

@@ -57,7 +57,8 @@ def test_toolsets_are_applied_listed_shown_and_removed(run, gateway, file):
     assert run("tools", "rm", "weather").exit_code == 0
     gone = run("tools", "show", "weather")
     assert gone.exit_code == 1
-    assert "no toolset 'weather'" in gone.stderr
+    assert "toolset 'weather' was deleted" in gone.stderr
+    assert "/v1/toolsets/weather/revisions/1/restore" in gone.stderr
 
 
 def test_what_show_prints_apply_takes_back(run, gateway, file, tmp_path):
@@ -129,6 +130,14 @@ def test_a_file_that_is_no_toolset_is_named(run, tmp_path, content):
     assert str(path) in result.stderr
 
 
+@pytest.mark.parametrize("url", ["notaurl", "ftp://here", "http://a:port"])
+def test_an_address_of_no_gateway_is_told_what_one_is(run, url):
+    result = run("tools", "list", "--url", url)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"'{url}' is no address of a gateway")
+    assert "--url http://127.0.0.1:8080" in result.stderr
+
+
 def test_a_gateway_that_does_not_run_is_named(run):
     result = run("tools", "list", "--url", f"http://127.0.0.1:{free_port()}")
     assert result.exit_code == 1
@@ -188,8 +197,10 @@ def free_port():
         (["--port", "high"], ["'port'", "command line"]),
         (["--host", "0.0.0.0"], ["'host'", "api_key"]),
         (["--store", "oracle://x"], ["oracle"]),
-        (["--store", "sqlite:///proc/none/callgate.db"], ["/proc/none"]),
-        (["--store", "redis://127.0.0.1:1/0"], ["127.0.0.1:1"]),
+        (["--store", "sqlite:///proc/none/callgate.db"], ["'store'", "no folder '/proc/none'", "--store"]),
+        (["--store", "redis://127.0.0.1:1/0"], ["'store'", "127.0.0.1:1", "start it, or name another"]),
+        (["--data-dir", "/dev/null"], ["'data_dir'", "'/dev/null' is no folder", "--data-dir"]),
+        (["--data-dir", "/proc/none"], ["'data_dir'", "'/proc/none' is no folder", "--data-dir"]),
         (["--config", "/nowhere/callgate.toml"], ["/nowhere/callgate.toml"]),
         (["--api-key-file", "/nowhere/keys", "--model", "/nowhere"], ["api_key_file", "/nowhere/keys"]),
         (["--model", "/nowhere/model", "--port", "0"], ["/nowhere/model"]),

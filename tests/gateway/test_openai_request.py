@@ -19,6 +19,7 @@ from toolspecs.names import ToolsetReference
 
 USER = {"role": "user", "content": "Hi"}
 NAMED = {"type": "function", "function": {"name": "f"}}
+CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 
 
 def read(**fields):
@@ -169,7 +170,21 @@ REFUSALS = [
     ({"stop": [""]}, "stop"),
     ({"stop": ["x"] * 17}, "stop"),
     ({"logit_bias": {"a": 1}}, "logit_bias"),
-    ({"logit_bias": {"1": 101}}, "logit_bias[...]"),
+    ({"logit_bias": {"2": 1, "1": 101}}, 'logit_bias["1"]'),
+    ({"logit_bias": {"1": "2"}}, 'logit_bias["1"]'),
+    ({"logit_bias": {"1": True}}, 'logit_bias["1"]'),
+    (
+        {
+            "messages": [
+                USER,
+                {
+                    "role": "assistant",
+                    "tool_calls": [CALL, {**CALL, "function": {"name": "f", "arguments": "{"}}],
+                },
+            ]
+        },
+        "messages[1].tool_calls[1].function.arguments",
+    ),
     ({"top_logprobs": 1}, "top_logprobs"),
     ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
     ({"stream_options": {"include_usage": True}}, "stream_options"),
@@ -241,7 +256,6 @@ def test_a_body_that_is_no_request(body, said):
         read_request(body)
 
 
-CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 MESSAGES = [
     ({"role": "system", "content": "S"}, Message("system", "S")),
     ({"role": "developer", "content": "S"}, Message("system", "S")),

@@ -296,6 +296,11 @@ async def test_headers_name_toolset_and_timeout(client, runtime, weather):
         ({"tools": [{"type": {}}]}, "tools[0].type", "only functions"),
         ({"tool_choice": {"type": "web_search"}}, "tool_choice.type", "none of its values"),
         ({"input": []}, "input", "length >= 1"),
+        (
+            {"input": [{"type": "function_call", "call_id": "a", "name": "f", "arguments": "{" * 50_000}]},
+            "input[0].arguments",
+            "a JSON text; this is none",
+        ),
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0].type", ""),
         ({"input": [{"type": "item_reference", "id": "a"}]}, "input[0].type", "'function_call'"),
         ({"input": [{"type": "reasoning", "encrypted_content": "x"}]}, "input[0].encrypted_content", "null"),

@@ -98,8 +98,18 @@ async def test_revisions_are_listed_read_and_restored(client, weather):
 
 async def test_a_deleted_toolset_is_gone_and_can_be_restored(client, weather):
     assert (await client.delete(URL)).status_code == 204
-    assert (await client.get(URL)).status_code == 404
-    assert (await client.post(f"{URL}/revisions/1/restore")).status_code == 200
+    restore = f"{URL}/revisions/1/restore"
+    for answer in (
+        await client.get(URL),
+        await client.get(f"{URL}/revisions/1"),
+        await client.delete(URL),
+        await client.put(f"{URL}/tools/clock.now", json=TIME),
+    ):
+        assert (answer.status_code, answer.json()["type"]) == (404, "urn:callgate:unknown-toolset")
+        assert answer.json()["detail"].startswith("toolset 'weather' was deleted at 20")
+        assert answer.json()["detail"].endswith(f" its last revision is 1; POST {restore} brings it back")
+        assert answer.json()["latest"] == 1
+    assert (await client.post(restore)).status_code == 200
     assert (await client.get(URL)).json()["tools"] == [WEATHER, TIME]
 
 
@@ -210,7 +220,16 @@ async def test_an_unknown_toolset_names_near_matches(client, weather):
     response = await client.get("/v1/toolsets/wheather")
     assert response.status_code == 404
     assert response.json()["near"] == ["weather"]
-    assert "weather" in response.json()["detail"]
+    registers = "PUT /v1/toolsets/wheather or `callgate tools apply` registers it, GET /v1/toolsets lists all"
+    assert response.json()["detail"] == f"no toolset 'wheather'; did you mean 'weather'? {registers}"
+
+
+async def test_an_unknown_toolset_is_told_a_few_that_there_are(client):
+    for number in range(12):
+        assert (await client.put(f"/v1/toolsets/x{number:02}", json={"tools": []})).status_code == 201
+    detail = (await client.get("/v1/toolsets/calendar")).json()["detail"]
+    assert detail.startswith("no toolset 'calendar'; there are 'x00', 'x01', 'x02', ")
+    assert "'x08'" not in detail
 
 
 @pytest.mark.parametrize(
@@ -234,8 +253,11 @@ async def test_unknown_and_missing_fields_are_named(client, weather, body, field
     [
         (b'{"tools": [\n  {,}]}', {"line": 2, "column": 4}),
         (b"", {"line": 1, "column": 1}),
-        (b'{"tools": NaN}', {}),
-        (b'{"tools": "\xff"}', {}),
+        (b'{"tools": NaN}', {"line": 1, "column": 11}),
+        (b'{"tools": ["NaN, \\"1e999", -1e5,\n-Infinity]}', {"line": 2, "column": 1}),
+        (b'{"tools": NaN, "a": "\\ud800"}', {"line": 1, "column": 11}),
+        (b'{"t\xc3\xa9": ["\xff"]}', {"line": 1, "column": 10}),
+        (b'\xef\xbb\xbf{"tools":\n "\xff"}', {"line": 2, "column": 3}),
         (b"[" * 20_000, {}),
     ],
 )
@@ -262,7 +284,11 @@ async def test_a_bad_name_is_refused_with_the_rule(client):
 
 async def test_an_unknown_route_and_method_answer_with_problems(client):
     assert (await client.get("/v1/toolsets/x/nothing")).json()["status"] == 404
-    assert (await client.post("/v1/toolsets/x", json={})).json()["status"] == 405
+    wrong = (await client.post("/v1/toolsets/x", json={})).json()
+    assert wrong["status"] == 405
+    assert wrong["detail"] == "/v1/toolsets/x takes DELETE, GET, OPTIONS, PUT, not POST"
+    chat = (await client.get("/v1/chat/completions")).json()["error"]
+    assert chat["message"] == "/v1/chat/completions takes OPTIONS, POST, not GET"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from redis_server import redis_url  # noqa: F401 (a fixture)
 async def store_url(request, tmp_path):
     """The URL of an empty store."""
     if request.param == "sqlite":
-        return f"sqlite://{tmp_path}/deep/er/callgate.db"
+        return f"sqlite://{tmp_path}/callgate.db"
     import redis.asyncio
 
     url = request.getfixturevalue("redis_url")

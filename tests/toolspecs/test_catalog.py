@@ -6,6 +6,7 @@ import pytest
 
 from toolspecs import (
     Catalog,
+    DeletedToolset,
     InvalidTools,
     LimitExceeded,
     Limits,
@@ -147,6 +148,23 @@ async def test_one_tool_is_added_replaced_and_taken_out(catalog):
     assert (await catalog.get("t")).number == 4
 
 
+async def test_a_deleted_toolset_is_told_from_one_that_never_was(catalog):
+    await catalog.put(toolset("t", "a"))
+    await catalog.put(toolset("t", "b"))
+    await catalog.delete("t")
+    for attempt in (
+        lambda: catalog.get("t"),
+        lambda: catalog.get("t", 1),
+        lambda: catalog.head("t"),
+        lambda: catalog.put_tool("t", tool("a")),
+        lambda: catalog.delete("t"),
+    ):
+        with pytest.raises(DeletedToolset, match="toolset 't' was deleted") as caught:
+            await attempt()
+        assert caught.value.latest == 2
+    assert (await catalog.restore("t", 2)).number == 4
+
+
 async def test_what_is_not_there_is_named_with_what_is_near(catalog):
     for name in ("calendar", "calendars", "payments"):
         await catalog.put(toolset(name, "get_event", "list_events"))
@@ -154,7 +172,6 @@ async def test_what_is_not_there_is_named_with_what_is_near(catalog):
     for attempt in (
         lambda: catalog.get("calender"),
         lambda: catalog.get("Calendar"),
-        lambda: catalog.get("calendars"),
         lambda: catalog.head("calender"),
         lambda: catalog.put_tool("calender", tool("a")),
         lambda: catalog.delete_tool("calender", "a"),

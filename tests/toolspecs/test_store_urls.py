@@ -50,6 +50,8 @@ def test_a_bad_url_keeps_its_password():
 
 async def test_a_sqlite_url_is_a_path(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    for folder in "ac":
+        (tmp_path / folder).mkdir()
     for url, file in [
         (f"sqlite://{tmp_path}/a/b.db", "a/b.db"),
         ("sqlite://c/d.db", "c/d.db"),
@@ -80,11 +82,13 @@ async def test_a_file_that_is_no_store_is_named(tmp_path):
     await store.close()
 
 
-async def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+@pytest.mark.parametrize("folder", ["file", "nope"])
+async def test_a_folder_that_is_not_there_is_named_and_not_made(tmp_path, folder):
     (tmp_path / "file").touch()
-    store = open_store(f"sqlite://{tmp_path}/file/below.db")
-    with pytest.raises(StoreUnavailable, match=r"below\.db"):
+    store = open_store(f"sqlite://{tmp_path}/{folder}/below.db")
+    with pytest.raises(StoreUnavailable, match=f"no folder '{tmp_path}/{folder}'"):
         await store.get("k")
+    assert not (tmp_path / "nope").exists()
 
 
 async def test_a_redis_that_is_away_is_named_without_its_password():

@@ -13,9 +13,9 @@ __all__ = ["SQLiteStore", "open_store"]
 def open_store(url: str) -> Store:
     """The store at a URL; nothing is connected or created before its first use (`ping` is one).
 
-    `sqlite:///absolute/path`, `sqlite://relative/path` and `sqlite://:memory:` name one file, or memory;
-    `redis://[user:password@]host[:port][/number]` and `rediss://` (TLS) a Redis server, whose driver takes
-    its own options in the query.
+    `sqlite:///absolute/path`, `sqlite://relative/path` and `sqlite://:memory:` name one file, in a folder
+    that is there, or memory; `redis://[user:password@]host[:port][/number]` and `rediss://` (TLS) a Redis
+    server, whose driver takes its own options in the query.
 
     Raises:
         InvalidStoreURL: it is none of these.

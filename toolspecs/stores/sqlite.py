@@ -65,7 +65,7 @@ RETURNING value
 
 
 class SQLiteStore:
-    """A `Store` in the file `path` (None: in memory); its folder is created with it."""
+    """A `Store` in the file `path` (None: in memory), which is created; its folder has to be there."""
 
     def __init__(self, path: Path | None, clock: Callable[[], float] = time.time) -> None:
         self._path = path
@@ -177,8 +177,8 @@ class SQLiteStore:
 
 
 async def _connect(path: Path | None) -> aiosqlite.Connection:
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+    if path is not None and not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {str(path.parent.absolute())!r}; make it first")
     connection = aiosqlite.connect(path or ":memory:", timeout=BUSY_TIMEOUT_S, isolation_level=None)
     # A program that ends without closing its stores would wait for the driver's thread for ever. The
     # thread was the connection itself until aiosqlite 0.22.

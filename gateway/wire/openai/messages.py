@@ -6,7 +6,7 @@ import msgspec
 
 from gateway.body import convert
 from gateway.errors import InvalidField
-from gateway.wire.results import check_result
+from gateway.wire.results import check_arguments, check_result
 from runtime.request import Message
 from toolspecs.call import ToolCall
 from toolspecs.nearest import MAX_NAME, instead, shorten
@@ -81,7 +81,9 @@ def read_messages(messages: list[Any]) -> tuple[Message, ...]:
     called: dict[str, None] = {}
     for i, message in enumerate(read):
         if isinstance(message, Assistant):
-            called.update(dict.fromkeys(call.id for call in message.tool_calls or ()))
+            for j, call in enumerate(message.tool_calls or ()):
+                check_arguments(call.function.arguments, f"messages[{i}].tool_calls[{j}].function.arguments")
+                called[call.id] = None
         elif isinstance(message, Tool):
             check_result(message.tool_call_id, called, f"messages[{i}].tool_call_id")
     return tuple(_read_message(message, f"messages[{i}]") for i, message in enumerate(read))

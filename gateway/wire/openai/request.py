@@ -98,7 +98,7 @@ class Fields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
-    logit_bias: dict[str, Annotated[float, Meta(ge=-100, le=100)]] | None = None
+    logit_bias: dict[str, Any] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     chat_template_kwargs: dict[str, Any] | None = None
@@ -149,9 +149,6 @@ def read_request(
 
 
 def _read_sampling(fields: Fields) -> Sampling:
-    bias = fields.logit_bias or {}
-    if bad := next((key for key in bias if not _TOKEN_ID.fullmatch(key)), None):
-        raise InvalidField("logit_bias", f"{shorten(bad, MAX_NAME)!r} is no token id")
     return Sampling(
         temperature=1.0 if fields.temperature is None else fields.temperature,
         top_p=1.0 if fields.top_p is None else fields.top_p,
@@ -160,8 +157,16 @@ def _read_sampling(fields: Fields) -> Sampling:
         seed=fields.seed,
         presence_penalty=fields.presence_penalty or 0.0,
         frequency_penalty=fields.frequency_penalty or 0.0,
-        logit_bias={int(key): value for key, value in bias.items()},
+        logit_bias=dict(_read_bias(key, value) for key, value in (fields.logit_bias or {}).items()),
     )
+
+
+def _read_bias(key: str, value: Any) -> tuple[int, float]:
+    if not _TOKEN_ID.fullmatch(key):
+        raise InvalidField("logit_bias", f"{shorten(key, MAX_NAME)!r} is no token id")
+    if type(value) not in {int, float} or not -100 <= value <= 100:
+        raise InvalidField(f'logit_bias["{key}"]', "it must be a number from -100 to 100")
+    return int(key), float(value)
 
 
 def _read_stop(value: str | list[str] | None, response_format: ResponseFormat | None) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from gateway.body import convert
-from gateway.wire.results import check_result
+from gateway.wire.results import check_arguments, check_result
 from runtime.request import Message
 from toolspecs.call import ToolCall
 
@@ -112,7 +112,7 @@ def read_input(value: str | list[Any], instructions: str | None) -> tuple[Messag
     if isinstance(value, str):
         return *messages, Message("user", value)
     items = convert({"input": [_typed(item) for item in value]}, _Input).input
-    _check_results(items)
+    _check_calls(items)
     for is_called, run in groupby(items, lambda item: isinstance(item, Called)):
         for message in [_calling(run)] if is_called else map(_message, run):
             if messages and _is_one_turn(messages[-1], message):
@@ -122,10 +122,11 @@ def read_input(value: str | list[Any], instructions: str | None) -> tuple[Messag
     return tuple(messages)
 
 
-def _check_results(items: list[Item]) -> None:
+def _check_calls(items: list[Item]) -> None:
     called: dict[str, None] = {}
     for i, item in enumerate(items):
         if isinstance(item, Called):
+            check_arguments(item.arguments, f"input[{i}].arguments")
             called[item.call_id] = None
         elif isinstance(item, Returned):
             check_result(item.call_id, called, f"input[{i}].call_id")
