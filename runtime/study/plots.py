@@ -86,7 +86,6 @@ def _draw_faults(report: Report, path: Path) -> Path:
     kinds = _kinds(report)
     figure = Figure(figsize=(9, 1.1 + 0.22 * len(names)), layout="constrained")
     panels = figure.subplots(1, len(rows), squeeze=False, sharey=True)[0]
-    highest = 0.0
     for axes, (group, parts) in zip(panels, rows.items(), strict=True):
         ends = [0.0] * len(names)
         for label, faults in kinds.items():
@@ -94,10 +93,8 @@ def _draw_faults(report: Report, path: Path) -> Path:
             colour = "#bbbbbb" if label == OTHER else COLOURS[list(kinds).index(label)]
             axes.barh(range(len(names)), shares, left=ends, label=label, color=colour, ec="white", lw=0.4)
             ends = [end + share for end, share in zip(ends, shares, strict=True)]
-        highest = max(highest, *ends)
         axes.set_title(f"{group}: first faults, % of answers", loc="left", fontsize=9)
-    for axes in panels:
-        _set_percent(axes, _round_end(highest))
+        _set_percent(axes, _round_end(max(ends)))
     panels[0].set_yticks(range(len(names)), [TITLES[name].strip("*") for name in names])
     panels[0].invert_yaxis()
     if kinds:
