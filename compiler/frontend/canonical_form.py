@@ -11,6 +11,7 @@ from jsonschema_rs import CanonicalSchema, Registry, canonical
 
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.chains import longest_chain
+from compiler.frontend.contested import can_mislead, first_contested, way_out, without_contested
 from compiler.frontend.culprits import invalid_pattern, invalid_schema, unresolved, unsatisfiable
 from compiler.frontend.cycles import find_cycle
 from compiler.frontend.depth import check_depth
@@ -37,7 +38,7 @@ def canonical_form(
     """
     _check(document, documents)
     registry = registry_of(document, documents)
-    schema = _canonical(document, documents, registry)
+    schema = _agreed(_canonical(document, documents, registry), document, documents)
     if (cycle := find_cycle(document, documents)) is not None:
         reason = "refers back to itself for the same value, so that nothing says what it admits"
         raise UnsupportedSchema(cycle, "$ref", reason, "Refer to it from a property or an item.")
@@ -89,6 +90,21 @@ def _canonical(document: Any, documents: Mapping[str, Any], registry: Registry |
         raise invalid_pattern(document, documents, error) from None
     except (jsonschema_rs.ReferencingError, canonical.CanonicalizationError) as error:
         raise unresolved(document, documents, str(error)) from None
+
+
+def _agreed(schema: CanonicalSchema, document: Any, documents: Mapping[str, Any]) -> CanonicalSchema:
+    """What of a schema engines admit that read its contested keywords otherwise."""
+    draft = schema.draft
+    if not can_mislead((document, *documents.values()), draft):
+        return schema
+    plain = without_contested(document, draft)
+    others = {uri: without_contested(content, draft) for uri, content in documents.items()}
+    try:
+        return schema.intersect(_canonical(plain, others, registry_of(plain, others)))
+    except canonical.CanonicalizationError:
+        pointer, keyword = first_contested(document, draft)
+        reason = "has no force for some engines, and the schema combines it in ways in which that matters"
+        raise UnsupportedSchema(pointer, keyword, reason, way_out(keyword)) from None
 
 
 def registry_of(document: Any, documents: Mapping[str, Any]) -> Registry | None:

@@ -1,10 +1,12 @@
 """Plainer documents: what canonicalization does not model, written in what it does."""
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
+from compiler.frontend.contested import NEGATIVE
 from compiler.frontend.reporter import ASSERTIONS
-from compiler.frontend.subschemas import children, transformed
+from compiler.frontend.subschemas import inside, transformed
 
 DIALECTS = (
     "http://json-schema.org/draft-04/schema",
@@ -16,8 +18,6 @@ DIALECTS = (
 """From the oldest to the newest."""
 _GONE = frozenset({"dependencies", "additionalItems", "$recursiveRef", "$recursiveAnchor"})
 """Keywords that only older dialects assert."""
-_NEGATIVE = frozenset({"not", "oneOf", "if", "contains", "unevaluatedItems", "unevaluatedProperties"})
-"""Keywords under which asserting more can admit more."""
 _ALIKE = frozenset(
     {
         "type",
@@ -56,7 +56,7 @@ def without_nested_dialects(document: Any) -> Any:
 
     By the specification an inner `$schema` without `$id` has no force; validators follow it nonetheless.
     """
-    if not isinstance(document, dict) or not any(map(_names_dialect, _inside(document))):
+    if not isinstance(document, dict) or not any(map(_names_dialect, _within(document))):
         return document
     outer = _rank(document.get("$schema", DIALECTS[-1]))
     asserts_more = _newer_asserts_more(document)
@@ -75,15 +75,19 @@ def without_nested_dialects(document: Any) -> Any:
 def _means_the_same(schema: dict[str, Any]) -> bool:
     """Whether a schema, with all in it, admits the same values in every dialect."""
     return all(
-        not part.keys() & _DIFFERENT and not isinstance(part.get("items"), list)
-        for part in (schema, *_inside(schema))
+        not part.keys() & _DIFFERENT and not isinstance(part.get("items"), list) for part in inside(schema)
     )
 
 
 def _newer_asserts_more(document: dict[str, Any]) -> bool:
-    used = {keyword for schema in (document, *_inside(document)) for keyword in schema}
-    has_base = any(isinstance(schema.get("id"), str) for schema in _inside(document))
-    return not has_base and not used & (_GONE | _NEGATIVE)
+    used = {keyword for schema in inside(document) for keyword in schema}
+    has_base = any(isinstance(schema.get("id"), str) for schema in _within(document))
+    return not has_base and not used & (_GONE | NEGATIVE)
+
+
+def _within(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Its schema objects but the outermost."""
+    return islice(inside(document), 1, None)
 
 
 def _rank(dialect: Any) -> int:
@@ -93,16 +97,6 @@ def _rank(dialect: Any) -> int:
 
 def _names_dialect(schema: dict[str, Any]) -> bool:
     return "$schema" in schema and not schema.keys() & {"$id", "id"}
-
-
-def _inside(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The schema objects inside a document."""
-    stack = [schema for _, schema in children("", document)]
-    while stack:
-        schema = stack.pop()
-        if isinstance(schema, dict):
-            yield schema
-            stack += [inner for _, inner in children("", schema)]
 
 
 def with_values_described(document: Any, draft: int) -> Any:

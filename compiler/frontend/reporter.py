@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from compiler.errors import UnsupportedKeyword, UnsupportedSchema
+from compiler.frontend.contested import contested
 from compiler.frontend.outline import Outline, Site
 from compiler.frontend.pointer import child
 from compiler.regular.formats import FORMATS
@@ -80,6 +81,7 @@ _STRUCTURE = frozenset(
 _ANNOTATIONS = frozenset({"contentEncoding", "contentMediaType", "contentSchema"})
 _STRICT = {"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum"}
 """Bounds by how they are spelled if they are not admitted themselves."""
+_DISPUTED = "not all engines assert it in this draft; what is written holds for all"
 _LIKELY = 0.75
 """How alike a misspelled keyword is to the one that is meant, by `difflib`."""
 
@@ -89,8 +91,9 @@ _SEVERITY = (Verdict.EXACT, Verdict.ANNOTATION, Verdict.NARROWED, Verdict.GUARDE
 class Reporter:
     """Collects what became of each keyword; what nobody notes is upheld exactly by canonicalization."""
 
-    def __init__(self, outline: Outline) -> None:
+    def __init__(self, outline: Outline, draft: int) -> None:
         self._outline = outline
+        self._draft = draft
         self._notes: dict[tuple[str, str], tuple[Verdict, dict[str, None]]] = {}
 
     def note(self, site: Site, keyword: str, verdict: Verdict, note: str) -> None:
@@ -100,6 +103,12 @@ class Reporter:
                 before, texts = self._notes.get((pointer, keyword), (Verdict.EXACT, {}))
                 stays = max(before, verdict, key=_SEVERITY.index)
                 self._notes[pointer, keyword] = (stays, {**texts, note: None})
+
+    def note_first(self, site: Site, keywords: Iterable[str], verdict: Verdict, note: str) -> None:
+        """Record a verdict on the first of some keywords that the place spells."""
+        spelled = {keyword for _, schema in self._outline.schemas(site) for keyword in schema}
+        for keyword in [keyword for keyword in keywords if keyword in spelled][:1]:
+            self.note(site, keyword, verdict, note)
 
     def note_all(self, site: Site, notes: Iterable[tuple[str, Verdict, str]]) -> None:
         """Record several."""
@@ -125,11 +134,15 @@ class Reporter:
         """The verdict on every keyword of the document but those that only structure or describe it."""
         entries = []
         for pointer, schema in self._outline.subschemas():
+            disputed = contested(schema, self._draft)
             for keyword in schema:
                 if keyword in _STRUCTURE:
                     continue
                 default = _default(keyword, schema[keyword])
                 verdict, texts = self._notes.get((pointer, keyword), (default, {}))
+                if keyword in disputed:
+                    verdict = max(verdict, Verdict.NARROWED, key=_SEVERITY.index)
+                    texts = {**texts, _DISPUTED: None}
                 note = "; ".join(texts) or _ignored(keyword, schema[keyword])
                 entries.append(Entry(pointer, keyword, verdict, note))
         return EnforcementReport(tuple(entries))

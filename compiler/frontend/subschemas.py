@@ -35,6 +35,16 @@ def children(pointer: str, schema: Mapping[str, Any]) -> Iterator[tuple[str, Any
             yield child(pointer, keyword), value
 
 
+def inside(document: Any) -> Iterator[dict[str, Any]]:
+    """Every schema object of a document, itself included."""
+    stack = [document]
+    while stack:
+        schema = stack.pop()
+        if isinstance(schema, dict):
+            yield schema
+            stack += [inner for _, inner in children("", schema)]
+
+
 def transformed(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
     """The schema with `change` applied to every schema object in it, from the inside out."""
     if not isinstance(schema, dict):

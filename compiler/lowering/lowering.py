@@ -86,7 +86,7 @@ class Lowering:
         self.anything = Anything(self)
         self._combinations = Combinations(schema)
         self.cardinality = Cardinality(self._combinations)
-        self.reporter = Reporter(outline)
+        self.reporter = Reporter(outline, schema.draft)
         self.planner = Planner()
         self.is_distinct = False
         """Whether equal values must have one spelling here, since a guard compares texts."""

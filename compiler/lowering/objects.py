@@ -16,6 +16,9 @@ from compiler.lowering.members import Member, Shape
 from compiler.lowering.undeclared import lower_undeclared
 from compiler.report import Verdict
 
+_DECLARING = ("properties", "required", "dependentRequired", "dependentSchemas", "dependencies")
+"""What names keys, in the order in which it is blamed for how they are written."""
+
 if TYPE_CHECKING:
     from compiler.frontend.outline import Site
     from compiler.lowering.lowering import Lowering
@@ -124,5 +127,5 @@ def _note(lowering: Lowering, site: Site, *, num_keys: int, is_open: bool) -> No
         notes.append("undeclared keys never")
     elif is_open and num_keys:
         notes.append("undeclared keys after the declared ones")
-    if notes:
-        lowering.reporter.note(site, "properties", Verdict.NARROWED, "; ".join(notes))
+    for note in notes:
+        lowering.reporter.note_first(site, _DECLARING, Verdict.NARROWED, note)

@@ -75,22 +75,23 @@ _INNER_GROUP = rf"\((?:\?:)?(?:{_PIECE})*\){_COUNT}"
 _GROUP = rf"\((?:\?:)?(?:{_PIECE}|{_INNER_GROUP})*\){_COUNT}"
 _ASCII = "ASCII only"
 _NAME_LENGTH = 63  # of a label; labels are not counted, so that whole names may only be as long
+_TOP = "the last label begins with a letter"
 _HOST = Format(
     f"^(?:{_LABEL}\\.)*{_TOP_LABEL}$",
-    f"at most {_NAME_LENGTH} characters",
+    f"at most {_NAME_LENGTH} characters, {_TOP}",
     excluded=f".{{{_NAME_LENGTH + 1}}}",
     longest=_NAME_LENGTH,
-    bounded=Format(f"^(?:{_LABEL}\\.)*{_TOP_LABEL}$"),
+    bounded=Format(f"^(?:{_LABEL}\\.)*{_TOP_LABEL}$", _TOP),
 )
 _LETTERS = "mailboxes of letters, digits and _ + ' - beside dots"
 _MAIL = Format(
     f"^{_EMAIL}$",
-    f"{_LETTERS}, at most 32 of them, domains of at most 40 characters",
+    f"{_LETTERS}, at most 32 of them, domains of at most 40 characters with a dot",
     excluded="^[^@]*@.{41}",
     longest=63 + 1 + 40,
     bounded=Format(
         f"^{_MAILBOX}(?:\\.?{_MAILBOX})*@{_DOMAIN}$",
-        f"{_LETTERS}, at most {_NAME_LENGTH} characters",
+        f"{_LETTERS}, domains with a dot, at most {_NAME_LENGTH} characters",
         longest=_NAME_LENGTH,
     ),
 )
@@ -183,10 +184,14 @@ _SINCE = {
 }
 
 
+def is_known(name: str, draft: int) -> bool:
+    """Whether the draft's specification defines the format."""
+    return any(name in names for since, names in _SINCE.items() if since <= draft)
+
+
 def wide(name: str, draft: int) -> str:
     """The pattern of `WIDE`; every text where the draft does not know the format, which then always holds."""
-    is_known = any(name in names for since, names in _SINCE.items() if since <= draft)
-    return WIDE[name] if is_known else ""
+    return WIDE[name] if is_known(name, draft) else ""
 
 
 BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"

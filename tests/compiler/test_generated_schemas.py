@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from soundness.judges import Judges
 from soundness.mutations import mutations, wrongly_accepted
-from soundness.schemas import schemas
+from soundness.schemas import DIALECTS, schemas
 from walks import Walker
 
 from compiler.errors import UnsupportedSchema
@@ -36,13 +36,13 @@ def check(schema, seed: int) -> None:
         assert wrongly_accepted(compiled, judges, mutations(json.loads(text), rng, 10)) == []
 
 
-@pytest.mark.parametrize("draft", ["draft2020-12", "draft7"])
-def test_generated_schemas_are_upheld_or_refused(draft):
-    settings(CALM, max_examples=60, derandomize=True)(given(schemas(draft), st.integers(0, 99))(check))()
+@pytest.mark.parametrize(("draft", "count"), [(4, 30), (6, 30), (7, 60), (2019, 30), (2020, 60)])
+def test_generated_schemas_are_upheld_or_refused(draft, count):
+    settings(CALM, max_examples=count, derandomize=True)(given(schemas(draft), st.integers(0, 99))(check))()
 
 
 @pytest.mark.corpus
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("draft", ["draft2020-12", "draft7"])
+@pytest.mark.parametrize("draft", DIALECTS)
 def test_many_generated_schemas_are_upheld_or_refused(draft):
     settings(CALM, max_examples=5000)(given(schemas(draft), st.integers(0, 99))(check))()

@@ -4,8 +4,15 @@ import copy
 from typing import Any
 
 from hypothesis import strategies as st
-from soundness.corpora import DIALECTS
 
+DIALECTS = {
+    4: "http://json-schema.org/draft-04/schema#",
+    6: "http://json-schema.org/draft-06/schema#",
+    7: "http://json-schema.org/draft-07/schema#",
+    2019: "https://json-schema.org/draft/2019-09/schema",
+    2020: "https://json-schema.org/draft/2020-12/schema",
+}
+"""By number or year."""
 KEYS = ("a", "b", "ab", "x-1", "é")
 PATTERNS = (
     "^a", "b$", "^[a-z]+$", "^(ab|b)*$", "\\d{2}", "^\\w{1,3}$", "^[^a]*$", "^x-", "^$", "a.c", "^(?!a)", "^(?=.*b)",
@@ -35,40 +42,52 @@ _values = st.recursive(
 )
 _counts = st.integers(0, 4)
 _names = st.lists(st.sampled_from(KEYS), unique=True, max_size=3)
+_some_names = _names.filter(bool)
+"""Draft 4 wants one at least."""
 
 
-def schemas(draft: str) -> st.SearchStrategy[Any]:
-    """Schemas of "draft2020-12" or "draft7", recursive ones among them; satisfiable or not."""
+def schemas(draft: int) -> st.SearchStrategy[Any]:
+    """Schemas of one of `DIALECTS`, recursive ones among them; satisfiable or not.
+
+    Also with keywords and formats that the draft does not know, or no longer.
+    """
     dialect = {"$schema": DIALECTS[draft]}
-    definitions = "$defs" if draft == "draft2020-12" else "definitions"
+    definitions = "$defs" if draft >= 2019 else "definitions"
     targets = ["#", f"#/{definitions}/d", f"#/{definitions}/e"]
+    trivial = st.sampled_from(({}, {"not": {}})) if draft == 4 else st.booleans()
     inner = st.recursive(
-        st.booleans() | _leaves(targets),
-        lambda part: _with_parts(part, draft) | _leaves(targets),
+        trivial | _leaves(targets, draft),
+        lambda part: _with_parts(part, draft) | _leaves(targets, draft),
         max_leaves=6,
     )
     document = st.builds(
         lambda schema, d, e: {**dialect, **schema, definitions: {"d": d, "e": e}},
-        _with_parts(inner, draft) | _leaves(targets[1:]),
+        _with_parts(inner, draft) | _leaves(targets[1:], draft),
         inner,
         inner,
     )
     return document.map(copy.deepcopy)
 
 
-def _leaves(targets: list[str]) -> st.SearchStrategy[dict[str, Any]]:
+def _leaves(targets: list[str], draft: int) -> st.SearchStrategy[dict[str, Any]]:
     number = st.sampled_from(NUMBERS)
+    strict = st.booleans() if draft == 4 else number
     return st.one_of(
         _some(
             type=st.just("string"), minLength=_counts, maxLength=_counts, pattern=st.sampled_from(PATTERNS)
         ),
-        _some(type=st.just("string"), format=st.sampled_from(FORMATS), maxLength=st.integers(5, 40)),
+        _some(
+            type=st.just("string"),
+            format=st.sampled_from(FORMATS),
+            contentEncoding=st.just("base64"),
+            maxLength=st.integers(5, 40),
+        ),
         _some(
             type=st.sampled_from(("integer", "number", ["integer", "string"], ["null", "number"])),
             minimum=number,
             maximum=number,
-            exclusiveMinimum=number,
-            exclusiveMaximum=number,
+            exclusiveMinimum=strict,
+            exclusiveMaximum=strict,
             multipleOf=st.sampled_from((1, 2, 3, 0.5, 0.1, 0.01, 1.5)),
         ),
         _some(type=st.sampled_from(("boolean", "null", "object", "array", ["array", "object"]))),
@@ -78,19 +97,19 @@ def _leaves(targets: list[str]) -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
-def _with_parts(part: st.SearchStrategy[Any], draft: str) -> st.SearchStrategy[dict[str, Any]]:
-    is_new = draft == "draft2020-12"
+def _with_parts(part: st.SearchStrategy[Any], draft: int) -> st.SearchStrategy[dict[str, Any]]:
     parts = st.lists(part, min_size=1, max_size=3)
     by_key = st.dictionaries(st.sampled_from(KEYS), part, max_size=4)
     objects = {
         "type": st.just("object"),
         "properties": by_key,
-        "required": _names,
+        "required": _some_names,
         "additionalProperties": part,
         "patternProperties": st.dictionaries(st.sampled_from(PATTERNS[:6]), part, max_size=2),
         "propertyNames": part,
         "minProperties": _counts,
         "maxProperties": _counts,
+        "dependencies": st.dictionaries(st.sampled_from(KEYS), part | _some_names, max_size=2),
     }
     arrays = {
         "type": st.just("array"),
@@ -100,20 +119,20 @@ def _with_parts(part: st.SearchStrategy[Any], draft: str) -> st.SearchStrategy[d
         "contains": part,
         "uniqueItems": st.booleans(),
     }
-    if is_new:
+    if draft >= 2019:
         objects |= {
             "dependentRequired": st.dictionaries(st.sampled_from(KEYS), _names, max_size=2),
             "dependentSchemas": st.dictionaries(st.sampled_from(KEYS), part, max_size=2),
             "unevaluatedProperties": part,
         }
         arrays |= {
-            "prefixItems": parts,
             "minContains": _counts,
             "maxContains": _counts,
             "unevaluatedItems": part,
         }
+    if draft >= 2020:
+        arrays |= {"prefixItems": parts}
     else:
-        objects |= {"dependencies": st.dictionaries(st.sampled_from(KEYS), part | _names, max_size=2)}
         arrays |= {"items": part | parts, "additionalItems": part}
     combinations = {
         "allOf": parts, "anyOf": parts, "oneOf": parts, "not": part, "if": part, "then": part, "else": part,

@@ -1,0 +1,76 @@
+"""Keywords that engines read differently in one dialect: what is written is valid under either reading."""
+
+import json
+
+import pytest
+from soundness.judges import Judges
+from soundness.schemas import DIALECTS
+
+from compiler.errors import UnsupportedSchema
+from compiler.report import Verdict
+from compiler.schema import compile_schema
+
+NEEDS = {"dependencies": {"b": ["c"]}}
+BRIEF = {"format": "time", "minLength": 2, "maxLength": 7}
+INSTANCES = (
+    1,
+    "ab",
+    "a",
+    "abcdefgh",
+    "12:00:00Z",
+    "aGk=",
+    {},
+    {"b": 1},
+    {"c": 1},
+    {"b": 1, "c": 1},
+    [{"b": 1}],
+)
+
+
+def placed(schema):
+    """The schema at places where asserting more admits more, and where it does not."""
+    yield {"not": schema}
+    yield {"oneOf": [schema, {"required": ["b"]}]}
+    yield {"oneOf": [schema, {"minLength": 1}]}
+    yield {"if": schema, "then": {"minProperties": 5, "minLength": 2}}
+    yield {"if": schema, "else": {"minProperties": 1}}
+    yield {"contains": schema, "maxContains": 0}
+    yield {"allOf": [{"not": {"$ref": "#/definitions/inner"}}], "definitions": {"inner": schema}}
+    yield {"properties": {"b": schema}, "not": {"required": ["c"]}}
+    yield {"allOf": [schema]}
+
+
+@pytest.mark.parametrize("draft", DIALECTS)
+@pytest.mark.parametrize(
+    "keyword", [NEEDS, BRIEF, {"contentEncoding": "base64"}], ids=lambda k: next(iter(k))
+)
+def test_what_is_written_is_valid_under_either_reading(draft, keyword):
+    num_written = 0
+    for schema in placed(keyword):
+        dated = {"$schema": DIALECTS[draft], **schema}
+        try:
+            compiled = compile_schema(dated)
+        except UnsupportedSchema:
+            continue
+        judges = Judges(dated)
+        for instance in INSTANCES:
+            text = json.dumps(instance)
+            if compiled.accepts(text):
+                num_written += 1
+                assert judges.faults(text.encode()) == [], (dated, text)
+    assert num_written > 20
+
+
+def test_the_report_names_it():
+    compiled = compile_schema({"type": "object", "oneOf": [NEEDS, {"required": ["b"]}]})
+    (entry,) = [entry for entry in compiled.report.entries if entry.keyword == "dependencies"]
+    assert entry.verdict is Verdict.NARROWED
+    assert "not all engines" in entry.note
+
+
+def test_where_it_cannot_be_resolved_the_refusal_names_it():
+    tree = {"properties": {"next": {"$ref": "#"}}, "not": {"required": ["x"], **NEEDS}}
+    with pytest.raises(UnsupportedSchema) as refusal:
+        compile_schema(tree)
+    assert (refusal.value.pointer, refusal.value.keyword) == ("/not/dependencies", "dependencies")
+    assert "dependentRequired" in refusal.value.suggestion
