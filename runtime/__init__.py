@@ -1,8 +1,8 @@
 """The engine that decodes under masks.
 
-Text becomes token ids in `template` and comes back in `transcript`; in between there are only ids:
+Text becomes token ids in `text.template` and comes back in `transcript`; in between there are only ids:
 
-    embedded -> engine_thread -> engine: scheduler -> model (attention) -> masks -> sampling
+    embedded -> engine_thread -> engine: scheduler -> forward -> masks -> sampling
 
-`protocol`, `request`, `events`, `errors` and `calls` need no model, and are all that a gateway sees.
+`protocol`, `request`, `events`, `errors` and `text.calls` need no model, and are all that a gateway sees.
 """

@@ -15,22 +15,22 @@ from compiler.matcher import Matcher
 from compiler.schema import CompiledSchema
 from compiler.syntax import Syntax
 from compiler.syntaxes import syntax as syntax_named
-from runtime.calls import ParameterTypes
-from runtime.detokenizer import Spelling
 from runtime.engine import Engine
 from runtime.engine_thread import EngineThread, Job, Mailbox
 from runtime.errors import UnknownModel
 from runtime.events import Event, Finished
+from runtime.forward.model import ModelRunner
 from runtime.jump_forward import JumpForward
 from runtime.limits import check_limits
 from runtime.loading import LoadedModel, load_model
-from runtime.model import ModelRunner
 from runtime.passing_thread import in_passing_thread
 from runtime.protocol import Health, ModelCard
 from runtime.request import Constraint, GenerationRequest
 from runtime.sequence import Closer, Sequence
 from runtime.settings import EngineSettings
-from runtime.template import Room, render_prompt
+from runtime.text.calls import ParameterTypes
+from runtime.text.detokenizer import Spelling
+from runtime.text.template import Room, render_prompt
 from runtime.transcript import Transcript
 
 

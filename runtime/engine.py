@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from compiler.vocabulary import Vocabulary
-from runtime.attention import KVCache
 from runtime.errors import BudgetTooSmall, DeadlineExceeded, GenerationFailed, PromptTooLong, RuntimeFault
 from runtime.events import FinishReason
+from runtime.forward.attention import KVCache
 from runtime.jump_forward import JumpForward
 from runtime.masks import TokenMasks
 from runtime.memory import is_out_of_memory

@@ -13,10 +13,10 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from compiler.syntaxes import syntax as syntax_named
 from compiler.syntaxes import syntax_of_template
 from compiler.vocabulary import Vocabulary
-from runtime.attention import IMPLEMENTATION
 from runtime.errors import ModelLoadError, UnusableDevice
+from runtime.forward.attention import IMPLEMENTATION
 from runtime.hub import check_hub
-from runtime.template import CHATML
+from runtime.text.template import CHATML
 
 _ONE_AT_A_TIME = threading.Lock()
 """While it loads, transformers changes torch's default type for the whole process."""

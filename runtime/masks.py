@@ -14,8 +14,8 @@ from torch import Tensor
 from compiler.matcher import Bitmask, Matcher, allocate_bitmask
 from compiler.token_index import SparseMask, forbid
 from compiler.vocabulary import Vocabulary
+from runtime.forward.transfer import upload
 from runtime.sequence import Sequence
-from runtime.transfer import upload
 
 FAINT = 1e-20
 """Share of a distribution below which its float32 values say too little of each other."""

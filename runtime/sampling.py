@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from runtime.forward.transfer import upload
 from runtime.request import Sampling
 from runtime.sequence import Sequence
-from runtime.transfer import upload
 
 BLOCK = 128  # which divides the width of most models, so that nothing is copied
 ALMOST_ONE = 1 - 2**-32

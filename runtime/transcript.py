@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from compiler.syntax import Syntax
-from runtime.calls import CallParser, ParameterTypes
-from runtime.detokenizer import Detokenizer, Spelling, StopScanner
 from runtime.events import ArgumentsDelta, CallStarted, Event, TextDelta, ThoughtDelta, TokenLogprob
-from runtime.parts import ArgumentsPart, CallEnd, CallStart, Part, TextPart, ThoughtPart
 from runtime.sampling import Draw
+from runtime.text.calls import CallParser, ParameterTypes
+from runtime.text.detokenizer import Detokenizer, Spelling, StopScanner
+from runtime.text.parts import ArgumentsPart, CallEnd, CallStart, Part, TextPart, ThoughtPart
 
 
 class Transcript:

@@ -9,8 +9,8 @@ from transformers import AutoTokenizer
 
 from compiler.closing.closer import closer_of
 from compiler.vocabulary import Vocabulary, vocabulary_of
-from runtime.attention import KVCache
 from runtime.engine import Engine
+from runtime.forward.attention import KVCache
 from runtime.jump_forward import JumpForward
 from runtime.request import Sampling
 from runtime.scheduler import Batch

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 
 from runtime.engine import Engine
 from runtime.errors import BudgetTooSmall, RuntimeFault
+from runtime.forward.model import ModelRunner
 from runtime.jump_forward import JumpForward
-from runtime.model import ModelRunner
 from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
 from runtime.study.exchange import Answer, Asked, Exchange

@@ -8,12 +8,12 @@ import xgrammar as xgr
 from compiler.syntax import Syntax
 from compiler.syntaxes import THINK
 from compiler.syntaxes import syntax as syntax_named
-from runtime.detokenizer import Spelling
 from runtime.errors import RequestRefused
 from runtime.loading import LoadedModel
 from runtime.models.train.questions import Question
 from runtime.study.reading import can_be_read
-from runtime.template import render_prompt
+from runtime.text.detokenizer import Spelling
+from runtime.text.template import render_prompt
 
 _SWITCH = "enable_thinking"
 """What chat templates call the option that has a model think, or not."""

@@ -20,9 +20,9 @@ import torch
 import transformers
 from gpu_timing import SCALES, Bench, copy_rate, vocabulary_for
 
-from runtime.backend import Backend, backend_of
 from runtime.engine import Engine
-from runtime.model import COMPILE_OPTIONS, ModelRunner
+from runtime.forward.backend import Backend, backend_of
+from runtime.forward.model import COMPILE_OPTIONS, ModelRunner
 from runtime.request import Sampling
 from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
@@ -78,7 +78,7 @@ def _check_kernel(device: torch.device) -> dict[str, float]:
     """The largest relative error by type, over the cases that the interpreter is tested with, and bf16."""
     if backend_of(device) is None:
         return {}
-    from runtime.walk_kernel import attend_pages
+    from runtime.forward.walk_kernel import attend_pages
 
     errors: defaultdict[str, list[float]] = defaultdict(list)
     for case, dtype in product(page_walks.CASES, (torch.float32, torch.float16, torch.bfloat16)):

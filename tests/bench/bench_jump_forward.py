@@ -22,7 +22,7 @@ from compiler import compile_toolset
 from compiler.closing.closer import closer_of
 from compiler.syntaxes import SYNTAXES, Syntax
 from compiler.vocabulary import Vocabulary
-from runtime.detokenizer import Spelling
+from runtime.text.detokenizer import Spelling
 from toolspecs.tool import Tool
 
 

@@ -13,7 +13,7 @@ from compiler.closing.closer import closer_of
 from compiler.linker.answer import Answer
 from compiler.syntaxes import syntax as find_syntax
 from compiler.vocabulary import Vocabulary
-from runtime.calls import CallEnd, CallParser, CallStart, TextPart, ThoughtPart
+from runtime.text.calls import CallEnd, CallParser, CallStart, TextPart, ThoughtPart
 
 PIECES = [b"<tool", b'<tool_call>\n{"', b'"<tool_call>', b'{"', b'[{"', b"</", b"ab", b"<b", b"[TOOL_CALLS]"]
 PLAIN = Vocabulary.from_tokens([*(bytes([b]) for b in range(256)), b"", *PIECES], stop_ids=[STOP])

@@ -12,7 +12,7 @@ from compiler.closing.closer import closer_of
 from compiler.linker.framed_answer import FramedAnswer, framed
 from compiler.syntaxes import syntax as find_syntax
 from compiler.vocabulary import Vocabulary
-from runtime.calls import CallParser, TextPart, ThoughtPart
+from runtime.text.calls import CallParser, TextPart, ThoughtPart
 
 STOP = 256
 THINKING = Vocabulary.from_tokens(

@@ -10,7 +10,7 @@ os.environ["TRITON_INTERPRET"] = "1"
 
 from page_walks import CASES, reference
 
-from runtime.walk_kernel import attend_pages
+from runtime.forward.walk_kernel import attend_pages
 
 
 def error(case):

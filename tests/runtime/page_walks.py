@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from runtime.attention import Scoring
-from runtime.walked import Walk
+from runtime.forward.attention import Scoring
+from runtime.forward.walked import Walk
 
 
 @dataclass(frozen=True)

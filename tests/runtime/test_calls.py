@@ -10,7 +10,7 @@ from whole_outputs import parse_calls
 
 from compiler.syntaxes import SYNTAXES, Syntax
 from compiler.syntaxes import syntax as find_syntax
-from runtime.calls import ArgumentsPart, CallEnd, CallParser, CallStart, TextPart, ThoughtPart
+from runtime.text.calls import ArgumentsPart, CallEnd, CallParser, CallStart, TextPart, ThoughtPart
 
 ALL = pytest.mark.parametrize("syntax", SYNTAXES.values(), ids=lambda row: row.name)
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compiler.vocabulary import Vocabulary
-from runtime.detokenizer import Detokenizer, Spelling, StopScanner
+from runtime.text.detokenizer import Detokenizer, Spelling, StopScanner
 
 BYTES = Spelling(
     Vocabulary.from_tokens([*map(bytes, zip(range(256))), b"", b""], markers={"<m>": 256}, stop_ids=(257,))

@@ -17,8 +17,8 @@ from runtime.errors import (
 )
 from runtime.events import FinishReason
 from runtime.request import Message
-from runtime.seams import Seams
 from runtime.settings import EngineSettings
+from runtime.text.seams import Seams
 from runtime.transcript import Transcript
 
 

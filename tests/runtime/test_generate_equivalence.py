@@ -18,10 +18,10 @@ from transformers import (
 )
 
 from compiler.vocabulary import Vocabulary
-from runtime.backend import Backend
 from runtime.engine import Engine
 from runtime.errors import ModelLoadError
-from runtime.model import ModelRunner
+from runtime.forward.backend import Backend
+from runtime.forward.model import ModelRunner
 from runtime.settings import EngineSettings
 
 SHAPE = {

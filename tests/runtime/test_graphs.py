@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from page_walks import reference
 
-from runtime import model
-from runtime.backend import Backend, backend_of
 from runtime.engine import Engine
-from runtime.graphs import LONGEST_CHUNK, TableRows, sizes_up_to
-from runtime.model import ModelRunner
+from runtime.forward import model
+from runtime.forward.backend import Backend, backend_of
+from runtime.forward.graphs import LONGEST_CHUNK, TableRows, sizes_up_to
+from runtime.forward.model import ModelRunner
 from runtime.scheduler import Batch, Chunk
 from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
@@ -225,7 +225,7 @@ def test_warming_up_leaves_no_trace(make_runner, recorder):
 
 
 def test_without_triton_a_gpu_gathers(monkeypatch, caplog):
-    monkeypatch.setitem(sys.modules, "runtime.walk_kernel", None)
+    monkeypatch.setitem(sys.modules, "runtime.forward.walk_kernel", None)
     assert backend_of(torch.device("cuda")) is None
     assert "gathers pages" in caplog.text
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from compiler.syntaxes import SYNTAXES
-from runtime.parameters import ParameterReader
+from runtime.text.parameters import ParameterReader
 
 QWEN = SYNTAXES["qwen3_coder"]
 DEEPSEEK = SYNTAXES["deepseek_v3_2"]

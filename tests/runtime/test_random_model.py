@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from runtime.engine import Engine
+from runtime.forward.model import ModelRunner
 from runtime.loading import load_model
-from runtime.model import ModelRunner
 from runtime.random_model import RandomModelSettings, build_random_model, ensure_random_model
 from runtime.settings import EngineSettings
 

@@ -9,7 +9,7 @@ from transformers import AutoTokenizer
 
 from runtime.errors import RequestRefused
 from runtime.request import Message
-from runtime.template import CHATML, render_prompt
+from runtime.text.template import CHATML, render_prompt
 from toolspecs.call import ToolCall
 from toolspecs.tool import Tool
 

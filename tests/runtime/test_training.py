@@ -34,7 +34,7 @@ from runtime.study.exchange import Answer
 from runtime.study.judging import Verdict, closed
 from runtime.study.strategies import CALLGATE
 from runtime.study.subject import Subject
-from runtime.template import render_prompt
+from runtime.text.template import render_prompt
 
 TINY = Recipe(
     hidden_size=32,

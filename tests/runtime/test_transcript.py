@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from compiler.syntaxes import syntax
 from compiler.vocabulary import Vocabulary
-from runtime.detokenizer import Spelling
 from runtime.events import ArgumentsDelta, CallStarted, TextDelta, ThoughtDelta
 from runtime.sampling import Draw
+from runtime.text.detokenizer import Spelling
 from runtime.transcript import Transcript
 
 MARKERS = {"<tool_call>": 256, "</tool_call>": 257}

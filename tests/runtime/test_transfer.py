@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from compiler.vocabulary import Vocabulary
+from runtime.forward.transfer import upload
 from runtime.masks import TokenMasks
 from runtime.request import Sampling
 from runtime.sampling import _choose, _describe, _truncate, adjust, sample
 from runtime.sequence import Sequence
-from runtime.transfer import upload
 
 SAMPLINGS = [
     Sampling(),

@@ -11,10 +11,10 @@ import pytest
 import torch
 from page_walks import CASES, reference
 
-from runtime.gathered import Gathered
+from runtime.forward.gathered import Gathered
+from runtime.forward.walked import Walk
 from runtime.scheduler import Chunk
 from runtime.sequence import Sequence
-from runtime.walked import Walk
 
 HERE = Path(__file__).parent
 
@@ -66,7 +66,7 @@ def compiled(dtype, **constants):
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from runtime.walk_kernel import _attend
+    from runtime.forward.walk_kernel import _attend
 
     types = dict.fromkeys(("query", "keys", "values", "sinks", "output"), f"*{dtype}")
     types |= {"tables": "*i32", "blocks": "*i32", "masses": "*fp32", "scale": "fp32", "softcap": "fp32"}

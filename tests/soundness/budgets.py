@@ -22,16 +22,16 @@ from compiler.closing.closer import closer_of
 from compiler.errors import CompilerError
 from compiler.linker.linker import LinkedGrammar
 from compiler.vocabulary import Vocabulary
-from runtime.detokenizer import Spelling
 from runtime.engine import Engine, Runner
 from runtime.errors import BudgetTooSmall
+from runtime.forward.model import ModelRunner
 from runtime.jump_forward import JumpForward
 from runtime.loading import load_model
-from runtime.model import ModelRunner
 from runtime.random_model import RandomModelSettings, ensure_random_model
 from runtime.request import Constraint, Sampling
 from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
+from runtime.text.detokenizer import Spelling
 from toolspecs.tool import Tool
 
 SECONDS = 120.0

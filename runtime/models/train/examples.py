@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runtime.models.train.conversations import Conversation
-from runtime.template import conversation_fields
+from runtime.text.template import conversation_fields
 
 _ANSWER = re.compile(r"(?<=<\|im_start\|>assistant\n).*?<\|im_end\|>", re.DOTALL)
 

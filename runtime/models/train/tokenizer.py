@@ -12,7 +12,7 @@ from tokenizers import Regex, pre_tokenizers
 
 from runtime.models.train.conversations import Mix, converse
 from runtime.random_model import train_tokenizer
-from runtime.template import CHATML
+from runtime.text.template import CHATML
 
 _MESSAGES = "{%- for message in messages %}"
 TEMPLATE = r"""

@@ -12,7 +12,7 @@ from transformers.generation import ContinuousBatchingConfig, GenerationConfig
 from xgrammar.contrib.hf import LogitsProcessor
 
 from compiler.syntaxes import syntax
-from runtime.calls import ArgumentsPart, CallParser, CallStart
+from runtime.text.calls import ArgumentsPart, CallParser, CallStart
 
 
 class Transformers:

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from runtime.attention import Scoring
+from runtime.forward.attention import Scoring
+from runtime.forward.transfer import upload
 from runtime.pages import NULL_PAGE
 from runtime.scheduler import Chunk
-from runtime.transfer import upload
 
 # The public function of torch does not return the log-sum-exp.
 _flash_attention_on_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu  # noqa: SLF001

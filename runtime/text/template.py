@@ -12,7 +12,7 @@ from jinja2 import TemplateError
 
 from runtime.errors import PromptTooLong, RequestRefused
 from runtime.request import Message
-from runtime.seams import Seams, texts_in
+from runtime.text.seams import Seams, texts_in
 from toolspecs.call import ToolCall
 from toolspecs.tool import Tool
 

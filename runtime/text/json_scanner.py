@@ -1,6 +1,6 @@
 """Where JSON ends in a text that comes in chunks."""
 
-from runtime.held import HeldText
+from runtime.text.held import HeldText
 
 
 class JsonScanner:

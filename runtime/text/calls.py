@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from enum import Enum, auto
 
 from compiler.syntax import Message, Syntax
-from runtime.held import HeldText
-from runtime.json_scanner import JsonScanner
-from runtime.parameters import ParameterReader
-from runtime.parts import ArgumentsPart, CallEnd, CallStart, Part, TextPart, ThoughtPart, joined
+from runtime.text.held import HeldText
+from runtime.text.json_scanner import JsonScanner
+from runtime.text.parameters import ParameterReader
+from runtime.text.parts import ArgumentsPart, CallEnd, CallStart, Part, TextPart, ThoughtPart, joined
 
 ParameterTypes = Mapping[str, tuple[str, ...]]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from compiler.syntax import Syntax
 from compiler.vocabulary import Vocabulary
-from runtime.held import overlap
+from runtime.text.held import overlap
 
 
 class Spelling:

@@ -16,8 +16,8 @@ import triton.language as tl
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from runtime.attention import Scoring
-    from runtime.walked import Walk
+    from runtime.forward.attention import Scoring
+    from runtime.forward.walked import Walk
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 SPLITS = (32, 8, 1)

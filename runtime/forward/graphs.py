@@ -8,12 +8,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from runtime.attention import KVCache, PagedBatch
-from runtime.backend import Capture
+from runtime.forward.attention import KVCache, PagedBatch
+from runtime.forward.backend import Capture
+from runtime.forward.transfer import upload
+from runtime.forward.walked import AttendPages, Walk, Walked
 from runtime.pages import NULL_PAGE
 from runtime.scheduler import Batch, Chunk
-from runtime.transfer import upload
-from runtime.walked import AttendPages, Walk, Walked
 
 LONGEST_CHUNK = 16
 """A longer chunk is computed in blocks, outside: here each of its tokens would read all keys by itself."""

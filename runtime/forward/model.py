@@ -8,17 +8,17 @@ from torch import Tensor
 from transformers import AttentionInterface
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from runtime.attention import IMPLEMENTATION, KVCache, PagedBatch, Reader, paged_attention
-from runtime.backend import Backend, backend_of
 from runtime.errors import ModelLoadError
-from runtime.gathered import Gathered
-from runtime.graphs import DecodeGraphs
-from runtime.packed import pack_weights
+from runtime.forward.attention import IMPLEMENTATION, KVCache, PagedBatch, Reader, paged_attention
+from runtime.forward.backend import Backend, backend_of
+from runtime.forward.gathered import Gathered
+from runtime.forward.graphs import DecodeGraphs
+from runtime.forward.packed import pack_weights
+from runtime.forward.transfer import upload
+from runtime.forward.walked import Walk, Walked
 from runtime.scheduler import Batch, Chunk
 from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
-from runtime.transfer import upload
-from runtime.walked import Walk, Walked
 
 COMPILE_OPTIONS: dict[str, Any] = {"dynamic": True}
 

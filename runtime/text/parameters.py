@@ -11,8 +11,8 @@ from enum import Enum, auto
 
 from compiler.lowering.tagged import STRING, json_patterns
 from compiler.syntax import Syntax
-from runtime.held import HeldText
-from runtime.json_scanner import JsonScanner
+from runtime.text.held import HeldText
+from runtime.text.json_scanner import JsonScanner
 
 _WORDS = ("null", "true", "false")
 _BEGUN_NUMBER = re.compile(r"[-+.0-9eE]*")

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from runtime.attention import Scoring
+from runtime.forward.attention import Scoring
+from runtime.forward.transfer import upload
 from runtime.pages import NULL_PAGE
 from runtime.scheduler import Chunk
-from runtime.transfer import upload
 
 BLOCK_SIZE = 16
 
