@@ -15,14 +15,12 @@ from compiler.syntaxes import syntax_of_template
 from compiler.vocabulary import Vocabulary
 from runtime.errors import ModelLoadError, UnusableDevice
 from runtime.forward.attention import IMPLEMENTATION
+from runtime.forward.context import context_length
 from runtime.hub import check_hub
 from runtime.text.template import CHATML
 
 _ONE_AT_A_TIME = threading.Lock()
 """While it loads, transformers changes torch's default type for the whole process."""
-
-SHIFTING_ROPE = {"dynamic", "longrope"}
-"""Rotary embeddings that change for all positions once one sequence is long; a batch cannot share them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +69,7 @@ def load_model(
         tokenizer=tokenizer,
         vocabulary=vocabulary,
         syntax=override or syntax_of_template(tokenizer.chat_template).name,
-        context_length=_context_length(text_config),
+        context_length=context_length(text_config),
     )
 
 
@@ -158,14 +156,6 @@ def _stop_ids(model: Any) -> Iterator[int]:
             yield ids
         else:
             yield from ids or ()
-
-
-def _context_length(config: Any) -> int:
-    rope = getattr(config, "rope_parameters", None) or {}
-    original = rope.get("original_max_position_embeddings")
-    if rope.get("rope_type") in SHIFTING_ROPE:
-        return int(original or config.max_position_embeddings)
-    return int(config.max_position_embeddings)
 
 
 def _first_line(error: Exception) -> str:

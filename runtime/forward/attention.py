@@ -22,7 +22,8 @@ IMPLEMENTATION = "callgate_paged"
 class KVCache:
     """Keys and values of every layer: [num_pages, page_size, num_kv_heads, head_dim] each.
 
-    A layer's tensors are made when it first writes, in the shape and type it writes.
+    A layer's tensors are made when it first writes, in the shape and type it writes; values need not be as
+    wide as keys.
     """
 
     def __init__(self, num_pages: int, page_size: int) -> None:
@@ -99,14 +100,20 @@ def paged_attention(
     value: Tensor,
     attention_mask: Tensor | None,  # noqa: ARG001 the interface passes it; causality follows from positions
     *,
-    paged: PagedBatch,
+    paged: PagedBatch | None = None,
     scaling: float | None = None,
     sliding_window: int | None = None,
     softcap: float | None = None,
     s_aux: Tensor | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Attend over the packed row: [1, heads, tokens, dim] in, [1, tokens, heads, dim] out."""
+    """Attend over the packed row: [1, heads, tokens, dim] in, [1, tokens, heads, dim] out.
+
+    Raises:
+        TypeError: the layers above did not hand `paged` down.
+    """
+    if paged is None:
+        raise TypeError("its layers do not hand down to their attention what the model is called with")
     keys, values = paged.cache.write(int(module.layer_idx), key[0], value[0], paged.slots)  # type: ignore[arg-type]
     scoring = Scoring(scaling, sliding_window, softcap, s_aux)
     return paged.reader.attend(query[0], keys, values, scoring)[None], None

@@ -233,9 +233,11 @@ def _attend_to(
 ) -> tuple[Tensor, Tensor]:
     """Attention to some of the keys, and the log of the sum of exponentials of their scores.
 
-    torch's own kernel gives both, where a query sees a key at least and its scores are as they come.
+    torch's own kernel gives both, where a query sees a key at least, its scores are as they come, and values
+    are as wide as keys.
     """
-    if query.device.type == "cpu" and scoring.window is None and scoring.softcap is None:
+    is_plain = scoring.window is None and scoring.softcap is None and key.shape[-1] == value.shape[-1]
+    if is_plain and query.device.type == "cpu":
         output, mass = _flash_attention_on_cpu(query, key, value, attn_mask=bias, scale=scoring.scaling)
         return output, mass.unsqueeze(-1)
     scale = query.shape[-1] ** -0.5 if scoring.scaling is None else scoring.scaling

@@ -11,9 +11,11 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from runtime.errors import ModelLoadError
 from runtime.forward.attention import IMPLEMENTATION, KVCache, PagedBatch, Reader, paged_attention
 from runtime.forward.backend import Backend, backend_of
+from runtime.forward.context import context_length, longest_row
 from runtime.forward.gathered import Gathered
 from runtime.forward.graphs import DecodeGraphs
 from runtime.forward.packed import pack_weights
+from runtime.forward.probe import probe
 from runtime.forward.transfer import upload
 from runtime.forward.walked import Walk, Walked
 from runtime.scheduler import Batch, Chunk
@@ -33,24 +35,24 @@ class ModelRunner:
     `run` returns before the logits are computed. On a CPU the model's weights may be packed, in place.
 
     Raises:
-        ModelLoadError: its modules do not use transformers' attention interface in every layer.
+        ModelLoadError: it would not write over pages what it writes by itself, and why (`probe`).
     """
 
     def __init__(self, model: Any, settings: EngineSettings, backend: Backend | None = None) -> None:
+        _check_row(model, settings.max_batch_tokens)
         model.set_attn_implementation(IMPLEMENTATION)
         self.model = model.eval()
         pack_weights(model)
-        if settings.compile_layers:
-            _compile_layers(model)
         self.device: torch.device = model.device
         self.is_async = self.device.type != "cpu"
         self.backend = backend or backend_of(self.device)
         self.graphs: DecodeGraphs | None = None
-        self.num_columns = 0
-        self.cache = KVCache(2, settings.page_size)
-        self._probe()
+        self.cache = KVCache(0, settings.page_size)
+        self.num_columns = probe(self)
         num_pages = settings.num_pages or max(2, settings.kv_bytes // self.cache.bytes_per_page)
         self.cache = self.cache.resized(num_pages)
+        if settings.compile_layers:
+            _compile_layers(model)
         if self.is_async:
             self._warm_up(settings)
         self.graphs = self._record(settings)
@@ -65,15 +67,23 @@ class ModelRunner:
         if self.graphs is not None and self.graphs.takes(batch):
             logits = self.graphs.run(batch)
             return logits if len(last) == len(logits) else logits[upload(last, self.device, torch.long)]
-        chunks = batch.chunks
+        reader = self.reader(batch.chunks)
+        return self.compute(batch.chunks, reader, upload(last, self.device, torch.long))
+
+    def compute(self, chunks: tuple[Chunk, ...], reader: Reader, keep: Tensor | int = 0) -> Tensor:
+        """Float32 logits of the tokens in `keep`, 0 for all, launched kernel by kernel."""
         ids = [i for chunk in chunks for i in chunk.sequence.token_ids[chunk.start : chunk.end]]
         positions = [p for chunk in chunks for p in range(chunk.start, chunk.end)]
         inputs = upload([ids, positions, self._slots(chunks)], self.device)
-        paged = PagedBatch(self.cache, inputs[2], self._reader(chunks))
-        return self._forward(inputs[0], inputs[1], paged, upload(last, self.device, torch.long))
+        return self._forward(inputs[0], inputs[1], PagedBatch(self.cache, inputs[2], reader), keep)
+
+    def reader(self, chunks: tuple[Chunk, ...]) -> Reader:
+        """What reads the pages of some chunks, on this device."""
+        if self.backend is None:
+            return Gathered.of(chunks, self.cache.page_size, self.device)
+        return Walked(Walk.of(chunks, self.device), self.backend.kernel)
 
     def _forward(self, ids: Tensor, positions: Tensor, paged: PagedBatch, keep: Tensor | int = 0) -> Tensor:
-        """Float32 logits of the tokens in `keep`, 0 for all."""
         output = self.model(
             input_ids=ids[None],
             position_ids=positions[None],
@@ -83,23 +93,6 @@ class ModelRunner:
         )
         logits: Tensor = output.logits[0].float()
         return logits
-
-    def _reader(self, chunks: tuple[Chunk, ...]) -> Reader:
-        if self.backend is None:
-            return Gathered.of(chunks, self.cache.page_size, self.device)
-        return Walked(Walk.of(chunks, self.device), self.backend.kernel)
-
-    def _probe(self) -> None:
-        """Run one token, to learn the shapes of the layers and whether all of them use the pages."""
-        sequence = Sequence("probe", [0], max_tokens=1)
-        sequence.page_table = [1]
-        self.num_columns = self.run(Batch((Chunk(sequence, 0, 1),))).shape[1]
-        num_layers = self.model.config.get_text_config().num_hidden_layers
-        if len(self.cache.layers) != num_layers:
-            raise ModelLoadError(
-                self.model.config.name_or_path or type(self.model).__name__,
-                f"only {len(self.cache.layers)} of its {num_layers} layers use the attention interface",
-            )
 
     def _warm_up(self, settings: EngineSettings) -> None:
         """Run a short and a full batch, so that no request waits for kernels to be compiled."""
@@ -116,7 +109,7 @@ class ModelRunner:
         if self.backend is None or self.backend.capture is None:
             return None
         length = min(
-            self.model.config.get_text_config().max_position_embeddings,
+            context_length(self.model.config.get_text_config()),
             settings.context_length or self.cache.num_pages * self.cache.page_size,
         )
         try:
@@ -140,6 +133,15 @@ class ModelRunner:
             for chunk in chunks
             for position in range(chunk.start, chunk.end)
         ]
+
+
+def _check_row(model: Any, num_tokens: int) -> None:
+    longest = longest_row(model.config.get_text_config())
+    if longest is not None and num_tokens > longest:
+        raise ModelLoadError(
+            model.config.name_or_path or type(model).__name__,
+            f"it computes at most {longest} tokens at once; set max_batch_tokens to no more",
+        )
 
 
 def _compile_layers(model: Any) -> None:

@@ -97,9 +97,9 @@ def _check_kernel(device: torch.device) -> dict[str, float]:
 def _check_shape(name: str, device: torch.device) -> str:
     """Greedy tokens of a small model: the device's against those of pages gathered on the CPU."""
     backend = backend_of(device) or Backend(page_walks.reference, lambda step: step)
-    expected, _ = _greedy(shapes.build(name), None)
+    expected, _ = _greedy(shapes.build(shapes.CONFIGS[name]), None)
     try:
-        found, has_graphs = _greedy(shapes.build(name).to(device), backend)
+        found, has_graphs = _greedy(shapes.build(shapes.CONFIGS[name]).to(device), backend)
     except Exception as error:  # noqa: BLE001 one shape is no reason to lose the others
         return f"failed: {type(error).__name__}: {error}"[:200]
     if found != expected:

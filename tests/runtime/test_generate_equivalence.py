@@ -5,15 +5,20 @@ import pytest
 import torch
 from transformers import (
     AutoModelForCausalLM,
+    DeepseekV3Config,
+    DiffLlamaConfig,
     Gemma2Config,
     Gemma3TextConfig,
     GemmaConfig,
     GptOssConfig,
+    Llama4TextConfig,
     LlamaConfig,
     MistralConfig,
+    NemotronConfig,
     Phi3Config,
     PhiConfig,
     Qwen2Config,
+    Qwen2MoeConfig,
     Qwen3Config,
 )
 
@@ -44,6 +49,29 @@ MOE = {
     "num_experts_per_tok": 2,
     "rope_parameters": {"rope_type": "default", "rope_theta": 1e4},
 }
+LATENT = {  # keys are 24 wide, values 12
+    "kv_lora_rank": 16,
+    "q_lora_rank": 24,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 16,
+    "v_head_dim": 12,
+    "num_key_value_heads": 4,
+}
+EXPERTS = {
+    "n_routed_experts": 8,
+    "n_group": 2,
+    "topk_group": 1,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 32,
+    "first_k_dense_replace": 1,
+}
+CHUNKED = {
+    "attention_chunk_size": 96,
+    "no_rope_layers": [1, 0],
+    "intermediate_size_mlp": 96,
+    "num_local_experts": 4,
+    "num_experts_per_tok": 1,
+}
 
 CONFIGS = {
     "llama": LlamaConfig(**SHAPE),
@@ -57,6 +85,8 @@ CONFIGS = {
     "phi": PhiConfig(**SHAPE),
     "phi3": Phi3Config(**SHAPE),
     "gpt-oss": GptOssConfig(**SHAPE, **HEADS, **WINDOW, **MOE),
+    "llama4": Llama4TextConfig(**SHAPE, **HEADS, **CHUNKED),
+    "deepseek-v3": DeepseekV3Config(**SHAPE | LATENT, **EXPERTS),
 }
 BACKENDS = ["pages gathered", "page tables walked, in graphs"]
 PREFIX = list(range(40, 62))
@@ -66,11 +96,9 @@ EVERYTHING = Vocabulary.from_tokens(
 )
 
 
-def build(name):
+def build(config, dtype=torch.float32):
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(
-        CONFIGS[name], attn_implementation="eager", dtype=torch.float32
-    ).eval()
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=dtype).eval()
     for weights in (p for p in model.parameters() if p.dim() > 1):
         torch.nn.init.normal_(weights, std=0.25)
     return model
@@ -88,7 +116,7 @@ def reference(model, prompt, length):
 @pytest.mark.parametrize("backend", [None, Backend(page_walks.reference, lambda step: step)], ids=BACKENDS)
 @pytest.mark.parametrize("name", CONFIGS)
 def test_as_generate(name, backend, make_sequence, finish, monkeypatch):
-    model = build(name)
+    model = build(CONFIGS[name])
     expected = [reference(model, prompt, 24) for prompt in PROMPTS]
     assert len({i for ids in expected for i in ids}) > 20, "a model that repeats itself shows nothing"
     settings = EngineSettings(page_size=4, num_pages=128, max_batch_tokens=16, max_sequences=8)
@@ -115,8 +143,51 @@ def test_a_decode_step_looks_at_no_values(name):
     assert shapes == [(4, 258), (2, 258), (1, 258)]
 
 
+SETTINGS = EngineSettings(page_size=4, num_pages=8)
+WINDOWED = {"use_sliding_window": True, "max_window_layers": 2, "num_experts": 4}
+REFUSED = {
+    "attends twice in a layer": (DiffLlamaConfig(**SHAPE), "2 layers attend 4 times"),
+    "hands nothing down": (NemotronConfig(**SHAPE), "TypeError: its layers do not hand down"),
+    "a window in masks alone": (
+        Qwen2MoeConfig(**SHAPE, **WINDOWED, sliding_window=200),
+        "sliding window of 200 is in its masks alone",
+    ),
+    "tempers queries by their place in a row": (
+        Llama4TextConfig(**SHAPE, **HEADS, **CHUNKED, floor_scale=512),
+        "at most 511 tokens at once",
+    ),
+}
+
+
+@pytest.mark.parametrize(("config", "reason"), REFUSED.values(), ids=REFUSED)
+def test_what_pages_cannot_serve_is_refused(config, reason):
+    with pytest.raises(ModelLoadError, match=reason):
+        ModelRunner(build(config), SETTINGS)
+
+
 def test_a_model_whose_layers_ignore_the_attention_interface_is_refused():
-    model = build("llama")
+    model = build(CONFIGS["llama"])
     model.config.num_hidden_layers = 3  # the third is never seen to use the pages
     with pytest.raises(ModelLoadError, match="2 of its 3 layers"):
-        ModelRunner(model, EngineSettings(page_size=4, num_pages=8))
+        ModelRunner(model, SETTINGS)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_model_that_computes_something_else_over_pages_is_refused(dtype):
+    """Here one that takes a token's place in the row for its position."""
+    model = build(CONFIGS["llama"], dtype)
+
+    def count(layer, states):
+        places = torch.arange(states[0].shape[1], dtype=dtype)[:, None]
+        return (states[0] * (1 + places / 16), *states[1:])
+
+    hook = model.model.layers[0].register_forward_pre_hook(count)
+    with pytest.raises(ModelLoadError, match=r"other logits than by itself, which differ by \d+%"):
+        ModelRunner(model, SETTINGS)
+    hook.remove()
+    ModelRunner(model, SETTINGS)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_rounding_is_no_reason_to_refuse(name):
+    ModelRunner(build(CONFIGS[name], torch.bfloat16), SETTINGS)

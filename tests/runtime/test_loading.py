@@ -5,10 +5,11 @@ import shutil
 
 import pytest
 import torch
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, Llama4TextConfig
 
 from compiler.errors import UnknownSyntax
 from runtime.errors import ModelLoadError
+from runtime.forward.context import context_length
 from runtime.loading import load_model
 
 
@@ -61,6 +62,13 @@ def test_rotary_embeddings_that_shift_bound_the_context(copied):
     }
     edit(copied / "config.json", rope_parameters=rope | {"partial_rotary_factor": 0.5})
     assert load_model(copied).context_length == 1000
+
+
+def test_chunked_attention_bounds_the_context(copied):
+    edit(copied / "config.json", attention_chunk_size=500)
+    assert load_model(copied).context_length == 500
+    assert context_length(Llama4TextConfig()) == 8191  # queries further on are tempered
+    assert context_length(Llama4TextConfig(attn_temperature_tuning=False)) == 8192
 
 
 def test_a_tokenizer_without_a_template_gets_one(copied):
