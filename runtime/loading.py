@@ -58,6 +58,7 @@ def load_model(
     model = _load_weights(source, config, device, dtype)
     text_config = config.get_text_config()
     try:
+        length = context_length(text_config)
         vocabulary = Vocabulary.from_tokenizer(
             tokenizer, width=text_config.vocab_size, stop_ids=list(dict.fromkeys(_stop_ids(model)))
         )
@@ -69,7 +70,7 @@ def load_model(
         tokenizer=tokenizer,
         vocabulary=vocabulary,
         syntax=override or syntax_of_template(tokenizer.chat_template).name,
-        context_length=context_length(text_config),
+        context_length=length,
     )
 
 

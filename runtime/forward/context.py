@@ -8,7 +8,13 @@ SHIFTING_ROPE = {"dynamic", "longrope"}
 
 
 def context_length(config: Any) -> int:
-    """The longest text, in tokens; `config` is that of the text model."""
+    """The longest text, in tokens; `config` is that of the text model.
+
+    Raises:
+        ValueError: it does not say.
+    """
+    if getattr(config, "max_position_embeddings", None) is None:
+        raise ValueError("its config has no max_position_embeddings: how long may a text be?")
     return min(_bounds(config))
 
 

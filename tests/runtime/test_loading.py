@@ -113,6 +113,7 @@ def widen(model):
         (lambda model: (model / "config.json").write_text("{"), "config"),
         (lambda model: edit(model / "config.json", model_type="t5"), "'t5' are not causal"),
         (lambda model: edit(model / "config.json", model_type="nonsense"), "nonsense"),
+        (lambda model: edit(model / "config.json", max_position_embeddings=None), "max_position_embeddings"),
         (remove("tokenizer.json"), "its tokenizer"),
         (forget_the_tokenizer, "its tokenizer: it is missing"),
         (remove("model.safetensors"), "its weights"),
