@@ -5,15 +5,20 @@ OMP_NUM_THREADS=1 PYTHONPATH=.:tests python tests/bench/bench_compile.py
 473 MCP tools, closed objects, Qwen 3's vocabulary, one thread; times are of the processor.
 """
 
+import asyncio
 import json
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import numpy as np
 from corpus import corpus
+from redis_server import RedisServer
 from transformers import AutoTokenizer
 
 from compiler.backend import Backend
+from compiler.cache.cache import GrammarCache
 from compiler.errors import UnsupportedSchema
 from compiler.isolation.priming import prime
 from compiler.linker.linker import link
@@ -23,6 +28,7 @@ from compiler.toolset import lower_tool
 from compiler.units.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary, vocabulary_of
 from toolspecs.choice import ChoiceMode, ToolChoice
+from toolspecs.stores import open_store
 from toolspecs.tool import Tool
 
 NUM_TOOLS = 1000
@@ -132,6 +138,9 @@ def main() -> None:
         read = {name: Unit.from_bytes(data, bench.vocabulary) for name, data in stored.items()}
         bench.first_masks(read, tool.name)
 
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(report_replicas(known, bench, folder))
+
     for label, task in (
         (f"add a tool never seen to {NUM_TOOLS}: compile, link, masks to the arguments", add),
         (f"{len(known)} tools, none compiled: masks to the arguments of any one", any_one),
@@ -139,6 +148,33 @@ def main() -> None:
     ):
         bench.renew(is_primed=True)
         report(label, [timed(task, tool) for tool in known[::8]])
+
+
+async def report_replicas(known: list[Tool], bench: Bench, folder: str) -> None:
+    """What new replicas wait for that find their toolsets' grammars in Redis, network and all."""
+    server = RedisServer(folder)
+    server.start()
+    store = open_store(server.url)
+    ask = partial(
+        GrammarCache.toolset, vocabulary=bench.vocabulary, syntax=bench.family.name, choice=REQUIRED
+    )
+    try:
+        await ask(GrammarCache(store, secret=b"one of all replicas"), known)
+        for num_tools in (1, 20, 100, len(known)):
+            by_clock, of_processor = [], []
+            for _ in range(7):
+                cache = GrammarCache(store, secret=b"one of all replicas")
+                start = time.perf_counter(), time.process_time()
+                grammar = (await ask(cache, known[:num_tools])).grammar
+                grammar.matcher().fill_bitmask(bench.mask, 0)
+                by_clock.append(time.perf_counter() - start[0])
+                of_processor.append(time.process_time() - start[1])
+                await cache.close()
+            report(f"a new replica, {num_tools} tools in Redis: first mask, by the clock", by_clock)
+            report(f"a new replica, {num_tools} tools in Redis: first mask, of the processor", of_processor)
+    finally:
+        await store.close()
+        server.kill()
 
 
 def timed(task: Callable[[Tool], None], tool: Tool) -> float:
