@@ -265,8 +265,7 @@ class Lowering:
             raise self.reporter.refusal_of(site, refusal) from refusal
         if lowered is None:
             return None
-        for note in lowered.notes:
-            self.reporter.note(site, "type", Verdict.NARROWED, note)
+        self.reporter.note_all(site, lowered.notes)
         return lowered.expr
 
     def simple(self, document: Any) -> CanonicalSchema:

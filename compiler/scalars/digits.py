@@ -1,240 +1,63 @@
-"""Automata over decimal digits: magnitudes in an interval, with remainders by divisors."""
+"""Decimal digits: the alphabet of automata over them, how many are written, and automata as rules."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import NamedTuple
+from typing import Self
 
 from compiler.grammar.grammar import EMPTY, CharClass, Expr, Literal, Rule, RuleRef, choice, sequence
 from compiler.grammar.rules import RuleSink
 from compiler.graphs import innermost_first
 from compiler.regular import charset
 from compiler.regular.dfa import DEAD, Alphabet, Dfa, explored
+from compiler.scalars.interval import Interval
 
 _CHARS = "0123456789."
-_ALPHABET = Alphabet(tuple(charset.of(char) for char in _CHARS))
-_SYMBOLS = range(len(_CHARS))
-_POINT = len(_CHARS) - 1
+ALPHABET = Alphabet(tuple(charset.of(char) for char in _CHARS))
+SYMBOLS = range(len(_CHARS))
+POINT = len(_CHARS) - 1
 _DEFAULT_DIGITS = 20
 _DOUBLE_DIGITS = 15  # decimals of so many significant digits are distinct as doubles
-_MAX_PLACES = 10  # where digits are counted
+MAX_COUNTED_PLACES = 10
+"""Digits behind the point where digits are counted."""
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
-    """A set of reals between two ends; None is no end."""
-
-    low: Fraction | None
-    high: Fraction | None
-    is_low_strict: bool = False
-    is_high_strict: bool = False
-
-    @property
-    def is_rounded_upon(self) -> bool:
-        """Whether an exclusive end other than zero could be reached by rounding."""
-        return bool((self.is_low_strict and self.low) or (self.is_high_strict and self.high))
-
-    @property
-    def num_digits(self) -> int:
-        """The number of digits before the point of the larger end."""
-        return max((len(str(abs(end) // 1)) for end in (self.low, self.high) if end is not None), default=1)
-
-    @property
-    def from_zero(self) -> "Interval | None":
-        """The part from zero up; None if there is none."""
-        if self.high is not None and (self.high < 0 or (self.high == 0 and self.is_high_strict)):
-            return None
-        if self.low is None or self.low < 0:
-            return Interval(Fraction(0), self.high, is_high_strict=self.is_high_strict)
-        return self
-
-    @property
-    def below_zero(self) -> "Interval | None":
-        """The part below zero, mirrored: its magnitudes; None if there is none."""
-        if self.low is not None and self.low >= 0:
-            return None
-        low, is_strict = Fraction(0), True
-        if self.high is not None and self.high < 0:
-            low, is_strict = -self.high, self.is_high_strict
-        return Interval(low, None if self.low is None else -self.low, is_strict, self.is_low_strict)
-
-
-class _State(NamedTuple):
-    """A text so far: digits before and after the point (-1: no point yet), how it compares with the ends."""
+class Room:
+    """How many digits there may be: before the point, behind it, and together where there is a point."""
 
     whole: int
     places: int
-    low: int
-    high: int
-    is_zero: bool  # a lone zero, which no digit may follow
-    remainders: tuple[int, ...]  # by each divisor; -1 once it cannot divide
+    significant: int
+
+    @classmethod
+    def of(cls, interval: Interval, places: int, *, is_counted: bool, is_unique: bool) -> Self:
+        """Room for the numbers of an interval from zero up, with at most `places` digits behind the point.
+
+        Digits are counted where a decimal might be rounded to a double that the interval or a divisor does
+        not admit, and where no two numbers may be the same double (`is_unique`).
+        """
+        is_double = is_unique or (is_counted and places > 0)
+        significant = _DOUBLE_DIGITS if is_double else _DEFAULT_DIGITS + places
+        default = max(min(significant, _DEFAULT_DIGITS), len(str(int(interval.low or 0))) + 1)
+        whole = default if interval.high is None else len(str(int(interval.high)))
+        return cls(whole, min(places, MAX_COUNTED_PLACES) if is_counted or is_unique else places, significant)
 
 
-class _End:
-    """An end of an interval as digits, for comparison from the left."""
-
-    def __init__(self, value: Fraction) -> None:
-        scaled = Fraction(value)
-        places = 0
-        while scaled.denominator != 1:
-            scaled *= 10
-            places += 1
-        digits = str(scaled.numerator).rjust(places + 1, "0")
-        self.whole = digits[: len(digits) - places].lstrip("0") or "0"
-        self.fraction = digits[len(digits) - places :]
-
-    def after_whole(self, order: int, index: int, digit: int) -> int:
-        """The order with one more digit before the point, of a number as long as the end."""
-        return order or (_compare(digit, int(self.whole[index])) if index < len(self.whole) else 1)
-
-    def settled(self, order: int, num_whole: int) -> int:
-        """The order once the digits before the point are all read."""
-        return _compare(num_whole, len(self.whole)) or order
-
-    def after_place(self, order: int, index: int, digit: int) -> int:
-        """The order with one more digit after the point."""
-        return order or _compare(digit, int(self.fraction[index]) if index < len(self.fraction) else 0)
-
-    def at_end(self, order: int, num_places: int) -> int:
-        """The order of the whole number."""
-        return order or (-1 if self.fraction[num_places:].strip("0") else 0)
-
-
-def _compare(first: int, second: int) -> int:
-    return (first > second) - (first < second)
-
-
-class Magnitudes:
-    """Texts of the non-negative numbers of an interval with at most `places` digits after the point.
-
-    With `is_unique` no two of them are the same double: digits are few, and no zeros end them.
-    """
-
-    def __init__(
-        self,
-        interval: Interval,
-        step: Fraction | None,
-        avoided: tuple[Fraction, ...],
-        places: int,
-        *,
-        is_unique: bool = False,
-    ) -> None:
-        self.is_unique = is_unique
-        self.interval = interval
-        self.low = _End(interval.low or Fraction(0))
-        self.high = None if interval.high is None else _End(interval.high)
-        self.num_wanted = 0 if step is None else 1
-        self.divisors = (*(() if step is None else (step,)), *avoided)
-        is_rounded = bool(self.divisors) or interval.is_rounded_upon or is_unique
-        self.places = min(places, _MAX_PLACES) if is_rounded else places
-        if step is not None:
-            self.places = min(self.places, _places(step))
-        is_double = is_unique or (is_rounded and places > 0)
-        self.significant = _DOUBLE_DIGITS if is_double else _DEFAULT_DIGITS + places
-        self.scales = tuple(map(_places, self.divisors))
-        self.moduli = tuple(int(d * 10**k) for d, k in zip(self.divisors, self.scales, strict=True))
-        default = max(min(self.significant, _DEFAULT_DIGITS), len(self.low.whole) + 1)
-        self.max_whole = default if self.high is None else len(self.high.whole)
-
-    def lower(self, rules: RuleSink) -> Expr | None:
-        """The texts as rules; None if there is none."""
-        start = _State(0, -1, 0, 0, is_zero=False, remainders=(0,) * len(self.moduli))
-        dfa = explored(_ALPHABET, start, self._following, self._accepts)
-        if self.is_unique:
-            dfa = dfa.intersect(_without_trailing_zeros())
-        return None if dfa.is_empty else _write(dfa, rules)
-
-    def _following(self, state: _State) -> list[_State | None]:
-        return [self._step(state, symbol) for symbol in _SYMBOLS]
-
-    def _step(self, state: _State, symbol: int) -> _State | None:
-        if symbol == _POINT:
-            return self._point(state)
-        remainders = tuple(
-            self._remainder(j, r, state.places, symbol) for j, r in enumerate(state.remainders)
-        )
-        following = self._place(state, symbol) if state.places >= 0 else self._whole(state, symbol)
-        return None if following is None else following._replace(remainders=remainders)
-
-    def _remainder(self, divisor: int, remainder: int, places: int, digit: int) -> int:
-        """The remainder with one more digit; -1 once a digit is too far behind the point to be divided."""
-        if remainder < 0 or places >= self.scales[divisor]:
-            return -1 if digit or remainder < 0 else remainder
-        return (remainder * 10 + digit) % self.moduli[divisor]
-
-    def _whole(self, state: _State, digit: int) -> _State | None:
-        if state.is_zero or state.whole >= self.max_whole:
-            return None
-        is_longer = state.whole >= len(self.low.whole)
-        return state._replace(
-            whole=state.whole + 1,
-            low=1 if is_longer else self.low.after_whole(state.low, state.whole, digit),
-            high=0 if self.high is None else self.high.after_whole(state.high, state.whole, digit),
-            is_zero=state.whole == 0 and digit == 0,
-        )
-
-    def _point(self, state: _State) -> _State | None:
-        if state.places >= 0 or state.whole == 0 or not self.places:
-            return None
-        spare = self.significant - self.places  # digits before the point that never matter again
-        return self._settled(state)._replace(places=0, is_zero=False, whole=max(state.whole, spare))
-
-    def _settled(self, state: _State) -> _State:
-        low = self.low.settled(state.low, state.whole)
-        high = 0 if self.high is None else self.high.settled(state.high, state.whole)
-        return state._replace(low=low, high=high)
-
-    def _place(self, state: _State, digit: int) -> _State | None:
-        if state.places >= self.places or state.whole + state.places >= self.significant:
-            return None
-        return state._replace(
-            places=state.places + 1,
-            low=self.low.after_place(state.low, state.places, digit),
-            high=0 if self.high is None else self.high.after_place(state.high, state.places, digit),
-        )
-
-    def _accepts(self, state: _State) -> bool:
-        if state.whole == 0 or state.places == 0:
-            return False
-        num_places = max(state.places, 0)
-        whole = state if state.places > 0 else self._settled(state)
-        low = self.low.at_end(whole.low, num_places)
-        if low < 0 or (low == 0 and self.interval.is_low_strict):
-            return False
-        if self.high is not None:
-            high = self.high.at_end(whole.high, num_places)
-            if high > 0 or (high == 0 and self.interval.is_high_strict):
-                return False
-        return self._divides(state.remainders, num_places)
-
-    def _divides(self, remainders: tuple[int, ...], num_places: int) -> bool:
-        shifts = (10 ** max(0, scale - num_places) for scale in self.scales)
-        divides = [
-            r >= 0 and r * shift % m == 0 for r, shift, m in zip(remainders, shifts, self.moduli, strict=True)
-        ]
-        return all(divides[: self.num_wanted]) and not any(divides[self.num_wanted :])
-
-
-def _without_trailing_zeros() -> Dfa:
+def without_trailing_zeros() -> Dfa:
     """Texts whose last digit behind a point is none."""
 
     def step(state: str, symbol: int) -> str:
-        if symbol == _POINT:
+        if symbol == POINT:
             return "point"
         return "whole" if state == "whole" else "zero" if symbol == 0 else "digit"
 
     def following(state: str) -> list[str]:
-        return [step(state, symbol) for symbol in _SYMBOLS]
+        return [step(state, symbol) for symbol in SYMBOLS]
 
-    return explored(_ALPHABET, "whole", following, lambda state: state in ("whole", "digit"))
-
-
-def _places(value: Fraction) -> int:
-    """The number of digits after the point of a finite decimal."""
-    return len(_End(value).fraction)
+    return explored(ALPHABET, "whole", following, lambda state: state in ("whole", "digit"))
 
 
-def _write(dfa: Dfa, rules: RuleSink) -> Expr:
+def write(dfa: Dfa, rules: RuleSink) -> Expr:
     """An automaton over digits as rules."""
     order = innermost_first([[target for target in row if target != DEAD] for row in dfa.table])
     assert order is not None, "digits are bounded"

@@ -6,7 +6,7 @@ divisor a decimal has at most fifteen significant digits: such decimals stay apa
 """
 
 from dataclasses import dataclass, replace
-from decimal import Decimal
+from decimal import Context, Decimal
 from fractions import Fraction
 from math import lcm
 from typing import TypeVar
@@ -24,8 +24,12 @@ from compiler.grammar.grammar import (
     union,
 )
 from compiler.grammar.rules import RuleSink
-from compiler.regular.dfa import TooManyStates
-from compiler.scalars.digits import Interval, Magnitudes
+from compiler.report import Verdict
+from compiler.scalars.digits import MAX_COUNTED_PLACES
+from compiler.scalars.interval import Interval
+from compiler.scalars.magnitudes import Magnitudes
+from compiler.scalars.multiples import Multiples, common_multiple
+from compiler.scalars.string_constraint import Note
 
 Number = int | float | Decimal
 Bound = TypeVar("Bound", int | None, Number | None)
@@ -40,6 +44,7 @@ MAX_FRACTION = 20
 _DIGIT = CharClass.of((0x30, 0x39))
 _NON_ZERO = CharClass.of((0x31, 0x39))
 _SIGN = optional(Literal("-"))
+_EXACT = Context(prec=2 * MAX_BOUND_DIGITS)
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,7 @@ class LoweredNumber:
     """The texts of a set of numbers; `notes` say in what way they are fewer than the valid ones."""
 
     expr: Expr
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
 
 def lower_integer(
@@ -81,21 +86,21 @@ def lower_integer(
     They are written without fraction, exponent or `-0`; with `is_unique` no two are the same double.
 
     Raises:
-        UnsupportedKeyword: bounds or divisors are too large for an automaton.
+        UnsupportedKeyword: a bound is too far from zero.
     """
     minimum, maximum = _felt(constraint.minimum, constraint.maximum)
     multiple_of, not_multiple_of = constraint.multiple_of, constraint.not_multiple_of
-    notes = () if _is_bounded(minimum, maximum) else (f"at most {MAX_DIGITS} digits",)
+    notes = () if _is_bounded(minimum, maximum) else (_narrowed("type", f"at most {MAX_DIGITS} digits"),)
     is_plain = not (is_unique or multiple_of or not_multiple_of or maximum is not None)
     if is_plain and minimum is None:
         return LoweredNumber(choice(Literal("0"), sequence(_SIGN, _positive())), notes)
     if is_plain and minimum in (0, 1):
         return LoweredNumber(_whole() if minimum == 0 else _positive(), notes)
-    step = lcm(*(_exact(m).numerator for m in multiple_of))
+    step = Fraction(lcm(*(_exact(m).numerator for m in multiple_of)))
     avoided = tuple(Fraction(_exact(m).numerator) for m in not_multiple_of)
     interval = Interval(_fraction(minimum), _fraction(maximum))
-    expr = _automata(interval, Fraction(step) if step != 1 else None, avoided, 0, rules, is_unique=is_unique)
-    return None if expr is None else LoweredNumber(expr, notes)
+    multiples = Multiples(step, avoided, 0, is_unique=is_unique) if multiple_of or not_multiple_of else None
+    return _automata(interval, multiples, 0, notes, rules, is_unique=is_unique)
 
 
 def lower_number(
@@ -106,9 +111,9 @@ def lower_number(
     With `is_unique` no two texts are the same number, nor the same double.
 
     Raises:
-        UnsupportedKeyword: bounds or divisors are too large for an automaton.
+        UnsupportedKeyword: a bound is too far from zero.
     """
-    notes = (f"at most {MAX_FRACTION} digits after the point",)
+    notes = (_narrowed("type", f"at most {MAX_FRACTION} digits after the point"),)
     multiple_of = constraint.multiple_of
     minimum, maximum = _felt(constraint.minimum, constraint.maximum)
     avoided = tuple(map(_exact, constraint.not_multiple_of))
@@ -117,12 +122,14 @@ def lower_number(
     is_plain = not multiple_of and not avoided and maximum is None and not is_above
     if is_plain and minimum in (None, 0) and not is_unique:
         return LoweredNumber(_decimal(is_signed=minimum is None), notes)
-    step = _common_multiple(list(map(_exact, multiple_of))) if multiple_of else None
     interval = Interval(
         _fraction(minimum), _fraction(maximum), is_above, constraint.exclusive_maximum and maximum is not None
     )
-    expr = _automata(interval, step, avoided, MAX_FRACTION, rules, is_unique=is_unique)
-    return None if expr is None else LoweredNumber(expr, notes)
+    step = common_multiple(map(_exact, multiple_of)) if multiple_of else Fraction(1, 10**MAX_COUNTED_PLACES)
+    multiples = (
+        Multiples(step, avoided, MAX_FRACTION, is_unique=is_unique) if multiple_of or avoided else None
+    )
+    return _automata(interval, multiples, MAX_FRACTION, notes, rules, is_unique=is_unique)
 
 
 def _whole() -> Expr:
@@ -144,13 +151,13 @@ def _decimal(*, is_signed: bool) -> Expr:
 
 def _automata(
     interval: Interval,
-    step: Fraction | None,
-    avoided: tuple[Fraction, ...],
+    multiples: Multiples | None,
     places: int,
+    notes: tuple[Note, ...],
     rules: RuleSink,
     *,
     is_unique: bool,
-) -> Expr | None:
+) -> LoweredNumber | None:
     """Non-negative texts and, behind a sign, negative ones.
 
     An end too far from zero for an automaton is none: what is written stays short of it, with one digit more
@@ -165,14 +172,23 @@ def _automata(
             if part.num_digits >= MAX_BOUND_DIGITS:
                 reason = f"has {part.num_digits} digits: no number beyond it is written"
                 raise UnsupportedKeyword(nearest, reason, "Use a bound nearer to zero.")
-        try:
-            magnitude = Magnitudes(part, step, avoided, places, is_unique=is_unique).lower(rules)
-        except TooManyStates as error:
-            raise UnsupportedKeyword(
-                "multipleOf", f"{error} with these bounds", "Use a smaller divisor."
-            ) from error
+        if multiples is None:
+            magnitude = Magnitudes(part, places, is_unique=is_unique).lower(rules)
+        else:
+            magnitude, end = multiples.lower(part, rules)
+            notes += () if end is None else tuple(_nearer(name, end) for name in ("multipleOf", "not"))
         options.append(concatenation(Literal(sign), magnitude))
-    return union(options)
+    expr = union(options)
+    return None if expr is None else LoweredNumber(expr, notes)
+
+
+def _narrowed(keyword: str, note: str) -> Note:
+    return keyword, Verdict.NARROWED, note
+
+
+def _nearer(keyword: str, end: Fraction) -> Note:
+    distance = _EXACT.divide(Decimal(end.numerator), Decimal(end.denominator))
+    return _narrowed(keyword, f"less than {distance:f} from zero: an automaton for more would be too large")
 
 
 def _felt(minimum: Bound, maximum: Bound) -> tuple[Bound, Bound]:
@@ -195,8 +211,3 @@ def _exact(value: Number) -> Fraction:
 
 def _fraction(value: Number | None) -> Fraction | None:
     return None if value is None else _exact(value)
-
-
-def _common_multiple(values: list[Fraction]) -> Fraction:
-    denominator = lcm(*(value.denominator for value in values))
-    return Fraction(lcm(*(int(value * denominator) for value in values)), denominator)

@@ -49,6 +49,11 @@ SCHEMAS = [
             },
         ]
     },
+    {
+        "type": "array",
+        "items": {"type": "integer", "multipleOf": 3600, "exclusiveMaximum": -1},
+        "minItems": 2,
+    },
 ]
 
 TOOLS = [

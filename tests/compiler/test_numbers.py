@@ -117,10 +117,7 @@ def test_what_is_no_number_or_overflows_is_not(text):
     assert text not in Language(lower_number(NumberConstraint(), rules), rules)
 
 
-def test_large_bounds_and_divisors_are_refused():
-    with pytest.raises(UnsupportedKeyword) as refused:
-        lower_integer(IntegerConstraint(multiple_of=(9_999_991,)), RuleTable())
-    assert refused.value.keyword == "multipleOf"
+def test_bounds_far_from_zero_are_refused():
     with pytest.raises(UnsupportedKeyword) as refused:
         lower_integer(IntegerConstraint(10**60, 10**61), RuleTable())
     assert refused.value.keyword == "minimum"
