@@ -15,6 +15,7 @@ from compiler.frontend.contested import can_mislead, first_contested, way_out, w
 from compiler.frontend.culprits import invalid_pattern, invalid_schema, unresolved, unsatisfiable
 from compiler.frontend.cycles import find_cycle
 from compiler.frontend.depth import check_depth
+from compiler.frontend.literals import check_literals
 from compiler.frontend.plain import DIALECTS, with_values_described, without_nested_dialects
 from toolspecs.bundle import Bundler, objects_in
 
@@ -37,6 +38,7 @@ def canonical_form(
         UnsupportedSchema: the document is no schema, cannot be resolved, or admits nothing.
     """
     _check(document, documents)
+    check_literals((document, *documents.values()))
     registry = registry_of(document, documents)
     schema = _agreed(_canonical(document, documents, registry), document, documents)
     if (cycle := find_cycle(document, documents)) is not None:

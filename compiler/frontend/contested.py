@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from compiler.frontend.pointer import child
-from compiler.frontend.subschemas import children, inside, transformed
+from compiler.frontend.subschemas import inside, located, transformed
 from compiler.regular.formats import FORMATS, is_known
 
 NEGATIVE = frozenset({"not", "oneOf", "if", "contains", "unevaluatedItems", "unevaluatedProperties"})
@@ -50,14 +50,9 @@ def without_contested(document: Any, draft: int) -> Any:
 
 def first_contested(document: Any, draft: int) -> tuple[str, str]:
     """Pointer and name of the first contested keyword of a document; empty if others hold them all."""
-    stack = [("", document)]
-    while stack:
-        pointer, schema = stack.pop()
-        if not isinstance(schema, dict):
-            continue
+    for pointer, schema in located(document):
         for keyword in contested(schema, draft):
             return child(pointer, keyword), keyword
-        stack += reversed(list(children(pointer, schema)))
     return "", ""
 
 

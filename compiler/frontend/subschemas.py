@@ -35,14 +35,19 @@ def children(pointer: str, schema: Mapping[str, Any]) -> Iterator[tuple[str, Any
             yield child(pointer, keyword), value
 
 
-def inside(document: Any) -> Iterator[dict[str, Any]]:
-    """Every schema object of a document, itself included."""
-    stack = [document]
+def located(document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every schema object of a document with its pointer, itself first."""
+    stack = [("", document)]
     while stack:
-        schema = stack.pop()
+        pointer, schema = stack.pop()
         if isinstance(schema, dict):
-            yield schema
-            stack += [inner for _, inner in children("", schema)]
+            yield pointer, schema
+            stack += reversed(list(children(pointer, schema)))
+
+
+def inside(document: Any) -> Iterator[dict[str, Any]]:
+    """Every schema object of a document, itself first."""
+    return (schema for _, schema in located(document))
 
 
 def transformed(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:

@@ -1,4 +1,4 @@
-"""Keywords that engines read differently in one dialect: what is written is valid under either reading."""
+"""What engines read differently in one dialect: what is written is valid under either reading, or refused."""
 
 import json
 
@@ -74,3 +74,30 @@ def test_where_it_cannot_be_resolved_the_refusal_names_it():
         compile_schema(tree)
     assert (refusal.value.pointer, refusal.value.keyword) == ("/not/dependencies", "dependencies")
     assert "dependentRequired" in refusal.value.suggestion
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"é": {}}, "patternProperties": {r"^\w{1,3}$": False}},
+        {"properties": {"é": {"type": "integer"}}, "patternProperties": {r"^\w$": {"type": "string"}}},
+        {"required": ["é"], "patternProperties": {r"^\w$": {"type": "string"}}},
+        {"properties": {"é": {}}, "propertyNames": {"pattern": r"^\W+$"}},
+        {"properties": {"é": {}}, "propertyNames": {"not": {"pattern": r"^\w+$"}}},
+        {"propertyNames": {"enum": ["é", "e"], "pattern": r"^\W$"}},
+        {"enum": ["é", "e"], "pattern": r"^\W$"},
+        {"enum": ["a\n", "e"], "not": {"pattern": "^a$"}},
+        {"properties": {"x": {"const": ["é"]}}, "not": {"properties": {"x": {"items": {"pattern": r"\w"}}}}},
+    ],
+)
+def test_a_literal_that_engines_match_differently_is_refused(schema):
+    with pytest.raises(UnsupportedSchema, match="engines disagree"):
+        compile_schema(schema)
+
+
+def test_other_literals_are_matched():
+    compiled = compile_schema(
+        {"properties": {"é": {"type": "integer"}}, "patternProperties": {"^[à-ü]$": {"minimum": 2}}}
+    )
+    assert compiled.accepts('{"é": 2}')
+    assert not compiled.accepts('{"é": 1}')

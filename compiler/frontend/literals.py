@@ -1,0 +1,99 @@
+r"""Literals that engines match differently: a key or value that a schema spells, and a pattern it may meet.
+
+Canonicalization asks one engine whether they match. To Python's, `\w` takes letters of every script, and `$`
+a place before a last line break. Where any text may be written, lowering leaves out what engines disagree on;
+a literal it cannot.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from compiler.errors import UnsupportedSchema
+from compiler.frontend.pointer import child
+from compiler.frontend.subschemas import located
+from compiler.regular.dfa import TooManyStates
+from compiler.regular.ecma import PatternError
+from compiler.regular.language import Part, language
+
+_ODD = re.compile(r"[^\x20-\x7e]")
+"""What a text has that engines match differently."""
+_DECLARING = ("properties", "dependentRequired", "dependentSchemas", "dependencies")
+
+
+class _Pattern(NamedTuple):
+    pointer: str
+    keyword: str
+    text: str
+
+
+def check_literals(documents: Iterable[Any]) -> None:
+    """Refuse a pattern that engines match differently with some literal that it may be asked about."""
+    schemas = [found for document in documents for found in located(document)]
+    keys = {key for _, schema in schemas for key in _keys(schema) if _ODD.search(key)}
+    values = {text for _, schema in schemas for text in _values(schema) if _ODD.search(text)}
+    if not keys and not values:
+        return
+    of_values = [
+        _Pattern(child(pointer, "pattern"), "pattern", schema["pattern"])
+        for pointer, schema in schemas
+        if isinstance(schema.get("pattern"), str)
+    ]
+    of_keys = [
+        _Pattern(child(pointer, "patternProperties", text), "patternProperties", text)
+        for pointer, schema in schemas
+        if isinstance(schema.get("patternProperties"), dict)
+        for text in schema["patternProperties"]
+    ]
+    if any("propertyNames" in schema for _, schema in schemas):
+        of_keys += of_values
+        keys |= values  # which may be listed as names
+    for patterns, literals in ((of_keys, keys), (of_values, values)):
+        for pattern in patterns if literals else ():
+            for literal in _disputed(pattern.text, sorted(literals)):
+                raise UnsupportedSchema(
+                    pattern.pointer,
+                    pattern.keyword,
+                    f"engines disagree on whether {literal!r} matches it",
+                    r"Write classes of characters for shorthands such as \w.",
+                )
+
+
+def _disputed(pattern: str, literals: Iterable[str]) -> Iterator[str]:
+    """The literals in which some engine, but not every one, finds the pattern."""
+    try:
+        found_by_all = language([Part(pattern)])
+        found_by_none = language([Part(pattern, is_excluded=True)])
+    except (PatternError, TooManyStates):  # nothing is known of it
+        yield from literals
+        return
+    for literal in literals:
+        if not found_by_all.accepts(literal) and not found_by_none.accepts(literal):
+            yield literal
+
+
+def _keys(schema: dict[str, Any]) -> Iterator[str]:
+    for keyword in _DECLARING:
+        if isinstance(schema.get(keyword), dict):
+            yield from schema[keyword]
+            for listed in schema[keyword].values():
+                yield from _texts(listed) if isinstance(listed, list) else ()
+    yield from _texts(schema.get("required"))
+
+
+def _values(schema: dict[str, Any]) -> Iterator[str]:
+    for keyword in ("enum", "const"):
+        yield from _texts(schema.get(keyword))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every string in a value, keys included."""
+    stack = [value]
+    while stack:
+        match stack.pop():
+            case str() as text:
+                yield text
+            case list() as items:
+                stack += items
+            case dict() as members:
+                stack += [*members, *members.values()]
