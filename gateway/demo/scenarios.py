@@ -181,7 +181,7 @@ SCENARIOS = (
     Scenario(
         mode="allowed, auto",
         toolsets=("files",),
-        prompt="Search the files below a folder: root /docs and query 'licence'.",
+        prompt="Search for 'licence' below the root /docs.",
         choice=allowed("auto", "list_folder", "read_file", "search_files"),
         is_streamed=True,
         max_tokens=256,
@@ -192,7 +192,7 @@ SCENARIOS = (
     Scenario(
         mode="required",
         toolsets=("payments",),
-        prompt="Charge a customer: customer cus_77, amount 120, currency usd, reference 'Order 7'."
+        prompt="Charge customer cus_77: amount 120, currency usd, reference 'Order 7'."
         " Also: Refund a payment: payment pay_5526, reason requested.",
         choice="required",
     ),
