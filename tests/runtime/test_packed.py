@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from test_generate_equivalence import build
+from test_generate_equivalence import CONFIGS, build
 from torch import nn
 
 from runtime.forward.packed import PackedLinear, can_pack, pack_weights
@@ -10,7 +10,7 @@ from runtime.forward.packed import PackedLinear, can_pack, pack_weights
 
 @pytest.fixture(scope="module")
 def model():
-    model = build("qwen3").to(torch.bfloat16)
+    model = build(CONFIGS["qwen3"]).to(torch.bfloat16)
     if not can_pack(model):
         pytest.skip("this CPU does not multiply bfloat16")
     return model
@@ -35,7 +35,7 @@ def test_a_packed_model_computes_what_it_did(model):
 
 
 def test_other_types_stay_as_they_are():
-    model = build("llama")
+    model = build(CONFIGS["llama"])
     before = linears(model, nn.Linear)
     pack_weights(model)
     assert linears(model, nn.Linear) == before

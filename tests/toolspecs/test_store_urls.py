@@ -112,7 +112,7 @@ async def test_connections_that_a_restart_closed_are_opened_anew(tmp_path):
 
 async def test_a_redis_that_hangs_is_waited_for_once(tmp_path, monkeypatch):
     pytest.importorskip("redis")
-    monkeypatch.setattr("toolspecs.stores.redis.SOCKET_TIMEOUT_S", 0.5)
+    monkeypatch.setattr("toolspecs.stores.redis.SOCKET_TIMEOUT_S", 1.5)
     with running_redis(tmp_path) as server:
         store = open_store(server.url)
         await store.set("k", b"v")
