@@ -32,7 +32,8 @@ def check_literals(documents: Iterable[Any]) -> None:
     schemas = [found for document in documents for found in located(document)]
     keys = {key for _, schema in schemas for key in _keys(schema) if _ODD.search(key)}
     values = {text for _, schema in schemas for text in _values(schema) if _ODD.search(text)}
-    if not keys and not values:
+    keys |= values  # listed objects have keys, and names can be listed
+    if not keys:
         return
     of_values = [
         _Pattern(child(pointer, "pattern"), "pattern", schema["pattern"])
@@ -47,7 +48,6 @@ def check_literals(documents: Iterable[Any]) -> None:
     ]
     if any("propertyNames" in schema for _, schema in schemas):
         of_keys += of_values
-        keys |= values  # which may be listed as names
     for patterns, literals in ((of_keys, keys), (of_values, values)):
         for pattern in patterns if literals else ():
             for literal in _disputed(pattern.text, sorted(literals)):
@@ -73,6 +73,7 @@ def _disputed(pattern: str, literals: Iterable[str]) -> Iterator[str]:
 
 
 def _keys(schema: dict[str, Any]) -> Iterator[str]:
+    """Every key that is declared or demanded."""
     for keyword in _DECLARING:
         if isinstance(schema.get(keyword), dict):
             yield from schema[keyword]
@@ -82,6 +83,7 @@ def _keys(schema: dict[str, Any]) -> Iterator[str]:
 
 
 def _values(schema: dict[str, Any]) -> Iterator[str]:
+    """Every string that is listed, or in what is."""
     for keyword in ("enum", "const"):
         yield from _texts(schema.get(keyword))
 

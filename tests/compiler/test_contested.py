@@ -86,6 +86,7 @@ def test_where_it_cannot_be_resolved_the_refusal_names_it():
         {"properties": {"é": {}}, "propertyNames": {"not": {"pattern": r"^\w+$"}}},
         {"propertyNames": {"enum": ["é", "e"], "pattern": r"^\W$"}},
         {"enum": ["é", "e"], "pattern": r"^\W$"},
+        {"const": {"é": 1}, "patternProperties": {r"^\w$": False}},
         {"enum": ["a\n", "e"], "not": {"pattern": "^a$"}},
         {"properties": {"x": {"const": ["é"]}}, "not": {"properties": {"x": {"items": {"pattern": r"\w"}}}}},
     ],
