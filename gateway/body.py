@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from gateway.errors import InvalidField, MalformedBody
+from gateway.errors import DeepBody, InvalidField, MalformedBody
 from gateway.expected import expected_at, value_at
 from toolspecs.nearest import MAX_NAME, instead, shorten
 
@@ -18,6 +18,9 @@ _SCALAR = re.compile(r'"(?:[^"\\]|\\.)*+"|[^\s"\[\]{},:]+')
 _WHOLE_ESCAPES = re.compile(
     r"(?:[^\\]|\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\(?!u[dD][89a-fA-F]).)*+"
 )
+_BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]')
+_DEEP = 500
+"""Levels that are always read; Python's stack allows for some more."""
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<field>.*)`", re.DOTALL)
 
 
@@ -28,12 +31,12 @@ def read_json(raw: bytes, *, keeps_surrogates: bool = False) -> Any:
     and the body malformed, unless `keeps_surrogates`: for readers that name the place.
 
     Raises:
-        MalformedBody: it is none; says where.
+        MalformedBody: it is none, or (DeepBody) nested too deeply to be read; says where.
     """
     try:
         return msgspec.json.decode(raw.removeprefix(BOM_UTF8))
     except RecursionError as error:
-        raise MalformedBody("it is nested too deeply") from error
+        raise _too_deep(raw.removeprefix(BOM_UTF8).decode(errors="replace")) from error
     except (UnicodeDecodeError, msgspec.MsgspecError) as error:
         if keeps_surrogates and (value := _with_surrogates(raw)) is not None:
             return value
@@ -110,6 +113,21 @@ def _flaw(scalar: str) -> tuple[int, str]:
     return 0, f"{scalar} is no JSON value"
 
 
+def _too_deep(text: str) -> DeepBody:
+    """The error of a text that Python's stack is too small for."""
+    depth = 0
+    for found in _BRACKET.finditer(text):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
+        if depth > _DEEP:
+            return DeepBody(f"nested more than {_DEEP} deep", *_place(text[: found.start()]))
+    return DeepBody("nested too deeply")
+
+
 def _malformed(before: str, reason: str) -> MalformedBody:
     """The error of what stands behind `before`."""
-    return MalformedBody(reason, before.count("\n") + 1, len(before) - before.rfind("\n"))
+    return MalformedBody(reason, *_place(before))
+
+
+def _place(before: str) -> tuple[int, int]:
+    """Line and column, from 1, of what stands behind `before`."""
+    return before.count("\n") + 1, len(before) - before.rfind("\n")

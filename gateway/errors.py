@@ -3,6 +3,7 @@
 GatewayError
 ├── SettingsError        a setting is unknown or has a bad value: the start fails, naming it and its source
 ├── MalformedBody        the body is not JSON: line and column
+│   └── DeepBody         it is, but nested too deeply to be read
 ├── InvalidField         a field of a request is unknown, of the wrong type, or cannot be honoured
 ├── ToolsetConflict      the toolsets of one request define a tool twice
 ├── RefusedTool          an inline tool's schema cannot be upheld: where among `tools`
@@ -36,7 +37,15 @@ class MalformedBody(GatewayError):
         self.line = line
         self.column = column
         where = f" at line {line}, column {column}" if line else ""
-        super().__init__(f"the body is not valid JSON: {reason}{where}")
+        super().__init__(f"the body {self.fault}: {reason}{where}")
+
+    fault = "is not valid JSON"
+
+
+class DeepBody(MalformedBody):
+    """The body may be JSON, but nobody could read it."""
+
+    fault = "cannot be read"
 
 
 class InvalidField(GatewayError):

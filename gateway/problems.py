@@ -48,6 +48,7 @@ CLIENT_CLOSED_REQUEST = 499
 
 STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     gateway.MalformedBody: (400, "malformed_body"),
+    gateway.DeepBody: (422, "limit_exceeded"),
     gateway.InvalidField: (400, "invalid_field"),
     gateway.ToolsetConflict: (400, "toolset_conflict"),
     gateway.RefusedTool: (422, "unsupported_schema"),

@@ -136,7 +136,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     api_key_file: Annotated[
         str | None, Meta(description="File of such keys, one a line; `#` begins a comment.")
     ] = None
-    max_body_bytes: Annotated[int, Meta(ge=1024, description="Largest request body, in bytes.")] = 10_000_000
+    max_body_bytes: Annotated[int, Meta(ge=1024, description="Largest request body, in bytes.")] = 20_000_000
     telemetry: Annotated[
         Literal["none", "console", "otlp"], Meta(description="Where traces go: none, console, otlp.")
     ] = "none"

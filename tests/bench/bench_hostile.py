@@ -36,7 +36,7 @@ def main() -> None:
     vocabulary = vocabulary_of(AutoTokenizer.from_pretrained(corpus("tokenizers", "qwen3")))
     runtime = FakeRuntime(card=ModelCard("tiny", vocabulary, "hermes", context_length=4096))
     with tempfile.TemporaryDirectory() as folder:
-        settings = Settings(data_dir=folder, max_body_bytes=20_000_000)
+        settings = Settings(data_dir=folder)
         with served(create_app(settings, runtime=runtime)) as client:
             _, seconds = put(client, "good", of(a={"type": "string"}))
             print(f"first tool after {seconds:.1f} s; {resident_mib()} MiB resident")

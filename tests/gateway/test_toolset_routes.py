@@ -258,13 +258,29 @@ async def test_unknown_and_missing_fields_are_named(client, weather, body, field
         (b'{"tools": NaN, "a": "\\ud800"}', {"line": 1, "column": 11}),
         (b'{"t\xc3\xa9": ["\xff"]}', {"line": 1, "column": 10}),
         (b'\xef\xbb\xbf{"tools":\n "\xff"}', {"line": 2, "column": 3}),
-        (b"[" * 20_000, {}),
     ],
 )
 async def test_malformed_json_says_where(client, weather, raw, place):
     response = await client.put(URL, content=raw)
     assert response.status_code == 400
     assert response.json()["type"] == "urn:callgate:malformed-body"
+    assert response.json().items() >= place.items()
+
+
+@pytest.mark.parametrize(
+    ("raw", "place"),
+    [
+        (b"[" * 20_000, {"line": 1, "column": 501}),
+        (
+            b'{"a": "[[[{\\"[",\n"b": [], "c": ' + b"[" * 20_000 + b"]" * 20_000 + b"}",
+            {"line": 2, "column": 514},
+        ),
+    ],
+)
+async def test_a_body_too_deep_to_be_read_says_where(client, weather, raw, place):
+    response = await client.put(URL, content=raw)
+    assert response.status_code == 422
+    assert response.json()["type"] == "urn:callgate:limit-exceeded"
     assert response.json().items() >= place.items()
 
 
