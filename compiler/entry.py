@@ -4,9 +4,11 @@ import json
 import time
 from dataclasses import asdict, dataclass, replace
 
+import msgspec
+
 from compiler.errors import CorruptUnit
 from compiler.lowering.style import SPACED
-from compiler.report import EnforcementReport, Verdict
+from compiler.report import EnforcementReport
 from compiler.report import Entry as ReportEntry
 from compiler.response_format import ResponseFormat, compile_format
 from compiler.schema import CompiledSchema
@@ -92,22 +94,19 @@ class Entry:
         """
         try:
             head, rows, body = data.split(b"\n", 2)
-            kind, compile_ms, num_bytes = json.loads(head)
-            verdicts = [
-                ReportEntry(row["pointer"], row["keyword"], Verdict(row["verdict"]), row["note"])
-                for row in json.loads(rows)
-            ]
-        except (ValueError, KeyError, TypeError) as error:
+            kind, compile_ms, num_bytes = msgspec.json.decode(head, type=tuple[str, float, int])
+            verdicts = msgspec.json.decode(rows, type=tuple[ReportEntry, ...])
+        except ValueError as error:
             raise CorruptUnit(f"not a stored entry: {error}") from error
         if kind != expected_kind:
             raise CorruptUnit(f"a stored {kind}, where a {expected_kind} was expected")
-        report = EnforcementReport(tuple(verdicts))
+        report = EnforcementReport(verdicts)
         unit: Unit | CompiledSchema
         if kind == _TOOL:
             unit = Unit.from_bytes(body, vocabulary)
         else:
             unit = CompiledSchema.from_bytes(body, report, vocabulary)
-        return cls(unit, report, float(compile_ms), int(num_bytes), vocabulary, kind)
+        return cls(unit, report, compile_ms, num_bytes, vocabulary, kind)
 
 
 def _milliseconds_since(start: float) -> float:

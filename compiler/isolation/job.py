@@ -9,7 +9,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any, Protocol
 
 from compiler.entry import Entry
@@ -80,8 +80,8 @@ class Job:
         Raises:
             UnsupportedSchema: the schema is nested too deeply to be written.
         """
-        rows = [repr(find_syntax(self.arguments[1]))] if self.task == "tool" else []
-        content = json.dumps([LOWERING_VERSION, self._content, *rows, vocabulary.digest])
+        rules = _rules(self.arguments[1] if self.task == "tool" else None)
+        content = f"{rules}\n{vocabulary.digest}\n{self._content}"
         return hashlib.sha256(content.encode()).hexdigest()
 
     def check(self, limits: CompileLimits) -> None:
@@ -137,6 +137,12 @@ class Compiling(Protocol):
 
     async def close(self) -> None:
         """Stop."""
+
+
+@lru_cache
+def _rules(syntax: str | None) -> str:
+    """The version of the rules that a result was made by, on one line: the lowering's, a syntax's row."""
+    return json.dumps([LOWERING_VERSION, repr(find_syntax(syntax)) if syntax else None])
 
 
 def out_of_memory(limits: CompileLimits) -> LimitReached:

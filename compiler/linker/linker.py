@@ -222,13 +222,13 @@ class _Joints:
 
     def _table(self, begin: str | None, others: Sequence[tuple[bytes, Target]] = ()) -> Headers:
         """The headers of calls, and others; `begin` None: with what stands before the names."""
-        headers = [(before if begin is None else begin, after) for before, after in self._syntax.headers]
+        headers = [
+            (self._spelled(before if begin is None else begin), self._spelled(after))
+            for before, after in self._syntax.headers
+        ]
         starts = [b""] if self._syntax.after_name else [bytes([start]) for start in self._starts]
         spelled: list[tuple[bytes, Target]] = [
-            (
-                self._spelled(before) + self._syntax.spell_name(name).encode() + self._spelled(after) + start,
-                name,
-            )
+            (before + self._syntax.spell_name(name).encode() + after + start, name)
             for name in self._names
             for before, after in headers
             for start in starts

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import msgspec
 import xgrammar as xgr
 
 from compiler.errors import CorruptUnit, UnsupportedGrammar
@@ -111,12 +112,12 @@ class Unit(Compiled):
         """
         digest, syntax, source = unpack(data, vocabulary)
         try:
-            types, source = source.split("\n", 1)
-            json.loads(source)
-            types_of = {key: tuple(names) for key, names in json.loads(types).items()}
-        except (ValueError, AttributeError) as error:
+            written_types, source = source.split("\n", 1)
+            types = msgspec.json.decode(written_types, type=dict[str, tuple[str, ...]])
+            msgspec.json.decode(source, type=msgspec.Raw)  # whole, and read when it is first used
+        except ValueError as error:
             raise CorruptUnit(f"not a stored unit: {error}") from error
-        return cls(digest, syntax, source, vocabulary, types_of)
+        return cls(digest, syntax, source, vocabulary, types)
 
 
 def compile_unit(
