@@ -1,6 +1,6 @@
 """Directed graphs: what is reached in one, and in what order."""
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 Node = TypeVar("Node", bound=Hashable)
@@ -44,3 +44,43 @@ def innermost_first(following: Sequence[Iterable[int]]) -> list[int] | None:
             stack.append((node, True))
             stack += ((target, False) for target in following[node])
     return order
+
+
+def circles(following: Mapping[Node, Iterable[Node]]) -> list[set[Node]]:
+    """The largest sets of nodes, of two or more, each of which leads to all others.
+
+    By two walks in depth, one of them backwards (Sharir, 1981).
+    """
+    sources: dict[Node, list[Node]] = {node: [] for node in following}
+    for node, targets in following.items():
+        for target in targets:
+            sources[target].append(node)
+    found: list[set[Node]] = []
+    taken: set[Node] = set()
+
+    def leading_here(node: Node) -> Iterable[Node]:
+        return (source for source in sources[node] if source not in taken)
+
+    for node in reversed(_in_order_of_leaving(following)):
+        if node not in taken:
+            circle = reached([node], leading_here)
+            taken |= circle
+            if len(circle) > 1:
+                found.append(circle)
+    return found
+
+
+def _in_order_of_leaving(following: Mapping[Node, Iterable[Node]]) -> list[Node]:
+    """All nodes, each when a walk in depth leaves it."""
+    order: dict[Node, None] = {}
+    met: set[Node] = set()
+    stack = [(node, False) for node in following]
+    while stack:
+        node, is_left = stack.pop()
+        if is_left:
+            order[node] = None
+        elif node not in met:
+            met.add(node)
+            stack.append((node, True))
+            stack += ((target, False) for target in following[node] if target not in met)
+    return list(order)

@@ -13,7 +13,7 @@ from compiler.schema import lower_schema
 from compiler.vocabulary import Vocabulary
 
 _FORMATS = ("date-time", "date", "time", "uuid", "uri", "uri-reference", "ipv4", "ipv6", "hostname", "email")
-_BOUNDS = ({"maxLength": SHORTEST_GUARDED - 1}, {"minLength": 8})
+_BOUNDS = ({"maxLength": SHORTEST_GUARDED - 1}, {"minLength": 32})
 """The rules of each hold those of all lower bounds; higher upper ones are guarded."""
 _TYPICAL = {
     "type": "object",

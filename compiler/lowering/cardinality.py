@@ -164,6 +164,8 @@ def _num_integers(constraint: IntegerConstraint) -> float:
 
 
 def _num_strings(constraint: StringConstraint) -> float:
+    if constraint.only_excludes and constraint.max_length is None:
+        return math.inf
     if constraint.excluded_formats:
         return 0
     try:

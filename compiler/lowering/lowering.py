@@ -44,7 +44,7 @@ from compiler.lowering.witnesses import lower_with_witnesses
 from compiler.report import Verdict
 from compiler.scalars.numbers import IntegerConstraint, NumberConstraint, lower_integer, lower_number
 from compiler.scalars.string_constraint import StringConstraint
-from compiler.scalars.strings import lower_string
+from compiler.scalars.strings import LoweredString, lower_string
 
 MAX_PLACES = 20_000
 _WRITE_OUT = "Write the combined schema out."
@@ -97,6 +97,7 @@ class Lowering:
         """What is being lowered, with the name of its rule where it was met again inside."""
         self._unwritable: str | None = None
         """The pointer of the first value of which none can be written, though there are some."""
+        self._strings: dict[tuple[StringConstraint, bool, bool, bool], LoweredString | None] = {}
         self._numbers: dict[_Place, int] = {}
         """The places in the guards' plan."""
 
@@ -242,9 +243,7 @@ class Lowering:
         """The strings that a constraint admits at a place, or as its keys; None if there is none."""
         is_guarded = not (is_key or self.is_distinct or site.pointer in self._counted)
         try:
-            lowered = lower_string(
-                constraint, self.rules, in_container=not is_root, is_key=is_key, is_guarded=is_guarded
-            )
+            lowered = self._string(constraint, is_root=is_root, is_key=is_key, is_guarded=is_guarded)
         except UnsupportedKeyword as refusal:
             raise self.reporter.refusal_of(site, refusal) from refusal
         if lowered is None:
@@ -253,6 +252,17 @@ class Lowering:
         if not is_key:
             self.planner.mark_string(self.place, lowered.bound, is_plain=lowered.is_plain)
         return lowered.expr
+
+    def _string(
+        self, constraint: StringConstraint, *, is_root: bool, is_key: bool, is_guarded: bool
+    ) -> LoweredString | None:
+        """The same for every place that says the same."""
+        key = constraint, is_root, is_key, is_guarded
+        if key not in self._strings:
+            self._strings[key] = lower_string(
+                constraint, self.rules, in_container=not is_root, is_key=is_key, is_guarded=is_guarded
+            )
+        return self._strings[key]
 
     def number(self, constraint: IntegerConstraint | NumberConstraint, site: Site) -> Expr | None:
         """The numbers that a constraint admits at a place; None if there is none."""

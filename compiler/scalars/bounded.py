@@ -7,12 +7,13 @@ number of characters of one set may follow, and then the end: its rules are shar
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from compiler.graphs import innermost_first, leading_to
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
 from compiler.regular.dfa import DEAD, MAX_STATES, Dfa, TooManyStates
+from compiler.regular.searches import thinned
 from compiler.scalars.repetition import SHORT
 
 State = tuple[int, int]
@@ -23,6 +24,7 @@ MAX_COST_OF_BOUND = 600
 """Where a bound can be narrowed instead."""
 MAX_COST_OF_KEYS = 12_000
 """Of an open object: many keys are no hostile pattern."""
+Found = TypeVar("Found", "Bounded", "Bounded | None")
 
 
 class Tail(NamedTuple):
@@ -50,7 +52,10 @@ class Tail(NamedTuple):
 
 @dataclass(frozen=True)
 class Bounded:
-    """`moves` of every state that leads to an end, where a text may end, and where a tail takes over."""
+    """`moves` of every state that leads to an end, where a text may end, and where a tail takes over.
+
+    One character may lead to several states.
+    """
 
     moves: Mapping[State, Mapping[State, Ranges]]
     ends: frozenset[State]
@@ -59,10 +64,11 @@ class Bounded:
     @property
     def cost(self) -> int:
         """What it takes to compile, in units of some 2.5 ms for 150,000 tokens; tails are shared."""
-        return sum(
+        wide = sum(
             max((_cost(ranges) for target, ranges in targets.items() if target not in self.tails), default=0)
             for targets in self.moves.values()
         )
+        return wide + sum(map(len, self.moves.values())) // 16
 
     def without(self, ranges: Ranges) -> "Bounded | None":
         """The texts without characters of a set; None if there are none.
@@ -94,8 +100,11 @@ def bounded_by_count(dfa: Dfa, low: int, high: int | None, *, max_cost: int = MA
     Raises:
         TooManyStates: there would be too many states, or they would take too long to compile.
     """
-    moves_of = [_grouped(dfa, row) for row in dfa.table]
-    tails_of = _tails(dfa, moves_of)
+    tails_of = _tails(dfa, [_grouped(dfa, row) for row in dfa.table])
+    rows, hubs = thinned(dfa)
+    moves_of = [_grouped(dfa, row) for row in rows]
+    for hub in hubs:
+        moves_of[hub][hub] = charset.union(*moves_of[hub].values())
     cap = low if high is None else high
     tails: dict[State, Tail] = {}
     moves: dict[State, dict[State, Ranges]] = {}
@@ -117,6 +126,57 @@ def bounded_by_count(dfa: Dfa, low: int, high: int | None, *, max_cost: int = MA
     return _affordable(_trimmed(moves, ends, tails), max_cost if high is None else MAX_COST_OF_BOUND)
 
 
+def other_than(texts: Iterable[str]) -> Bounded:
+    """Every text but these: the undeclared keys of an open object.
+
+    What `bounded_by_count` makes of an automaton that leaves these out, without its detours: a state for
+    every beginning of a text, those that are left in equal ways in one.
+
+    Raises:
+        TooManyStates: they have too many beginnings, or would take too long to compile.
+    """
+    beginnings, whole = _beginnings(texts)
+    any_text = (-1, 0)
+    moves: dict[State, dict[State, Ranges]] = {any_text: {}}
+    tails = {any_text: Tail(charset.ALL, 0, None)}
+    ends: set[State] = set()
+    states: dict[tuple[bool, tuple[tuple[str, State], ...]], State] = {}
+    state_of: dict[int, State] = {}
+    for number in reversed(range(len(beginnings))):
+        longer = [(char, state_of[target]) for char, target in beginnings[number].items()]
+        state = states.setdefault((number in whole, tuple(sorted(longer))), (number, 0))
+        state_of[number] = state
+        if state in moves:
+            continue
+        moves[state] = {}
+        if longer:
+            moves[state][any_text] = charset.complement(charset.of("".join(beginnings[number])))
+            for target in dict.fromkeys(target for _, target in longer):
+                moves[state][target] = charset.of("".join(char for char, to in longer if to == target))
+        elif number in whole:
+            tails[state] = Tail(charset.ALL, 1, None)
+        if number not in whole:
+            ends.add(state)
+    return _affordable(Bounded(moves, frozenset(ends), tails), MAX_COST_OF_KEYS)
+
+
+def _beginnings(texts: Iterable[str]) -> tuple[list[dict[str, int]], set[int]]:
+    """A tree of texts, 0 its root: where each character leads from each beginning, and the whole texts."""
+    beginnings: list[dict[str, int]] = [{}]
+    whole = set()
+    for text in texts:
+        at = 0
+        for char in text:
+            if char not in beginnings[at]:
+                if len(beginnings) > MAX_STATES:
+                    raise TooManyStates
+                beginnings[at][char] = len(beginnings)
+                beginnings.append({})
+            at = beginnings[at][char]
+        whole.add(at)
+    return beginnings, whole
+
+
 def _trimmed(
     moves: Mapping[State, Mapping[State, Ranges]], ends: Iterable[State], tails: Mapping[State, Tail]
 ) -> Bounded | None:
@@ -128,7 +188,7 @@ def _trimmed(
     return Bounded(kept, frozenset(ends), tails)
 
 
-def _affordable(bounded: Bounded | None, max_cost: int) -> Bounded | None:
+def _affordable(bounded: Found, max_cost: int) -> Found:
     """The same; raises TooManyStates if it would take too long to compile."""
     if bounded is not None and bounded.cost > max_cost:
         raise TooManyStates(max_cost)
@@ -207,7 +267,7 @@ def _one_more(ranges: Ranges, rest: Tail, *, may_end: bool) -> Tail | None:
     return Tail(ranges, 0 if may_end else rest.low + 1, None if rest.high is None else rest.high + 1)
 
 
-def _grouped(dfa: Dfa, row: tuple[int, ...]) -> dict[int, Ranges]:
+def _grouped(dfa: Dfa, row: Sequence[int]) -> dict[int, Ranges]:
     """The characters that lead to each state."""
     groups: dict[int, list[Ranges]] = {}
     for symbol, target in enumerate(row):

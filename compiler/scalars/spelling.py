@@ -1,13 +1,13 @@
 """Spelling: how a character is written, inside a string of JSON or as it is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from compiler.grammar.grammar import CharClass, Expr, Literal, choice, sequence
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
 
-Spell = Callable[[Ranges], list[Expr]]
+Spell = Callable[[Ranges], Sequence[Expr]]
 """The spellings of one character of a set."""
 
 QUOTE = Literal('"')
@@ -26,16 +26,17 @@ _UNICODE_ESCAPES: tuple[tuple[Expr, ...], ...] = (
 """Four digits, but for surrogates; and a pair of these for one character outside the basic plane."""
 
 
-def as_is(ranges: Ranges) -> list[Expr]:
+def as_is(ranges: Ranges) -> Sequence[Expr]:
     """One character of a set, unescaped."""
     is_single = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
-    return [Literal(chr(ranges[0][0])) if is_single else CharClass(ranges)]
+    return (Literal(chr(ranges[0][0])) if is_single else CharClass(ranges),)
 
 
-def as_json(ranges: Ranges) -> list[Expr]:
+@lru_cache(maxsize=4096)
+def as_json(ranges: Ranges) -> Sequence[Expr]:
     """The spellings of one character of a set in a string of JSON: an escape only where it needs one."""
     raw = charset.intersection(ranges, RAW)
-    return [*(as_is(raw) if raw else ()), *_escapes(charset.intersection(ranges, NEVER_RAW))]
+    return (*(as_is(raw) if raw else ()), *_escapes(charset.intersection(ranges, NEVER_RAW)))
 
 
 def any_character(rest: Expr) -> Expr:

@@ -35,7 +35,9 @@ class StringConstraint:
     @property
     def only_excludes(self) -> bool:
         """Whether nothing but single values is left out: the undeclared keys of an open object."""
-        return not (self.patterns or self.excluded_patterns or self.formats)
+        return self == StringConstraint(
+            self.min_length, self.max_length, excluded=self.excluded, draft=self.draft
+        )
 
     @property
     def blamed(self) -> str:

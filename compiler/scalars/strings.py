@@ -32,6 +32,7 @@ from compiler.scalars.bounded import (
     Tail,
     bounded_by_count,
     bounded_by_tails,
+    other_than,
 )
 from compiler.scalars.repetition import Repetition
 from compiler.scalars.spelling import QUOTE, Spell, any_character, as_json
@@ -122,6 +123,8 @@ class StringLowering:
 
     def _matching(self, parts: list[Part], constraint: StringConstraint) -> LoweredString | None:
         """Strings that meet every part; patterns count less far where that needs too many states."""
+        if constraint.only_excludes and (constraint.min_length, constraint.max_length) == (0, None):
+            return self._of_bounded(other_than(constraint.excluded))
         counts = [MAX_COUNT, *(LOWER_COUNTS if constraint.patterns else ())]
         for most in counts:
             try:
