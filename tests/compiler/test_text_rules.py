@@ -1,0 +1,145 @@
+"""Automata as rules: what is left out of them changes no language, and the back end can keep the rules."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compiler.grammar.grammar import RuleRef, parts
+from compiler.graphs import circles
+from compiler.lowering.style import SPACED
+from compiler.regular import charset
+from compiler.regular.dfa import DEAD
+from compiler.regular.language import Part, language
+from compiler.regular.searches import thinned
+from compiler.scalars.bounded import START, Bounded, bounded_by_count, other_than
+from compiler.schema import lower_schema
+
+PATTERNS = st.recursive(
+    st.sampled_from(["a", "b", ".", "[^a]", "[ab]", "-"]),
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=2, max_size=3).map("".join),
+        st.lists(inner, min_size=2, max_size=2).map(lambda both: f"(?:{'|'.join(both)})"),
+        st.tuples(inner, st.sampled_from("*+?")).map(lambda item: f"(?:{item[0]}){item[1]}"),
+    ),
+    max_leaves=7,
+)
+TEXTS = st.text("ab-c\n", max_size=9)
+
+
+def admits(texts: Bounded, text: str) -> bool:
+    """Whether one of the ways that a text can go ends where it may."""
+    states, found = {START}, False
+    for at in range(len(text) + 1):
+        tails = [texts.tails[state] for state in states if state in texts.tails]
+        rest = text[at:]
+        found = found or any(
+            tail.low <= len(rest)
+            and (tail.high is None or len(rest) <= tail.high)
+            and all(charset.contains(tail.ranges, ord(char)) for char in rest)
+            for tail in tails
+        )
+        if at == len(text):
+            return found or bool(states & texts.ends)
+        states = {
+            target
+            for state in states
+            for target, ranges in texts.moves[state].items()
+            if charset.contains(ranges, ord(text[at]))
+        }
+    raise AssertionError
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(
+    PATTERNS,
+    st.sampled_from(["", "^"]),
+    st.sampled_from(["", "$"]),
+    st.lists(TEXTS, min_size=20),
+    st.integers(0, 3),
+)
+def test_searches_without_moves_that_are_not_needed(pattern, before, after, texts, low):
+    dfa = language([Part(f"{before}{pattern}{after}")])
+    for high in (None, low + 4):
+        bounded = bounded_by_count(dfa, low, high)
+        for text in texts:
+            is_within = low <= len(text) and (high is None or len(text) <= high)
+            assert (bounded is not None and admits(bounded, text)) == (is_within and dfa.accepts(text)), text
+
+
+@pytest.mark.parametrize(
+    ("pattern", "num_moves", "num_needed"),
+    [
+        (r"\d{4}-\d\d-\d\d", 23, 14),
+        ("[.]s?css$", 17, 7),
+        ("^[^@]+@[^@]+[.][a-z]{2,}$", 15, 9),
+        ("^(?!.*foo)", 11, 11),
+    ],
+)
+def test_only_needed_moves_of_a_search_are_kept(pattern, num_moves, num_needed):
+    dfa = language([Part(pattern)])
+    rows, _ = thinned(dfa)
+    assert [sum(len(set(row) - {DEAD}) for row in table) for table in (dfa.table, rows)] == [
+        num_moves,
+        num_needed,
+    ]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        *({"format": name} for name in ("uri", "uri-reference", "email", "hostname", "date-time", "uuid", "ipv6")),
+        *(
+            {"pattern": pattern}
+            for pattern in (
+                "^[a-z]+(-[a-z]+)*$", r"^\d+(\.\d+)*$", "^[^@]+@[^@]+[.][a-z]{2,}$", "[.]js$", "foo", "^file:.+[.]x$",
+                r"^[.\-A-Za-z0-9]+([=!,]{1,2}[./\-A-Za-z0-9]+)+$", "^(a|b[c-e]+)*$",
+            )
+        ),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_rules_lead_in_circles_to_themselves_alone(schema):
+    """Or else the back end compiles them, and all that lead to them, anew for every grammar."""
+    item = {"type": "string", **schema}
+    grammar = lower_schema(
+        {"type": "object", "additionalProperties": False, "properties": {"a": item, "b": item}}, style=SPACED
+    ).grammar
+    following = {
+        name: [part.name for part in parts(rule.body) if isinstance(part, RuleRef)]
+        for name, rule in grammar.rules.items()
+    }
+    assert circles(following) == []
+
+
+def test_what_is_said_twice_is_written_once():
+    item = {"type": "string", "format": "email"}
+    sizes = [
+        len(
+            lower_schema(
+                {"type": "object", "properties": dict.fromkeys(names, item)}, style=SPACED
+            ).grammar.rules
+        )
+        for names in ("a", "abc")
+    ]
+    assert sizes[1] < sizes[0] + 50
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.lists(st.text("ab", max_size=4), min_size=1, max_size=8), st.lists(st.text("abc", max_size=5)))
+def test_other_texts(left_out, texts):
+    bounded = other_than(left_out)
+    for text in (*texts, *left_out):
+        assert admits(bounded, text) == (text not in left_out)
+
+
+def test_circles_are_the_largest():
+    rng = random.Random(3)
+    for _ in range(200):
+        following = {node: [t for t in range(9) if rng.random() < 0.2] for node in range(9)}
+        reach = {node: {node} for node in following}
+        for _ in following:
+            reach = {n: r.union(*(reach[t] for m in r for t in following[m])) for n, r in reach.items()}
+        expected = {frozenset(t for t in reach[n] if n in reach[t]) for n in following}
+        assert {frozenset(circle) for circle in circles(following)} == {c for c in expected if len(c) > 1}
