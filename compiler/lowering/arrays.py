@@ -1,18 +1,19 @@
-"""Lowering of arrays: one rule per number of items that still matters and per state of `contains`."""
+"""Lowering of arrays: items counted by doubling, or beside `contains` a rule per number and state of each."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
 from jsonschema_rs import CanonicalSchema, canonical
 
-from compiler.grammar.grammar import Expr, Literal, Rule, concatenation, union
+from compiler.grammar.grammar import CharClass, Expr, Literal, Rule, concatenation, sequence, union
 from compiler.guard.planner import Item
 from compiler.lowering.cardinality import MOST_DISTINCT, is_roomy
+from compiler.lowering.doubling import Members
 from compiler.report import Verdict
 
 if TYPE_CHECKING:
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
     from compiler.lowering.views import ArrayConstraint
 
 MAX_STATES = 600
+MAX_LEAST = 2_000
+"""Of `minItems`: what closes an array in time writes as many items, and stands still for 70 ms to do so."""
+
+
+_CLOSE = Literal("]")
+_AHEAD = CharClass.of(",", "]")
 
 
 @dataclass(frozen=True)
@@ -71,18 +78,29 @@ def _lower_distinct(lowering: Lowering, constraint: ArrayConstraint, site: Site)
 
 
 class _Automaton:
+    """An array that is counted, alone or with what each `contains` is of."""
+
     def __init__(self, lowering: Lowering, constraint: ArrayConstraint, site: Site) -> None:
         self.lowering = lowering
         self.constraint = constraint
         self.site = site
         self.caps = tuple(c.low if c.high is None else max(c.low, c.high + 1) for c in constraint.contains)
         self.num_counts = prod(cap + 1 for cap in self.caps)
-        self.fewest = max(len(constraint.prefix_items), constraint.min_items)
-        self.most = self._narrowed(constraint.max_items)
-        self.top = max(self.fewest, self.most or 0)
 
-    def _narrowed(self, most: int | None) -> int | None:
+    @cached_property
+    def fewest(self) -> int:
+        """From this number of items on, all that follow may be alike."""
+        return max(len(self.constraint.prefix_items), self.constraint.min_items)
+
+    @cached_property
+    def top(self) -> int:
+        """The number of items that are told apart from more."""
+        return max(self.fewest, self.most or 0)
+
+    @cached_property
+    def most(self) -> int | None:
         """The upper bound, lowered to what can be counted where that leaves room."""
+        most = self.constraint.max_items
         countable = MAX_STATES // self.num_counts - 1
         if most is None or most <= countable or countable < self.fewest:
             return most
@@ -107,14 +125,45 @@ class _Automaton:
 
     def lower(self) -> Expr | None:
         """The whole array; None if no number of items is admitted."""
+        return self._counted_beside_contains() if self.caps else self._counted()
+
+    def _counted(self) -> Expr | None:
+        low, high = self.constraint.min_items, self.constraint.max_items
+        if low > MAX_LEAST:
+            raise self.lowering.reporter.refusal(
+                self.site, "minItems", f"demands more than {MAX_LEAST} items", "Lower it."
+            )
+        num_first = len(self.constraint.prefix_items)
+        num_first = num_first if high is None else min(num_first, high)
+        further = self._item(num_first, ()) if high is None or high > num_first else None
+        after = self._more(further, max(num_first, 1))
+        item = further
+        for index in reversed(range(num_first)):
+            item = self._item(index, ())
+            if index:
+                end = _CLOSE if index >= low else None
+                body = union((end, concatenation(self.lowering.style.comma, item, after)))
+                after = body and self.lowering.rules.define("items", Rule(body))
+        return concatenation(Literal("["), union((concatenation(item, after), None if low else _CLOSE)))
+
+    def _more(self, item: Expr | None, index: int) -> Expr | None:
+        """What follows `index` items where all others are alike."""
+        low, high = max(0, self.constraint.min_items - index), self.constraint.max_items
+        if item is None or (high is not None and high <= index):
+            return None if low else _CLOSE
+        member = sequence(self.lowering.style.comma, item)
+        members = Members(member, _CLOSE, _AHEAD, self.lowering.rules)
+        return members.between(low, None if high is None else high - index)
+
+    def _counted_beside_contains(self) -> Expr | None:
         num_states = (self.top + 1) * self.num_counts
         if num_states > MAX_STATES:
             keyword = "maxItems" if self.most == self.top else "minItems"
             raise self.lowering.reporter.refusal(
                 self.site,
                 keyword,
-                "counts more items than a grammar can hold",
-                f"Bound the array to at most {MAX_STATES - 1} items.",
+                "counts more items beside contains than a grammar can hold",
+                f"Bound the array to at most {MAX_STATES // self.num_counts - 1} items.",
             )
         pick: dict[_State, Expr | None] = {}
         after: dict[_State, Expr | None] = {}
@@ -122,7 +171,7 @@ class _Automaton:
         for index, counts in reversed(list(states)):
             self._lower_state(_State(index, counts), pick, after)
         start = _State(0, (0,) * len(self.caps))
-        empty = Literal("]") if self._can_end(start) else None
+        empty = _CLOSE if self._can_end(start) else None
         return concatenation(Literal("["), union((pick[start], empty)))
 
     def _lower_state(
@@ -135,7 +184,7 @@ class _Automaton:
             concatenation(item, loop if following == state else after[following])
             for following, item in self._steps(state)
         )
-        end = Literal("]") if self._can_end(state) else None
+        end = _CLOSE if self._can_end(state) else None
         body = union((end, concatenation(self.lowering.style.comma, pick[state])))
         after[state] = rules.define("items", Rule(body)) if body is not None and loop is None else loop
         if loop is not None:

@@ -253,13 +253,6 @@ def test_a_listed_value_is_not_taken_for_another_type():
     assert not compile_schema(integer).accepts('{"a": true}')
 
 
-def test_a_bound_on_items_too_large_to_count_is_narrowed():
-    compiled = compile_schema({"type": "array", "items": STRING, "maxItems": 10**9})
-    (entry,) = [entry for entry in compiled.report if entry.keyword == "maxItems"]
-    assert entry.verdict is Verdict.NARROWED
-    assert compiled.accepts('["a","b"]')
-
-
 def test_a_lone_surrogate_is_refused():
     with pytest.raises(UnsupportedSchema, match="surrogate"):
         compile_schema({"const": "\ud800"})
