@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from compiler.grammar.grammar import CharClass, Expr, Literal, Rule, RuleRef, choice, sequence
 from compiler.grammar.rules import RuleSink
@@ -47,7 +47,7 @@ class _Writer:
         self.texts = texts
         self.rules = rules
         self.spell = spell
-        self.tail = tail
+        self.tail = cache(tail)
         self.close = close
         self.ahead = ahead
         self.ways = Ways(texts, spell)
