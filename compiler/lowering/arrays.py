@@ -152,7 +152,7 @@ class _Automaton:
         if item is None or (high is not None and high <= index):
             return None if low else _CLOSE
         member = sequence(self.lowering.style.comma, item)
-        members = Members(member, _CLOSE, _AHEAD, self.lowering.rules)
+        members = Members(member, _CLOSE, _AHEAD, self.lowering.rules, "items")
         return members.between(low, None if high is None else high - index)
 
     def _counted_beside_contains(self) -> Expr | None:

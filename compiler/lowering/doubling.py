@@ -16,31 +16,36 @@ _FEW = 4
 
 @dataclass(frozen=True)
 class Members:
-    """Texts of a number of members, and what closes them; `ahead` is how a member or the close begins."""
+    """Texts of a number of members, and what closes them; `ahead` is how a member or the close begins.
+
+    `name` begins the names of the rules.
+    """
 
     member: Expr
     close: Expr
     ahead: CharClass
     rules: RuleSink
+    name: str
 
     def between(self, low: int, high: int | None) -> Expr:
         """From `low` to `high` members; None is without bound."""
         if high is not None:
-            return sequence(self._exactly(low), self._at_most(high - low))
-        loop = self.rules.reserve("items")
+            return sequence(self.exactly(low), self._at_most(high - low))
+        loop = self.rules.reserve(self.name)
         self.rules.fill(loop, Rule(choice(self.close, sequence(self.member, loop))))
-        return sequence(self._exactly(low), loop)
+        return sequence(self.exactly(low), loop)
 
-    def _exactly(self, number: int) -> Expr:
+    def exactly(self, number: int) -> Expr:
+        """So many members, and no close."""
         powers = [power for power in range(_FEW, number.bit_length()) if number >> power & 1]
         return sequence(*[self.member] * (number % (1 << _FEW)), *map(self._block, powers))
 
     def _block(self, power: int) -> Expr:
         """Exactly 2 ** `power` members and no close."""
         if not power:
-            return self.rules.define("item", Rule(self.member, self.ahead))
+            return self.rules.define(self.name, Rule(self.member, self.ahead))
         half = self._block(power - 1)
-        return self.rules.define("items", Rule(sequence(half, half), self.ahead))
+        return self.rules.define(self.name, Rule(sequence(half, half), self.ahead))
 
     def _at_most(self, number: int) -> Expr:
         if not number:
@@ -59,4 +64,4 @@ class Members:
         return self._rule(choice(half, sequence(self._block(power - 1), half)))
 
     def _rule(self, body: Expr) -> Expr:
-        return self.rules.define("items", Rule(body))
+        return self.rules.define(self.name, Rule(body))

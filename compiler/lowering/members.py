@@ -7,11 +7,23 @@ keys are short, one rule per suffix of the keys otherwise.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from compiler.grammar.grammar import EMPTY, Expr, Literal, Rule, concatenation, optional, sequence, union
+from compiler.grammar.grammar import (
+    EMPTY,
+    CharClass,
+    Expr,
+    Literal,
+    Rule,
+    concatenation,
+    optional,
+    sequence,
+    union,
+)
 from compiler.lowering.cardinality import MOST_DISTINCT
+from compiler.lowering.doubling import Members
 
 if TYPE_CHECKING:
     from compiler.frontend.outline import Site
@@ -19,6 +31,8 @@ if TYPE_CHECKING:
     from compiler.lowering.views import ObjectConstraint
 
 MAX_STATES = 4_000
+_CLOSE = Literal("}")
+_AHEAD = CharClass.of(",", "}")
 LONGEST_FLAT_RUN = 10
 
 
@@ -90,8 +104,9 @@ class Shape:
         for member in self.members[first + 1 :]:
             text = sequence(comma, member.text)
             parts.append(text if member.is_required else optional(text))
-        return sequence(*parts, self._more(), Literal("}"))
+        return sequence(*parts, self._more, _CLOSE)
 
+    @cached_property
     def _more(self) -> Expr:
         """Any number of undeclared members, each after a comma."""
         if self.extra is None:
@@ -104,11 +119,13 @@ class Shape:
         return ref
 
     def _suffixes(self) -> Expr | None:
-        """One rule per suffix of the keys and number of members so far.
+        """One rule per suffix of the declared keys and number of members so far; undeclared ones come last.
 
         `after[c]` continues behind a member, `pick[c]` names the next one, where `c` members are written.
         """
         top = max(self.low, self.high or 0)  # counts above this one are alike
+        if self.extra is not None and not self.is_extra_single:
+            top = min(top, len(self.members))  # undeclared ones are counted by doubling
         if (top + 1) * (len(self.members) + 1) > MAX_STATES:
             raise self.lowering.reporter.refusal(
                 self.site,
@@ -128,7 +145,7 @@ class Shape:
                 for c in range(top + 1)
             ]
             after = [self._after(pick[c], can_end=self._can_end(index, c)) for c in range(top + 1)]
-        body = union((pick[0], Literal("}") if self._can_end(0, 0) else None))
+        body = union((pick[0], _CLOSE if self._can_end(0, 0) else None))
         return concatenation(Literal("{"), body)
 
     def _can_skip(self, index: int, count: int) -> bool:
@@ -147,20 +164,31 @@ class Shape:
         ends = [self._after(None, can_end=c >= self.low) for c in range(top + 1)]
         if self.extra is None:
             return [None] * (top + 1), ends
-        after = list(ends)
-        if self.high is None and not self.is_extra_single:
-            after[top] = sequence(self._more(), Literal("}"))
-        pick: list[Expr | None] = [None] * (top + 1)
-        for count in range(top, -1, -1):
-            following = (ends if self.is_extra_single else after)[min(count + 1, top)]
-            pick[count] = None if self._is_over(count + 1) else concatenation(self.extra, following)
-            if count < top or self.high is not None or self.is_extra_single:
-                after[count] = self._after(pick[count], can_end=count >= self.low)
-        return pick, after
+        if not self.is_extra_single:
+            return [self._first(c) for c in range(top + 1)], [self._further(c) for c in range(top + 1)]
+        pick = [
+            None if self._is_over(c + 1) else concatenation(self.extra, ends[min(c + 1, top)])
+            for c in range(top + 1)
+        ]
+        return pick, [self._after(pick[c], can_end=c >= self.low) for c in range(top + 1)]
+
+    def _first(self, count: int) -> Expr | None:
+        """An undeclared member, without a comma, and what follows where `count` others stand before it."""
+        return None if self._is_over(count + 1) else concatenation(self.extra, self._further(count + 1))
+
+    def _further(self, count: int) -> Expr:
+        """Undeclared members, each after a comma, and the end, where `count` members stand before them."""
+        assert self.extra is not None
+        member = sequence(self.lowering.style.comma, self.extra)
+        members = Members(member, _CLOSE, _AHEAD, self.lowering.rules, "more")
+        low = max(0, self.low - count)
+        if self.high is not None:
+            return members.between(low, self.high - count)
+        return sequence(members.exactly(low), self._more, _CLOSE)
 
     def _after(self, pick: Expr | None, *, can_end: bool) -> Expr | None:
         following = concatenation(self.lowering.style.comma, pick)
-        return self._rule("after", union((following, Literal("}") if can_end else None)))
+        return self._rule("after", union((following, _CLOSE if can_end else None)))
 
     def _rule(self, hint: str, body: Expr | None) -> Expr | None:
         if body is None or isinstance(body, Literal):

@@ -1,4 +1,4 @@
-"""Numbers of items, counted by doubling: exactly those that a schema admits, at any size."""
+"""Numbers of items and members, counted by doubling: exactly those that a schema admits, at any size."""
 
 import json
 import random
