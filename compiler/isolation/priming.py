@@ -15,6 +15,10 @@ from compiler.vocabulary import Vocabulary
 _FORMATS = ("date-time", "date", "time", "uuid", "uri", "uri-reference", "ipv4", "ipv6", "hostname", "email")
 _BOUNDS = ({"maxLength": SHORTEST_GUARDED - 1}, {"minLength": 32})
 """The rules of each hold those of all lower bounds; higher upper ones are guarded."""
+_INTERVALS = (
+    {"minimum": 1},
+    *({"minimum": low, "maximum": high} for low, high in ((0, 1), (0, 100), (1, 100))),
+)
 _TYPICAL = {
     "type": "object",
     "properties": {
@@ -49,5 +53,6 @@ def _shared() -> Iterator[Any]:
         yield {"type": "object", "properties": {key: {"type": "null"}}}
     values = [{"type": "string", **bound} for bound in _BOUNDS]
     values += [{"type": "string", "format": name} for name in _FORMATS]
+    values += [{"type": "number", **interval} for interval in _INTERVALS]
     for value in values:  # in an object, where `,` or `}` is known to follow
         yield {"type": "object", "additionalProperties": False, "properties": {"value": value}}

@@ -1,11 +1,12 @@
 """Automata over decimal digits: magnitudes in an interval."""
 
 from fractions import Fraction
+from functools import lru_cache
 from typing import NamedTuple
 
 from compiler.grammar.grammar import Expr
 from compiler.grammar.rules import RuleSink
-from compiler.regular.dfa import explored
+from compiler.regular.dfa import Dfa, explored
 from compiler.scalars.digits import ALPHABET, POINT, SYMBOLS, Room, without_trailing_zeros, write
 from compiler.scalars.interval import Interval
 
@@ -54,26 +55,34 @@ def _compare(first: int, second: int) -> int:
     return (first > second) - (first < second)
 
 
-class Magnitudes:
+def lower_magnitudes(interval: Interval, places: int, rules: RuleSink, *, is_unique: bool) -> Expr | None:
     """Texts of the non-negative numbers of an interval with at most `places` digits after the point.
 
-    With `is_unique` no two of them are the same double: digits are few, and no zeros end them.
+    None if there is none. With `is_unique` no two of them are the same double: digits are few, and no zeros
+    end them.
     """
+    dfa = _automaton(interval, places, is_unique)
+    return None if dfa.is_empty else write(dfa, rules)
 
-    def __init__(self, interval: Interval, places: int, *, is_unique: bool = False) -> None:
+
+@lru_cache(maxsize=256)
+def _automaton(interval: Interval, places: int, is_unique: bool) -> Dfa:  # noqa: FBT001 - a key
+    """Kept: it takes 8 ms, and schemas have few intervals."""
+    return _Magnitudes(interval, places, is_unique=is_unique).automaton()
+
+
+class _Magnitudes:
+    def __init__(self, interval: Interval, places: int, *, is_unique: bool) -> None:
         self.is_unique = is_unique
         self.interval = interval
         self.low = _End(interval.low or Fraction(0))
         self.high = None if interval.high is None else _End(interval.high)
         self.room = Room.of(interval, places, is_counted=interval.is_rounded_upon, is_unique=is_unique)
 
-    def lower(self, rules: RuleSink) -> Expr | None:
-        """The texts as rules; None if there is none."""
+    def automaton(self) -> Dfa:
         start = _State(0, -1, 0, 0, is_zero=False)
         dfa = explored(ALPHABET, start, self._following, self._accepts)
-        if self.is_unique:
-            dfa = dfa.intersect(without_trailing_zeros())
-        return None if dfa.is_empty else write(dfa, rules)
+        return dfa.intersect(without_trailing_zeros()) if self.is_unique else dfa
 
     def _following(self, state: _State) -> list[_State | None]:
         return [self._step(state, symbol) for symbol in SYMBOLS]

@@ -27,7 +27,7 @@ from compiler.grammar.rules import RuleSink
 from compiler.report import Verdict
 from compiler.scalars.digits import MAX_COUNTED_PLACES
 from compiler.scalars.interval import Interval
-from compiler.scalars.magnitudes import Magnitudes
+from compiler.scalars.magnitudes import lower_magnitudes
 from compiler.scalars.multiples import Multiples, common_multiple
 from compiler.scalars.string_constraint import Note
 
@@ -173,7 +173,7 @@ def _automata(
                 reason = f"has {part.num_digits} digits: no number beyond it is written"
                 raise UnsupportedKeyword(nearest, reason, "Use a bound nearer to zero.")
         if multiples is None:
-            magnitude = Magnitudes(part, places, is_unique=is_unique).lower(rules)
+            magnitude = lower_magnitudes(part, places, rules, is_unique=is_unique)
         else:
             magnitude, end = multiples.lower(part, rules)
             notes += () if end is None else tuple(_nearer(name, end) for name in ("multipleOf", "not"))
