@@ -24,6 +24,8 @@ MAX_COST_OF_BOUND = 600
 """Where a bound can be narrowed instead."""
 MAX_COST_OF_KEYS = 12_000
 """Of an open object: many keys are no hostile pattern."""
+_MOVES_AT_ONCE = 48
+"""On one character or few: so many take as long as one unit of `Bounded.cost`."""
 Found = TypeVar("Found", "Bounded", "Bounded | None")
 
 
@@ -68,7 +70,7 @@ class Bounded:
             max((_cost(ranges) for target, ranges in targets.items() if target not in self.tails), default=0)
             for targets in self.moves.values()
         )
-        return wide + sum(map(len, self.moves.values())) // 16
+        return max(wide, sum(map(len, self.moves.values())) // _MOVES_AT_ONCE)
 
     def without(self, ranges: Ranges) -> "Bounded | None":
         """The texts without characters of a set; None if there are none.

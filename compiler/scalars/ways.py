@@ -5,6 +5,7 @@ in a circle of several rules (but for one without any branches). So states of sm
 are written out wherever they are led to, and the hub leads in a circle to itself alone.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from compiler.grammar.grammar import CharClass, Expr, Literal, Repeat
@@ -14,8 +15,9 @@ from compiler.scalars.spelling import Spell
 
 _LONGEST_CIRCLE = 6
 _MOST_WAYS = 16
+"""To write out in all: what is written out is so again for every state that leads to it."""
 _MOST_CLASSES = 8
-"""Passed at once: what is written out is written out again for every state that leads to it."""
+"""Passed at once."""
 
 
 class Ways:
@@ -25,6 +27,7 @@ class Ways:
         self._moves = texts.moves
         self._ends = texts.ends
         self._spell = spell
+        self._num_leading = Counter(target for targets in texts.moves.values() for target in targets)
         self._stops = set(texts.ends)
         self._opened: dict[State, int] = {}
         """In how many ways each state is left that has no rule of its own."""
@@ -48,16 +51,22 @@ class Ways:
                     yield from (([*passed, char, *rest], end) for char in self._spell(ranges))
 
     def _passing(self, state: State) -> tuple[State, list[Expr]]:
-        """Follow states that leave no choice but of one character; where that ends, and what was passed."""
+        """Follow states that leave no choice but of one character; where that ends, and what was passed.
+
+        One character of a set takes long to compile: it is passed only where one state alone leads to it.
+        """
         passed: list[Expr] = []
         seen = {state}
         num_classes = 0
         while state not in self._stops and len(self._moves[state]) == 1:
             ((target, ranges),) = self._moves[state].items()
             spellings = self._spell(ranges)
-            num_classes += not isinstance(spellings[0], Literal)
-            if len(spellings) > 1 or target in seen or num_classes > _MOST_CLASSES:
+            if len(spellings) > 1 or target in seen:
                 break
+            if not isinstance(spellings[0], Literal):
+                num_classes += 1
+                if num_classes > _MOST_CLASSES or self._num_leading[state] > 1:
+                    break
             seen.add(target)
             passed.append(spellings[0])
             state = target
@@ -101,7 +110,9 @@ class Ways:
                 )
             return counts[state]
 
-        return counts if all(count(state) <= _MOST_WAYS for state in states) else None
+        num_inner = Counter(target for targets in inner.values() for target in targets)
+        num_written = sum((self._num_leading[state] - num_inner[state]) * count(state) for state in states)
+        return counts if num_written <= _MOST_WAYS else None
 
 
 def _any_number(spellings: Sequence[Expr]) -> Sequence[Expr]:

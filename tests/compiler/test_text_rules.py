@@ -1,18 +1,19 @@
 """Automata as rules: what is left out of them changes no language, and the back end can keep the rules."""
 
 import random
+from functools import partial
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler.grammar.grammar import RuleRef, parts
+from compiler.grammar.grammar import CharClass, RuleRef, parts
 from compiler.graphs import circles
 from compiler.lowering.style import SPACED
 from compiler.regular import charset
 from compiler.regular.dfa import DEAD
 from compiler.regular.language import Part, language
-from compiler.regular.searches import thinned
+from compiler.regular.searches import MAX_STEPS, thinned
 from compiler.scalars.bounded import START, Bounded, bounded_by_count, other_than
 from compiler.schema import lower_schema
 
@@ -58,11 +59,14 @@ def admits(texts: Bounded, text: str) -> bool:
     st.sampled_from(["", "$"]),
     st.lists(TEXTS, min_size=20),
     st.integers(0, 3),
+    st.sampled_from([MAX_STEPS, 100, 30]),
 )
-def test_searches_without_moves_that_are_not_needed(pattern, before, after, texts, low):
+def test_searches_without_moves_that_are_not_needed(pattern, before, after, texts, low, max_steps):
     dfa = language([Part(f"{before}{pattern}{after}")])
     for high in (None, low + 4):
-        bounded = bounded_by_count(dfa, low, high)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("compiler.scalars.bounded.thinned", partial(thinned, max_steps=max_steps))
+            bounded = bounded_by_count(dfa, low, high)
         for text in texts:
             is_within = low <= len(text) and (high is None or len(text) <= high)
             assert (bounded is not None and admits(bounded, text)) == (is_within and dfa.accepts(text)), text
@@ -111,6 +115,31 @@ def test_rules_lead_in_circles_to_themselves_alone(schema):
         for name, rule in grammar.rules.items()
     }
     assert circles(following) == []
+
+
+@pytest.mark.parametrize(
+    ("pattern", "most"),
+    [
+        ("^" + "".join(rf"(?:-{name}\w\w\w\w\w\w)?" for name in "ABCDEFGHIJKLMNO") + "$", 90),
+        ("^" + "".join(f"(?:{name}[a-z]+)*" for name in "ABCDEFGHIJKLMNOPQRST") + "$", 200),
+        (r"^(?:[a-z]{2,9}\.){1,3}[a-z]{2,6}$", 40),
+    ],
+)
+def test_what_many_states_lead_to_is_not_written_out(pattern, most):
+    """A set of characters takes milliseconds to compile wherever it stands."""
+    rules = lower_schema({"type": "string", "pattern": pattern}, style=SPACED).grammar.rules
+    assert sum(isinstance(part, CharClass) for rule in rules.values() for part in parts(rule.body)) <= most
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "^(?:[a-z]*[0-9]){1000}",
+        "^" + "".join(f"{chr(0x4E00 + number)}?" for number in range(200)) + "[a-z]+$",
+    ],
+)
+def test_many_moves_by_a_few_characters_are_affordable(pattern):
+    lower_schema({"type": "string", "pattern": pattern, "maxLength": 5000}, style=SPACED)
 
 
 def test_what_is_said_twice_is_written_once():
