@@ -13,6 +13,8 @@ RuntimeFault
     └── EngineStopped   the engine was stopped before the answer was whole
 """
 
+from typing import Any, Self
+
 from toolspecs.nearest import instead, unknown
 
 
@@ -27,6 +29,11 @@ class ModelLoadError(RuntimeFault):
         self.model = model
         self.reason = reason
         super().__init__(f"cannot load model {model!r}: {reason}")
+
+    @classmethod
+    def of(cls, model: Any, reason: str) -> Self:
+        """The error of transformers' model, read already."""
+        return cls(model.config.name_or_path or type(model).__name__, reason)
 
 
 class UnusableDevice(RuntimeFault):

@@ -18,6 +18,7 @@ from runtime.forward.packed import pack_weights
 from runtime.forward.probe import probe
 from runtime.forward.transfer import upload
 from runtime.forward.walked import Walk, Walked
+from runtime.memory import is_out_of_memory
 from runtime.scheduler import Batch, Chunk
 from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
@@ -49,13 +50,24 @@ class ModelRunner:
         self.graphs: DecodeGraphs | None = None
         self.cache = KVCache(0, settings.page_size)
         self.num_columns = probe(self)
-        num_pages = settings.num_pages or max(2, settings.kv_bytes // self.cache.bytes_per_page)
-        self.cache = self.cache.resized(num_pages)
+        self.cache = self._sized_cache(settings)
         if settings.compile_layers:
             _compile_layers(model)
         if self.is_async:
             self._warm_up(settings)
         self.graphs = self._record(settings)
+
+    def _sized_cache(self, settings: EngineSettings) -> KVCache:
+        num_pages = settings.num_pages or max(2, settings.kv_bytes // self.cache.bytes_per_page)
+        try:
+            return self.cache.resized(num_pages)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            size = num_pages * self.cache.bytes_per_page
+            raise ModelLoadError.of(
+                self.model, f"a KV cache of {size} bytes does not fit beside it into memory; lower kv_bytes"
+            ) from error
 
     @torch.inference_mode()
     def run(self, batch: Batch) -> Tensor:
@@ -138,9 +150,8 @@ class ModelRunner:
 def _check_row(model: Any, num_tokens: int) -> None:
     longest = longest_row(model.config.get_text_config())
     if longest is not None and num_tokens > longest:
-        raise ModelLoadError(
-            model.config.name_or_path or type(model).__name__,
-            f"it computes at most {longest} tokens at once; set max_batch_tokens to no more",
+        raise ModelLoadError.of(
+            model, f"it computes at most {longest} tokens at once; set max_batch_tokens to no more"
         )
 
 

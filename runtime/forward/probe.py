@@ -60,7 +60,7 @@ def probe(runner: "ModelRunner") -> int:
             _compare(logits, _by_itself(model, text), model.dtype)
     except Exception as error:
         reason = str(error) if isinstance(error, Unfit) else f"a first text fails: {_named(error)}"
-        raise ModelLoadError(model.config.name_or_path or type(model).__name__, reason) from error
+        raise ModelLoadError.of(model, reason) from error
     return logits.shape[1]
 
 

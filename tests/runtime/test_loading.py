@@ -10,7 +10,9 @@ from transformers import AutoTokenizer, Llama4TextConfig
 from compiler.errors import UnknownSyntax
 from runtime.errors import ModelLoadError
 from runtime.forward.context import context_length
+from runtime.forward.model import ModelRunner
 from runtime.loading import load_model
+from runtime.settings import EngineSettings
 
 
 @pytest.fixture
@@ -38,6 +40,14 @@ def test_a_loaded_model_describes_itself(random_model):
     assert loaded.context_length == 32768
     assert load_model(random_model, syntax="json").syntax == "json"
     assert load_model(random_model).model_id == random_model.name
+
+
+def test_a_cache_that_does_not_fit_is_told_with_its_setting(random_model):
+    model = load_model(random_model).model
+    with pytest.raises(
+        ModelLoadError, match=r"KV cache of 2000000000000000 bytes does not fit .* lower kv_bytes"
+    ):
+        ModelRunner(model, EngineSettings(kv_bytes=2 * 10**15))
 
 
 def test_every_stop_token_of_the_generation_config_stops(copied):
