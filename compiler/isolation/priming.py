@@ -1,7 +1,7 @@
 """Priming: a compiler that has seen the rules which most schemas share compiles the first like the next.
 
 Every grammar has these rules anew in its text, but the back end keeps what it compiled by content. With Qwen
-3's vocabulary priming takes some 4 s of processor time, most of it for host names.
+3's vocabulary priming takes some 5 s of processor time, most of it for host names.
 """
 
 from collections.abc import Iterator
