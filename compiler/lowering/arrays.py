@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 MAX_STATES = 600
 MAX_LEAST = 2_000
 """Of `minItems`: what closes an array in time writes as many items, and stands still for 70 ms to do so."""
-
-
 _CLOSE = Literal("]")
 _AHEAD = CharClass.of(",", "]")
 
