@@ -141,8 +141,12 @@ class Compiling(Protocol):
 
 @lru_cache
 def _rules(syntax: str | None) -> str:
-    """The version of the rules that a result was made by, on one line: the lowering's, a syntax's row."""
-    return json.dumps([LOWERING_VERSION, repr(find_syntax(syntax)) if syntax else None])
+    """The version of the rules that a result was made by, on one line: the lowering's, a syntax's row.
+
+    Stored keys hold a hash of this, so the row's classes keep the names that they had when it was first used.
+    """
+    row = repr(find_syntax(syntax)).replace("MessageFrame(", "Message(") if syntax else None
+    return json.dumps([LOWERING_VERSION, row])
 
 
 def out_of_memory(limits: CompileLimits) -> LimitReached:

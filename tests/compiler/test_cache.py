@@ -1,6 +1,7 @@
 """The grammar cache: where grammars come from, one flight, and entries nobody may trust."""
 
 import asyncio
+import hashlib
 import json
 
 import pytest
@@ -12,13 +13,17 @@ from compiler.cache.seal import sealed, unsealed
 from compiler.entry import Entry
 from compiler.errors import UnsupportedToolset
 from compiler.isolation.in_process import InProcess
-from compiler.isolation.job import Job
+from compiler.isolation.job import LOWERING_VERSION, Job
 from compiler.isolation.limits import CompileLimits
 from compiler.response_format import ResponseFormat
+from compiler.syntaxes import SYNTAXES
 from compiler.units import stored
 from compiler.vocabulary import Vocabulary
 from toolspecs.errors import StoreUnavailable
 from toolspecs.stores import SQLiteStore, open_store
+
+KEYS = "35a07ba2d372ee873ea71e39751c94b311e8f941f50730d02ab015fd40820ed6"
+"""Of all keys of one tool, a row of `SYNTAXES` each."""
 
 
 @pytest.fixture
@@ -48,6 +53,13 @@ async def test_many_requests_compile_once(store, vocabulary):
     caches = [GrammarCache(store, secret=SECRET, compiling=compiling) for _ in range(2)]
     await asyncio.gather(*(find(cache, [tool("f")], vocabulary) for cache in caches for _ in range(8)))
     assert len(compiling.jobs) == 1
+
+
+def test_keys_stay_what_they_were(vocabulary):
+    """Or a store that was filled before would be of no use. Counting LOWERING_VERSION up changes them all."""
+    keys = "".join(Job.tool({"type": "object"}, name).key(vocabulary) for name in sorted(SYNTAXES))
+    assert LOWERING_VERSION == 16
+    assert hashlib.sha256(keys.encode()).hexdigest() == KEYS
 
 
 async def test_an_entry_leaves_the_store_after_a_while(tmp_path, vocabulary):
