@@ -75,7 +75,7 @@ def model_source(settings: Settings) -> str | Path:
     if settings.model == DEMO_MODEL:
         return DEMO_MODEL_FOLDER
     if settings.model == RANDOM_MODEL:
-        from runtime.random_model import ensure_random_model  # noqa: PLC0415 - imports torch, see above
+        from runtime.models.random_model import ensure_random_model  # noqa: PLC0415 - imports torch, see above
 
         return ensure_random_model(Path(settings.data_dir, "models"))
     return settings.model

@@ -1,4 +1,4 @@
-"""Models in the box, and how they are made."""
+"""Models that need no download: the demo model, whose weights lie here, and the random model."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
 """The study: what masking buys, beside what else is done so that tool calls are valid.
 
-Questions in `runtime.models.train.questions`; every strategy answers all of them through one engine.
+Questions in `runtime.study.questions`; every strategy answers all of them through one engine.
 """

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 from runtime.errors import RuntimeFault
 from runtime.events import FinishReason
-from runtime.models.train.questions import Question
 from runtime.request import Message, Sampling
 from runtime.sequence import Sequence
 from runtime.study.grammars import Grammar
 from runtime.study.judging import Verdict, judge
+from runtime.study.questions import Question
 from runtime.study.strategies import Strategy
 from runtime.study.subject import Subject
 

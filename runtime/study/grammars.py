@@ -16,10 +16,10 @@ from compiler.matcher import Matcher
 from compiler.syntax import Syntax
 from compiler.toolset import compile_toolset
 from compiler.units.single import SingleMatcher
-from runtime.models.train.questions import Question
 from runtime.sequence import Closer
 from runtime.study.drawn import Drawn
 from runtime.study.judging import closed
+from runtime.study.questions import Question
 from runtime.study.subject import Subject
 from runtime.study.unmasked import Unmasked
 from toolspecs.tool import Tool

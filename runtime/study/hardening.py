@@ -9,7 +9,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from runtime.models.train.questions import MISSING, Question
+from runtime.study.questions import MISSING, Question
 from toolspecs.tool import Tool
 
 Schema = dict[str, Any]

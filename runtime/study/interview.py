@@ -3,12 +3,12 @@
 import time
 from collections.abc import Callable, Sequence
 
-from runtime.models.train.questions import Question
 from runtime.study.asking import Asker
 from runtime.study.exchange import Answer, Asked
 from runtime.study.findings import Findings
 from runtime.study.grammars import Grammar, Refused
 from runtime.study.judging import REFUSED
+from runtime.study.questions import Question
 from runtime.study.strategies import Strategy
 from runtime.study.subject import Subject
 

@@ -8,8 +8,8 @@ from typing import Any
 import jsonschema_rs
 
 from compiler.syntax import Syntax
-from runtime.models.train.questions import Question
 from runtime.study.faults import Fault, schema_fault
+from runtime.study.questions import Question
 from runtime.study.reading import ReadCall, Reading, read
 
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from runtime.errors import RequestRefused
-from runtime.models.train.questions import Question
 from runtime.request import Message
 from runtime.study import grammars
 from runtime.study.grammars import MakeGrammar
+from runtime.study.questions import Question
 from runtime.study.subject import Subject
 from toolspecs.call import ToolCall
 from toolspecs.nearest import instead

@@ -10,10 +10,10 @@ import torch
 
 from runtime.errors import RequestRefused
 from runtime.loading import LoadedModel
-from runtime.models.train.questions import Question, bfcl, held_out
 from runtime.study.findings import Findings, StudySettings
 from runtime.study.hardening import harden
 from runtime.study.interview import Interview, prompt_of
+from runtime.study.questions import Question, bfcl, held_out
 from runtime.study.strategies import Strategy, strategies_for
 from runtime.study.subject import Subject
 

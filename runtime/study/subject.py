@@ -10,7 +10,7 @@ from compiler.syntaxes import THINK
 from compiler.syntaxes import syntax as syntax_named
 from runtime.errors import RequestRefused
 from runtime.loading import LoadedModel
-from runtime.models.train.questions import Question
+from runtime.study.questions import Question
 from runtime.study.reading import can_be_read
 from runtime.text.detokenizer import Spelling
 from runtime.text.template import render_prompt

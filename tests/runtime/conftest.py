@@ -10,7 +10,7 @@ from runtime import loading
 from runtime.embedded import EmbeddedRuntime
 from runtime.engine import Engine
 from runtime.forward.model import ModelRunner
-from runtime.random_model import RandomModelSettings, ensure_random_model
+from runtime.models.random_model import RandomModelSettings, ensure_random_model
 from runtime.request import Sampling
 from runtime.sequence import Sequence, State
 from runtime.settings import EngineSettings

@@ -1,13 +1,18 @@
 """The model in the box: that it fits into a package, loads without a network, and reads what it is shown."""
 
-import pytest
+import gzip
+import itertools
 
+import pytest
+from demo_model.held_out import held_out_lines
+from demo_model.tokenizer import TEMPLATE
+
+from runtime.errors import RequestRefused
 from runtime.loading import load_model
 from runtime.models import DEMO_MODEL_FOLDER
-from runtime.models.train.questions import held_out
-from runtime.models.train.tokenizer import TEMPLATE
 from runtime.study.asking import Asker
 from runtime.study.exchange import Asked
+from runtime.study.questions import HELD_OUT_FILE, NUM_HELD_OUT, held_out
 from runtime.study.strategies import CALLGATE
 from runtime.study.subject import Subject
 
@@ -57,3 +62,14 @@ def test_masked_it_is_always_valid_and_right_far_more_often_than_by_chance(subje
     # Of four tools, one in four is right by chance; of calls with all their arguments, none.
     assert sum(verdict.is_tool for verdict in verdicts) >= len(verdicts) * 0.85
     assert sum(verdict.is_right for verdict in verdicts) >= len(verdicts) * 0.72
+
+
+def test_the_held_out_questions_are_those_that_the_generator_writes():
+    with gzip.open(HELD_OUT_FILE, "rt", encoding="utf-8") as lines:
+        assert list(itertools.islice(lines, 50)) == list(held_out_lines(50))
+    assert sum(1 for _ in held_out(NUM_HELD_OUT)) == NUM_HELD_OUT
+
+
+def test_more_held_out_questions_than_there_are_is_refused():
+    with pytest.raises(RequestRefused, match="only 1000 questions"):
+        next(held_out(NUM_HELD_OUT + 1))

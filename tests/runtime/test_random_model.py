@@ -8,7 +8,7 @@ import torch
 from runtime.engine import Engine
 from runtime.forward.model import ModelRunner
 from runtime.loading import load_model
-from runtime.random_model import RandomModelSettings, build_random_model, ensure_random_model
+from runtime.models.random_model import RandomModelSettings, build_random_model, ensure_random_model
 from runtime.settings import EngineSettings
 
 SMALL = RandomModelSettings(vocabulary_size=600, hidden_size=32, num_layers=1)

@@ -11,7 +11,6 @@ from compiler.vocabulary import Vocabulary
 from runtime.errors import BudgetTooSmall, RequestRefused
 from runtime.events import FinishReason
 from runtime.loading import load_model
-from runtime.models.train.questions import MISSING, Question
 from runtime.request import Message
 from runtime.study import plots
 from runtime.study.asking import Asker
@@ -22,6 +21,7 @@ from runtime.study.files import check_folder, write
 from runtime.study.findings import StudySettings
 from runtime.study.grammars import Refused, converted
 from runtime.study.judging import REFUSED, Verdict
+from runtime.study.questions import MISSING, Question
 from runtime.study.remarks import remarks
 from runtime.study.report import Report
 from runtime.study.rows import Cell, interval, row_of

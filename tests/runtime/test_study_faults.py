@@ -3,10 +3,10 @@
 import pytest
 
 from compiler.syntaxes import SYNTAXES, syntax
-from runtime.models.train.questions import MISSING, Question
 from runtime.request import Message
 from runtime.study.faults import Fault
 from runtime.study.judging import closed, judge
+from runtime.study.questions import MISSING, Question
 from runtime.study.reading import can_be_read, read
 from toolspecs.tool import Tool
 

@@ -8,11 +8,11 @@ import pytest
 
 from compiler import compile_toolset
 from compiler.vocabulary import Vocabulary
-from runtime.models.train.questions import MISSING, Question, held_out
 from runtime.request import Message
 from runtime.study.grammars import skeleton
 from runtime.study.hardening import harden
 from runtime.study.judging import closed
+from runtime.study.questions import MISSING, Question, held_out
 from runtime.study.strategies import EXAMPLE_TOOL, reasoning_key, with_example, with_reasoning
 from toolspecs.tool import Tool
 

@@ -9,6 +9,17 @@ from random import Random
 import jsonschema_rs
 import pytest
 import torch
+from demo_model import __main__, domains
+from demo_model.batches import collate, pool_of
+from demo_model.conversations import HELD_OUT, Mix, converse
+from demo_model.curves import draw_curves, restarts
+from demo_model.evaluate import answers_to, score
+from demo_model.examples import Example, example_of
+from demo_model.recipe import Recipe, Stage
+from demo_model.renaming import Renaming
+from demo_model.tokenizer import build_tokenizer
+from demo_model.tools import ToolStyle, invent_tools
+from demo_model.trainer import CHECKPOINT, LOG, MODEL, Run, RunRefused, Trainer, train
 from transformers import AutoTokenizer
 from whole_outputs import parse_calls
 
@@ -17,21 +28,10 @@ from compiler.syntaxes import syntax
 from compiler.vocabulary import Vocabulary
 from runtime.loading import load_model
 from runtime.models import DEMO_MODEL_FOLDER
-from runtime.models.train import __main__, domains
-from runtime.models.train.batches import collate, pool_of
-from runtime.models.train.conversations import HELD_OUT, Mix, converse
-from runtime.models.train.curves import draw_curves, restarts
-from runtime.models.train.evaluate import answers_to, score
-from runtime.models.train.examples import Example, example_of
-from runtime.models.train.questions import bfcl, held_out
-from runtime.models.train.recipe import Recipe, Stage
-from runtime.models.train.renaming import Renaming
-from runtime.models.train.tokenizer import build_tokenizer
-from runtime.models.train.tools import ToolStyle, invent_tools
-from runtime.models.train.trainer import CHECKPOINT, LOG, MODEL, Run, RunRefused, Trainer, train
 from runtime.study.asking import Asker
 from runtime.study.exchange import Answer
 from runtime.study.judging import Verdict, closed
+from runtime.study.questions import bfcl, held_out
 from runtime.study.strategies import CALLGATE
 from runtime.study.subject import Subject
 from runtime.text.template import render_prompt

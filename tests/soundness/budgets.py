@@ -27,7 +27,7 @@ from runtime.errors import BudgetTooSmall
 from runtime.forward.model import ModelRunner
 from runtime.jump_forward import JumpForward
 from runtime.loading import load_model
-from runtime.random_model import RandomModelSettings, ensure_random_model
+from runtime.models.random_model import RandomModelSettings, ensure_random_model
 from runtime.request import Constraint, Sampling
 from runtime.sequence import Sequence
 from runtime.settings import EngineSettings

@@ -1,7 +1,7 @@
 """The model of the comparison: Qwen 3's shape and vocabulary, 103 million random weights, calls that end.
 
 Random weights alone would write strings until the budget ends. One neuron gives the output a bias, as the random
-model of the demo has one (`runtime/random_model.py`), with the means of the architecture, so that every engine
+model of the demo has one (`runtime/models/random_model.py`), with the means of the architecture, so that every engine
 computes it without knowing of it.
 """
 

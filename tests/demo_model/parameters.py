@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from runtime.models.train import domains, words
+from demo_model import domains, words
 
 
 @dataclass(frozen=True, slots=True)

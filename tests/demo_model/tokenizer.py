@@ -10,8 +10,8 @@ from typing import Any
 
 from tokenizers import Regex, pre_tokenizers
 
-from runtime.models.train.conversations import Mix, converse
-from runtime.random_model import train_tokenizer
+from demo_model.conversations import Mix, converse
+from runtime.models.random_model import train_tokenizer
 from runtime.text.template import CHATML
 
 _MESSAGES = "{%- for message in messages %}"

@@ -4,9 +4,9 @@ import zlib
 from dataclasses import dataclass, replace
 from random import Random
 
-from runtime.models.train import words
-from runtime.models.train.domains import Domain
-from runtime.models.train.parameters import Parameter, invent, object_schema
+from demo_model import words
+from demo_model.domains import Domain
+from demo_model.parameters import Parameter, invent, object_schema
 from toolspecs.tool import Tool
 
 

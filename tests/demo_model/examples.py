@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runtime.models.train.conversations import Conversation
+from demo_model.conversations import Conversation
 from runtime.text.template import conversation_fields
 
 _ANSWER = re.compile(r"(?<=<\|im_start\|>assistant\n).*?<\|im_end\|>", re.DOTALL)

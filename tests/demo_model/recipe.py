@@ -8,8 +8,8 @@ from typing import Any
 
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from runtime.models.train.conversations import Mix
-from runtime.models.train.tools import ToolStyle
+from demo_model.conversations import Mix
+from demo_model.tools import ToolStyle
 
 
 @dataclass(frozen=True, slots=True)

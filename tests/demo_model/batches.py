@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 from transformers import AutoTokenizer
 
-from runtime.models.train.conversations import converse
-from runtime.models.train.examples import Example, example_of
-from runtime.models.train.recipe import Recipe
-from runtime.models.train.renaming import Renaming
+from demo_model.conversations import converse
+from demo_model.examples import Example, example_of
+from demo_model.recipe import Recipe
+from demo_model.renaming import Renaming
 
 _MULTIPLE = 32
 """Lengths are padded to multiples, so that few shapes occur."""
@@ -68,7 +68,7 @@ def pool_of(tokenizer: Any, renaming: Renaming, recipe: Recipe, seed: int, pool:
     for number in range(pool * recipe.pool_size, (pool + 1) * recipe.pool_size):
         stage = recipe.stage(number)
         example = example_of(tokenizer, converse(seed, number, stage.mix(number)))
-        rng = Random(f"{seed}/{number}/renaming")  # noqa: S311 no secret
+        rng = Random(f"{seed}/{number}/renaming")
         if rng.random() < recipe.renamed:
             example = renaming.apply(rng, example)
         if len(example) <= stage.max_length:
@@ -81,7 +81,7 @@ def pool_of(tokenizer: Any, renaming: Renaming, recipe: Recipe, seed: int, pool:
         if num_tokens > recipe.batch_tokens and batches[-1]:
             batches.append([])
         batches[-1].append(example)
-    Random(f"{seed}/{pool}").shuffle(batches)  # noqa: S311 no secret
+    Random(f"{seed}/{pool}").shuffle(batches)
     return batches
 
 

@@ -1,4 +1,4 @@
-"""`python -m runtime.models.train.evaluate DIR`: what a trained model gets right, masked and unmasked."""
+"""`PYTHONPATH=.:tests python -m demo_model.evaluate DIR`: what a trained model gets right, masked and unmasked."""
 
 import argparse
 import json
@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from runtime.loading import load_model
-from runtime.models.train.questions import Question, bfcl, held_out
 from runtime.study.asking import Asker
 from runtime.study.exchange import Answer, Asked
 from runtime.study.grammars import Refused
+from runtime.study.questions import Question, bfcl, held_out
 from runtime.study.strategies import CALLGATE, PROMPT, Strategy
 from runtime.study.subject import Subject
 
@@ -114,7 +114,7 @@ def _print(line: str) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("python -m runtime.models.train.evaluate", description=__doc__)
+    parser = argparse.ArgumentParser("python -m demo_model.evaluate", description=__doc__)
     parser.add_argument("folder", type=Path, help="of a training run, or of a model")
     parser.add_argument("--count", type=int, default=500, help="questions of each set, at most")
     parser.add_argument("--device", default="cpu")

@@ -1,19 +1,21 @@
-"""What a model is asked in an evaluation: held-out conversations, or BFCL's."""
+"""The questions of an evaluation: the held-out ones that come with the package, and BFCL's."""
 
 import gzip
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from runtime.models.train.conversations import HELD_OUT, Mix, converse
+from runtime.errors import RequestRefused
 from runtime.request import Message
 from toolspecs.schema_check import FOREIGN_TYPES
 from toolspecs.tool import Tool
 
-SEED = 1 << 42
-"""Of the held-out conversations: neither trained on nor probed."""
+HELD_OUT_FILE = Path(__file__).parent / "held_out.jsonl.gz"
+"""Written by `python -m demo_model.held_out` (tests/demo_model): the demo model was not trained on them."""
+NUM_HELD_OUT = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +43,23 @@ class Question:
 MISSING = object()
 
 
-def held_out(count: int, mix: Mix = HELD_OUT) -> Iterator[Question]:
-    """Questions of unseen domains."""
-    for number in range(count):
-        conversation = converse(SEED, number, mix)
-        (call,) = conversation.expected
-        arguments = json.loads(call.arguments)
-        accepted = {key: (value,) for key, value in arguments.items()}
-        yield Question(conversation.prompt, conversation.tools, call.name, accepted)
+def held_out(count: int) -> Iterator[Question]:
+    """The first `count` held-out questions; each has one system or user prompt, four tools, one right call.
+
+    Raises:
+        RequestRefused: there are not so many.
+    """
+    if count > NUM_HELD_OUT:
+        raise RequestRefused(f"count is {count}, but there are only {NUM_HELD_OUT} questions", "count")
+    with gzip.open(HELD_OUT_FILE, "rt", encoding="utf-8") as lines:
+        for line in islice(lines, count):
+            item = json.loads(line)
+            yield Question(
+                tuple(Message(message["role"], message["content"]) for message in item["messages"]),
+                tuple(Tool(tool["name"], tool["description"], tool["parameters"]) for tool in item["tools"]),
+                item["name"],
+                {key: (value,) for key, value in item["arguments"].items()},
+            )
 
 
 def bfcl(path: Path) -> Iterator[Question]:

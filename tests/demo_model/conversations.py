@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from runtime.models.train import domains, phrases, words
-from runtime.models.train.domains import Domain
-from runtime.models.train.parameters import Value, draw, invent
-from runtime.models.train.tools import Invented, ToolStyle, invent_tools
+from demo_model import domains, phrases, words
+from demo_model.domains import Domain
+from demo_model.parameters import Value, draw, invent
+from demo_model.tools import Invented, ToolStyle, invent_tools
 from runtime.request import Message
 from toolspecs.call import ToolCall
 from toolspecs.tool import Tool
@@ -61,7 +61,7 @@ class Conversation:
 
 def converse(seed: int, number: int, mix: Mix) -> Conversation:
     """The conversation of a number; nothing but the arguments decides what it is."""
-    rng = Random(f"{seed}/{number}")  # noqa: S311 no secret
+    rng = Random(f"{seed}/{number}")
     tools = invent_tools(rng, mix.domains, mix.style, rng.randint(*mix.num_tools))
     rng.shuffle(tools)
     messages = [Message("system", _system(rng, mix))] if rng.random() < 0.2 else []

@@ -12,7 +12,7 @@ def draw_curves(log: Path, picture: Path) -> bool:
     Thin lines stand where the run was resumed with a later end: its learning rate rose again.
     """
     try:
-        from matplotlib.figure import Figure  # noqa: PLC0415 - an optional dependency
+        from matplotlib.figure import Figure
     except ImportError:
         return False
     rows = [json.loads(line) for line in log.read_text("utf-8").splitlines()]

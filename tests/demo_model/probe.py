@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from runtime.models.train.batches import collate
-from runtime.models.train.conversations import HELD_OUT, converse
-from runtime.models.train.examples import Example, example_of
+from demo_model.batches import collate
+from demo_model.conversations import HELD_OUT, converse
+from demo_model.examples import Example, example_of
 
 if TYPE_CHECKING:
-    from runtime.models.train.trainer import Trainer
+    from demo_model.trainer import Trainer
 
 SEED = 1 << 41
 _ROWS = 16

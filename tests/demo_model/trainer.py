@@ -15,10 +15,10 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import AutoTokenizer
 
-from runtime.models.train.batches import BatchStream, Place, TrainingBatch
-from runtime.models.train.probe import Probe
-from runtime.models.train.recipe import Recipe, new_model
-from runtime.models.train.tokenizer import build_tokenizer
+from demo_model.batches import BatchStream, Place, TrainingBatch
+from demo_model.probe import Probe
+from demo_model.recipe import Recipe, new_model
+from demo_model.tokenizer import build_tokenizer
 
 MODEL, CHECKPOINT, LOG = "model", "checkpoint.pt", "log.jsonl"
 _SHARD_SIZE = "15MB"
@@ -101,7 +101,7 @@ class Trainer:
 
     def autocast(self) -> AbstractContextManager[None]:
         """Matrix products in bfloat16, where the device has them."""
-        if self.run.device == "cpu" and not torch.cpu._is_avx512_bf16_supported():  # noqa: SLF001 no public name
+        if self.run.device == "cpu" and not torch.cpu._is_avx512_bf16_supported():
             return nullcontext()
         return torch.autocast(self.run.device.partition(":")[0], torch.bfloat16)
 

@@ -3,9 +3,9 @@
 from random import Random
 from typing import Any
 
-from runtime.models.train.domains import DATE, FLAG, PERSON, RECORD, TIME
-from runtime.models.train.parameters import Parameter, Value
-from runtime.models.train.tools import Invented
+from demo_model.domains import DATE, FLAG, PERSON, RECORD, TIME
+from demo_model.parameters import Parameter, Value
+from demo_model.tools import Invented
 
 _OPENINGS = (
     "{0}",
