@@ -18,7 +18,7 @@ from compiler.matcher import Matcher, allocate_bitmask
 from compiler.report import EnforcementReport, Entry, ToolReport, Verdict
 from compiler.response_format import ResponseFormat, compile_format
 from compiler.schema import CompiledSchema, compile_schema
-from compiler.toolset import compile_toolset
+from compiler.toolset_compiler import compile_toolset
 from compiler.vocabulary import Vocabulary
 
 __all__ = [

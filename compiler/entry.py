@@ -13,7 +13,7 @@ from compiler.report import Entry as ReportEntry
 from compiler.response_format import ResponseFormat, compile_format
 from compiler.schema import CompiledSchema
 from compiler.syntax import Syntax
-from compiler.toolset import lower_tool
+from compiler.toolset_compiler import lower_tool
 from compiler.units.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary
 from toolspecs.tool import Tool

@@ -18,7 +18,7 @@ from compiler.lowering.style import FLEXIBLE, Style
 from compiler.lowering.tagged import SpelledTags, TaggedArguments
 from compiler.matcher import Matcher
 from compiler.report import EnforcementReport
-from compiler.units.compiled import Compiled
+from compiler.units.compiled_grammar import Compiled
 from compiler.units.single import SingleMatcher
 from compiler.units.stored import BYTES_PER_CHAR, pack, unpack
 from compiler.vocabulary import Vocabulary, vocabulary_of

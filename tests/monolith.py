@@ -21,7 +21,7 @@ from compiler.grammar.grammar import (
     sequence,
 )
 from compiler.syntaxes import Syntax
-from compiler.toolset import lower_tool
+from compiler.toolset_compiler import lower_tool
 from compiler.units.unit import call_of
 from compiler.vocabulary import MARKER_START, Vocabulary
 from toolspecs.choice import ChoiceMode

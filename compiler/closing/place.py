@@ -19,9 +19,9 @@ from compiler.recogniser.recogniser import Recogniser
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from compiler.linker.dispatch_states import Junction
     from compiler.linker.dispatcher import Dispatcher
     from compiler.linker.headers import Target
-    from compiler.linker.junction import Junction
     from compiler.linker.position import Position
     from compiler.schema import CompiledSchema
 

@@ -15,11 +15,11 @@ import xgrammar as xgr
 
 from compiler.guard.guarded import Guarded
 from compiler.linker.answer import Answer
-from compiler.linker.exits import Exits
+from compiler.linker.boundary_tokens import Exits
+from compiler.linker.dispatch_states import Entry, Junction
 from compiler.linker.fork import AtFork, Fork
 from compiler.linker.free_text import FreeText
 from compiler.linker.inside import InUnit, begun
-from compiler.linker.junction import Entry, Junction
 from compiler.linker.outside import BeforeThought, InFixedText, InText, InThought, Thought
 from compiler.linker.position import Position
 from compiler.units.unit import Unit

@@ -10,8 +10,8 @@ from compiler.linker.position import Position
 
 if TYPE_CHECKING:
     from compiler.linker.answer import Answer
+    from compiler.linker.dispatch_states import Junction
     from compiler.linker.dispatcher import Dispatcher
-    from compiler.linker.junction import Junction
     from compiler.matcher import Bitmask
 
 

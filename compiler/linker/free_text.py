@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from compiler.token_index import Row, SparseMask, TokenIndex
 
 if TYPE_CHECKING:
-    from compiler.linker.junction import Junction
+    from compiler.linker.dispatch_states import Junction
 
 
 class FreeText:

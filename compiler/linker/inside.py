@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from compiler.guard.guarded import Guarded
     from compiler.linker.answer import Answer
+    from compiler.linker.boundary_tokens import Exits
     from compiler.linker.dispatcher import Dispatcher
-    from compiler.linker.exits import Exits
     from compiler.matcher import Bitmask
     from compiler.units.single import SingleMatcher
     from compiler.units.unit import Unit

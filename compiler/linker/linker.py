@@ -14,12 +14,12 @@ from types import MappingProxyType
 
 from compiler.errors import UnsupportedGrammar, UnsupportedSchema, UnsupportedToolset
 from compiler.linker.answer import Answer
+from compiler.linker.boundary_tokens import Exits
+from compiler.linker.dispatch_states import Junction
 from compiler.linker.dispatcher import Dispatcher, consumed
-from compiler.linker.exits import Exits
 from compiler.linker.fork import Fork
 from compiler.linker.free_text import FreeText
 from compiler.linker.headers import Headers, Target
-from compiler.linker.junction import Junction
 from compiler.linker.linked_matcher import LinkedMatcher
 from compiler.linker.outside import Thought
 from compiler.syntax import Message, Syntax

@@ -9,9 +9,9 @@ from compiler.linker.position import Position
 from compiler.token_index import SparseMask
 
 if TYPE_CHECKING:
+    from compiler.linker.dispatch_states import Junction
     from compiler.linker.dispatcher import Dispatcher
     from compiler.linker.free_text import FreeText
-    from compiler.linker.junction import Junction
     from compiler.matcher import Bitmask
 
 

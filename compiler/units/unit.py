@@ -29,7 +29,7 @@ from compiler.grammar.grammar import (
 )
 from compiler.grammar.json_form import grammar_from_json, grammar_to_json
 from compiler.syntax import Syntax
-from compiler.units.compiled import Compiled
+from compiler.units.compiled_grammar import Compiled
 from compiler.units.jump_forward import forced_text
 from compiler.units.stored import BYTES_PER_CHAR, VERSIONS, pack, unpack
 from compiler.vocabulary import Vocabulary

@@ -14,7 +14,7 @@ from compiler.errors import CompilerError
 from compiler.linker.linker import LinkedGrammar
 from compiler.matcher import Matcher
 from compiler.syntax import Syntax
-from compiler.toolset import compile_toolset
+from compiler.toolset_compiler import compile_toolset
 from compiler.units.single import SingleMatcher
 from runtime.sequence import Closer
 from runtime.study.drawn import Drawn

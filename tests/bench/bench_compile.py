@@ -24,7 +24,7 @@ from compiler.isolation.priming import prime
 from compiler.linker.linker import link
 from compiler.matcher import allocate_bitmask
 from compiler.syntaxes import Syntax, syntax
-from compiler.toolset import lower_tool
+from compiler.toolset_compiler import lower_tool
 from compiler.units.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary, vocabulary_of
 from toolspecs.choice import ChoiceMode, ToolChoice

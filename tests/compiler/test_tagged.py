@@ -15,7 +15,7 @@ from compiler.errors import UnsupportedSchema
 from compiler.linker.linker import LinkedGrammar
 from compiler.report import Verdict
 from compiler.syntaxes import SYNTAXES, Syntax
-from compiler.toolset import lower_tool
+from compiler.toolset_compiler import lower_tool
 from compiler.units.unit import Unit
 from compiler.vocabulary import Vocabulary
 from toolspecs.tool import Tool

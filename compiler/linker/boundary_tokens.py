@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import xgrammar as xgr
 
-from compiler.linker.junction import Junction
+from compiler.linker.dispatch_states import Junction
 from compiler.token_index import Row, SparseMask, TokenIndex
 
 
