@@ -4,7 +4,7 @@ A compiler in three parts: a front end (canonical form), a back end (lowering to
 xgrammar), and a linker that joins the units of a toolset without compiling anything.
 """
 
-from compiler.cache.cache import Found, GrammarCache
+from compiler.cache.grammar_cache import Found, GrammarCache
 from compiler.errors import (
     CompilerError,
     CorruptUnit,

@@ -9,7 +9,7 @@ from compiler.grammar.ebnf import ebnf_grammar
 from compiler.grammar.grammar import Grammar
 from compiler.lowering.style import FLEXIBLE, Style
 from compiler.report import EnforcementReport
-from compiler.scalars.plain_text import choice_grammar, pattern_grammar
+from compiler.scalars.unquoted_strings import choice_grammar, pattern_grammar
 from compiler.schema import CompiledSchema, compile_schema
 from compiler.vocabulary import Vocabulary, vocabulary_of
 

@@ -15,8 +15,8 @@ from litestar.di import Provide
 from litestar.openapi import OpenAPIConfig
 from opentelemetry import trace
 
-from compiler.cache.cache import GrammarCache
-from compiler.isolation.job import Compiling
+from compiler.cache.grammar_cache import GrammarCache
+from compiler.isolation.compile_job import Compiling
 from gateway.access import ApiKeyMiddleware, read_keys
 from gateway.completions import Completions
 from gateway.errors import SettingsError

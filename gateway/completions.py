@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Iterable
 
-from compiler.cache.cache import Found, GrammarCache
+from compiler.cache.grammar_cache import Found, GrammarCache
 from compiler.errors import UnsupportedToolset
 from compiler.linker.linker import LinkedGrammar
 from compiler.syntaxes import syntax as find_syntax

@@ -3,10 +3,9 @@
 import asyncio
 from pathlib import Path
 
-from compiler.isolation.in_process import InProcess
-from compiler.isolation.job import Compiling
+from compiler.isolation.compile_job import Compiling
 from compiler.isolation.limits import CompileLimits
-from compiler.isolation.workers import Workers
+from compiler.isolation.pools import InProcess, Workers
 from gateway.errors import SettingsError
 from gateway.settings import DEMO_MODEL, RANDOM_MODEL, Settings
 from runtime.models import DEMO_MODEL_FOLDER

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from litestar.di import NamedDependency
 
-from compiler.cache.cache import GrammarCache
+from compiler.cache.grammar_cache import GrammarCache
 from gateway.completions import Completions
 from gateway.registry import Registry
 from runtime.protocol import Runtime

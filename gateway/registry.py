@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from compiler.cache.cache import GrammarCache
+from compiler.cache.grammar_cache import GrammarCache
 from compiler.errors import CompilingUnfinished, UnsupportedToolset
 from compiler.frontend.pointer import child
-from compiler.isolation.patience import Patience
+from compiler.isolation.limits import Patience
 from compiler.report import ToolReport
 from gateway.difference import Change, Covers, compare, compare_documents
 from gateway.errors import InvalidField

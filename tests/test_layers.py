@@ -13,10 +13,10 @@ ROOT = Path(__file__).resolve().parents[1]
 LAYERS = ("toolspecs", "compiler", "runtime", "gateway")
 
 COMPILER = (
-    *("errors", "graphs", "matcher", "report", "syntax", "syntaxes", "once", "token_index", "backend"),
+    *("errors", "digraph", "matcher", "report", "syntax", "syntaxes", "once", "token_index", "backend"),
     *("regular", "guard", "vocabulary", "grammar", "frontend", "scalars", "lowering"),
     *("recogniser", "units", "schema", "response_format", "linker", "toolset_compiler", "closing"),
-    *("entry", "isolation", "cache", "__init__"),
+    *("cache_entry", "isolation", "cache", "__init__"),
 )
 """The packages of the compiler, and the modules beside them, each behind those that it imports."""
 

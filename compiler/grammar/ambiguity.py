@@ -7,9 +7,9 @@ many parts in a row of which each may be left out or go on (`x* x* x*`).
 
 from collections.abc import Iterable, Mapping
 
+from compiler.digraph import reached
 from compiler.grammar.grammar import EMPTY, Choice, Expr, Grammar, RuleRef, Sequence, parts
 from compiler.grammar.shortest import Shortest
-from compiler.graphs import reached
 
 LOOP = 8
 """As many parts as a loop counts for."""

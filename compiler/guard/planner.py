@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from compiler.digraph import leading_to, reached
 from compiler.errors import UnsupportedSchema
-from compiler.graphs import leading_to, reached
 from compiler.guard.bound import Bound
 from compiler.guard.plan import Place, Places, Plan, Tags
 

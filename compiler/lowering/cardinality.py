@@ -18,7 +18,7 @@ from compiler.lowering.views import (
 )
 from compiler.regular.dfa import DEAD, Dfa
 from compiler.scalars.numbers import IntegerConstraint
-from compiler.scalars.string_constraint import StringConstraint
+from compiler.scalars.strings import StringConstraint
 
 MOST_DISTINCT = 64
 """Distinct items or keys that an output may have to have: a closer finds these well within a second."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from compiler.grammar.grammar import union
 from compiler.lowering.views import strings_of
-from compiler.scalars.string_constraint import StringConstraint
+from compiler.scalars.strings import StringConstraint
 
 if TYPE_CHECKING:
     from jsonschema_rs import CanonicalSchema

@@ -43,8 +43,7 @@ from compiler.lowering.views import (
 from compiler.lowering.witnesses import lower_with_witnesses
 from compiler.report import Verdict
 from compiler.scalars.numbers import IntegerConstraint, NumberConstraint, lower_integer, lower_number
-from compiler.scalars.string_constraint import StringConstraint
-from compiler.scalars.strings import LoweredString, lower_string
+from compiler.scalars.strings import LoweredString, StringConstraint, lower_string
 
 MAX_PLACES = 20_000
 _WRITE_OUT = "Write the combined schema out."

@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from compiler.grammar.grammar import Expr, Literal, choice, sequence
-from compiler.scalars.spelling import QUOTE
+from compiler.scalars.char_encoding import QUOTE
 
 
 @dataclass(frozen=True, slots=True)

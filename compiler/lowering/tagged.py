@@ -22,8 +22,8 @@ from compiler.lowering.anything import TYPES
 from compiler.lowering.objects import declared_keys, value_schema
 from compiler.lowering.views import ObjectConstraint, object_constraint, strings_of
 from compiler.report import Verdict
-from compiler.scalars.raw_strings import lower_raw_literal, lower_raw_string
-from compiler.scalars.string_constraint import StringConstraint
+from compiler.scalars.strings import StringConstraint
+from compiler.scalars.unquoted_strings import lower_raw_literal, lower_raw_string
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

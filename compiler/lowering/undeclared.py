@@ -13,7 +13,7 @@ from compiler.grammar.grammar import Expr, Rule, choice, sequence
 from compiler.guard.planner import Rest
 from compiler.lowering.keys import lower_key
 from compiler.lowering.members import Undeclared
-from compiler.regular.overlaps import TooManyOverlaps, overlaps
+from compiler.regular.language import TooManyOverlaps, overlaps
 from compiler.report import Verdict
 
 if TYPE_CHECKING:

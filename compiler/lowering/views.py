@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.scalars.numbers import IntegerConstraint, NumberConstraint
-from compiler.scalars.string_constraint import LATEST, StringConstraint
+from compiler.scalars.strings import LATEST, StringConstraint
 
 
 @dataclass(frozen=True)

@@ -97,3 +97,50 @@ ANY_SPACE = union(
 """What any of the engines in use takes for white space."""
 OUTSIDE_ASCII: Ranges = intersection(ALL, ((0x80, LAST),))
 LINE_ENDS = of("\n\r\u2028\u2029")
+
+
+_CATEGORIES = {
+    "Letter": "L",
+    "Lowercase_Letter": "Ll",
+    "Uppercase_Letter": "Lu",
+    "Mark": "M",
+    "Number": "N",
+    "Decimal_Number": "Nd",
+    "Punctuation": "P",
+    "Symbol": "S",
+    "Separator": "Z",
+    "digit": "Nd",
+}
+
+
+def any_char(*, is_outer: bool) -> Ranges:
+    """What `.` means."""
+    return complement(of("\n") if is_outer else LINE_ENDS)
+
+
+def shorthand(char: str, *, is_outer: bool) -> Ranges:
+    r"""What `\d`, `\w` or `\s` mean, or one of their complements in capitals."""
+    if char.isupper():
+        return complement(shorthand(char.lower(), is_outer=not is_outer))
+    match char:
+        case "d":
+            return union(DIGIT, of_category("Nd")) if is_outer else DIGIT
+        case "w":
+            return union(WORD, of_word_outside_ascii()) if is_outer else WORD
+        case _:
+            return ANY_SPACE if is_outer else ASCII_SPACE
+
+
+def category(name: str, *, is_outer: bool) -> Ranges | None:
+    r"""What `\p{name}` means; None if there is no such category.
+
+    A character that is not assigned here may be so, in any category, in an engine's Unicode.
+    """
+    prefix = _CATEGORIES.get(name, name)
+    ranges = of_category(prefix) if len(prefix) <= 2 and prefix[:1] in "LMNPSZ" else ()
+    if not ranges:
+        return None
+    unassigned = of_category("Cn")
+    if is_outer:
+        return union(ranges, unassigned)
+    return intersection(ranges, complement(unassigned))

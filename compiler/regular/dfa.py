@@ -6,7 +6,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TypeVar
 
-from compiler.graphs import innermost_first, leading_to
+from compiler.digraph import innermost_first, leading_to
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
 

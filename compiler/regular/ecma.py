@@ -5,9 +5,60 @@ of two ways: `inner` takes only the characters on which all agree, `outer` every
 What must match is read inner and what must not match is read outer, so that either reading is sound.
 """
 
-from compiler.regular import charset, readings
+from dataclasses import dataclass
+
+from compiler.regular import charset
 from compiler.regular.charset import Ranges
-from compiler.regular.tree import Alternation, Assertion, Chars, Concat, Look, Node, Repetition
+
+
+@dataclass(frozen=True, slots=True)
+class Chars:
+    """One character of a set."""
+
+    ranges: Ranges
+
+
+@dataclass(frozen=True, slots=True)
+class Concat:
+    """One after the other."""
+
+    items: tuple["Node", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Alternation:
+    """Any one of."""
+
+    options: tuple["Node", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repetition:
+    """`low` to `high` times; None is without bound."""
+
+    item: "Node"
+    low: int
+    high: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Assertion:
+    """`^`, `$`, `b` or `B`; the latter read outer are `b?` and `B?`."""
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A lookaround."""
+
+    item: "Node"
+    is_ahead: bool
+    is_negative: bool
+
+
+Node = Chars | Concat | Alternation | Repetition | Assertion | Look
+
 
 MAX_PATTERN = 10_000
 MAX_NESTING = 100
@@ -120,7 +171,7 @@ class _Reader:
             case "^" | "$":
                 return self.anchor(char)
             case ".":
-                return Chars(readings.any_char(is_outer=self.is_outer))
+                return Chars(charset.any_char(is_outer=self.is_outer))
             case "[":
                 return Chars(self.char_class())
             case "(":
@@ -189,7 +240,7 @@ class _Reader:
         """The set of an escape, inside or outside a class."""
         char = self.next()
         if char.lower() in "dws":
-            return readings.shorthand(char, is_outer=self.is_outer)
+            return charset.shorthand(char, is_outer=self.is_outer)
         if char in "pP":
             return self.category(is_negated=char == "P")
         return _one(self.char_escape(char))
@@ -236,7 +287,7 @@ class _Reader:
             raise PatternError("has \\p without a category")
         name = self.pattern[self.at : end].removeprefix("General_Category=").removeprefix("gc=")
         self.at = end + 1
-        ranges = readings.category(name, is_outer=self.is_outer != is_negated)
+        ranges = charset.category(name, is_outer=self.is_outer != is_negated)
         if ranges is None:
             raise PatternError(f"names the unknown category {name!r}")
         return charset.complement(ranges) if is_negated else ranges

@@ -5,9 +5,18 @@ from dataclasses import dataclass
 from functools import lru_cache, reduce
 
 from compiler.regular import charset, nfa
-from compiler.regular.dfa import Alphabet, Dfa, explored
-from compiler.regular.ecma import MAX_COUNT, PatternError, parse
-from compiler.regular.tree import Alternation, Assertion, Chars, Concat, Look, Node
+from compiler.regular.dfa import Alphabet, Dfa, TooManyStates, explored
+from compiler.regular.ecma import (
+    MAX_COUNT,
+    Alternation,
+    Assertion,
+    Chars,
+    Concat,
+    Look,
+    Node,
+    PatternError,
+    parse,
+)
 
 
 @dataclass(frozen=True)
@@ -122,3 +131,31 @@ def _walk(node: Node) -> Iterator[Node]:
             return
         case _:
             yield from _walk(node.item)
+
+
+class TooManyOverlaps(ValueError):
+    """Patterns overlap in more ways than allowed."""
+
+
+def overlaps(patterns: tuple[str, ...], most: int) -> list[tuple[str, ...]]:
+    """The sets of patterns of which any two can match one text, the empty set first.
+
+    Patterns are read inner, as where they must match. What has no automaton counts as overlapping.
+
+    Raises:
+        TooManyOverlaps: there are more than `most`.
+    """
+    found: list[tuple[str, ...]] = [()]
+    for index, pattern in enumerate(patterns):
+        apart = {other for other in patterns[:index] if _exclude(pattern, other)}
+        found += [(*others, pattern) for others in found if apart.isdisjoint(others)]
+        if len(found) > most:
+            raise TooManyOverlaps
+    return found
+
+
+def _exclude(first: str, second: str) -> bool:
+    try:
+        return language([Part(first), Part(second)]).is_empty
+    except (PatternError, TooManyStates):
+        return False

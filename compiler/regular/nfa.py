@@ -7,8 +7,7 @@ from functools import cache
 
 from compiler.regular import charset
 from compiler.regular.dfa import Alphabet, Dfa, TooManyStates, explored
-from compiler.regular.ecma import PatternError
-from compiler.regular.tree import Alternation, Assertion, Chars, Concat, Look, Node, Repetition
+from compiler.regular.ecma import Alternation, Assertion, Chars, Concat, Look, Node, PatternError, Repetition
 
 MAX_NFA_STATES = 20_000
 MAX_STEPS = 5_000_000

@@ -18,8 +18,15 @@ from typing import NamedTuple
 from compiler.grammar.grammar import Expr
 from compiler.grammar.rules import RuleSink
 from compiler.regular.dfa import Dfa, TooManyStates, explored
-from compiler.scalars.digits import ALPHABET, POINT, SYMBOLS, Room, without_trailing_zeros, write
-from compiler.scalars.interval import Interval
+from compiler.scalars.decimal_texts import (
+    ALPHABET,
+    POINT,
+    SYMBOLS,
+    Interval,
+    Room,
+    without_trailing_zeros,
+    write,
+)
 
 
 class _Rest(NamedTuple):

@@ -25,11 +25,9 @@ from compiler.grammar.grammar import (
 )
 from compiler.grammar.rules import RuleSink
 from compiler.report import Verdict
-from compiler.scalars.digits import MAX_COUNTED_PLACES
-from compiler.scalars.interval import Interval
-from compiler.scalars.magnitudes import lower_magnitudes
+from compiler.scalars.decimal_texts import MAX_COUNTED_PLACES, Interval, lower_magnitudes
 from compiler.scalars.multiples import Multiples, common_multiple
-from compiler.scalars.string_constraint import Note
+from compiler.scalars.strings import Note
 
 Number = int | float | Decimal
 Bound = TypeVar("Bound", int | None, Number | None)

@@ -18,7 +18,7 @@ from redis_server import RedisServer
 from transformers import AutoTokenizer
 
 from compiler.backend import Backend
-from compiler.cache.cache import GrammarCache
+from compiler.cache.grammar_cache import GrammarCache
 from compiler.errors import UnsupportedSchema
 from compiler.isolation.priming import prime
 from compiler.linker.linker import link

@@ -1,6 +1,6 @@
 """What tests of the grammar cache ask of it."""
 
-from compiler.isolation.in_process import InProcess
+from compiler.isolation.pools import InProcess
 from toolspecs.choice import ChoiceMode, ToolChoice
 from toolspecs.tool import Tool
 

@@ -7,14 +7,14 @@ import json
 import pytest
 from grammar_caches import SECRET, Counting, find, tool
 
-from compiler.cache import shelf
-from compiler.cache.cache import GrammarCache
-from compiler.cache.seal import sealed, unsealed
-from compiler.entry import Entry
+from compiler.cache import grammar_store
+from compiler.cache.grammar_cache import GrammarCache
+from compiler.cache.grammar_store import sealed, unsealed
+from compiler.cache_entry import Entry
 from compiler.errors import UnsupportedToolset
-from compiler.isolation.in_process import InProcess
-from compiler.isolation.job import LOWERING_VERSION, Job
+from compiler.isolation.compile_job import LOWERING_VERSION, Job
 from compiler.isolation.limits import CompileLimits
+from compiler.isolation.pools import InProcess
 from compiler.response_format import ResponseFormat
 from compiler.syntaxes import SYNTAXES
 from compiler.units import stored
@@ -155,7 +155,7 @@ async def test_the_lease_of_one_that_died_is_taken_over(store, vocabulary):
 
 
 async def test_a_lease_that_does_not_end_is_not_waited_for_forever(store, vocabulary, monkeypatch):
-    monkeypatch.setattr(shelf, "LEASE_S", 0.2)
+    monkeypatch.setattr(grammar_store, "LEASE_S", 0.2)
     key = Job.tool(tool("f").parameters, "json").key(vocabulary)
     assert await store.acquire(f"lock:{key}", "another replica", 60)
     assert (await find(GrammarCache(store, secret=SECRET), [tool("f")], vocabulary)).source == "compiled"

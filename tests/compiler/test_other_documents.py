@@ -7,7 +7,7 @@ import jsonschema_rs
 import pytest
 
 from compiler import UnsupportedSchema, compile_schema
-from compiler.cache.cache import GrammarCache
+from compiler.cache.grammar_cache import GrammarCache
 from compiler.frontend.containment import covers
 from compiler.vocabulary import Vocabulary
 from toolspecs.bundle import Bundler

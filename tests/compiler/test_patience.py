@@ -6,10 +6,10 @@ from types import SimpleNamespace
 import pytest
 from grammar_caches import SECRET, Counting, find, tool
 
-from compiler.cache.cache import GrammarCache
+from compiler.cache.grammar_cache import GrammarCache
 from compiler.errors import CompilingUnfinished, LimitReached, UnsupportedToolset
-from compiler.isolation.in_process import InProcess
 from compiler.isolation.limits import CompileLimits
+from compiler.isolation.pools import InProcess
 from compiler.vocabulary import Vocabulary
 
 
@@ -49,7 +49,7 @@ class Slow(Counting):
 def clock(monkeypatch):
     """The time by which a request's patience is measured; it stands still unless moved."""
     clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr("compiler.isolation.patience.time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr("compiler.isolation.limits.time", SimpleNamespace(monotonic=lambda: clock.now))
     return clock
 
 

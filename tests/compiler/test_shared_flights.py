@@ -7,8 +7,8 @@ from pathlib import Path
 
 from redis_server import redis_url  # noqa: F401 (a fixture)
 
-from compiler.cache.cache import GrammarCache
-from compiler.isolation.in_process import InProcess
+from compiler.cache.grammar_cache import GrammarCache
+from compiler.isolation.pools import InProcess
 from compiler.vocabulary import Vocabulary
 from toolspecs.choice import ChoiceMode, ToolChoice
 from toolspecs.stores import open_store

@@ -14,8 +14,7 @@ from compiler.grammar.rules import RuleTable
 from compiler.lowering.style import FLEXIBLE
 from compiler.regular.formats import FORMATS
 from compiler.report import Verdict
-from compiler.scalars.string_constraint import StringConstraint
-from compiler.scalars.strings import lower_string
+from compiler.scalars.strings import StringConstraint, lower_string
 from compiler.schema import lower_schema
 from compiler.vocabulary import Vocabulary
 

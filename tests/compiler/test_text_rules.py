@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compiler.digraph import circles
 from compiler.grammar.grammar import CharClass, RuleRef, parts
-from compiler.graphs import circles
 from compiler.lowering.style import SPACED
 from compiler.regular import charset
 from compiler.regular.dfa import DEAD
 from compiler.regular.language import Part, language
-from compiler.regular.searches import MAX_STEPS, thinned
-from compiler.scalars.bounded import START, Bounded, bounded_by_count, other_than
+from compiler.regular.transition_pruning import MAX_STEPS, thinned
+from compiler.scalars.length_bounds import START, Bounded, bounded_by_count, other_than
 from compiler.schema import lower_schema
 
 PATTERNS = st.recursive(
@@ -65,7 +65,7 @@ def test_searches_without_moves_that_are_not_needed(pattern, before, after, text
     dfa = language([Part(f"{before}{pattern}{after}")])
     for high in (None, low + 4):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("compiler.scalars.bounded.thinned", partial(thinned, max_steps=max_steps))
+            patch.setattr("compiler.scalars.length_bounds.thinned", partial(thinned, max_steps=max_steps))
             bounded = bounded_by_count(dfa, low, high)
         for text in texts:
             is_within = low <= len(text) and (high is None or len(text) <= high)

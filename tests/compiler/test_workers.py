@@ -10,11 +10,11 @@ import pytest
 import pytest_asyncio
 from hostile import greedy, laborious
 
-from compiler.entry import Entry
+from compiler.cache_entry import Entry
 from compiler.errors import LimitReached, UnsupportedSchema, WorkersUnavailable
-from compiler.isolation.job import Job, read_answer
+from compiler.isolation.compile_job import Job, read_answer
 from compiler.isolation.limits import CompileLimits
-from compiler.isolation.workers import Workers
+from compiler.isolation.pools import Workers
 from compiler.response_format import ResponseFormat
 from compiler.vocabulary import Vocabulary
 
@@ -186,7 +186,7 @@ async def test_closing_waits_for_one_step_of_priming(monkeypatch):
         finally:
             ended.set()
 
-    monkeypatch.setattr("compiler.isolation.workers.priming", priming)
+    monkeypatch.setattr("compiler.isolation.pools.priming", priming)
     workers = Workers(1, LIMITS)
     workers.start(VOCABULARY)
     await asyncio.to_thread(begun.wait)

@@ -8,7 +8,7 @@ from litestar.testing import AsyncTestClient
 from redis_server import running_redis
 from sample_tools import TIME, WEATHER
 
-from compiler.cache import shelf
+from compiler.cache import grammar_store
 from gateway.app import create_app
 from gateway.settings import Settings
 
@@ -68,7 +68,7 @@ async def test_the_gateway_outlives_redis(server, gateway, caplog):
         assert (shown.status_code, shown.json()["etag"]) == (200, etag)
         changed = await client.put("/v1/toolsets/weather", json={"tools": [TIME]}, headers={"If-Match": etag})
         assert changed.status_code == 200
-        await asyncio.sleep(shelf.PAUSE_S)
+        await asyncio.sleep(grammar_store.PAUSE_S)
         assert await source_of(client, tools=[renamed(WEATHER, "later")]) == "memory"
         fresh = renamed(WEATHER, "fresh", sunny={"type": "boolean"})
         assert await source_of(client, tools=[fresh]) == "compiled"

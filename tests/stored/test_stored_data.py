@@ -22,7 +22,7 @@ from stored_toolsets import (
 )
 
 from compiler import GrammarCache, Vocabulary
-from compiler.isolation.job import LOWERING_VERSION
+from compiler.isolation.compile_job import LOWERING_VERSION
 from compiler.units.stored import VERSIONS
 from toolspecs import Catalog, DeletedToolset, StaleRevision, ToolChoice, open_store
 

@@ -5,19 +5,69 @@ tags by the engine. Where characters are counted or a pattern is kept, and the t
 for beside that, the character that every tag begins with is left out instead.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compiler.grammar.grammar import CharClass, Expr, Literal, Prose, Rule, RuleRef, sequence
-from compiler.grammar.rules import RuleSink
-from compiler.grammar.writable import CONTROLS
+from compiler.errors import UnsupportedKeyword, UnsupportedSchema
+from compiler.grammar.grammar import (
+    EMPTY,
+    CharClass,
+    Expr,
+    Grammar,
+    Literal,
+    Prose,
+    Rule,
+    RuleRef,
+    choice,
+    sequence,
+)
+from compiler.grammar.rules import RuleSink, RuleTable
+from compiler.grammar.writable import CONTROLS, check_writable
 from compiler.regular import charset
+from compiler.regular.ecma import PatternError, parse
 from compiler.report import Verdict
-from compiler.scalars.bounded import Tail
-from compiler.scalars.repetition import SHORT
-from compiler.scalars.spelling import as_is
-from compiler.scalars.string_constraint import StringConstraint
-from compiler.scalars.strings import LoweredString, StringLowering
+from compiler.scalars.char_encoding import as_is
+from compiler.scalars.counted_repetition import NOTHING, SHORT
+from compiler.scalars.length_bounds import Tail
+from compiler.scalars.strings import LoweredString, StringConstraint, StringLowering
 from compiler.vocabulary import MARKER_START
+
+_NOTHING = CharClass.of(NOTHING)
+
+
+def pattern_grammar(pattern: str) -> Grammar:
+    """The texts that match an ECMA-262 pattern from their first character to their last.
+
+    Raises:
+        UnsupportedSchema: the pattern cannot be read, is not regular, too large, or matches nothing.
+    """
+    try:
+        parse(pattern)  # by itself: what it leaves open must not be closed by what is put around it
+        rules = RuleTable()
+        constraint = StringConstraint(patterns=(f"^(?:{pattern})$",))
+        lowering = StringLowering(rules, _NOTHING, EMPTY, name="plain", spell=as_is, left_out=CONTROLS)
+        lowered = lowering.lower(constraint)
+    except PatternError as error:
+        raise UnsupportedSchema("/pattern", "", str(error)) from error
+    except UnsupportedKeyword as error:
+        raise UnsupportedSchema("/pattern", "", error.reason, error.suggestion) from error
+    if lowered is None:
+        raise UnsupportedSchema("/pattern", "", "no text matches it")
+    return rules.grammar(Rule(lowered.expr))
+
+
+def choice_grammar(choices: Sequence[str]) -> Grammar:
+    """Exactly these texts.
+
+    Raises:
+        UnsupportedSchema: there is none, or one holds what cannot be written.
+    """
+    if not choices:
+        raise UnsupportedSchema("/choices", "", "there is nothing to choose from")
+    for index, text in enumerate(choices):
+        check_writable(text, f"/choices/{index}")
+    return Grammar({"root": Rule(choice(*map(Literal, choices)))})
+
 
 TAG_START = "<"
 _LEFT_OUT = charset.union(CONTROLS, charset.of(TAG_START))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import islice
 
-from compiler.graphs import reached
+from compiler.digraph import reached
 from compiler.regular.dfa import DEAD, Dfa
 
 MAX_STEPS = 300_000

@@ -5,12 +5,13 @@ An entry compiled meanwhile is not lost to the others: they compile it themselve
 """
 
 import asyncio
+import hashlib
+import hmac
 import logging
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from compiler.cache.seal import sealed, unsealed
 from compiler.errors import CorruptUnit
 from toolspecs.errors import LockTimeout, StoreError
 from toolspecs.store import Store
@@ -98,3 +99,27 @@ class Shelf:
         if time.monotonic() >= self._is_out_until:
             _log.warning("grammar cache without the store: %s", str(error) or "it does not answer")
         self._is_out_until = time.monotonic() + PAUSE_S
+
+
+_MAC_BYTES = hashlib.sha256().digest_size
+
+
+def sealed(content: bytes, key: str, secret: bytes) -> bytes:
+    """`content` behind an HMAC-SHA-256 over it and the key it is stored under."""
+    return _mac(content, key, secret) + content
+
+
+def unsealed(stored: bytes, key: str, secret: bytes) -> bytes:
+    """What `sealed` wrapped.
+
+    Raises:
+        CorruptUnit: altered, cut short, or stored under another key or secret.
+    """
+    mac, content = stored[:_MAC_BYTES], stored[_MAC_BYTES:]
+    if not hmac.compare_digest(mac, _mac(content, key, secret)):
+        raise CorruptUnit("it is not authentic")
+    return content
+
+
+def _mac(content: bytes, key: str, secret: bytes) -> bytes:
+    return hmac.digest(secret, key.encode() + b"\n" + content, "sha256")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from typing import Any, Protocol
 
-from compiler.entry import Entry
+from compiler.cache_entry import Entry
 from compiler.errors import LimitReached, UnsupportedGrammar, UnsupportedSchema
 from compiler.frontend.canonical_form import NO_DOCUMENTS
 from compiler.frontend.containment import covers

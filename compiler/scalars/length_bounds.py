@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from compiler.graphs import innermost_first, leading_to
+from compiler.digraph import innermost_first, leading_to
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
 from compiler.regular.dfa import DEAD, MAX_STATES, Dfa, TooManyStates
-from compiler.regular.searches import thinned
-from compiler.scalars.repetition import SHORT
+from compiler.regular.transition_pruning import thinned
+from compiler.scalars.counted_repetition import SHORT
 
 State = tuple[int, int]
 """A state of the automaton, and how many characters were read, as far as bounds tell counts apart."""

@@ -1,14 +1,127 @@
 """Automata over decimal digits: magnitudes in an interval."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
-from compiler.grammar.grammar import Expr
+from compiler.digraph import innermost_first
+from compiler.grammar.grammar import EMPTY, CharClass, Expr, Literal, Rule, RuleRef, choice, sequence
 from compiler.grammar.rules import RuleSink
-from compiler.regular.dfa import Dfa, explored
-from compiler.scalars.digits import ALPHABET, POINT, SYMBOLS, Room, without_trailing_zeros, write
-from compiler.scalars.interval import Interval
+from compiler.regular import charset
+from compiler.regular.dfa import DEAD, Alphabet, Dfa, explored
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A set of reals between two ends; None is no end."""
+
+    low: Fraction | None
+    high: Fraction | None
+    is_low_strict: bool = False
+    is_high_strict: bool = False
+
+    @property
+    def is_rounded_upon(self) -> bool:
+        """Whether an exclusive end other than zero could be reached by rounding."""
+        return bool((self.is_low_strict and self.low) or (self.is_high_strict and self.high))
+
+    @property
+    def num_digits(self) -> int:
+        """The number of digits before the point of the larger end."""
+        return max((len(str(abs(end) // 1)) for end in (self.low, self.high) if end is not None), default=1)
+
+    @property
+    def from_zero(self) -> "Interval | None":
+        """The part from zero up; None if there is none."""
+        if self.high is not None and (self.high < 0 or (self.high == 0 and self.is_high_strict)):
+            return None
+        if self.low is None or self.low < 0:
+            return Interval(Fraction(0), self.high, is_high_strict=self.is_high_strict)
+        return self
+
+    @property
+    def below_zero(self) -> "Interval | None":
+        """The part below zero, mirrored: its magnitudes; None if there is none."""
+        if self.low is not None and self.low >= 0:
+            return None
+        low, is_strict = Fraction(0), True
+        if self.high is not None and self.high < 0:
+            low, is_strict = -self.high, self.is_high_strict
+        return Interval(low, None if self.low is None else -self.low, is_strict, self.is_low_strict)
+
+
+_CHARS = "0123456789."
+ALPHABET = Alphabet(tuple(charset.of(char) for char in _CHARS))
+SYMBOLS = range(len(_CHARS))
+POINT = len(_CHARS) - 1
+_DEFAULT_DIGITS = 20
+_DOUBLE_DIGITS = 15  # decimals of so many significant digits are distinct as doubles
+MAX_COUNTED_PLACES = 10
+"""Digits behind the point where digits are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many digits there may be: before the point, behind it, and together where there is a point."""
+
+    whole: int
+    places: int
+    significant: int
+
+    @classmethod
+    def of(cls, interval: Interval, places: int, *, is_counted: bool, is_unique: bool) -> Self:
+        """Room for the numbers of an interval from zero up, with at most `places` digits behind the point.
+
+        Digits are counted where a decimal might be rounded to a double that the interval or a divisor does
+        not admit, and where no two numbers may be the same double (`is_unique`).
+        """
+        is_double = is_unique or (is_counted and places > 0)
+        significant = _DOUBLE_DIGITS if is_double else _DEFAULT_DIGITS + places
+        default = max(min(significant, _DEFAULT_DIGITS), len(str(int(interval.low or 0))) + 1)
+        whole = default if interval.high is None else len(str(int(interval.high)))
+        return cls(whole, min(places, MAX_COUNTED_PLACES) if is_counted or is_unique else places, significant)
+
+
+def without_trailing_zeros() -> Dfa:
+    """Texts whose last digit behind a point is none."""
+
+    def step(state: str, symbol: int) -> str:
+        if symbol == POINT:
+            return "point"
+        return "whole" if state == "whole" else "zero" if symbol == 0 else "digit"
+
+    def following(state: str) -> list[str]:
+        return [step(state, symbol) for symbol in SYMBOLS]
+
+    return explored(ALPHABET, "whole", following, lambda state: state in ("whole", "digit"))
+
+
+def write(dfa: Dfa, rules: RuleSink) -> Expr:
+    """An automaton over digits as rules."""
+    order = innermost_first([[target for target in row if target != DEAD] for row in dfa.table])
+    assert order is not None, "digits are bounded"
+    texts: dict[int, Expr] = {}
+    for state in order:
+        texts[state] = _written(dfa, state, texts, rules)
+    return texts[0]
+
+
+def _written(dfa: Dfa, state: int, texts: Mapping[int, Expr], rules: RuleSink) -> Expr:
+    """The texts from a state on, given those from the states it leads to."""
+    chars_to: dict[int, list[str]] = {}
+    for symbol, target in enumerate(dfa.table[state]):
+        if target != DEAD:
+            chars_to.setdefault(target, []).append(_CHARS[symbol])
+    options: list[Expr] = [
+        sequence(Literal(chars[0]) if len(chars) == 1 else CharClass.of(*chars), texts[target])
+        for target, chars in chars_to.items()
+    ]
+    if state in dfa.accepting:
+        options.append(EMPTY)
+    body = choice(*options)
+    return body if isinstance(body, Literal | RuleRef) else rules.define("digits", Rule(body))
 
 
 class _State(NamedTuple):

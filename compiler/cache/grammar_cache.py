@@ -7,16 +7,15 @@ not authenticate, or is of another vocabulary, another xgrammar or another versi
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 from opentelemetry import trace
 
-from compiler.cache.flights import Flights
-from compiler.cache.shelf import Shelf
-from compiler.entry import Entry
+from compiler.cache.grammar_store import Shelf
+from compiler.cache_entry import Entry
 from compiler.errors import (
     CompilingUnfinished,
     CorruptUnit,
@@ -26,9 +25,9 @@ from compiler.errors import (
     UnsupportedSchema,
     UnsupportedToolset,
 )
-from compiler.isolation.in_process import InProcess
-from compiler.isolation.job import Compiling, Job
-from compiler.isolation.patience import Patience
+from compiler.isolation.compile_job import Compiling, Job
+from compiler.isolation.limits import Patience
+from compiler.isolation.pools import InProcess
 from compiler.linker.answer import Answer
 from compiler.linker.framed_answer import FramedAnswer, framed
 from compiler.linker.linker import LinkedGrammar, link
@@ -305,3 +304,35 @@ def _as(kind: type[U], entry: Entry) -> U:
 
 def _milliseconds_since(start: float) -> float:
     return (time.perf_counter() - start) * 1e3
+
+
+Result = TypeVar("Result")
+
+
+class Flights(Generic[Result]):
+    """Tasks by key, one at a time for each; they go on where whoever began one goes away."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, asyncio.Task[Result]] = {}
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._tasks
+
+    def join(self, key: str, begin: Callable[[], Coroutine[Any, Any, Result]]) -> asyncio.Future[Result]:
+        """The flight of a key, begun unless it is under way; what cancels the future does not cancel it."""
+        if key not in self._tasks:
+            self._tasks[key] = task = asyncio.create_task(begin())
+            task.add_done_callback(lambda task: self._landed(key, task))
+        return asyncio.shield(self._tasks[key])
+
+    async def cancel(self) -> None:
+        """End them all."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _landed(self, key: str, task: asyncio.Task[Result]) -> None:
+        del self._tasks[key]
+        if not task.cancelled():
+            task.exception()  # whoever still waits gets it; nobody waiting is no error
