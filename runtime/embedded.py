@@ -19,7 +19,7 @@ from runtime.engine import Engine
 from runtime.engine_thread import EngineThread, Job, Mailbox
 from runtime.errors import UnknownModel
 from runtime.events import Event, Finished
-from runtime.forward.model import ModelRunner
+from runtime.forward.model_runner import ModelRunner
 from runtime.jump_forward import JumpForward
 from runtime.limits import check_limits
 from runtime.loading import LoadedModel, load_model

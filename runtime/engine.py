@@ -18,7 +18,7 @@ from runtime.forward.attention import KVCache
 from runtime.jump_forward import JumpForward
 from runtime.masks import TokenMasks
 from runtime.memory import is_out_of_memory
-from runtime.pages import PagePool
+from runtime.page_pool import PagePool
 from runtime.sampling import Draw, adjust, certain, sample
 from runtime.scheduler import Batch, Scheduler
 from runtime.sequence import Closer, Sequence, State

@@ -14,7 +14,7 @@ from torch import Tensor
 from compiler.matcher import Bitmask, Matcher, allocate_bitmask
 from compiler.token_index import SparseMask, forbid
 from compiler.vocabulary import Vocabulary
-from runtime.forward.transfer import upload
+from runtime.device import upload
 from runtime.sequence import Sequence
 
 FAINT = 1e-20

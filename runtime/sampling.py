@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from runtime.forward.transfer import upload
+from runtime.device import upload
 from runtime.request import Sampling
 from runtime.sequence import Sequence
 

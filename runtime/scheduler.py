@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from runtime.errors import Overloaded
-from runtime.pages import PagePool
+from runtime.page_pool import PagePool
 from runtime.sequence import Sequence, State
 from runtime.settings import EngineSettings
 

@@ -17,7 +17,7 @@ from runtime.scheduler import Chunk
 from runtime.sequence import Sequence
 
 if TYPE_CHECKING:
-    from runtime.forward.model import ModelRunner
+    from runtime.forward.model_runner import ModelRunner
 
 LENGTH = 48
 LONGEST = 256

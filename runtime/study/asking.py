@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from runtime.engine import Engine
 from runtime.errors import BudgetTooSmall, RuntimeFault
-from runtime.forward.model import ModelRunner
+from runtime.forward.model_runner import ModelRunner
 from runtime.jump_forward import JumpForward
 from runtime.sequence import Sequence
 from runtime.settings import EngineSettings

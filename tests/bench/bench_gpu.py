@@ -14,15 +14,15 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import page_walks
+import paged_attention_cases
 import test_generate_equivalence as shapes
 import torch
 import transformers
 from gpu_timing import SCALES, Bench, copy_rate, vocabulary_for
 
 from runtime.engine import Engine
-from runtime.forward.backend import Backend, backend_of
-from runtime.forward.model import COMPILE_OPTIONS, ModelRunner
+from runtime.forward.device_operations import Backend, backend_of
+from runtime.forward.model_runner import COMPILE_OPTIONS, ModelRunner
 from runtime.request import Sampling
 from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
@@ -78,15 +78,15 @@ def _check_kernel(device: torch.device) -> dict[str, float]:
     """The largest relative error by type, over the cases that the interpreter is tested with, and bf16."""
     if backend_of(device) is None:
         return {}
-    from runtime.forward.walk_kernel import attend_pages
+    from runtime.forward.paged_triton_kernel import attend_pages
 
     errors: defaultdict[str, list[float]] = defaultdict(list)
-    for case, dtype in product(page_walks.CASES, (torch.float32, torch.float16, torch.bfloat16)):
+    for case, dtype in product(paged_attention_cases.CASES, (torch.float32, torch.float16, torch.bfloat16)):
         query, keys, values, walk, scoring = case.make()
         query, keys, values = (states.to(dtype) for states in (query, keys, values))
-        expected = page_walks.reference(query.double(), keys, values, walk, scoring)
+        expected = paged_attention_cases.reference(query.double(), keys, values, walk, scoring)
         query, keys, values = (states.to(device) for states in (query, keys, values))
-        walk, scoring = page_walks.moved(walk, scoring, device)
+        walk, scoring = paged_attention_cases.moved(walk, scoring, device)
         for num_splits in {1, case.num_splits, None}:
             found = attend_pages(query, keys, values, walk, scoring, num_splits).double().cpu()
             error = float((found - expected).norm() / expected.norm())
@@ -96,7 +96,7 @@ def _check_kernel(device: torch.device) -> dict[str, float]:
 
 def _check_shape(name: str, device: torch.device) -> str:
     """Greedy tokens of a small model: the device's against those of pages gathered on the CPU."""
-    backend = backend_of(device) or Backend(page_walks.reference, lambda step: step)
+    backend = backend_of(device) or Backend(paged_attention_cases.reference, lambda step: step)
     expected, _ = _greedy(shapes.build(shapes.CONFIGS[name]), None)
     try:
         found, has_graphs = _greedy(shapes.build(shapes.CONFIGS[name]).to(device), backend)

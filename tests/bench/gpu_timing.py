@@ -22,7 +22,7 @@ from compiler.closing.closer import closer_of
 from compiler.schema import CompiledSchema, compile_schema
 from compiler.vocabulary import Vocabulary
 from runtime.engine import Engine
-from runtime.forward.model import ModelRunner
+from runtime.forward.model_runner import ModelRunner
 from runtime.request import Sampling
 from runtime.sequence import Sequence, State
 from runtime.settings import EngineSettings

@@ -9,7 +9,7 @@ from compiler.vocabulary import Vocabulary
 from runtime import loading
 from runtime.embedded import EmbeddedRuntime
 from runtime.engine import Engine
-from runtime.forward.model import ModelRunner
+from runtime.forward.model_runner import ModelRunner
 from runtime.models.random_model import RandomModelSettings, ensure_random_model
 from runtime.request import Sampling
 from runtime.sequence import Sequence, State

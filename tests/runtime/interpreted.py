@@ -8,9 +8,9 @@ import os
 
 os.environ["TRITON_INTERPRET"] = "1"
 
-from page_walks import CASES, reference
+from paged_attention_cases import CASES, reference
 
-from runtime.forward.walk_kernel import attend_pages
+from runtime.forward.paged_triton_kernel import attend_pages
 
 
 def error(case):

@@ -1,6 +1,6 @@
 """Greedy decoding over pages writes the tokens that `model.generate` writes."""
 
-import page_walks
+import paged_attention_cases
 import pytest
 import torch
 from transformers import (
@@ -25,8 +25,8 @@ from transformers import (
 from compiler.vocabulary import Vocabulary
 from runtime.engine import Engine
 from runtime.errors import ModelLoadError
-from runtime.forward.backend import Backend
-from runtime.forward.model import ModelRunner
+from runtime.forward.device_operations import Backend
+from runtime.forward.model_runner import ModelRunner
 from runtime.settings import EngineSettings
 
 SHAPE = {
@@ -113,7 +113,9 @@ def reference(model, prompt, length):
     return output[0, len(prompt) :].tolist()
 
 
-@pytest.mark.parametrize("backend", [None, Backend(page_walks.reference, lambda step: step)], ids=BACKENDS)
+@pytest.mark.parametrize(
+    "backend", [None, Backend(paged_attention_cases.reference, lambda step: step)], ids=BACKENDS
+)
 @pytest.mark.parametrize("name", CONFIGS)
 def test_as_generate(name, backend, make_sequence, finish, monkeypatch):
     model = build(CONFIGS[name])

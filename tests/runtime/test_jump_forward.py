@@ -17,7 +17,7 @@ from compiler.syntaxes import SYNTAXES
 from compiler.vocabulary import Vocabulary
 from runtime.engine import Engine
 from runtime.events import FinishReason
-from runtime.forward.model import ModelRunner
+from runtime.forward.model_runner import ModelRunner
 from runtime.jump_forward import JumpForward
 from runtime.request import Sampling
 from runtime.sequence import Sequence

@@ -10,7 +10,7 @@ from transformers import AutoTokenizer, Llama4TextConfig
 from compiler.errors import UnknownSyntax
 from runtime.errors import ModelLoadError
 from runtime.forward.context import context_length
-from runtime.forward.model import ModelRunner
+from runtime.forward.model_runner import ModelRunner
 from runtime.loading import load_model
 from runtime.settings import EngineSettings
 

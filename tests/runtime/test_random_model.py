@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from runtime.engine import Engine
-from runtime.forward.model import ModelRunner
+from runtime.forward.model_runner import ModelRunner
 from runtime.loading import load_model
 from runtime.models.random_model import RandomModelSettings, build_random_model, ensure_random_model
 from runtime.settings import EngineSettings

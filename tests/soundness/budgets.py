@@ -24,7 +24,7 @@ from compiler.linker.linker import LinkedGrammar
 from compiler.vocabulary import Vocabulary
 from runtime.engine import Engine, Runner
 from runtime.errors import BudgetTooSmall
-from runtime.forward.model import ModelRunner
+from runtime.forward.model_runner import ModelRunner
 from runtime.jump_forward import JumpForward
 from runtime.loading import load_model
 from runtime.models.random_model import RandomModelSettings, ensure_random_model

@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from runtime.forward.walked import AttendPages
+from runtime.forward.paged_triton_backend import AttendPages
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +60,7 @@ def backend_of(device: torch.device) -> Backend | None:
     if device.type != "cuda":
         return None
     try:
-        from runtime.forward.walk_kernel import attend_pages  # noqa: PLC0415 Triton is not on every machine
+        from runtime.forward.paged_triton_kernel import attend_pages  # noqa: PLC0415 Triton is not on every machine
     except ImportError as error:
         logger.warning("attention gathers pages, and decoding runs without graphs: %s", error)
         return None

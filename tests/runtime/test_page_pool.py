@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.pages import PagePool
+from runtime.page_pool import PagePool
 from runtime.sequence import Sequence
 
 prompts = st.lists(st.integers(0, 1), min_size=1, max_size=12)

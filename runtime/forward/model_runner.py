@@ -8,16 +8,16 @@ from torch import Tensor
 from transformers import AttentionInterface
 from transformers.modeling_layers import GradientCheckpointingLayer
 
+from runtime.device import upload
 from runtime.errors import ModelLoadError
 from runtime.forward.attention import IMPLEMENTATION, KVCache, PagedBatch, Reader, paged_attention
-from runtime.forward.backend import Backend, backend_of
 from runtime.forward.context import context_length, longest_row
-from runtime.forward.gathered import Gathered
-from runtime.forward.graphs import DecodeGraphs
-from runtime.forward.packed import pack_weights
+from runtime.forward.cuda_graphs import DecodeGraphs
+from runtime.forward.device_operations import Backend, backend_of
+from runtime.forward.forward_pass import pack_weights
+from runtime.forward.gather_backend import Gathered
+from runtime.forward.paged_triton_backend import Walk, Walked
 from runtime.forward.probe import probe
-from runtime.forward.transfer import upload
-from runtime.forward.walked import Walk, Walked
 from runtime.memory import is_out_of_memory
 from runtime.scheduler import Batch, Chunk
 from runtime.sequence import Sequence

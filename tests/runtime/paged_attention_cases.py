@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from runtime.forward.attention import Scoring
-from runtime.forward.walked import Walk
+from runtime.forward.paged_triton_backend import Walk
 
 
 @dataclass(frozen=True)

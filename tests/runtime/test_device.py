@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from compiler.vocabulary import Vocabulary
-from runtime.forward.transfer import upload
+from runtime.device import upload
 from runtime.masks import TokenMasks
 from runtime.request import Sampling
 from runtime.sampling import _choose, _describe, _truncate, adjust, sample

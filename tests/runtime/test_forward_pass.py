@@ -5,7 +5,7 @@ import torch
 from test_generate_equivalence import CONFIGS, build
 from torch import nn
 
-from runtime.forward.packed import PackedLinear, can_pack, pack_weights
+from runtime.forward.forward_pass import PackedLinear, can_pack, pack_weights
 
 
 @pytest.fixture(scope="module")

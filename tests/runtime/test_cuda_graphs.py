@@ -8,13 +8,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from page_walks import reference
+from paged_attention_cases import reference
 
 from runtime.engine import Engine
-from runtime.forward import model
-from runtime.forward.backend import Backend, backend_of
-from runtime.forward.graphs import LONGEST_CHUNK, TableRows, sizes_up_to
-from runtime.forward.model import ModelRunner
+from runtime.forward import model_runner
+from runtime.forward.cuda_graphs import LONGEST_CHUNK, TableRows, sizes_up_to
+from runtime.forward.device_operations import Backend, backend_of
+from runtime.forward.model_runner import ModelRunner
 from runtime.scheduler import Batch, Chunk
 from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
@@ -101,7 +101,7 @@ def test_compiled_layers_write_the_same(
 ):
     """Traced as on a GPU, in one piece before attention and one behind it; run by torch's own operators."""
     counters = torch._dynamo.utils.counters
-    monkeypatch.setitem(model.COMPILE_OPTIONS, "backend", "eager")
+    monkeypatch.setitem(model_runner.COMPILE_OPTIONS, "backend", "eager")
     counters.clear()
     settings = EngineSettings(page_size=4, num_pages=256, max_sequences=4, compile_layers=True)
     expected = outputs_of(make_engine(), finish, [make_sequence(p) for p in PROMPTS])
@@ -225,7 +225,7 @@ def test_warming_up_leaves_no_trace(make_runner, recorder):
 
 
 def test_without_triton_a_gpu_gathers(monkeypatch, caplog):
-    monkeypatch.setitem(sys.modules, "runtime.forward.walk_kernel", None)
+    monkeypatch.setitem(sys.modules, "runtime.forward.paged_triton_kernel", None)
     assert backend_of(torch.device("cuda")) is None
     assert "gathers pages" in caplog.text
 

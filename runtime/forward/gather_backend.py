@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from runtime.device import upload
 from runtime.forward.attention import Scoring
-from runtime.forward.transfer import upload
-from runtime.pages import NULL_PAGE
+from runtime.page_pool import NULL_PAGE
 from runtime.scheduler import Chunk
 
 # The public function of torch does not return the log-sum-exp.

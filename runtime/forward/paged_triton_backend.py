@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from runtime.device import upload
 from runtime.forward.attention import Scoring
-from runtime.forward.transfer import upload
-from runtime.pages import NULL_PAGE
+from runtime.page_pool import NULL_PAGE
 from runtime.scheduler import Chunk
 
 BLOCK_SIZE = 16

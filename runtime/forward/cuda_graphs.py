@@ -8,11 +8,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from runtime.device import upload
 from runtime.forward.attention import KVCache, PagedBatch
-from runtime.forward.backend import Capture
-from runtime.forward.transfer import upload
-from runtime.forward.walked import AttendPages, Walk, Walked
-from runtime.pages import NULL_PAGE
+from runtime.forward.device_operations import Capture
+from runtime.forward.paged_triton_backend import AttendPages, Walk, Walked
+from runtime.page_pool import NULL_PAGE
 from runtime.scheduler import Batch, Chunk
 
 LONGEST_CHUNK = 16

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from page_walks import CASES, reference
+from paged_attention_cases import CASES, reference
 
-from runtime.forward.gathered import Gathered
-from runtime.forward.walked import Walk
+from runtime.forward.gather_backend import Gathered
+from runtime.forward.paged_triton_backend import Walk
 from runtime.scheduler import Chunk
 from runtime.sequence import Sequence
 
@@ -66,7 +66,7 @@ def compiled(dtype, **constants):
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from runtime.forward.walk_kernel import _attend
+    from runtime.forward.paged_triton_kernel import _attend
 
     types = dict.fromkeys(("query", "keys", "values", "sinks", "output"), f"*{dtype}")
     types |= {"tables": "*i32", "blocks": "*i32", "masses": "*fp32", "scale": "fp32", "softcap": "fp32"}

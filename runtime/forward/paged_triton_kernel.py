@@ -17,7 +17,7 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     from runtime.forward.attention import Scoring
-    from runtime.forward.walked import Walk
+    from runtime.forward.paged_triton_backend import Walk
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 SPLITS = (32, 8, 1)
