@@ -8,6 +8,7 @@ from functools import cache
 from compiler.grammar.grammar import (
     CharClass,
     Choice,
+    Concatenation,
     Expr,
     Grammar,
     Literal,
@@ -15,10 +16,9 @@ from compiler.grammar.grammar import (
     Repeat,
     Rule,
     RuleRef,
-    Sequence,
     choice,
+    concat,
     optional,
-    sequence,
 )
 from compiler.syntaxes import Syntax
 from compiler.toolset_compiler import lower_tool
@@ -29,19 +29,19 @@ from toolspecs.tool import Tool
 
 _PLAIN = CharClass.of((0x20, 0x21), (0x23, 0x5B), (0x5D, 0x7E), (0x80, 0x10FFFF))
 _SHARED = {
-    "str": Rule(sequence(Literal('"'), RuleRef("body"))),
+    "str": Rule(concat(Literal('"'), RuleRef("body"))),
     "body": Rule(
         choice(
             Literal('"'),
-            sequence(_PLAIN, RuleRef("body")),
-            sequence(Literal("\\"), CharClass.of(*'"\\/bfnrt'), RuleRef("body")),
+            concat(_PLAIN, RuleRef("body")),
+            concat(Literal("\\"), CharClass.of(*'"\\/bfnrt'), RuleRef("body")),
         ),
         CharClass.of(*",}]"),
     ),
     "int": Rule(
-        sequence(
+        concat(
             optional(Literal("-")),
-            choice(Literal("0"), sequence(CharClass.of((0x31, 0x39)), Repeat(CharClass.of((0x30, 0x39))))),
+            choice(Literal("0"), concat(CharClass.of((0x31, 0x39)), Repeat(CharClass.of((0x30, 0x39))))),
         )
     ),
 }
@@ -50,7 +50,7 @@ _STR, _INT = RuleRef("str"), RuleRef("int")
 
 def tool(*items: Expr | str, **rules: Expr) -> Grammar:
     """A grammar whose root is the sequence of `items`, with strings and integers to refer to."""
-    body = sequence(*(Literal(item) if isinstance(item, str) else item for item in items))
+    body = concat(*(Literal(item) if isinstance(item, str) else item for item in items))
     return Grammar({"root": Rule(body), **{name: Rule(rule) for name, rule in rules.items()}, **_SHARED})
 
 
@@ -63,11 +63,11 @@ TOOLS: Mapping[str, Grammar] = {
         '{"x": [',
         _INT,
         RuleRef("more"),
-        more=choice(Literal("]}"), sequence(Literal(", "), _INT, RuleRef("more"))),
+        more=choice(Literal("]}"), concat(Literal(", "), _INT, RuleRef("more"))),
     ),
     'quo"ted': tool('{"kind": ', choice(Literal('"a}"'), Literal('"]}, {"'), Literal('"ab"')), "}"),
     "tree": tool('{"next": ', choice(Literal("null"), RuleRef("root")), "}"),
-    "many": tool("{", optional(sequence(Literal('"s": '), _STR)), "}"),
+    "many": tool("{", optional(concat(Literal('"s": '), _STR)), "}"),
 }
 
 
@@ -177,7 +177,7 @@ def monolith(
         for before, after in syntax.headers:
             begin = vocabulary.spell(before) if syntax.messages else ""
             header = begin + syntax.spell_name(name) + vocabulary.spell(after)
-            calls.append(sequence(Literal(header), RuleRef(f"t{number}_{unit.root}")))
+            calls.append(concat(Literal(header), RuleRef(f"t{number}_{unit.root}")))
     if syntax.messages:
         return _with_messages(rules, calls, syntax, vocabulary, has_last=mode is not ChoiceMode.REQUIRED)
     parallel = parallel and syntax.separator is not None
@@ -187,16 +187,16 @@ def monolith(
     )
     if calls:
         rules["call"] = Rule(choice(*calls))
-        more = choice(closing, sequence(again, RuleRef("call"), RuleRef("more"))) if parallel else closing
+        more = choice(closing, concat(again, RuleRef("call"), RuleRef("more"))) if parallel else closing
         rules["more"] = Rule(more)
-        rules["calls"] = Rule(sequence(opening, RuleRef("call"), RuleRef("more")))
+        rules["calls"] = Rule(concat(opening, RuleRef("call"), RuleRef("more")))
     if mode is ChoiceMode.REQUIRED:
         thought = syntax.thought
         if thought is None or not {thought.begin, thought.end} <= vocabulary.markers.keys():
             return Grammar(rules, "calls").ebnf
         rules["thought"] = Rule(Prose((thought.end, MARKER_START)))
         begin, end = (Literal(vocabulary.spell(text)) for text in (thought.begin, thought.end))
-        whole = sequence(optional(sequence(begin, RuleRef("thought"), end)), RuleRef("calls"))
+        whole = concat(optional(concat(begin, RuleRef("thought"), end)), RuleRef("calls"))
         return Grammar({**rules, "output": Rule(whole)}, "output").ebnf
     return _with_text(rules, syntax, vocabulary, has_calls=bool(calls))
 
@@ -210,9 +210,9 @@ def _with_messages(
         begin, text = Literal(vocabulary.spell(message.begin)), RuleRef(f"text{number}")
         again = Literal(vocabulary.spell(message.end + syntax.message_separator))
         if not message.is_last:
-            options.append(sequence(begin, text, again, RuleRef("start")))
+            options.append(concat(begin, text, again, RuleRef("start")))
         elif has_last:
-            options.append(sequence(begin, text))
+            options.append(concat(begin, text))
     return Grammar({**rules, "start": Rule(choice(*options))}, "start").ebnf
 
 
@@ -222,9 +222,9 @@ def _with_text(rules: dict[str, Rule], syntax: Syntax, vocabulary: Vocabulary, *
     if not has_calls:
         return f"root ::= TagDispatch(loop_after_dispatch=false, {excludes})\n"
     body = rules["calls"].body
-    assert isinstance(body, Sequence)
+    assert isinstance(body, Concatenation)
     assert isinstance(body.items[0], Literal)
-    rest = sequence(Literal(body.items[0].text.removeprefix(spelled)), *body.items[1:])
+    rest = concat(Literal(body.items[0].text.removeprefix(spelled)), *body.items[1:])
     ebnf = Grammar({**rules, "top": Rule(RuleRef("calls")), "calls": Rule(rest)}, "top").ebnf
     option = "" if spelled == syntax.trigger else f", {excludes}"
     dispatch = f"TagDispatch(({_quoted(spelled)}, calls), loop_after_dispatch=false{option})"
@@ -244,8 +244,8 @@ def _rename(expr: Expr, prefix: str) -> Expr:
     match expr:
         case RuleRef(name):
             return RuleRef(prefix + name)
-        case Sequence(items):
-            return Sequence(tuple(_rename(item, prefix) for item in items))
+        case Concatenation(items):
+            return Concatenation(tuple(_rename(item, prefix) for item in items))
         case Choice(options):
             return Choice(tuple(_rename(option, prefix) for option in options))
         case _:

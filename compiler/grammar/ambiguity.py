@@ -8,7 +8,7 @@ many parts in a row of which each may be left out or go on (`x* x* x*`).
 from collections.abc import Iterable, Mapping
 
 from compiler.digraph import reached
-from compiler.grammar.grammar import EMPTY, Choice, Expr, Grammar, RuleRef, Sequence, parts
+from compiler.grammar.grammar import EMPTY, Choice, Concatenation, Expr, Grammar, RuleRef, subexpressions
 from compiler.grammar.shortest import Shortest
 
 LOOP = 8
@@ -43,9 +43,9 @@ class _Rows:
     def longest(self, expr: Expr) -> int:
         """The longest row in any of the sequences of an expression."""
         rows = [0]
-        for part in parts(expr):
+        for part in subexpressions(expr):
             rows.append(0)
-            for item in part.items if isinstance(part, Sequence) else ():
+            for item in part.items if isinstance(part, Concatenation) else ():
                 rows.append(0 if self._shortest.length(item) else rows[-1] + self._count(item))
         return max(rows)
 
@@ -56,7 +56,7 @@ class _Rows:
                 return self._count_rule(name)
             case Choice(options):
                 return max(self._count(option) for option in options if not self._shortest.length(option))
-            case Sequence(items):
+            case Concatenation(items):
                 return sum(map(self._count, items))
             case _:
                 return int(expr != EMPTY)
@@ -65,7 +65,7 @@ class _Rows:
         if name not in self._counts:
             self._counts[name] = LOOP  # where it leads back to itself
             body = self._rules[name].body
-            if RuleRef(name) not in parts(body):
+            if RuleRef(name) not in subexpressions(body):
                 self._counts[name] = max(1, self._count(body))
         return self._counts[name]
 
@@ -77,7 +77,7 @@ def _first(expr: Expr, shortest: Shortest, direction: int) -> tuple[str, ...]:
             return (name,)
         case Choice(options):
             return _joined(_first(option, shortest, direction) for option in options)
-        case Sequence(items):
+        case Concatenation(items):
             found = []
             for item in items[::direction]:
                 found.append(_first(item, shortest, direction))

@@ -8,14 +8,14 @@ import heapq
 from compiler.grammar.grammar import (
     CharClass,
     Choice,
+    Concatenation,
     Expr,
     Grammar,
     Literal,
     Prose,
     Repeat,
     RuleRef,
-    Sequence,
-    parts,
+    subexpressions,
 )
 
 NEVER = 1 << 60
@@ -42,7 +42,7 @@ class Costs:
                 return width(chr(ranges[0][0]))
             case Repeat(item, low, _):
                 return low * width(chr(item.ranges[0][0]))
-            case Sequence(items):
+            case Concatenation(items):
                 return min(NEVER, sum(map(self.of, items)))
             case Choice(options):
                 return min(map(self.of, options))
@@ -55,7 +55,7 @@ class Costs:
         """The rules in the order of their costs, each found from those before it."""
         users: dict[str, set[str]] = {name: set() for name in grammar.rules}
         for name, rule in grammar.rules.items():
-            for part in parts(rule.body):
+            for part in subexpressions(rule.body):
                 if isinstance(part, RuleRef):
                     users[part.name].add(name)
         found = [(self.of(rule.body), name) for name, rule in grammar.rules.items()]

@@ -24,8 +24,8 @@ from compiler.grammar.grammar import (
     Repeat,
     Rule,
     choice,
+    concat,
     optional,
-    sequence,
 )
 from compiler.grammar.prune import prune
 from compiler.grammar.rules import RuleTable
@@ -147,7 +147,7 @@ class _Reader:
             case _Kind.RULE:
                 return self._refs[content[0]]
             case _Kind.SEQUENCE:
-                return sequence(*map(self._expr, content))
+                return concat(*map(self._expr, content))
             case _Kind.CHOICE:
                 return choice(*map(self._expr, content))
             case _Kind.REPEAT:
@@ -170,10 +170,10 @@ class _Reader:
             return Repeat(body, low, None if high == _UNBOUNDED else high)
         rest: Expr = EMPTY
         if high == _UNBOUNDED:
-            rest = self._table.shared(f"more_{rule_id}", lambda ref: Rule(optional(sequence(item, ref))))
+            rest = self._table.shared(f"more_{rule_id}", lambda ref: Rule(optional(concat(item, ref))))
         for _ in range(high - low):
-            rest = self._table.define("some", Rule(optional(sequence(item, rest))))
-        return sequence(*[item] * low, rest)
+            rest = self._table.define("some", Rule(optional(concat(item, rest))))
+        return concat(*[item] * low, rest)
 
 
 def _literal(spelled: bytes) -> Expr:

@@ -1,7 +1,7 @@
 """The grammar: rules over Unicode text, the target of every lowering.
 
-An expression is one of `Literal`, `CharClass`, `Repeat`, `Sequence`, `Choice` or `RuleRef`; a rule's body
-can be `Prose` instead. All are frozen and hashable, so equal grammars are equal values. `to_ebnf` writes
+An expression is one of `Literal`, `CharClass`, `Repeat`, `Concatenation`, `Choice` or `RuleRef`; a rule's
+body can be `Prose` instead. All are frozen and hashable, so equal grammars are equal values. `to_ebnf` writes
 what xgrammar compiles.
 
 Shapes that are fast to mask (docs/benchmarks.md): right recursion; a lookahead where what follows is
@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import MappingProxyType
+from typing import overload
 
 from compiler.guard.plan import Plan, plan_to_json
 from compiler.regular import charset
@@ -56,7 +57,7 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True)
-class Sequence:
+class Concatenation:
     """One after the other."""
 
     items: tuple["Expr", ...]
@@ -87,7 +88,7 @@ class Prose:
     excludes: tuple[str, ...]
 
 
-Expr = Literal | CharClass | Repeat | Sequence | Choice | RuleRef | Prose
+Expr = Literal | CharClass | Repeat | Concatenation | Choice | RuleRef | Prose
 
 EMPTY = Literal("")
 
@@ -129,18 +130,27 @@ class Grammar:
         return hashlib.sha256(f"{self.ebnf}{plan}".encode()).hexdigest()
 
 
-def sequence(*items: Expr) -> Expr:
-    """A sequence, flattened, adjacent literals joined."""
+@overload
+def concat(*items: Expr) -> Expr: ...
+@overload
+def concat(*items: Expr | None) -> Expr | None: ...
+def concat(*items: Expr | None) -> Expr | None:
+    """The items one after the other, flattened, adjacent literals joined.
+
+    None stands for an expression without sentences: with one of these among the items, the result is None.
+    """
     flat: list[Expr] = []
     for item in items:
-        for part in item.items if isinstance(item, Sequence) else (item,):
+        if item is None:
+            return None
+        for part in item.items if isinstance(item, Concatenation) else (item,):
             if isinstance(part, Literal) and flat and isinstance(flat[-1], Literal):
                 flat[-1] = Literal(flat[-1].text + part.text)
             elif part != EMPTY:
                 flat.append(part)
     if not flat:
         return EMPTY
-    return flat[0] if len(flat) == 1 else Sequence(tuple(flat))
+    return flat[0] if len(flat) == 1 else Concatenation(tuple(flat))
 
 
 def choice(*options: Expr) -> Expr:
@@ -165,20 +175,14 @@ def union(options: Iterable[Expr | None]) -> Expr | None:
     return choice(*live) if live else None
 
 
-def concatenation(*items: Expr | None) -> Expr | None:
-    """A sequence, where None has no sentence; None if any is."""
-    live = [item for item in items if item is not None]
-    return sequence(*live) if len(live) == len(items) else None
-
-
-def parts(expr: Expr) -> Iterator[Expr]:
+def subexpressions(expr: Expr) -> Iterator[Expr]:
     """The expression and everything written inside it, as a reader meets it; references are not followed."""
     pending = [expr]
     while pending:
         part = pending.pop()
         yield part
         match part:
-            case Sequence(inner) | Choice(inner):
+            case Concatenation(inner) | Choice(inner):
                 pending += reversed(inner)
 
 
@@ -206,7 +210,7 @@ def _write(expr: Expr, names: Mapping[str, str]) -> str:  # noqa: PLR0911 - one 
             return _write_class(ranges)
         case Repeat(item, low, high):
             return _write(item, names) + _write_count(low, high)
-        case Sequence(items):
+        case Concatenation(items):
             return " ".join(
                 f"({_write(i, names)})" if isinstance(i, Choice) else _write(i, names) for i in items
             )

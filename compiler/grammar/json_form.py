@@ -6,6 +6,7 @@ from typing import Any
 from compiler.grammar.grammar import (
     CharClass,
     Choice,
+    Concatenation,
     Expr,
     Grammar,
     Literal,
@@ -13,7 +14,6 @@ from compiler.grammar.grammar import (
     Repeat,
     Rule,
     RuleRef,
-    Sequence,
 )
 from compiler.guard.plan import plan_from_json, plan_to_json
 
@@ -58,7 +58,7 @@ def _write(expr: Expr) -> list[Any]:  # noqa: PLR0911 - one case per kind of exp
             return ["class", *(bound for span in ranges for bound in span)]
         case Repeat(item, low, high):
             return ["repeat", _write(item), low, high]
-        case Sequence(items):
+        case Concatenation(items):
             return ["sequence", *map(_write, items)]
         case Choice(options):
             return ["choice", *map(_write, options)]
@@ -79,7 +79,7 @@ def _read(node: list[Any]) -> Expr:  # noqa: PLR0911 - one case per kind of expr
             item, low, high = rest
             return Repeat(_read_class(item), low, high)
         case "sequence":
-            return Sequence(tuple(map(_read, rest)))
+            return Concatenation(tuple(map(_read, rest)))
         case "choice":
             return Choice(tuple(map(_read, rest)))
         case "rule":

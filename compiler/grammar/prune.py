@@ -3,7 +3,17 @@
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
-from compiler.grammar.grammar import Choice, Expr, Grammar, Rule, RuleRef, Sequence, choice, parts, sequence
+from compiler.grammar.grammar import (
+    Choice,
+    Concatenation,
+    Expr,
+    Grammar,
+    Rule,
+    RuleRef,
+    choice,
+    concat,
+    subexpressions,
+)
 
 
 def prune(grammar: Grammar) -> Grammar | None:
@@ -41,7 +51,7 @@ def _is_productive(expr: Expr, productive: AbstractSet[str]) -> bool:
     match expr:
         case RuleRef(name):
             return name in productive
-        case Sequence(items):
+        case Concatenation(items):
             return all(_is_productive(item, productive) for item in items)
         case Choice(options):
             return any(_is_productive(option, productive) for option in options)
@@ -54,8 +64,8 @@ def _without_dead(expr: Expr, productive: AbstractSet[str]) -> Expr:
         case Choice(options):
             live = [o for o in options if _is_productive(o, productive)]
             return choice(*(_without_dead(option, productive) for option in live))
-        case Sequence(items):
-            return sequence(*(_without_dead(item, productive) for item in items))
+        case Concatenation(items):
+            return concat(*(_without_dead(item, productive) for item in items))
         case _:
             return expr
 
@@ -73,7 +83,7 @@ def _orders(rules: Mapping[str, Rule], root: str) -> tuple[list[str], list[str]]
             met[name] = None
             stack.append((name, True))
             rule = rules[name]
-            inner = [part.name for part in parts(rule.body) if isinstance(part, RuleRef)]
+            inner = [part.name for part in subexpressions(rule.body) if isinstance(part, RuleRef)]
             stack += [(other, False) for other in reversed(inner) if other not in met]
             if isinstance(rule.lookahead, RuleRef):
                 stack.append((rule.lookahead.name, False))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from compiler.grammar.costs import Costs, width
-from compiler.grammar.grammar import Choice, Expr, Grammar, Repeat, RuleRef, Sequence, parts
+from compiler.grammar.grammar import Choice, Concatenation, Expr, Grammar, Repeat, RuleRef, subexpressions
 
 MAX_CONTINUATION = 3
 """Bytes that the first byte of a character may ask for."""
@@ -38,7 +38,7 @@ class _Growth:
         """Over every expression of the grammar: what the worst beginning leaves over what the best does."""
         for name in self._rules:
             self._settle(name)
-        bodies = (part for rule in self._rules.values() for part in parts(rule.body))
+        bodies = (part for rule in self._rules.values() for part in subexpressions(rule.body))
         return max(self._longest(part) - self._shortest.length(part) for part in bodies)
 
     def _settle(self, name: str) -> None:
@@ -63,7 +63,7 @@ class _Growth:
             case Choice(options):
                 for option in options:
                     yield from self._corners(option)
-            case Sequence(items):
+            case Concatenation(items):
                 for item in items:
                     yield from self._corners(item)
                     if self._shortest.length(item):
@@ -77,7 +77,7 @@ class _Growth:
                 return max(map(self._longest, options))
             case Repeat(item, low, _):
                 return max(low, 1) * width(chr(item.ranges[0][0]))
-            case Sequence(items):
+            case Concatenation(items):
                 return self._longest_of(items)
             case _:
                 return self._shortest.length(expr)

@@ -7,7 +7,7 @@ and tries most of the vocabulary: 100 ms a mask for the characters of a string, 
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
-from compiler.grammar.grammar import Choice, Expr, Grammar, Rule, RuleRef, Sequence, choice, sequence
+from compiler.grammar.grammar import Choice, Concatenation, Expr, Grammar, Rule, RuleRef, choice, concat
 
 _MAX_DEPTH = 4
 _MAX_OPTIONS = 64
@@ -24,9 +24,9 @@ def _unfold(name: str, body: Expr, rules: Mapping[str, Rule]) -> Expr:
     found: list[Expr] = []
     for option in body.options if isinstance(body, Choice) else (body,):
         match option:
-            case Sequence((RuleRef() as item, RuleRef() as last)) if last == again != item:
+            case Concatenation((RuleRef() as item, RuleRef() as last)) if last == again != item:
                 parts = islice(_alternatives(item, rules, _MAX_DEPTH), _MAX_OPTIONS + 1)
-                found += [sequence(part, again) for part in parts]
+                found += [concat(part, again) for part in parts]
             case _:
                 found.append(option)
     return choice(*found) if len(found) <= _MAX_OPTIONS else body

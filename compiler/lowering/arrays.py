@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from jsonschema_rs import CanonicalSchema, canonical
 
-from compiler.grammar.grammar import CharClass, Expr, Literal, Rule, concatenation, sequence, union
+from compiler.grammar.grammar import CharClass, Expr, Literal, Rule, concat, union
 from compiler.guard.planner import Item
 from compiler.lowering.cardinality import MOST_DISTINCT, is_roomy
 from compiler.lowering.doubling import Members
@@ -140,16 +140,16 @@ class _Automaton:
             item = self._item(index, ())
             if index:
                 end = _CLOSE if index >= low else None
-                body = union((end, concatenation(self.lowering.style.comma, item, after)))
+                body = union((end, concat(self.lowering.style.comma, item, after)))
                 after = body and self.lowering.rules.define("items", Rule(body))
-        return concatenation(Literal("["), union((concatenation(item, after), None if low else _CLOSE)))
+        return concat(Literal("["), union((concat(item, after), None if low else _CLOSE)))
 
     def _more(self, item: Expr | None, index: int) -> Expr | None:
         """What follows `index` items where all others are alike."""
         low, high = max(0, self.constraint.min_items - index), self.constraint.max_items
         if item is None or (high is not None and high <= index):
             return None if low else _CLOSE
-        member = sequence(self.lowering.style.comma, item)
+        member = concat(self.lowering.style.comma, item)
         members = Members(member, _CLOSE, _AHEAD, self.lowering.rules, "items")
         return members.between(low, None if high is None else high - index)
 
@@ -170,7 +170,7 @@ class _Automaton:
             self._lower_state(_State(index, counts), pick, after)
         start = _State(0, (0,) * len(self.caps))
         empty = _CLOSE if self._can_end(start) else None
-        return concatenation(Literal("["), union((pick[start], empty)))
+        return concat(Literal("["), union((pick[start], empty)))
 
     def _lower_state(
         self, state: _State, pick: dict[_State, Expr | None], after: dict[_State, Expr | None]
@@ -179,11 +179,11 @@ class _Automaton:
         rules = self.lowering.rules
         loop = rules.reserve("items") if state.index == self.top else None
         pick[state] = union(
-            concatenation(item, loop if following == state else after[following])
+            concat(item, loop if following == state else after[following])
             for following, item in self._steps(state)
         )
         end = _CLOSE if self._can_end(state) else None
-        body = union((end, concatenation(self.lowering.style.comma, pick[state])))
+        body = union((end, concat(self.lowering.style.comma, pick[state])))
         after[state] = rules.define("items", Rule(body)) if body is not None and loop is None else loop
         if loop is not None:
             rules.fill(loop, Rule(loop if body is None else body))

@@ -21,7 +21,7 @@ from compiler.frontend.outline import Outline, Site
 from compiler.frontend.plain import DIALECTS
 from compiler.frontend.pointer import child
 from compiler.frontend.reporter import Reporter
-from compiler.grammar.grammar import Choice, Expr, Grammar, Rule, RuleRef, Sequence, choice, union
+from compiler.grammar.grammar import Choice, Concatenation, Expr, Grammar, Rule, RuleRef, choice, union
 from compiler.grammar.prune import prune
 from compiler.grammar.rules import RuleTable
 from compiler.guard.planner import Planner, Step
@@ -162,7 +162,9 @@ class Lowering:
         if ref is not None:
             self.rules.fill(ref, Rule(ref if body is None else body))
             return ref
-        return self.rules.define(_hint(site), Rule(body)) if isinstance(body, Choice | Sequence) else body
+        return (
+            self.rules.define(_hint(site), Rule(body)) if isinstance(body, Choice | Concatenation) else body
+        )
 
     @contextmanager
     def standing_at(self, place: int) -> Iterator[None]:

@@ -17,9 +17,8 @@ from compiler.grammar.grammar import (
     Expr,
     Literal,
     Rule,
-    concatenation,
+    concat,
     optional,
-    sequence,
     union,
 )
 from compiler.lowering.cardinality import MOST_DISTINCT
@@ -99,12 +98,12 @@ class Shape:
         comma = self.lowering.style.comma
         first = next(i for i, member in enumerate(self.members) if member.is_required)
         parts: list[Expr] = [Literal("{")]
-        parts += [optional(sequence(member.text, comma)) for member in self.members[:first]]
+        parts += [optional(concat(member.text, comma)) for member in self.members[:first]]
         parts.append(self.members[first].text)
         for member in self.members[first + 1 :]:
-            text = sequence(comma, member.text)
+            text = concat(comma, member.text)
             parts.append(text if member.is_required else optional(text))
-        return sequence(*parts, self._more, _CLOSE)
+        return concat(*parts, self._more, _CLOSE)
 
     @cached_property
     def _more(self) -> Expr:
@@ -112,9 +111,9 @@ class Shape:
         if self.extra is None:
             return EMPTY
         if self.is_extra_single:
-            return optional(sequence(self.lowering.style.comma, self.extra))
+            return optional(concat(self.lowering.style.comma, self.extra))
         ref = self.lowering.rules.reserve("more")
-        more = sequence(self.lowering.style.comma, self.extra, ref)
+        more = concat(self.lowering.style.comma, self.extra, ref)
         self.lowering.rules.fill(ref, Rule(optional(more)))
         return ref
 
@@ -137,7 +136,7 @@ class Shape:
         for index in range(len(self.members) - 1, -1, -1):
             member = self.members[index]
             taken: list[Expr | None] = [
-                None if self._is_over(c + 1) else concatenation(member.text, after[min(c + 1, top)])
+                None if self._is_over(c + 1) else concat(member.text, after[min(c + 1, top)])
                 for c in range(top + 1)
             ]
             pick = [
@@ -146,7 +145,7 @@ class Shape:
             ]
             after = [self._after(pick[c], can_end=self._can_end(index, c)) for c in range(top + 1)]
         body = union((pick[0], _CLOSE if self._can_end(0, 0) else None))
-        return concatenation(Literal("{"), body)
+        return concat(Literal("{"), body)
 
     def _can_skip(self, index: int, count: int) -> bool:
         """Whether enough keys are left without the one at `index`."""
@@ -167,27 +166,27 @@ class Shape:
         if not self.is_extra_single:
             return [self._first(c) for c in range(top + 1)], [self._further(c) for c in range(top + 1)]
         pick = [
-            None if self._is_over(c + 1) else concatenation(self.extra, ends[min(c + 1, top)])
+            None if self._is_over(c + 1) else concat(self.extra, ends[min(c + 1, top)])
             for c in range(top + 1)
         ]
         return pick, [self._after(pick[c], can_end=c >= self.low) for c in range(top + 1)]
 
     def _first(self, count: int) -> Expr | None:
         """An undeclared member, without a comma, and what follows where `count` others stand before it."""
-        return None if self._is_over(count + 1) else concatenation(self.extra, self._further(count + 1))
+        return None if self._is_over(count + 1) else concat(self.extra, self._further(count + 1))
 
     def _further(self, count: int) -> Expr:
         """Undeclared members, each after a comma, and the end, where `count` members stand before them."""
         assert self.extra is not None
-        member = sequence(self.lowering.style.comma, self.extra)
+        member = concat(self.lowering.style.comma, self.extra)
         members = Members(member, _CLOSE, _AHEAD, self.lowering.rules, "more")
         low = max(0, self.low - count)
         if self.high is not None:
             return members.between(low, self.high - count)
-        return sequence(members.exactly(low), self._more, _CLOSE)
+        return concat(members.exactly(low), self._more, _CLOSE)
 
     def _after(self, pick: Expr | None, *, can_end: bool) -> Expr | None:
-        following = concatenation(self.lowering.style.comma, pick)
+        following = concat(self.lowering.style.comma, pick)
         return self._rule("after", union((following, _CLOSE if can_end else None)))
 
     def _rule(self, hint: str, body: Expr | None) -> Expr | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import jsonschema_rs
 from jsonschema_rs import CanonicalSchema
 
-from compiler.grammar.grammar import Expr, sequence
+from compiler.grammar.grammar import Expr, concat
 from compiler.guard.planner import Key
 from compiler.lowering.cardinality import finite_names
 from compiler.lowering.members import Member, Shape
@@ -98,7 +98,7 @@ def _members(
         value = lowering.anything.value(step) if schema is None else lowering.value(schema, place, step=step)
         is_required = key in constraint.required
         if value is not None:
-            text = sequence(lowering.style.text(key), lowering.style.colon, value)
+            text = concat(lowering.style.text(key), lowering.style.colon, value)
             members.append(Member(text, is_required))
         elif is_required:
             return None

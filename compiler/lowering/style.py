@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from compiler.grammar.grammar import Expr, Literal, choice, sequence
+from compiler.grammar.grammar import Expr, Literal, choice, concat
 from compiler.scalars.char_encoding import QUOTE
 
 
@@ -29,7 +29,7 @@ class Style:
                 return self._joined("[", [self.text(item, is_unique=is_unique) for item in value], "]")
             case dict():
                 members = [
-                    sequence(self.text(key), self.colon, self.text(inner, is_unique=is_unique))
+                    concat(self.text(key), self.colon, self.text(inner, is_unique=is_unique))
                     for key, inner in value.items()
                 ]
                 return self._joined("{", members, "}")
@@ -44,11 +44,11 @@ class Style:
         plain = json.dumps(text, ensure_ascii=False)
         if not self.ascii_escapes or plain == json.dumps(text):
             return Literal(plain)
-        return sequence(QUOTE, *map(_either_spelling, text), QUOTE)
+        return concat(QUOTE, *map(_either_spelling, text), QUOTE)
 
     def _joined(self, opening: str, parts: list[Expr], closing: str) -> Expr:
         separated = [e for part in parts for e in (self.comma, part)][1:]
-        return sequence(Literal(opening), *separated, Literal(closing))
+        return concat(Literal(opening), *separated, Literal(closing))
 
 
 def _either_spelling(char: str) -> Expr:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.errors import UnsupportedKeyword, UnsupportedSchema
-from compiler.grammar.grammar import EMPTY, Expr, Literal, Rule, choice, concatenation, union
+from compiler.grammar.grammar import EMPTY, Expr, Literal, Rule, choice, concat, union
 from compiler.guard.plan import Tags
 from compiler.guard.planner import Key
 from compiler.lowering.anything import TYPES
@@ -174,9 +174,7 @@ class TaggedArguments:
         for is_required, member in reversed(members):
             rest = [
                 self._either(
-                    None
-                    if high is not None and count >= high
-                    else concatenation(member, rest[min(count + 1, top)]),
+                    None if high is not None and count >= high else concat(member, rest[min(count + 1, top)]),
                     None if is_required else rest[count],
                 )
                 for count in range(top + 1)
@@ -204,10 +202,10 @@ class TaggedArguments:
             schema = schema if STRING not in types and schema else self._of_types(schema, others)
             value = self._lowering.value(schema, place, step=Key(key))
         either = (
-            concatenation(Literal(tags.after_string_key), text),
-            concatenation(Literal(tags.after_key), value, Literal(tags.end)),
+            concat(Literal(tags.after_string_key), text),
+            concat(Literal(tags.after_key), value, Literal(tags.end)),
         )
-        return concatenation(Literal(tags.begin + key), union(either))
+        return concat(Literal(tags.begin + key), union(either))
 
     def _text(self, schema: CanonicalSchema | None, site: Site, others: tuple[str, ...]) -> Expr | None:
         """The strings of a schema as raw text up to the end of the tag; none reads as one of `others`."""

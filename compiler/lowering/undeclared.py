@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from jsonschema_rs import CanonicalSchema
 
 from compiler.errors import UnsupportedSchema
-from compiler.grammar.grammar import Expr, Rule, choice, sequence
+from compiler.grammar.grammar import Expr, Rule, choice, concat
 from compiler.guard.planner import Rest
 from compiler.lowering.keys import lower_key
 from compiler.lowering.members import Undeclared
@@ -52,7 +52,7 @@ def lower_undeclared(
             refusals.append(refusal)
             continue
         if key is not None:
-            options.append(sequence(key, lowering.style.colon, value))
+            options.append(concat(key, lowering.style.colon, value))
             num_keys = max(num_keys, lowering.cardinality.at_least(key_schema))
     if refusals and not options:
         raise refusals[0]

@@ -14,13 +14,13 @@ from compiler.grammar.costs import NEVER, Costs
 from compiler.grammar.grammar import (
     CharClass,
     Choice,
+    Concatenation,
     Expr,
     Grammar,
     Literal,
     Prose,
     Repeat,
     RuleRef,
-    Sequence,
 )
 from compiler.recogniser.avoidance import Avoidance
 from compiler.recogniser.states import END, Call, Characters, End, Fork, Free, Rest, State, StateSet, Text
@@ -174,7 +174,7 @@ class Network:
                 return self._characters(Repeat(expr, 1, 1), after)
             case Repeat():
                 return self._characters(expr, after)
-            case Sequence(items):
+            case Concatenation(items):
                 for item in reversed(items):
                     after = self._build(item, after)
                 return after

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from compiler.grammar.grammar import CharClass, Expr, Literal, choice, sequence
+from compiler.grammar.grammar import CharClass, Expr, Literal, choice, concat
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
 
@@ -45,9 +45,9 @@ def any_character(rest: Expr) -> Expr:
     All in one rule: behind a rule of escapes, xgrammar would look at each token that goes on by itself.
     """
     return choice(
-        sequence(CharClass(RAW), rest),
-        sequence(Literal("\\"), _SHORT_ESCAPE, rest),
-        *(sequence(Literal("\\u"), *digits, rest) for digits in _UNICODE_ESCAPES),
+        concat(CharClass(RAW), rest),
+        concat(Literal("\\"), _SHORT_ESCAPE, rest),
+        *(concat(Literal("\\u"), *digits, rest) for digits in _UNICODE_ESCAPES),
     )
 
 
@@ -59,9 +59,9 @@ def _escapes(ranges: Ranges) -> tuple[Expr, ...]:
     options: list[Expr] = []
     if letters:
         single = Literal("\\" + letters[0]) if len(letters) == 1 else None
-        options.append(single or sequence(Literal("\\"), CharClass.of(*letters)))
+        options.append(single or concat(Literal("\\"), CharClass.of(*letters)))
     spans = [span for low, high in controls for span in _aligned(low, high, 4)]
-    options += [sequence(Literal("\\u"), _hexadecimal(span)) for span in spans]
+    options += [concat(Literal("\\u"), _hexadecimal(span)) for span in spans]
     return tuple(options)
 
 
@@ -86,7 +86,7 @@ def _aligned(low: int, high: int, places: int) -> list[Span]:
 
 
 def _hexadecimal(span: Span) -> Expr:
-    return sequence(*(_hexadecimal_digit(low, high) for low, high in span))
+    return concat(*(_hexadecimal_digit(low, high) for low, high in span))
 
 
 def _hexadecimal_digit(low: int, high: int) -> CharClass:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple, Self
 
 from compiler.digraph import innermost_first
-from compiler.grammar.grammar import EMPTY, CharClass, Expr, Literal, Rule, RuleRef, choice, sequence
+from compiler.grammar.grammar import EMPTY, CharClass, Expr, Literal, Rule, RuleRef, choice, concat
 from compiler.grammar.rules import RuleSink
 from compiler.regular import charset
 from compiler.regular.dfa import DEAD, Alphabet, Dfa, explored
@@ -115,7 +115,7 @@ def _written(dfa: Dfa, state: int, texts: Mapping[int, Expr], rules: RuleSink) -
         if target != DEAD:
             chars_to.setdefault(target, []).append(_CHARS[symbol])
     options: list[Expr] = [
-        sequence(Literal(chars[0]) if len(chars) == 1 else CharClass.of(*chars), texts[target])
+        concat(Literal(chars[0]) if len(chars) == 1 else CharClass.of(*chars), texts[target])
         for target, chars in chars_to.items()
     ]
     if state in dfa.accepting:

@@ -18,9 +18,8 @@ from compiler.grammar.grammar import (
     Literal,
     Repeat,
     choice,
-    concatenation,
+    concat,
     optional,
-    sequence,
     union,
 )
 from compiler.grammar.rules import RuleSink
@@ -91,7 +90,7 @@ def lower_integer(
     notes = () if _is_bounded(minimum, maximum) else (_narrowed("type", f"at most {MAX_DIGITS} digits"),)
     is_plain = not (is_unique or multiple_of or not_multiple_of or maximum is not None)
     if is_plain and minimum is None:
-        return LoweredNumber(choice(Literal("0"), sequence(_SIGN, _positive())), notes)
+        return LoweredNumber(choice(Literal("0"), concat(_SIGN, _positive())), notes)
     if is_plain and minimum in (0, 1):
         return LoweredNumber(_whole() if minimum == 0 else _positive(), notes)
     step = Fraction(lcm(*(_exact(m).numerator for m in multiple_of)))
@@ -135,16 +134,16 @@ def _whole() -> Expr:
 
 
 def _positive() -> Expr:
-    return sequence(_NON_ZERO, Repeat(_DIGIT, 0, MAX_DIGITS - 1))
+    return concat(_NON_ZERO, Repeat(_DIGIT, 0, MAX_DIGITS - 1))
 
 
 def _decimal(*, is_signed: bool) -> Expr:
     """Any decimal: few enough digits before and after the point, an exponent that cannot overflow."""
-    fraction = sequence(Literal("."), Repeat(_DIGIT, 1, MAX_FRACTION))
+    fraction = concat(Literal("."), Repeat(_DIGIT, 1, MAX_FRACTION))
     sign = CharClass.of("+", "-")
-    exponent = sequence(CharClass.of("e", "E"), optional(sign), Repeat(_DIGIT, 1, 2))
-    magnitude = sequence(_whole(), optional(fraction), optional(exponent))
-    return sequence(_SIGN, magnitude) if is_signed else magnitude
+    exponent = concat(CharClass.of("e", "E"), optional(sign), Repeat(_DIGIT, 1, 2))
+    magnitude = concat(_whole(), optional(fraction), optional(exponent))
+    return concat(_SIGN, magnitude) if is_signed else magnitude
 
 
 def _automata(
@@ -175,7 +174,7 @@ def _automata(
         else:
             magnitude, end = multiples.lower(part, rules)
             notes += () if end is None else tuple(_nearer(name, end) for name in ("multipleOf", "not"))
-        options.append(concatenation(Literal(sign), magnitude))
+        options.append(concat(Literal(sign), magnitude))
     expr = union(options)
     return None if expr is None else LoweredNumber(expr, notes)
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
 
 from compiler.errors import UnsupportedKeyword
-from compiler.grammar.grammar import CharClass, Expr, Literal, choice, sequence
+from compiler.grammar.grammar import CharClass, Expr, Literal, choice, concat
 from compiler.grammar.rules import RuleSink
 from compiler.guard.bound import Bound
 from compiler.guard.pattern import pattern_of
@@ -167,7 +167,7 @@ def lower_string(
     """
     ahead = (_KEY_END if is_key else _VALUE_END) if in_container else None
     lowered = StringLowering(rules, ahead, is_guarded=is_guarded).lower(constraint)
-    return lowered and replace(lowered, expr=sequence(QUOTE, lowered.expr))
+    return lowered and replace(lowered, expr=concat(QUOTE, lowered.expr))
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,7 @@ class StringLowering:
         key = "_".join([self.name, *(f"{low:x}_{high:x}" for low, high in ranges)])
 
         def one_of_them(rest: Expr) -> Expr:
-            return choice(*(sequence(char, rest) for char in self.spell(ranges)))
+            return choice(*(concat(char, rest) for char in self.spell(ranges)))
 
         key, spell = ("any_chars", any_character) if ranges == charset.ALL else (key, one_of_them)
         return Repetition(key, spell, self.ahead, self.rules, self.close)

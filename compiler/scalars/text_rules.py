@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
 
 from compiler.digraph import circles
-from compiler.grammar.grammar import CharClass, Expr, Literal, Repeat, Rule, RuleRef, choice, sequence
+from compiler.grammar.grammar import CharClass, Expr, Literal, Repeat, Rule, RuleRef, choice, concat
 from compiler.grammar.rules import RuleSink
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
@@ -198,18 +198,18 @@ class _Writer:
         options: list[Expr] = [self.close] if state in self.texts.ends else []
         for target, ranges in self.texts.moves[state].items():
             for passed, end in self.ways.after(target):
-                rest = sequence(*passed, self.close if end is None else self.state(end))
+                rest = concat(*passed, self.close if end is None else self.state(end))
                 if end in self.shared and end != state and not passed and _size(ranges) >= _MANY:
                     options += [self.block(block, rest) for block in _blocks(ranges)]
                 else:
-                    options += [sequence(char, rest) for char in self.spell(ranges)]
+                    options += [concat(char, rest) for char in self.spell(ranges)]
         return choice(*options)
 
     def block(self, ranges: Ranges, rest: Expr) -> Expr:
         """One character of a block and the rest, in a rule that is the same wherever these are."""
         key = ranges, rest
         if key not in self.blocks:
-            options = [sequence(char, rest) for char in self.spell(ranges)]
+            options = [concat(char, rest) for char in self.spell(ranges)]
             self.blocks[key] = self.rules.define("block", Rule(choice(*options), self.ahead))
         return self.blocks[key]
 

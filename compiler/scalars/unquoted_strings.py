@@ -19,7 +19,7 @@ from compiler.grammar.grammar import (
     Rule,
     RuleRef,
     choice,
-    sequence,
+    concat,
 )
 from compiler.grammar.rules import RuleSink, RuleTable
 from compiler.grammar.writable import CONTROLS, check_writable
@@ -111,9 +111,9 @@ class _RawLowering(StringLowering):
     def _tail(self, tail: Tail) -> Expr:
         if tail.ranges != charset.ALL or tail.high is not None or tail.low >= SHORT:
             return super()._tail(tail)
-        body = sequence(self.rules.shared("prose", self._prose), self.close)
+        body = concat(self.rules.shared("prose", self._prose), self.close)
         for _ in range(tail.low):
-            body = self.rules.define("text", Rule(sequence(CharClass(_COUNTED), body)))
+            body = self.rules.define("text", Rule(concat(CharClass(_COUNTED), body)))
         return body
 
     def _prose(self, _: RuleRef) -> Rule:

@@ -24,8 +24,8 @@ from compiler.grammar.grammar import (
     Rule,
     RuleRef,
     choice,
-    parts,
-    sequence,
+    concat,
+    subexpressions,
 )
 from compiler.grammar.json_form import grammar_from_json, grammar_to_json
 from compiler.syntax import Syntax
@@ -168,8 +168,8 @@ def call_of(grammar: Grammar, syntax: Syntax, vocabulary: Vocabulary) -> Grammar
     number: Expr = EMPTY
     if syntax.after_number is not None:
         digits = Repeat(CharClass.of((0x30, 0x39)), 0, _MAX_DIGITS - 1)
-        counted = choice(Literal("0"), sequence(CharClass.of((0x31, 0x39)), digits))
-        number = sequence(counted, Literal(vocabulary.spell(syntax.after_number)))
+        counted = choice(Literal("0"), concat(CharClass.of((0x31, 0x39)), digits))
+        number = concat(counted, Literal(vocabulary.spell(syntax.after_number)))
     return framed(grammar, number, vocabulary.spell(syntax.end))
 
 
@@ -181,12 +181,12 @@ def framed(grammar: Grammar, begin: Expr, end: str) -> Grammar:
     """
     rules = dict(grammar.rules)
     body = rules[grammar.root].body
-    if not any(RuleRef(grammar.root) in parts(rule.body) for rule in rules.values()):
+    if not any(RuleRef(grammar.root) in subexpressions(rule.body) for rule in rules.values()):
         del rules[grammar.root]
     root = "call"
     while root in rules:
         root += "_"
-    return Grammar({root: Rule(sequence(begin, body, Literal(end))), **rules}, root, grammar.plan)
+    return Grammar({root: Rule(concat(begin, body, Literal(end))), **rules}, root, grammar.plan)
 
 
 def _first_bytes(compiled: xgr.CompiledGrammar) -> bytes:

@@ -10,7 +10,7 @@ from monolith import SAMPLES, TOOLS, tool
 
 from compiler.backend import Backend
 from compiler.errors import CorruptUnit, UnsupportedGrammar
-from compiler.grammar.grammar import CharClass, Choice, Grammar, Literal, Repeat, Rule, RuleRef, Sequence
+from compiler.grammar.grammar import CharClass, Choice, Concatenation, Grammar, Literal, Repeat, Rule, RuleRef
 from compiler.grammar.json_form import grammar_from_json, grammar_to_json
 from compiler.matcher import allocate_bitmask
 from compiler.syntaxes import SYNTAXES
@@ -117,7 +117,7 @@ expressions = st.recursive(
     | st.builds(Repeat, classes, st.integers(0, 3), st.none() | st.integers(3, 9))
     | st.just(RuleRef("root")),
     lambda inner: (
-        st.lists(inner, max_size=3).map(tuple).map(Sequence)
+        st.lists(inner, max_size=3).map(tuple).map(Concatenation)
         | st.lists(inner, min_size=1, max_size=3).map(tuple).map(Choice)
     ),
     max_leaves=8,

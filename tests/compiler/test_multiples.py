@@ -10,7 +10,7 @@ import pytest
 from soundness.judges import Judges
 from walks import Walker
 
-from compiler.grammar.grammar import CharClass, Choice, Literal, RuleRef, Sequence
+from compiler.grammar.grammar import CharClass, Choice, Concatenation, Literal, RuleRef
 from compiler.grammar.rules import RuleTable
 from compiler.report import Verdict
 from compiler.scalars.numbers import IntegerConstraint, NumberConstraint, lower_integer, lower_number
@@ -39,7 +39,7 @@ def texts(lowered, rules: RuleTable) -> list[str]:
                 return [text]
             case CharClass(ranges):
                 return [chr(code) for low, high in ranges for code in range(low, high + 1)]
-            case Sequence(items):
+            case Concatenation(items):
                 return ["".join(parts) for parts in product(*map(of, items))]
             case Choice(options):
                 return [text for option in options for text in of(option)]

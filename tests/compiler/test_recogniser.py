@@ -11,7 +11,7 @@ from walks import walk
 
 from compiler import UnsupportedSchema, compile_schema
 from compiler.grammar.costs import NEVER
-from compiler.grammar.grammar import CharClass, Choice, Grammar, Literal, Repeat, Rule, RuleRef, Sequence
+from compiler.grammar.grammar import CharClass, Choice, Concatenation, Grammar, Literal, Repeat, Rule, RuleRef
 from compiler.grammar.shortest import Shortest
 from compiler.recogniser.network import Network
 from compiler.recogniser.recogniser import Recogniser
@@ -93,7 +93,7 @@ def test_from_everywhere_on_a_walk_there_is_a_completion_that_grows_no_faster_th
 
 
 def test_a_character_that_is_begun_is_finished():
-    grammar = Grammar({"root": Rule(Sequence((CharClass.of("ß", "é", "€"), Literal("😀"))))})
+    grammar = Grammar({"root": Rule(Concatenation((CharClass.of("ß", "é", "€"), Literal("😀"))))})
     for begun, completion in [("ß", b"\x9f"), ("é", b"\xa9"), ("€", b"\x82\xac")]:
         recogniser = Recogniser.of(Network(grammar))
         head = begun.encode()[: -len(completion)]
@@ -125,7 +125,7 @@ def test_repetition_comes_back_to_the_same_state():
 
 
 def test_bounded_repetition():
-    grammar = Grammar({"root": Rule(Sequence((Repeat(CharClass.of("a"), 2, 4), Literal("b"))))})
+    grammar = Grammar({"root": Rule(Concatenation((Repeat(CharClass.of("a"), 2, 4), Literal("b"))))})
     for text, fits, completion in [
         ("", True, "aab"), ("a", True, "ab"), ("aaaa", True, "b"), ("aaaaa", False, None), ("ab", False, None)
     ]:  # fmt: skip
@@ -135,7 +135,7 @@ def test_bounded_repetition():
 
 
 def test_a_rule_without_a_sentence_is_never_the_way():
-    loop = Sequence((Literal("["), RuleRef("loop")))
+    loop = Concatenation((Literal("["), RuleRef("loop")))
     grammar = Grammar({"root": Rule(Choice((RuleRef("loop"), Literal("[[ok")))), "loop": Rule(loop)})
     shortest = Shortest(grammar)
     assert shortest.length(RuleRef("loop")) == NEVER
@@ -145,7 +145,7 @@ def test_a_rule_without_a_sentence_is_never_the_way():
 
 
 def test_left_recursion_and_ambiguity_are_followed():
-    left = Choice((Sequence((RuleRef("root"), RuleRef("root"))), Literal("a"), Literal("bc")))
+    left = Choice((Concatenation((RuleRef("root"), RuleRef("root"))), Literal("a"), Literal("bc")))
     recogniser = Recogniser.of(Network(Grammar({"root": Rule(left)})))
     assert recogniser.advance(b"a" * 60 + b"b")
     assert recogniser.completion() == b"c"

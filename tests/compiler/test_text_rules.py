@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compiler.digraph import circles
-from compiler.grammar.grammar import CharClass, RuleRef, parts
+from compiler.grammar.grammar import CharClass, RuleRef, subexpressions
 from compiler.lowering.style import SPACED
 from compiler.regular import charset
 from compiler.regular.dfa import DEAD
@@ -111,7 +111,7 @@ def test_rules_lead_in_circles_to_themselves_alone(schema):
         {"type": "object", "additionalProperties": False, "properties": {"a": item, "b": item}}, style=SPACED
     ).grammar
     following = {
-        name: [part.name for part in parts(rule.body) if isinstance(part, RuleRef)]
+        name: [part.name for part in subexpressions(rule.body) if isinstance(part, RuleRef)]
         for name, rule in grammar.rules.items()
     }
     assert circles(following) == []
@@ -128,7 +128,10 @@ def test_rules_lead_in_circles_to_themselves_alone(schema):
 def test_what_many_states_lead_to_is_not_written_out(pattern, most):
     """A set of characters takes milliseconds to compile wherever it stands."""
     rules = lower_schema({"type": "string", "pattern": pattern}, style=SPACED).grammar.rules
-    assert sum(isinstance(part, CharClass) for rule in rules.values() for part in parts(rule.body)) <= most
+    assert (
+        sum(isinstance(part, CharClass) for rule in rules.values() for part in subexpressions(rule.body))
+        <= most
+    )
 
 
 @pytest.mark.parametrize(
