@@ -4,7 +4,7 @@ A compiler in three parts: a front end (canonical form), a back end (lowering to
 xgrammar), and a linker that joins the units of a toolset without compiling anything.
 """
 
-from compiler.cache.grammar_cache import Found, GrammarCache
+from compiler.cache.grammar_cache import GrammarCache, GrammarLookup
 from compiler.errors import (
     CompilerError,
     CorruptUnit,
@@ -15,7 +15,7 @@ from compiler.errors import (
 )
 from compiler.linker.linker import LinkedGrammar
 from compiler.matcher import Matcher, allocate_bitmask
-from compiler.report import EnforcementReport, Entry, ToolReport, Verdict
+from compiler.report import EnforcementReport, ReportEntry, ToolReport, Verdict
 from compiler.response_format import ResponseFormat, compile_format
 from compiler.schema import CompiledSchema, compile_schema
 from compiler.toolset_compiler import compile_toolset
@@ -26,11 +26,11 @@ __all__ = [
     "CompilerError",
     "CorruptUnit",
     "EnforcementReport",
-    "Entry",
-    "Found",
     "GrammarCache",
+    "GrammarLookup",
     "LinkedGrammar",
     "Matcher",
+    "ReportEntry",
     "ResponseFormat",
     "ToolReport",
     "UnknownSyntax",

@@ -8,8 +8,7 @@ import msgspec
 
 from compiler.errors import CorruptUnit
 from compiler.lowering.style import SPACED
-from compiler.report import EnforcementReport
-from compiler.report import Entry as ReportEntry
+from compiler.report import EnforcementReport, ReportEntry
 from compiler.response_format import ResponseFormat, compile_format
 from compiler.schema import CompiledSchema
 from compiler.syntax import Syntax
@@ -25,7 +24,7 @@ _TOOL = "tool"
 
 
 @dataclass(frozen=True)
-class Entry:
+class CacheEntry:
     """A tool's unit or a response's format, the verdict on its keywords, and what compiling it took.
 
     `num_bytes` is the memory of all that is compiled of it, whether it is yet or not.
@@ -50,7 +49,7 @@ class Entry:
         assert self.unit.shortest is not None
 
     @classmethod
-    def of_tool(cls, tool: Tool, syntax: Syntax, vocabulary: Vocabulary) -> "Entry":
+    def of_tool(cls, tool: Tool, syntax: Syntax, vocabulary: Vocabulary) -> "CacheEntry":
         """Compile a tool, all of it; raises UnsupportedSchema, UnsupportedGrammar."""
         start = time.perf_counter()
         lowered = lower_tool(tool, syntax, vocabulary)
@@ -58,7 +57,7 @@ class Entry:
         return cls._prepared(unit, lowered.report, start, vocabulary, _TOOL)
 
     @classmethod
-    def of_format(cls, response_format: ResponseFormat, vocabulary: Vocabulary) -> "Entry":
+    def of_format(cls, response_format: ResponseFormat, vocabulary: Vocabulary) -> "CacheEntry":
         """Compile a response's format, all of it; raises UnsupportedSchema, UnsupportedGrammar."""
         start = time.perf_counter()
         compiled = compile_format(response_format, tokenizer=vocabulary, style=SPACED)
@@ -72,7 +71,7 @@ class Entry:
         start: float,
         vocabulary: Vocabulary,
         kind: str,
-    ) -> "Entry":
+    ) -> "CacheEntry":
         entry = cls(unit, report, 0.0, unit.num_bytes, vocabulary, kind)
         entry.prepare()
         return replace(entry, compile_ms=_milliseconds_since(start))
@@ -84,7 +83,7 @@ class Entry:
         return b"\n".join([head.encode(), report.encode(), self.unit.to_bytes(self.vocabulary)])
 
     @classmethod
-    def from_bytes(cls, data: bytes, vocabulary: Vocabulary, expected_kind: str) -> "Entry":
+    def from_bytes(cls, data: bytes, vocabulary: Vocabulary, expected_kind: str) -> "CacheEntry":
         """Read what `to_bytes` wrote, once it is authenticated, and compile nothing.
 
         A kind is `tool`, or a response format's.

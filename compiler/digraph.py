@@ -3,10 +3,10 @@
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-Node = TypeVar("Node", bound=Hashable)
+NodeT = TypeVar("NodeT", bound=Hashable)
 
 
-def reached(starts: Iterable[Node], following: Callable[[Node], Iterable[Node]]) -> set[Node]:
+def reached(starts: Iterable[NodeT], following: Callable[[NodeT], Iterable[NodeT]]) -> set[NodeT]:
     """What some way leads to from `starts`, these included."""
     found = set(starts)
     pending = list(found)
@@ -18,9 +18,9 @@ def reached(starts: Iterable[Node], following: Callable[[Node], Iterable[Node]])
     return found
 
 
-def leading_to(ends: Iterable[Node], ways: Iterable[tuple[Node, Iterable[Node]]]) -> set[Node]:
+def leading_to(ends: Iterable[NodeT], ways: Iterable[tuple[NodeT, Iterable[NodeT]]]) -> set[NodeT]:
     """What some way leads from to `ends`, these included; `ways` are nodes, each with those it leads to."""
-    sources: dict[Node, list[Node]] = {}
+    sources: dict[NodeT, list[NodeT]] = {}
     for node, targets in ways:
         for target in targets:
             sources.setdefault(target, []).append(node)
@@ -46,19 +46,19 @@ def innermost_first(following: Sequence[Iterable[int]]) -> list[int] | None:
     return order
 
 
-def circles(following: Mapping[Node, Iterable[Node]]) -> list[set[Node]]:
+def circles(following: Mapping[NodeT, Iterable[NodeT]]) -> list[set[NodeT]]:
     """The largest sets of nodes, of two or more, each of which leads to all others.
 
     By two walks in depth, one of them backwards (Sharir, 1981).
     """
-    sources: dict[Node, list[Node]] = {node: [] for node in following}
+    sources: dict[NodeT, list[NodeT]] = {node: [] for node in following}
     for node, targets in following.items():
         for target in targets:
             sources[target].append(node)
-    found: list[set[Node]] = []
-    taken: set[Node] = set()
+    found: list[set[NodeT]] = []
+    taken: set[NodeT] = set()
 
-    def leading_here(node: Node) -> Iterable[Node]:
+    def leading_here(node: NodeT) -> Iterable[NodeT]:
         return (source for source in sources[node] if source not in taken)
 
     for node in reversed(_in_order_of_leaving(following)):
@@ -70,10 +70,10 @@ def circles(following: Mapping[Node, Iterable[Node]]) -> list[set[Node]]:
     return found
 
 
-def _in_order_of_leaving(following: Mapping[Node, Iterable[Node]]) -> list[Node]:
+def _in_order_of_leaving(following: Mapping[NodeT, Iterable[NodeT]]) -> list[NodeT]:
     """All nodes, each when a walk in depth leaves it."""
-    order: dict[Node, None] = {}
-    met: set[Node] = set()
+    order: dict[NodeT, None] = {}
+    met: set[NodeT] = set()
     stack = [(node, False) for node in following]
     while stack:
         node, is_left = stack.pop()

@@ -15,7 +15,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ReportEntry:
     """One keyword at one place: `pointer` names the schema object that holds `keyword`."""
 
     pointer: str
@@ -28,14 +28,14 @@ class Entry:
 class EnforcementReport:
     """The verdict on every keyword of a schema, in document order."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[ReportEntry, ...]
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[ReportEntry]:
         """Iterate over the entries."""
         return iter(self.entries)
 
     @property
-    def ignored(self) -> Iterator[Entry]:
+    def ignored(self) -> Iterator[ReportEntry]:
         """Keywords and formats that nobody knows, most likely slips."""
         return (entry for entry in self.entries if entry.verdict is Verdict.ANNOTATION and entry.note)
 

@@ -16,11 +16,11 @@ from litestar.openapi import OpenAPIConfig
 from opentelemetry import trace
 
 from compiler.cache.grammar_cache import GrammarCache
-from compiler.isolation.compile_job import Compiling
+from compiler.isolation.compile_job import CompilePool
 from gateway.access import ApiKeyMiddleware, read_keys
 from gateway.completions import Completions
 from gateway.errors import SettingsError
-from gateway.model import compiling_of, load
+from gateway.model import load, open_compile_pool
 from gateway.parts import Parts
 from gateway.problems import respond
 from gateway.registry import Registry
@@ -44,7 +44,7 @@ def create_app(
     settings: Settings,
     *,
     runtime: Runtime | None = None,
-    compiling: Compiling | None = None,
+    compile_pool: CompilePool | None = None,
     store: Store | None = None,
     tracer_provider: trace.TracerProvider | None = None,
 ) -> Litestar:
@@ -63,9 +63,9 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: Litestar) -> AsyncIterator[None]:
-        compilers = compiling or compiling_of(settings)
+        compilers = compile_pool or open_compile_pool(settings)
         loaded = await asyncio.to_thread(load, settings, compilers) if runtime is None else runtime
-        parts = await wire(settings, secret, opened_store, tracer, compiling=compilers, runtime=loaded)
+        parts = await wire(settings, secret, opened_store, tracer, compile_pool=compilers, runtime=loaded)
         app.state.parts = parts
         try:
             yield
@@ -92,14 +92,14 @@ async def wire(
     store: Store,
     tracer: trace.Tracer,
     *,
-    compiling: Compiling,
+    compile_pool: CompilePool,
     runtime: Runtime,
 ) -> Parts:
     """Put the parts together."""
     for model in await runtime.models():
-        compiling.start(model.vocabulary)
+        compile_pool.start(model.vocabulary)
     grammars = GrammarCache(
-        store, memory_bytes=settings.grammar_cache_bytes, secret=secret, compiling=compiling
+        store, memory_bytes=settings.grammar_cache_bytes, secret=secret, compile_pool=compile_pool
     )
     catalog = Catalog(store)
     telemetry = Telemetry(tracer, settings.genai_conventions, settings.capture_content)

@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Iterable
 
-from compiler.cache.grammar_cache import Found, GrammarCache
+from compiler.cache.grammar_cache import GrammarCache, GrammarLookup
 from compiler.errors import UnsupportedToolset
 from compiler.linker.linker import LinkedGrammar
 from compiler.syntaxes import syntax as find_syntax
@@ -104,7 +104,7 @@ class Completions:
         tools: tuple[Tool, ...],
         choice: ToolChoice,
         revisions: tuple[Revision, ...],
-    ) -> Found | None:
+    ) -> GrammarLookup | None:
         has_frames = find_syntax(model.syntax).frames_prose  # kept by a grammar, to be read back
         if not tools and not turn.response_format and not has_frames:
             return None
@@ -179,7 +179,11 @@ def _placed(error: UnsupportedToolset, inline: tuple[Tool, ...]) -> Exception:
 
 
 def _generation_request(
-    turn: Turn, model: ModelCard, tools: tuple[Tool, ...], grammar: Found | None, timeout_s: float | None
+    turn: Turn,
+    model: ModelCard,
+    tools: tuple[Tool, ...],
+    grammar: GrammarLookup | None,
+    timeout_s: float | None,
 ) -> GenerationRequest:
     return GenerationRequest(
         request_id=uuid.uuid4().hex,

@@ -3,26 +3,26 @@
 import asyncio
 from pathlib import Path
 
-from compiler.isolation.compile_job import Compiling
+from compiler.isolation.compile_job import CompilePool
 from compiler.isolation.limits import CompileLimits
-from compiler.isolation.pools import InProcess, Workers
+from compiler.isolation.pools import ThreadPool, WorkerPool
 from gateway.errors import SettingsError
 from gateway.settings import DEMO_MODEL, RANDOM_MODEL, Settings
 from runtime.models import DEMO_MODEL_FOLDER
 from runtime.protocol import Runtime
 
 
-def load(settings: Settings, compiling: Compiling) -> Runtime:
-    """`start_runtime` while `compiling` begins, too, which is closed if there is no model to be had."""
-    compiling.launch()
+def load(settings: Settings, compile_pool: CompilePool) -> Runtime:
+    """`start_runtime` while `compile_pool` starts, too, which is closed if there is no model to be had."""
+    compile_pool.launch()
     try:
         return start_runtime(settings)
     except BaseException:
-        asyncio.run(compiling.close())
+        asyncio.run(compile_pool.close())
         raise
 
 
-def compiling_of(settings: Settings) -> Compiling:
+def open_compile_pool(settings: Settings) -> CompilePool:
     """Who compiles: processes, or threads of this one."""
     limits = CompileLimits(
         seconds=settings.compile_seconds,
@@ -30,8 +30,8 @@ def compiling_of(settings: Settings) -> Compiling:
         request_seconds=settings.compile_request_seconds,
     )
     if settings.compile_workers:
-        return Workers(settings.compile_workers, limits)
-    return InProcess(limits=limits)
+        return WorkerPool(settings.compile_workers, limits)
+    return ThreadPool(limits=limits)
 
 
 def start_runtime(settings: Settings) -> Runtime:

@@ -9,7 +9,7 @@ from typing import Any
 from compiler.cache.grammar_cache import GrammarCache
 from compiler.errors import CompilingUnfinished, UnsupportedToolset
 from compiler.frontend.pointer import child
-from compiler.isolation.limits import Patience
+from compiler.isolation.limits import CompileBudget
 from compiler.report import ToolReport
 from gateway.difference import Change, Covers, compare, compare_documents
 from gateway.errors import InvalidField
@@ -80,7 +80,7 @@ class Registry:
             CompilingUnfinished: it takes longer than one request may; what was compiled is kept.
             ToolspecsError: as `Catalog.put`.
         """
-        toolset, reports = await self._read(name, tools, documents, self._grammars.patience())
+        toolset, reports = await self._read(name, tools, documents, self._grammars.compile_budget())
         revision = await self.catalog.put(toolset, if_match=if_match, if_none_match=if_none_match)
         return Written(revision, tuple(reports))
 
@@ -91,14 +91,14 @@ class Registry:
 
         Raises as `put`, `UnknownToolset` and `InvalidField`.
         """
-        patience = self._grammars.patience()
+        budget = self._grammars.compile_budget()
         while True:
             current = await self.catalog.get(name)
             tool = parse_tool(submitted, limits=self.catalog.limits)
             if tool.name != tool_name:
                 raise InvalidField("name", f"it is {tool.name!r}, but the path says {tool_name!r}")
             bundled = await self._bundled([(tool, submitted, "")], current.toolset.documents)
-            faults, reports = await self._judged(bundled, patience)
+            faults, reports = await self._judged(bundled, budget)
             _raise_if(faults)
             # What was checked holds for these documents alone.
             is_bound = if_match is None and bool(bundled[0][0].documents)
@@ -113,23 +113,23 @@ class Registry:
 
     async def check(self, name: str, tools: Any, documents: Any = None) -> Check:
         """What `put` would do, done to nothing; raises as `put`."""
-        patience = self._grammars.patience()
-        toolset, reports = await self._read(name, tools, documents, patience)
+        budget = self._grammars.compile_budget()
+        toolset, reports = await self._read(name, tools, documents, budget)
         try:
             current = await self.catalog.get(name)
         except UnknownToolset:
             current = None
         before = current.toolset if current else Toolset(name)
-        changes = await compare(before, toolset, await self._covers(patience))
+        changes = await compare(before, toolset, await self._covers(budget))
         return Check(tuple(reports), changes, compare_documents(before.documents, toolset.documents), current)
 
     async def report(self, name: str, number: int | None = None) -> tuple[Revision, list[ToolReport]]:
         """A revision and the reports of its tools."""
         revision = await self.catalog.get(name, number)
-        return revision, await self._reports(revision.toolset.tools, self._grammars.patience())
+        return revision, await self._reports(revision.toolset.tools, self._grammars.compile_budget())
 
     async def _read(
-        self, name: str, submitted: Any, documents: Any, patience: Patience
+        self, name: str, submitted: Any, documents: Any, budget: CompileBudget
     ) -> tuple[Toolset, list[ToolReport]]:
         """A toolset and its tools' reports; one error tells of all that is bad, malformed or not upheld."""
         check_toolset_name(name)
@@ -149,7 +149,7 @@ class Registry:
             good = [(parse_tool(item), item, f"/tools/{i}") for i, item in left]
         if are_readable:
             try:
-                refusals, reports = await self._judged(await self._bundled(good, documents), patience)
+                refusals, reports = await self._judged(await self._bundled(good, documents), budget)
                 faults += refusals
             except InvalidTools as error:
                 faults += error.faults
@@ -173,32 +173,30 @@ class Registry:
         bundled = await asyncio.to_thread(bundle_tools, tools, documents, places, limits=self.catalog.limits)
         return [(tool, item, base) for tool, (_, item, base) in zip(bundled, parsed, strict=True)]
 
-    async def _covers(self, patience: Patience) -> Covers:
+    async def _covers(self, budget: CompileBudget) -> Covers:
         models = await self._runtime.models()
 
         async def covers(outer: Tool, inner: Tool) -> bool:
             return bool(models) and await self._grammars.covers(
-                outer, inner, vocabulary=models[0].vocabulary, patience=patience
+                outer, inner, vocabulary=models[0].vocabulary, budget=budget
             )
 
         return covers
 
-    async def _reports(self, tools: Sequence[Tool], patience: Patience) -> list[ToolReport]:
+    async def _reports(self, tools: Sequence[Tool], budget: CompileBudget) -> list[ToolReport]:
         """Reports for the first model; the others' grammars are only proved to exist."""
         reports: list[list[ToolReport]] = [
-            await self._grammars.check(
-                tools, vocabulary=model.vocabulary, syntax=model.syntax, patience=patience
-            )
+            await self._grammars.check(tools, vocabulary=model.vocabulary, syntax=model.syntax, budget=budget)
             for model in await self._runtime.models()
         ]
         return reports[0] if reports else []
 
     async def _judged(
-        self, parsed: Sequence[_Parsed], patience: Patience
+        self, parsed: Sequence[_Parsed], budget: CompileBudget
     ) -> tuple[list[Fault], list[ToolReport]]:
         """Faults of the tools that cannot be upheld, pointing into what was submitted, or all reports."""
         try:
-            return [], await self._reports([tool for tool, _, _ in parsed], patience)
+            return [], await self._reports([tool for tool, _, _ in parsed], budget)
         except UnsupportedToolset as error:
             refused = dict(error.refusals)
             faults = [

@@ -15,7 +15,7 @@ from rich.console import Console
 from gateway.access import read_keys
 from gateway.app import create_app, open_store_of, read_secret
 from gateway.errors import SettingsError
-from gateway.model import compiling_of, load
+from gateway.model import load, open_compile_pool
 from gateway.settings import Settings
 from gateway.telemetry import open_provider
 from runtime.protocol import Runtime
@@ -81,9 +81,9 @@ def serve(settings: Settings, console: Console) -> None:
         if provider:
             trace.set_tracer_provider(provider)
         with console.status(f"loading model {settings.model} …"):
-            compiling = compiling_of(settings)
-            runtime = load(settings, compiling)
-        app = create_app(settings, runtime=runtime, compiling=compiling, tracer_provider=provider)
+            compile_pool = open_compile_pool(settings)
+            runtime = load(settings, compile_pool)
+        app = create_app(settings, runtime=runtime, compile_pool=compile_pool, tracer_provider=provider)
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         console.print(f"Callgate serves {settings.model} at [bold]http://{shown}:{port}[/]", highlight=False)

@@ -14,8 +14,8 @@ from typing import Any, Generic, TypeVar
 
 from opentelemetry import trace
 
-from compiler.cache.grammar_store import Shelf
-from compiler.cache_entry import Entry
+from compiler.cache.grammar_store import GrammarStore
+from compiler.cache_entry import CacheEntry
 from compiler.errors import (
     CompilingUnfinished,
     CorruptUnit,
@@ -25,9 +25,9 @@ from compiler.errors import (
     UnsupportedSchema,
     UnsupportedToolset,
 )
-from compiler.isolation.compile_job import Compiling, Job
-from compiler.isolation.limits import Patience
-from compiler.isolation.pools import InProcess
+from compiler.isolation.compile_job import CompileJob, CompilePool
+from compiler.isolation.limits import CompileBudget
+from compiler.isolation.pools import ThreadPool
 from compiler.linker.answer import Answer
 from compiler.linker.framed_answer import FramedAnswer, framed
 from compiler.linker.linker import LinkedGrammar, link
@@ -42,14 +42,14 @@ from toolspecs.recent import Recent
 from toolspecs.store import Store
 from toolspecs.tool import Tool
 
-U = TypeVar("U", Unit, CompiledSchema)
+UnitT = TypeVar("UnitT", Unit, CompiledSchema)
 
 _SOURCES = ("memory", "store", "compiled")
 _SLOW_MS = 200.0
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class GrammarLookup:
     """A grammar, where its slowest part came from (memory, store, compiled), and how long it took."""
 
     grammar: LinkedGrammar | FramedAnswer | CompiledSchema
@@ -60,7 +60,7 @@ class Found:
 class GrammarCache:
     """Grammars by content, bounded in bytes in memory; `store` None keeps nothing beyond the process.
 
-    Not thread-safe: one event loop owns it. Schemas are compiled by `compiling`, threads unless given.
+    Not thread-safe: one event loop owns it. Schemas are compiled by `compile_pool`, threads unless given.
     """
 
     def __init__(
@@ -69,12 +69,12 @@ class GrammarCache:
         *,
         memory_bytes: int = 512 * 2**20,
         secret: bytes,
-        compiling: Compiling | None = None,
+        compile_pool: CompilePool | None = None,
     ) -> None:
-        self._shelf = Shelf(store, secret)
-        self._memory: Recent[Entry] = Recent(memory_bytes)
-        self._compiling = compiling or InProcess()
-        self._flights: Flights[tuple[Entry, str]] = Flights()
+        self._store = GrammarStore(store, secret)
+        self._memory: Recent[CacheEntry] = Recent(memory_bytes)
+        self._pool = compile_pool or ThreadPool()
+        self._flights: SingleFlight[tuple[CacheEntry, str]] = SingleFlight()
         self._preparing: set[asyncio.Task[None]] = set()
         self._slow = asyncio.Semaphore(1)
 
@@ -89,7 +89,7 @@ class GrammarCache:
         for task in tasks:
             task.cancel()
         await asyncio.gather(self._flights.cancel(), *tasks, return_exceptions=True)
-        await self._compiling.close()
+        await self._pool.close()
 
     async def toolset(
         self,
@@ -100,7 +100,7 @@ class GrammarCache:
         choice: ToolChoice,
         parallel: bool = True,
         response_format: ResponseFormat | None = None,
-    ) -> Found:
+    ) -> GrammarLookup:
         """The linked grammar of `tools` under a choice; what `auto` answers is of the format.
 
         Raises:
@@ -111,20 +111,20 @@ class GrammarCache:
         """
         start = time.perf_counter()
         family = find_syntax(syntax)
-        patience = self.patience()
-        found = await self._tools(tools, syntax, vocabulary, patience)
+        budget = self.compile_budget()
+        found = await self._tools(tools, syntax, vocabulary, budget)
         units = {tool.name: _as(Unit, entry) for tool, (entry, _) in zip(tools, found, strict=True)}
         answer = None
         if response_format is not None and choice.mode is ChoiceMode.AUTO:
-            found.append(await self._entry(Job.format(response_format), vocabulary, patience))
+            found.append(await self._entry(CompileJob.format(response_format), vocabulary, budget))
             answer = Answer(_as(CompiledSchema, found[-1][0]))
         grammar = link(units, family, vocabulary, choice, parallel=parallel, answer=answer)
         source = max((source for _, source in found), key=_SOURCES.index, default="memory")
-        return Found(grammar, source, _milliseconds_since(start))
+        return GrammarLookup(grammar, source, _milliseconds_since(start))
 
     async def format(
         self, response_format: ResponseFormat, *, vocabulary: Vocabulary, syntax: str | None = None
-    ) -> Found:
+    ) -> GrammarLookup:
         """The grammar of a response's format, as models of `syntax` write it.
 
         Raises:
@@ -132,10 +132,12 @@ class GrammarCache:
             WorkersUnavailable: nothing can be compiled right now.
         """
         start = time.perf_counter()
-        entry, source = await self._entry(Job.format(response_format), vocabulary, self.patience())
+        entry, source = await self._entry(
+            CompileJob.format(response_format), vocabulary, self.compile_budget()
+        )
         compiled = _as(CompiledSchema, entry)
         grammar = framed(compiled, find_syntax(syntax), vocabulary) if syntax else compiled
-        return Found(grammar, source, _milliseconds_since(start))
+        return GrammarLookup(grammar, source, _milliseconds_since(start))
 
     async def check(
         self,
@@ -143,40 +145,40 @@ class GrammarCache:
         *,
         vocabulary: Vocabulary,
         syntax: str = "hermes",
-        patience: Patience | None = None,
+        budget: CompileBudget | None = None,
     ) -> list[ToolReport]:
         """Compile every tool ahead of its first request, and report; raises as `toolset`.
 
-        `patience` is that of a request which asks for more than this.
+        `budget` is that of a request which asks for more than this.
         """
-        found = await self._tools(tools, syntax, vocabulary, patience or self.patience())
+        found = await self._tools(tools, syntax, vocabulary, budget or self.compile_budget())
         return [
             ToolReport(tool.name, entry.unit.digest, entry.report, entry.num_bytes, entry.compile_ms)
             for tool, (entry, _) in zip(tools, found, strict=True)
         ]
 
     async def covers(
-        self, outer: Tool, inner: Tool, *, vocabulary: Vocabulary, patience: Patience | None = None
+        self, outer: Tool, inner: Tool, *, vocabulary: Vocabulary, budget: CompileBudget | None = None
     ) -> bool:
         """Whether one tool is proved to admit all arguments of another; False where it takes too long."""
-        if patience and patience.is_over:
+        if budget and budget.is_over:
             return False
         try:
-            return await self._compiling.run(Job.covers(outer, inner), vocabulary) == b"1"
+            return await self._pool.run(CompileJob.covers(outer, inner), vocabulary) == b"1"
         except UnsupportedSchema:
             return False
 
-    def patience(self) -> Patience:
+    def compile_budget(self) -> CompileBudget:
         """What one request may ask, from now on."""
-        return Patience(self._compiling.limits, self._compiling.num_workers)
+        return CompileBudget(self._pool.limits, self._pool.num_workers)
 
     async def _tools(
-        self, tools: Sequence[Tool], syntax: str, vocabulary: Vocabulary, patience: Patience
-    ) -> list[tuple[Entry, str]]:
-        jobs = [Job.tool(tool.parameters, syntax, tool.documents) for tool in tools]
+        self, tools: Sequence[Tool], syntax: str, vocabulary: Vocabulary, budget: CompileBudget
+    ) -> list[tuple[CacheEntry, str]]:
+        jobs = [CompileJob.tool(tool.parameters, syntax, tool.documents) for tool in tools]
         with trace.get_tracer(__name__).start_as_current_span("callgate.grammar.units"):
             stored = await self._stored(jobs, vocabulary)
-            flights = [self._entry(job, vocabulary, patience, stored) for job in jobs]
+            flights = [self._entry(job, vocabulary, budget, stored) for job in jobs]
             results = await asyncio.gather(*flights, return_exceptions=True)
         refusals = [
             (tool.name, result)
@@ -184,7 +186,7 @@ class GrammarCache:
             if isinstance(result, UnsupportedSchema)
         ]
         if refusals and all(isinstance(refusal, NotReached) for _, refusal in refusals):
-            raise CompilingUnfinished([name for name, _ in refusals], patience.seconds)
+            raise CompilingUnfinished([name for name, _ in refusals], budget.seconds)
         if refusals:
             raise UnsupportedToolset(refusals)
         for result in results:
@@ -192,20 +194,20 @@ class GrammarCache:
                 raise result
         return [result for result in results if not isinstance(result, BaseException)]
 
-    async def _stored(self, jobs: Sequence[Job], vocabulary: Vocabulary) -> Mapping[str, Entry]:
+    async def _stored(self, jobs: Sequence[CompileJob], vocabulary: Vocabulary) -> Mapping[str, CacheEntry]:
         """What the store has of jobs that are not in memory and need no compiling now; read in one go."""
-        wanted: dict[str, Job] = {}
+        wanted: dict[str, CompileJob] = {}
         for job in jobs:
             with suppress(UnsupportedSchema):  # raised again for this job alone
                 wanted[job.key(vocabulary)] = job
         missing = [key for key in wanted if key not in self._flights and self._memory.get(key) is None]
-        contents = await self._shelf.load_many(missing) if len(missing) > 1 else {}
+        contents = await self._store.load_many(missing) if len(missing) > 1 else {}
 
-        def read() -> dict[str, Entry]:
+        def read() -> dict[str, CacheEntry]:
             entries = {}
             for key, content in contents.items():
                 with suppress(CorruptUnit):  # to be said when it is looked for by itself
-                    entries[key] = Entry.from_bytes(content, vocabulary, wanted[key].task)
+                    entries[key] = CacheEntry.from_bytes(content, vocabulary, wanted[key].task)
             return entries
 
         entries = await asyncio.to_thread(read) if contents else {}
@@ -219,7 +221,7 @@ class GrammarCache:
             task.add_done_callback(self._preparing.discard)
         return ready
 
-    async def _prepare(self, entries: Sequence[Entry]) -> None:
+    async def _prepare(self, entries: Sequence[CacheEntry]) -> None:
         """Compile, one at a time, what may be in use already: a call that comes sooner compiles it then."""
         for entry in entries:
             async with self._slow:
@@ -227,11 +229,11 @@ class GrammarCache:
 
     async def _entry(
         self,
-        job: Job,
+        job: CompileJob,
         vocabulary: Vocabulary,
-        patience: Patience,
-        stored: Mapping[str, Entry] | None = None,
-    ) -> tuple[Entry, str]:
+        budget: CompileBudget,
+        stored: Mapping[str, CacheEntry] | None = None,
+    ) -> tuple[CacheEntry, str]:
         """A job's entry and where it came from."""
         key = job.key(vocabulary)
         if stored and key in stored:
@@ -242,62 +244,64 @@ class GrammarCache:
         while True:
             is_own = key not in self._flights
             try:
-                return await self._flights.join(key, lambda: self._fetch(key, job, vocabulary, patience))
+                return await self._flights.join(key, lambda: self._fetch(key, job, vocabulary, budget))
             except NotTried:
                 if is_own:
-                    raise  # else it was another's patience that ended
+                    raise  # else it was another's budget that ended
 
     async def _fetch(
-        self, key: str, job: Job, vocabulary: Vocabulary, patience: Patience
-    ) -> tuple[Entry, str]:
-        async with patience.loads:
+        self, key: str, job: CompileJob, vocabulary: Vocabulary, budget: CompileBudget
+    ) -> tuple[CacheEntry, str]:
+        async with budget.loads:
             entry = await self._load(key, job, vocabulary)
         source = "store"
         if entry is None:
-            patience.check()
-            async with patience.turns, self._shelf.lease(key):
+            budget.check()
+            async with budget.turns, self._store.lease(key):
                 entry = await self._load(key, job, vocabulary)  # of many replicas one compiles
                 if entry is None:
-                    entry = await self._compile(key, job, vocabulary, patience)
+                    entry = await self._compile(key, job, vocabulary, budget)
                     source = "compiled"
         self._memory.keep(key, entry, entry.num_bytes)
         return entry, source
 
-    async def _compile(self, key: str, job: Job, vocabulary: Vocabulary, patience: Patience) -> Entry:
-        patience.check()
+    async def _compile(
+        self, key: str, job: CompileJob, vocabulary: Vocabulary, budget: CompileBudget
+    ) -> CacheEntry:
+        budget.check()
         try:
-            content = await self._compiling.run(job, vocabulary)
+            content = await self._pool.run(job, vocabulary)
         except LimitReached as limit:
-            patience.count(limit)
+            budget.count(limit)
             raise
         entry = await self._read(content, job, vocabulary)
-        await self._shelf.save(key, content)
+        await self._store.save(key, content)
         return entry
 
-    async def _load(self, key: str, job: Job, vocabulary: Vocabulary) -> Entry | None:
-        content = await self._shelf.load(key)
+    async def _load(self, key: str, job: CompileJob, vocabulary: Vocabulary) -> CacheEntry | None:
+        content = await self._store.load(key)
         if content is None:
             return None
         try:
             return await self._read(content, job, vocabulary)
         except CorruptUnit as error:
-            self._shelf.reject(key, error)
+            self._store.reject(key, error)
             return None
 
-    async def _read(self, content: bytes, job: Job, vocabulary: Vocabulary) -> Entry:
+    async def _read(self, content: bytes, job: CompileJob, vocabulary: Vocabulary) -> CacheEntry:
         """An entry, compiled in a thread unless that can wait; slow ones one at a time, to hold up none."""
-        entry = await asyncio.to_thread(Entry.from_bytes, content, vocabulary, job.task)
+        entry = await asyncio.to_thread(CacheEntry.from_bytes, content, vocabulary, job.task)
         if not entry.can_wait:
             async with self._slow if entry.compile_ms > _SLOW_MS else nullcontext():
                 await asyncio.to_thread(entry.prepare)
         return entry
 
 
-def _is_light(entry: Entry) -> bool:
+def _is_light(entry: CacheEntry) -> bool:
     return isinstance(entry.unit, Unit) and entry.compile_ms < _SLOW_MS
 
 
-def _as(kind: type[U], entry: Entry) -> U:
+def _as(kind: type[UnitT], entry: CacheEntry) -> UnitT:
     assert isinstance(entry.unit, kind), "a tool's entry holds a unit, a format's its grammar"
     return entry.unit
 
@@ -306,19 +310,19 @@ def _milliseconds_since(start: float) -> float:
     return (time.perf_counter() - start) * 1e3
 
 
-Result = TypeVar("Result")
+ResultT = TypeVar("ResultT")
 
 
-class Flights(Generic[Result]):
+class SingleFlight(Generic[ResultT]):
     """Tasks by key, one at a time for each; they go on where whoever began one goes away."""
 
     def __init__(self) -> None:
-        self._tasks: dict[str, asyncio.Task[Result]] = {}
+        self._tasks: dict[str, asyncio.Task[ResultT]] = {}
 
     def __contains__(self, key: str) -> bool:
         return key in self._tasks
 
-    def join(self, key: str, begin: Callable[[], Coroutine[Any, Any, Result]]) -> asyncio.Future[Result]:
+    def join(self, key: str, begin: Callable[[], Coroutine[Any, Any, ResultT]]) -> asyncio.Future[ResultT]:
         """The flight of a key, begun unless it is under way; what cancels the future does not cancel it."""
         if key not in self._tasks:
             self._tasks[key] = task = asyncio.create_task(begin())
@@ -332,7 +336,7 @@ class Flights(Generic[Result]):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _landed(self, key: str, task: asyncio.Task[Result]) -> None:
+    def _landed(self, key: str, task: asyncio.Task[ResultT]) -> None:
         del self._tasks[key]
         if not task.cancelled():
             task.exception()  # whoever still waits gets it; nobody waiting is no error

@@ -1,4 +1,4 @@
-"""The shelf: entries in the store, sealed, with a lease for whoever compiles one.
+"""The shelf: entries in the store, signed, with a lease for whoever compiles one.
 
 A store that fails is left alone for a moment, so that nobody waits for it time and again, then asked again.
 An entry compiled meanwhile is not lost to the others: they compile it themselves.
@@ -25,7 +25,7 @@ KEPT_S = 30 * 24 * 3600.0
 _log = logging.getLogger(__name__)
 
 
-class Shelf:
+class GrammarStore:
     """Contents by key; without a store it is always empty."""
 
     def __init__(self, store: Store | None, secret: bytes) -> None:
@@ -52,7 +52,7 @@ class Shelf:
         for key, value in zip(keys, stored, strict=True):
             try:
                 if value is not None:
-                    contents[key] = unsealed(value, key, self._secret)
+                    contents[key] = verify(value, key, self._secret)
             except CorruptUnit as error:
                 self.reject(key, error)
         return contents
@@ -64,7 +64,7 @@ class Shelf:
             return
         try:
             async with asyncio.timeout(_PATIENCE_S):
-                await store.set(f"unit:{key}", sealed(content, key, self._secret), KEPT_S)
+                await store.set(f"unit:{key}", sign(content, key, self._secret), KEPT_S)
         except (StoreError, TimeoutError) as error:
             self._failed(error)
 
@@ -104,13 +104,13 @@ class Shelf:
 _MAC_BYTES = hashlib.sha256().digest_size
 
 
-def sealed(content: bytes, key: str, secret: bytes) -> bytes:
+def sign(content: bytes, key: str, secret: bytes) -> bytes:
     """`content` behind an HMAC-SHA-256 over it and the key it is stored under."""
     return _mac(content, key, secret) + content
 
 
-def unsealed(stored: bytes, key: str, secret: bytes) -> bytes:
-    """What `sealed` wrapped.
+def verify(stored: bytes, key: str, secret: bytes) -> bytes:
+    """What `sign` wrapped.
 
     Raises:
         CorruptUnit: altered, cut short, or stored under another key or secret.

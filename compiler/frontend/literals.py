@@ -14,7 +14,7 @@ from compiler.frontend.pointer import child
 from compiler.frontend.subschemas import located
 from compiler.regular.dfa import TooManyStates
 from compiler.regular.ecma import PatternError
-from compiler.regular.language import Part, language
+from compiler.regular.language import PatternCondition, language
 
 _ODD = re.compile(r"[^\x20-\x7e]")
 """What a text has that engines match differently."""
@@ -62,8 +62,8 @@ def check_literals(documents: Iterable[Any]) -> None:
 def _disputed(pattern: str, literals: Iterable[str]) -> Iterator[str]:
     """The literals in which some engine, but not every one, finds the pattern."""
     try:
-        found_by_all = language([Part(pattern)])
-        found_by_none = language([Part(pattern, is_excluded=True)])
+        found_by_all = language([PatternCondition(pattern)])
+        found_by_none = language([PatternCondition(pattern, is_excluded=True)])
     except (PatternError, TooManyStates):  # nothing is known of it
         yield from literals
         return

@@ -7,7 +7,7 @@ from compiler.frontend.contested import contested
 from compiler.frontend.outline import Outline, Site
 from compiler.frontend.pointer import child
 from compiler.regular.formats import FORMATS
-from compiler.report import EnforcementReport, Entry, Verdict
+from compiler.report import EnforcementReport, ReportEntry, Verdict
 from toolspecs.nearest import did_you_mean, near_matches
 
 ASSERTIONS = frozenset(
@@ -144,7 +144,7 @@ class Reporter:
                     verdict = max(verdict, Verdict.NARROWED, key=_SEVERITY.index)
                     texts = {**texts, _DISPUTED: None}
                 note = "; ".join(texts) or _ignored(keyword, schema[keyword])
-                entries.append(Entry(pointer, keyword, verdict, note))
+                entries.append(ReportEntry(pointer, keyword, verdict, note))
         return EnforcementReport(tuple(entries))
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from typing import Any, Protocol
 
-from compiler.cache_entry import Entry
+from compiler.cache_entry import CacheEntry
 from compiler.errors import LimitReached, UnsupportedGrammar, UnsupportedSchema
 from compiler.frontend.canonical_form import NO_DOCUMENTS
 from compiler.frontend.containment import covers
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Job:
+class CompileJob:
     """A task by its name, and the JSON values it takes; equal jobs have equal results."""
 
     task: str
@@ -40,25 +40,25 @@ class Job:
     @classmethod
     def tool(
         cls, parameters: Mapping[str, Any], syntax: str, documents: Mapping[str, Any] = NO_DOCUMENTS
-    ) -> "Job":
-        """Compile a tool's parameters in a call syntax; the result is an `Entry` with a `Unit`.
+    ) -> "CompileJob":
+        """Compile a tool's parameters in a call syntax; the result is a `CacheEntry` with a `Unit`.
 
         `documents` are those that the parameters lead to and no other, since they are part of the key.
         """
         return cls("tool", (parameters, syntax, *([documents] if documents else ())))
 
     @classmethod
-    def format(cls, response_format: ResponseFormat) -> "Job":
-        """Compile a response's format; the result is an `Entry` with a `CompiledSchema`."""
+    def format(cls, response_format: ResponseFormat) -> "CompileJob":
+        """Compile a response's format; the result is a `CacheEntry` with a `CompiledSchema`."""
         return cls(response_format.kind, (response_format.content,))
 
     @classmethod
-    def covers(cls, outer: Tool, inner: Tool) -> "Job":
+    def covers(cls, outer: Tool, inner: Tool) -> "CompileJob":
         """Whether all arguments of `inner` are `outer`'s; the result is `1` if that is proved, else `0`."""
         return cls("covers", (outer.parameters, outer.documents, inner.parameters, inner.documents))
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> "Job":
+    def from_bytes(cls, data: bytes) -> "CompileJob":
         """Read what `to_bytes` wrote."""
         task, *arguments = json.loads(data)
         return cls(task, tuple(arguments))
@@ -120,13 +120,13 @@ def read_answer(answer: bytes) -> bytes:
     raise (LimitReached if kind == _LIMIT else UnsupportedSchema)(*json.loads(content))
 
 
-class Compiling(Protocol):
+class CompilePool(Protocol):
     """Who does jobs: worker processes, or threads of this process."""
 
     limits: CompileLimits
     num_workers: int
 
-    async def run(self, job: Job, vocabulary: Vocabulary) -> bytes:
+    async def run(self, job: CompileJob, vocabulary: Vocabulary) -> bytes:
         """The job's result; raises UnsupportedSchema, or WorkersUnavailable where no worker can be had."""
 
     def launch(self) -> None:
@@ -173,14 +173,14 @@ def _tool(
     documents: Mapping[str, Any] = NO_DOCUMENTS,
 ) -> bytes:
     tool = Tool("", "", parameters, documents=documents)
-    return _stored(Entry.of_tool(tool, find_syntax(syntax), vocabulary), limits)
+    return _stored(CacheEntry.of_tool(tool, find_syntax(syntax), vocabulary), limits)
 
 
 def _format(kind: str, vocabulary: Vocabulary, limits: CompileLimits, content: Any) -> bytes:
-    return _stored(Entry.of_format(ResponseFormat(kind, content), vocabulary), limits)
+    return _stored(CacheEntry.of_format(ResponseFormat(kind, content), vocabulary), limits)
 
 
-def _stored(entry: Entry, limits: CompileLimits) -> bytes:
+def _stored(entry: CacheEntry, limits: CompileLimits) -> bytes:
     content = entry.to_bytes()
     limits.check_result(len(content), entry.num_bytes)
     return content

@@ -63,7 +63,7 @@ MAX_LIMITS_REACHED = 3
 _NUM_LOADS = 16
 
 
-class Patience:
+class CompileBudget:
     """One request's: all workers but one at once, few hopeless schemas, and so much time for all together.
 
     Time starts now. What is compiled when it ends is finished, since each schema has limits of its own.

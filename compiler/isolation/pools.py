@@ -1,6 +1,6 @@
 """Worker processes that compile, seen from the gateway: a schema can take down or hold up nothing else.
 
-`Workers.run` hands a job to a worker that is free. One that ends meanwhile, because its time is up or by a
+`WorkerPool.run` hands a job to a worker that is free. One that ends meanwhile, because its time is up or by a
 fault, is that job's refusal, and the next job gets another.
 """
 
@@ -13,14 +13,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from compiler.errors import LimitReached, WorkersUnavailable
-from compiler.isolation.compile_job import Job, out_of_time, read_answer
+from compiler.isolation.compile_job import CompileJob, out_of_time, read_answer
 from compiler.isolation.limits import CompileLimits
 from compiler.isolation.priming import priming
 from compiler.isolation.zygote import LENGTH_BYTES, Zygote
 from compiler.vocabulary import Vocabulary
 
 
-class InProcess:
+class ThreadPool:
     """Does jobs in `num_workers` threads; time and memory are not bounded."""
 
     def __init__(self, num_workers: int = 2, limits: CompileLimits | None = None) -> None:
@@ -34,7 +34,7 @@ class InProcess:
     def start(self, vocabulary: Vocabulary) -> None:
         """Nothing has to be started."""
 
-    async def run(self, job: Job, vocabulary: Vocabulary) -> bytes:
+    async def run(self, job: CompileJob, vocabulary: Vocabulary) -> bytes:
         """The result of a job; raises UnsupportedSchema."""
         job.check(self.limits)
         loop = asyncio.get_running_loop()
@@ -79,7 +79,7 @@ class _Worker:
         self.writer.transport.abort()
 
 
-class Workers:
+class WorkerPool:
     """Up to `num_workers` processes that compile; owned by one event loop."""
 
     def __init__(self, num_workers: int = 4, limits: CompileLimits | None = None) -> None:
@@ -103,7 +103,7 @@ class Workers:
         if self._starting is None:
             self._starting = asyncio.create_task(self._warm(vocabulary))
 
-    async def run(self, job: Job, vocabulary: Vocabulary) -> bytes:
+    async def run(self, job: CompileJob, vocabulary: Vocabulary) -> bytes:
         """The result of a job.
 
         Raises:

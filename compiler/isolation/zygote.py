@@ -20,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compiler.isolation.compile_job import Job
+from compiler.isolation.compile_job import CompileJob
 from compiler.isolation.limits import CompileLimits
 from compiler.isolation.priming import priming
 from compiler.vocabulary import Vocabulary
@@ -145,7 +145,7 @@ def _work(descriptor: int, vocabularies: dict[str, Vocabulary], limits: CompileL
         while _allocated() - at_start < limits.memory_bytes // 2:
             digest, _, job = read_frame(channel).partition(b"\n")
             _set_timers(limits.seconds, limits.wall_seconds)
-            answer = Job.from_bytes(job).answer(vocabularies[digest.decode()], limits)
+            answer = CompileJob.from_bytes(job).answer(vocabularies[digest.decode()], limits)
             _set_timers(0, 0)
             write_frame(channel, answer)
     os._exit(0)

@@ -10,7 +10,7 @@ from compiler.digraph import innermost_first, leading_to
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
 
-State = TypeVar("State")
+StateT = TypeVar("StateT")
 
 MAX_STATES = 3_000
 DEAD = -1
@@ -156,9 +156,9 @@ class Dfa:
 
 def explored(
     alphabet: Alphabet,
-    start: State,
-    following: Callable[[State], Iterable[State | None]],
-    is_accepting: Callable[[State], bool],
+    start: StateT,
+    following: Callable[[StateT], Iterable[StateT | None]],
+    is_accepting: Callable[[StateT], bool],
 ) -> Dfa:
     """The minimised automaton of hashable states; `following` are those after each symbol, None a dead end.
 

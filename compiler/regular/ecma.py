@@ -22,21 +22,21 @@ class Chars:
 class Concat:
     """One after the other."""
 
-    items: tuple["Node", ...]
+    items: tuple["PatternNode", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Alternation:
     """Any one of."""
 
-    options: tuple["Node", ...]
+    options: tuple["PatternNode", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
     """`low` to `high` times; None is without bound."""
 
-    item: "Node"
+    item: "PatternNode"
     low: int
     high: int | None
 
@@ -52,12 +52,12 @@ class Assertion:
 class Look:
     """A lookaround."""
 
-    item: "Node"
+    item: "PatternNode"
     is_ahead: bool
     is_negative: bool
 
 
-Node = Chars | Concat | Alternation | Repetition | Assertion | Look
+PatternNode = Chars | Concat | Alternation | Repetition | Assertion | Look
 
 
 MAX_PATTERN = 10_000
@@ -72,7 +72,7 @@ class PatternError(ValueError):
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "v": "\v", "f": "\f", "0": "\0"}
 
 
-def parse(pattern: str, *, is_outer: bool = False, most: int = MAX_COUNT) -> Node:
+def parse(pattern: str, *, is_outer: bool = False, most: int = MAX_COUNT) -> PatternNode:
     """The syntax tree of a pattern, read inner or outer; read inner, bounds above `most` are lowered to it.
 
     Raises:
@@ -114,7 +114,7 @@ class _Reader:
         self.at += 1
         return self.pattern[self.at - 1]
 
-    def alternation(self, depth: int) -> Node:
+    def alternation(self, depth: int) -> PatternNode:
         if depth > MAX_NESTING:
             raise PatternError(f"nests groups more than {MAX_NESTING} levels deep")
         options = [self.sequence(depth)]
@@ -122,14 +122,14 @@ class _Reader:
             options.append(self.sequence(depth))
         return options[0] if len(options) == 1 else Alternation(tuple(options))
 
-    def sequence(self, depth: int) -> Node:
+    def sequence(self, depth: int) -> PatternNode:
         items = []
         while not self.at_end and self.peek not in "|)":
             item = self.atom(depth)
             items.append(self.quantified(item))
         return items[0] if len(items) == 1 else Concat(tuple(items))
 
-    def quantified(self, item: Node) -> Node:
+    def quantified(self, item: PatternNode) -> PatternNode:
         counts = self.counts()
         if counts is None:
             return item
@@ -165,7 +165,7 @@ class _Reader:
         self.at = end + 1
         return int(low[:9]), (int(high[:9]) if high else None) if comma else int(low[:9])
 
-    def atom(self, depth: int) -> Node:  # noqa: PLR0911 - one case per kind of atom
+    def atom(self, depth: int) -> PatternNode:  # noqa: PLR0911 - one case per kind of atom
         char = self.next()
         match char:
             case "^" | "$":
@@ -185,20 +185,20 @@ class _Reader:
             case _:
                 return Chars(_one(char))
 
-    def brace(self) -> Node:
+    def brace(self) -> PatternNode:
         """A brace that opens no count stands for itself."""
         self.at -= 1
         if self.counts() is not None:
             raise PatternError(f"has nothing to repeat at {self.at}")
         return Chars(_one(self.next()))
 
-    def anchor(self, char: str) -> Node:
+    def anchor(self, char: str) -> PatternNode:
         if char == "^" or not self.is_outer:
             return Assertion(char)
         # Some engines let `$` hold before a last line end too.
         return Alternation((Assertion("$"), Concat((Chars(charset.of("\n")), Assertion("$")))))
 
-    def group(self, depth: int) -> Node:
+    def group(self, depth: int) -> PatternNode:
         look = self.lookaround()
         if look is None and self.take("?") and not self.take(":"):
             if not self.take("<") and not self.take("P<"):
@@ -226,7 +226,7 @@ class _Reader:
                 return kind
         return None
 
-    def escape(self) -> Node:
+    def escape(self) -> PatternNode:
         if self.peek in ("b", "B"):
             kind = self.next()
             if self.peek == "{":

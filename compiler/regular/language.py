@@ -13,20 +13,20 @@ from compiler.regular.ecma import (
     Chars,
     Concat,
     Look,
-    Node,
     PatternError,
+    PatternNode,
     parse,
 )
 
 
 @dataclass(frozen=True)
-class Part:
+class PatternCondition:
     """A pattern that must match, or (`is_excluded`) must not."""
 
     pattern: str
     is_excluded: bool = False
 
-    def node(self, most: int = MAX_COUNT) -> Node:
+    def node(self, most: int = MAX_COUNT) -> PatternNode:
         """Its tree, read so that characters on which engines disagree are left out.
 
         What must match counts to `most` at most.
@@ -37,7 +37,9 @@ class Part:
         return parse(self.pattern, is_outer=self.is_excluded, most=most)
 
 
-def language(parts: Iterable[Part], excluded: tuple[str, ...] = (), *, most: int = MAX_COUNT) -> Dfa:
+def language(
+    parts: Iterable[PatternCondition], excluded: tuple[str, ...] = (), *, most: int = MAX_COUNT
+) -> Dfa:
     """The texts that every part admits, without those listed; patterns count to `most` at most.
 
     Raises:
@@ -48,7 +50,7 @@ def language(parts: Iterable[Part], excluded: tuple[str, ...] = (), *, most: int
 
 
 @lru_cache(maxsize=256)
-def _intersection(parts: tuple[Part, ...], excluded: tuple[str, ...], most: int) -> Dfa:
+def _intersection(parts: tuple[PatternCondition, ...], excluded: tuple[str, ...], most: int) -> Dfa:
     """Kept, since formats and patterns recur."""
     read = [_read(part, most) for part in parts]
     sets = [s for sets, _ in read for s in sets]
@@ -58,7 +60,7 @@ def _intersection(parts: tuple[Part, ...], excluded: tuple[str, ...], most: int)
 
 
 @lru_cache(maxsize=256)
-def _read(part: Part, most: int) -> tuple[tuple[charset.Ranges, ...], Dfa]:
+def _read(part: PatternCondition, most: int) -> tuple[tuple[charset.Ranges, ...], Dfa]:
     """The sets that a part tells apart, and what it admits, over these alone."""
     node = part.node(most)
     sets = tuple(nfa.sets_of(node))
@@ -80,7 +82,7 @@ def _other_than(texts: tuple[str, ...], alphabet: Alphabet) -> Dfa:
     return explored(alphabet, "", following, lambda prefix: prefix not in texts)
 
 
-def _search(node: Node, alphabet: Alphabet) -> Dfa:
+def _search(node: PatternNode, alphabet: Alphabet) -> Dfa:
     """As `nfa.search`, with lookarounds where they look at a whole anchored text."""
     if not _looks(node):
         return nfa.search(node, alphabet)
@@ -96,10 +98,10 @@ def _search(node: Node, alphabet: Alphabet) -> Dfa:
             raise PatternError("has a lookaround that is not at an anchored end")
 
 
-def _anchored(items: list[Node], alphabet: Alphabet) -> Dfa:
+def _anchored(items: list[PatternNode], alphabet: Alphabet) -> Dfa:
     """`^(?=A)(?!B)C(?<!D)$` as C between the anchors, and A, and not B, and not D."""
     start, end = Assertion("^"), Assertion("$")
-    conditions: list[tuple[Node, bool]] = []
+    conditions: list[tuple[PatternNode, bool]] = []
     if items[0] == start:
         while len(items) > 1 and isinstance(look := items[1], Look) and look.is_ahead:
             conditions.append((Concat((start, look.item)), look.is_negative))
@@ -117,11 +119,11 @@ def _anchored(items: list[Node], alphabet: Alphabet) -> Dfa:
     return found
 
 
-def _looks(node: Node) -> bool:
+def _looks(node: PatternNode) -> bool:
     return any(isinstance(inner, Look) for inner in _walk(node))
 
 
-def _walk(node: Node) -> Iterator[Node]:
+def _walk(node: PatternNode) -> Iterator[PatternNode]:
     yield node
     match node:
         case Concat(parts) | Alternation(parts):
@@ -156,6 +158,6 @@ def overlaps(patterns: tuple[str, ...], most: int) -> list[tuple[str, ...]]:
 
 def _exclude(first: str, second: str) -> bool:
     try:
-        return language([Part(first), Part(second)]).is_empty
+        return language([PatternCondition(first), PatternCondition(second)]).is_empty
     except (PatternError, TooManyStates):
         return False

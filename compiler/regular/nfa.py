@@ -7,14 +7,23 @@ from functools import cache
 
 from compiler.regular import charset
 from compiler.regular.dfa import Alphabet, Dfa, TooManyStates, explored
-from compiler.regular.ecma import Alternation, Assertion, Chars, Concat, Look, Node, PatternError, Repetition
+from compiler.regular.ecma import (
+    Alternation,
+    Assertion,
+    Chars,
+    Concat,
+    Look,
+    PatternError,
+    PatternNode,
+    Repetition,
+)
 
 MAX_NFA_STATES = 20_000
 MAX_STEPS = 5_000_000
 _ANYTHING = Repetition(Chars(charset.ALL), 0, None)
 
 
-def sets_of(node: Node) -> Iterator[charset.Ranges]:
+def sets_of(node: PatternNode) -> Iterator[charset.Ranges]:
     """Every character set in a tree; word boundaries need one too."""
     match node:
         case Chars(ranges):
@@ -29,7 +38,7 @@ def sets_of(node: Node) -> Iterator[charset.Ranges]:
                 yield from (charset.WORD, charset.OUTSIDE_ASCII)
 
 
-def search(node: Node, alphabet: Alphabet) -> Dfa:
+def search(node: PatternNode, alphabet: Alphabet) -> Dfa:
     """The texts in which the tree matches somewhere.
 
     Raises:
@@ -60,7 +69,7 @@ class _Nfa:
         self.jumps.append([])
         return len(self.moves) - 1
 
-    def build(self, node: Node, following: int) -> int:
+    def build(self, node: PatternNode, following: int) -> int:
         """The entry of a fragment that matches `node` and goes on at `following`."""
         match node:
             case Chars(ranges):
@@ -84,7 +93,7 @@ class _Nfa:
             case Look():
                 raise PatternError("has a lookaround that is not at an anchored end")
 
-    def _repeat(self, item: Node, low: int, high: int | None, following: int) -> int:
+    def _repeat(self, item: PatternNode, low: int, high: int | None, following: int) -> int:
         if high is None:
             loop = self._state()
             self.jumps[loop] = [("", self.build(item, loop)), ("", following)]

@@ -7,7 +7,7 @@ from compiler.grammar.grammar import CharClass, Expr, Literal, choice, concat
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
 
-Spell = Callable[[Ranges], Sequence[Expr]]
+CharEncoding = Callable[[Ranges], Sequence[Expr]]
 """The spellings of one character of a set."""
 
 QUOTE = Literal('"')
@@ -65,11 +65,11 @@ def _escapes(ranges: Ranges) -> tuple[Expr, ...]:
     return tuple(options)
 
 
-Span = tuple[tuple[int, int], ...]
+HexRanges = tuple[tuple[int, int], ...]
 """A range per hexadecimal digit."""
 
 
-def _aligned(low: int, high: int, places: int) -> list[Span]:
+def _aligned(low: int, high: int, places: int) -> list[HexRanges]:
     """The numbers from `low` to `high` as products of ranges of `places` hexadecimal digits."""
     if places == 0:
         return [()]
@@ -85,7 +85,7 @@ def _aligned(low: int, high: int, places: int) -> list[Span]:
     return spans + [((last, last), *rest) for rest in _aligned(0, high % unit, places - 1)]
 
 
-def _hexadecimal(span: Span) -> Expr:
+def _hexadecimal(span: HexRanges) -> Expr:
     return concat(*(_hexadecimal_digit(low, high) for low, high in span))
 
 

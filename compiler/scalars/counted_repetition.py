@@ -29,15 +29,15 @@ NOTHING = "\x00"
 
 
 @dataclass(frozen=True)
-class Repetition:
+class CountedRepetition:
     """Texts of characters of one set, of any bounds, and what closes them.
 
-    `key` names the set and the close, `spell(rest)` is one of its characters and then `rest`, and `ahead` is
+    `key` names the set and the close, `encode(rest)` is one of its characters and then `rest`, and `ahead` is
     what is known to follow the close. An empty close ends the whole output.
     """
 
     key: str
-    spell: Callable[[Expr], Expr]
+    encode: Callable[[Expr], Expr]
     ahead: CharClass | None
     rules: RuleSink
     close: Literal
@@ -62,7 +62,7 @@ class Repetition:
         """Right recursion, a rule for every count."""
         body: Expr
         if high is None:
-            body = self._rule("any_number", lambda ref: choice(self.close, self.spell(ref)))
+            body = self._rule("any_number", lambda ref: choice(self.close, self.encode(ref)))
         else:
             body = self._rule("0_to_0", lambda _: self.close)
         slack = 0 if high is None else high - low
@@ -75,7 +75,7 @@ class Repetition:
 
     def _character(self, rest: Expr, *, may_end: bool = False) -> Callable[[RuleRef], Expr]:
         """One character and then the rest, whatever its rule is called."""
-        return lambda _: choice(self.close, self.spell(rest)) if may_end else self.spell(rest)
+        return lambda _: choice(self.close, self.encode(rest)) if may_end else self.encode(rest)
 
     def _rule(self, name: str, build: Callable[[RuleRef], Expr]) -> RuleRef:
         """The rule that every string of these characters shares under a name; `build` gets its own."""
@@ -109,6 +109,6 @@ class Repetition:
             body = self.rules.shared(f"{follows.name}_after_{count}", lambda ref: Rule(one(ref), follows))  # noqa: B023 - called at once
         return body
 
-    def _closed(self) -> "Repetition":
+    def _closed(self) -> "CountedRepetition":
         """The same for lookaheads, which must not be empty."""
         return self if self.close != EMPTY else replace(self, key=f"{self.key}_end", close=Literal(NOTHING))

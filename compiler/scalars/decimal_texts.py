@@ -63,7 +63,7 @@ MAX_COUNTED_PLACES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class DigitLimits:
     """How many digits there may be: before the point, behind it, and together where there is a point."""
 
     whole: int
@@ -72,7 +72,7 @@ class Room:
 
     @classmethod
     def of(cls, interval: Interval, places: int, *, is_counted: bool, is_unique: bool) -> Self:
-        """Room for the numbers of an interval from zero up, with at most `places` digits behind the point.
+        """The limits for an interval from zero up, with at most `places` digits behind the point.
 
         Digits are counted where a decimal might be rounded to a double that the interval or a divisor does
         not admit, and where no two numbers may be the same double (`is_unique`).
@@ -190,7 +190,7 @@ class _Magnitudes:
         self.interval = interval
         self.low = _End(interval.low or Fraction(0))
         self.high = None if interval.high is None else _End(interval.high)
-        self.room = Room.of(interval, places, is_counted=interval.is_rounded_upon, is_unique=is_unique)
+        self.room = DigitLimits.of(interval, places, is_counted=interval.is_rounded_upon, is_unique=is_unique)
 
     def automaton(self) -> Dfa:
         start = _State(0, -1, 0, 0, is_zero=False)

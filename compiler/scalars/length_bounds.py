@@ -16,35 +16,35 @@ from compiler.regular.dfa import DEAD, MAX_STATES, Dfa, TooManyStates
 from compiler.regular.transition_pruning import thinned
 from compiler.scalars.counted_repetition import SHORT
 
-State = tuple[int, int]
+CountedState = tuple[int, int]
 """A state of the automaton, and how many characters were read, as far as bounds tell counts apart."""
-START: State = (0, 0)
+START: CountedState = (0, 0)
 MAX_COST = 1_000
 MAX_COST_OF_BOUND = 600
 """Where a bound can be narrowed instead."""
 MAX_COST_OF_KEYS = 12_000
 """Of an open object: many keys are no hostile pattern."""
 _MOVES_AT_ONCE = 48
-"""On one character or few: so many take as long as one unit of `Bounded.cost`."""
-Found = TypeVar("Found", "Bounded", "Bounded | None")
+"""On one character or few: so many take as long as one unit of `BoundedAutomaton.cost`."""
+_Automaton = TypeVar("_Automaton", "BoundedAutomaton", "BoundedAutomaton | None")
 
 
-class Tail(NamedTuple):
+class Suffix(NamedTuple):
     """`[ranges]{low,high}` and then the end; `high` None is without bound."""
 
     ranges: Ranges
     low: int
     high: int | None
 
-    def within(self, low: int, high: int | None) -> "Tail":
+    def within(self, low: int, high: int | None) -> "Suffix":
         """Those of `low` to `high` characters; none if that puts `low` above `high`."""
         highs = [bound for bound in (self.high, high) if bound is not None]
-        return Tail(self.ranges, max(self.low, low), min(highs, default=None))
+        return Suffix(self.ranges, max(self.low, low), min(highs, default=None))
 
-    def without(self, ranges: Ranges) -> "Tail":
+    def without(self, ranges: Ranges) -> "Suffix":
         """Those without characters of a set."""
         kept = charset.intersection(self.ranges, charset.complement(ranges))
-        return Tail(kept, self.low, self.high if kept else 0)
+        return Suffix(kept, self.low, self.high if kept else 0)
 
     @property
     def is_empty(self) -> bool:
@@ -53,15 +53,15 @@ class Tail(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Bounded:
+class BoundedAutomaton:
     """`moves` of every state that leads to an end, where a text may end, and where a tail takes over.
 
     One character may lead to several states.
     """
 
-    moves: Mapping[State, Mapping[State, Ranges]]
-    ends: frozenset[State]
-    tails: Mapping[State, Tail]
+    moves: Mapping[CountedState, Mapping[CountedState, Ranges]]
+    ends: frozenset[CountedState]
+    tails: Mapping[CountedState, Suffix]
 
     @property
     def cost(self) -> int:
@@ -72,7 +72,7 @@ class Bounded:
         )
         return max(wide, sum(map(len, self.moves.values())) // _MOVES_AT_ONCE)
 
-    def without(self, ranges: Ranges) -> "Bounded | None":
+    def without(self, ranges: Ranges) -> "BoundedAutomaton | None":
         """The texts without characters of a set; None if there are none.
 
         In tails that can do without they are left to whoever writes these.
@@ -94,10 +94,12 @@ def _cost(ranges: Ranges) -> int:
     return 4 if size >= 1_000 else 3 if charset.contains(ranges, ord(" ")) else 1
 
 
-def bounded_by_count(dfa: Dfa, low: int, high: int | None, *, max_cost: int = MAX_COST) -> Bounded | None:
+def bounded_by_count(
+    dfa: Dfa, low: int, high: int | None, *, max_cost: int = MAX_COST
+) -> BoundedAutomaton | None:
     """The texts of `low` to `high` characters of a minimised automaton; None if there are none.
 
-    `max_cost` bounds what compiling them without `high` may take, in the units of `Bounded.cost`.
+    `max_cost` bounds what compiling them without `high` may take, in the units of `BoundedAutomaton.cost`.
 
     Raises:
         TooManyStates: there would be too many states, or they would take too long to compile.
@@ -108,8 +110,8 @@ def bounded_by_count(dfa: Dfa, low: int, high: int | None, *, max_cost: int = MA
     for hub in hubs:
         moves_of[hub][hub] = charset.union(*moves_of[hub].values())
     cap = low if high is None else high
-    tails: dict[State, Tail] = {}
-    moves: dict[State, dict[State, Ranges]] = {}
+    tails: dict[CountedState, Suffix] = {}
+    moves: dict[CountedState, dict[CountedState, Ranges]] = {}
     queue, found = [START], {START}
     for state in queue:
         number, count = state
@@ -128,7 +130,7 @@ def bounded_by_count(dfa: Dfa, low: int, high: int | None, *, max_cost: int = MA
     return _affordable(_trimmed(moves, ends, tails), max_cost if high is None else MAX_COST_OF_BOUND)
 
 
-def other_than(texts: Iterable[str]) -> Bounded:
+def other_than(texts: Iterable[str]) -> BoundedAutomaton:
     """Every text but these: the undeclared keys of an open object.
 
     What `bounded_by_count` makes of an automaton that leaves these out, without its detours: a state for
@@ -139,11 +141,11 @@ def other_than(texts: Iterable[str]) -> Bounded:
     """
     beginnings, whole = _beginnings(texts)
     any_text = (-1, 0)
-    moves: dict[State, dict[State, Ranges]] = {any_text: {}}
-    tails = {any_text: Tail(charset.ALL, 0, None)}
-    ends: set[State] = set()
-    states: dict[tuple[bool, tuple[tuple[str, State], ...]], State] = {}
-    state_of: dict[int, State] = {}
+    moves: dict[CountedState, dict[CountedState, Ranges]] = {any_text: {}}
+    tails = {any_text: Suffix(charset.ALL, 0, None)}
+    ends: set[CountedState] = set()
+    states: dict[tuple[bool, tuple[tuple[str, CountedState], ...]], CountedState] = {}
+    state_of: dict[int, CountedState] = {}
     for number in reversed(range(len(beginnings))):
         longer = [(char, state_of[target]) for char, target in beginnings[number].items()]
         state = states.setdefault((number in whole, tuple(sorted(longer))), (number, 0))
@@ -156,10 +158,10 @@ def other_than(texts: Iterable[str]) -> Bounded:
             for target in dict.fromkeys(target for _, target in longer):
                 moves[state][target] = charset.of("".join(char for char, to in longer if to == target))
         elif number in whole:
-            tails[state] = Tail(charset.ALL, 1, None)
+            tails[state] = Suffix(charset.ALL, 1, None)
         if number not in whole:
             ends.add(state)
-    return _affordable(Bounded(moves, frozenset(ends), tails), MAX_COST_OF_KEYS)
+    return _affordable(BoundedAutomaton(moves, frozenset(ends), tails), MAX_COST_OF_KEYS)
 
 
 def _beginnings(texts: Iterable[str]) -> tuple[list[dict[str, int]], set[int]]:
@@ -180,24 +182,26 @@ def _beginnings(texts: Iterable[str]) -> tuple[list[dict[str, int]], set[int]]:
 
 
 def _trimmed(
-    moves: Mapping[State, Mapping[State, Ranges]], ends: Iterable[State], tails: Mapping[State, Tail]
-) -> Bounded | None:
+    moves: Mapping[CountedState, Mapping[CountedState, Ranges]],
+    ends: Iterable[CountedState],
+    tails: Mapping[CountedState, Suffix],
+) -> BoundedAutomaton | None:
     """Without states that lead to no end; None if the start is one."""
     live = leading_to((*ends, *tails), moves.items())
     if START not in live:
         return None
     kept = {s: {t: r for t, r in moves[s].items() if t in live} for s in moves if s in live}
-    return Bounded(kept, frozenset(ends), tails)
+    return BoundedAutomaton(kept, frozenset(ends), tails)
 
 
-def _affordable(bounded: Found, max_cost: int) -> Found:
+def _affordable(bounded: _Automaton, max_cost: int) -> _Automaton:
     """The same; raises TooManyStates if it would take too long to compile."""
     if bounded is not None and bounded.cost > max_cost:
         raise TooManyStates(max_cost)
     return bounded
 
 
-def bounded_by_tails(dfa: Dfa, low: int, high: int) -> tuple[Bounded, int] | None:
+def bounded_by_tails(dfa: Dfa, low: int, high: int) -> tuple[BoundedAutomaton, int] | None:
     """Some texts of `low` to `high` characters, without a count before the tails.
 
     A tail is as long as it may be wherever a text comes to it: for `low` as early, for `high` as late as one
@@ -242,13 +246,13 @@ def _arrivals(
     return first, last
 
 
-def _tails(dfa: Dfa, moves_of: Sequence[Mapping[int, Ranges]]) -> dict[int, Tail]:
+def _tails(dfa: Dfa, moves_of: Sequence[Mapping[int, Ranges]]) -> dict[int, Suffix]:
     """The states from which on a text is a tail, and a long one."""
-    found: dict[int, Tail] = {}
+    found: dict[int, Suffix] = {}
     sources: dict[int, list[int]] = {}
     for number, targets in enumerate(moves_of):
         if number in dfa.accepting and (not targets or list(targets) == [number]):
-            found[number] = Tail(targets.get(number, ()), 0, None if targets else 0)
+            found[number] = Suffix(targets.get(number, ()), 0, None if targets else 0)
         elif len(targets) == 1:
             sources.setdefault(next(iter(targets)), []).append(number)
     stack = list(found)
@@ -262,11 +266,11 @@ def _tails(dfa: Dfa, moves_of: Sequence[Mapping[int, Ranges]]) -> dict[int, Tail
     return {number: tail for number, tail in found.items() if tail.high is None or tail.high >= SHORT}
 
 
-def _one_more(ranges: Ranges, rest: Tail, *, may_end: bool) -> Tail | None:
+def _one_more(ranges: Ranges, rest: Suffix, *, may_end: bool) -> Suffix | None:
     """One character and the rest, or nothing if the text `may_end`, as one tail."""
     if (rest.ranges != ranges and rest.high != 0) or (may_end and rest.low > 0):
         return None
-    return Tail(ranges, 0 if may_end else rest.low + 1, None if rest.high is None else rest.high + 1)
+    return Suffix(ranges, 0 if may_end else rest.low + 1, None if rest.high is None else rest.high + 1)
 
 
 def _grouped(dfa: Dfa, row: Sequence[int]) -> dict[int, Ranges]:

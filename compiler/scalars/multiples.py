@@ -22,8 +22,8 @@ from compiler.scalars.decimal_texts import (
     ALPHABET,
     POINT,
     SYMBOLS,
+    DigitLimits,
     Interval,
-    Room,
     without_trailing_zeros,
     write,
 )
@@ -145,8 +145,8 @@ class Multiples:
             return dfa.intersect(without_trailing_zeros()) if self.is_unique else dfa
         return None
 
-    def _room(self, interval: Interval) -> Room:
-        room = Room.of(interval, self.places, is_counted=True, is_unique=self.is_unique)
+    def _room(self, interval: Interval) -> DigitLimits:
+        room = DigitLimits.of(interval, self.places, is_counted=True, is_unique=self.is_unique)
         return replace(room, places=min(room.places, _num_places(self.step)))
 
 
@@ -154,7 +154,7 @@ def _written(dfa: Dfa, rules: RuleSink) -> Expr | None:
     return None if dfa.is_empty else write(dfa, rules)
 
 
-def _rests(interval: Interval, room: Room, step: Fraction) -> Iterator[_Rest]:
+def _rests(interval: Interval, room: DigitLimits, step: Fraction) -> Iterator[_Rest]:
     """The multiples of a step in an interval, by how many digits they have before and behind the point."""
     for places in range(room.places + 1):
         most = min(room.whole, room.significant - places) if places else room.whole

@@ -28,8 +28,8 @@ from compiler.scalars.decimal_texts import MAX_COUNTED_PLACES, Interval, lower_m
 from compiler.scalars.multiples import Multiples, common_multiple
 from compiler.scalars.strings import Note
 
-Number = int | float | Decimal
-Bound = TypeVar("Bound", int | None, Number | None)
+JsonNumber = int | float | Decimal
+_Bound = TypeVar("_Bound", int | None, JsonNumber | None)
 
 MAX_DIGITS = 20
 """Where no bound says otherwise: every 64-bit integer has no more, and a run of digits comes to an end."""
@@ -50,20 +50,20 @@ class IntegerConstraint:
 
     minimum: int | None = None
     maximum: int | None = None
-    multiple_of: tuple[Number, ...] = ()
-    not_multiple_of: tuple[Number, ...] = ()
+    multiple_of: tuple[JsonNumber, ...] = ()
+    not_multiple_of: tuple[JsonNumber, ...] = ()
 
 
 @dataclass(frozen=True)
 class NumberConstraint:
     """Which numbers are admitted."""
 
-    minimum: Number | None = None
+    minimum: JsonNumber | None = None
     exclusive_minimum: bool = False
-    maximum: Number | None = None
+    maximum: JsonNumber | None = None
     exclusive_maximum: bool = False
-    multiple_of: tuple[Number, ...] = ()
-    not_multiple_of: tuple[Number, ...] = ()
+    multiple_of: tuple[JsonNumber, ...] = ()
+    not_multiple_of: tuple[JsonNumber, ...] = ()
     excludes_integers: bool = False
 
 
@@ -188,7 +188,7 @@ def _nearer(keyword: str, end: Fraction) -> Note:
     return _narrowed(keyword, f"less than {distance:f} from zero: an automaton for more would be too large")
 
 
-def _felt(minimum: Bound, maximum: Bound) -> tuple[Bound, Bound]:
+def _felt(minimum: _Bound, maximum: _Bound) -> tuple[_Bound, _Bound]:
     """The bounds, but for those beyond whatever is written without them."""
     return (
         None if minimum is not None and minimum <= -FAR else minimum,
@@ -196,15 +196,15 @@ def _felt(minimum: Bound, maximum: Bound) -> tuple[Bound, Bound]:
     )
 
 
-def _is_bounded(*bounds: Number | None) -> bool:
+def _is_bounded(*bounds: JsonNumber | None) -> bool:
     """Whether every integer between the bounds is written."""
     return all(bound is not None and len(str(abs(int(bound)))) <= MAX_BOUND_DIGITS for bound in bounds)
 
 
-def _exact(value: Number) -> Fraction:
+def _exact(value: JsonNumber) -> Fraction:
     """The number as written: 0.1 is a tenth."""
     return Fraction(Decimal(str(value)))
 
 
-def _fraction(value: Number | None) -> Fraction | None:
+def _fraction(value: JsonNumber | None) -> Fraction | None:
     return None if value is None else _exact(value)

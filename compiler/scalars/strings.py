@@ -24,15 +24,15 @@ from compiler.regular.charset import Ranges
 from compiler.regular.dfa import Dfa, TooManyStates
 from compiler.regular.ecma import MAX_COUNT, PatternError
 from compiler.regular.formats import BASE64, FORMATS, wide
-from compiler.regular.language import Part, language
+from compiler.regular.language import PatternCondition, language
 from compiler.report import Verdict
-from compiler.scalars.char_encoding import QUOTE, Spell, any_character, as_json
-from compiler.scalars.counted_repetition import MAX_LENGTH, Repetition
+from compiler.scalars.char_encoding import QUOTE, CharEncoding, any_character, as_json
+from compiler.scalars.counted_repetition import MAX_LENGTH, CountedRepetition
 from compiler.scalars.length_bounds import (
     MAX_COST,
     MAX_COST_OF_KEYS,
-    Bounded,
-    Tail,
+    BoundedAutomaton,
+    Suffix,
     bounded_by_count,
     bounded_by_tails,
     other_than,
@@ -75,31 +75,31 @@ class StringConstraint:
             return "properties"
         return "pattern" if self.patterns or self.excluded_patterns else "format"
 
-    def parts(self) -> tuple[list[Part], list[Note]]:
+    def parts(self) -> tuple[list[PatternCondition], list[Note]]:
         """Everything but lengths and single values as patterns.
 
         Raises:
             UnsupportedKeyword: it says what is inside a string.
         """
-        parts = [Part(pattern) for pattern in self.patterns]
-        parts += [Part(pattern, is_excluded=True) for pattern in self.excluded_patterns]
+        parts = [PatternCondition(pattern) for pattern in self.patterns]
+        parts += [PatternCondition(pattern, is_excluded=True) for pattern in self.excluded_patterns]
         notes: list[Note] = []
         for name in self.formats:
             known = FORMATS.get(name)
             if known is None:
                 continue  # the specification gives an unknown format no force; the report says so
             known = known.within(self.max_length)
-            parts.append(Part(known.pattern))
+            parts.append(PatternCondition(known.pattern))
             if known.excluded:
-                parts.append(Part(known.excluded, is_excluded=True))
+                parts.append(PatternCondition(known.excluded, is_excluded=True))
             if known.note:
                 notes.append(("format", Verdict.NARROWED, known.note))
         for name in self.excluded_formats:
-            parts.append(Part(wide(name, self.draft), is_excluded=True))
+            parts.append(PatternCondition(wide(name, self.draft), is_excluded=True))
             notes.append(("format", Verdict.NARROWED, f"where no {name} may be, nothing like one"))
         if self.content_media_types or any(name != "base64" for name in self.content_encodings):
             raise UnsupportedKeyword("contentMediaType", "asserts what is inside a string", "Leave it out.")
-        parts += [Part(BASE64) for _ in self.content_encodings]
+        parts += [PatternCondition(BASE64) for _ in self.content_encodings]
         return parts, notes
 
     def within_reach(self) -> "tuple[StringConstraint, list[Note]]":
@@ -183,7 +183,7 @@ class StringLowering:
     close: Literal = QUOTE
     _: KW_ONLY
     name: str = "chars"
-    spell: Spell = as_json
+    encode: CharEncoding = as_json
     left_out: Ranges = ()
     is_guarded: bool = False
 
@@ -201,7 +201,7 @@ class StringLowering:
         constraint, more = constraint.within_reach()
         parts, notes = constraint.parts()
         if not parts and not constraint.excluded:
-            body = self._tail(Tail(charset.ALL, constraint.min_length, constraint.max_length))
+            body = self._tail(Suffix(charset.ALL, constraint.min_length, constraint.max_length))
             is_plain = constraint.min_length < 2 and constraint.max_length is None
             return LoweredString(body, (*notes, *more), is_plain=is_plain)
         try:
@@ -212,7 +212,7 @@ class StringLowering:
             raise UnsupportedKeyword(constraint.blamed, str(error), "Simplify it.") from error
         return lowered and replace(lowered, notes=(*notes, *more, *lowered.notes))
 
-    def _matching(self, parts: list[Part], constraint: StringConstraint) -> LoweredString | None:
+    def _matching(self, parts: list[PatternCondition], constraint: StringConstraint) -> LoweredString | None:
         """Strings that meet every part; patterns count less far where that needs too many states."""
         if constraint.only_excludes and (constraint.min_length, constraint.max_length) == (0, None):
             return self._of_bounded(other_than(constraint.excluded))
@@ -267,29 +267,29 @@ class StringLowering:
                 return LoweredString(lowered.expr, (("maxLength", Verdict.NARROWED, note),))
         raise UnsupportedKeyword("maxLength", "is too large to be counted beside a pattern", "Lower it.")
 
-    def _of_bounded(self, texts: Bounded | None) -> LoweredString | None:
+    def _of_bounded(self, texts: BoundedAutomaton | None) -> LoweredString | None:
         if texts is not None and self.left_out:
             texts = texts.without(self.left_out)
         if texts is None:
             return None
         body = text_rules(
-            texts, self.rules, spell=self.spell, tail=self._tail, close=self.close, ahead=self.ahead
+            texts, self.rules, encode=self.encode, tail=self._tail, close=self.close, ahead=self.ahead
         )
         return LoweredString(body)
 
-    def _tail(self, tail: Tail) -> Expr:
+    def _tail(self, tail: Suffix) -> Expr:
         """Strings of characters of one set."""
         ranges = charset.intersection(tail.ranges, charset.complement(self.left_out))
         return self._repetition(ranges).between(tail.low, tail.high) if ranges else self.close
 
-    def _repetition(self, ranges: Ranges) -> Repetition:
+    def _repetition(self, ranges: Ranges) -> CountedRepetition:
         key = "_".join([self.name, *(f"{low:x}_{high:x}" for low, high in ranges)])
 
         def one_of_them(rest: Expr) -> Expr:
-            return choice(*(concat(char, rest) for char in self.spell(ranges)))
+            return choice(*(concat(char, rest) for char in self.encode(ranges)))
 
-        key, spell = ("any_chars", any_character) if ranges == charset.ALL else (key, one_of_them)
-        return Repetition(key, spell, self.ahead, self.rules, self.close)
+        key, encode = ("any_chars", any_character) if ranges == charset.ALL else (key, one_of_them)
+        return CountedRepetition(key, encode, self.ahead, self.rules, self.close)
 
 
 def _guarded_bound(dfa: Dfa, low: int, high: int) -> Bound | None:

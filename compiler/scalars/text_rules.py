@@ -9,8 +9,8 @@ from compiler.grammar.grammar import CharClass, Expr, Literal, Repeat, Rule, Rul
 from compiler.grammar.rules import RuleSink
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
-from compiler.scalars.char_encoding import NEVER_RAW, RAW, Spell
-from compiler.scalars.length_bounds import START, Bounded, State, Tail
+from compiler.scalars.char_encoding import NEVER_RAW, RAW, CharEncoding
+from compiler.scalars.length_bounds import START, BoundedAutomaton, CountedState, Suffix
 
 _LONGEST_CIRCLE = 6
 _MOST_WAYS = 16
@@ -19,37 +19,37 @@ _MOST_CLASSES = 8
 """Passed at once."""
 
 
-class Ways:
-    """The ways of one automaton, whose characters are spelled by `spell`."""
+class InlinedPaths:
+    """The ways of one automaton, whose characters are spelled by `encode`."""
 
-    def __init__(self, texts: Bounded, spell: Spell) -> None:
+    def __init__(self, texts: BoundedAutomaton, encode: CharEncoding) -> None:
         self._moves = texts.moves
         self._ends = texts.ends
-        self._spell = spell
+        self._encode = encode
         self._num_leading = Counter(target for targets in texts.moves.values() for target in targets)
         self._stops = set(texts.ends)
-        self._opened: dict[State, int] = {}
+        self._opened: dict[CountedState, int] = {}
         """In how many ways each state is left that has no rule of its own."""
         for circle in reversed(circles(texts.moves)):  # what others lead to comes first
             if len(circle) <= _LONGEST_CIRCLE:
                 self._open(circle)
 
-    def after(self, state: State) -> Iterator[tuple[list[Expr], State | None]]:
+    def after(self, state: CountedState) -> Iterator[tuple[list[Expr], CountedState | None]]:
         """What is passed from a state to one that has a rule, and which; None where the text ends instead."""
         state, passed = self._passing(state)
         if state not in self._opened:
             yield passed, state
             return
         if state in self._moves[state]:
-            passed = [*passed, *_any_number(self._spell(self._moves[state][state]))]
+            passed = [*passed, *_any_number(self._encode(self._moves[state][state]))]
         if state in self._ends:
             yield passed, None
         for target, ranges in self._moves[state].items():
             if target != state:
                 for rest, end in self.after(target):
-                    yield from (([*passed, char, *rest], end) for char in self._spell(ranges))
+                    yield from (([*passed, char, *rest], end) for char in self._encode(ranges))
 
-    def _passing(self, state: State) -> tuple[State, list[Expr]]:
+    def _passing(self, state: CountedState) -> tuple[CountedState, list[Expr]]:
         """Follow states that leave no choice but of one character; where that ends, and what was passed.
 
         One character of a set takes long to compile: it is passed only where one state alone leads to it.
@@ -59,7 +59,7 @@ class Ways:
         num_classes = 0
         while state not in self._stops and len(self._moves[state]) == 1:
             ((target, ranges),) = self._moves[state].items()
-            spellings = self._spell(ranges)
+            spellings = self._encode(ranges)
             if len(spellings) > 1 or target in seen:
                 break
             if not isinstance(spellings[0], Literal):
@@ -71,9 +71,9 @@ class Ways:
             state = target
         return state, passed
 
-    def _open(self, circle: set[State]) -> None:
+    def _open(self, circle: set[CountedState]) -> None:
         """Write out all states of a circle but the one that leaves the fewest ways, if any does."""
-        found: dict[State, dict[State, int]] = {}
+        found: dict[CountedState, dict[CountedState, int]] = {}
         for hub in sorted(circle):
             self._stops.add(hub)
             num_ways = self._num_ways(circle - {hub})
@@ -86,24 +86,24 @@ class Ways:
             self._stops.add(hub)
             self._opened |= found[hub]
 
-    def _num_ways(self, states: set[State]) -> dict[State, int] | None:
+    def _num_ways(self, states: set[CountedState]) -> dict[CountedState, int] | None:
         """In how many ways each of `states` is left if all are written out; None if they cannot be.
 
         They can be if there are few ways, and they lead in no circle but to themselves by one of a set.
         """
         inner = {state: [target for target in self._moves[state] if target in states] for state in states}
         loops = [self._moves[state][state] for state in states if state in inner[state]]
-        if circles(inner) or not all(_any_number(self._spell(ranges)) for ranges in loops):
+        if circles(inner) or not all(_any_number(self._encode(ranges)) for ranges in loops):
             return None
-        counts: dict[State, int] = {}
+        counts: dict[CountedState, int] = {}
 
-        def count(state: State) -> int:
+        def count(state: CountedState) -> int:
             state, _ = self._passing(state)
             if state not in states:
                 return self._opened.get(state, 1)
             if state not in counts:
                 counts[state] = (state in self._ends) + sum(
-                    len(self._spell(ranges)) * count(target)
+                    len(self._encode(ranges)) * count(target)
                     for target, ranges in self._moves[state].items()
                     if target != state
                 )
@@ -131,11 +131,11 @@ _OFTEN = 8
 
 
 def text_rules(
-    texts: Bounded,
+    texts: BoundedAutomaton,
     rules: RuleSink,
     *,
-    spell: Spell,
-    tail: Callable[[Tail], Expr],
+    encode: CharEncoding,
+    tail: Callable[[Suffix], Expr],
     close: Literal,
     ahead: CharClass | None,
 ) -> Expr:
@@ -143,29 +143,29 @@ def text_rules(
 
     `ahead` is what is known to follow, and `tail` lowers a tail.
     """
-    return _Writer(texts, rules, spell=spell, tail=tail, close=close, ahead=ahead).state(START)
+    return _Writer(texts, rules, encode=encode, tail=tail, close=close, ahead=ahead).state(START)
 
 
 class _Writer:
     def __init__(
         self,
-        texts: Bounded,
+        texts: BoundedAutomaton,
         rules: RuleSink,
         *,
-        spell: Spell,
-        tail: Callable[[Tail], Expr],
+        encode: CharEncoding,
+        tail: Callable[[Suffix], Expr],
         close: Literal,
         ahead: CharClass | None,
     ) -> None:
         self.texts = texts
         self.rules = rules
-        self.spell = spell
+        self.encode = encode
         self.tail = cache(tail)
         self.close = close
         self.ahead = ahead
-        self.ways = Ways(texts, spell)
+        self.ways = InlinedPaths(texts, encode)
         self.blocks: dict[tuple[Ranges, Expr], RuleRef] = {}
-        self.refs: dict[State, RuleRef] = {}
+        self.refs: dict[CountedState, RuleRef] = {}
         queue = [START]
         for state in queue:
             for target in texts.moves[state]:
@@ -177,7 +177,7 @@ class _Writer:
         for state, ref in self.refs.items():
             rules.fill(ref, Rule(self.body(state), ahead))
 
-    def _shared(self, states: list[State]) -> set[State]:
+    def _shared(self, states: list[CountedState]) -> set[CountedState]:
         """Tails, and states to which many characters lead from many others."""
         wide = Counter(
             end
@@ -188,11 +188,11 @@ class _Writer:
         )
         return {*self.texts.tails, *(state for state, count in wide.items() if count >= _OFTEN)}
 
-    def state(self, state: State) -> Expr:
+    def state(self, state: CountedState) -> Expr:
         """The texts from a state on."""
         return self.refs.get(state) or self.body(state)
 
-    def body(self, state: State) -> Expr:
+    def body(self, state: CountedState) -> Expr:
         if state in self.texts.tails:
             return self.tail(self.texts.tails[state])
         options: list[Expr] = [self.close] if state in self.texts.ends else []
@@ -202,14 +202,14 @@ class _Writer:
                 if end in self.shared and end != state and not passed and _size(ranges) >= _MANY:
                     options += [self.block(block, rest) for block in _blocks(ranges)]
                 else:
-                    options += [concat(char, rest) for char in self.spell(ranges)]
+                    options += [concat(char, rest) for char in self.encode(ranges)]
         return choice(*options)
 
     def block(self, ranges: Ranges, rest: Expr) -> Expr:
         """One character of a block and the rest, in a rule that is the same wherever these are."""
         key = ranges, rest
         if key not in self.blocks:
-            options = [concat(char, rest) for char in self.spell(ranges)]
+            options = [concat(char, rest) for char in self.encode(ranges)]
             self.blocks[key] = self.rules.define("block", Rule(choice(*options), self.ahead))
         return self.blocks[key]
 

@@ -28,7 +28,7 @@ from compiler.regular.ecma import PatternError, parse
 from compiler.report import Verdict
 from compiler.scalars.char_encoding import as_is
 from compiler.scalars.counted_repetition import NOTHING, SHORT
-from compiler.scalars.length_bounds import Tail
+from compiler.scalars.length_bounds import Suffix
 from compiler.scalars.strings import LoweredString, StringConstraint, StringLowering
 from compiler.vocabulary import MARKER_START
 
@@ -45,7 +45,7 @@ def pattern_grammar(pattern: str) -> Grammar:
         parse(pattern)  # by itself: what it leaves open must not be closed by what is put around it
         rules = RuleTable()
         constraint = StringConstraint(patterns=(f"^(?:{pattern})$",))
-        lowering = StringLowering(rules, _NOTHING, EMPTY, name="plain", spell=as_is, left_out=CONTROLS)
+        lowering = StringLowering(rules, _NOTHING, EMPTY, name="plain", encode=as_is, left_out=CONTROLS)
         lowered = lowering.lower(constraint)
     except PatternError as error:
         raise UnsupportedSchema("/pattern", "", str(error)) from error
@@ -85,7 +85,7 @@ def lower_raw_string(
     """
     assert all(tag.startswith(TAG_START) for tag in tags), "tags begin alike"
     lowering = _RawLowering(
-        rules, None, Literal(close), tags=tags, name="raw", spell=as_is, left_out=_LEFT_OUT
+        rules, None, Literal(close), tags=tags, name="raw", encode=as_is, left_out=_LEFT_OUT
     )
     lowered = lowering.lower(constraint)
     if lowered is None:
@@ -108,7 +108,7 @@ class _RawLowering(StringLowering):
 
     tags: tuple[str, ...]
 
-    def _tail(self, tail: Tail) -> Expr:
+    def _tail(self, tail: Suffix) -> Expr:
         if tail.ranges != charset.ALL or tail.high is not None or tail.low >= SHORT:
             return super()._tail(tail)
         body = concat(self.rules.shared("prose", self._prose), self.close)

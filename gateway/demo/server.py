@@ -10,7 +10,7 @@ import httpx
 import uvicorn
 
 from gateway.app import create_app
-from gateway.model import compiling_of, load
+from gateway.model import load, open_compile_pool
 from gateway.server import listen
 from gateway.settings import Settings
 
@@ -33,10 +33,10 @@ class GatewayThread(threading.Thread):
     def run(self) -> None:
         """Serve until `stop`."""
         try:
-            compiling = compiling_of(self._settings)
-            runtime = load(self._settings, compiling)
+            compile_pool = open_compile_pool(self._settings)
+            runtime = load(self._settings, compile_pool)
             self.stage = "starting the server"
-            app = create_app(self._settings, runtime=runtime, compiling=compiling)
+            app = create_app(self._settings, runtime=runtime, compile_pool=compile_pool)
             self._server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on"))
             self._server.should_exit = self._is_stopping
             self._server.run(sockets=[self._listener])

@@ -1,6 +1,6 @@
 """What tests of the grammar cache ask of it."""
 
-from compiler.isolation.pools import InProcess
+from compiler.isolation.pools import ThreadPool
 from toolspecs.choice import ChoiceMode, ToolChoice
 from toolspecs.tool import Tool
 
@@ -12,7 +12,7 @@ def tool(name: str, **properties) -> Tool:
     return Tool(name, "", {"type": "object", "properties": properties or {"a": {"type": "integer"}}})
 
 
-class Counting(InProcess):
+class Counting(ThreadPool):
     """Counts the jobs it does."""
 
     def __init__(self) -> None:

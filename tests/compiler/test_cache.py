@@ -9,12 +9,12 @@ from grammar_caches import SECRET, Counting, find, tool
 
 from compiler.cache import grammar_store
 from compiler.cache.grammar_cache import GrammarCache
-from compiler.cache.grammar_store import sealed, unsealed
-from compiler.cache_entry import Entry
+from compiler.cache.grammar_store import sign, verify
+from compiler.cache_entry import CacheEntry
 from compiler.errors import UnsupportedToolset
-from compiler.isolation.compile_job import LOWERING_VERSION, Job
+from compiler.isolation.compile_job import LOWERING_VERSION, CompileJob
 from compiler.isolation.limits import CompileLimits
-from compiler.isolation.pools import InProcess
+from compiler.isolation.pools import ThreadPool
 from compiler.response_format import ResponseFormat
 from compiler.syntaxes import SYNTAXES
 from compiler.units import stored
@@ -49,15 +49,15 @@ async def test_compiled_then_memory_then_store(store, vocabulary):
 
 
 async def test_many_requests_compile_once(store, vocabulary):
-    compiling = Counting()
-    caches = [GrammarCache(store, secret=SECRET, compiling=compiling) for _ in range(2)]
+    compile_pool = Counting()
+    caches = [GrammarCache(store, secret=SECRET, compile_pool=compile_pool) for _ in range(2)]
     await asyncio.gather(*(find(cache, [tool("f")], vocabulary) for cache in caches for _ in range(8)))
-    assert len(compiling.jobs) == 1
+    assert len(compile_pool.jobs) == 1
 
 
 def test_keys_stay_what_they_were(vocabulary):
     """Or a store that was filled before would be of no use. Counting LOWERING_VERSION up changes them all."""
-    keys = "".join(Job.tool({"type": "object"}, name).key(vocabulary) for name in sorted(SYNTAXES))
+    keys = "".join(CompileJob.tool({"type": "object"}, name).key(vocabulary) for name in sorted(SYNTAXES))
     assert LOWERING_VERSION == 16
     assert hashlib.sha256(keys.encode()).hexdigest() == KEYS
 
@@ -129,10 +129,10 @@ async def test_a_grammar_that_cannot_be_stored_is_compiled_once(vocabulary, stor
     async def fail(*_, **__):
         raise StoreUnavailable("sqlite", "full")
 
-    compiling = Counting()
+    compile_pool = Counting()
     monkeypatch.setattr(store, "set", fail)
-    await find(GrammarCache(store, secret=SECRET, compiling=compiling), [tool("f")], vocabulary)
-    assert len(compiling.jobs) == 1
+    await find(GrammarCache(store, secret=SECRET, compile_pool=compile_pool), [tool("f")], vocabulary)
+    assert len(compile_pool.jobs) == 1
 
 
 async def test_reports_carry_size_and_time(vocabulary):
@@ -149,27 +149,27 @@ def accepts(grammar, text: str) -> bool:
 
 
 async def test_the_lease_of_one_that_died_is_taken_over(store, vocabulary):
-    key = Job.tool(tool("f").parameters, "json").key(vocabulary)
+    key = CompileJob.tool(tool("f").parameters, "json").key(vocabulary)
     assert await store.acquire(f"lock:{key}", "a replica that died", 0.3)
     assert (await find(GrammarCache(store, secret=SECRET), [tool("f")], vocabulary)).source == "compiled"
 
 
 async def test_a_lease_that_does_not_end_is_not_waited_for_forever(store, vocabulary, monkeypatch):
     monkeypatch.setattr(grammar_store, "LEASE_S", 0.2)
-    key = Job.tool(tool("f").parameters, "json").key(vocabulary)
+    key = CompileJob.tool(tool("f").parameters, "json").key(vocabulary)
     assert await store.acquire(f"lock:{key}", "another replica", 60)
     assert (await find(GrammarCache(store, secret=SECRET), [tool("f")], vocabulary)).source == "compiled"
 
 
 async def test_response_schemas_are_shared_like_tools(store, vocabulary):
     schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
-    compiling = Counting()
-    first, second = (GrammarCache(store, secret=SECRET, compiling=compiling) for _ in range(2))
+    compile_pool = Counting()
+    first, second = (GrammarCache(store, secret=SECRET, compile_pool=compile_pool) for _ in range(2))
     found = await asyncio.gather(
         *(first.format(ResponseFormat("schema", schema), vocabulary=vocabulary) for _ in range(4))
     )
     assert {one.source for one in found} == {"compiled"}
-    assert len(compiling.jobs) == 1
+    assert len(compile_pool.jobs) == 1
     assert (await first.format(ResponseFormat("schema", schema), vocabulary=vocabulary)).source == "memory"
     shared = await second.format(ResponseFormat("schema", schema), vocabulary=vocabulary)
     assert shared.source == "store"
@@ -180,14 +180,14 @@ async def test_response_schemas_are_shared_like_tools(store, vocabulary):
 
 
 async def test_an_entry_of_a_tool_is_no_entry_of_a_schema(store, vocabulary, caplog):
-    """Sealed for the wrong key it does not authenticate; sealed by mistake, it is still not used."""
+    """Sealed for the wrong key it does not authenticate; sign by mistake, it is still not used."""
     cache = GrammarCache(store, secret=SECRET)
     await find(cache, [tool("f")], vocabulary)
-    key = Job.tool(tool("f").parameters, "json").key(vocabulary)
-    content = unsealed(await store.get(f"unit:{key}"), key, SECRET)
-    other = Job.format(ResponseFormat("schema", {"type": "integer"})).key(vocabulary)
+    key = CompileJob.tool(tool("f").parameters, "json").key(vocabulary)
+    content = verify(await store.get(f"unit:{key}"), key, SECRET)
+    other = CompileJob.format(ResponseFormat("schema", {"type": "integer"})).key(vocabulary)
     for kind in (content, content.replace(b"tool", b"schema", 1)):
-        await store.set(f"unit:{other}", sealed(kind, other, SECRET))
+        await store.set(f"unit:{other}", sign(kind, other, SECRET))
         fresh = GrammarCache(store, secret=SECRET)
         found = await fresh.format(ResponseFormat("schema", {"type": "integer"}), vocabulary=vocabulary)
         assert found.source == "compiled"
@@ -208,9 +208,9 @@ async def test_an_entry_moved_to_another_vocabularys_key_is_a_miss(store, vocabu
     """As one who holds the secret could: the bytes name their vocabulary."""
     other = Vocabulary.from_tokens(vocabulary.tokens[:-1], stop_ids=(0,), width=257)
     await find(GrammarCache(store, secret=SECRET), [tool("f")], vocabulary)
-    keys = [Job.tool(tool("f").parameters, "json").key(v) for v in (vocabulary, other)]
-    content = unsealed(await store.get(f"unit:{keys[0]}"), keys[0], SECRET)
-    await store.set(f"unit:{keys[1]}", sealed(content, keys[1], SECRET))
+    keys = [CompileJob.tool(tool("f").parameters, "json").key(v) for v in (vocabulary, other)]
+    content = verify(await store.get(f"unit:{keys[0]}"), keys[0], SECRET)
+    await store.set(f"unit:{keys[1]}", sign(content, keys[1], SECRET))
     assert (await find(GrammarCache(store, secret=SECRET), [tool("f")], other)).source == "compiled"
     assert "another vocabulary" in caplog.text
 
@@ -228,14 +228,14 @@ async def test_a_schema_that_makes_the_compiler_fail_is_a_refusal(vocabulary, mo
     def fail(*_, **__):
         raise ZeroDivisionError("of all things")
 
-    monkeypatch.setattr(Entry, "of_tool", fail)
+    monkeypatch.setattr(CacheEntry, "of_tool", fail)
     with pytest.raises(UnsupportedToolset, match=r"the compiler failed on it \(ZeroDivisionError"):
         await find(GrammarCache(None, secret=SECRET), [tool("f")], vocabulary)
 
 
 async def test_a_grammar_too_large_to_keep_is_refused(vocabulary):
     limits = CompileLimits(grammar_bytes=10_000)
-    cache = GrammarCache(None, secret=SECRET, compiling=InProcess(limits=limits))
+    cache = GrammarCache(None, secret=SECRET, compile_pool=ThreadPool(limits=limits))
     listed = tool("f", p={"enum": [f"value {i}" for i in range(500)]})
     with pytest.raises(UnsupportedToolset, match="at most 10000 are kept"):
         await find(cache, [listed], vocabulary)
@@ -247,7 +247,7 @@ async def test_tools_are_compiled_when_they_are_first_called(store, vocabulary):
     await find(GrammarCache(store, secret=SECRET), tools, vocabulary)
     async for key in store.scan("unit:"):
         await store.set(key, timed(await store.get(key), key.removeprefix("unit:"), 1.0))
-    slow = Job.tool(tools[4].parameters, "json").key(vocabulary)
+    slow = CompileJob.tool(tools[4].parameters, "json").key(vocabulary)
     await store.set(f"unit:{slow}", timed(await store.get(f"unit:{slow}"), slow, 300.0))
     grammar = (await find(GrammarCache(store, secret=SECRET), tools, vocabulary)).grammar
     assert compiled_names(grammar) == {"t4"}
@@ -261,6 +261,6 @@ def compiled_names(grammar) -> set[str]:
 
 def timed(entry: bytes, key: str, compile_ms: float) -> bytes:
     """The entry, as if it had taken that long to compile."""
-    head, rest = unsealed(entry, key, SECRET).split(b"\n", 1)
+    head, rest = verify(entry, key, SECRET).split(b"\n", 1)
     kind, _, num_bytes = json.loads(head)
-    return sealed(json.dumps([kind, compile_ms, num_bytes]).encode() + b"\n" + rest, key, SECRET)
+    return sign(json.dumps([kind, compile_ms, num_bytes]).encode() + b"\n" + rest, key, SECRET)

@@ -29,7 +29,7 @@ from compiler.lowering.lowering import Lowering
 from compiler.lowering.style import FLEXIBLE
 from compiler.matcher import allocate_bitmask
 from compiler.regular.dfa import TooManyStates
-from compiler.regular.language import Part, language
+from compiler.regular.language import PatternCondition, language
 from compiler.report import Verdict
 from compiler.schema import CompiledSchema
 from compiler.vocabulary import Vocabulary
@@ -206,7 +206,7 @@ def test_masks_of_any_pattern_are_those_of_rules_that_count(first, other, longes
     ("pattern", "least"), [("^(?:ab|c)*$", 0), (r"\S", 3), ("^[^a]{2}(?:-[é中]|x)+$", 5)]
 )
 def test_a_pattern_knows_how_far_every_text_is_from_an_end(pattern, least):
-    automaton = pattern_of(language([Part(pattern)]), least)
+    automaton = pattern_of(language([PatternCondition(pattern)]), least)
     alphabet = 'abcx-é中😀 \n"\\\x01'
     rng = random.Random(pattern)
     for _ in range(300):
@@ -288,7 +288,7 @@ def test_a_stored_pattern_that_is_none_is_refused(pattern):
 
 
 def test_patterns_that_are_kept_are_small():
-    automaton = language([Part(PATTERNS["words"])])
+    automaton = language([PatternCondition(PATTERNS["words"])])
     assert len(pattern_of(automaton, 400).rows) > 400
     with pytest.raises(TooManyStates):
         pattern_of(automaton, MAX_ENTRIES)

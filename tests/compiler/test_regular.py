@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from compiler.regular.dfa import DEAD, Dfa
 from compiler.regular.ecma import PatternError
 from compiler.regular.formats import BASE64, FORMATS
-from compiler.regular.language import Part, language
+from compiler.regular.language import PatternCondition, language
 
 FORMAT_CHECKER = jsonschema.Draft202012Validator.FORMAT_CHECKER
 MATCHING = [
@@ -41,7 +41,7 @@ MATCHING = [
 
 @pytest.mark.parametrize(("pattern", "matching", "other"), MATCHING)
 def test_patterns_as_ecma_reads_them(pattern, matching, other):
-    dfa = language([Part(pattern)])
+    dfa = language([PatternCondition(pattern)])
     assert [text for text in matching if not dfa.accepts(text)] == []
     assert [text for text in other if dfa.accepts(text)] == []
 
@@ -55,7 +55,7 @@ def test_patterns_as_ecma_reads_them(pattern, matching, other):
 )  # fmt: skip
 def test_what_is_not_regular_or_too_large_is_refused(pattern):
     with pytest.raises(ValueError, match=r"."):
-        language([Part(pattern)])
+        language([PatternCondition(pattern)])
 
 
 @pytest.mark.parametrize(
@@ -63,19 +63,21 @@ def test_what_is_not_regular_or_too_large_is_refused(pattern):
     [(r"a\b", "aé"), (r"a\B", "aé"), (r"\bé", "é"), (r"\Bé", "é"), (r"^\W$", "é"), (r"^\w$", "é")],
 )
 def test_what_engines_dispute_is_accepted_neither_way(pattern, text):
-    assert not language([Part(pattern)]).accepts(text)
-    assert not language([Part(pattern, is_excluded=True)]).accepts(text)
+    assert not language([PatternCondition(pattern)]).accepts(text)
+    assert not language([PatternCondition(pattern, is_excluded=True)]).accepts(text)
 
 
 def test_characters_that_another_unicode_may_assign_are_left_out():
     unassigned = "\U0003fffd"
     for pattern in (r"\p{L}", r"\P{L}", r"[^\p{Lu}]"):
         for is_excluded in (False, True):
-            assert not language([Part(f"^{pattern}$", is_excluded=is_excluded)]).accepts(unassigned)
+            assert not language([PatternCondition(f"^{pattern}$", is_excluded=is_excluded)]).accepts(
+                unassigned
+            )
 
 
 def test_several_patterns_exclusions_and_values_together():
-    dfa = language([Part("^[ab]+$"), Part("aa", is_excluded=True)], ("b", "ab"))
+    dfa = language([PatternCondition("^[ab]+$"), PatternCondition("aa", is_excluded=True)], ("b", "ab"))
     assert [text for text in ("a", "b", "ab", "ba", "aab", "bb") if dfa.accepts(text)] == ["a", "ba", "bb"]
 
 
@@ -95,7 +97,7 @@ def sample(dfa: Dfa, rng: random.Random, length: int = 40) -> str | None:
 
 
 def test_an_excluded_end_is_one_for_every_engine():
-    dfa = language([Part("^a$", is_excluded=True)])
+    dfa = language([PatternCondition("^a$", is_excluded=True)])
     assert [text for text in ("a", "a\n", "a\nb", "b") if dfa.accepts(text)] == ["a\nb", "b"]
 
 
@@ -120,7 +122,7 @@ def test_real_patterns_accept_only_what_validators_do():
     refused = []
     for pattern in real_patterns(250):
         try:
-            dfa = language([Part(pattern)])
+            dfa = language([PatternCondition(pattern)])
         except ValueError:
             refused.append(pattern)
             continue
@@ -135,14 +137,14 @@ def test_real_patterns_accept_only_what_validators_do():
 @settings(deadline=None)
 @given(st.text(max_size=6), st.sampled_from(["a.c", "^x?y+$", r"\s", r"^\S*$", "[^a-f]$", r"\w\W"]))
 def test_no_text_is_accepted_that_the_validator_rejects(text, pattern):
-    if language([Part(pattern)]).accepts(text):
+    if language([PatternCondition(pattern)]).accepts(text):
         assert jsonschema_rs.is_valid({"pattern": pattern}, text)
 
 
 @settings(deadline=None)
 @given(st.text(max_size=6), st.sampled_from(["a.c", r"\s", r"^\S*$", "[^a-f]$", r"\w", r"\d"]))
 def test_no_text_is_accepted_that_an_excluded_pattern_matches(text, pattern):
-    if language([Part(pattern, is_excluded=True)]).accepts(text):
+    if language([PatternCondition(pattern, is_excluded=True)]).accepts(text):
         assert not jsonschema_rs.is_valid({"pattern": pattern}, text)
 
 
@@ -150,7 +152,10 @@ def test_no_text_is_accepted_that_an_excluded_pattern_matches(text, pattern):
 @pytest.mark.parametrize("name", sorted(FORMATS))
 def test_formats_accept_only_what_validators_assert(name, high):
     known = FORMATS[name].within(high)
-    parts = [Part(known.pattern), *([Part(known.excluded, is_excluded=True)] if known.excluded else [])]
+    parts = [
+        PatternCondition(known.pattern),
+        *([PatternCondition(known.excluded, is_excluded=True)] if known.excluded else []),
+    ]
     dfa = language(parts)
     rng = random.Random(0)
     texts = [text for _ in range(400) if (text := sample(dfa, rng, 120)) is not None]
@@ -180,14 +185,17 @@ VALID_FORMATS = [
 def test_formats_accept_what_people_write(name, valid, invalid):
     known = FORMATS[name]
     dfa = language(
-        [Part(known.pattern), *([Part(known.excluded, is_excluded=True)] if known.excluded else [])]
+        [
+            PatternCondition(known.pattern),
+            *([PatternCondition(known.excluded, is_excluded=True)] if known.excluded else []),
+        ]
     )
     assert [text for text in valid if not dfa.accepts(text)] == []
     assert [text for text in invalid if dfa.accepts(text)] == []
 
 
 def test_base64_is_what_a_strict_decoder_takes():
-    dfa = language([Part(BASE64)])
+    dfa = language([PatternCondition(BASE64)])
     validator = jsonschema_rs.Draft7Validator({"contentEncoding": "base64"})
     texts = [
         prefix + end
@@ -203,9 +211,9 @@ def test_base64_is_what_a_strict_decoder_takes():
 @settings(deadline=None)
 @given(st.dates())
 def test_every_date_of_the_calendar_is_accepted(day: date):
-    assert language([Part(FORMATS["date"].pattern)]).accepts(day.isoformat())
+    assert language([PatternCondition(FORMATS["date"].pattern)]).accepts(day.isoformat())
 
 
 def test_a_refusal_says_why():
     with pytest.raises(PatternError, match="backreference"):
-        language([Part(r"(a)\1")])
+        language([PatternCondition(r"(a)\1")])

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from compiler.errors import UnsupportedSchema
-from compiler.report import Entry, Verdict
+from compiler.report import ReportEntry, Verdict
 from compiler.schema import compile_schema, lower_schema
 
 STRING = {"type": "string"}
@@ -307,7 +307,7 @@ def test_report_names_every_keyword():
 )
 def test_what_is_ignored_is_told(keyword, value, note):
     [entry] = compile_schema({"properties": {"a": {keyword: value}}}).report.entries[1:]
-    assert entry == Entry("/properties/a", keyword, Verdict.ANNOTATION, note)
+    assert entry == ReportEntry("/properties/a", keyword, Verdict.ANNOTATION, note)
 
 
 def test_the_report_names_what_is_referred_to_in_any_place():

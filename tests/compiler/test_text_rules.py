@@ -12,9 +12,9 @@ from compiler.grammar.grammar import CharClass, RuleRef, subexpressions
 from compiler.lowering.style import SPACED
 from compiler.regular import charset
 from compiler.regular.dfa import DEAD
-from compiler.regular.language import Part, language
+from compiler.regular.language import PatternCondition, language
 from compiler.regular.transition_pruning import MAX_STEPS, thinned
-from compiler.scalars.length_bounds import START, Bounded, bounded_by_count, other_than
+from compiler.scalars.length_bounds import START, BoundedAutomaton, bounded_by_count, other_than
 from compiler.schema import lower_schema
 
 PATTERNS = st.recursive(
@@ -29,7 +29,7 @@ PATTERNS = st.recursive(
 TEXTS = st.text("ab-c\n", max_size=9)
 
 
-def admits(texts: Bounded, text: str) -> bool:
+def admits(texts: BoundedAutomaton, text: str) -> bool:
     """Whether one of the ways that a text can go ends where it may."""
     states, found = {START}, False
     for at in range(len(text) + 1):
@@ -62,7 +62,7 @@ def admits(texts: Bounded, text: str) -> bool:
     st.sampled_from([MAX_STEPS, 100, 30]),
 )
 def test_searches_without_moves_that_are_not_needed(pattern, before, after, texts, low, max_steps):
-    dfa = language([Part(f"{before}{pattern}{after}")])
+    dfa = language([PatternCondition(f"{before}{pattern}{after}")])
     for high in (None, low + 4):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("compiler.scalars.length_bounds.thinned", partial(thinned, max_steps=max_steps))
@@ -82,7 +82,7 @@ def test_searches_without_moves_that_are_not_needed(pattern, before, after, text
     ],
 )
 def test_only_needed_moves_of_a_search_are_kept(pattern, num_moves, num_needed):
-    dfa = language([Part(pattern)])
+    dfa = language([PatternCondition(pattern)])
     rows, _ = thinned(dfa)
     assert [sum(len(set(row) - {DEAD}) for row in table) for table in (dfa.table, rows)] == [
         num_moves,

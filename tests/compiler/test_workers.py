@@ -10,11 +10,11 @@ import pytest
 import pytest_asyncio
 from hostile import greedy, laborious
 
-from compiler.cache_entry import Entry
+from compiler.cache_entry import CacheEntry
 from compiler.errors import LimitReached, UnsupportedSchema, WorkersUnavailable
-from compiler.isolation.compile_job import Job, read_answer
+from compiler.isolation.compile_job import CompileJob, read_answer
 from compiler.isolation.limits import CompileLimits
-from compiler.isolation.pools import Workers
+from compiler.isolation.pools import WorkerPool
 from compiler.response_format import ResponseFormat
 from compiler.vocabulary import Vocabulary
 
@@ -22,12 +22,12 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 LIMITS = CompileLimits(seconds=1.0, memory_bytes=128 * 2**20)
 VOCABULARY = Vocabulary.of_bytes()
-FINE = Job.tool({"type": "object", "properties": {"a": {"type": "integer"}}}, "json")
+FINE = CompileJob.tool({"type": "object", "properties": {"a": {"type": "integer"}}}, "json")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def workers():
-    workers = Workers(2, LIMITS)
+    workers = WorkerPool(2, LIMITS)
     workers.start(VOCABULARY)
     yield workers
     await workers.close()
@@ -55,17 +55,17 @@ def zygote_pid(workers) -> int:
 
 async def is_fine(workers) -> bool:
     content = await workers.run(FINE, VOCABULARY)
-    return Entry.from_bytes(content, VOCABULARY, "tool").unit.consumed(b'{"a": 1}}') is not None
+    return CacheEntry.from_bytes(content, VOCABULARY, "tool").unit.consumed(b'{"a": 1}}') is not None
 
 
 async def test_a_result_is_what_compiling_here_gives(workers):
-    here = Entry.from_bytes(FINE.answer(VOCABULARY, LIMITS)[1:], VOCABULARY, "tool")
-    there = Entry.from_bytes(await workers.run(FINE, VOCABULARY), VOCABULARY, "tool")
+    here = CacheEntry.from_bytes(FINE.answer(VOCABULARY, LIMITS)[1:], VOCABULARY, "tool")
+    there = CacheEntry.from_bytes(await workers.run(FINE, VOCABULARY), VOCABULARY, "tool")
     assert (there.unit.digest, there.report) == (here.unit.digest, here.report)
 
 
 async def test_a_refusal_comes_back_whole(workers):
-    job = Job.tool({"type": "object", "properties": {"p": {"$ref": "#/nowhere"}}}, "json")
+    job = CompileJob.tool({"type": "object", "properties": {"p": {"$ref": "#/nowhere"}}}, "json")
     with pytest.raises(UnsupportedSchema) as refused:
         await workers.run(job, VOCABULARY)
     with pytest.raises(UnsupportedSchema) as refused_here:
@@ -76,18 +76,18 @@ async def test_a_refusal_comes_back_whole(workers):
 
 async def test_one_that_takes_too_long_is_refused_and_the_next_is_compiled(workers):
     with pytest.raises(LimitReached, match="takes longer than 1 seconds"):
-        await workers.run(Job.tool(laborious(), "json"), VOCABULARY)
+        await workers.run(CompileJob.tool(laborious(), "json"), VOCABULARY)
     assert await is_fine(workers)
 
 
 async def test_one_that_takes_too_much_memory_is_refused(workers):
     with pytest.raises(LimitReached):
-        await workers.run(Job.tool(greedy(), "json"), VOCABULARY)
+        await workers.run(CompileJob.tool(greedy(), "json"), VOCABULARY)
     assert await is_fine(workers)
 
 
 async def test_others_are_compiled_while_one_takes_long(workers):
-    long = asyncio.create_task(workers.run(Job.tool(laborious(), "json"), VOCABULARY))
+    long = asyncio.create_task(workers.run(CompileJob.tool(laborious(), "json"), VOCABULARY))
     await asyncio.sleep(0)
     assert await is_fine(workers)
     assert not long.done()
@@ -98,7 +98,7 @@ async def test_others_are_compiled_while_one_takes_long(workers):
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL])
 async def test_a_worker_that_crashes_is_one_refusal(workers, number):
     assert await is_fine(workers)
-    running = asyncio.create_task(workers.run(Job.tool(laborious(), "json"), VOCABULARY))
+    running = asyncio.create_task(workers.run(CompileJob.tool(laborious(), "json"), VOCABULARY))
     await asyncio.sleep(0.2)
     for pid in children(zygote_pid(workers)):
         os.kill(pid, number)
@@ -118,8 +118,8 @@ async def test_idle_workers_that_die_are_nobodys_refusal(workers):
 
 async def test_a_vocabulary_is_learned_when_it_is_first_used(workers):
     other = Vocabulary.from_tokens([*VOCABULARY.tokens[:-1], b"true"], stop_ids=(0,), width=300)
-    job = Job.format(ResponseFormat("schema", {"type": "boolean"}))
-    found = Entry.from_bytes(await workers.run(job, other), other, "schema")
+    job = CompileJob.format(ResponseFormat("schema", {"type": "boolean"}))
+    found = CacheEntry.from_bytes(await workers.run(job, other), other, "schema")
     assert found.unit.matcher().accept(256)
     assert await is_fine(workers)
 
@@ -134,15 +134,15 @@ async def test_a_schema_too_large_or_too_deep_is_not_handed_on(workers):
     for _ in range(100_000):
         deep = {"not": deep}
     with pytest.raises(UnsupportedSchema, match="nested"):
-        await workers.run(Job.format(ResponseFormat("schema", deep)), VOCABULARY)
+        await workers.run(CompileJob.format(ResponseFormat("schema", deep)), VOCABULARY)
     with pytest.raises(UnsupportedSchema, match="bytes of schema"):
         await workers.run(
-            Job.format(ResponseFormat("schema", {"const": "x" * LIMITS.schema_bytes})), VOCABULARY
+            CompileJob.format(ResponseFormat("schema", {"const": "x" * LIMITS.schema_bytes})), VOCABULARY
         )
 
 
 async def test_no_process_is_left_behind():
-    workers = Workers(1, LIMITS)
+    workers = WorkerPool(1, LIMITS)
     assert await is_fine(workers)
     zygote = zygote_pid(workers)
     (worker,) = children(zygote)
@@ -156,7 +156,7 @@ async def test_no_process_is_left_behind():
 
 
 async def test_what_is_launched_before_a_vocabulary_is_known_serves_it_and_is_ended():
-    workers = Workers(1, LIMITS)
+    workers = WorkerPool(1, LIMITS)
     workers.launch()
     launched = zygote_pid(workers)
     assert await is_fine(workers)
@@ -167,7 +167,7 @@ async def test_what_is_launched_before_a_vocabulary_is_known_serves_it_and_is_en
 
 async def test_a_zygote_that_cannot_start_is_no_fault_of_the_schemas(monkeypatch):
     monkeypatch.setattr("compiler.isolation.zygote._ENTRY", "raise SystemExit(1)")
-    workers = Workers(1, LIMITS)
+    workers = WorkerPool(1, LIMITS)
     with pytest.raises(WorkersUnavailable):
         await workers.run(FINE, VOCABULARY)
     await workers.close()
@@ -187,7 +187,7 @@ async def test_closing_waits_for_one_step_of_priming(monkeypatch):
             ended.set()
 
     monkeypatch.setattr("compiler.isolation.pools.priming", priming)
-    workers = Workers(1, LIMITS)
+    workers = WorkerPool(1, LIMITS)
     workers.start(VOCABULARY)
     await asyncio.to_thread(begun.wait)
     await workers.close()

@@ -19,7 +19,7 @@ class FakeCompiling:
 
 
 def test_what_compiles_begins_before_the_model_is_loaded_and_ends_if_there_is_none(tmp_path):
-    compiling = FakeCompiling()
+    compile_pool = FakeCompiling()
     with pytest.raises(ModelLoadError):
-        load(Settings(model=str(tmp_path / "none"), data_dir=tmp_path), compiling)
-    assert compiling.happened == ["launched", "closed"]
+        load(Settings(model=str(tmp_path / "none"), data_dir=tmp_path), compile_pool)
+    assert compile_pool.happened == ["launched", "closed"]

@@ -1,4 +1,4 @@
-"""Patience: how much compiling one request may ask for."""
+"""The compile budget: how much compiling one request may ask for."""
 
 import asyncio
 from types import SimpleNamespace
@@ -9,7 +9,7 @@ from grammar_caches import SECRET, Counting, find, tool
 from compiler.cache.grammar_cache import GrammarCache
 from compiler.errors import CompilingUnfinished, LimitReached, UnsupportedToolset
 from compiler.isolation.limits import CompileLimits
-from compiler.isolation.pools import InProcess
+from compiler.isolation.pools import ThreadPool
 from compiler.vocabulary import Vocabulary
 
 
@@ -24,12 +24,12 @@ async def test_one_request_tries_few_hopeless_schemas(vocabulary):
             self.jobs.append(job)
             raise LimitReached("", "", "takes long")
 
-    compiling = Hopeless()
+    compile_pool = Hopeless()
     tools = [tool(f"t{i}", **{f"p{i}": {}}) for i in range(50)]
     with pytest.raises(UnsupportedToolset) as refused:
-        await find(GrammarCache(None, secret=SECRET, compiling=compiling), tools, vocabulary)
+        await find(GrammarCache(None, secret=SECRET, compile_pool=compile_pool), tools, vocabulary)
     assert len(refused.value.refusals) == 50
-    assert len(compiling.jobs) < 10
+    assert len(compile_pool.jobs) < 10
 
 
 class Slow(Counting):
@@ -47,15 +47,15 @@ class Slow(Counting):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """The time by which a request's patience is measured; it stands still unless moved."""
+    """The time by which a request's budget is measured; it stands still unless moved."""
     clock = SimpleNamespace(now=0.0)
     monkeypatch.setattr("compiler.isolation.limits.time", SimpleNamespace(monotonic=lambda: clock.now))
     return clock
 
 
 async def test_a_request_compiles_no_longer_than_it_may_and_goes_on_when_sent_again(vocabulary, clock):
-    compiling = Slow(clock, 3.5)
-    cache = GrammarCache(None, secret=SECRET, compiling=compiling)
+    compile_pool = Slow(clock, 3.5)
+    cache = GrammarCache(None, secret=SECRET, compile_pool=compile_pool)
     tools = [tool(f"t{i}", **{f"p{i}": {}}) for i in range(10)]
     num_left = []
     for _ in range(2):
@@ -65,11 +65,11 @@ async def test_a_request_compiles_no_longer_than_it_may_and_goes_on_when_sent_ag
         num_left.append(len(unfinished.value.tools))
     assert num_left == [6, 2]
     assert (await find(cache, tools, vocabulary)).source == "compiled"
-    assert len(compiling.jobs) == len(tools)
+    assert len(compile_pool.jobs) == len(tools)
 
 
 async def test_refusals_are_told_with_what_was_not_reached(vocabulary, clock):
-    cache = GrammarCache(None, secret=SECRET, compiling=Slow(clock, 0.5))
+    cache = GrammarCache(None, secret=SECRET, compile_pool=Slow(clock, 0.5))
     bad = tool("bad", p={"pattern": "(?=a)b"})
     with pytest.raises(UnsupportedToolset) as refused:
         await find(cache, [bad, tool("late")], vocabulary)
@@ -87,9 +87,9 @@ async def test_a_request_is_not_refused_because_another_ones_time_is_over(vocabu
         async def run(self, job, vocabulary):
             begun.set()
             await go_on.wait()
-            return await InProcess.run(self, job, vocabulary)
+            return await ThreadPool.run(self, job, vocabulary)
 
-    cache = GrammarCache(None, secret=SECRET, compiling=Held(clock, 0.5))
+    cache = GrammarCache(None, secret=SECRET, compile_pool=Held(clock, 0.5))
     first = asyncio.create_task(find(cache, [tool("a"), tool("b", p={})], vocabulary))
     await begun.wait()
     clock.now = 1.0
@@ -102,22 +102,22 @@ async def test_a_request_is_not_refused_because_another_ones_time_is_over(vocabu
 
 
 async def test_nothing_is_compared_when_a_requests_time_is_over(vocabulary, clock):
-    compiling = Slow(clock, 1.0)
-    cache = GrammarCache(None, secret=SECRET, compiling=compiling)
-    patience = cache.patience()
-    assert await cache.covers(tool("t"), tool("t"), vocabulary=vocabulary, patience=patience)
+    compile_pool = Slow(clock, 1.0)
+    cache = GrammarCache(None, secret=SECRET, compile_pool=compile_pool)
+    budget = cache.compile_budget()
+    assert await cache.covers(tool("t"), tool("t"), vocabulary=vocabulary, budget=budget)
     clock.now += 1
-    assert not await cache.covers(tool("t"), tool("t"), vocabulary=vocabulary, patience=patience)
-    assert len(compiling.jobs) == 1
+    assert not await cache.covers(tool("t"), tool("t"), vocabulary=vocabulary, budget=budget)
+    assert len(compile_pool.jobs) == 1
 
 
 async def test_what_takes_too_long_to_compare_is_not_contained(vocabulary):
-    class Hopeless(InProcess):
+    class Hopeless(ThreadPool):
         async def run(self, job, vocabulary):
             raise LimitReached("", "", "takes long")
 
     whole, number = (tool("t", a={"type": kind}) for kind in ("integer", "number"))
     assert await GrammarCache(None, secret=SECRET).covers(number, whole, vocabulary=vocabulary)
     assert not await GrammarCache(None, secret=SECRET).covers(whole, number, vocabulary=vocabulary)
-    hopeless = GrammarCache(None, secret=SECRET, compiling=Hopeless())
+    hopeless = GrammarCache(None, secret=SECRET, compile_pool=Hopeless())
     assert not await hopeless.covers(number, whole, vocabulary=vocabulary)

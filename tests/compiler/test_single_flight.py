@@ -8,7 +8,7 @@ from pathlib import Path
 from redis_server import redis_url  # noqa: F401 (a fixture)
 
 from compiler.cache.grammar_cache import GrammarCache
-from compiler.isolation.pools import InProcess
+from compiler.isolation.pools import ThreadPool
 from compiler.vocabulary import Vocabulary
 from toolspecs.choice import ChoiceMode, ToolChoice
 from toolspecs.stores import open_store
@@ -19,7 +19,7 @@ NUM_TOOLS, NUM_REQUESTS = 5, 6
 START, COMPILED = "test:start", "test:compiled"
 
 
-class Counted(InProcess):
+class Counted(ThreadPool):
     """Counts its jobs in the store, and takes a while over each."""
 
     def __init__(self, store) -> None:
@@ -35,7 +35,7 @@ class Counted(InProcess):
 async def replica(url: str) -> None:
     """Wait for the others, then want every tool many times at once."""
     store = open_store(url)
-    cache = GrammarCache(store, secret=b"common", compiling=Counted(store))
+    cache = GrammarCache(store, secret=b"common", compile_pool=Counted(store))
     tools = [Tool(f"t{i}", "", {"type": "object", "properties": {f"p{i}": {}}}) for i in range(NUM_TOOLS)]
     vocabulary = Vocabulary.of_bytes()
     await store.increment(START)
@@ -55,7 +55,7 @@ async def test_two_processes_compile_each_tool_once(redis_url):  # noqa: F811
     store = open_store(redis_url)
     for key in (START, COMPILED):
         await store.delete(key)
-    run = [sys.executable, "-c", f"import test_shared_flights as t; t.main({redis_url!r})"]
+    run = [sys.executable, "-c", f"import test_single_flight as t; t.main({redis_url!r})"]
     path = [str(Path(__file__).parent), str(ROOT / "tests"), str(ROOT)]
     environment = {"PYTHONPATH": ":".join(path)}
     replicas = [
