@@ -16,10 +16,8 @@ from compiler.guard.tagged import start_of
 from compiler.lowering.lowering import Lowering
 from compiler.lowering.style import FLEXIBLE, Style
 from compiler.lowering.tagged import SpelledTags, TaggedArguments
-from compiler.matcher import Matcher
 from compiler.report import EnforcementReport
-from compiler.units.compiled_grammar import Compiled
-from compiler.units.single import SingleMatcher
+from compiler.units.compiled_grammar import CompiledGrammar, GuardedMatcher
 from compiler.units.stored import BYTES_PER_CHAR, pack, unpack
 from compiler.vocabulary import Vocabulary, vocabulary_of
 
@@ -80,7 +78,7 @@ def lower_schema(
 
 
 @dataclass(frozen=True)
-class CompiledSchema(Compiled):
+class CompiledSchema(CompiledGrammar):
     """A schema, or another response format, compiled for one vocabulary; shared and immutable.
 
     One matcher per sequence.
@@ -119,9 +117,13 @@ class CompiledSchema(Compiled):
         except ValueError as error:
             raise CorruptUnit(f"not a stored schema: {error}") from error
 
-    def matcher(self) -> Matcher:
+    def matcher(self) -> GuardedMatcher:
         """A fresh matcher at the start."""
-        return SingleMatcher(self.compiled, self.guard)
+        return GuardedMatcher(self.compiled, self.guard)
+
+    def fits(self, text: bytes) -> bool:
+        """Whether some sentence begins with `text`."""
+        return self.matcher().read(text)
 
     def accepts(self, text: str) -> bool:
         """Whether `text`, whole, is a sentence the mask would let a model write."""

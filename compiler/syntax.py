@@ -33,7 +33,7 @@ class Tags:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message:
+class MessageFrame:
     """Framed prose: `begin text end`. `is_thought`: not part of the answer.
 
     `is_last`: the output stops in its text instead.
@@ -71,9 +71,9 @@ class Syntax:
     tags: Tags | None = None
     after_number: str | None = None
     other_headers: tuple[tuple[str, str], ...] = ()
-    messages: tuple[Message, ...] = ()
+    messages: tuple[MessageFrame, ...] = ()
     message_separator: str = ""
-    thought: Message | None = None
+    thought: MessageFrame | None = None
     may_answer: bool = False
 
     @property

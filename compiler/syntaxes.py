@@ -6,7 +6,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from compiler.errors import UnknownSyntax
-from compiler.syntax import Message, Syntax, Tags
+from compiler.syntax import MessageFrame, Syntax, Tags
 
 
 def _dsml(name: str, calls: str, space: str = "") -> Syntax:
@@ -94,9 +94,9 @@ _ROWS = (
         end="<|call|>",
         separator=None,
         messages=(
-            Message(begin="<|channel|>analysis<|message|>", end="<|end|>", is_thought=True),
-            Message(begin="<|channel|>commentary<|message|>", end="<|end|>"),
-            Message(begin="<|channel|>final<|message|>", end="<|end|>", is_last=True),
+            MessageFrame(begin="<|channel|>analysis<|message|>", end="<|end|>", is_thought=True),
+            MessageFrame(begin="<|channel|>commentary<|message|>", end="<|end|>"),
+            MessageFrame(begin="<|channel|>final<|message|>", end="<|end|>", is_last=True),
         ),
         message_separator="<|start|>assistant",
         has_plain_names=True,
@@ -194,7 +194,7 @@ _ROWS = (
 
 THINK = "+think"
 """Behind the name of a row: its models think first, between `<think>` and `</think>`."""
-_THOUGHT = Message(begin="<think>", end="</think>", is_thought=True)
+_THOUGHT = MessageFrame(begin="<think>", end="</think>", is_thought=True)
 
 SYNTAXES: Mapping[str, Syntax] = MappingProxyType({row.name: row for row in _ROWS})
 """The rows by name."""
@@ -223,7 +223,7 @@ _MARKS = (
 """Texts that a chat template of the family contains, all of them; the first row that fits is it."""
 
 
-def syntax(name: str) -> Syntax:
+def find_syntax(name: str) -> Syntax:
     """The row of that name, or (`hermes+think`) the row for models that think first.
 
     Raises:
@@ -243,4 +243,4 @@ def syntax_of_template(chat_template: str | None) -> Syntax:
     template = chat_template or ""
     fitting = (name for name, marks in _MARKS if all(mark in template for mark in marks))
     row = SYNTAXES[next(fitting, "json")]
-    return syntax(row.name + THINK) if _THOUGHT.end in template and not row.messages else row
+    return find_syntax(row.name + THINK) if _THOUGHT.end in template and not row.messages else row

@@ -9,7 +9,7 @@ from compiler.lowering.style import spelled
 from compiler.lowering.tagged import spelled_tags
 from compiler.schema import LoweredSchema, lower_schema
 from compiler.syntax import Syntax
-from compiler.syntaxes import syntax as find_syntax
+from compiler.syntaxes import find_syntax
 from compiler.units.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary, vocabulary_of
 from toolspecs.choice import ChoiceMode, ToolChoice

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from compiler.cache.grammar_cache import GrammarCache, GrammarLookup
 from compiler.errors import UnsupportedToolset
 from compiler.linker.linker import LinkedGrammar
-from compiler.syntaxes import syntax as find_syntax
+from compiler.syntaxes import find_syntax
 from gateway.deadline import Deadline
 from gateway.errors import InvalidField, NotReady, RefusedTool, ToolsetConflict
 from gateway.generation import Generation, GrammarUse

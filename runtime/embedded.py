@@ -9,12 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from compiler.closing.closer import closer_of
-from compiler.linker.framed_answer import FramedAnswer
-from compiler.linker.linker import LinkedGrammar
+from compiler.linker.linker import FramedFormat, LinkedGrammar
 from compiler.matcher import Matcher
 from compiler.schema import CompiledSchema
 from compiler.syntax import Syntax
-from compiler.syntaxes import syntax as syntax_named
+from compiler.syntaxes import find_syntax
 from runtime.engine import Engine
 from runtime.engine_thread import EngineThread, Job, Mailbox
 from runtime.errors import UnknownModel
@@ -183,9 +182,9 @@ class EmbeddedRuntime:
 def _syntax_of(request: GenerationRequest) -> Syntax | None:
     """What tells thoughts and calls from the answer; only a grammar makes what looks like a call one."""
     constraint = request.constraint
-    if isinstance(constraint, FramedAnswer) or (isinstance(constraint, LinkedGrammar) and constraint.answer):
+    if isinstance(constraint, FramedFormat) or (isinstance(constraint, LinkedGrammar) and constraint.answer):
         return constraint.syntax
-    return syntax_named(request.syntax) if request.syntax and request.constraint else None
+    return find_syntax(request.syntax) if request.syntax and request.constraint else None
 
 
 def _types_of(constraint: Constraint | None) -> Callable[[str], ParameterTypes] | None:
@@ -197,13 +196,13 @@ def _types_of(constraint: Constraint | None) -> Callable[[str], ParameterTypes] 
 
 
 def _matcher(constraint: Constraint | None, *, is_thinking: bool) -> Matcher | None:
-    if isinstance(constraint, LinkedGrammar | FramedAnswer):
+    if isinstance(constraint, LinkedGrammar | FramedFormat):
         return constraint.matcher(is_thinking=is_thinking)
     return constraint.matcher() if constraint else None
 
 
 def _closer(constraint: Constraint | None, *, is_thinking: bool) -> Closer | None:
     """For the compiler's own grammars; what else masks an output knows no shortest completion."""
-    if isinstance(constraint, LinkedGrammar | FramedAnswer | CompiledSchema):
+    if isinstance(constraint, LinkedGrammar | FramedFormat | CompiledSchema):
         return closer_of(constraint, is_thinking=is_thinking)
     return None

@@ -10,8 +10,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from compiler.syntaxes import syntax as syntax_named
-from compiler.syntaxes import syntax_of_template
+from compiler.syntaxes import find_syntax, syntax_of_template
 from compiler.vocabulary import Vocabulary
 from runtime.errors import ModelLoadError, UnusableDevice
 from runtime.forward.attention import IMPLEMENTATION
@@ -51,7 +50,7 @@ def load_model(
         UnknownSyntax: there is no such syntax.
     """
     source = str(source)
-    override = syntax_named(syntax).name if syntax else None
+    override = find_syntax(syntax).name if syntax else None
     device = pick_device(device)
     config = _load_config(source)
     tokenizer = _load_tokenizer(source)

@@ -28,13 +28,11 @@ from compiler.errors import (
 from compiler.isolation.compile_job import CompileJob, CompilePool
 from compiler.isolation.limits import CompileBudget
 from compiler.isolation.pools import ThreadPool
-from compiler.linker.answer import Answer
-from compiler.linker.framed_answer import FramedAnswer, framed
-from compiler.linker.linker import LinkedGrammar, link
+from compiler.linker.linker import FramedFormat, LinkedGrammar, link, link_format
 from compiler.report import ToolReport
 from compiler.response_format import ResponseFormat
 from compiler.schema import CompiledSchema
-from compiler.syntaxes import syntax as find_syntax
+from compiler.syntaxes import find_syntax
 from compiler.units.unit import Unit
 from compiler.vocabulary import Vocabulary
 from toolspecs.choice import ChoiceMode, ToolChoice
@@ -52,7 +50,7 @@ _SLOW_MS = 200.0
 class GrammarLookup:
     """A grammar, where its slowest part came from (memory, store, compiled), and how long it took."""
 
-    grammar: LinkedGrammar | FramedAnswer | CompiledSchema
+    grammar: LinkedGrammar | FramedFormat | CompiledSchema
     source: str
     wait_ms: float
 
@@ -117,7 +115,7 @@ class GrammarCache:
         answer = None
         if response_format is not None and choice.mode is ChoiceMode.AUTO:
             found.append(await self._entry(CompileJob.format(response_format), vocabulary, budget))
-            answer = Answer(_as(CompiledSchema, found[-1][0]))
+            answer = _as(CompiledSchema, found[-1][0])
         grammar = link(units, family, vocabulary, choice, parallel=parallel, answer=answer)
         source = max((source for _, source in found), key=_SOURCES.index, default="memory")
         return GrammarLookup(grammar, source, _milliseconds_since(start))
@@ -136,7 +134,7 @@ class GrammarCache:
             CompileJob.format(response_format), vocabulary, self.compile_budget()
         )
         compiled = _as(CompiledSchema, entry)
-        grammar = framed(compiled, find_syntax(syntax), vocabulary) if syntax else compiled
+        grammar = link_format(compiled, find_syntax(syntax), vocabulary) if syntax else compiled
         return GrammarLookup(grammar, source, _milliseconds_since(start))
 
     async def check(

@@ -11,8 +11,7 @@ from compiler.closing.place import Outside, Place, answer_place, place_of
 from compiler.closing.segmentation import Segmentation
 from compiler.errors import UnsupportedGrammar
 from compiler.grammar.costs import NEVER
-from compiler.linker.framed_answer import FramedAnswer
-from compiler.linker.linker import LinkedGrammar
+from compiler.linker.linker import FramedFormat, LinkedGrammar
 from compiler.schema import CompiledSchema
 from compiler.units.unit import unit_tail
 from compiler.vocabulary import Vocabulary
@@ -147,7 +146,7 @@ class Closer:
 
 
 def closer_of(
-    constraint: LinkedGrammar | FramedAnswer | CompiledSchema, *, is_thinking: bool = False
+    constraint: LinkedGrammar | FramedFormat | CompiledSchema, *, is_thinking: bool = False
 ) -> Closer:
     """A closer for one generation under a toolset's linked grammar or a response's format.
 

@@ -9,21 +9,25 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from compiler.linker.answer import Answer
-from compiler.linker.fork import AtFork
-from compiler.linker.free_text import FreeText
-from compiler.linker.inside import InAnswer, InUnit
-from compiler.linker.outside import BeforeThought, InFixedText, InText, InThought
+from compiler.linker.dispatch_states import FreeText
+from compiler.linker.dispatcher import (
+    AtCallOrAnswer,
+    BeforeThought,
+    InAnswer,
+    InFixedText,
+    InText,
+    InThought,
+    InUnit,
+)
 from compiler.recogniser.recogniser import Recogniser
+from compiler.schema import CompiledSchema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from compiler.linker.dispatch_states import Junction
+    from compiler.linker.dispatch_states import DispatchState, HeaderTarget
     from compiler.linker.dispatcher import Dispatcher
-    from compiler.linker.headers import Target
-    from compiler.linker.position import Position
-    from compiler.schema import CompiledSchema
+    from compiler.linker.linked_matcher import Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +85,7 @@ class InsideUnit(Inside):
     """In a tool's arguments or the end of its call; `follow` is what comes behind."""
 
     dispatcher: Dispatcher
-    follow: Junction
+    follow: DispatchState
 
     def after(self, token_id: int, token: bytes) -> Place | None:  # noqa: ARG002 - the places' common method
         """The place after a token; None if it does not fit. Where the call is over, the rest leads on."""
@@ -90,7 +94,7 @@ class InsideUnit(Inside):
             if not recogniser.advance(token[end - 1 : end]):
                 return None
             if recogniser.is_complete:
-                following = self.dispatcher.at(self.follow, token[end:])
+                following = self.dispatcher.enter(self.follow, token[end:])
                 return None if following is None else place_of(following)
         return replace(self, recogniser=recogniser)
 
@@ -106,12 +110,12 @@ Place = Outside | Inside
 def place_of(position: Position, token: bytes = b"") -> Place:
     """The place of a dispatcher's position after `token`; units and answers are read by their grammar."""
     match position:
-        case InUnit(dispatcher=dispatcher, exits=exits, unit=unit, start=start):
+        case InUnit(dispatcher=dispatcher, boundary=boundary, unit=unit, start=start):
             recogniser = Recogniser.of(unit.network)
             recogniser.advance(start)
-            return InsideUnit(recogniser, unit.shortest.growth, dispatcher, exits.follow)
-        case InAnswer(answer=answer, start=start, depth=depth):
-            return answer_place(answer.compiled, start + token if depth else start)
+            return InsideUnit(recogniser, unit.shortest.growth, dispatcher, boundary.after_call)
+        case InAnswer(compiled=compiled, start=start, depth=depth):
+            return answer_place(compiled, start + token if depth else start)
         case _:
             return Outside(position)
 
@@ -131,13 +135,13 @@ def _completions(position: Position) -> Iterator[bytes]:
         case InThought(dispatcher=dispatcher, thought=thought):
             end = dispatcher.vocabulary.tokens[thought.end_id]
             yield from (end + text for text in place_of(dispatcher.begin_answer()).completions())
-        case AtFork(dispatcher=dispatcher, fork=fork, read=read, answer=answer):
+        case AtCallOrAnswer(dispatcher=dispatcher, start=start, read=read, answer=answer):
             yield from place_of(answer).completions()
-            yield from _behind(fork.calls, read, dispatcher)
+            yield from _behind(start.calls, read, dispatcher)
         case InText(dispatcher=dispatcher, text=text, state=state):
             yield from _leaving(text, state, dispatcher)
-        case InFixedText(dispatcher=dispatcher, junction=junction, read=read):
-            yield from _behind(junction, read, dispatcher)
+        case InFixedText(dispatcher=dispatcher, state=state, read=read):
+            yield from _behind(state, read, dispatcher)
 
 
 def _leaving(text: FreeText, state: int, dispatcher: Dispatcher) -> Iterator[bytes]:
@@ -148,28 +152,28 @@ def _leaving(text: FreeText, state: int, dispatcher: Dispatcher) -> Iterator[byt
         yield from _behind(text.exit, b"" if text.marker_id else text.pattern[:state], dispatcher)
 
 
-def _behind(junction: Junction, read: bytes, dispatcher: Dispatcher) -> Iterator[bytes]:
+def _behind(state: DispatchState, read: bytes, dispatcher: Dispatcher) -> Iterator[bytes]:
     """What may follow `read` to the end: the closing, or the shortest call of each tool, names first.
 
     Or the header of a message that may stop at once; one that leads on is on the shortest way only where
     no other header fits what was read.
     """
-    if junction.closing is not None and junction.closing.startswith(read):
-        yield junction.closing[len(read) :]
-    low, high = junction.reach(read)
-    headers, lead = junction.headers, junction.lead or b""
+    if state.closing is not None and state.closing.startswith(read):
+        yield state.closing[len(read) :]
+    low, high = state.reach(read)
+    headers, lead = state.headers, state.lead or b""
     is_settled = all(_leads_on(target) for target in headers.targets[low:high])
     for at in sorted(range(low, high), key=lambda at: len(headers.keys[at])):
         target, key = headers.targets[at], headers.keys[at]
-        header = (lead + key[: len(key) - headers.num_given_back])[len(read) :]
+        header = (lead + key[: len(key) - headers.num_lookahead])[len(read) :]
         if isinstance(target, str):
             yield header + dispatcher.shortest_call(target)
-        elif isinstance(target, Answer):
-            yield header + target.compiled.shortest_text
+        elif isinstance(target, CompiledSchema):
+            yield header + target.shortest_text
         elif target.may_stop or is_settled:
             yield from (header + text for text in _leaving(target, 0, dispatcher))
 
 
-def _leads_on(target: Target) -> bool:
+def _leads_on(target: HeaderTarget) -> bool:
     """Whether an output cannot end where this header leads."""
     return isinstance(target, FreeText) and not target.may_stop

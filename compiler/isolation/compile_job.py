@@ -19,7 +19,7 @@ from compiler.frontend.containment import covers
 from compiler.frontend.depth import too_deep
 from compiler.isolation.limits import CompileLimits
 from compiler.response_format import KINDS, ResponseFormat
-from compiler.syntaxes import syntax as find_syntax
+from compiler.syntaxes import find_syntax
 from compiler.vocabulary import Vocabulary
 from toolspecs.tool import Tool
 

@@ -1,52 +1,52 @@
-"""Exits: the tokens that end a unit and go on behind it."""
+"""Boundary tokens: the tokens that end a unit and go on behind it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import xgrammar as xgr
 
-from compiler.linker.dispatch_states import Junction
+from compiler.linker.dispatch_states import DispatchState
 from compiler.token_index import Row, SparseMask, TokenIndex
 
 
 @dataclass
 class _Group:
-    """Tails that begin with the same byte, each with the tokens that begin with it."""
+    """Suffixes of a unit that begin with the same byte, each with the tokens that begin with it."""
 
     first: bytes
-    tails: list[tuple[bytes, SparseMask]] = field(default_factory=list)
+    suffixes: list[tuple[bytes, SparseMask]] = field(default_factory=list)
 
 
-class Exits:
-    """Tokens made of a tail, with which every unit may end, and a rest, which fits the junction behind.
+class BoundaryTokens:
+    """Tokens made of a suffix, with which every unit may end, and a rest, which fits the state `after_call`.
 
-    All units end with `tail`, so the candidates are known from the syntax alone; whether a tail ends the unit
-    now is asked of the sequence's own matcher, the first byte first.
+    All units end with `tail`, so the candidates are known from the syntax alone. Whether such a suffix ends
+    the unit now is asked of the sequence's own matcher, with the first byte of the suffix first.
     """
 
-    def __init__(self, index: TokenIndex, tail: bytes, follow: Junction) -> None:
+    def __init__(self, index: TokenIndex, tail: bytes, after_call: DispatchState) -> None:
         assert tail, "a unit ends with something"
         self._index = index
         self._tail = tail
-        self.follow = follow
+        self.after_call = after_call
         self._splits: dict[int, list[tuple[bytes, bytes]]] = {}
         self._groups = self._grouped()
 
     def add(self, matcher: xgr.GrammarMatcher, row: Row) -> None:
-        """Allow, besides what the unit allows, the tokens that leave it from here."""
+        """Allow, besides what the unit allows, the tokens that end it here."""
         for group in self._groups:
             if not matcher.accept_string(group.first):
                 continue
             matcher.rollback(1)
-            for tail, mask in group.tails:
-                if _completes(matcher, tail):
+            for suffix, mask in group.suffixes:
+                if _completes(matcher, suffix):
                     matcher.rollback(1)
                     mask.add(row)
 
     def leave(self, matcher: xgr.GrammarMatcher, token_id: int) -> bytes | None:
         """Complete the unit by a token, in one step of the matcher; the token's rest, or None: no change."""
-        for tail, rest in self._splits.get(token_id, ()):
-            if _completes(matcher, tail):
+        for suffix, rest in self._splits.get(token_id, ()):
+            if _completes(matcher, suffix):
                 return rest
         return None
 
@@ -54,24 +54,24 @@ class Exits:
         ids_of: dict[bytes, list[int]] = {}
         for at, length in self._candidates():
             spelling = self._index.spellings[at]
-            tail, rest = spelling[:length], spelling[length:]
-            if self.follow.fits(rest):
-                ids_of.setdefault(tail, []).extend(self._index.ids[at])
+            suffix, rest = spelling[:length], spelling[length:]
+            if self.after_call.fits(rest):
+                ids_of.setdefault(suffix, []).extend(self._index.ids[at])
                 for token_id in self._index.ids[at]:
-                    self._splits.setdefault(token_id, []).append((tail, rest))
+                    self._splits.setdefault(token_id, []).append((suffix, rest))
         groups: dict[bytes, _Group] = {}
-        for tail, ids in ids_of.items():
-            group = groups.setdefault(tail[:1], _Group(tail[:1]))
-            group.tails.append((tail, SparseMask.of_ids(ids)))
+        for suffix, ids in ids_of.items():
+            group = groups.setdefault(suffix[:1], _Group(suffix[:1]))
+            group.suffixes.append((suffix, SparseMask.of_ids(ids)))
         return list(groups.values())
 
     def _candidates(self) -> Iterator[tuple[int, int]]:
-        """Positions of spellings, with the length of the tail: it ends `_tail`, or ends with it."""
-        for first in self.follow.first_bytes():
+        """Positions in the index, each with the length of the suffix: it ends `_tail`, or ends with it."""
+        for first in self.after_call.first_bytes():
             for start in range(len(self._tail)):
-                tail = self._tail[start:]
-                for at in range(*self._index.narrow(tail + first)):
-                    yield at, len(tail)
+                suffix = self._tail[start:]
+                for at in range(*self._index.narrow(suffix + first)):
+                    yield at, len(suffix)
             for at in self._index.containing(self._tail + first):
                 spelling = self._index.spellings[at]
                 found = spelling.find(self._tail + first, 1)
@@ -80,9 +80,9 @@ class Exits:
                     found = spelling.find(self._tail + first, found + 1)
 
 
-def _completes(matcher: xgr.GrammarMatcher, tail: bytes) -> bool:
-    """Whether `tail` completes the unit; if so, it has been accepted as one step."""
-    if not matcher.accept_string(tail):
+def _completes(matcher: xgr.GrammarMatcher, suffix: bytes) -> bool:
+    """Whether `suffix` completes the unit; if so, the matcher has accepted it as one step."""
+    if not matcher.accept_string(suffix):
         return False
     if matcher.is_completed():
         return True

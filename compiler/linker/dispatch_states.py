@@ -1,34 +1,158 @@
-"""The junction: a place in an output from which fixed text must follow, a call's header or the closing.
+"""The dispatcher's states outside of units: free text, and the fixed texts that lead from it into calls.
 
-Nothing is built per tool name but a sorted list: a position is the text read since the junction, and its
-mask is the intersection of the names in their order with the vocabulary in its order, found by narrowing
-both.
+A `FreeText` ends at a call's trigger or at the end of a message. A `DispatchState` ends with a header, which
+leads into the unit of a tool, the text of a message or an answer; or with the closing, which ends the output.
 """
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from compiler.linker.headers import Headers, Target
-from compiler.token_index import SparseMask, TokenIndex
+from compiler.schema import CompiledSchema
+from compiler.token_index import Row, SparseMask, TokenIndex, successor
 
-MAX_KEPT_MASKS = 8192
+MAX_CACHED_MASKS = 8192
 _FEW_TOKENS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A header is over: `target` begins, with `rest` of a token already read."""
+class FreeText:
+    """Text that may or may not contain `pattern`.
 
-    target: Target
+    A state is how many bytes of `pattern` the text ends with (Knuth, Morris, Pratt). What ends the text is
+    the token `marker_id`, if there is one, or else the pattern; without an `exit` neither can.
+    `may_stop` says whether the output may end in the text.
+    """
+
+    def __init__(
+        self,
+        index: TokenIndex,
+        pattern: bytes,
+        *,
+        marker_id: int | None = None,
+        may_stop: bool = True,
+    ) -> None:
+        assert pattern, "every syntax has a trigger"
+        self.pattern = pattern
+        self.marker_id = marker_id
+        self.may_stop = may_stop
+        self.exit: DispatchState | None = None
+        """Where the output goes on after the text. It is set later, since it may lead back here."""
+        self._index = index
+        self._borders = _borders(pattern)
+        self._patches: dict[int, SparseMask] = {}
+
+    def step(self, state: int, token: bytes) -> tuple[int, bytes | None]:
+        """The state after `token`; and the bytes after the pattern, if the token completes it."""
+        for at, byte in enumerate(token):
+            while state and self.pattern[state] != byte:
+                state = self._borders[state]
+            if self.pattern[state] == byte:
+                state += 1
+            if state == len(self.pattern):
+                return state, token[at + 1 :]
+        return state, None
+
+    def allows(self, rest: bytes) -> bool:
+        """Whether a token may complete the pattern and go on with `rest`."""
+        return self.marker_id is None and self.exit is not None and self.exit.fits(self.pattern + rest)
+
+    def fits(self, text: bytes) -> bool:
+        """Whether `text` can stand at the beginning of the free text and what follows it."""
+        _, rest = self.step(0, text)
+        return rest is None or self.allows(rest)
+
+    def fill(self, state: int, row: Row) -> None:
+        """Overwrite the row with the tokens that may follow in this state."""
+        patch = self._patches.get(state)
+        if patch is None:
+            patch = self._patches[state] = SparseMask.of_ids(self._excluded(state), base=self._row)
+        row[:] = self._row
+        patch.patch(row)
+
+    @cached_property
+    def _row(self) -> Row:
+        """The tokens that may follow where none of them can complete the pattern."""
+        row = self._index.text_row.copy()
+        if self.marker_id is not None:
+            SparseMask.of_ids([self.marker_id]).add(row)
+        if not self.may_stop:
+            SparseMask.of_ids(self._index.stop_ids, base=row).patch(row)
+        return row
+
+    @cached_property
+    def _containing(self) -> Sequence[int]:
+        return self._index.containing(self.pattern)
+
+    def _excluded(self, state: int) -> Iterator[int]:
+        for at in self._candidates(state):
+            _, rest = self.step(state, self._index.spellings[at])
+            if rest is not None and not self.allows(rest):
+                yield from self._index.ids[at]
+
+    def _candidates(self, state: int) -> set[int]:
+        """Positions in the index of all tokens that may complete the pattern.
+
+        They contain the pattern, or begin with what is missing of it.
+        """
+        found = set(self._containing)
+        while state:
+            found.update(range(*self._index.narrow(self.pattern[state:])))
+            state = self._borders[state]
+        return found
+
+
+HeaderTarget = str | FreeText | CompiledSchema
+"""What a header leads to: the unit of the tool of that name, the text of a message, or an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderMatch:
+    """A header has been read; `rest` is what the same token wrote behind it, of `target`."""
+
+    target: HeaderTarget
     rest: bytes
 
 
-class Junction:
-    """Either `lead` and a header follow, or `closing` does and nothing after it.
+class Headers:
+    """The fixed texts that begin calls and messages, in byte order; most of them contain a tool name.
 
-    `lead` None: no call; `closing` None: the output cannot end here. `starts` are the bytes that units begin
-    with, and `enters` says of a tool whether some output goes on with some bytes from its unit on.
+    The last `num_lookahead` bytes of every key belong to the target: where nothing follows a name, the byte
+    that arguments start with shows where the name ends.
+    """
+
+    def __init__(self, spelled: Iterable[tuple[bytes, HeaderTarget]], *, num_lookahead: int = 0) -> None:
+        """Take (spelling, target) pairs.
+
+        Raises:
+            ValueError: one spelling begins with another; the message names both tools.
+        """
+        pairs = sorted(spelled, key=lambda pair: pair[0])
+        self.keys = [key for key, _ in pairs]
+        self.targets = [target for _, target in pairs]
+        self.num_lookahead = num_lookahead
+        for at in range(1, len(pairs)):
+            if self.keys[at].startswith(self.keys[at - 1]):
+                raise ValueError(
+                    f"calls of {self.targets[at - 1]!r} and {self.targets[at]!r} begin with the same text"
+                )
+
+    def narrow(self, prefix: bytes, low: int, high: int) -> tuple[int, int]:
+        """The range of keys, inside `low:high`, that begin with `prefix`."""
+        low = bisect_left(self.keys, prefix, low, high)
+        after = successor(prefix)
+        return low, high if after is None else bisect_left(self.keys, after, low, high)
+
+
+class DispatchState:
+    """A state from which fixed text follows: `lead` and a header; or `closing`, and nothing after it.
+
+    `lead` None: no header follows; `closing` None: the output cannot end here. `starts` are the bytes that
+    units begin with. `enters` tells whether the output can go on with some bytes from a tool's unit on.
+
+    Nothing is built per tool name but a sorted list. Where a sequence is in this state is told by the text
+    read since it was entered. The mask for such a text is the intersection of the sorted headers with the
+    sorted vocabulary, found by narrowing ranges of both.
     """
 
     def __init__(
@@ -54,12 +178,12 @@ class Junction:
         return text == self.closing
 
     def first_bytes(self) -> set[bytes]:
-        """What any text from here begins with."""
+        """The bytes that can come first from here, each as a text of one byte."""
         leads = self.headers.keys if self.lead == b"" else [self.lead or b""]
         return {text[:1] for text in (*leads, self.closing or b"") if text}
 
-    def step(self, text: bytes) -> Entry | bytes | None:
-        """Where `text`, read from the junction on, leads: into a unit, to a position here, or nowhere."""
+    def step(self, text: bytes) -> HeaderMatch | bytes | None:
+        """Where `text`, read in this state, leads: behind a header, or still here (`text`), or nowhere."""
         if self.closing is not None and self.closing.startswith(text):
             return text
         if self.lead is None or not (text.startswith(self.lead) or self.lead.startswith(text)):
@@ -67,22 +191,22 @@ class Junction:
         key = text[len(self.lead) :]
         at = bisect_right(self.headers.keys, key)
         if at and key.startswith(self.headers.keys[at - 1]):
-            begin = len(self.headers.keys[at - 1]) - self.headers.num_given_back
-            return Entry(self.headers.targets[at - 1], key[begin:])
-        is_begun = at < len(self.headers.keys) and self.headers.keys[at].startswith(key)
-        return text if is_begun or not key else None
+            begin = len(self.headers.keys[at - 1]) - self.headers.num_lookahead
+            return HeaderMatch(self.headers.targets[at - 1], key[begin:])
+        is_prefix = at < len(self.headers.keys) and self.headers.keys[at].startswith(key)
+        return text if is_prefix or not key else None
 
     def fits(self, text: bytes) -> bool:
-        """Whether some output goes on with `text` from the junction."""
-        where = self.step(text)
-        if not isinstance(where, Entry):
-            return where is not None
-        if isinstance(where.target, str):
-            return self._enters(where.target, where.rest)
-        return where.target.fits(where.rest)
+        """Whether the output can go on with `text` from this state."""
+        found = self.step(text)
+        if not isinstance(found, HeaderMatch):
+            return found is not None
+        if isinstance(found.target, str):
+            return self._enters(found.target, found.rest)
+        return found.target.fits(found.rest)
 
     def reach(self, text: bytes) -> tuple[int, int]:
-        """The range of keys that may still follow `text`."""
+        """The range of headers that are still possible after `text`."""
         if self.lead is None:
             return 0, 0
         if self.lead.startswith(text):
@@ -91,26 +215,25 @@ class Junction:
             return 0, 0
         return self.headers.narrow(text[len(self.lead) :], 0, len(self.headers.keys))
 
-    def forced(self, text: bytes) -> tuple[bytes, Target | None]:
-        """What every output goes on with after `text`; and the target behind that, if there is but one."""
+    def forced(self, text: bytes) -> tuple[bytes, HeaderTarget | None]:
+        """What every output goes on with after `text`; and the target behind that, if only one is left."""
         low, high = self.reach(text)
         closing = self.closing if self.closing is not None and self.closing.startswith(text) else None
         if low == high or self.lead is None:
             return (closing or b"")[len(text) :], None
-        onward = (self.lead + _shared_prefix(self.headers.keys[low], self.headers.keys[high - 1]))[
-            len(text) :
-        ]
+        shared = _shared_prefix(self.headers.keys[low], self.headers.keys[high - 1])
+        onward = (self.lead + shared)[len(text) :]
         if closing is not None:
             return _shared_prefix(closing[len(text) :], onward), None
         if high - low > 1:
             return onward, None
-        return onward[: len(onward) - self.headers.num_given_back], self.headers.targets[low]
+        return onward[: len(onward) - self.headers.num_lookahead], self.headers.targets[low]
 
     def mask(self, text: bytes) -> SparseMask:
         """The tokens that may follow `text`."""
         mask = self._masks.get(text)
         if mask is None:
-            if len(self._masks) >= MAX_KEPT_MASKS:
+            if len(self._masks) >= MAX_CACHED_MASKS:
                 self._masks.clear()
             mask = self._masks[text] = SparseMask.of_ids(self._allowed(text))
         return mask
@@ -125,8 +248,8 @@ class Junction:
             yield from self._among(text, low, high)
 
     def _among(self, read: bytes, low: int, high: int) -> Iterator[int]:
-        """Ids of the tokens that go on after `read` along any of the keys `low:high`."""
-        assert self.lead is not None, "only called where calls may follow"
+        """Ids of the tokens that go on after `read` along any of the headers `low:high`."""
+        assert self.lead is not None, "only called where a header may follow"
         index, keys = self._index, self.headers.keys
         ranges = [(low, high, 0, 0, len(index.spellings))]
         while ranges:
@@ -137,7 +260,7 @@ class Junction:
                 depth += 1
                 first, last = index.narrow(onward[:depth], first, last)
                 if first < last and index.spellings[first] == onward[:depth]:
-                    if depth < len(onward) or not self.headers.num_given_back:
+                    if depth < len(onward) or not self.headers.num_lookahead:
                         yield from index.ids[first]
                     else:
                         yield from self._fitting(read, first, first + 1)
@@ -152,8 +275,8 @@ class Junction:
                 ranges += [(*branch, depth, first, last) for branch in branches]
 
     def _starts_of(self, at: int) -> list[bytes]:
-        """What the target of a key begins with, behind the key."""
-        if self.headers.num_given_back or not isinstance(self.headers.targets[at], str):
+        """What a header's target can begin with behind the header's key."""
+        if self.headers.num_lookahead or not isinstance(self.headers.targets[at], str):
             return [b""]
         return [bytes([start]) for start in self._starts]
 
@@ -167,6 +290,17 @@ class Junction:
             _, end = self.headers.narrow(self.headers.keys[low][: len(shared) + 1], low, high)
             yield low, end
             low = end
+
+
+def _borders(pattern: bytes) -> list[int]:
+    """For every length, the longest proper prefix that the pattern's prefix of that length ends with."""
+    borders = [0, 0]
+    for at in range(1, len(pattern)):
+        border = borders[at]
+        while border and pattern[border] != pattern[at]:
+            border = borders[border]
+        borders.append(border + 1 if pattern[border] == pattern[at] else 0)
+    return borders
 
 
 def _shared_prefix(first: bytes, last: bytes) -> bytes:

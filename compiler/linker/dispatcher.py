@@ -1,43 +1,59 @@
-"""The dispatcher: what leads from free text and tool names into units, and from call to call.
+"""The dispatcher: what leads from free text and headers into units, and from call to call.
 
-It is a graph, wired by the linker, and a position is a place in it or in one of its units:
+It is a graph of states, made by the linker. A position is somewhere in a state, or in a unit or an answer:
 
-    FreeText  -- a call's trigger, or a message's end -->  Junction
-    Junction  -- a header -->  the unit of a tool, or the FreeText of a message, or an Answer
-    Junction  -- the closing -->  the end of the output
-    unit      -- its tail -->  the one Junction behind every call, `Exits.follow`
+    FreeText       -- a call's trigger, or a message's end -->  DispatchState
+    DispatchState  -- a header -->  the unit of a tool, or the FreeText of a message, or an answer
+    DispatchState  -- the closing -->  the end of the output
+    unit           -- its tail -->  the one DispatchState behind every call, `BoundaryTokens.after_call`
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import xgrammar as xgr
 
 from compiler.guard.guarded import Guarded
-from compiler.linker.answer import Answer
-from compiler.linker.boundary_tokens import Exits
-from compiler.linker.dispatch_states import Entry, Junction
-from compiler.linker.fork import AtFork, Fork
-from compiler.linker.free_text import FreeText
-from compiler.linker.inside import InUnit, begun
-from compiler.linker.outside import BeforeThought, InFixedText, InText, InThought, Thought
-from compiler.linker.position import Position
+from compiler.linker.boundary_tokens import BoundaryTokens
+from compiler.linker.dispatch_states import DispatchState, FreeText, HeaderMatch
+from compiler.linker.linked_matcher import Position
+from compiler.matcher import Bitmask
+from compiler.schema import CompiledSchema
+from compiler.token_index import SparseMask
+from compiler.units.compiled_grammar import GuardedMatcher, forced_text
 from compiler.units.unit import Unit
 from compiler.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, slots=True)
-class Dispatcher:
-    """The fixed part of a linked grammar; shared by its matchers.
+class Thought:
+    """What an output may begin with: a marker token, text, and a marker token."""
 
-    `start` is where an output begins: text, the header of a call or message, an answer, or a fork of calls
-    and an answer. `exits` None: no calls.
+    begin_id: int
+    text: FreeText
+    end_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class CallOrAnswer:
+    """Where an output begins that is calls or an answer; no answer begins as readers tell a call by."""
+
+    calls: DispatchState
+    answer: CompiledSchema
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatcher:
+    """The fixed part of a linked grammar; its matchers share it.
+
+    `start` is where an output begins: text, the header of a call or message, an answer, or any of calls and
+    an answer. `boundary` None: there are no calls.
     """
 
     vocabulary: Vocabulary = field(repr=False)
     units: Mapping[str, Unit] = field(repr=False)
-    start: FreeText | Junction | Answer | Fork
-    exits: Exits | None
+    start: FreeText | DispatchState | CompiledSchema | CallOrAnswer
+    boundary: BoundaryTokens | None
     thought: Thought | None = None
 
     def begin(self, *, is_thinking: bool = False) -> Position:
@@ -49,53 +65,305 @@ class Dispatcher:
         return BeforeThought(self, self.thought, self.begin_answer())
 
     def begin_answer(self) -> Position:
-        """Where what is not thought begins."""
-        if isinstance(self.start, FreeText):
-            return InText(self, self.start, 0)
-        if isinstance(self.start, Junction):
-            return InFixedText(self, self.start, b"")
-        answer = begun(self.start.answer if isinstance(self.start, Fork) else self.start, b"")
+        """Where the output begins behind a thought."""
+        start = self.start
+        if isinstance(start, FreeText):
+            return InText(self, start, 0)
+        if isinstance(start, DispatchState):
+            return InFixedText(self, start, b"")
+        answer = InAnswer.begin(start.answer if isinstance(start, CallOrAnswer) else start, b"")
         assert answer is not None, "a format has a text"
-        return AtFork(self, self.start, b"", answer) if isinstance(self.start, Fork) else answer
+        return AtCallOrAnswer(self, start, b"", answer) if isinstance(start, CallOrAnswer) else answer
 
-    def at(self, junction: Junction, text: bytes) -> Position | None:
-        """Where `text`, read from a junction on, leads."""
-        where = junction.step(text)
-        if isinstance(where, Entry):
-            return self._enter(where)
-        return None if where is None else InFixedText(self, junction, where)
+    def enter(self, state: DispatchState, text: bytes) -> Position | None:
+        """The position after `text`, read from the beginning of a state on; None if it does not fit."""
+        found = state.step(text)
+        if isinstance(found, HeaderMatch):
+            return self._enter_target(found)
+        return None if found is None else InFixedText(self, state, found)
 
-    def forced_at(self, junction: Junction, text: bytes) -> bytes:
-        """What every output goes on with after `text`, read from a junction on; as far as into a unit."""
-        forced, target = junction.forced(text)
+    def forced_after(self, state: DispatchState, text: bytes) -> bytes:
+        """What every output goes on with after `text`, read from the beginning of a state on."""
+        forced, target = state.forced(text)
         return forced + self.units[target].forced_start if isinstance(target, str) else forced
 
     def shortest_call(self, name: str) -> bytes:
         """The shortest end of an output behind the header of a tool."""
-        assert self.exits is not None, "a header leads into a unit"
-        return self.units[name].shortest_text + (self.exits.follow.closing or b"")
+        assert self.boundary is not None, "a header leads into a unit"
+        return self.units[name].shortest_text + (self.boundary.after_call.closing or b"")
 
-    def _enter(self, entry: Entry) -> Position | None:
-        if isinstance(entry.target, FreeText):
-            return InText(self, entry.target, 0).read(entry.rest)
-        if isinstance(entry.target, Answer):
-            return begun(entry.target, entry.rest)
-        assert self.exits is not None, "a header leads into a unit"
-        taken = consumed(self.units, entry.target, entry.rest)
-        if taken is None:
+    def _enter_target(self, match: HeaderMatch) -> Position | None:
+        if isinstance(match.target, FreeText):
+            return InText(self, match.target, 0).read(match.rest)
+        if isinstance(match.target, CompiledSchema):
+            return InAnswer.begin(match.target, match.rest)
+        return self._enter_unit(match.target, match.rest)
+
+    def _enter_unit(self, name: str, text: bytes) -> Position | None:
+        assert self.boundary is not None, "a header leads into a unit"
+        num_consumed = consumed(self.units, name, text)
+        if num_consumed is None:
             return None
-        unit = self.units[entry.target]
+        unit = self.units[name]
+        start = text[:num_consumed]
         matcher = xgr.GrammarMatcher(unit.compiled)
-        if taken:
-            matcher.accept_string(entry.rest[:taken])
+        if start:
+            matcher.accept_string(start)
         if matcher.is_completed():
-            return self.at(self.exits.follow, entry.rest[taken:])
-        start = entry.rest[:taken]
+            return self.enter(self.boundary.after_call, text[num_consumed:])
         guarded = None if unit.guard is None else Guarded.begin(unit.guard).read(start)
         assert guarded is not None or unit.guard is None, "what the unit consumes repeats nothing"
-        return InUnit(self, self.exits, matcher, unit, start, guarded)
+        return InUnit(self, self.boundary, matcher, unit, start, guarded)
 
 
-def consumed(units: Mapping[str, Unit], name: str, rest: bytes) -> int | None:
-    """How much of `rest` the unit of `name` takes (see `Unit.consumed`); a unit is loaded only if it must."""
-    return units[name].consumed(rest) if rest else 0
+def consumed(units: Mapping[str, Unit], name: str, text: bytes) -> int | None:
+    """How much of `text` the unit of `name` takes (see `Unit.consumed`); a unit is loaded only if it must."""
+    return units[name].consumed(text) if text else 0
+
+
+@dataclass(frozen=True, slots=True)
+class BeforeThought(Position):
+    """At the beginning of an output, behind line breaks at most: a thought may begin, or the answer."""
+
+    dispatcher: Dispatcher = field(repr=False)
+    thought: Thought
+    answer: Position
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the output may end here."""
+        return self.answer.is_complete
+
+    def fill(self, bitmask: Bitmask, row: int) -> None:
+        """Overwrite a row with the tokens that may come next."""
+        self.answer.fill(bitmask, row)
+        SparseMask.of_ids([self.thought.begin_id]).add(bitmask[row])
+
+    def accept(self, token_id: int, token: bytes) -> Position | None:
+        """The position after a token; None if the token is not allowed."""
+        if token_id == self.thought.begin_id:
+            return InThought(self.dispatcher, self.thought, 0)
+        answer = self.answer.accept(token_id, token)
+        if isinstance(answer, InText) and not token.strip(b"\n"):
+            return BeforeThought(self.dispatcher, self.thought, answer)
+        return answer
+
+    def undo(self) -> None:
+        """Take back the last token accepted from here."""
+        self.answer.undo()
+
+
+@dataclass(frozen=True, slots=True)
+class InThought(Position):
+    """In a thought, `state` bytes into the text that would end it."""
+
+    dispatcher: Dispatcher = field(repr=False)
+    thought: Thought
+    state: int
+    is_complete = False
+
+    def fill(self, bitmask: Bitmask, row: int) -> None:
+        """Overwrite a row with the tokens that may come next."""
+        self.thought.text.fill(self.state, bitmask[row])
+
+    def accept(self, token_id: int, token: bytes) -> Position | None:
+        """The position after a token; None if the token is not allowed."""
+        if token_id == self.thought.end_id:
+            return self.dispatcher.begin_answer()
+        if token_id in self.dispatcher.vocabulary.marker_ids:
+            return None
+        state, rest = self.thought.text.step(self.state, token)
+        return InThought(self.dispatcher, self.thought, state) if rest is None else None
+
+
+@dataclass(frozen=True, slots=True)
+class InText(Position):
+    """In free text, `state` bytes into what ends it."""
+
+    dispatcher: Dispatcher = field(repr=False)
+    text: FreeText
+    state: int
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the output may end here."""
+        return self.text.may_stop
+
+    def fill(self, bitmask: Bitmask, row: int) -> None:
+        """Overwrite a row with the tokens that may come next."""
+        self.text.fill(self.state, bitmask[row])
+
+    def accept(self, token_id: int, token: bytes) -> Position | None:
+        """The position after a token; None if the token is not allowed."""
+        if token_id not in self.dispatcher.vocabulary.marker_ids:
+            return self.read(token)
+        if token_id != self.text.marker_id or self.text.exit is None:
+            return None
+        return self.dispatcher.enter(self.text.exit, token)
+
+    def read(self, text: bytes) -> Position | None:
+        """The position after text that is no marker token."""
+        state, rest = self.text.step(self.state, text)
+        if rest is None:
+            return InText(self.dispatcher, self.text, state)
+        if self.text.exit is None or not self.text.allows(rest):
+            return None
+        return self.dispatcher.enter(self.text.exit, self.text.pattern + rest)
+
+
+@dataclass(frozen=True, slots=True)
+class InFixedText(Position):
+    """In a header or in the closing: `read` is what has been read since `state` was entered."""
+
+    dispatcher: Dispatcher = field(repr=False)
+    state: DispatchState
+    read: bytes
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the output may end here."""
+        return self.state.is_closed(self.read)
+
+    def fill(self, bitmask: Bitmask, row: int) -> None:
+        """Overwrite a row with the tokens that may come next."""
+        self.state.mask(self.read).fill(bitmask[row])
+
+    def accept(self, token_id: int, token: bytes) -> Position | None:  # noqa: ARG002 - the protocol's
+        """The position after a token; None if the token is not allowed."""
+        return self.dispatcher.enter(self.state, self.read + token)
+
+    def forced_text(self) -> bytes:
+        """What every continuation begins with."""
+        return self.dispatcher.forced_after(self.state, self.read)
+
+
+@dataclass(frozen=True, slots=True)
+class AtCallOrAnswer(Position):
+    """Both calls and answers begin with `read`; `answer` is the position in an answer after it."""
+
+    dispatcher: Dispatcher = field(repr=False)
+    start: CallOrAnswer
+    read: bytes
+    answer: "InAnswer"
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the output may end here."""
+        return self.answer.is_complete
+
+    def fill(self, bitmask: Bitmask, row: int) -> None:
+        """Overwrite a row with the tokens that may come next."""
+        self.answer.fill(bitmask, row)
+        self.start.calls.mask(self.read).add(bitmask[row])
+
+    def accept(self, token_id: int, token: bytes) -> Position | None:
+        """The position after a token; None if the token is not allowed."""
+        read = self.read + token
+        calls = self.dispatcher.enter(self.start.calls, read)
+        answer = self._answer_after(token_id, read)
+        if calls is None or answer is None:
+            return calls or answer
+        return AtCallOrAnswer(self.dispatcher, self.start, read, answer)
+
+    def _answer_after(self, token_id: int, read: bytes) -> "InAnswer | None":
+        """A new matcher, so that this position stays a value."""
+        if not self.answer.matcher.accept(token_id):
+            return None
+        self.answer.matcher.rollback(1)
+        return InAnswer.begin(self.start.answer, read)
+
+
+@dataclass(frozen=True, slots=True)
+class InUnit(Position):
+    """In a tool's arguments or the end of its call.
+
+    `start` is what of the unit was written by the token that led into it.
+    """
+
+    dispatcher: Dispatcher = field(repr=False)
+    boundary: BoundaryTokens
+    matcher: xgr.GrammarMatcher
+    unit: Unit
+    start: bytes
+    guarded: Guarded | None
+    is_complete = False
+
+    def fill(self, bitmask: Bitmask, row: int) -> None:
+        """Overwrite a row with the tokens that may come next."""
+        if self.guarded is None:
+            self._fill(bitmask, row)
+        else:
+            self.guarded.fill(bitmask[row], self.matcher, lambda: self._fill(bitmask, row))
+
+    def _fill(self, bitmask: Bitmask, row: int) -> None:
+        """What the unit's grammar allows, and the tokens that end the unit here."""
+        self.matcher.fill_next_token_bitmask(bitmask, row)
+        bitmask[row, -1] &= self.dispatcher.vocabulary.index.last_word
+        self.boundary.add(self.matcher, bitmask[row])
+
+    def accept(self, token_id: int, token: bytes) -> Position | None:
+        """The position after a token; None if the token is not allowed."""
+        if self.matcher.accept_token(token_id):
+            here = self if self.guarded is None else self._after(self.guarded.follow(self.matcher, token_id))
+            is_over = here is not None and self.matcher.is_completed()
+            return self.dispatcher.enter(self.boundary.after_call, b"") if is_over else here
+        rest = self.boundary.leave(self.matcher, token_id)
+        if rest is None:
+            return None
+        if self.guarded is not None and self.guarded.read(token) is None:
+            self.matcher.rollback(1)
+            return None
+        return self.dispatcher.enter(self.boundary.after_call, rest)
+
+    def _after(self, guarded: Guarded | None) -> "InUnit | None":
+        return None if guarded is None else replace(self, guarded=guarded)
+
+    def forced_text(self) -> bytes:
+        """What every continuation begins with."""
+        text = forced_text(self.matcher)
+        if not text or not self.matcher.accept_string(text):
+            return b""
+        is_over = self.matcher.is_completed()
+        self.matcher.rollback(1)
+        return text + self.dispatcher.forced_after(self.boundary.after_call, b"") if is_over else text
+
+    def undo(self) -> None:
+        """Take back the last token accepted from here."""
+        self.matcher.rollback(1)
+
+
+@dataclass(frozen=True, slots=True)
+class InAnswer(Position):
+    """In an answer, `depth` tokens after `start`, which the token that led here wrote of it."""
+
+    compiled: CompiledSchema = field(repr=False)
+    start: bytes
+    matcher: GuardedMatcher
+    depth: int
+
+    @classmethod
+    def begin(cls, compiled: CompiledSchema, text: bytes) -> "InAnswer | None":
+        """The position in an answer that begins with `text`; None if none does."""
+        matcher = compiled.matcher()
+        return cls(compiled, text, matcher, 0) if matcher.read(text) else None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the output may end here."""
+        return self.matcher.is_completed()
+
+    def fill(self, bitmask: Bitmask, row: int) -> None:
+        """Overwrite a row with the tokens that may come next."""
+        self.matcher.fill_bitmask(bitmask, row)
+
+    def accept(self, token_id: int, token: bytes) -> Position | None:  # noqa: ARG002 - the protocol's
+        """The position after a token; None if the token is not allowed."""
+        return replace(self, depth=self.depth + 1) if self.matcher.accept(token_id) else None
+
+    def forced_text(self) -> bytes:
+        """What every continuation begins with."""
+        return self.matcher.forced_text()
+
+    def undo(self) -> None:
+        """Take back the last token accepted from here."""
+        self.matcher.rollback(self.matcher.num_accepted - self.depth)

@@ -1,21 +1,35 @@
-"""The matcher of a linked grammar: one sequence's way through free text, headers and units."""
+"""The matcher of a linked grammar, and the positions that it goes through.
 
-from compiler.linker.dispatcher import Dispatcher
-from compiler.linker.position import Position, Stopped
+Position
+├── BeforeThought, InThought    a model that thinks first
+├── InText, InFixedText         free text; headers and the closing
+├── AtCallOrAnswer              the beginning of a call or of an answer, and it is not yet known of which
+├── InUnit, InAnswer            what a grammar describes
+└── Stopped                     after a stop token
+
+All but the last are in `compiler.linker.dispatcher`. Positions are values, except for the matchers in units
+and answers: these advance in place, and are undone step by step.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
 from compiler.matcher import Bitmask
+from compiler.token_index import SparseMask
+from compiler.vocabulary import Vocabulary
 
 
 class LinkedMatcher:
     """A `compiler.matcher.Matcher`; one per sequence, not thread-safe.
 
-    The positions passed are kept, so that a rollback crosses from one unit into another.
+    It keeps the positions that it has left, so that a rollback crosses from one unit into another.
     """
 
-    def __init__(self, dispatcher: Dispatcher, *, is_thinking: bool = False) -> None:
-        self._dispatcher = dispatcher
-        self._tokens = dispatcher.vocabulary.tokens
-        self._stop_ids = frozenset(dispatcher.vocabulary.stop_ids)
-        self._position = dispatcher.begin(is_thinking=is_thinking)
+    def __init__(self, vocabulary: Vocabulary, start: "Position") -> None:
+        self._vocabulary = vocabulary
+        self._tokens = vocabulary.tokens
+        self._stop_ids = frozenset(vocabulary.stop_ids)
+        self._position = start
         self._passed: list[Position] = []
 
     def fill_bitmask(self, bitmask: Bitmask, row: int) -> None:
@@ -55,10 +69,51 @@ class LinkedMatcher:
         """Whether a stop token was accepted."""
         return isinstance(self._position, Stopped)
 
-    def _next(self, token_id: int) -> Position | None:
+    def _next(self, token_id: int) -> "Position | None":
         if not 0 <= token_id < len(self._tokens) or self.is_terminated():
             return None
         if token_id in self._stop_ids:
-            return Stopped(self._dispatcher.vocabulary) if self._position.is_complete else None
+            return Stopped(self._vocabulary) if self._position.is_complete else None
         token = self._tokens[token_id]
         return self._position.accept(token_id, token) if token else None
+
+
+class Position(ABC):
+    """Where a sequence is."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def is_complete(self) -> bool:
+        """Whether the output may end here."""
+
+    @abstractmethod
+    def fill(self, bitmask: Bitmask, row: int) -> None:
+        """Overwrite a row with the tokens that may come next."""
+
+    @abstractmethod
+    def accept(self, token_id: int, token: bytes) -> "Position | None":
+        """The position after a token that is no stop token; None if the token is not allowed."""
+
+    def forced_text(self) -> bytes:
+        """What every continuation begins with."""
+        return b""
+
+    def undo(self) -> None:  # noqa: B027 - most positions are values
+        """Take back the last token accepted from here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped(Position):
+    """After a stop token: nothing follows, and a mask that is asked for nonetheless allows stopping."""
+
+    vocabulary: Vocabulary = field(repr=False)
+    is_complete = True
+
+    def fill(self, bitmask: Bitmask, row: int) -> None:
+        """Allow the stop tokens."""
+        SparseMask.of_ids(self.vocabulary.stop_ids).fill(bitmask[row])
+
+    def accept(self, token_id: int, token: bytes) -> "Position | None":
+        """Nothing follows."""

@@ -13,16 +13,12 @@ from functools import cached_property
 from types import MappingProxyType
 
 from compiler.errors import UnsupportedGrammar, UnsupportedSchema, UnsupportedToolset
-from compiler.linker.answer import Answer
-from compiler.linker.boundary_tokens import Exits
-from compiler.linker.dispatch_states import Junction
-from compiler.linker.dispatcher import Dispatcher, consumed
-from compiler.linker.fork import Fork
-from compiler.linker.free_text import FreeText
-from compiler.linker.headers import Headers, Target
+from compiler.linker.boundary_tokens import BoundaryTokens
+from compiler.linker.dispatch_states import DispatchState, FreeText, Headers, HeaderTarget
+from compiler.linker.dispatcher import CallOrAnswer, Dispatcher, Thought, consumed
 from compiler.linker.linked_matcher import LinkedMatcher
-from compiler.linker.outside import Thought
-from compiler.syntax import Message, Syntax
+from compiler.schema import CompiledSchema
+from compiler.syntax import MessageFrame, Syntax
 from compiler.units.unit import Unit, argument_starts, unit_tail
 from compiler.vocabulary import Vocabulary
 from toolspecs.choice import ChoiceMode, ToolChoice
@@ -30,9 +26,10 @@ from toolspecs.choice import ChoiceMode, ToolChoice
 
 @dataclass(frozen=True, eq=False)
 class LinkedGrammar:
-    """Immutable and shared; `names` are the tools that may be called, `units` may hold more of them.
+    """What a toolset's outputs may be; immutable and shared.
 
-    `answer` is what an output may be instead of calls, None for any text. `syntax` reads both.
+    `names` are the tools that may be called, `units` may contain more tools. `answer` is the format of an
+    output that is not calls, None for any text. `syntax` tells calls, answers and thoughts apart.
     """
 
     names: tuple[str, ...]
@@ -43,19 +40,43 @@ class LinkedGrammar:
     parallel: bool
     dispatcher: Dispatcher = field(repr=False)
     """The fixed part that its matchers and closers share."""
-    answer: Answer | None = None
+    answer: CompiledSchema | None = field(default=None, repr=False)
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 over what the language depends on."""
         tools = [(name, self.units[name].digest) for name in self.names]
         origin = [self.syntax.name, self.vocabulary.digest, self.choice.mode, self.parallel]
-        answer = [self.answer.compiled.digest] if self.answer else []
+        answer = [self.answer.digest] if self.answer else []
         return hashlib.sha256(json.dumps([*origin, tools, *answer]).encode()).hexdigest()
 
     def matcher(self, *, is_thinking: bool = False) -> LinkedMatcher:
         """A fresh matcher at the start; `is_thinking`: the prompt has begun a thought."""
-        return LinkedMatcher(self.dispatcher, is_thinking=is_thinking)
+        return LinkedMatcher(self.vocabulary, self.dispatcher.begin(is_thinking=is_thinking))
+
+
+@dataclass(frozen=True, eq=False)
+class FramedFormat:
+    """An answer in a response format, and what models of a syntax write around it; immutable and shared.
+
+    A model that thinks does so first, in free text. A model that frames its messages writes the answer into
+    the last of them, and only thoughts into the others. `syntax` tells thoughts and answer apart.
+    """
+
+    answer: CompiledSchema = field(repr=False)
+    syntax: Syntax
+    vocabulary: Vocabulary
+    dispatcher: Dispatcher = field(repr=False)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over what the language depends on."""
+        content = [self.syntax.name, self.vocabulary.digest, self.answer.digest]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+    def matcher(self, *, is_thinking: bool = False) -> LinkedMatcher:
+        """A fresh matcher at the start; `is_thinking`: the prompt has begun a thought."""
+        return LinkedMatcher(self.vocabulary, self.dispatcher.begin(is_thinking=is_thinking))
 
 
 def link(
@@ -65,16 +86,16 @@ def link(
     choice: ToolChoice,
     *,
     parallel: bool = True,
-    answer: Answer | None = None,
+    answer: CompiledSchema | None = None,
 ) -> LinkedGrammar:
     """Join units, by tool name, that were compiled for this syntax and vocabulary.
 
-    `parallel` False: exactly one call where one is made. A mode of `auto` without tools is `none`. With an
-    `answer`, where `auto` leaves the choice, what calls nothing is one.
+    `parallel` False: at most one call. A mode of `auto` without tools is `none`. With an `answer`, an output
+    under `auto` that calls nothing is an answer in this format.
 
     Raises:
-        UnsupportedToolset: an unknown tool was chosen, none is left where a call is required, or two
-            names cannot be told apart in a call, or one cannot stand in it.
+        UnsupportedToolset: an unknown tool was chosen, none is left where a call is required, two names
+            cannot be told apart in a call, or a name cannot be written in a call.
         UnsupportedGrammar: the vocabulary has a marker token inside the syntax's trigger, or inside what ends
             a message.
         UnsupportedSchema: an answer could not be told from a thought or a call.
@@ -83,29 +104,51 @@ def link(
     if choice.mode is not ChoiceMode.AUTO or not names:
         answer = None
     if answer is not None:
-        check_answer(answer, syntax, with_calls=True)
-    joints = _Joints(names, units, syntax, vocabulary, parallel=parallel)
-    start: FreeText | Junction | Fork
+        _check_answer(answer, syntax, with_calls=True)
+    builder = _DispatchBuilder(names, units, syntax, vocabulary, parallel=parallel)
+    start: FreeText | DispatchState | CallOrAnswer
     if syntax.messages:
-        start = joints.messages(has_last=choice.mode is not ChoiceMode.REQUIRED, answer=answer)
+        start = builder.messages(has_last=choice.mode is not ChoiceMode.REQUIRED, answer=answer)
     elif answer is not None:
-        start = Fork(joints.calls(), answer)
+        start = CallOrAnswer(builder.calls(), answer)
         syntax = syntax.calling_or_answering
     elif choice.mode is ChoiceMode.REQUIRED:
-        start = joints.calls()
+        start = builder.calls()
     else:
-        start = joints.text()
-    exits = Exits(vocabulary.index, unit_tail(syntax, vocabulary), joints.follow) if names else None
-    thought = _thought(syntax, vocabulary)
-    dispatcher = Dispatcher(vocabulary, MappingProxyType(units), start, exits, thought)
+        start = builder.text()
+    tail = unit_tail(syntax, vocabulary)
+    boundary = BoundaryTokens(vocabulary.index, tail, builder.after_call) if names else None
+    dispatcher = Dispatcher(
+        vocabulary, MappingProxyType(units), start, boundary, _thought(syntax, vocabulary)
+    )
     return LinkedGrammar(names, units, syntax, vocabulary, choice, parallel, dispatcher, answer)
 
 
-def check_answer(answer: Answer, syntax: Syntax, *, with_calls: bool = False) -> None:
-    """Refuse an answer that a reader could take for something else.
+def link_format(
+    compiled: CompiledSchema, syntax: Syntax, vocabulary: Vocabulary
+) -> FramedFormat | CompiledSchema:
+    """An answer as models of a syntax write it; `compiled` itself where they write nothing around it.
 
     Raises:
-        UnsupportedSchema: it may begin as a thought or, `with_calls`, as a call does.
+        UnsupportedSchema: an answer could not be told from a thought.
+    """
+    thought = _thought(syntax, vocabulary)
+    if thought is None and not syntax.messages:
+        return compiled
+    _check_answer(compiled, syntax)
+    start: DispatchState | CompiledSchema = compiled
+    if syntax.messages:
+        builder = _DispatchBuilder((), {}, syntax, vocabulary, parallel=False)
+        start = builder.messages(has_last=True, answer=compiled)
+    dispatcher = Dispatcher(vocabulary, {}, start, None, thought)
+    return FramedFormat(compiled, syntax.answering, vocabulary, dispatcher)
+
+
+def _check_answer(answer: CompiledSchema, syntax: Syntax, *, with_calls: bool = False) -> None:
+    """Refuse a format whose answers a reader could take for something else.
+
+    Raises:
+        UnsupportedSchema: an answer may begin as a thought or, `with_calls`, as a call does.
     """
     begins = {syntax.thought.begin: "what the model thinks"} if syntax.thought else {}
     if with_calls and syntax.trigger:
@@ -114,15 +157,6 @@ def check_answer(answer: Answer, syntax: Syntax, *, with_calls: bool = False) ->
         if answer.fits(begin.encode()):
             reason = f"an answer that begins with {begin!r} cannot be told from {other}"
             raise UnsupportedSchema("", "", reason, "Leave such answers out.")
-
-
-def answer_dispatcher(answer: Answer, syntax: Syntax, vocabulary: Vocabulary) -> Dispatcher:
-    """What leads through thoughts and frames into an answer, for a model that is to call nothing."""
-    start: Junction | Answer = answer
-    if syntax.messages:
-        joints = _Joints((), {}, syntax, vocabulary, parallel=False)
-        start = joints.messages(has_last=True, answer=answer)
-    return Dispatcher(vocabulary, {}, start, None, _thought(syntax, vocabulary))
 
 
 def _chosen(units: Mapping[str, Unit], choice: ToolChoice) -> tuple[str, ...]:
@@ -153,8 +187,8 @@ def _thought(syntax: Syntax, vocabulary: Vocabulary) -> Thought | None:
     return Thought(markers[thought.begin], text, end_id)
 
 
-class _Joints:
-    """What stands between the units of one linked grammar."""
+class _DispatchBuilder:
+    """Builds the states between the units of one linked grammar."""
 
     def __init__(
         self,
@@ -172,20 +206,20 @@ class _Joints:
         self._units = units
         unspeakable = [name for name in names if not syntax.can_spell(name)]
         if unspeakable:
-            reason = f"cannot stand in a call in the syntax {syntax.name!r}"
+            reason = f"cannot be written in a call in the syntax {syntax.name!r}"
             refusal = UnsupportedSchema("", "name", reason, "Rename the tool.")
             raise UnsupportedToolset([(name, refusal) for name in unspeakable])
-        self._after_begin = self._table("") if not syntax.messages else None
+        self._after_begin = self._headers("") if not syntax.messages else None
         lead = None
         if parallel and syntax.separator is not None:
             lead = self._spelled(syntax.separator + syntax.begin)
-        self.follow = self._junction(self._after_begin or Headers([]), lead, self._spelled(syntax.closing))
+        self.after_call = self._state(self._after_begin or Headers([]), lead, self._spelled(syntax.closing))
 
-    def calls(self) -> Junction:
+    def calls(self) -> DispatchState:
         """An output begins with a call."""
-        assert self._after_begin is not None, "calls begin alike"
+        assert self._after_begin is not None, "all calls begin with the same text"
         lead = self._spelled(self._syntax.opening + self._syntax.begin)
-        return self._junction(self._after_begin, lead, None)
+        return self._state(self._after_begin, lead, None)
 
     def text(self) -> FreeText:
         """An output begins with text that a reader never takes for a call, unless it leads into one."""
@@ -194,72 +228,76 @@ class _Joints:
         text.exit = first
         return text
 
-    def messages(self, *, has_last: bool, answer: Answer | None = None) -> Junction:
+    def messages(self, *, has_last: bool, answer: CompiledSchema | None = None) -> DispatchState:
         """An output is messages, and in the end a call or (`has_last`) a last message.
 
         With an `answer` that is the last message's text, and the others are thoughts.
         """
-        kinds = [message for message in self._syntax.messages if has_last or not message.is_last]
+        frames = [frame for frame in self._syntax.messages if has_last or not frame.is_last]
         if answer is not None:
-            kinds = [message for message in kinds if message.is_last or message.is_thought]
-        leads = {message: self._lead_behind(message) for message in kinds}
+            frames = [frame for frame in frames if frame.is_last or frame.is_thought]
+        leads = {frame: self._lead_after(frame) for frame in frames}
         texts = {
-            message: self._text_until(message.end, leads[message], may_stop=message.is_last)
-            for message in kinds
-            if answer is None or not message.is_last
+            frame: self._text_until(frame.end, leads[frame], may_stop=frame.is_last)
+            for frame in frames
+            if answer is None or not frame.is_last
         }
-        headers = [(self._spelled(message.begin), texts.get(message) or answer) for message in kinds]
-        table = self._table(None, [(text, target) for text, target in headers if target is not None])
-        for message, text in texts.items():
-            text.exit = None if message.is_last else self._junction(table, leads[message], None)
-        return self._junction(table, b"", None)
+        begins = [(self._spelled(frame.begin), texts.get(frame) or answer) for frame in frames]
+        headers = self._headers(None, [(begin, target) for begin, target in begins if target is not None])
+        for frame, text in texts.items():
+            text.exit = None if frame.is_last else self._state(headers, leads[frame], None)
+        return self._state(headers, b"", None)
 
-    def _lead_behind(self, message: Message) -> bytes | None:
-        """What stands between a message's text and the header of another; None if nothing follows it."""
-        if message.is_last:
+    def _lead_after(self, frame: MessageFrame) -> bytes | None:
+        """What is written between a message's text and the next header; None if nothing follows the text."""
+        if frame.is_last:
             return None
-        return self._spelled(message.end + self._syntax.message_separator)
+        return self._spelled(frame.end + self._syntax.message_separator)
 
-    def _table(self, begin: str | None, others: Sequence[tuple[bytes, Target]] = ()) -> Headers:
-        """The headers of calls, and others; `begin` None: with what stands before the names."""
-        headers = [
+    def _headers(self, begin: str | None, others: Sequence[tuple[bytes, HeaderTarget]] = ()) -> Headers:
+        """The headers of calls, and others; `begin` None: with what the syntax writes before the names."""
+        affixes = [
             (self._spelled(before if begin is None else begin), self._spelled(after))
             for before, after in self._syntax.headers
         ]
         starts = [b""] if self._syntax.after_name else [bytes([start]) for start in self._starts]
-        spelled: list[tuple[bytes, Target]] = [
+        spelled: list[tuple[bytes, HeaderTarget]] = [
             (before + self._syntax.spell_name(name).encode() + after + start, name)
             for name in self._names
-            for before, after in headers
+            for before, after in affixes
             for start in starts
         ]
         try:
-            return Headers([*spelled, *others], num_given_back=len(starts[0]))
+            return Headers([*spelled, *others], num_lookahead=len(starts[0]))
         except ValueError as error:
             raise UnsupportedToolset([("", UnsupportedSchema("", "name", str(error)))]) from error
 
-    def _junction(self, headers: Headers, lead: bytes | None, closing: bytes | None) -> Junction:
+    def _state(self, headers: Headers, lead: bytes | None, closing: bytes | None) -> DispatchState:
         index = self._vocabulary.index
-        return Junction(index, headers, lead=lead, closing=closing, starts=self._starts, enters=self._enters)
+        return DispatchState(
+            index, headers, lead=lead, closing=closing, starts=self._starts, enters=self._enters
+        )
 
     def _enters(self, name: str, rest: bytes) -> bool:
-        """Whether some output goes on with `rest` from the unit of a tool on."""
+        """Whether an output can go on with `rest` from the beginning of a tool's unit on."""
         if rest and rest[0] not in self._starts:
             return False  # the unit need not be asked, nor compiled
-        taken = consumed(self._units, name, rest)
-        if taken is None or taken == len(rest):
-            return taken is not None
-        return self.follow.fits(rest[taken:])
+        num_consumed = consumed(self._units, name, rest)
+        if num_consumed is None or num_consumed == len(rest):
+            return num_consumed is not None
+        return self.after_call.fits(rest[num_consumed:])
 
     def _text_until(self, end: str, lead: bytes | None, *, may_stop: bool) -> FreeText:
-        """Text up to `end`, with which `lead` begins; or which nothing follows."""
+        """Text up to `end`, with which `lead` begins; with `lead` None, nothing follows the text."""
         index, pattern = self._vocabulary.index, end.encode()
         if lead is None or lead.startswith(pattern):
             return FreeText(index, pattern, may_stop=may_stop)
         tokens = self._vocabulary.tokens
         leading = [i for i in self._vocabulary.marker_ids if lead.startswith(tokens[i])]
         if not leading:
-            raise UnsupportedGrammar(f"a marker token stands inside {end!r}")
+            raise UnsupportedGrammar(
+                f"the vocabulary has a marker token inside {end!r}, not at its beginning"
+            )
         return FreeText(index, pattern, marker_id=leading[0], may_stop=may_stop)
 
     def _spelled(self, text: str) -> bytes:

@@ -1,4 +1,4 @@
-"""What is compiled for one vocabulary, and what else is found out about its grammar once that is needed."""
+"""A grammar compiled for one vocabulary, what else is found out about it once needed, and its matcher."""
 
 from functools import cached_property
 
@@ -7,12 +7,14 @@ import xgrammar as xgr
 from compiler.grammar.grammar import Grammar
 from compiler.grammar.shortest import Shortest
 from compiler.guard.guard import Guard, guard_of
+from compiler.guard.guarded import Guarded
+from compiler.matcher import Bitmask
 from compiler.recogniser.network import Network
 from compiler.recogniser.recogniser import Recogniser
 from compiler.vocabulary import Vocabulary
 
 
-class Compiled:
+class CompiledGrammar:
     """A grammar for one vocabulary; shared and immutable."""
 
     grammar: Grammar
@@ -20,12 +22,12 @@ class Compiled:
 
     @cached_property
     def compiled(self) -> xgr.CompiledGrammar:
-        """The back end's compiled grammar."""
+        """The grammar as xgrammar compiles it."""
         return self.vocabulary.backend.compile(self.grammar.ebnf)
 
     @cached_property
     def guard(self) -> Guard | None:
-        """What the rules leave to be guarded."""
+        """The guard of what the rules cannot hold; None if they hold everything."""
         return guard_of(self.grammar.plan, self.vocabulary)
 
     @cached_property
@@ -42,3 +44,75 @@ class Compiled:
     def shortest_text(self) -> bytes:
         """Its shortest sentence."""
         return Recogniser.of(self.network).completion()
+
+
+class GuardedMatcher:
+    """A `compiler.matcher.Matcher` of one grammar: xgrammar's matcher, and the guard if there is one."""
+
+    def __init__(self, compiled: xgr.CompiledGrammar, guard: Guard | None) -> None:
+        self._matcher = xgr.GrammarMatcher(compiled)
+        self._guarded = [] if guard is None else [Guarded.begin(guard)]
+        self.num_accepted = 0
+
+    def read(self, text: bytes) -> bool:
+        """Read bytes before the first token, never taken back; False if no sentence begins so."""
+        if not text:
+            return True
+        if not self._matcher.accept_string(text):
+            return False
+        if self._guarded:
+            guarded = self._guarded[-1].read(text)
+            if guarded is None:
+                return False
+            self._guarded.append(guarded)
+        return True
+
+    def fill_bitmask(self, bitmask: Bitmask, row: int) -> None:
+        """Overwrite `bitmask[row]` with the tokens that may come next."""
+        matcher = self._matcher
+        if not self._guarded:
+            matcher.fill_next_token_bitmask(bitmask, row)
+            return
+        words = bitmask[row]
+        self._guarded[-1].fill(words, matcher, lambda: matcher.fill_next_token_bitmask(bitmask, row))
+
+    def accept(self, token_id: int) -> bool:
+        """Advance by a token; False, and no change, if the grammar or the guard does not allow it."""
+        if self._matcher.is_terminated() or not self._matcher.accept_token(token_id):
+            return False
+        if self._guarded:
+            guarded = self._guarded[-1].follow(self._matcher, token_id)
+            if guarded is None:
+                return False
+            self._guarded.append(guarded)
+        self.num_accepted += 1
+        return True
+
+    def rollback(self, num_tokens: int) -> None:
+        """Undo the last accepted tokens."""
+        if num_tokens:
+            self.num_accepted -= num_tokens
+            self._matcher.rollback(num_tokens)
+            del self._guarded[-num_tokens:]
+
+    def forced_text(self) -> bytes:
+        """What every continuation begins with, as far as the grammar tells without its guard."""
+        if self._matcher.is_terminated():
+            return b""
+        return forced_text(self._matcher)
+
+    def is_completed(self) -> bool:
+        """Whether what was accepted is a whole sentence."""
+        return bool(self._matcher.is_completed())
+
+    def is_terminated(self) -> bool:
+        """Whether a stop token was accepted after a whole sentence."""
+        return bool(self._matcher.is_terminated())
+
+
+def forced_text(matcher: xgr.GrammarMatcher) -> bytes:
+    """What every continuation begins with, as xgrammar's matcher finds it; empty where the text may end."""
+    try:
+        return str(matcher.find_jump_forward_string()).encode()
+    except UnicodeDecodeError as error:  # inside a character, its other bytes are no text by themselves
+        return error.object

@@ -29,8 +29,7 @@ from compiler.grammar.grammar import (
 )
 from compiler.grammar.json_form import grammar_from_json, grammar_to_json
 from compiler.syntax import Syntax
-from compiler.units.compiled_grammar import Compiled
-from compiler.units.jump_forward import forced_text
+from compiler.units.compiled_grammar import CompiledGrammar, forced_text
 from compiler.units.stored import BYTES_PER_CHAR, VERSIONS, pack, unpack
 from compiler.vocabulary import Vocabulary
 
@@ -39,7 +38,7 @@ _MAX_DIGITS = 3
 
 
 @dataclass(frozen=True, eq=False)
-class Unit(Compiled):
+class Unit(CompiledGrammar):
     """Content-addressed by `digest`; `source` is the JSON form of `grammar`.
 
     `types` says what tagged parameters may be read as (see `LoweredSchema`). What is read from a store is

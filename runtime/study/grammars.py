@@ -15,7 +15,7 @@ from compiler.linker.linker import LinkedGrammar
 from compiler.matcher import Matcher
 from compiler.syntax import Syntax
 from compiler.toolset_compiler import compile_toolset
-from compiler.units.single import SingleMatcher
+from compiler.units.compiled_grammar import GuardedMatcher
 from runtime.sequence import Closer
 from runtime.study.drawn import Drawn
 from runtime.study.judging import closed
@@ -66,7 +66,7 @@ class _Converted:
     compiled: xgr.CompiledGrammar
 
     def start(self, *, is_thinking: bool) -> tuple[Matcher, Closer | None]:  # noqa: ARG002 - the common method
-        return SingleMatcher(self.compiled, None), None
+        return GuardedMatcher(self.compiled, None), None
 
 
 def free(subject: Subject, question: Question) -> Grammar:  # noqa: ARG001 - the common signature

@@ -6,8 +6,7 @@ from functools import cached_property
 import xgrammar as xgr
 
 from compiler.syntax import Syntax
-from compiler.syntaxes import THINK
-from compiler.syntaxes import syntax as syntax_named
+from compiler.syntaxes import THINK, find_syntax
 from runtime.errors import RequestRefused
 from runtime.loading import LoadedModel
 from runtime.study.questions import Question
@@ -29,7 +28,7 @@ class Subject:
     def __init__(self, loaded: LoadedModel) -> None:
         self.loaded = loaded
         self.vocabulary = loaded.vocabulary
-        self.syntax: Syntax = syntax_named(loaded.syntax.removesuffix(THINK))
+        self.syntax: Syntax = find_syntax(loaded.syntax.removesuffix(THINK))
         self._spelling = Spelling(loaded.vocabulary)
         if not can_be_read(self.syntax):
             raise RequestRefused(
@@ -41,7 +40,7 @@ class Subject:
     @cached_property
     def thinking_syntax(self) -> Syntax | None:
         """The row with a thought before calls, None if the model does not think."""
-        return syntax_named(self.loaded.syntax) if self.loaded.syntax.endswith(THINK) else None
+        return find_syntax(self.loaded.syntax) if self.loaded.syntax.endswith(THINK) else None
 
     @cached_property
     def xgrammar(self) -> xgr.GrammarCompiler:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum, auto
 
-from compiler.syntax import Message, Syntax
+from compiler.syntax import MessageFrame, Syntax
 from runtime.text.held import HeldText
 from runtime.text.json_scanner import JsonScanner
 from runtime.text.parameters import ParameterReader
@@ -57,7 +57,7 @@ class CallParser:
         self._held = HeldText()
         self._lead = ""
         self._begin = ""
-        self._message = Message(begin="", end="")
+        self._message = MessageFrame(begin="", end="")
         self._scanner = JsonScanner()
         self._parameters: ParameterReader | None = None
         self._readers: Mapping[_State, Callable[[], Part | None]] = {

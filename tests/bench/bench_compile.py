@@ -23,7 +23,7 @@ from compiler.errors import UnsupportedSchema
 from compiler.isolation.priming import prime
 from compiler.linker.linker import link
 from compiler.matcher import allocate_bitmask
-from compiler.syntaxes import Syntax, syntax
+from compiler.syntaxes import Syntax, find_syntax
 from compiler.toolset_compiler import lower_tool
 from compiler.units.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary, vocabulary_of
@@ -101,7 +101,7 @@ class Bench:
 def main() -> None:
     """Measure and print."""
     bench = Bench(
-        vocabulary_of(AutoTokenizer.from_pretrained(corpus("tokenizers", "qwen3"))), syntax("hermes")
+        vocabulary_of(AutoTokenizer.from_pretrained(corpus("tokenizers", "qwen3"))), find_syntax("hermes")
     )
     known, refused = [], []
     for is_primed in (False, True):

@@ -95,7 +95,7 @@ def test_every_syntax_writes_and_ends_calls(row):
 def test_a_name_that_a_reader_would_not_get_back_is_refused(name):
     row = SYNTAXES["qwen3_coder"]
     unit = compile_unit(toolbox(1, row, BYTES)["pay"], row, BYTES)
-    with pytest.raises(UnsupportedToolset, match="cannot stand in a call"):
+    with pytest.raises(UnsupportedToolset, match="cannot be written in a call"):
         link({name: unit}, row, BYTES, REQUIRED)
 
 
@@ -139,7 +139,7 @@ def test_unknown_and_missing_tools_are_refused_by_name():
 def test_a_marker_inside_the_trigger_is_refused():
     tokens = [*(bytes([b]) for b in range(256)), b"", b"?"]
     vocabulary = Vocabulary.from_tokens(tokens, markers={"name": 257}, stop_ids=[STOP])
-    with pytest.raises(UnsupportedGrammar, match="stands inside"):
+    with pytest.raises(UnsupportedGrammar, match="has a marker token inside"):
         linked(AUTO, vocabulary=vocabulary, syntax=SYNTAXES["json"])
 
 

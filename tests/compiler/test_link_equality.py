@@ -13,8 +13,7 @@ from compiler.linker.dispatcher import InUnit
 from compiler.linker.linked_matcher import LinkedMatcher
 from compiler.linker.linker import link
 from compiler.matcher import allocate_bitmask
-from compiler.syntaxes import SYNTAXES, Syntax
-from compiler.syntaxes import syntax as find_syntax
+from compiler.syntaxes import SYNTAXES, Syntax, find_syntax
 from compiler.units.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary
 from toolspecs.choice import ChoiceMode, ToolChoice

@@ -6,8 +6,7 @@ from linked import AUTO, BYTES, NONE, REQUIRED, STOP, accepts, ids, linked, writ
 from monolith import SAMPLES
 from transformers import AutoTokenizer
 
-from compiler.syntaxes import SYNTAXES
-from compiler.syntaxes import syntax as find_syntax
+from compiler.syntaxes import SYNTAXES, find_syntax
 from compiler.vocabulary import Vocabulary
 
 HARMONY = SYNTAXES["harmony"]

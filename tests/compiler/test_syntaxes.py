@@ -16,7 +16,7 @@ from whole_outputs import parse_calls
 from compiler import compile_toolset
 from compiler.closing.closer import closer_of
 from compiler.errors import CompilerError, UnknownSyntax
-from compiler.syntaxes import SYNTAXES, Syntax, syntax, syntax_of_template
+from compiler.syntaxes import SYNTAXES, Syntax, find_syntax, syntax_of_template
 from compiler.vocabulary import Vocabulary
 from toolspecs.tool import Tool
 
@@ -102,7 +102,7 @@ def _as_the_tag_has_it(output: bytes, row: Syntax, choice: str) -> bytes:
 @pytest.mark.parametrize(("name", "family"), FAMILIES.items())
 @pytest.mark.parametrize(("choice", "parallel"), [*itertools.product(("auto", "required"), (True, False))])
 def test_what_we_write_is_in_the_language_of_the_familys_structural_tag(name, family, choice, parallel):
-    row, grammar = syntax(name), _linked(name, choice, parallel=parallel)
+    row, grammar = find_syntax(name), _linked(name, choice, parallel=parallel)
     tag = _tag(family, choice, parallel=parallel)
     lead = row.opening + row.begin if choice == "auto" else ""
     shortest = closer_of(grammar).minimum() + len(lead) + 40
@@ -131,7 +131,7 @@ CALLS = [
 @pytest.mark.parametrize(("name", "family"), FAMILIES.items())
 @pytest.mark.parametrize("choice", ["auto", "required"])
 def test_a_call_as_the_family_writes_it_is_in_both_languages(name, family, choice):
-    row, grammar = syntax(name), _linked(name, choice, parallel=True)
+    row, grammar = find_syntax(name), _linked(name, choice, parallel=True)
     for tool, arguments in CALLS:
         written = tagged(arguments, row) if row.tags else json.dumps(arguments, ensure_ascii=False)
         output = (row.opening + row.header(tool) + written + row.end + row.closing).encode()
@@ -145,7 +145,7 @@ def test_a_call_as_the_family_writes_it_is_in_both_languages(name, family, choic
 
 @pytest.mark.parametrize(("name", "family"), FAMILIES.items())
 def test_the_familys_structural_tag_takes_no_other_header(name, family):
-    row = syntax(name)
+    row = find_syntax(name)
     output = (row.opening + row.begin + "pax" + row.after_name + "{").encode()
     matcher = xgr.GrammarMatcher(_tag(family, "required", parallel=True))
     assert not matcher.accept_string(_as_the_tag_has_it(output, row, "required"))
@@ -160,23 +160,23 @@ def test_a_call_begins_with_the_trigger(row):
 
 
 def test_names_are_escaped_as_json_strings_are():
-    assert syntax("hermes").header('a"b\\ü') == '<tool_call>\n{"name": "a\\"b\\\\ü", "arguments": '
+    assert find_syntax("hermes").header('a"b\\ü') == '<tool_call>\n{"name": "a\\"b\\\\ü", "arguments": '
 
 
 def test_an_unknown_syntax_names_those_there_are():
     with pytest.raises(UnknownSyntax, match=r"no call syntax 'morse'; there are .*hermes.*mistral") as error:
-        syntax("morse")
+        find_syntax("morse")
     assert isinstance(error.value, CompilerError)
     assert "json" in error.value.available
 
 
 def test_a_row_for_models_that_think_first():
-    row = syntax("qwen3_coder+think")
+    row = find_syntax("qwen3_coder+think")
     assert (row.name, row.thought.begin, row.thought.end) == ("qwen3_coder+think", "<think>", "</think>")
-    assert row.trigger == syntax("qwen3_coder").trigger
+    assert row.trigger == find_syntax("qwen3_coder").trigger
     for name in ("harmony+think", "morse+think", "+think"):
         with pytest.raises(UnknownSyntax):
-            syntax(name)
+            find_syntax(name)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from monolith import tagged
 from whole_outputs import parse_calls
 
-from compiler.syntaxes import SYNTAXES, Syntax
-from compiler.syntaxes import syntax as find_syntax
+from compiler.syntaxes import SYNTAXES, Syntax, find_syntax
 from runtime.text.calls import ArgumentsPart, CallEnd, CallParser, CallStart, TextPart, ThoughtPart
 
 ALL = pytest.mark.parametrize("syntax", SYNTAXES.values(), ids=lambda row: row.name)

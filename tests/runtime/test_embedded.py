@@ -10,8 +10,8 @@ import pytest
 from embedded import SETTINGS, assert_valid, calls_of, events_of, linked, request, settled, text_of
 
 from compiler import ResponseFormat, compile_format, compile_schema
-from compiler.linker.framed_answer import framed
-from compiler.syntaxes import syntax as find_syntax
+from compiler.linker.linker import link_format
+from compiler.syntaxes import find_syntax
 from runtime.errors import (
     BudgetTooSmall,
     DeadlineExceeded,
@@ -60,7 +60,7 @@ async def test_a_format_is_kept_behind_thoughts_that_are_free(make_runtime, monk
     monkeypatch.setattr(tokenizer, "chat_template", tokenizer.chat_template + opening)
     (card,) = await runtime.models()
     compiled = compile_format(ResponseFormat("pattern", "(?:yes|no)!{1,3}"), tokenizer=card.vocabulary)
-    constraint = framed(compiled, find_syntax(syntax), card.vocabulary)
+    constraint = link_format(compiled, find_syntax(syntax), card.vocabulary)
     thoughts = ""
     for seed in range(6):
         asked = request(constraint=constraint, syntax=None, seed=seed, max_tokens=80 + 20 * seed)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from compiler.syntaxes import SYNTAXES, syntax
+from compiler.syntaxes import SYNTAXES, find_syntax
 from runtime.request import Message
 from runtime.study.faults import Fault
 from runtime.study.judging import closed, judge
@@ -26,7 +26,7 @@ QUESTION = Question(
     "add",
     {"n": (3,), "s": ("x", MISSING)},
 )
-HERMES = syntax("hermes")
+HERMES = find_syntax("hermes")
 
 
 def called(name, arguments):
@@ -245,4 +245,4 @@ def test_every_syntax_with_json_arguments_is_read(name):
 
 
 def test_a_thought_before_the_call_is_no_prose():
-    assert read("<think>\nwhich one?\n</think>\n\n" + RIGHT, syntax("hermes+think")).is_json
+    assert read("<think>\nwhich one?\n</think>\n\n" + RIGHT, find_syntax("hermes+think")).is_json

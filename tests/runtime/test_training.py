@@ -24,7 +24,7 @@ from transformers import AutoTokenizer
 from whole_outputs import parse_calls
 
 from compiler import compile_toolset
-from compiler.syntaxes import syntax
+from compiler.syntaxes import find_syntax
 from compiler.vocabulary import Vocabulary
 from runtime.loading import load_model
 from runtime.models import DEMO_MODEL_FOLDER
@@ -78,7 +78,7 @@ def test_every_call_validates_and_is_read_back(mix):
                 jsonschema_rs.validate(schemas[call.name], arguments, validate_formats=True)
                 kinds |= {type(value) for value in arguments.values()}
                 text = f'<tool_call>\n{{"name": "{call.name}", "arguments": {call.arguments}}}\n</tool_call>'
-                assert parse_calls(text, syntax("hermes")) == ("", [(call.name, call.arguments)])
+                assert parse_calls(text, find_syntax("hermes")) == ("", [(call.name, call.arguments)])
     assert kinds == {str, int, float, bool, list, dict}
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compiler.syntaxes import syntax
+from compiler.syntaxes import find_syntax
 from compiler.vocabulary import Vocabulary
 from runtime.events import ArgumentsDelta, CallStarted, TextDelta, ThoughtDelta
 from runtime.sampling import Draw
@@ -26,7 +26,7 @@ def ids(text):
 
 
 def transcribe(text, *, name=None, stop=(), logprobs=False):
-    transcript = Transcript(0, SPELLING, syntax=syntax(name) if name else None, stop=stop)
+    transcript = Transcript(0, SPELLING, syntax=find_syntax(name) if name else None, stop=stop)
     events = []
     for token_id in ids(text):
         events += transcript.feed(Draw(token_id, -1.0 if logprobs else None))
@@ -118,7 +118,7 @@ def test_a_stop_token_has_no_logprob():
 
 @pytest.mark.parametrize("name", ["hermes", "json", "mistral", "llama3"])
 def test_logprobs_of_calls_are_not_those_of_later_text(name):
-    row = syntax(name)
+    row = find_syntax(name)
     text = f"{row.opening}{row.header('f')}{{}}{row.end}{row.closing}"
     _, events = transcribe(text, name=name, logprobs=True)
     assert calls_of(events) == [["f", "{}"]]
@@ -133,7 +133,7 @@ def test_thoughts_are_no_text():
 
 
 def test_tagged_parameters_are_read_by_their_types():
-    row = syntax("qwen3_coder")
+    row = find_syntax("qwen3_coder")
     text = row.header("f") + "<parameter=k>\n12\n</parameter>\n" + row.end
     for types, arguments in [(("string",), '{"k": "12"}'), (("number", "string"), '{"k": 12}')]:
         transcript = Transcript(0, SPELLING, syntax=row, stop=(), types_of=lambda _, t=types: {"k": t})

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.generation import ContinuousBatchingConfig, GenerationConfig
 from xgrammar.contrib.hf import LogitsProcessor
 
-from compiler.syntaxes import syntax
+from compiler.syntaxes import find_syntax
 from runtime.text.calls import ArgumentsPart, CallParser, CallStart
 
 
@@ -103,7 +103,7 @@ class Transformers:
 
 def _calls_in(text: str) -> list[dict[str, Any]]:
     """The calls of an answer in OpenAI's shape, broken ones included."""
-    parser = CallParser(syntax("hermes"))
+    parser = CallParser(find_syntax("hermes"))
     calls: list[dict[str, Any]] = []
     for part in [*parser.feed(text), *parser.finish()]:
         match part:

@@ -9,8 +9,8 @@ from walks import Generation, allowed_ids
 
 from compiler import ResponseFormat, UnsupportedSchema, compile_format
 from compiler.closing.closer import closer_of
-from compiler.linker.framed_answer import FramedAnswer, framed
-from compiler.syntaxes import syntax as find_syntax
+from compiler.linker.linker import FramedFormat, link_format
+from compiler.syntaxes import find_syntax
 from compiler.vocabulary import Vocabulary
 from runtime.text.calls import CallParser, TextPart, ThoughtPart
 
@@ -57,9 +57,11 @@ FINAL = "<|channel|>final<|message|>"
 ANALYSIS = "<|channel|>analysis<|message|>"
 
 
-def answer_in(response_format, syntax, vocabulary) -> FramedAnswer:
-    grammar = framed(compile_format(response_format, tokenizer=vocabulary), find_syntax(syntax), vocabulary)
-    assert isinstance(grammar, FramedAnswer)
+def answer_in(response_format, syntax, vocabulary) -> FramedFormat:
+    grammar = link_format(
+        compile_format(response_format, tokenizer=vocabulary), find_syntax(syntax), vocabulary
+    )
+    assert isinstance(grammar, FramedFormat)
     return grammar
 
 
@@ -136,7 +138,7 @@ def test_whatever_is_drawn_reads_as_thoughts_and_an_answer(syntax, vocabulary, r
         parts = [part for char in generation.text for part in parser.feed(char)] + parser.finish()
         assert {type(part) for part in parts} <= {TextPart, ThoughtPart}
         answer = "".join(part.text for part in parts if isinstance(part, TextPart))
-        assert grammar.compiled.accepts(answer), generation.text
+        assert grammar.answer.accepts(answer), generation.text
         num_thoughts += any(isinstance(part, ThoughtPart) for part in parts)
     assert num_thoughts > 0
 
@@ -166,14 +168,14 @@ def test_masks_allow_what_is_accepted_and_come_back(syntax, vocabulary):
 def test_what_could_be_taken_for_a_thought_is_refused():
     compiled = compile_format(ResponseFormat("pattern", "<think>a|b"), tokenizer=THINKING)
     with pytest.raises(UnsupportedSchema, match="<think>"):
-        framed(compiled, find_syntax("hermes+think"), THINKING)
-    assert framed(compiled, find_syntax("hermes"), THINKING) is compiled
+        link_format(compiled, find_syntax("hermes+think"), THINKING)
+    assert link_format(compiled, find_syntax("hermes"), THINKING) is compiled
 
 
 def test_without_thoughts_or_frames_an_answer_is_itself():
     compiled = compile_format(WORDS)
-    assert framed(compiled, find_syntax("hermes"), Vocabulary.of_bytes()) is compiled
-    assert framed(compiled, find_syntax("hermes+think"), Vocabulary.of_bytes()) is compiled  # no markers
+    assert link_format(compiled, find_syntax("hermes"), Vocabulary.of_bytes()) is compiled
+    assert link_format(compiled, find_syntax("hermes+think"), Vocabulary.of_bytes()) is compiled  # no markers
 
 
 def test_digests_tell_formats_and_syntaxes_apart():

@@ -10,8 +10,7 @@ from walks import Generation, allowed_ids
 
 from compiler import ResponseFormat, UnsupportedSchema, compile_format
 from compiler.closing.closer import closer_of
-from compiler.linker.answer import Answer
-from compiler.syntaxes import syntax as find_syntax
+from compiler.syntaxes import find_syntax
 from compiler.vocabulary import Vocabulary
 from runtime.text.calls import CallEnd, CallParser, CallStart, TextPart, ThoughtPart
 
@@ -58,7 +57,7 @@ WAYS = [
 
 
 def answer_in(response_format, vocabulary=BYTES):
-    return Answer(compile_format(response_format, tokenizer=vocabulary))
+    return compile_format(response_format, tokenizer=vocabulary)
 
 
 def forked(response_format, syntax, vocabulary, names=("pay", "p")):
@@ -138,7 +137,7 @@ def test_whatever_is_drawn_reads_as_calls_or_as_an_answer(response_format, synta
             assert sum(isinstance(part, CallEnd) for part in parts) == len(calls)
             assert not any(isinstance(part, TextPart) and part.text.strip() for part in parts)
         else:
-            assert grammar.answer.compiled.accepts("".join(part.text for part in parts)), generation.text
+            assert grammar.answer.accepts("".join(part.text for part in parts)), generation.text
     assert kinds == {True, False}
 
 
