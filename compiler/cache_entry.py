@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 import msgspec
 
 from compiler.errors import CorruptUnit
-from compiler.lowering.style import SPACED
+from compiler.lowering.json_text import SPACED
 from compiler.report import EnforcementReport, ReportEntry
 from compiler.response_format import ResponseFormat, compile_format
 from compiler.schema import CompiledSchema
@@ -60,7 +60,7 @@ class CacheEntry:
     def of_format(cls, response_format: ResponseFormat, vocabulary: Vocabulary) -> "CacheEntry":
         """Compile a response's format, all of it; raises UnsupportedSchema, UnsupportedGrammar."""
         start = time.perf_counter()
-        compiled = compile_format(response_format, tokenizer=vocabulary, style=SPACED)
+        compiled = compile_format(response_format, tokenizer=vocabulary, formatting=SPACED)
         return cls._prepared(compiled, compiled.report, start, vocabulary, response_format.kind)
 
     @classmethod

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from compiler.frontend.depth import too_deep
 from compiler.grammar.ebnf import ebnf_grammar
 from compiler.grammar.grammar import Grammar
-from compiler.lowering.style import FLEXIBLE, Style
+from compiler.lowering.json_text import FLEXIBLE, JsonFormatting
 from compiler.report import EnforcementReport
 from compiler.scalars.unquoted_strings import choice_grammar, pattern_grammar
 from compiler.schema import CompiledSchema, compile_schema
@@ -46,18 +46,18 @@ def compile_format(
     response_format: ResponseFormat,
     *,
     tokenizer: "Vocabulary | PreTrainedTokenizerBase | None" = None,
-    style: Style = FLEXIBLE,
+    formatting: JsonFormatting = FLEXIBLE,
 ) -> CompiledSchema:
     """Compile a response format for a tokenizer's vocabulary; bytes without one.
 
-    `style` is how JSON is spelled.
+    `formatting` is how JSON is spelled.
 
     Raises:
         UnsupportedSchema: it cannot be read or upheld, or no text is of it; the pointer is into the format.
         UnsupportedGrammar: the back end refuses its grammar.
     """
     if response_format.kind == SCHEMA:
-        return compile_schema(response_format.content, tokenizer=tokenizer, style=style)
+        return compile_schema(response_format.content, tokenizer=tokenizer, formatting=formatting)
     try:
         grammar = _LOWERINGS[response_format.kind](response_format.content)
     except RecursionError:

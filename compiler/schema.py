@@ -8,14 +8,14 @@ import xgrammar as xgr
 
 from compiler.errors import CorruptUnit, UnsupportedSchema
 from compiler.frontend.canonical_form import NO_DOCUMENTS, canonical_form
-from compiler.frontend.outline import Outline
+from compiler.frontend.source_map import SourceMap
 from compiler.grammar.grammar import Grammar
 from compiler.grammar.json_form import grammar_from_json, grammar_to_json
 from compiler.guard.planner import AmbiguousBounds
 from compiler.guard.tagged import start_of
+from compiler.lowering.json_text import FLEXIBLE, JsonFormatting
 from compiler.lowering.lowering import Lowering
-from compiler.lowering.style import FLEXIBLE, Style
-from compiler.lowering.tagged import SpelledTags, TaggedArguments
+from compiler.lowering.tagged_arguments import ParameterTags, TaggedArguments
 from compiler.report import EnforcementReport
 from compiler.units.compiled_grammar import CompiledGrammar, GuardedMatcher
 from compiler.units.stored import BYTES_PER_CHAR, pack, unpack
@@ -48,9 +48,9 @@ def lower_schema(
     *,
     documents: Mapping[str, Any] = NO_DOCUMENTS,
     objects: Objects = "schema",
-    style: Style = FLEXIBLE,
+    formatting: JsonFormatting = FLEXIBLE,
     only_objects: bool = False,
-    tags: SpelledTags | None = None,
+    tags: ParameterTags | None = None,
 ) -> LoweredSchema:
     """Lower a schema without compiling it for any vocabulary.
 
@@ -62,8 +62,10 @@ def lower_schema(
     canonical = canonical_form(schema, documents=documents, only_objects=only_objects)
     counted: frozenset[str] = frozenset()
     while True:
-        outline, is_closed = Outline(schema, documents), objects == "closed"
-        lowering = Lowering(canonical, outline, is_closed=is_closed, style=style, counted=counted)
+        source_map, is_closed = SourceMap(schema, documents), objects == "closed"
+        lowering = Lowering(
+            canonical, source_map, is_closed=is_closed, formatting=formatting, counted=counted
+        )
         arguments = TaggedArguments(lowering, tags) if tags else None
         try:
             grammar = lowering.grammar(arguments.lower if arguments else None)
@@ -72,7 +74,7 @@ def lower_schema(
             counted |= ambiguous.pointers
     if len(grammar.ebnf) > MAX_GRAMMAR_CHARS:
         size = f"a grammar of {len(grammar.ebnf) / 1e6:.0f} million characters"
-        raise UnsupportedSchema("", "", f"its combinations unfold into {size}", "Combine fewer alternatives.")
+        raise UnsupportedSchema("", "", f"its combinations expand into {size}", "Combine fewer alternatives.")
     types = arguments.types if arguments else {}
     return LoweredSchema(grammar, lowering.reporter.report(), types)
 
@@ -143,7 +145,7 @@ def compile_schema(
     documents: Mapping[str, Any] = NO_DOCUMENTS,
     tokenizer: "Vocabulary | PreTrainedTokenizerBase | None" = None,
     objects: Objects = "schema",
-    style: Style = FLEXIBLE,
+    formatting: JsonFormatting = FLEXIBLE,
 ) -> CompiledSchema:
     """Compile a JSON Schema (dict or bool) for a tokenizer's vocabulary; bytes without one.
 
@@ -154,7 +156,7 @@ def compile_schema(
     Raises:
         UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema.
     """
-    lowered = lower_schema(schema, documents=documents, objects=objects, style=style)
+    lowered = lower_schema(schema, documents=documents, objects=objects, formatting=formatting)
     compiled = CompiledSchema(lowered.grammar, lowered.report, vocabulary_of(tokenizer))
     assert compiled.compiled is not None
     return compiled

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from compiler.errors import UnsupportedSchema, UnsupportedToolset
 from compiler.linker.linker import LinkedGrammar, link
-from compiler.lowering.style import spelled
-from compiler.lowering.tagged import spelled_tags
+from compiler.lowering.json_text import JsonFormatting
+from compiler.lowering.tagged_arguments import parameter_tags
 from compiler.schema import LoweredSchema, lower_schema
 from compiler.syntax import Syntax
 from compiler.syntaxes import find_syntax
@@ -31,9 +31,9 @@ def lower_tool(tool: Tool, syntax: Syntax, vocabulary: Vocabulary) -> LoweredSch
         tool.parameters,
         documents=tool.documents,
         objects="closed",
-        style=spelled(syntax.item_separator, syntax.key_separator),
+        formatting=JsonFormatting.with_separators(syntax.item_separator, syntax.key_separator),
         only_objects=True,
-        tags=spelled_tags(syntax, vocabulary),
+        tags=parameter_tags(syntax, vocabulary),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from compiler.cache.grammar_cache import GrammarCache
 from compiler.errors import CompilingUnfinished, UnsupportedToolset
-from compiler.frontend.pointer import child
+from compiler.frontend.keywords import child
 from compiler.isolation.limits import CompileBudget
 from compiler.report import ToolReport
 from gateway.difference import Change, Covers, compare, compare_documents

@@ -10,7 +10,7 @@ from itertools import chain
 from compiler.closing.place import Outside, Place, answer_place, place_of
 from compiler.closing.segmentation import Segmentation
 from compiler.errors import UnsupportedGrammar
-from compiler.grammar.costs import NEVER
+from compiler.grammar.shortest import NEVER
 from compiler.linker.linker import FramedFormat, LinkedGrammar
 from compiler.schema import CompiledSchema
 from compiler.units.unit import unit_tail

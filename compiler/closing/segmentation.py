@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from compiler.grammar.costs import NEVER
+from compiler.grammar.shortest import NEVER
 from compiler.token_index import TokenIndex
 
 

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from compiler.errors import UnsupportedSchema
-from compiler.frontend.pointer import child
-from compiler.frontend.subschemas import located
+from compiler.frontend.keywords import child, located
 from compiler.regular.dfa import TooManyStates
 from compiler.regular.ecma import PatternError
 from compiler.regular.language import PatternCondition, language

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from compiler.digraph import reached
 from compiler.grammar.grammar import EMPTY, Choice, Concatenation, Expr, Grammar, RuleRef, subexpressions
-from compiler.grammar.shortest import Shortest
+from compiler.grammar.shortest import ShortestSentences
 
 LOOP = 8
 """As many parts as a loop counts for."""
@@ -17,7 +17,7 @@ LOOP = 8
 _Graph = Mapping[str, tuple[str, ...]]
 
 
-def doubly_recursive(grammar: Grammar, shortest: Shortest) -> str | None:
+def doubly_recursive(grammar: Grammar, shortest: ShortestSentences) -> str | None:
     """A rule whose texts may both begin and end with one of its own, parts that may be empty aside."""
     at_start = {name: _first(rule.body, shortest, 1) for name, rule in grammar.rules.items()}
     at_end = {name: _first(rule.body, shortest, -1) for name, rule in grammar.rules.items()}
@@ -25,7 +25,7 @@ def doubly_recursive(grammar: Grammar, shortest: Shortest) -> str | None:
     return next(both, None)
 
 
-def most_in_a_row(grammar: Grammar, shortest: Shortest) -> tuple[str, int]:
+def most_nullable_in_a_row(grammar: Grammar, shortest: ShortestSentences) -> tuple[str, int]:
     """The rule with the most parts in a row that may be empty, and how many; a loop counts as `LOOP`."""
     rows = _Rows(grammar, shortest)
     longest = {name: rows.longest(rule.body) for name, rule in grammar.rules.items()}
@@ -35,7 +35,7 @@ def most_in_a_row(grammar: Grammar, shortest: Shortest) -> tuple[str, int]:
 class _Rows:
     """Counts parts in a row that may be empty."""
 
-    def __init__(self, grammar: Grammar, shortest: Shortest) -> None:
+    def __init__(self, grammar: Grammar, shortest: ShortestSentences) -> None:
         self._rules = grammar.rules
         self._shortest = shortest
         self._counts: dict[str, int] = {}
@@ -70,7 +70,7 @@ class _Rows:
         return self._counts[name]
 
 
-def _first(expr: Expr, shortest: Shortest, direction: int) -> tuple[str, ...]:
+def _first(expr: Expr, shortest: ShortestSentences, direction: int) -> tuple[str, ...]:
     """The rules that may stand first in an expression, or (`direction` -1) last."""
     match expr:
         case RuleRef(name):

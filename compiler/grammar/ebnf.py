@@ -13,9 +13,9 @@ from typing import Any
 import xgrammar as xgr
 
 from compiler.errors import UnsupportedSchema
-from compiler.grammar.ambiguity import doubly_recursive, most_in_a_row
-from compiler.grammar.costs import NEVER
+from compiler.grammar.ambiguity import doubly_recursive, most_nullable_in_a_row
 from compiler.grammar.grammar import (
+    ALLOWED_CHARACTERS,
     EMPTY,
     CharClass,
     Expr,
@@ -23,15 +23,14 @@ from compiler.grammar.grammar import (
     Literal,
     Repeat,
     Rule,
+    check_characters,
     choice,
     concat,
     optional,
 )
-from compiler.grammar.prune import prune
+from compiler.grammar.passes import inlined, prune
 from compiler.grammar.rules import RuleTable
-from compiler.grammar.shortest import Shortest
-from compiler.grammar.unfold import unfolded
-from compiler.grammar.writable import WRITABLE, check_writable
+from compiler.grammar.shortest import NEVER, ShortestSentences
 from compiler.regular import charset
 
 MAX_NESTING = 200
@@ -60,7 +59,7 @@ def ebnf_grammar(text: str) -> Grammar:
     except (RuntimeError, ValueError) as error:
         raise _refusal(_PLACE_IN_SOURCE.sub("", str(error).strip())) from error
     grammar = _Reader(source).grammar()
-    pruned = prune(unfolded(grammar))
+    pruned = prune(inlined(grammar))
     assert pruned is not None, "every rule has been found to be productive"
     return pruned
 
@@ -107,12 +106,12 @@ class _Reader:
             self._table.fill(ref, Rule(self._expr(body)))
         root = self._refs[self._source["root_rule_id"]]
         grammar = Grammar(self._table.rules, root.name)
-        shortest = Shortest(grammar)
+        shortest = ShortestSentences(grammar)
         self._check_lengths(shortest)
         self._check_ambiguity(grammar, shortest)
         return grammar
 
-    def _check_lengths(self, shortest: Shortest) -> None:
+    def _check_lengths(self, shortest: ShortestSentences) -> None:
         for name, ref in zip(self._names, self._refs, strict=True):
             length = shortest.length(ref)
             if length >= NEVER:
@@ -121,14 +120,14 @@ class _Reader:
                 size = f"more than {MAX_SHORTEST_BYTES} bytes"
                 raise _refusal(f"the shortest text of rule {name!r} has {size}", "Lower its counts.")
 
-    def _check_ambiguity(self, grammar: Grammar, shortest: Shortest) -> None:
+    def _check_ambiguity(self, grammar: Grammar, shortest: ShortestSentences) -> None:
         names = {ref.name: name for name, ref in zip(self._names, self._refs, strict=True)}
         rule = doubly_recursive(grammar, shortest)
         if rule is not None:
             reason = f"texts of rule {names.get(rule, rule)!r} may begin and end with others of the same rule"
             advice = 'Recurse on one side, as in `e ::= t ("+" t)*`, and repeat nothing that may be empty.'
             raise _refusal(reason, advice)
-        rule, num_parts = most_in_a_row(grammar, shortest)
+        rule, num_parts = most_nullable_in_a_row(grammar, shortest)
         if num_parts > MAX_IN_A_ROW:
             reason = f"rule {names.get(rule, rule)!r} has too many parts in a row that may be empty"
             raise _refusal(reason, "Write one loop in the place of several, or lower its counts.")
@@ -181,7 +180,7 @@ def _literal(spelled: bytes) -> Expr:
         text = spelled.decode()
     except UnicodeDecodeError:
         raise _refusal("it holds an escape of no character (a lone surrogate?)", "Leave it out.") from None
-    check_writable(text, _POINTER)
+    check_characters(text, _POINTER)
     return Literal(text)
 
 
@@ -189,7 +188,7 @@ def _char_class(content: Sequence[int]) -> CharClass:
     """The characters of a class that can be written."""
     is_negated, *bounds = content
     ranges = charset.union(tuple(zip(bounds[::2], bounds[1::2], strict=True)))
-    ranges = charset.intersection(charset.complement(ranges) if is_negated else ranges, WRITABLE)
+    ranges = charset.intersection(charset.complement(ranges) if is_negated else ranges, ALLOWED_CHARACTERS)
     if not ranges:
         raise _refusal("a class of characters holds none that can be written", "Leave it out.")
     return CharClass(ranges)

@@ -16,8 +16,10 @@ from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import overload
 
+from compiler.errors import UnsupportedSchema
 from compiler.guard.plan import Plan, plan_to_json
 from compiler.regular import charset
+from compiler.regular.charset import Ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,3 +251,16 @@ def _escape(code: int, *, in_class: bool) -> str:
     if code < 0x10000:
         return f"\\u{code:04x}"
     return f"\\U{code:08x}"
+
+
+CONTROL_CHARACTERS: Ranges = ((0x00, 0x08), (0x0B, 0x0C), (0x0E, 0x1F))
+"""Never written: among them are the characters that stand for marker tokens."""
+ALLOWED_CHARACTERS = charset.complement(CONTROL_CHARACTERS)
+
+
+def check_characters(text: str, pointer: str) -> None:
+    """Refuse a text that holds what is never written; raises UnsupportedSchema."""
+    for char in text:
+        if not charset.contains(ALLOWED_CHARACTERS, ord(char)):
+            kind = "a lone surrogate" if 0xD800 <= ord(char) <= 0xDFFF else "a control character"
+            raise UnsupportedSchema(pointer, "", f"it holds {kind}, U+{ord(char):04X}", "Leave it out.")

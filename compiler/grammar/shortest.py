@@ -1,15 +1,26 @@
 """Shortest sentences: how little text completes a rule of a grammar, and how fast that can grow."""
 
+import heapq
 from collections.abc import Iterator
 
-from compiler.grammar.costs import Costs, width
-from compiler.grammar.grammar import Choice, Concatenation, Expr, Grammar, Repeat, RuleRef, subexpressions
+from compiler.grammar.grammar import (
+    CharClass,
+    Choice,
+    Concatenation,
+    Expr,
+    Grammar,
+    Literal,
+    Prose,
+    Repeat,
+    RuleRef,
+    subexpressions,
+)
 
 MAX_CONTINUATION = 3
 """Bytes that the first byte of a character may ask for."""
 
 
-class Shortest:
+class ShortestSentences:
     """The shortest sentences of one grammar's rules and expressions; immutable once built."""
 
     def __init__(self, grammar: Grammar) -> None:
@@ -29,7 +40,7 @@ class _Growth:
     Only that decision makes completions longer: it may settle for an option that is not the shortest.
     """
 
-    def __init__(self, shortest: Shortest) -> None:
+    def __init__(self, shortest: ShortestSentences) -> None:
         self._shortest = shortest
         self._rules = shortest.grammar.rules
         self._begun: dict[str, int] = {}
@@ -92,3 +103,63 @@ class _Growth:
             if length:
                 break
         return longest
+
+
+NEVER = 1 << 60
+"""The cost of what has no finite sentence, or more."""
+
+
+class Costs:
+    """The costs of one grammar's rules and expressions; immutable once built.
+
+    A rule costs `per_call` more where it is referred to.
+    """
+
+    def __init__(self, grammar: Grammar, *, per_call: float = 0) -> None:
+        self._per_call = per_call
+        self._final: dict[str, float] = {}
+        self._find(grammar)
+
+    def of(self, expr: Expr) -> float:  # noqa: PLR0911 - one case per kind of expression
+        """The cost of an expression's cheapest sentence; `NEVER` or more if it has none."""
+        match expr:
+            case Literal(text):
+                return len(text.encode())
+            case CharClass(ranges):
+                return width(chr(ranges[0][0]))
+            case Repeat(item, low, _):
+                return low * width(chr(item.ranges[0][0]))
+            case Concatenation(items):
+                return min(NEVER, sum(map(self.of, items)))
+            case Choice(options):
+                return min(map(self.of, options))
+            case RuleRef(name):
+                return self._final[name] + self._per_call if name in self._final else NEVER
+            case Prose():
+                return 0
+
+    def _find(self, grammar: Grammar) -> None:
+        """The rules in the order of their costs, each found from those before it."""
+        users: dict[str, set[str]] = {name: set() for name in grammar.rules}
+        for name, rule in grammar.rules.items():
+            for part in subexpressions(rule.body):
+                if isinstance(part, RuleRef):
+                    users[part.name].add(name)
+        found = [(self.of(rule.body), name) for name, rule in grammar.rules.items()]
+        heap = [entry for entry in found if entry[0] < NEVER]
+        heapq.heapify(heap)
+        while heap:
+            cost, name = heapq.heappop(heap)
+            if name in self._final:
+                continue
+            self._final[name] = cost
+            for user in users[name] - self._final.keys():
+                cost = self.of(grammar.rules[user].body)
+                if cost < NEVER:
+                    heapq.heappush(heap, (cost, user))
+
+
+def width(char: str) -> int:
+    """Bytes of a character in UTF-8."""
+    code = ord(char)
+    return 1 + (code >= 0x80) + (code >= 0x800) + (code >= 0x10000)

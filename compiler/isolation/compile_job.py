@@ -14,8 +14,7 @@ from typing import Any, Protocol
 
 from compiler.cache_entry import CacheEntry
 from compiler.errors import LimitReached, UnsupportedGrammar, UnsupportedSchema
-from compiler.frontend.canonical_form import NO_DOCUMENTS
-from compiler.frontend.containment import covers
+from compiler.frontend.canonical_form import NO_DOCUMENTS, covers
 from compiler.frontend.depth import too_deep
 from compiler.isolation.limits import CompileLimits
 from compiler.response_format import KINDS, ResponseFormat

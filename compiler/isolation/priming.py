@@ -7,7 +7,7 @@ Every grammar has these rules anew in its text, but the back end keeps what it c
 from collections.abc import Iterator
 from typing import Any
 
-from compiler.lowering.style import SPACED
+from compiler.lowering.json_text import SPACED
 from compiler.scalars.strings import SHORTEST_GUARDED
 from compiler.schema import lower_schema
 from compiler.vocabulary import Vocabulary
@@ -39,7 +39,7 @@ def prime(vocabulary: Vocabulary) -> None:
 def priming(vocabulary: Vocabulary) -> Iterator[None]:
     """`prime`, a step at a time."""
     for schema in _shared():
-        vocabulary.backend.compile(lower_schema(schema, style=SPACED).grammar.ebnf)
+        vocabulary.backend.compile(lower_schema(schema, formatting=SPACED).grammar.ebnf)
         yield
     vocabulary.guarded.prepare()
 

@@ -13,13 +13,13 @@ from jsonschema_rs import CanonicalSchema, canonical
 from compiler.grammar.grammar import CharClass, Expr, Literal, Rule, concat, union
 from compiler.guard.planner import Item
 from compiler.lowering.cardinality import MOST_DISTINCT, is_roomy
-from compiler.lowering.doubling import Members
+from compiler.lowering.quantifier import Quantifier
 from compiler.report import Verdict
 
 if TYPE_CHECKING:
-    from compiler.frontend.outline import Site
+    from compiler.frontend.source_map import SchemaLocation
+    from compiler.lowering.constraints import ArrayConstraint
     from compiler.lowering.lowering import Lowering
-    from compiler.lowering.views import ArrayConstraint
 
 MAX_STATES = 600
 MAX_LEAST = 2_000
@@ -36,7 +36,7 @@ class _State:
     counts: tuple[int, ...]
 
 
-def lower_array(lowering: Lowering, constraint: ArrayConstraint, site: Site) -> Expr | None:
+def lower_array(lowering: Lowering, constraint: ArrayConstraint, location: SchemaLocation) -> Expr | None:
     """The JSON texts of the arrays admitted at a place; None if there is none.
 
     Raises:
@@ -44,28 +44,28 @@ def lower_array(lowering: Lowering, constraint: ArrayConstraint, site: Site) -> 
     """
     if constraint.distinctness == canonical.Distinctness.SOME_REPEATED:
         raise lowering.reporter.refusal(
-            site, "not", "demands a repeated item", "State what is allowed instead."
+            location, "not", "demands a repeated item", "State what is allowed instead."
         )
     all_distinct = constraint.distinctness == canonical.Distinctness.ALL_DISTINCT
     is_distinct = all_distinct and constraint.max_items not in (0, 1)
     least = max(constraint.min_items, sum(contains.low for contains in constraint.contains))
     lowering.planner.mark_array(lowering.place, least, is_distinct=is_distinct)
     if is_distinct:
-        return _lower_distinct(lowering, constraint, site)
-    return _Automaton(lowering, constraint, site).lower()
+        return _lower_distinct(lowering, constraint, location)
+    return _Automaton(lowering, constraint, location).lower()
 
 
-def _lower_distinct(lowering: Lowering, constraint: ArrayConstraint, site: Site) -> Expr | None:
+def _lower_distinct(lowering: Lowering, constraint: ArrayConstraint, location: SchemaLocation) -> Expr | None:
     """An array whose items a guard keeps apart; what the grammar demands must be possible without repeats."""
     if constraint.prefix_items or constraint.contains or not is_roomy(constraint.items):
         lowering.planner.mark_run_out(lowering.place)
-    lowering.reporter.note(site, "uniqueItems", Verdict.GUARDED, "no item that stands there already")
+    lowering.reporter.note(location, "uniqueItems", Verdict.GUARDED, "no item that stands there already")
     is_outer_distinct, lowering.is_distinct = lowering.is_distinct, True
     try:
-        automaton = _Automaton(lowering, constraint, site)
+        automaton = _Automaton(lowering, constraint, location)
         if not automaton.has_enough():
             raise lowering.reporter.refusal(
-                site,
+                location,
                 "uniqueItems",
                 "there may be fewer distinct items than the array must have, or it must have too many",
                 "Lower minItems, or admit more values.",
@@ -78,10 +78,10 @@ def _lower_distinct(lowering: Lowering, constraint: ArrayConstraint, site: Site)
 class _Automaton:
     """An array that is counted, alone or with what each `contains` is of."""
 
-    def __init__(self, lowering: Lowering, constraint: ArrayConstraint, site: Site) -> None:
+    def __init__(self, lowering: Lowering, constraint: ArrayConstraint, location: SchemaLocation) -> None:
         self.lowering = lowering
         self.constraint = constraint
-        self.site = site
+        self.location = location
         self.caps = tuple(c.low if c.high is None else max(c.low, c.high + 1) for c in constraint.contains)
         self.num_counts = prod(cap + 1 for cap in self.caps)
 
@@ -102,7 +102,7 @@ class _Automaton:
         countable = MAX_STATES // self.num_counts - 1
         if most is None or most <= countable or countable < self.fewest:
             return most
-        self.lowering.reporter.note(self.site, "maxItems", Verdict.NARROWED, f"at most {countable} items")
+        self.lowering.reporter.note(self.location, "maxItems", Verdict.NARROWED, f"at most {countable} items")
         return countable
 
     def has_enough(self) -> bool:
@@ -129,7 +129,7 @@ class _Automaton:
         low, high = self.constraint.min_items, self.constraint.max_items
         if low > MAX_LEAST:
             raise self.lowering.reporter.refusal(
-                self.site, "minItems", f"demands more than {MAX_LEAST} items", "Lower it."
+                self.location, "minItems", f"demands more than {MAX_LEAST} items", "Lower it."
             )
         num_first = len(self.constraint.prefix_items)
         num_first = num_first if high is None else min(num_first, high)
@@ -140,7 +140,7 @@ class _Automaton:
             item = self._item(index, ())
             if index:
                 end = _CLOSE if index >= low else None
-                body = union((end, concat(self.lowering.style.comma, item, after)))
+                body = union((end, concat(self.lowering.formatting.item_separator, item, after)))
                 after = body and self.lowering.rules.define("items", Rule(body))
         return concat(Literal("["), union((concat(item, after), None if low else _CLOSE)))
 
@@ -149,8 +149,8 @@ class _Automaton:
         low, high = max(0, self.constraint.min_items - index), self.constraint.max_items
         if item is None or (high is not None and high <= index):
             return None if low else _CLOSE
-        member = concat(self.lowering.style.comma, item)
-        members = Members(member, _CLOSE, _AHEAD, self.lowering.rules, "items")
+        member = concat(self.lowering.formatting.item_separator, item)
+        members = Quantifier(member, _CLOSE, _AHEAD, self.lowering.rules, "items")
         return members.between(low, None if high is None else high - index)
 
     def _counted_beside_contains(self) -> Expr | None:
@@ -158,7 +158,7 @@ class _Automaton:
         if num_states > MAX_STATES:
             keyword = "maxItems" if self.most == self.top else "minItems"
             raise self.lowering.reporter.refusal(
-                self.site,
+                self.location,
                 keyword,
                 "counts more items beside contains than a grammar can hold",
                 f"Bound the array to at most {MAX_STATES // self.num_counts - 1} items.",
@@ -183,7 +183,7 @@ class _Automaton:
             for following, item in self._steps(state)
         )
         end = _CLOSE if self._can_end(state) else None
-        body = union((end, concat(self.lowering.style.comma, pick[state])))
+        body = union((end, concat(self.lowering.formatting.item_separator, pick[state])))
         after[state] = rules.define("items", Rule(body)) if body is not None and loop is None else loop
         if loop is not None:
             rules.fill(loop, Rule(loop if body is None else body))
@@ -218,7 +218,7 @@ class _Automaton:
     def _item(self, index: int, matched: tuple[bool, ...]) -> Expr | None:
         """An item that is of every matched `contains`, and of no other one that is bounded from above."""
         prefix = self.constraint.prefix_items
-        place = self.lowering.outline.item(self.site, index)
+        place = self.lowering.source_map.item(self.location, index)
         schema = prefix[index] if index < len(prefix) else self.constraint.items
         parts = [] if schema is None else [schema]
         for contains, is_match in zip(self.constraint.contains, matched, strict=True):
@@ -227,7 +227,7 @@ class _Automaton:
             elif contains.high is not None:
                 parts.append(self._negated(contains.schema))
         if not parts:
-            return self.lowering.anything.value(Item(index))
+            return self.lowering.unconstrained.value(Item(index))
         return self.lowering.value(reduce(CanonicalSchema.intersect, parts), place, step=Item(index))
 
     def _negated(self, schema: CanonicalSchema) -> CanonicalSchema:
@@ -235,7 +235,7 @@ class _Automaton:
             return schema.negate()
         except canonical.CanonicalizationError as error:
             raise self.lowering.reporter.refusal(
-                self.site, "contains", f"cannot be negated: {error}"
+                self.location, "contains", f"cannot be negated: {error}"
             ) from error
 
 

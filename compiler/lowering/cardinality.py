@@ -6,8 +6,8 @@ from contextlib import suppress
 from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.errors import UnsupportedKeyword
-from compiler.frontend.combinations import Combinations
-from compiler.lowering.views import (
+from compiler.frontend.expansion import Expander
+from compiler.lowering.constraints import (
     ArrayConstraint,
     ObjectConstraint,
     array_constraint,
@@ -33,8 +33,8 @@ _DIGITS = 10**15
 class Cardinality:
     """Lower bounds for the schemas of one document: 0 is also the answer where nothing is known."""
 
-    def __init__(self, combinations: Combinations) -> None:
-        self._combinations = combinations
+    def __init__(self, expander: Expander) -> None:
+        self._expander = expander
         self._open: set[CanonicalSchema] = set()
         self._known: dict[CanonicalSchema, float] = {}
 
@@ -81,8 +81,8 @@ class Cardinality:
                 return 0
             case _:
                 with suppress(canonical.CanonicalizationError):
-                    unfolded = self._combinations.unfold(schema)
-                    return max(map(self.at_least, unfolded), default=0) if unfolded != [schema] else 0
+                    expanded = self._expander.expand(schema)
+                    return max(map(self.at_least, expanded), default=0) if expanded != [schema] else 0
                 return 0
 
     def _num_arrays(self, constraint: ArrayConstraint) -> float:

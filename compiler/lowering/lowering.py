@@ -2,8 +2,8 @@
 
 Every sentence of what a schema lowers to is the text of a value that the schema admits. Canonical forms hold
 no negation, no intersection and no condition but where a reference is involved, so every view lowers on its
-own, from all that it says (`compiler.lowering.views`). What is left symbolic is unfolded step by step into
-views that do, or refused. What narrows a view only ever removes sentences.
+own, from all that it says (`compiler.lowering.constraints`). What is left symbolic is expanded step by step
+into views that do, or refused. What narrows a view only ever removes sentences.
 
 A place that admits nothing lowers to None and disappears from the choices above it.
 """
@@ -15,32 +15,31 @@ from typing import Any, NamedTuple
 from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.errors import UnsupportedKeyword, UnsupportedSchema
-from compiler.frontend.combinations import Combinations, simple
 from compiler.frontend.depth import too_deep
-from compiler.frontend.outline import Outline, Site
-from compiler.frontend.plain import DIALECTS
-from compiler.frontend.pointer import child
+from compiler.frontend.dialect_dependent import DIALECTS
+from compiler.frontend.expansion import Expander, simple
+from compiler.frontend.keywords import child
 from compiler.frontend.reporter import Reporter
+from compiler.frontend.source_map import SchemaLocation, SourceMap
 from compiler.grammar.grammar import Choice, Concatenation, Expr, Grammar, Rule, RuleRef, choice, union
-from compiler.grammar.prune import prune
+from compiler.grammar.passes import prune
 from compiler.grammar.rules import RuleTable
 from compiler.guard.planner import Planner, Step
-from compiler.lowering.alternatives import may_stem_from
-from compiler.lowering.anything import TYPES, Anything
 from compiler.lowering.arrays import lower_array
 from compiler.lowering.cardinality import Cardinality
-from compiler.lowering.listed import lower_listed
-from compiler.lowering.objects import lower_object
-from compiler.lowering.style import Style
-from compiler.lowering.views import (
+from compiler.lowering.constraints import (
     ObjectConstraint,
     array_constraint,
     integer_constraint,
+    may_stem_from,
     number_constraint,
     object_constraint,
     string_constraint,
 )
-from compiler.lowering.witnesses import lower_with_witnesses
+from compiler.lowering.json_text import JsonFormatting, lower_listed
+from compiler.lowering.objects import lower_object
+from compiler.lowering.unconstrained import TYPES, Unconstrained
+from compiler.lowering.violations import lower_with_violations
 from compiler.report import Verdict
 from compiler.scalars.numbers import IntegerConstraint, NumberConstraint, lower_integer, lower_number
 from compiler.scalars.strings import LoweredString, StringConstraint, lower_string
@@ -49,14 +48,14 @@ MAX_PLACES = 20_000
 _WRITE_OUT = "Write the combined schema out."
 _KNOWN_DIALECTS = f"Leave it out for 2020-12, or use one of {', '.join(DIALECTS)}."
 _COMBINED = "what it combines cannot be resolved"
-_UNFOLD = "combines a recursive reference with other constraints in a way that cannot be resolved"
+_NOT_EXPANDED = "combines a recursive reference with other constraints in a way that cannot be resolved"
 
 
-class _Place(NamedTuple):
+class _ValueKey(NamedTuple):
     """All that the rules of a value depend on."""
 
     schema: CanonicalSchema
-    site: Site
+    location: SchemaLocation
     is_root: bool
     is_distinct: bool
 
@@ -70,34 +69,34 @@ class Lowering:
     def __init__(
         self,
         schema: CanonicalSchema,
-        outline: Outline,
+        source_map: SourceMap,
         *,
         is_closed: bool,
-        style: Style,
+        formatting: JsonFormatting,
         counted: frozenset[str] = frozenset(),
     ) -> None:
         self.schema = schema
-        self.outline = outline
+        self.source_map = source_map
         self.is_closed = is_closed
-        self.style = style
+        self.formatting = formatting
         self._counted = counted
         self.rules = RuleTable()
-        self.anything = Anything(self)
-        self._combinations = Combinations(schema)
-        self.cardinality = Cardinality(self._combinations)
-        self.reporter = Reporter(outline, schema.draft)
+        self.unconstrained = Unconstrained(self)
+        self._expander = Expander(schema)
+        self.cardinality = Cardinality(self._expander)
+        self.reporter = Reporter(source_map, schema.draft)
         self.planner = Planner()
         self.is_distinct = False
         """Whether equal values must have one spelling here, since a guard compares texts."""
         self.place = self.planner.place()
         """Where the guards' plan stands."""
-        self._done: dict[_Place, Expr | None] = {}
-        self._open: dict[_Place, RuleRef | None] = {}
+        self._done: dict[_ValueKey, Expr | None] = {}
+        self._open: dict[_ValueKey, RuleRef | None] = {}
         """What is being lowered, with the name of its rule where it was met again inside."""
         self._unwritable: str | None = None
         """The pointer of the first value of which none can be written, though there are some."""
         self._strings: dict[tuple[StringConstraint, bool, bool, bool], LoweredString | None] = {}
-        self._numbers: dict[_Place, int] = {}
+        self._numbers: dict[_ValueKey, int] = {}
         """The places in the guards' plan."""
 
     def grammar(self, lower: Callable[[], Expr | None] | None = None) -> Grammar:
@@ -109,7 +108,7 @@ class Lowering:
         """
         start = self.place
         try:
-            body = lower() if lower else self.value(self.schema, self.outline.root, is_root=True)
+            body = lower() if lower else self.value(self.schema, self.source_map.root, is_root=True)
         except RecursionError:
             raise too_deep() from None
         if body is not None:
@@ -124,46 +123,48 @@ class Lowering:
         )
 
     def value(
-        self, schema: CanonicalSchema, site: Site, *, step: Step = None, is_root: bool = False
+        self, schema: CanonicalSchema, location: SchemaLocation, *, step: Step = None, is_root: bool = False
     ) -> Expr | None:
         """The JSON texts of the values a schema admits at a place; None if there is none.
 
         `step` leads there from the place that is being lowered. Every place is lowered once; inside itself it
         is only named.
         """
-        place = _Place(schema, site, is_root, self.is_distinct)
+        place = _ValueKey(schema, location, is_root, self.is_distinct)
         if place not in self._numbers:
-            self._numbers[place] = self.planner.place(site.pointer)
+            self._numbers[place] = self.planner.place(location.pointer)
         self.planner.link(self.place, step, [self._numbers[place]])
         if place in self._done:
             return self._done[place]
         if place in self._open:
-            self._open[place] = self._open[place] or self.rules.reserve(_hint(site))
+            self._open[place] = self._open[place] or self.rules.reserve(_hint(location))
             return self._open[place]
         if len(self._done) >= MAX_PLACES:
-            raise UnsupportedSchema(site.pointer, "", "the schema unfolds into too many distinct parts")
+            raise UnsupportedSchema(location.pointer, "", "the schema unfolds into too many distinct parts")
         self._open[place] = None
         try:
             with self.standing_at(self._numbers[place]):
-                body = self._lower(schema, site, is_root=is_root)
+                body = self._lower(schema, location, is_root=is_root)
         except canonical.CanonicalizationError as error:
-            raise UnsupportedSchema(site.pointer, "", f"{_COMBINED}: {error}", _WRITE_OUT) from error
+            raise UnsupportedSchema(location.pointer, "", f"{_COMBINED}: {error}", _WRITE_OUT) from error
         if (
             body is None
             and self._unwritable is None
             and schema.satisfiability() != canonical.Satisfiability.NO
         ):
-            self._unwritable = site.pointer
-        self._done[place] = self._named(body, self._open.pop(place), site)
+            self._unwritable = location.pointer
+        self._done[place] = self._named(body, self._open.pop(place), location)
         return self._done[place]
 
-    def _named(self, body: Expr | None, ref: RuleRef | None, site: Site) -> Expr | None:
+    def _named(self, body: Expr | None, ref: RuleRef | None, location: SchemaLocation) -> Expr | None:
         """A body by its name if it has one already, or is more than a few words."""
         if ref is not None:
             self.rules.fill(ref, Rule(ref if body is None else body))
             return ref
         return (
-            self.rules.define(_hint(site), Rule(body)) if isinstance(body, Choice | Concatenation) else body
+            self.rules.define(_hint(location), Rule(body))
+            if isinstance(body, Choice | Concatenation)
+            else body
         )
 
     @contextmanager
@@ -176,39 +177,45 @@ class Lowering:
             self.place = outer
 
     def _lower(  # noqa: C901, PLR0911 - one case per canonical view
-        self, schema: CanonicalSchema, site: Site, *, is_root: bool
+        self, schema: CanonicalSchema, location: SchemaLocation, *, is_root: bool
     ) -> Expr | None:
         match schema.view():
             case canonical.FalseView():
                 return None
             case canonical.TrueView():
-                return choice(*(self.anything.of_type(name, site, is_root=is_root) for name in TYPES))
+                return choice(
+                    *(self.unconstrained.of_type(name, location, is_root=is_root) for name in TYPES)
+                )
             case canonical.MultiTypeView(types):
-                return choice(*(self.anything.of_type(name, site, is_root=is_root) for name in types))
+                return choice(
+                    *(self.unconstrained.of_type(name, location, is_root=is_root) for name in types)
+                )
             case canonical.ConstView(value):
-                return lower_listed(self, [value], site)
+                return lower_listed(self, [value], location)
             case canonical.EnumView(values):
-                return lower_listed(self, values, site)
+                return lower_listed(self, values, location)
             case canonical.StringView() as view:
-                return self.string(string_constraint(view, schema.draft), site, is_root=is_root)
+                return self.string(string_constraint(view, schema.draft), location, is_root=is_root)
             case canonical.IntegerView() as view:
-                return self.number(integer_constraint(view), site)
+                return self.number(integer_constraint(view), location)
             case canonical.NumberView() as view:
-                return self.number(number_constraint(view), site)
+                return self.number(number_constraint(view), location)
             case canonical.ArrayView() as view:
-                return lower_array(self, array_constraint(view), site)
+                return lower_array(self, array_constraint(view), location)
             case canonical.ObjectView() as view:
-                return self._object(object_constraint(view), site)
+                return self._object(object_constraint(view), location)
             case canonical.AnyOfView(branches):
-                return self.any_of(branches, site, is_root=is_root)
+                return self.any_of(branches, location, is_root=is_root)
             case _:
-                return self.any_of(self.unfold(schema, site), site, is_root=is_root)
+                return self.any_of(self.expand(schema, location), location, is_root=is_root)
 
-    def any_of(self, schemas: Iterable[CanonicalSchema], site: Site, *, is_root: bool = False) -> Expr | None:
+    def any_of(
+        self, schemas: Iterable[CanonicalSchema], location: SchemaLocation, *, is_root: bool = False
+    ) -> Expr | None:
         """A value of any of the schemas."""
-        return union([self.value(schema, site, is_root=is_root) for schema in schemas])
+        return union([self.value(schema, location, is_root=is_root) for schema in schemas])
 
-    def unfold(self, schema: CanonicalSchema, site: Site) -> list[CanonicalSchema]:
+    def expand(self, schema: CanonicalSchema, location: SchemaLocation) -> list[CanonicalSchema]:
         """What canonicalization left symbolic because of a reference in it, one step further, as a union.
 
         Raises:
@@ -220,36 +227,41 @@ class Lowering:
                 raise UnsupportedSchema(child(pointer or "", "$schema"), "$schema", reason, _KNOWN_DIALECTS)
             case canonical.RawView(reason=reason, pointer=pointer):
                 why = f"its combination of keywords cannot be resolved ({reason})"
-                raise UnsupportedSchema(pointer or site.pointer, "", why, _WRITE_OUT)
+                raise UnsupportedSchema(pointer or location.pointer, "", why, _WRITE_OUT)
         try:
-            unfolded = self._combinations.unfold(schema)
+            expanded = self._expander.expand(schema)
         except canonical.CanonicalizationError as error:
-            raise self.reporter.refusal(site, "$ref", f"{_UNFOLD}: {error}", _WRITE_OUT) from error
-        if unfolded == [schema] or (not unfolded and self._combinations.is_narrowed):
-            raise self.reporter.refusal(site, "$ref", _UNFOLD, _WRITE_OUT)
-        if self._combinations.is_narrowed:
+            raise self.reporter.refusal(location, "$ref", f"{_NOT_EXPANDED}: {error}", _WRITE_OUT) from error
+        if expanded == [schema] or (not expanded and self._expander.is_narrowed):
+            raise self.reporter.refusal(location, "$ref", _NOT_EXPANDED, _WRITE_OUT)
+        if self._expander.is_narrowed:
             for keyword in ("oneOf", "not", "allOf", "anyOf"):
-                self.reporter.note(site, keyword, Verdict.NARROWED, "values that are easily told apart")
-        return unfolded
+                self.reporter.note(location, keyword, Verdict.NARROWED, "values that are easily told apart")
+        return expanded
 
-    def _object(self, constraint: ObjectConstraint, site: Site) -> Expr | None:
+    def _object(self, constraint: ObjectConstraint, location: SchemaLocation) -> Expr | None:
         if not self.is_distinct:  # or else equal objects have one order
-            site = self.outline.reordered(site, may_stem_from(constraint))
-        lower = lower_with_witnesses if constraint.violations else lower_object
-        return lower(self, constraint, site)
+            location = self.source_map.reordered(location, may_stem_from(constraint))
+        lower = lower_with_violations if constraint.violations else lower_object
+        return lower(self, constraint, location)
 
     def string(
-        self, constraint: StringConstraint, site: Site, *, is_root: bool = False, is_key: bool = False
+        self,
+        constraint: StringConstraint,
+        location: SchemaLocation,
+        *,
+        is_root: bool = False,
+        is_key: bool = False,
     ) -> Expr | None:
         """The strings that a constraint admits at a place, or as its keys; None if there is none."""
-        is_guarded = not (is_key or self.is_distinct or site.pointer in self._counted)
+        is_guarded = not (is_key or self.is_distinct or location.pointer in self._counted)
         try:
             lowered = self._string(constraint, is_root=is_root, is_key=is_key, is_guarded=is_guarded)
         except UnsupportedKeyword as refusal:
-            raise self.reporter.refusal_of(site, refusal) from refusal
+            raise self.reporter.refusal_of(location, refusal) from refusal
         if lowered is None:
             return None
-        self.reporter.note_all(site, lowered.notes)
+        self.reporter.note_all(location, lowered.notes)
         if not is_key:
             self.planner.mark_string(self.place, lowered.bound, is_plain=lowered.is_plain)
         return lowered.expr
@@ -265,7 +277,9 @@ class Lowering:
             )
         return self._strings[key]
 
-    def number(self, constraint: IntegerConstraint | NumberConstraint, site: Site) -> Expr | None:
+    def number(
+        self, constraint: IntegerConstraint | NumberConstraint, location: SchemaLocation
+    ) -> Expr | None:
         """The numbers that a constraint admits at a place; None if there is none."""
         try:
             if isinstance(constraint, IntegerConstraint):
@@ -273,10 +287,10 @@ class Lowering:
             else:
                 lowered = lower_number(constraint, self.rules, is_unique=self.is_distinct)
         except UnsupportedKeyword as refusal:
-            raise self.reporter.refusal_of(site, refusal) from refusal
+            raise self.reporter.refusal_of(location, refusal) from refusal
         if lowered is None:
             return None
-        self.reporter.note_all(site, lowered.notes)
+        self.reporter.note_all(location, lowered.notes)
         return lowered.expr
 
     def simple(self, document: Any) -> CanonicalSchema:
@@ -288,9 +302,9 @@ class Lowering:
         return schema.covers(self.simple({"enum": [value]})) == canonical.Containment.YES
 
 
-def _hint(site: Site) -> str:
+def _hint(location: SchemaLocation) -> str:
     """A rule name a reader recognises: the last words of the pointer."""
     words = [
-        word for word in site.pointer.split("/") if word and word not in ("properties", "items", "$defs")
+        word for word in location.pointer.split("/") if word and word not in ("properties", "items", "$defs")
     ]
     return "_".join(words[-2:]) or "value"

@@ -3,35 +3,45 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
 from jsonschema_rs import CanonicalSchema
 
 from compiler.errors import UnsupportedSchema
-from compiler.grammar.grammar import Expr, Rule, choice, concat
+from compiler.grammar.grammar import Expr, Rule, choice, concat, union
 from compiler.guard.planner import Rest
-from compiler.lowering.keys import lower_key
-from compiler.lowering.members import Undeclared
+from compiler.lowering.constraints import strings_of
 from compiler.regular.language import TooManyOverlaps, overlaps
 from compiler.report import Verdict
+from compiler.scalars.strings import StringConstraint
 
 if TYPE_CHECKING:
-    from compiler.frontend.outline import Site
+    from compiler.frontend.source_map import SchemaLocation
+    from compiler.lowering.constraints import FailingMember, ObjectConstraint
     from compiler.lowering.lowering import Lowering
-    from compiler.lowering.views import ObjectConstraint, Witness
+
 
 MAX_CLASSES = 40
+
+
+@dataclass(frozen=True)
+class UndeclaredMember:
+    """A member under an undeclared key, as text; there are `num_keys` such keys at least."""
+
+    text: Expr
+    num_keys: float
 
 
 def lower_undeclared(
     lowering: Lowering,
     constraint: ObjectConstraint,
-    site: Site,
+    location: SchemaLocation,
     keys: list[str],
-    witness: Witness | None = None,
-) -> Undeclared | None:
-    """A member under a key that is none of `keys`, and as `witness` has it; None if there is none.
+    failing: FailingMember | None = None,
+) -> UndeclaredMember | None:
+    """A member under a key that is none of `keys`, and as `failing` has it; None if there is none.
 
     Classes whose keys cannot be told are left out beside others.
 
@@ -41,40 +51,42 @@ def lower_undeclared(
     options: list[Expr] = []
     refusals: list[UnsupportedSchema] = []
     num_keys = 0.0
-    for matched in _classes(lowering, tuple(constraint.pattern_properties), site):
-        key_schema = _key_schema(lowering, constraint, keys, matched, witness)
-        value = _value(lowering, constraint, matched, site, witness)
+    for matched in _classes(lowering, tuple(constraint.pattern_properties), location):
+        key_schema = _key_schema(lowering, constraint, keys, matched, failing)
+        value = _value(lowering, constraint, matched, location, failing)
         if value is None:
             continue
         try:
-            key = lower_key(lowering, key_schema, site)
+            key = lower_key(lowering, key_schema, location)
         except UnsupportedSchema as refusal:
             refusals.append(refusal)
             continue
         if key is not None:
-            options.append(concat(key, lowering.style.colon, value))
+            options.append(concat(key, lowering.formatting.key_separator, value))
             num_keys = max(num_keys, lowering.cardinality.at_least(key_schema))
     if refusals and not options:
         raise refusals[0]
-    _note_left_out(lowering, site, refusals)
+    _note_left_out(lowering, location, refusals)
     if not options:
         return None
     has_all_classes = len(options) == 2 ** len(constraint.pattern_properties)
-    is_any = constraint.property_names is None and witness is None and has_all_classes
+    is_any = constraint.property_names is None and failing is None and has_all_classes
     if not is_any:
         lowering.planner.mark_run_out(lowering.place)
     lowering.planner.repeats_keys = True
     text = lowering.rules.define("undeclared", Rule(choice(*options)))
-    return Undeclared(text, math.inf if is_any else num_keys)
+    return UndeclaredMember(text, math.inf if is_any else num_keys)
 
 
-def _classes(lowering: Lowering, patterns: tuple[str, ...], site: Site) -> list[tuple[str, ...]]:
+def _classes(
+    lowering: Lowering, patterns: tuple[str, ...], location: SchemaLocation
+) -> list[tuple[str, ...]]:
     """The sets of patterns that one key may match."""
     try:
         return overlaps(patterns, MAX_CLASSES)
     except TooManyOverlaps as error:
         raise lowering.reporter.refusal(
-            site,
+            location,
             "patternProperties",
             f"{len(patterns)} patterns can overlap in too many ways",
             "Use fewer, or such as exclude one another.",
@@ -86,9 +98,9 @@ def _key_schema(
     constraint: ObjectConstraint,
     keys: list[str],
     matched: tuple[str, ...],
-    witness: Witness | None,
+    failing: FailingMember | None,
 ) -> CanonicalSchema:
-    """Keys that are none of `keys` and match exactly the patterns `matched`; a witness's, if there is one."""
+    """Keys that are none of `keys` and match exactly the patterns `matched`; a failing's, if there is one."""
     others = [pattern for pattern in constraint.pattern_properties if pattern not in matched]
     schema = lowering.simple(
         {
@@ -103,30 +115,48 @@ def _key_schema(
     )
     if constraint.property_names is not None:
         schema = schema.intersect(constraint.property_names)
-    return schema if witness is None else schema.intersect(witness.key)
+    return schema if failing is None else schema.intersect(failing.key)
 
 
 def _value(
     lowering: Lowering,
     constraint: ObjectConstraint,
     matched: tuple[str, ...],
-    site: Site,
-    witness: Witness | None,
+    location: SchemaLocation,
+    failing: FailingMember | None,
 ) -> Expr | None:
     """The values under keys of a class; None if there is none."""
     schemas = [constraint.pattern_properties[pattern] for pattern in matched]
     if not schemas and constraint.additional_properties is not None:
         schemas = [constraint.additional_properties]
-    if witness is not None and witness.value is not None:
-        schemas.append(witness.value)
+    if failing is not None and failing.value is not None:
+        schemas.append(failing.value)
     if not schemas:
-        return lowering.anything.value(Rest())
-    place = lowering.outline.undeclared(site, matched)
+        return lowering.unconstrained.value(Rest())
+    place = lowering.source_map.undeclared(location, matched)
     return lowering.value(reduce(CanonicalSchema.intersect, schemas), place, step=Rest())
 
 
-def _note_left_out(lowering: Lowering, site: Site, refusals: list[UnsupportedSchema]) -> None:
+def _note_left_out(lowering: Lowering, location: SchemaLocation, refusals: list[UnsupportedSchema]) -> None:
     for refusal in refusals:
         for keyword in ("patternProperties", "additionalProperties", "properties"):
             note = f"some undeclared keys never: {refusal.reason}"
-            lowering.reporter.note(site, keyword, Verdict.NARROWED, note)
+            lowering.reporter.note(location, keyword, Verdict.NARROWED, note)
+
+
+def lower_key(lowering: Lowering, schema: CanonicalSchema, location: SchemaLocation) -> Expr | None:
+    """The keys that a schema admits in an object at a place; None if there is none.
+
+    Raises:
+        UnsupportedSchema: which keys these are cannot be told.
+    """
+    found = strings_of(schema, lambda inner: lowering.expand(inner, location))
+    return union([_lower(lowering, strings, location) for strings in found])
+
+
+def _lower(
+    lowering: Lowering, strings: StringConstraint | list[str], location: SchemaLocation
+) -> Expr | None:
+    if isinstance(strings, StringConstraint):
+        return lowering.string(strings, location, is_key=True)
+    return union([lowering.formatting.text(name) for name in strings])

@@ -10,7 +10,6 @@ Every state knows the fewest bytes that finish its rule. Lookaheads are left out
 from collections.abc import Iterable, Iterator
 
 from compiler.errors import UnsupportedGrammar
-from compiler.grammar.costs import NEVER, Costs
 from compiler.grammar.grammar import (
     CharClass,
     Choice,
@@ -22,6 +21,7 @@ from compiler.grammar.grammar import (
     Repeat,
     RuleRef,
 )
+from compiler.grammar.shortest import NEVER, Costs
 from compiler.recogniser.avoidance import Avoidance
 from compiler.recogniser.states import END, Call, Characters, End, Fork, Free, Rest, State, StateSet, Text
 from compiler.recogniser.utf8 import ByteRange, byte_sequences

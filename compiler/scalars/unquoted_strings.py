@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from compiler.errors import UnsupportedKeyword, UnsupportedSchema
 from compiler.grammar.grammar import (
+    CONTROL_CHARACTERS,
     EMPTY,
     CharClass,
     Expr,
@@ -18,11 +19,11 @@ from compiler.grammar.grammar import (
     Prose,
     Rule,
     RuleRef,
+    check_characters,
     choice,
     concat,
 )
 from compiler.grammar.rules import RuleSink, RuleTable
-from compiler.grammar.writable import CONTROLS, check_writable
 from compiler.regular import charset
 from compiler.regular.ecma import PatternError, parse
 from compiler.report import Verdict
@@ -45,7 +46,9 @@ def pattern_grammar(pattern: str) -> Grammar:
         parse(pattern)  # by itself: what it leaves open must not be closed by what is put around it
         rules = RuleTable()
         constraint = StringConstraint(patterns=(f"^(?:{pattern})$",))
-        lowering = StringLowering(rules, _NOTHING, EMPTY, name="plain", encode=as_is, left_out=CONTROLS)
+        lowering = StringLowering(
+            rules, _NOTHING, EMPTY, name="plain", encode=as_is, left_out=CONTROL_CHARACTERS
+        )
         lowered = lowering.lower(constraint)
     except PatternError as error:
         raise UnsupportedSchema("/pattern", "", str(error)) from error
@@ -65,12 +68,12 @@ def choice_grammar(choices: Sequence[str]) -> Grammar:
     if not choices:
         raise UnsupportedSchema("/choices", "", "there is nothing to choose from")
     for index, text in enumerate(choices):
-        check_writable(text, f"/choices/{index}")
+        check_characters(text, f"/choices/{index}")
     return Grammar({"root": Rule(choice(*map(Literal, choices)))})
 
 
 TAG_START = "<"
-_LEFT_OUT = charset.union(CONTROLS, charset.of(TAG_START))
+_LEFT_OUT = charset.union(CONTROL_CHARACTERS, charset.of(TAG_START))
 _COUNTED = charset.complement(_LEFT_OUT)
 _NOTE = f"without {TAG_START!r}"
 
@@ -98,7 +101,7 @@ def lower_raw_string(
 
 def lower_raw_literal(text: str, *, close: str, tags: tuple[str, ...]) -> Expr | None:
     """Exactly this text and `close`; None if it cannot stand between tags."""
-    is_writable = not any(charset.contains(CONTROLS, ord(char)) for char in text)
+    is_writable = not any(charset.contains(CONTROL_CHARACTERS, ord(char)) for char in text)
     return Literal(text + close) if is_writable and not any(tag in text for tag in tags) else None
 
 

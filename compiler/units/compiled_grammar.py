@@ -5,7 +5,7 @@ from functools import cached_property
 import xgrammar as xgr
 
 from compiler.grammar.grammar import Grammar
-from compiler.grammar.shortest import Shortest
+from compiler.grammar.shortest import ShortestSentences
 from compiler.guard.guard import Guard, guard_of
 from compiler.guard.guarded import Guarded
 from compiler.matcher import Bitmask
@@ -36,9 +36,9 @@ class CompiledGrammar:
         return Network(self.grammar)
 
     @cached_property
-    def shortest(self) -> Shortest:
+    def shortest(self) -> ShortestSentences:
         """How short its sentences are, and how fast they can grow."""
-        return Shortest(self.grammar)
+        return ShortestSentences(self.grammar)
 
     @cached_property
     def shortest_text(self) -> bytes:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from enum import Enum, auto
 
-from compiler.lowering.tagged import STRING, json_patterns
+from compiler.lowering.tagged_arguments import STRING, json_patterns
 from compiler.syntax import Syntax
 from runtime.text.held import HeldText
 from runtime.text.json_scanner import JsonScanner

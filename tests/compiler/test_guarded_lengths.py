@@ -14,7 +14,7 @@ from walks import flags
 from compiler import compile_schema
 from compiler.closing.closer import closer_of
 from compiler.linker.linker import link
-from compiler.lowering.tagged import spelled_tags
+from compiler.lowering.tagged_arguments import parameter_tags
 from compiler.matcher import allocate_bitmask
 from compiler.report import Verdict
 from compiler.schema import CompiledSchema, lower_schema
@@ -229,7 +229,7 @@ def test_linked_calls_keep_to_lengths(syntax):
 def test_strings_inside_tags_keep_to_lengths():
     vocabulary = named_vocabulary("qwen3")
     schema = {"type": "object", "properties": {"list": SCHEMAS["array"]}, "required": ["list"]}
-    tags = spelled_tags(SYNTAXES["qwen3_coder"], vocabulary)
+    tags = parameter_tags(SYNTAXES["qwen3_coder"], vocabulary)
     unit = compile_unit(
         lower_schema(schema, only_objects=True, tags=tags).grammar, SYNTAXES["qwen3_coder"], vocabulary
     )

@@ -20,13 +20,13 @@ from walks import flags
 from compiler import UnsupportedSchema, compile_schema
 from compiler.closing.closer import closer_of
 from compiler.frontend.canonical_form import canonical_form
-from compiler.frontend.outline import Outline
+from compiler.frontend.source_map import SourceMap
 from compiler.grammar.json_form import grammar_from_json, grammar_to_json
 from compiler.guard.bound import Room
 from compiler.guard.pattern import MAX_ENTRIES, pattern_of
 from compiler.guard.plan import plan_from_json, plan_to_json
+from compiler.lowering.json_text import FLEXIBLE
 from compiler.lowering.lowering import Lowering
-from compiler.lowering.style import FLEXIBLE
 from compiler.matcher import allocate_bitmask
 from compiler.regular.dfa import TooManyStates
 from compiler.regular.language import PatternCondition, language
@@ -53,7 +53,11 @@ def _counted_by_rules(
     schema, vocabulary: Vocabulary, pointers=("", "/items", "/properties/k")
 ) -> CompiledSchema:
     lowering = Lowering(
-        canonical_form(schema), Outline(schema), is_closed=False, style=FLEXIBLE, counted=frozenset(pointers)
+        canonical_form(schema),
+        SourceMap(schema),
+        is_closed=False,
+        formatting=FLEXIBLE,
+        counted=frozenset(pointers),
     )
     return CompiledSchema(lowering.grammar(), lowering.reporter.report(), vocabulary)
 

@@ -18,7 +18,7 @@ from compiler.guard.cursor import Cursor
 from compiler.guard.plan import Plan, plan_from_json, plan_to_json
 from compiler.guard.tagged import start_of
 from compiler.linker.linker import link
-from compiler.lowering.tagged import spelled_tags
+from compiler.lowering.tagged_arguments import parameter_tags
 from compiler.matcher import allocate_bitmask
 from compiler.schema import CompiledSchema, lower_schema
 from compiler.syntaxes import SYNTAXES
@@ -261,7 +261,7 @@ def test_tags_of_strings_end_where_they_do():
     properties = {"s": {"type": ["string", "array"]}, "m": listed}
     schema = {"type": "object", "properties": properties, "required": ["s", "m"]}
     for name, texts in (("qwen3_coder", ("", "[ ]", "word")), ("deepseek_v3_2", ("", "[ ]", "word"))):
-        tags = spelled_tags(SYNTAXES[name], vocabulary)
+        tags = parameter_tags(SYNTAXES[name], vocabulary)
         plan = lower_schema(schema, only_objects=True, tags=tags).grammar.plan
         for text in texts:
             first = tags.begin + "s" + tags.after_string_key + text + tags.end
@@ -279,7 +279,7 @@ def test_tagged_calls_are_guarded():
     }
     vocabulary = named_vocabulary("qwen3")
     syntax = SYNTAXES["qwen3_coder"]
-    lowered = lower_schema(schema, only_objects=True, tags=spelled_tags(syntax, vocabulary))
+    lowered = lower_schema(schema, only_objects=True, tags=parameter_tags(syntax, vocabulary))
     plan = lowered.grammar.plan
     assert plan is not None
     assert plan_from_json(plan_to_json(plan)) == plan

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from walks import walk
 
 from compiler import UnsupportedSchema, compile_schema
-from compiler.grammar.costs import NEVER
 from compiler.grammar.grammar import CharClass, Choice, Concatenation, Grammar, Literal, Repeat, Rule, RuleRef
-from compiler.grammar.shortest import Shortest
+from compiler.grammar.shortest import NEVER, ShortestSentences
 from compiler.recogniser.network import Network
 from compiler.recogniser.recogniser import Recogniser
 from compiler.vocabulary import Vocabulary
@@ -137,7 +136,7 @@ def test_bounded_repetition():
 def test_a_rule_without_a_sentence_is_never_the_way():
     loop = Concatenation((Literal("["), RuleRef("loop")))
     grammar = Grammar({"root": Rule(Choice((RuleRef("loop"), Literal("[[ok")))), "loop": Rule(loop)})
-    shortest = Shortest(grammar)
+    shortest = ShortestSentences(grammar)
     assert shortest.length(RuleRef("loop")) == NEVER
     recogniser = Recogniser.of(Network(grammar))
     assert recogniser.advance(b"[")

@@ -4,7 +4,7 @@ import pytest
 
 from compiler import compile_schema, compile_toolset
 from compiler.errors import UnsupportedSchema, UnsupportedToolset
-from compiler.frontend.pointer import child
+from compiler.frontend.keywords import child
 from toolspecs.tool import Tool
 
 ID = "https://example.com/"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from compiler.errors import UnsupportedKeyword, UnsupportedSchema
 from compiler.grammar.grammar import Rule
 from compiler.grammar.rules import RuleTable
-from compiler.lowering.style import FLEXIBLE
+from compiler.lowering.json_text import FLEXIBLE
 from compiler.regular.formats import FORMATS
 from compiler.report import Verdict
 from compiler.scalars.strings import StringConstraint, lower_string

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from compiler.digraph import circles
 from compiler.grammar.grammar import CharClass, RuleRef, subexpressions
-from compiler.lowering.style import SPACED
+from compiler.lowering.json_text import SPACED
 from compiler.regular import charset
 from compiler.regular.dfa import DEAD
 from compiler.regular.language import PatternCondition, language
@@ -108,7 +108,8 @@ def test_rules_lead_in_circles_to_themselves_alone(schema):
     """Or else the back end compiles them, and all that lead to them, anew for every grammar."""
     item = {"type": "string", **schema}
     grammar = lower_schema(
-        {"type": "object", "additionalProperties": False, "properties": {"a": item, "b": item}}, style=SPACED
+        {"type": "object", "additionalProperties": False, "properties": {"a": item, "b": item}},
+        formatting=SPACED,
     ).grammar
     following = {
         name: [part.name for part in subexpressions(rule.body) if isinstance(part, RuleRef)]
@@ -127,7 +128,7 @@ def test_rules_lead_in_circles_to_themselves_alone(schema):
 )
 def test_what_many_states_lead_to_is_not_written_out(pattern, most):
     """A set of characters takes milliseconds to compile wherever it stands."""
-    rules = lower_schema({"type": "string", "pattern": pattern}, style=SPACED).grammar.rules
+    rules = lower_schema({"type": "string", "pattern": pattern}, formatting=SPACED).grammar.rules
     assert (
         sum(isinstance(part, CharClass) for rule in rules.values() for part in subexpressions(rule.body))
         <= most
@@ -142,7 +143,7 @@ def test_what_many_states_lead_to_is_not_written_out(pattern, most):
     ],
 )
 def test_many_moves_by_a_few_characters_are_affordable(pattern):
-    lower_schema({"type": "string", "pattern": pattern, "maxLength": 5000}, style=SPACED)
+    lower_schema({"type": "string", "pattern": pattern, "maxLength": 5000}, formatting=SPACED)
 
 
 def test_what_is_said_twice_is_written_once():
@@ -150,7 +151,7 @@ def test_what_is_said_twice_is_written_once():
     sizes = [
         len(
             lower_schema(
-                {"type": "object", "properties": dict.fromkeys(names, item)}, style=SPACED
+                {"type": "object", "properties": dict.fromkeys(names, item)}, formatting=SPACED
             ).grammar.rules
         )
         for names in ("a", "abc")

@@ -8,7 +8,7 @@ import jsonschema_rs
 from jsonschema_rs import Registry, canonical
 
 from compiler.errors import UnsupportedSchema
-from compiler.frontend.pointer import child, resolve
+from compiler.frontend.keywords import child, resolve
 from toolspecs.references import absolute
 from toolspecs.schema_check import keyword_at
 

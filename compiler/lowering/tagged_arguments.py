@@ -18,9 +18,9 @@ from compiler.errors import UnsupportedKeyword, UnsupportedSchema
 from compiler.grammar.grammar import EMPTY, Expr, Literal, Rule, choice, concat, union
 from compiler.guard.plan import Tags
 from compiler.guard.planner import Key
-from compiler.lowering.anything import TYPES
+from compiler.lowering.constraints import ObjectConstraint, object_constraint, strings_of
 from compiler.lowering.objects import declared_keys, value_schema
-from compiler.lowering.views import ObjectConstraint, object_constraint, strings_of
+from compiler.lowering.unconstrained import TYPES
 from compiler.report import Verdict
 from compiler.scalars.strings import StringConstraint
 from compiler.scalars.unquoted_strings import lower_raw_literal, lower_raw_string
@@ -28,7 +28,7 @@ from compiler.scalars.unquoted_strings import lower_raw_literal, lower_raw_strin
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from compiler.frontend.outline import Site
+    from compiler.frontend.source_map import SchemaLocation
     from compiler.lowering.lowering import Lowering
     from compiler.syntax import Syntax
     from compiler.vocabulary import Vocabulary
@@ -49,7 +49,7 @@ def json_patterns(types: tuple[str, ...]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class SpelledTags:
+class ParameterTags:
     """A syntax's tags as a vocabulary spells them; `forbidden` in their own spelling, which is no text's."""
 
     begin: str
@@ -60,13 +60,13 @@ class SpelledTags:
     tells_strings: bool
 
 
-def spelled_tags(syntax: Syntax, vocabulary: Vocabulary) -> SpelledTags | None:
+def parameter_tags(syntax: Syntax, vocabulary: Vocabulary) -> ParameterTags | None:
     """The tags of a syntax; None if its arguments are JSON."""
     if syntax.tags is None:
         return None
     tags, spell = syntax.tags, vocabulary.spell
     after_string_key = tags.after_key if tags.after_string_key is None else tags.after_string_key
-    return SpelledTags(
+    return ParameterTags(
         spell(tags.begin),
         spell(tags.after_key),
         spell(after_string_key),
@@ -79,7 +79,7 @@ def spelled_tags(syntax: Syntax, vocabulary: Vocabulary) -> SpelledTags | None:
 class TaggedArguments:
     """The arguments of one tool; `types` is known once they are lowered."""
 
-    def __init__(self, lowering: Lowering, tags: SpelledTags) -> None:
+    def __init__(self, lowering: Lowering, tags: ParameterTags) -> None:
         self.types: Mapping[str, tuple[str, ...]] = {}
         self._lowering = lowering
         self._tags = tags
@@ -90,10 +90,10 @@ class TaggedArguments:
         Raises:
             UnsupportedSchema: a key cannot stand in a tag, or a keyword cannot be upheld.
         """
-        site = self._lowering.outline.root
+        location = self._lowering.source_map.root
         shapes = [
-            (shape, declared_keys(self._lowering, shape, site)[0])
-            for shape in list(self._shapes(self._lowering.schema, site))
+            (shape, declared_keys(self._lowering, shape, location)[0])
+            for shape in list(self._shapes(self._lowering.schema, location))
         ]
         admitted: dict[str, set[str]] = {}
         for shape, keys in shapes:
@@ -101,14 +101,16 @@ class TaggedArguments:
                 admitted.setdefault(key, set()).update(self._admitted(value_schema(shape, key)))
         self.types = {key: tuple(t for t in TYPES if t in types) for key, types in admitted.items()}
         self._lowering.planner.tags = self._guarded_tags()
-        self._note(site)
-        arguments = union([self._object(shape, site, keys) for shape, keys in shapes])
+        self._note(location)
+        arguments = union([self._object(shape, location, keys) for shape, keys in shapes])
         if arguments is None and any(shape.min_properties > len(keys) for shape, keys in shapes):
             why = "demands keys that are not declared, and in this call syntax none of these can be written"
-            raise self._lowering.reporter.refusal(site, "minProperties", why, "Declare them in `properties`.")
+            raise self._lowering.reporter.refusal(
+                location, "minProperties", why, "Declare them in `properties`."
+            )
         return arguments
 
-    def _shapes(self, schema: CanonicalSchema, site: Site) -> Iterator[ObjectConstraint]:
+    def _shapes(self, schema: CanonicalSchema, location: SchemaLocation) -> Iterator[ObjectConstraint]:
         """The alternatives of the arguments."""
         pending, seen = [schema], set[CanonicalSchema]()
         while pending:
@@ -130,7 +132,7 @@ class TaggedArguments:
                 case canonical.EnumView(values):
                     yield from map(self._exactly, values)
                 case _:
-                    pending += self._lowering.unfold(schema, site)
+                    pending += self._lowering.expand(schema, location)
 
     def _exactly(self, value: Any) -> ObjectConstraint:
         parts = {key: self._lowering.simple({"enum": [part]}) for key, part in value.items()}
@@ -148,11 +150,11 @@ class TaggedArguments:
         only = self._lowering.simple({"type": list(types)})
         return only if schema is None else schema.intersect(only)
 
-    def _object(self, shape: ObjectConstraint, site: Site, keys: list[str]) -> Expr | None:
+    def _object(self, shape: ObjectConstraint, location: SchemaLocation, keys: list[str]) -> Expr | None:
         if shape.violations:
             why = "demands that some key or value fails a schema"
-            raise self._lowering.reporter.refusal(site, "not", why, "State what is allowed instead.")
-        members = [(key, self._member(shape, site, key)) for key in keys]
+            raise self._lowering.reporter.refusal(location, "not", why, "State what is allowed instead.")
+        members = [(key, self._member(shape, location, key)) for key in keys]
         if any(member is None and key in shape.required for key, member in members):
             return None
         if not set(shape.required) <= set(keys):
@@ -186,12 +188,12 @@ class TaggedArguments:
             return left if taken is None else taken
         return self._lowering.rules.define("parameters", Rule(choice(taken, left)))
 
-    def _member(self, shape: ObjectConstraint, site: Site, key: str) -> Expr | None:
+    def _member(self, shape: ObjectConstraint, location: SchemaLocation, key: str) -> Expr | None:
         """One parameter in its tags."""
-        place = self._lowering.outline.property(site, key)
+        place = self._lowering.source_map.property(location, key)
         if not key or _UNSPEAKABLE.search(key):
             why = f"the key {key!r} cannot stand in a tag"
-            raise UnsupportedSchema(place.pointer or site.pointer, "properties", why, "Rename it.")
+            raise UnsupportedSchema(place.pointer or location.pointer, "properties", why, "Rename it.")
         tags, schema = self._tags, value_schema(shape, key)
         types = self.types[key]
         others = tuple(name for name in types if name != STRING)
@@ -207,44 +209,48 @@ class TaggedArguments:
         )
         return concat(Literal(tags.begin + key), union(either))
 
-    def _text(self, schema: CanonicalSchema | None, site: Site, others: tuple[str, ...]) -> Expr | None:
+    def _text(
+        self, schema: CanonicalSchema | None, location: SchemaLocation, others: tuple[str, ...]
+    ) -> Expr | None:
         """The strings of a schema as raw text up to the end of the tag; none reads as one of `others`."""
         if schema is None:
-            return self._string(StringConstraint(), site, others)
-        found = strings_of(schema, lambda inner: self._lowering.unfold(inner, site))
+            return self._string(StringConstraint(), location, others)
+        found = strings_of(schema, lambda inner: self._lowering.expand(inner, location))
         return union(
             [
-                self._string(strings, site, others)
+                self._string(strings, location, others)
                 if isinstance(strings, StringConstraint)
-                else self._literals(strings, site, others)
+                else self._literals(strings, location, others)
                 for strings in found
             ]
         )
 
-    def _string(self, constraint: StringConstraint, site: Site, others: tuple[str, ...]) -> Expr | None:
+    def _string(
+        self, constraint: StringConstraint, location: SchemaLocation, others: tuple[str, ...]
+    ) -> Expr | None:
         tags, misread = self._tags, self._misread(others)
         constraint = replace(constraint, excluded_patterns=(*constraint.excluded_patterns, *misread))
         try:
             lowered = lower_raw_string(constraint, self._lowering.rules, close=tags.end, tags=tags.forbidden)
         except UnsupportedKeyword as refusal:
-            raise self._lowering.reporter.refusal_of(site, refusal) from refusal
+            raise self._lowering.reporter.refusal_of(location, refusal) from refusal
         if lowered is None:
             return None
-        self._lowering.reporter.note_all(site, lowered.notes)
+        self._lowering.reporter.note_all(location, lowered.notes)
         if misread:
             for keyword in ("type", "anyOf", "oneOf"):
                 note = "no string that reads as another type"
-                self._lowering.reporter.note(site, keyword, Verdict.NARROWED, note)
+                self._lowering.reporter.note(location, keyword, Verdict.NARROWED, note)
         return lowered.expr
 
-    def _literals(self, values: list[str], site: Site, others: tuple[str, ...]) -> Expr | None:
+    def _literals(self, values: list[str], location: SchemaLocation, others: tuple[str, ...]) -> Expr | None:
         tags, misread = self._tags, self._misread(others)
         kept = [value for value in values if not any(re.search(pattern, value) for pattern in misread)]
         written = [lower_raw_literal(value, close=tags.end, tags=tags.forbidden) for value in kept]
         live = [text for text in written if text is not None]
         if len(live) < len(values):
             note = "without texts that read as a tag or as another type"
-            self._lowering.reporter.note(site, "enum", Verdict.NARROWED, note)
+            self._lowering.reporter.note(location, "enum", Verdict.NARROWED, note)
         return union(live)
 
     def _misread(self, others: tuple[str, ...]) -> list[str]:
@@ -257,8 +263,8 @@ class TaggedArguments:
         begin, after_key, after_string_key, end = (text.encode() for text in texts)
         return Tags(begin, after_key, after_string_key, end, frozenset(keys))
 
-    def _note(self, site: Site) -> None:
+    def _note(self, location: SchemaLocation) -> None:
         notes = ["keys in their declared order"] if len(self.types) > 1 else []
         self._lowering.reporter.note(
-            site, "properties", Verdict.NARROWED, "; ".join([*notes, "undeclared keys never"])
+            location, "properties", Verdict.NARROWED, "; ".join([*notes, "undeclared keys never"])
         )

@@ -1,4 +1,4 @@
-"""Combinations that canonicalization leaves symbolic because of a reference in them, resolved in steps.
+"""Expander that canonicalization leaves symbolic because of a reference in them, resolved in steps.
 
 What has no canonical form as a whole often has one in pieces, so everything here is a union of schemas. Where
 a schema cannot be subtracted exactly, what is known to fail it is kept, and no more.
@@ -35,7 +35,7 @@ class TooManyCases(canonical.UnsupportedResult):
     """A combination outgrew `MAX_PIECES`."""
 
 
-class Combinations:
+class Expander:
     """The combinations inside one document; `is_narrowed` if the last one resolved to less than it admits."""
 
     def __init__(self, document: CanonicalSchema) -> None:
@@ -45,10 +45,10 @@ class Combinations:
         self.is_narrowed = False
         self._is_frugal = False
 
-    def unfold(self, schema: CanonicalSchema) -> Pieces:
+    def expand(self, schema: CanonicalSchema) -> Pieces:
         """The schema with its outermost references followed and its combination carried out, as a union.
 
-        Returns the schema itself where there is nothing to unfold.
+        Returns the schema itself where there is nothing to expand.
 
         Raises:
             CanonicalizationError: the result has no canonical form, or a reference no target.

@@ -1,9 +1,9 @@
-"""Long chains of references are refused before native code recurses through them and ends the process."""
+"""References: long chains are refused before native code recurses through them, and so are endless ones."""
 
 import pytest
 
 from compiler import UnsupportedSchema, compile_schema
-from compiler.frontend.chains import longest_chain
+from compiler.frontend.depth import find_cycle, longest_chain
 
 URI = "https://example.com/"
 
@@ -76,3 +76,32 @@ def test_what_is_shared_counts_once_and_a_circle_whole(schema, length):
 def test_a_large_schema_of_short_chains_compiles():
     schema = links(1_500, lambda i: {"type": "integer", "minimum": i})
     assert compile_schema(schema | to(7)).accepts("7")
+
+
+@pytest.mark.parametrize(
+    ("schema", "culprit"),
+    [
+        ({"$ref": "#"}, ""),
+        ({"properties": {"p": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"$ref": "#/$defs/a"}}}, "/$defs/a"),
+        ({"allOf": [{"type": "object"}, {"anyOf": [{"$ref": "#"}]}]}, "/allOf/1/anyOf/0"),
+        ({"items": {"not": {"$ref": "#/items"}}}, "/items/not"),
+        ({"properties": {"a/b": {"if": {"$ref": "#/properties/a~1b"}}}}, "/properties/a~1b/if"),
+    ],
+)
+def test_a_cycle_with_no_way_out_is_refused(schema, culprit):
+    with pytest.raises(UnsupportedSchema, match="refers back to itself") as refused:
+        compile_schema(schema)
+    assert refused.value.pointer == f"{culprit}/$ref"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"next": {"$ref": "#"}}},
+        {"type": "array", "items": {"$ref": "#"}},
+        {"properties": {"$ref": {"type": "string"}}},
+        {"allOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}], "$defs": {"a": {"type": "null"}}},
+    ],
+)
+def test_other_references_are_no_cycles(schema):
+    assert find_cycle(schema, {}) is None

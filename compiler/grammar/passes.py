@@ -1,7 +1,8 @@
 """Pruning: what no finite text can complete, and what nothing refers to, leaves the grammar."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from itertools import islice
 
 from compiler.grammar.grammar import (
     Choice,
@@ -88,3 +89,37 @@ def _orders(rules: Mapping[str, Rule], root: str) -> tuple[list[str], list[str]]
             if isinstance(rule.lookahead, RuleRef):
                 stack.append((rule.lookahead.name, False))
     return list(met), innermost_first
+
+
+_MAX_DEPTH = 4
+_MAX_OPTIONS = 64
+
+
+def inlined(grammar: Grammar) -> Grammar:
+    """The same language; rules that nothing refers to any more are still there."""
+    rules = {name: Rule(_unfold(name, rule.body, grammar.rules)) for name, rule in grammar.rules.items()}
+    return Grammar(rules, grammar.root, grammar.plan)
+
+
+def _unfold(name: str, body: Expr, rules: Mapping[str, Rule]) -> Expr:
+    again = RuleRef(name)
+    found: list[Expr] = []
+    for option in body.options if isinstance(body, Choice) else (body,):
+        match option:
+            case Concatenation((RuleRef() as item, RuleRef() as last)) if last == again != item:
+                parts = islice(_alternatives(item, rules, _MAX_DEPTH), _MAX_OPTIONS + 1)
+                found += [concat(part, again) for part in parts]
+            case _:
+                found.append(option)
+    return choice(*found) if len(found) <= _MAX_OPTIONS else body
+
+
+def _alternatives(expr: Expr, rules: Mapping[str, Rule], depth: int) -> Iterator[Expr]:
+    match expr:
+        case RuleRef(name) if depth:
+            yield from _alternatives(rules[name].body, rules, depth - 1)
+        case Choice(options):
+            for option in options:
+                yield from _alternatives(option, rules, depth)
+        case _:
+            yield expr

@@ -1,9 +1,9 @@
-"""The outline of a schema document: which schema objects speak about one place of an instance.
+"""The source_map of a schema document: which schema objects speak about one place of an instance.
 
-Canonicalization sorts properties and forgets where things were written. The outline walks the source
+Canonicalization sorts properties and forgets where things were written. The source_map walks the source
 beside the canonical form and gives back the declared order of keys, the keys that were declared without a
 constraint, and the JSON pointers that a report or a refusal names. It never decides what is valid: a wrong
-outline costs order and wording, not soundness.
+source_map costs order and wording, not soundness.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,8 +13,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote
 
-from compiler.frontend.pointer import child, resolve
-from compiler.frontend.subschemas import IN_PLACE, IN_PLACE_LISTS, IN_PLACE_MAPS, children
+from compiler.frontend.keywords import IN_PLACE, IN_PLACE_LISTS, IN_PLACE_MAPS, child, children, resolve
 from toolspecs.references import KEYWORDS as REFERENCES
 from toolspecs.references import absolute
 
@@ -26,7 +25,7 @@ Branches = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class SchemaLocation:
     """The pointers of every schema object that speaks about one place of an instance.
 
     They stand in the order in which a reader meets their `properties`; `pointer` is the one for messages.
@@ -36,8 +35,8 @@ class Site:
     pointer: str = ""
 
 
-class Outline:
-    """The outline of one document, and of the `documents` by URI that it may refer to; none is modified.
+class SourceMap:
+    """The source_map of one document, and of the `documents` by URI that it may refer to; none is modified.
 
     A pointer into another document is its URI, `#` and the pointer proper.
     """
@@ -46,18 +45,18 @@ class Outline:
         self.document = document
         self.documents = documents
         self._values: dict[str, Any] = {}
-        self._items: dict[tuple[Site, int | None], Site] = {}
-        self._sites: dict[tuple[str, ...], Site] = {}
-        self._branches: dict[Site, Mapping[str, tuple[Branches, ...]]] = {}
+        self._items: dict[tuple[SchemaLocation, int | None], SchemaLocation] = {}
+        self._locations: dict[tuple[str, ...], SchemaLocation] = {}
+        self._branches: dict[SchemaLocation, Mapping[str, tuple[Branches, ...]]] = {}
 
     @property
-    def root(self) -> Site:
+    def root(self) -> SchemaLocation:
         """The place of the whole instance."""
-        return self._site(("",))
+        return self._location(("",))
 
-    def schemas(self, site: Site) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    def schemas(self, location: SchemaLocation) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """The schema objects of a place, with their pointers."""
-        for pointer in site.pointers:
+        for pointer in location.pointers:
             schema = self.at(pointer)
             if isinstance(schema, dict):
                 yield pointer, schema
@@ -69,73 +68,73 @@ class Outline:
             self._values[pointer] = resolve(self.documents.get(uri) if uri else self.document, inside)
         return self._values[pointer]
 
-    def declared(self, site: Site) -> tuple[str, ...]:
+    def declared(self, location: SchemaLocation) -> tuple[str, ...]:
         """Every key that `properties` declares at a place, in the order of first appearance."""
         keys: dict[str, None] = {}
-        for _, schema in self.schemas(site):
+        for _, schema in self.schemas(location):
             properties = schema.get("properties")
             if isinstance(properties, dict):
                 keys.update(dict.fromkeys(properties))
         return tuple(keys)
 
-    def mentioned(self, site: Site) -> tuple[str, ...]:
+    def mentioned(self, location: SchemaLocation) -> tuple[str, ...]:
         """Every key that a place names, declared ones first, in the order of first appearance."""
-        keys = dict.fromkeys(self.declared(site))
-        for _, schema in self.schemas(site):
+        keys = dict.fromkeys(self.declared(location))
+        for _, schema in self.schemas(location):
             names = schema.get("propertyNames")
             for listed in (schema.get("required"), names.get("enum") if isinstance(names, dict) else None):
                 if isinstance(listed, list):
                     keys.update(dict.fromkeys(key for key in listed if isinstance(key, str)))
         return tuple(keys)
 
-    def is_map(self, site: Site) -> bool:
+    def is_map(self, location: SchemaLocation) -> bool:
         """Whether no key is declared at a place, or undeclared ones are admitted in so many words."""
         explicit = any(
             schema.get(keyword, False) is not False
-            for _, schema in self.schemas(site)
+            for _, schema in self.schemas(location)
             for keyword in ("additionalProperties", "unevaluatedProperties", "patternProperties")
         )
-        return explicit or not (self.declared(site) or self._takes_no_arguments(site))
+        return explicit or not (self.declared(location) or self._takes_no_arguments(location))
 
-    def _takes_no_arguments(self, site: Site) -> bool:
+    def _takes_no_arguments(self, location: SchemaLocation) -> bool:
         """Whether a place is the whole instance, and its `properties` are spelled and empty.
 
         That is how tools without arguments are written. Further in it is written for maps, as of Helm values.
         """
-        spelled = {keyword for _, schema in self.schemas(site) for keyword in schema}
+        spelled = {keyword for _, schema in self.schemas(location) for keyword in schema}
         keys_told = spelled & {"propertyNames", "minProperties"}
-        return site == self.root and "properties" in spelled and not keys_told
+        return location == self.root and "properties" in spelled and not keys_told
 
-    def property(self, site: Site, key: str) -> Site:
+    def property(self, location: SchemaLocation, key: str) -> SchemaLocation:
         """The place of the value under `key`."""
         found: list[str] = []
-        for pointer, schema in self.schemas(site):
+        for pointer, schema in self.schemas(location):
             properties = schema.get("properties")
             if isinstance(properties, dict) and key in properties:
                 found.append(child(pointer, "properties", key))
             elif isinstance(schema.get("additionalProperties"), dict):
                 found.append(child(pointer, "additionalProperties"))
-        return self._site(tuple(found))
+        return self._location(tuple(found))
 
-    def undeclared(self, site: Site, patterns: tuple[str, ...]) -> Site:
+    def undeclared(self, location: SchemaLocation, patterns: tuple[str, ...]) -> SchemaLocation:
         """The place of the values under undeclared keys that match `patterns`."""
         found: list[str] = []
-        for pointer, schema in self.schemas(site):
+        for pointer, schema in self.schemas(location):
             spelled = schema.get("patternProperties") or {}
             found += [child(pointer, "patternProperties", p) for p in spelled if p in patterns]
             if not patterns and isinstance(schema.get("additionalProperties"), dict):
                 found.append(child(pointer, "additionalProperties"))
-        return self._site(tuple(found))
+        return self._location(tuple(found))
 
-    def item(self, site: Site, index: int | None) -> Site:
+    def item(self, location: SchemaLocation, index: int | None) -> SchemaLocation:
         """The place of the item at `index`, or (None) of the items after any prefix."""
-        if (site, index) not in self._items:
-            self._items[site, index] = self._item(site, index)
-        return self._items[site, index]
+        if (location, index) not in self._items:
+            self._items[location, index] = self._item(location, index)
+        return self._items[location, index]
 
-    def _item(self, site: Site, index: int | None) -> Site:
+    def _item(self, location: SchemaLocation, index: int | None) -> SchemaLocation:
         found: list[str] = []
-        for pointer, schema in self.schemas(site):
+        for pointer, schema in self.schemas(location):
             for keyword in ("prefixItems", "items"):
                 items = schema.get(keyword)
                 if isinstance(items, list):
@@ -143,7 +142,7 @@ class Outline:
                         found.append(child(pointer, keyword, str(index)))
                 elif isinstance(items, dict):
                     found.append(child(pointer, keyword))
-        return self._site(tuple(found))
+        return self._location(tuple(found))
 
     def subschemas(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Every schema object of the document in document order, then what it refers to in other places."""
@@ -176,16 +175,16 @@ class Outline:
         """The place that a reference at `pointer` leads to."""
         return self._elsewhere(pointer, uri) or self._target(uri)
 
-    def _site(self, starts: tuple[str, ...]) -> Site:
-        if starts not in self._sites:
+    def _location(self, starts: tuple[str, ...]) -> SchemaLocation:
+        if starts not in self._locations:
             found: dict[str, dict[Branches, None]] = {}
             visits: set[tuple[str, Branches]] = set()
             for pointer in starts:
                 self._collect(pointer, (), found, visits)
-            site = Site(tuple(found), starts[0] if starts else "")
-            self._sites[starts] = site
-            self._branches[site] = {pointer: tuple(paths) for pointer, paths in found.items()}
-        return self._sites[starts]
+            location = SchemaLocation(tuple(found), starts[0] if starts else "")
+            self._locations[starts] = location
+            self._branches[location] = {pointer: tuple(paths) for pointer, paths in found.items()}
+        return self._locations[starts]
 
     def _collect(
         self,
@@ -209,11 +208,13 @@ class Outline:
                     self._collect(inner, within, found, visits)
         found.setdefault(pointer, {})[branches] = None
 
-    def reordered(self, site: Site, fits: Callable[[Mapping[str, Any]], bool]) -> Site:
+    def reordered(
+        self, location: SchemaLocation, fits: Callable[[Mapping[str, Any]], bool]
+    ) -> SchemaLocation:
         """The place with the schemas last that stand in alternatives of which some schema does not fit."""
-        paths_of = self._branches.get(site)
+        paths_of = self._branches.get(location)
         if paths_of is None:
-            return site
+            return location
         dead = {
             paths[0][-1]
             for pointer, paths in paths_of.items()
@@ -223,14 +224,14 @@ class Outline:
             and not fits(schema)
         }
         if not dead:
-            return site
+            return location
         last = [
             pointer
             for pointer, paths in paths_of.items()
             if all(not dead.isdisjoint(branches) for branches in paths)
         ]
         first = [pointer for pointer in paths_of if pointer not in last]
-        return Site((*first, *last), site.pointer)
+        return SchemaLocation((*first, *last), location.pointer)
 
     def _in_place(self, pointer: str, keyword: str, value: Any) -> Iterator[str]:
         """The schemas under a keyword that speak about the same place as the one at `pointer`."""

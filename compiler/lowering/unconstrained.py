@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compiler.frontend.outline import Site
+from compiler.frontend.source_map import SchemaLocation
 from compiler.grammar.grammar import Literal, Rule, choice
 from compiler.lowering.arrays import lower_array
+from compiler.lowering.constraints import ArrayConstraint, ObjectConstraint
 from compiler.lowering.objects import lower_object
-from compiler.lowering.views import ArrayConstraint, ObjectConstraint
 from compiler.scalars.numbers import IntegerConstraint, NumberConstraint
 from compiler.scalars.strings import StringConstraint
 
@@ -23,7 +23,7 @@ TYPES = ("null", "boolean", "number", "string", "array", "object")
 """Every JSON value is of one of these."""
 
 
-class Anything:
+class Unconstrained:
     """The unconstrained values of one grammar; what may stand anywhere is one set of rules for all places."""
 
     def __init__(self, lowering: Lowering) -> None:
@@ -36,10 +36,12 @@ class Anything:
         place = self._unknown_place()
         lowering.planner.mark_string(place, is_plain=True)
         lowering.planner.link(lowering.place, step, [place])
-        return self._rules_of("any", lambda: choice(*(self.of_type(name, Site()) for name in TYPES)))
+        return self._rules_of(
+            "any", lambda: choice(*(self.of_type(name, SchemaLocation()) for name in TYPES))
+        )
 
     def of_type(  # noqa: PLR0911 - one case per type
-        self, type_name: str, site: Site, *, is_root: bool = False
+        self, type_name: str, location: SchemaLocation, *, is_root: bool = False
     ) -> Expr:
         """Any value of a type at a place.
 
@@ -53,21 +55,23 @@ class Anything:
             case "boolean":
                 return choice(Literal("true"), Literal("false"))
             case "string":
-                return _existing(lowering.string(StringConstraint(), site, is_root=is_root))
+                return _existing(lowering.string(StringConstraint(), location, is_root=is_root))
             case "integer":
-                return _existing(lowering.number(IntegerConstraint(), site))
+                return _existing(lowering.number(IntegerConstraint(), location))
             case "number":
-                return _existing(lowering.number(NumberConstraint(), site))
-            case "object" if lowering.is_closed and not lowering.outline.is_map(site):
-                return _existing(lower_object(lowering, ObjectConstraint(), site))
+                return _existing(lowering.number(NumberConstraint(), location))
+            case "object" if lowering.is_closed and not lowering.source_map.is_map(location):
+                return _existing(lower_object(lowering, ObjectConstraint(), location))
             case "array":
-                return self._container("any_array", lambda: lower_array(lowering, ArrayConstraint(), Site()))
+                return self._container(
+                    "any_array", lambda: lower_array(lowering, ArrayConstraint(), SchemaLocation())
+                )
             case "object":
                 return self._container(
-                    "any_object", lambda: lower_object(lowering, ObjectConstraint(), Site())
+                    "any_object", lambda: lower_object(lowering, ObjectConstraint(), SchemaLocation())
                 )
             case _:
-                raise lowering.reporter.refusal(site, "type", f"unknown type {type_name!r}")
+                raise lowering.reporter.refusal(location, "type", f"unknown type {type_name!r}")
 
     def _container(self, hint: str, lower: Callable[[], Expr | None]) -> RuleRef:
         self._lowering.planner.link(self._lowering.place, None, [self._unknown_place()])

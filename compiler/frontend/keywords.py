@@ -3,8 +3,77 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from compiler.frontend.pointer import child
+from toolspecs.references import pointer_keys
 
+ASSERTIONS = frozenset(
+    {
+        "type",
+        "enum",
+        "const",
+        "multipleOf",
+        "maximum",
+        "exclusiveMaximum",
+        "minimum",
+        "exclusiveMinimum",
+        "maxLength",
+        "minLength",
+        "pattern",
+        "format",
+        "maxItems",
+        "minItems",
+        "uniqueItems",
+        "contains",
+        "maxContains",
+        "minContains",
+        "maxProperties",
+        "minProperties",
+        "required",
+        "dependentRequired",
+        "dependentSchemas",
+        "dependencies",
+        "properties",
+        "patternProperties",
+        "additionalProperties",
+        "propertyNames",
+        "prefixItems",
+        "items",
+        "additionalItems",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "not",
+        "if",
+        "then",
+        "else",
+        "$ref",
+        "$dynamicRef",
+        "$recursiveRef",
+    }
+)
+STRUCTURE = frozenset(
+    {
+        "$schema",
+        "$id",
+        "id",
+        "$anchor",
+        "$dynamicAnchor",
+        "$recursiveAnchor",
+        "$vocabulary",
+        "$defs",
+        "definitions",
+        "$comment",
+        "title",
+        "description",
+        "default",
+        "examples",
+        "deprecated",
+        "readOnly",
+        "writeOnly",
+    }
+)
+ANNOTATIONS = frozenset({"contentEncoding", "contentMediaType", "contentSchema"})
 IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
 IN_PLACE = ("if", "then", "else")
 IN_PLACE_MAPS = ("dependentSchemas", "dependencies")
@@ -63,3 +132,26 @@ def transformed(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]])
         else:
             result[keyword] = transformed(value, change) if keyword in SINGLE else value
     return change(result)
+
+
+def escape(token: str) -> str:
+    """A reference token as a pointer spells it."""
+    return token.replace("~", "~0").replace("/", "~1")
+
+
+def child(pointer: str, *tokens: str) -> str:
+    """The pointer to a descendant."""
+    return "".join((pointer, *(f"/{escape(token)}" for token in tokens)))
+
+
+def resolve(document: Any, pointer: str) -> Any:
+    """The value at `pointer`, or None where there is none."""
+    value = document
+    for key in pointer_keys(pointer):
+        if isinstance(value, dict):
+            value = value.get(key)
+        elif isinstance(value, list) and key.isdigit() and int(key) < len(value):
+            value = value[int(key)]
+        else:
+            return None
+    return value

@@ -1,12 +1,11 @@
 """Plainer documents: what canonicalization does not model, written in what it does."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from compiler.frontend.contested import NEGATIVE
-from compiler.frontend.reporter import ASSERTIONS
-from compiler.frontend.subschemas import inside, transformed
+from compiler.frontend.keywords import ASSERTIONS, child, inside, located, transformed
+from compiler.regular.formats import FORMATS, is_known
 
 DIALECTS = (
     "http://json-schema.org/draft-04/schema",
@@ -46,9 +45,6 @@ _ALIKE = frozenset(
 )
 """Assertions that mean the same in every dialect."""
 _DIFFERENT = ASSERTIONS - _ALIKE
-_PREFIX_ITEMS = 20
-_REF_ALONE = 7
-"""The last draft in which nothing stands beside `$ref`."""
 
 
 def without_nested_dialects(document: Any) -> Any:
@@ -99,44 +95,52 @@ def _names_dialect(schema: dict[str, Any]) -> bool:
     return "$schema" in schema and not schema.keys() & {"$id", "id"}
 
 
-def with_values_described(document: Any, draft: int) -> Any:
-    """The document with listed arrays and objects described by their parts, which can be negated."""
+NEGATIVE = frozenset({"not", "oneOf", "if", "contains", "unevaluatedItems", "unevaluatedProperties"})
+"""Keywords under which asserting more can admit more."""
+_NEWER = 19
+"""The draft, as a number, that dropped `dependencies`."""
+_CONTENTS = (6, 7)
+"""Drafts in which contents are asserted by some engines."""
+
+
+def dialect_dependent(schema: Mapping[str, Any], draft: int) -> list[str]:
+    """The dialect_dependent keywords that one schema object spells."""
+    found = ["dependencies"] if draft >= _NEWER else []
+    found += ["contentEncoding", "contentMediaType"] if draft in _CONTENTS else []
+    name = schema.get("format")
+    if isinstance(name, str) and name in FORMATS and not is_known(name, draft):
+        found.append("format")
+    return [keyword for keyword in found if keyword in schema]
+
+
+def can_mislead(documents: Iterable[Any], draft: int) -> bool:
+    """Whether some dialect_dependent keyword may stand where asserting it admits more."""
+    schemas = [schema for document in documents for schema in inside(document)]
+    return any(schema.keys() & NEGATIVE for schema in schemas) and any(
+        dialect_dependent(schema, draft) for schema in schemas
+    )
+
+
+def without_dialect_dependent(document: Any, draft: int) -> Any:
+    """The document as those engines read it that do not assert the dialect_dependent keywords."""
 
     def change(schema: dict[str, Any]) -> dict[str, Any]:
-        if draft <= _REF_ALONE and "$ref" in schema:
-            return schema
-        listed = {"enum": schema.get("enum"), **({"const": [schema.get("const")]} if draft > 4 else {})}
-        found = {
-            keyword: {"anyOf": [_described(value, draft) for value in values]}
-            for keyword, values in listed.items()
-            if keyword in schema and isinstance(values, list) and any(map(_is_composite, values))
-        }
-        if not found:
-            return schema
-        kept = {keyword: value for keyword, value in schema.items() if keyword not in found}
-        return {**kept, "allOf": [*kept.get("allOf", []), *found.values()]}
+        left_out = dialect_dependent(schema, draft)
+        return {keyword: value for keyword, value in schema.items() if keyword not in left_out}
 
     return transformed(document, change)
 
 
-def _is_composite(value: Any) -> bool:
-    return isinstance(value, list | dict) and len(value) > 0
+def first_dialect_dependent(document: Any, draft: int) -> tuple[str, str]:
+    """Pointer and name of the first dialect-dependent keyword of a document; empty if it has none."""
+    for pointer, schema in located(document):
+        for keyword in dialect_dependent(schema, draft):
+            return child(pointer, keyword), keyword
+    return "", ""
 
 
-def _described(value: Any, draft: int) -> Any:
-    """A schema of exactly this value."""
-    match value:
-        case list() if value:
-            prefix = "prefixItems" if draft >= _PREFIX_ITEMS else "items"
-            items = [_described(item, draft) for item in value]
-            return {"type": "array", "minItems": len(value), "maxItems": len(value), prefix: items}
-        case dict() if value:
-            properties = {key: _described(item, draft) for key, item in value.items()}
-            return {
-                "type": "object",
-                "required": list(value),
-                "properties": properties,
-                "additionalProperties": False,
-            }
-        case _:
-            return {"enum": [value]}
+def suggestion_for(keyword: str) -> str:
+    """What to write instead of a dialect_dependent keyword."""
+    if keyword == "dependencies":
+        return "Write `dependentRequired` or `dependentSchemas`."
+    return "Say it by `pattern`, or declare a newer draft."

@@ -15,7 +15,7 @@ _FEW = 4
 
 
 @dataclass(frozen=True)
-class Members:
+class Quantifier:
     """Texts of a number of members, and what closes them; `ahead` is how a member or the close begins.
 
     `name` begins the names of the rules.

@@ -1,7 +1,9 @@
 """What the canonical views say, as plain values that lowerings take."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from jsonschema_rs import CanonicalSchema, canonical
 
@@ -34,7 +36,7 @@ Violation = canonical.NameFailsView | canonical.UndeclaredValueFailsView | canon
 
 
 @dataclass(frozen=True)
-class Witness:
+class FailingMember:
     """A member with a key and a value of these schemas; None admits any value."""
 
     key: CanonicalSchema
@@ -54,8 +56,8 @@ class ObjectConstraint:
     additional_properties: CanonicalSchema | None = None
     violations: tuple[Violation, ...] = ()
     """What some member has to fail, each."""
-    witnesses: tuple[Witness, ...] = ()
-    """Members under undeclared keys that there have to be."""
+    failing_members: tuple[FailingMember, ...] = ()
+    """Quantifier under undeclared keys that there have to be."""
 
 
 def string_constraint(view: canonical.StringView, draft: int = LATEST) -> StringConstraint:
@@ -75,11 +77,11 @@ def string_constraint(view: canonical.StringView, draft: int = LATEST) -> String
 
 
 def strings_of(
-    schema: CanonicalSchema, unfold: Callable[[CanonicalSchema], list[CanonicalSchema]]
+    schema: CanonicalSchema, expand: Callable[[CanonicalSchema], list[CanonicalSchema]]
 ) -> Iterator[StringConstraint | list[str]]:
     """The strings that a schema admits: all of these together, constraints or lists.
 
-    `unfold` is asked for what is left symbolic, and refuses what it cannot resolve.
+    `expand` is asked for what is left symbolic, and refuses what it cannot resolve.
     """
     match schema.view():
         case canonical.ConstView(str() as text):
@@ -93,7 +95,7 @@ def strings_of(
         case canonical.MultiTypeView(types):
             yield from [StringConstraint()] if "string" in types else ()
         case canonical.AnyOfView(branches):
-            yield from (strings for branch in branches for strings in strings_of(branch, unfold))
+            yield from (strings for branch in branches for strings in strings_of(branch, expand))
         case (
             canonical.ReferenceView()
             | canonical.NotView()
@@ -102,7 +104,7 @@ def strings_of(
             | canonical.TypedGroupView()
             | canonical.RawView()
         ):
-            yield from (strings for branch in unfold(schema) for strings in strings_of(branch, unfold))
+            yield from (strings for branch in expand(schema) for strings in strings_of(branch, expand))
 
 
 def integer_constraint(view: canonical.IntegerView) -> IntegerConstraint:
@@ -150,3 +152,49 @@ def object_constraint(view: canonical.ObjectView) -> ObjectConstraint:
         additional_properties=view.additional_properties,
         violations=tuple(view.violations),
     )
+
+
+def may_stem_from(constraint: ObjectConstraint) -> Callable[[Mapping[str, Any]], bool]:
+    """Whether an object of the constraint may stem from a schema of the source: it demands no less."""
+
+    def fits(schema: Mapping[str, Any]) -> bool:
+        required, properties = schema.get("required"), schema.get("properties")
+        if isinstance(required, list) and not set(filter(_is_text, required)) <= set(constraint.required):
+            return False
+        if schema.get("additionalProperties") is False and not _is_closed(constraint):
+            return False
+        declared = properties if isinstance(properties, dict) else {}
+        return all(_demands(constraint.properties.get(key), schema) for key, schema in declared.items())
+
+    return fits
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_closed(constraint: ObjectConstraint) -> bool:
+    return constraint.property_names is not None or constraint.additional_properties is not None
+
+
+def _demands(value: CanonicalSchema | None, source: Any) -> bool:
+    """Whether a value is one of those that the source lists, if it lists any."""
+    if not isinstance(source, dict) or not source.keys() & {"const", "enum"}:
+        return True
+    listed = source["enum"] if isinstance(source.get("enum"), list) else [source.get("const")]
+    match value.view() if value is not None else None:
+        case canonical.ConstView(only):
+            values = [only]
+        case canonical.EnumView(values):
+            pass
+        case canonical.FalseView():
+            return True
+        case canonical.MultiTypeView(types) if set(types) <= {"null", "boolean"}:
+            return True
+        case _:
+            return False
+    return set(map(_spelled, values)) <= set(map(_spelled, listed))
+
+
+def _spelled(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
