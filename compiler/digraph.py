@@ -1,4 +1,4 @@
-"""Directed graphs: what is reached in one, and in what order."""
+"""Directed graphs: reachability, topological order and strongly connected components."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TypeVar
@@ -6,29 +6,43 @@ from typing import TypeVar
 NodeT = TypeVar("NodeT", bound=Hashable)
 
 
-def reached(starts: Iterable[NodeT], following: Callable[[NodeT], Iterable[NodeT]]) -> set[NodeT]:
-    """What some way leads to from `starts`, these included."""
+def reachable(starts: Iterable[NodeT], successors: Callable[[NodeT], Iterable[NodeT]]) -> set[NodeT]:
+    """The nodes to which a path leads from any of `starts`, and `starts` themselves.
+
+    >>> reachable([1], {1: [2], 2: [], 3: [1]}.__getitem__)
+    {1, 2}
+    """
     found = set(starts)
     pending = list(found)
     while pending:
-        for node in following(pending.pop()):
+        for node in successors(pending.pop()):
             if node not in found:
                 found.add(node)
                 pending.append(node)
     return found
 
 
-def leading_to(ends: Iterable[NodeT], ways: Iterable[tuple[NodeT, Iterable[NodeT]]]) -> set[NodeT]:
-    """What some way leads from to `ends`, these included; `ways` are nodes, each with those it leads to."""
-    sources: dict[NodeT, list[NodeT]] = {}
-    for node, targets in ways:
+def coreachable(ends: Iterable[NodeT], edges: Iterable[tuple[NodeT, Iterable[NodeT]]]) -> set[NodeT]:
+    """The nodes from which a path leads to any of `ends`, and `ends` themselves.
+
+    `edges` pairs nodes with their successors.
+
+    >>> coreachable([2], [(1, [2]), (2, []), (3, [1])])
+    {1, 2, 3}
+    """
+    predecessors: dict[NodeT, list[NodeT]] = {}
+    for node, targets in edges:
         for target in targets:
-            sources.setdefault(target, []).append(node)
-    return reached(ends, lambda node: sources.get(node, ()))
+            predecessors.setdefault(target, []).append(node)
+    return reachable(ends, lambda node: predecessors.get(node, ()))
 
 
-def innermost_first(following: Sequence[Iterable[int]]) -> list[int] | None:
-    """What 0 leads to, each node after those it leads to itself; None if some way is a circle."""
+def reverse_topological_order(successors: Sequence[Iterable[int]]) -> list[int] | None:
+    """The nodes that are reachable from node 0, each one after all its successors; None if they have a cycle.
+
+    >>> reverse_topological_order([[1, 2], [2], []])
+    [2, 1, 0]
+    """
     order: list[int] = []
     is_done: dict[int, bool] = {}
     stack = [(0, False)]
@@ -37,50 +51,53 @@ def innermost_first(following: Sequence[Iterable[int]]) -> list[int] | None:
         if is_left:
             is_done[node] = True
             order.append(node)
-        elif not is_done.get(node, True):  # still being walked: what is behind it leads back
+        elif not is_done.get(node, True):  # the search is still below this node: it found a way back
             return None
         elif node not in is_done:
             is_done[node] = False
             stack.append((node, True))
-            stack += ((target, False) for target in following[node])
+            stack += ((target, False) for target in successors[node])
     return order
 
 
-def circles(following: Mapping[NodeT, Iterable[NodeT]]) -> list[set[NodeT]]:
-    """The largest sets of nodes, of two or more, each of which leads to all others.
+def cyclic_components(successors: Mapping[NodeT, Iterable[NodeT]]) -> list[set[NodeT]]:
+    """The strongly connected components of two or more nodes, in topological order.
 
-    By two walks in depth, one of them backwards (Sharir, 1981).
+    The algorithm is Kosaraju's and Sharir's (1981): two searches in depth, the second one backwards.
+
+    >>> cyclic_components({1: [2], 2: [1, 3], 3: [3]})
+    [{1, 2}]
     """
-    sources: dict[NodeT, list[NodeT]] = {node: [] for node in following}
-    for node, targets in following.items():
+    predecessors: dict[NodeT, list[NodeT]] = {node: [] for node in successors}
+    for node, targets in successors.items():
         for target in targets:
-            sources[target].append(node)
+            predecessors[target].append(node)
     found: list[set[NodeT]] = []
-    taken: set[NodeT] = set()
+    assigned: set[NodeT] = set()
 
-    def leading_here(node: NodeT) -> Iterable[NodeT]:
-        return (source for source in sources[node] if source not in taken)
+    def unassigned_predecessors(node: NodeT) -> Iterable[NodeT]:
+        return (source for source in predecessors[node] if source not in assigned)
 
-    for node in reversed(_in_order_of_leaving(following)):
-        if node not in taken:
-            circle = reached([node], leading_here)
-            taken |= circle
-            if len(circle) > 1:
-                found.append(circle)
+    for node in reversed(_post_order(successors)):
+        if node not in assigned:
+            component = reachable([node], unassigned_predecessors)
+            assigned |= component
+            if len(component) > 1:
+                found.append(component)
     return found
 
 
-def _in_order_of_leaving(following: Mapping[NodeT, Iterable[NodeT]]) -> list[NodeT]:
-    """All nodes, each when a walk in depth leaves it."""
+def _post_order(successors: Mapping[NodeT, Iterable[NodeT]]) -> list[NodeT]:
+    """All nodes in the order in which a search in depth leaves them."""
     order: dict[NodeT, None] = {}
-    met: set[NodeT] = set()
-    stack = [(node, False) for node in following]
+    seen: set[NodeT] = set()
+    stack = [(node, False) for node in successors]
     while stack:
         node, is_left = stack.pop()
         if is_left:
             order[node] = None
-        elif node not in met:
-            met.add(node)
+        elif node not in seen:
+            seen.add(node)
             stack.append((node, True))
-            stack += ((target, False) for target in following[node] if target not in met)
+            stack += ((target, False) for target in successors[node] if target not in seen)
     return list(order)

@@ -7,7 +7,7 @@ many parts in a row of which each may be left out or go on (`x* x* x*`).
 
 from collections.abc import Iterable, Mapping
 
-from compiler.digraph import reached
+from compiler.digraph import reachable
 from compiler.grammar.grammar import EMPTY, Choice, Concatenation, Expr, Grammar, RuleRef, subexpressions
 from compiler.grammar.shortest import ShortestSentences
 
@@ -93,4 +93,4 @@ def _joined(parts: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def _leads_back(start: str, graph: _Graph) -> bool:
-    return start in reached(graph[start], graph.__getitem__)
+    return start in reachable(graph[start], graph.__getitem__)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from compiler.digraph import leading_to, reached
+from compiler.digraph import coreachable, reachable
 from compiler.errors import UnsupportedSchema
 from compiler.guard.bound import Bound
 from compiler.guard.plan import Place, Places, Plan, Tags
@@ -207,12 +207,12 @@ class Planner:
 
     def _closure(self, places: set[int]) -> set[int]:
         """The places with all that speak about the same."""
-        return reached(places, lambda place: self._drafts[place].same)
+        return reachable(places, lambda place: self._drafts[place].same)
 
     def _relevant(self) -> set[int]:
         """The places that a guard marks, or that lead to one that it does."""
         marked = (n for n, draft in enumerate(self._drafts) if draft.is_guarded or not draft.is_plain)
-        return leading_to(
+        return coreachable(
             marked,
             ((place, draft.same.union(*draft.inside())) for place, draft in enumerate(self._drafts)),
         )

@@ -179,7 +179,7 @@ def num_texts(dfa: Dfa, low: int, high: int | None) -> float:
     """Texts of an automaton within length bounds, or fewer: those that are too long to count are left out."""
     if dfa.is_empty:
         return 0
-    if dfa.longest is None and high is None:
+    if dfa.max_length is None and high is None:
         return math.inf
     sizes = [sum(last - first + 1 for first, last in atom) for atom in dfa.alphabet.atoms]
     reached, total = {0: 1}, 0

@@ -1,4 +1,9 @@
-"""Sets of characters, as sorted disjoint inclusive ranges of code points."""
+r"""Sets of characters, as sorted, disjoint, inclusive ranges of code points.
+
+Engines disagree on which characters `.`, `\d`, `\w`, `\s` and `\p{...}` stand for. So each of these has two
+sets: the inner one holds the characters on which all engines agree, the outer one every character that some
+engine takes. The complement of an inner set is an outer one, and the other way round.
+"""
 
 import unicodedata
 from collections.abc import Callable, Iterable
@@ -8,11 +13,15 @@ Ranges = tuple[tuple[int, int], ...]
 
 LAST = 0x10FFFF
 ALL: Ranges = ((0, 0xD7FF), (0xE000, LAST))
-"""Every scalar value: a lone surrogate is no character of any JSON text we write."""
+"""Every Unicode scalar value. Lone surrogates are left out: no JSON text that we write holds one."""
 
 
 def union(*sets: Iterable[tuple[int, int]]) -> Ranges:
-    """Characters of any of the sets."""
+    """The characters that are in any of the sets.
+
+    >>> union(of("a"), of("bx"))
+    ((97, 98), (120, 120))
+    """
     merged: list[tuple[int, int]] = []
     for low, high in sorted(span for ranges in sets for span in ranges):
         if merged and low <= merged[-1][1] + 1:
@@ -23,7 +32,7 @@ def union(*sets: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def complement(ranges: Ranges) -> Ranges:
-    """Characters outside the set."""
+    """The characters that are not in the set."""
     gaps = []
     start = 0
     for low, high in (*union(ranges), (LAST + 1, LAST + 1)):
@@ -34,7 +43,7 @@ def complement(ranges: Ranges) -> Ranges:
 
 
 def intersection(first: Ranges, second: Ranges) -> Ranges:
-    """Characters of both sets."""
+    """The characters that are in both sets."""
     found = []
     i = j = 0
     while i < len(first) and j < len(second):
@@ -49,7 +58,7 @@ def intersection(first: Ranges, second: Ranges) -> Ranges:
 
 
 def of(chars: Iterable[str]) -> Ranges:
-    """Exactly these characters."""
+    """The set of exactly these characters."""
     return union(*(((ord(c), ord(c)),) for c in chars))
 
 
@@ -60,13 +69,13 @@ def contains(ranges: Ranges, code: int) -> bool:
 
 @lru_cache(maxsize=64)
 def of_category(prefix: str) -> Ranges:
-    """Characters whose Unicode general category begins with `prefix`."""
+    """The characters whose Unicode general category begins with `prefix`, such as `L` or `Lu`."""
     return _where(lambda char: unicodedata.category(char).startswith(prefix))
 
 
 @lru_cache(maxsize=1)
 def of_word_outside_ascii() -> Ranges:
-    """What engines that read the word class as Unicode add to its ASCII meaning."""
+    r"""The characters that engines with a Unicode `\w` add to the ASCII ones."""
     return intersection(_where(str.isalnum), ((0x80, LAST),))
 
 
@@ -84,7 +93,7 @@ def _where(test: Callable[[str], bool]) -> Ranges:
 
 _VARIED = ((0, 0xD7FF), (0xE000, 0x3FFFF), (0xE0000, 0xE0FFF), (0xFFFFE, 0xFFFFF), (0x10FFFE, LAST))
 _UNIFORM = ((0x40000, 0xDFFFF), (0xE1000, 0xEFFFF), (0xF0000, 0xFFFFD), (0x100000, 0x10FFFD))
-"""Unassigned planes, and private ones: their characters are all of one category."""
+"""Unassigned and private planes: all characters of such a range have the same category."""
 
 DIGIT = of("0123456789")
 WORD = union(of("_"), ((0x30, 0x39), (0x41, 0x5A), (0x61, 0x7A)))
@@ -94,7 +103,7 @@ ANY_SPACE = union(
     of("\x1c\x1d\x1e\x1f\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff\u180e"),
     ((0x2000, 0x200B),),
 )
-"""What any of the engines in use takes for white space."""
+"""Every character that some engine in use takes for white space."""
 OUTSIDE_ASCII: Ranges = intersection(ALL, ((0x80, LAST),))
 LINE_ENDS = of("\n\r\u2028\u2029")
 
@@ -114,12 +123,12 @@ _CATEGORIES = {
 
 
 def any_char(*, is_outer: bool) -> Ranges:
-    """What `.` means."""
+    """The characters that `.` stands for."""
     return complement(of("\n") if is_outer else LINE_ENDS)
 
 
 def shorthand(char: str, *, is_outer: bool) -> Ranges:
-    r"""What `\d`, `\w` or `\s` mean, or one of their complements in capitals."""
+    r"""The characters that `\d`, `\w`, `\s`, or in capitals their complements, stand for."""
     if char.isupper():
         return complement(shorthand(char.lower(), is_outer=not is_outer))
     match char:
@@ -132,9 +141,10 @@ def shorthand(char: str, *, is_outer: bool) -> Ranges:
 
 
 def category(name: str, *, is_outer: bool) -> Ranges | None:
-    r"""What `\p{name}` means; None if there is no such category.
+    r"""The characters that `\p{name}` stands for; None if there is no such category.
 
-    A character that is not assigned here may be so, in any category, in an engine's Unicode.
+    An engine with a newer Unicode may have assigned a character that is unassigned here to any category, so
+    unassigned characters are in every outer set and in no inner one.
     """
     prefix = _CATEGORIES.get(name, name)
     ranges = of_category(prefix) if len(prefix) <= 2 and prefix[:1] in "LMNPSZ" else ()

@@ -1,4 +1,8 @@
-"""Deterministic automata over classes of characters that no pattern in play tells apart."""
+"""Deterministic finite automata (DFA) over symbols that stand for sets of characters.
+
+A symbol is a set of characters between which no pattern at hand distinguishes, so that tables stay small:
+`^a+$` needs two symbols, `a` and every other character.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -6,7 +10,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TypeVar
 
-from compiler.digraph import innermost_first, leading_to
+from compiler.digraph import coreachable, reverse_topological_order
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
 
@@ -17,7 +21,7 @@ DEAD = -1
 
 
 class TooManyStates(ValueError):
-    """An automaton outgrew its limit."""
+    """An automaton has more states than its limit allows."""
 
     def __init__(self, limit: int = MAX_STATES) -> None:
         super().__init__(f"needs more than {limit} states")
@@ -25,13 +29,17 @@ class TooManyStates(ValueError):
 
 @dataclass(frozen=True)
 class Alphabet:
-    """A partition of all characters: `atoms[i]` is the set of symbol i."""
+    """A partition of all characters: `atoms[i]` is the set that symbol `i` stands for."""
 
     atoms: tuple[Ranges, ...]
 
     @classmethod
     def of(cls, sets: Iterable[Ranges]) -> "Alphabet":
-        """The coarsest partition that every one of the sets is a union of."""
+        """The coarsest partition in which every one of `sets` is a union of atoms.
+
+        >>> Alphabet.of([charset.of("ab"), charset.of("bc")]).atoms[:3]  # a, then b, then c
+        (((0, 96), (100, 55295), (57344, 1114111)), ((97, 97),), ((98, 98),))
+        """
         distinct = [charset.ALL, *dict.fromkeys(sets)]
         edges = sorted({edge for ranges in distinct for low, high in ranges for edge in (low, high + 1)})
         pieces: dict[tuple[bool, ...], list[tuple[int, int]]] = {}
@@ -43,12 +51,12 @@ class Alphabet:
         return cls(tuple(tuple(spans) for spans in pieces.values()))
 
     def symbols(self, ranges: Ranges) -> frozenset[int]:
-        """The symbols that make up a set of the partition."""
+        """The symbols that make up a set; the set must be a union of atoms."""
         return frozenset(i for i, atom in enumerate(self.atoms) if charset.contains(ranges, atom[0][0]))
 
 
 class _Cursor:
-    """Answers membership for ascending code points in constant time each."""
+    """Tells for ascending code points whether they are in a set, each in constant time."""
 
     def __init__(self, ranges: Ranges) -> None:
         self._ranges = ranges
@@ -62,14 +70,14 @@ class _Cursor:
 
 @dataclass(frozen=True)
 class Dfa:
-    """`table[state][symbol]` is the next state, `DEAD` if there is none; state 0 is the start."""
+    """`table[state][symbol]` is the next state, or `DEAD` if there is none; state 0 is the start."""
 
     alphabet: Alphabet
     table: tuple[tuple[int, ...], ...]
     accepting: frozenset[int]
 
     def accepts(self, text: str) -> bool:
-        """Whether a text is in the language."""
+        """Whether a text is in the automaton's language."""
         state = 0
         for char in text:
             state = self.table[state][self._symbol_of(ord(char))] if state != DEAD else DEAD
@@ -80,97 +88,104 @@ class Dfa:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is accepted, once minimised."""
+        """Whether a minimised automaton accepts nothing."""
         return not self.accepting
 
     @cached_property
-    def longest(self) -> int | None:
-        """The length of the longest text of a minimised automaton; None if there is no longest."""
-        return self._longest_way([{t for t in row if t != DEAD} for row in self.table])
+    def max_length(self) -> int | None:
+        """The number of characters of a minimised automaton's longest text; None if there is no longest."""
+        return self._longest_path(self._successors())
 
     @cached_property
-    def settled_after(self) -> int | None:
-        """After how many characters every text of a minimised automaton is in the language, whatever follows.
+    def always_accepts_after(self) -> int | None:
+        """The number of characters after which a minimised automaton accepts whatever it has not rejected.
 
-        None if there is no such number: a text that is in it can go on to one that is not yet.
+        For `^a+b?` it is 1. None if there is no such number: a text that is accepted can be continued to one
+        that is not accepted yet.
         """
-        following = [{t for t in row if t != DEAD} for row in self.table]
-        if any(following[state] - self.accepting for state in self.accepting):
+        successors = self._successors()
+        if any(successors[state] - self.accepting for state in self.accepting):
             return None
-        return self._longest_way([set() if s in self.accepting else t for s, t in enumerate(following)])
+        return self._longest_path([set() if s in self.accepting else t for s, t in enumerate(successors)])
+
+    def _successors(self) -> list[set[int]]:
+        return [set(row) - {DEAD} for row in self.table]
 
     @staticmethod
-    def _longest_way(following: Sequence[set[int]]) -> int | None:
-        """The most steps from state 0; None if they can go in a circle."""
-        order = innermost_first(following)
+    def _longest_path(successors: Sequence[set[int]]) -> int | None:
+        """The number of transitions of the longest path from state 0; None if there is a cycle."""
+        order = reverse_topological_order(successors)
         if order is None:
             return None
-        steps: dict[int, int] = {}
+        lengths: dict[int, int] = {}
         for state in order:
-            steps[state] = max((steps[target] + 1 for target in following[state]), default=0)
-        return steps[0]
+            lengths[state] = max((lengths[target] + 1 for target in successors[state]), default=0)
+        return lengths[0]
 
     def over(self, alphabet: Alphabet) -> "Dfa":
-        """The same language over a finer partition."""
+        """The same language over an alphabet that refines this one."""
         symbols = [self._symbol_of(atom[0][0]) for atom in alphabet.atoms]
         return Dfa(alphabet, tuple(tuple(row[s] for s in symbols) for row in self.table), self.accepting)
 
     def complement(self) -> "Dfa":
-        """Every text that is not in the language."""
+        """The automaton of every text that this one rejects."""
         sink = len(self.table)
         rows = [tuple(sink if t == DEAD else t for t in row) for row in self.table]
         rows.append((sink,) * len(self.alphabet.atoms))
         accepting = frozenset(range(len(rows))) - self.accepting
-        return minimised(self.alphabet, rows, accepting)
+        return minimise(self.alphabet, rows, accepting)
 
     def intersect(self, other: "Dfa") -> "Dfa":
-        """Texts in both languages; both automata have the same alphabet."""
+        """The product automaton: texts in both languages. Both automata must have the same alphabet."""
 
-        def following(pair: tuple[int, int]) -> Iterator[tuple[int, int] | None]:
+        def successors(pair: tuple[int, int]) -> Iterator[tuple[int, int] | None]:
             both = zip(self.table[pair[0]], other.table[pair[1]], strict=True)
             return (None if DEAD in targets else targets for targets in both)
 
         def is_accepting(pair: tuple[int, int]) -> bool:
             return pair[0] in self.accepting and pair[1] in other.accepting
 
-        return explored(self.alphabet, (0, 0), following, is_accepting)
+        return build_dfa(self.alphabet, (0, 0), successors, is_accepting)
 
     def at_least(self, length: int) -> "Dfa":
-        """Texts of so many characters or more."""
+        """The automaton of the texts that have `length` characters or more."""
         if not length:
             return self
 
-        def following(place: tuple[int, int]) -> Iterator[tuple[int, int] | None]:
-            read = min(place[1] + 1, length)
-            return (None if target == DEAD else (target, read) for target in self.table[place[0]])
+        def successors(counted: tuple[int, int]) -> Iterator[tuple[int, int] | None]:
+            state, count = counted
+            return (None if t == DEAD else (t, min(count + 1, length)) for t in self.table[state])
 
-        def is_accepting(place: tuple[int, int]) -> bool:
-            return place[0] in self.accepting and place[1] == length
+        def is_accepting(counted: tuple[int, int]) -> bool:
+            state, count = counted
+            return state in self.accepting and count == length
 
-        return explored(self.alphabet, (0, 0), following, is_accepting)
+        return build_dfa(self.alphabet, (0, 0), successors, is_accepting)
 
     def union(self, other: "Dfa") -> "Dfa":
-        """Texts in either language."""
+        """The automaton of the texts in either language."""
         return self.complement().intersect(other.complement()).complement()
 
 
-def explored(
+def build_dfa(
     alphabet: Alphabet,
     start: StateT,
-    following: Callable[[StateT], Iterable[StateT | None]],
+    successors: Callable[[StateT], Iterable[StateT | None]],
     is_accepting: Callable[[StateT], bool],
 ) -> Dfa:
-    """The minimised automaton of hashable states; `following` are those after each symbol, None a dead end.
+    """The minimised automaton whose states are any hashable values, made as they are reached from `start`.
+
+    `successors(state)` gives the next state for each symbol in turn, None where there is none.
 
     Raises:
-        TooManyStates: more states are reached.
+        TooManyStates: more than `MAX_STATES` states are reached.
     """
     numbers = {start: 0}
     order = [start]
     rows: list[tuple[int, ...]] = []
     for state in order:
         row = []
-        for target in following(state):
+        for target in successors(state):
             if target is None:
                 row.append(DEAD)
                 continue
@@ -181,12 +196,12 @@ def explored(
                 order.append(target)
             row.append(numbers[target])
         rows.append(tuple(row))
-    return minimised(alphabet, rows, frozenset(i for i, state in enumerate(order) if is_accepting(state)))
+    return minimise(alphabet, rows, frozenset(i for i, state in enumerate(order) if is_accepting(state)))
 
 
-def minimised(alphabet: Alphabet, rows: Sequence[tuple[int, ...]], accepting: frozenset[int]) -> Dfa:
-    """The smallest automaton of the same language, without dead states."""
-    live = leading_to(accepting, ((state, set(row)) for state, row in enumerate(rows)))
+def minimise(alphabet: Alphabet, rows: Sequence[tuple[int, ...]], accepting: frozenset[int]) -> Dfa:
+    """The smallest automaton of the same language, without states from which nothing is accepted."""
+    live = coreachable(accepting, ((state, set(row)) for state, row in enumerate(rows)))
     if 0 not in live:
         return Dfa(alphabet, ((DEAD,) * len(alphabet.atoms),), frozenset())
     rows = [tuple(t if t in live else DEAD for t in row) for row in rows]
@@ -196,19 +211,19 @@ def minimised(alphabet: Alphabet, rows: Sequence[tuple[int, ...]], accepting: fr
 def _coarsest_partition(
     rows: Sequence[tuple[int, ...]], live: set[int], accepting: frozenset[int]
 ) -> dict[int, int]:
-    """The block of every live state, equivalent states in one block.
+    """The number of the block of every live state; equivalent states are in one block.
 
-    Hopcroft's algorithm (1971): every block splits those that lead into it in part, and of a block that was
-    split only the smaller part splits others again, which takes n log n steps.
+    The algorithm is Hopcroft's (1971). A block splits every block that only partly leads into
+    it. Of the two parts only the smaller one has to split others again, so n states take n log n steps.
     """
-    sources = _sources(rows, live)
+    predecessors = _predecessors(rows, live)
     blocks = [set(block) for block in (accepting, live - accepting) if block]
     block_of = {state: number for number, block in enumerate(blocks) for state in block}
     waiting = set(range(len(blocks)))
     while waiting:
         leading: dict[int, list[int]] = {}
         for target in blocks[waiting.pop()]:
-            for symbol, state in sources[target]:
+            for symbol, state in predecessors[target]:
                 leading.setdefault(symbol, []).append(state)
         for states in leading.values():
             parts: dict[int, set[int]] = {}
@@ -224,20 +239,20 @@ def _coarsest_partition(
     return block_of
 
 
-def _sources(rows: Sequence[tuple[int, ...]], live: set[int]) -> dict[int, list[tuple[int, int]]]:
-    """By target: the symbols and states that lead there."""
-    sources: dict[int, list[tuple[int, int]]] = {state: [] for state in live}
+def _predecessors(rows: Sequence[tuple[int, ...]], live: set[int]) -> dict[int, list[tuple[int, int]]]:
+    """For every live state the pairs of symbol and state that lead to it."""
+    predecessors: dict[int, list[tuple[int, int]]] = {state: [] for state in live}
     for state in live:
         for symbol, target in enumerate(rows[state]):
             if target != DEAD:
-                sources[target].append((symbol, state))
-    return sources
+                predecessors[target].append((symbol, state))
+    return predecessors
 
 
 def _quotient(
     alphabet: Alphabet, rows: Sequence[tuple[int, ...]], accepting: frozenset[int], block: dict[int, int]
 ) -> Dfa:
-    """One state a block, numbered in the order in which a reader meets them from the start."""
+    """The automaton with one state per block, numbered breadth-first from the start."""
     representative: dict[int, int] = {}
     for state, number in block.items():
         representative.setdefault(number, state)

@@ -1,8 +1,11 @@
-"""ECMA-262 regular expressions, as far as they are regular.
+"""The parser of ECMA-262 regular expressions: from a pattern to its syntax tree.
 
-Engines disagree on what words, digits, blanks and `.` mean outside ASCII. A pattern is therefore read in one
-of two ways: `inner` takes only the characters on which all agree, `outer` every one that some engine takes.
-What must match is read inner and what must not match is read outer, so that either reading is sound.
+Only what is regular is read: no backreferences, and lookarounds only where `compiler.regular.language` can
+turn them into intersections.
+
+Engines disagree on what words, digits, blanks and `.` mean outside ASCII. So a pattern is read in one of two
+ways, inner or outer (see `compiler.regular.charset`). What must match is read inner and what must not match
+is read outer: the texts that we write are then valid for every engine.
 """
 
 from dataclasses import dataclass
@@ -13,28 +16,28 @@ from compiler.regular.charset import Ranges
 
 @dataclass(frozen=True, slots=True)
 class Chars:
-    """One character of a set."""
+    """One character of a set, such as `a`, `.` or `[^x]`."""
 
     ranges: Ranges
 
 
 @dataclass(frozen=True, slots=True)
 class Concat:
-    """One after the other."""
+    """The items one after the other."""
 
     items: tuple["PatternNode", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Alternation:
-    """Any one of."""
+    """Any one of the options: `a|b`."""
 
     options: tuple["PatternNode", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Repetition:
-    """`low` to `high` times; None is without bound."""
+    """The item `low` to `high` times, None for no upper bound: `a{2,3}`, `a*`."""
 
     item: "PatternNode"
     low: int
@@ -43,14 +46,14 @@ class Repetition:
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
-    """`^`, `$`, `b` or `B`; the latter read outer are `b?` and `B?`."""
+    r"""A position: `^`, `$`, `b` and `B` for `\b` and `\B`, `b?` and `B?` for their outer readings."""
 
     kind: str
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A lookaround."""
+    """A lookahead or lookbehind: `(?=a)`, `(?<!a)`."""
 
     item: "PatternNode"
     is_ahead: bool
@@ -65,29 +68,39 @@ MAX_NESTING = 100
 MAX_COUNT = 1_000
 
 
+MISPLACED_LOOKAROUND = "has a lookaround that is not right after ^ or right before $"
+
+
 class PatternError(ValueError):
-    """A pattern that cannot be read, or is not regular; the message says what in it."""
+    """A pattern that cannot be read or is not regular; the message says what in it is to blame."""
 
 
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "v": "\v", "f": "\f", "0": "\0"}
 
 
 def parse(pattern: str, *, is_outer: bool = False, most: int = MAX_COUNT) -> PatternNode:
-    """The syntax tree of a pattern, read inner or outer; read inner, bounds above `most` are lowered to it.
+    """The syntax tree of a pattern, read inner or outer.
+
+    In the inner reading, upper bounds of repetitions are lowered to `most`.
+
+    >>> parse("ab?")
+    Concat(items=(Chars(ranges=((97, 97),)), Repetition(item=Chars(ranges=((98, 98),)), low=0, high=1)))
 
     Raises:
-        PatternError: unreadable, not regular, or out of bounds.
+        PatternError: the pattern cannot be read, is not regular, too long, or counts too far.
     """
     if len(pattern) > MAX_PATTERN:
         raise PatternError(f"is longer than {MAX_PATTERN} characters")
-    reader = _Reader(pattern, is_outer=is_outer, most=most)
-    node = reader.alternation(0)
-    if not reader.at_end:
-        raise PatternError(f"has an unmatched {reader.peek!r} at {reader.at}")
+    parser = _Parser(pattern, is_outer=is_outer, most=most)
+    node = parser.alternation(0)
+    if not parser.at_end:
+        raise PatternError(f"has an unmatched {parser.peek!r} at position {parser.at}")
     return node
 
 
-class _Reader:
+class _Parser:
+    """A recursive descent: one method for each rule of the grammar of patterns."""
+
     def __init__(self, pattern: str, *, is_outer: bool, most: int) -> None:
         self.pattern = pattern
         self.most = most
@@ -110,7 +123,7 @@ class _Reader:
 
     def next(self) -> str:
         if self.at_end:
-            raise PatternError("ends too early")
+            raise PatternError("ends in the middle of a group, class or escape")
         self.at += 1
         return self.pattern[self.at - 1]
 
@@ -134,7 +147,7 @@ class _Reader:
         if counts is None:
             return item
         if isinstance(item, Assertion | Look):
-            raise PatternError("repeats an assertion")
+            raise PatternError("repeats an anchor or a lookaround")
         self.take("?")  # a lazy quantifier matches the same strings
         if self.peek == "+":
             raise PatternError("has a possessive quantifier")
@@ -146,7 +159,7 @@ class _Reader:
         if max(low, high or 0) > MAX_COUNT:
             raise PatternError(f"counts beyond {MAX_COUNT}")
         if self.counts() is not None:
-            raise PatternError(f"has nothing to repeat at {self.at - 1}")
+            raise PatternError(f"has nothing to repeat at position {self.at - 1}")
         return Repetition(item, low, high)
 
     def counts(self) -> tuple[int, int | None] | None:
@@ -179,35 +192,35 @@ class _Reader:
             case "\\":
                 return self.escape()
             case "*" | "+" | "?":
-                raise PatternError(f"has nothing to repeat at {self.at - 1}")
+                raise PatternError(f"has nothing to repeat at position {self.at - 1}")
             case "{":
                 return self.brace()
             case _:
                 return Chars(_one(char))
 
     def brace(self) -> PatternNode:
-        """A brace that opens no count stands for itself."""
+        """A brace that does not open a count stands for itself."""
         self.at -= 1
         if self.counts() is not None:
-            raise PatternError(f"has nothing to repeat at {self.at}")
+            raise PatternError(f"has nothing to repeat at position {self.at}")
         return Chars(_one(self.next()))
 
     def anchor(self, char: str) -> PatternNode:
         if char == "^" or not self.is_outer:
             return Assertion(char)
-        # Some engines let `$` hold before a last line end too.
+        # In some engines `$` also holds before a final line end.
         return Alternation((Assertion("$"), Concat((Chars(charset.of("\n")), Assertion("$")))))
 
     def group(self, depth: int) -> PatternNode:
         look = self.lookaround()
         if look is None and self.take("?") and not self.take(":"):
             if not self.take("<") and not self.take("P<"):
-                raise PatternError(f"has an unsupported group at {self.at}")
+                raise PatternError(f"has an unsupported group at position {self.at}")
             name = self.pattern.find(">", self.at)
             if name < 0:
                 raise PatternError("has an unfinished group name")
             self.at = name + 1
-        flips = look is not None and look[1]  # what must not match there is read the other way
+        flips = look is not None and look[1]  # what must not match there is read in the other way
         self.is_outer ^= flips
         item = self.alternation(depth + 1)
         self.is_outer ^= flips
@@ -237,7 +250,7 @@ class _Reader:
         return Chars(self.class_escape())
 
     def class_escape(self) -> Ranges:
-        """The set of an escape, inside or outside a class."""
+        """The set of characters that an escape stands for, inside or outside a class."""
         char = self.next()
         if char.lower() in "dws":
             return charset.shorthand(char, is_outer=self.is_outer)
@@ -253,7 +266,7 @@ class _Reader:
         if char == "c":
             return self.control()
         if char in "<>" or (char.isalnum() and char not in _ESCAPES):
-            raise PatternError(f"has \\{char}, which not every engine takes for a character")
+            raise PatternError(f"has \\{char}, which engines read differently")
         return _ESCAPES.get(char, char)
 
     def control(self) -> str:
@@ -271,20 +284,20 @@ class _Reader:
             if 0xD800 <= code <= 0xDBFF and self.take("\\u"):
                 code = 0x10000 + ((code - 0xD800) << 10) + (self.hexadecimal(4) - 0xDC00)
         if not 0 <= code <= charset.LAST or 0xD800 <= code <= 0xDFFF:
-            raise PatternError("has an escape of no character (a lone surrogate?)")
+            raise PatternError("has an escape that stands for no character, a lone surrogate for example")
         return chr(code)
 
     def hexadecimal(self, length: int) -> int:
         digits = self.pattern[self.at : self.at + length] if length > 0 else ""
         if not digits or len(digits) < length or not set(digits) <= _HEXADECIMAL:
-            raise PatternError(f"has {digits!r} where hexadecimal digits belong")
+            raise PatternError(f"has {digits!r} where hexadecimal digits were expected")
         self.at += length
         return int(digits, 16)
 
     def category(self, *, is_negated: bool) -> Ranges:
         end = self.pattern.find("}", self.at)
         if not self.take("{") or end < 0:
-            raise PatternError("has \\p without a category")
+            raise PatternError("has \\p without a category in braces")
         name = self.pattern[self.at : end].removeprefix("General_Category=").removeprefix("gc=")
         self.at = end + 1
         ranges = charset.category(name, is_outer=self.is_outer != is_negated)
@@ -337,8 +350,8 @@ def _one(char: str) -> Ranges:
 def _span(first: Ranges, last: Ranges) -> Ranges:
     ends = (first, last)
     if any(len(ranges) != 1 or ranges[0][0] != ranges[0][1] for ranges in ends):
-        raise PatternError("has a range between classes")
+        raise PatternError("has a range with a class for an end, such as [a-\\d]")
     low, high = first[0][0], last[0][0]
     if low > high:
-        raise PatternError("has a range out of order")
+        raise PatternError("has a range whose end comes before its start")
     return charset.intersection(((low, high),), charset.ALL)

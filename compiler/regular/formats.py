@@ -1,4 +1,7 @@
-"""The formats of the specification as patterns: each exactly or more narrowly than any validator asserts it.
+"""The formats of the specification as patterns: every text of a pattern is valid for every validator.
+
+The inner pattern of a format is for where it must hold; texts on which validators disagree are left out. The
+outer pattern is for where the format must not hold; it matches every text that some validator accepts.
 
 Sources: RFC 3339 (date, time, date-time, duration), RFC 5321 (email), RFC 1123 (hostname), RFC 4291 (ipv6),
 RFC 3986 (uri), RFC 6901 (json-pointer), RFC 6570 (uri-template).
@@ -9,21 +12,21 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A text of the format matches `pattern` and not `excluded`; `note` says what is left out.
+    """A text of the format matches `pattern` and does not match `excluded`; `note` says what is left out.
 
-    Texts are at most `longest` characters long. Below a bound that is less, `bounded` takes the format's
-    place: it keeps few states before a long tail, so that characters can be counted.
+    Texts have at most `max_length` characters. Where a schema bounds the length further, `bounded` replaces
+    the format: its automaton has few states before a long suffix, so that characters can be counted.
     """
 
     pattern: str
     note: str = ""
     excluded: str | None = None
-    longest: int | None = None
+    max_length: int | None = None
     bounded: "Format | None" = None
 
     def within(self, high: int | None) -> "Format":
-        """The format to use for texts of at most `high` characters; its `longest` bounds these too."""
-        is_bounded = high is not None and (self.longest is None or high < self.longest)
+        """The format to use for texts of at most `high` characters."""
+        is_bounded = high is not None and (self.max_length is None or high < self.max_length)
         return self.bounded if self.bounded is not None and is_bounded else self
 
 
@@ -74,13 +77,13 @@ _PIECE = f"(?:{_LITERAL}|\\.|{_ESCAPE}|{_SET}){_COUNT}|[|^$]|\\\\b"
 _INNER_GROUP = rf"\((?:\?:)?(?:{_PIECE})*\){_COUNT}"
 _GROUP = rf"\((?:\?:)?(?:{_PIECE}|{_INNER_GROUP})*\){_COUNT}"
 _ASCII = "ASCII only"
-_NAME_LENGTH = 63  # of a label; labels are not counted, so that whole names may only be as long
+_NAME_LENGTH = 63  # the longest label; since labels are not counted, a whole name may not be longer either
 _TOP = "the last label begins with a letter"
 _HOST = Format(
     f"^(?:{_LABEL}\\.)*{_TOP_LABEL}$",
     f"at most {_NAME_LENGTH} characters, {_TOP}",
     excluded=f".{{{_NAME_LENGTH + 1}}}",
-    longest=_NAME_LENGTH,
+    max_length=_NAME_LENGTH,
     bounded=Format(f"^(?:{_LABEL}\\.)*{_TOP_LABEL}$", _TOP),
 )
 _LETTERS = "mailboxes of letters, digits and _ + ' - beside dots"
@@ -88,11 +91,11 @@ _MAIL = Format(
     f"^{_EMAIL}$",
     f"{_LETTERS}, at most 32 of them, domains of at most 40 characters with a dot",
     excluded="^[^@]*@.{41}",
-    longest=63 + 1 + 40,
+    max_length=63 + 1 + 40,
     bounded=Format(
         f"^{_MAILBOX}(?:\\.?{_MAILBOX})*@{_DOMAIN}$",
         f"{_LETTERS}, domains with a dot, at most {_NAME_LENGTH} characters",
-        longest=_NAME_LENGTH,
+        max_length=_NAME_LENGTH,
     ),
 )
 _SHORT_HOST = "[A-Za-z0-9](?:[A-Za-z0-9.-]{0,40}[A-Za-z0-9])?(?::[0-9]{1,4})?"
@@ -144,7 +147,7 @@ for _of, _by in (
     FORMATS[_by] = replace(FORMATS[_of], note=f"{_ASCII}; {FORMATS[_of].note}")
 
 _URI_CHARS = '[^ <>"{}|\\\\^`]'
-WIDE = {
+OUTER = {
     "date": "^[0-9]",
     "time": "^[0-9]",
     "date-time": "^[0-9]",
@@ -165,7 +168,7 @@ WIDE = {
     "relative-json-pointer": "^[0-9]",
     "regex": "^(?:[^*]|$)",
 }
-"""Every text that some validator takes for one of the format matches; for where the format must not hold."""
+"""The outer patterns: they match every text that some validator accepts."""
 
 _SINCE = {
     4: ("date-time", "email", "hostname", "ipv4", "ipv6", "uri"),
@@ -185,14 +188,18 @@ _SINCE = {
 
 
 def is_known(name: str, draft: int) -> bool:
-    """Whether the draft's specification defines the format."""
+    """Whether the specification of the draft defines the format."""
     return any(name in names for since, names in _SINCE.items() if since <= draft)
 
 
-def wide(name: str, draft: int) -> str:
-    """The pattern of `WIDE`; every text where the draft does not know the format, which then always holds."""
-    return WIDE[name] if is_known(name, draft) else ""
+def outer_pattern(name: str, draft: int) -> str:
+    """The outer pattern of a format. In a draft that does not define the format, every text is valid for it.
+
+    >>> outer_pattern("ipv4", draft=7), outer_pattern("uuid", draft=7)
+    ('^[0-9.]*$', '')
+    """
+    return OUTER[name] if is_known(name, draft) else ""
 
 
 BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
-"""Padded, and without stray bits in the last character, which strict decoders reject."""
+"""With padding, and without unused bits set in the last character, which strict decoders reject."""

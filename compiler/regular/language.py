@@ -1,90 +1,95 @@
-"""The language of a string constraint: patterns, formats and exclusions intersected."""
+"""The language of several patterns at once, and which patterns exclude one another."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 
 from compiler.regular import charset, nfa
-from compiler.regular.dfa import Alphabet, Dfa, TooManyStates, explored
+from compiler.regular.dfa import Alphabet, Dfa, TooManyStates, build_dfa
 from compiler.regular.ecma import (
     MAX_COUNT,
+    MISPLACED_LOOKAROUND,
     Alternation,
     Assertion,
-    Chars,
     Concat,
     Look,
     PatternError,
     PatternNode,
+    Repetition,
     parse,
 )
 
 
 @dataclass(frozen=True)
 class PatternCondition:
-    """A pattern that must match, or (`is_excluded`) must not."""
+    """A pattern that must match somewhere in a text or, with `is_excluded`, must not match anywhere."""
 
     pattern: str
     is_excluded: bool = False
 
     def node(self, most: int = MAX_COUNT) -> PatternNode:
-        """Its tree, read so that characters on which engines disagree are left out.
+        """The syntax tree of the pattern: read inner if it must match, outer if it must not.
 
-        What must match counts to `most` at most.
+        In a pattern that must match, upper bounds of repetitions are lowered to `most`.
 
         Raises:
-            PatternError: it cannot be read.
+            PatternError: the pattern cannot be read.
         """
         return parse(self.pattern, is_outer=self.is_excluded, most=most)
 
 
 def language(
-    parts: Iterable[PatternCondition], excluded: tuple[str, ...] = (), *, most: int = MAX_COUNT
+    conditions: Iterable[PatternCondition], excluded: tuple[str, ...] = (), *, most: int = MAX_COUNT
 ) -> Dfa:
-    """The texts that every part admits, without those listed; patterns count to `most` at most.
+    """The automaton of the texts that meet every condition and are none of `excluded`.
+
+    >>> dfa = language([PatternCondition("^a"), PatternCondition("b", is_excluded=True)], ("ac",))
+    >>> [dfa.accepts(text) for text in ("a", "ab", "ac")]
+    [True, False, False]
+
+    In patterns that must match, upper bounds of repetitions are lowered to `most`.
 
     Raises:
         PatternError: a pattern cannot be read or is not regular.
         TooManyStates: an automaton is too large.
     """
-    return _intersection(tuple(parts), excluded, most)
+    return _intersection(tuple(conditions), excluded, most)
 
 
 @lru_cache(maxsize=256)
-def _intersection(parts: tuple[PatternCondition, ...], excluded: tuple[str, ...], most: int) -> Dfa:
-    """Kept, since formats and patterns recur."""
-    read = [_read(part, most) for part in parts]
-    sets = [s for sets, _ in read for s in sets]
+def _intersection(conditions: tuple[PatternCondition, ...], excluded: tuple[str, ...], most: int) -> Dfa:
+    """As `language`; cached, since formats and patterns recur."""
+    automata = [_automaton(condition, most) for condition in conditions]
+    sets = [s for sets, _ in automata for s in sets]
     alphabet = Alphabet.of([*sets, *(charset.of(char) for char in sorted(set("".join(excluded))))])
-    automata = [_other_than(excluded, alphabet)] if excluded or not parts else []
-    return reduce(Dfa.intersect, automata + [dfa.over(alphabet) for _, dfa in read])
+    first = [_other_than(excluded, alphabet)] if excluded or not conditions else []
+    return reduce(Dfa.intersect, first + [dfa.over(alphabet) for _, dfa in automata])
 
 
 @lru_cache(maxsize=256)
-def _read(part: PatternCondition, most: int) -> tuple[tuple[charset.Ranges, ...], Dfa]:
-    """The sets that a part tells apart, and what it admits, over these alone."""
-    node = part.node(most)
+def _automaton(condition: PatternCondition, most: int) -> tuple[tuple[charset.Ranges, ...], Dfa]:
+    """The sets of characters in a condition's pattern, and its automaton over these sets alone."""
+    node = condition.node(most)
     sets = tuple(nfa.sets_of(node))
     dfa = _search(node, Alphabet.of(sets))
-    return sets, dfa.complement() if part.is_excluded else dfa
+    return sets, dfa.complement() if condition.is_excluded else dfa
 
 
 def _other_than(texts: tuple[str, ...], alphabet: Alphabet) -> Dfa:
-    """Every text but these: the states are the prefixes of these, and one for having left them."""
+    """The automaton of all other texts: a state for every prefix of `texts`, one for other prefixes."""
     prefixes = {text[:length] for text in texts for length in range(len(text) + 1)} | {""}
     chars = [chr(atom[0][0]) for atom in alphabet.atoms]
+    other = "\ud800"  # a lone surrogate: the prefix of no text
 
-    has_left = "\ud800"  # no text of ours begins with a surrogate
+    def successors(prefix: str) -> list[str]:
+        return [prefix + char if prefix + char in prefixes else other for char in chars]
 
-    def following(prefix: str) -> list[str]:
-        longer = [prefix + char for char in chars]
-        return [text if text in prefixes else has_left for text in longer]
-
-    return explored(alphabet, "", following, lambda prefix: prefix not in texts)
+    return build_dfa(alphabet, "", successors, lambda prefix: prefix not in texts)
 
 
 def _search(node: PatternNode, alphabet: Alphabet) -> Dfa:
-    """As `nfa.search`, with lookarounds where they look at a whole anchored text."""
-    if not _looks(node):
+    """As `nfa.search`, for trees that may have lookarounds at an anchored end."""
+    if not any(isinstance(inner, Look) for inner in _nodes(node)):
         return nfa.search(node, alphabet)
     match node:
         case Alternation(options):
@@ -95,11 +100,11 @@ def _search(node: PatternNode, alphabet: Alphabet) -> Dfa:
         case Concat(items):
             return _anchored(list(items), alphabet)
         case _:
-            raise PatternError("has a lookaround that is not at an anchored end")
+            raise PatternError(MISPLACED_LOOKAROUND)
 
 
 def _anchored(items: list[PatternNode], alphabet: Alphabet) -> Dfa:
-    """`^(?=A)(?!B)C(?<!D)$` as C between the anchors, and A, and not B, and not D."""
+    """`^(?=A)(?!B)C(?<!D)$` as the intersection of `^C$`, `^A`, not `^B` and not `D$`."""
     start, end = Assertion("^"), Assertion("$")
     conditions: list[tuple[PatternNode, bool]] = []
     if items[0] == start:
@@ -111,7 +116,7 @@ def _anchored(items: list[PatternNode], alphabet: Alphabet) -> Dfa:
             conditions.append((Concat((look.item, end)), look.is_negative))
             del items[-2]
     if not conditions:
-        raise PatternError("has a lookaround that is not at an anchored end")
+        raise PatternError(MISPLACED_LOOKAROUND)
     found = _search(Concat(tuple(items)), alphabet)
     for condition, is_negative in conditions:
         dfa = _search(condition, alphabet)
@@ -119,44 +124,43 @@ def _anchored(items: list[PatternNode], alphabet: Alphabet) -> Dfa:
     return found
 
 
-def _looks(node: PatternNode) -> bool:
-    return any(isinstance(inner, Look) for inner in _walk(node))
-
-
-def _walk(node: PatternNode) -> Iterator[PatternNode]:
+def _nodes(node: PatternNode) -> Iterator[PatternNode]:
+    """A node and all nodes below it."""
     yield node
     match node:
-        case Concat(parts) | Alternation(parts):
-            for part in parts:
-                yield from _walk(part)
-        case Chars() | Assertion():
-            return
-        case _:
-            yield from _walk(node.item)
+        case Concat(children) | Alternation(children):
+            for child in children:
+                yield from _nodes(child)
+        case Repetition(item) | Look(item):
+            yield from _nodes(item)
 
 
 class TooManyOverlaps(ValueError):
-    """Patterns overlap in more ways than allowed."""
+    """There are too many sets of patterns that overlap."""
 
 
 def overlaps(patterns: tuple[str, ...], most: int) -> list[tuple[str, ...]]:
-    """The sets of patterns of which any two can match one text, the empty set first.
+    """The sets of patterns of which any two can match the same text; the empty set comes first.
 
-    Patterns are read inner, as where they must match. What has no automaton counts as overlapping.
+    >>> overlaps(("^a", "b", "^c"), most=10)
+    [(), ('^a',), ('b',), ('^a', 'b'), ('^c',), ('b', '^c')]
+
+    Patterns are read inner. A pattern without an automaton counts as overlapping with every other one.
 
     Raises:
         TooManyOverlaps: there are more than `most`.
     """
     found: list[tuple[str, ...]] = [()]
     for index, pattern in enumerate(patterns):
-        apart = {other for other in patterns[:index] if _exclude(pattern, other)}
-        found += [(*others, pattern) for others in found if apart.isdisjoint(others)]
+        disjoint = {other for other in patterns[:index] if _exclude(pattern, other)}
+        found += [(*others, pattern) for others in found if disjoint.isdisjoint(others)]
         if len(found) > most:
             raise TooManyOverlaps
     return found
 
 
 def _exclude(first: str, second: str) -> bool:
+    """Whether it is known that no text matches both patterns."""
     try:
         return language([PatternCondition(first), PatternCondition(second)]).is_empty
     except (PatternError, TooManyStates):

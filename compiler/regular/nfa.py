@@ -1,4 +1,8 @@
-"""From a syntax tree without lookaround to an automaton, assertions decided while the subsets are built."""
+"""From a syntax tree without lookaround to a DFA: Thompson's construction, then the subset construction.
+
+Assertions label transitions without a symbol. The subset construction decides between two characters which
+of them hold.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -6,8 +10,9 @@ from enum import Enum, auto
 from functools import cache
 
 from compiler.regular import charset
-from compiler.regular.dfa import Alphabet, Dfa, TooManyStates, explored
+from compiler.regular.dfa import Alphabet, Dfa, TooManyStates, build_dfa
 from compiler.regular.ecma import (
+    MISPLACED_LOOKAROUND,
     Alternation,
     Assertion,
     Chars,
@@ -24,7 +29,7 @@ _ANYTHING = Repetition(Chars(charset.ALL), 0, None)
 
 
 def sets_of(node: PatternNode) -> Iterator[charset.Ranges]:
-    """Every character set in a tree; word boundaries need one too."""
+    """Every set of characters in a tree; a word boundary counts as the sets that it distinguishes."""
     match node:
         case Chars(ranges):
             yield ranges
@@ -39,38 +44,42 @@ def sets_of(node: PatternNode) -> Iterator[charset.Ranges]:
 
 
 def search(node: PatternNode, alphabet: Alphabet) -> Dfa:
-    """The texts in which the tree matches somewhere.
+    """The automaton of the texts in which the tree matches somewhere.
 
     Raises:
         PatternError: the tree has a lookaround.
-        TooManyStates: the automaton is too large.
+        TooManyStates: the automaton has too many states, or takes too many steps to build.
     """
     nfa = _Nfa(alphabet)
     start = nfa.build(_ANYTHING, nfa.build(node, nfa.build(_ANYTHING, nfa.final)))
-    return _Subsets(nfa, start).automaton()
+    return _SubsetConstruction(nfa, start).automaton()
 
 
 @dataclass
 class _Nfa:
-    """States by number: `moves` on symbols, `jumps` without, the latter where an assertion (or "") holds."""
+    """A nondeterministic automaton whose states are numbers.
+
+    `transitions[state]` are the symbols on which it moves, and to which state. `epsilon[state]` are the moves
+    without a symbol, each with the assertion that must hold, "" for none.
+    """
 
     alphabet: Alphabet
-    moves: list[tuple[frozenset[int], int]] = field(default_factory=list)
-    jumps: list[list[tuple[str, int]]] = field(default_factory=list)
+    transitions: list[tuple[frozenset[int], int]] = field(default_factory=list)
+    epsilon: list[list[tuple[str, int]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.final = self._state()
         self._symbols: dict[charset.Ranges, frozenset[int]] = {}
 
     def _state(self, symbols: frozenset[int] = frozenset(), target: int = 0) -> int:
-        if len(self.moves) >= MAX_NFA_STATES:
+        if len(self.transitions) >= MAX_NFA_STATES:
             raise TooManyStates
-        self.moves.append((symbols, target))
-        self.jumps.append([])
-        return len(self.moves) - 1
+        self.transitions.append((symbols, target))
+        self.epsilon.append([])
+        return len(self.transitions) - 1
 
     def build(self, node: PatternNode, following: int) -> int:
-        """The entry of a fragment that matches `node` and goes on at `following`."""
+        """The entry state of a fragment that matches `node` and continues at the state `following`."""
         match node:
             case Chars(ranges):
                 if ranges not in self._symbols:
@@ -82,34 +91,37 @@ class _Nfa:
                 return following
             case Alternation(options):
                 entry = self._state()
-                self.jumps[entry] = [("", self.build(option, following)) for option in options]
+                self.epsilon[entry] = [("", self.build(option, following)) for option in options]
                 return entry
             case Repetition(item, low, high):
                 return self._repeat(item, low, high, following)
             case Assertion(kind):
                 entry = self._state()
-                self.jumps[entry] = [(kind, following)]
+                self.epsilon[entry] = [(kind, following)]
                 return entry
             case Look():
-                raise PatternError("has a lookaround that is not at an anchored end")
+                raise PatternError(MISPLACED_LOOKAROUND)
 
     def _repeat(self, item: PatternNode, low: int, high: int | None, following: int) -> int:
         if high is None:
             loop = self._state()
-            self.jumps[loop] = [("", self.build(item, loop)), ("", following)]
+            self.epsilon[loop] = [("", self.build(item, loop)), ("", following)]
             following = loop
         end = following
         for _ in range(low, low if high is None else high):
             skip = self._state()
-            self.jumps[skip] = [("", self.build(item, following)), ("", end)]
+            self.epsilon[skip] = [("", self.build(item, following)), ("", end)]
             following = skip
         for _ in range(low):
             following = self.build(item, following)
         return following
 
 
-class _Before(Enum):
-    """What stands beside a place in a text. Outside ASCII, engines disagree on what a word is."""
+class _Kind(Enum):
+    """The kind of a character beside an assertion; NOTHING is the start or the end of the text.
+
+    Characters outside ASCII are DISPUTED: engines disagree on whether they belong to words.
+    """
 
     NOTHING = auto()
     WORD = auto()
@@ -117,55 +129,56 @@ class _Before(Enum):
     DISPUTED = auto()
 
 
-_Subset = tuple[frozenset[int], _Before]
-"""States before assertions are tried, and what the last character was."""
+_Subset = tuple[frozenset[int], _Kind]
+"""A set of states of the NFA, and the kind of the last character read."""
 
 
-class _Subsets:
-    """Subset construction; assertions are decided between two characters."""
+class _SubsetConstruction:
+    """Builds the DFA whose states are sets of NFA states (Rabin and Scott, 1959)."""
 
     def __init__(self, nfa: _Nfa, start: int) -> None:
         self.nfa = nfa
         self.start = start
         self.num_steps = 0
         symbols = frozenset(range(len(nfa.alphabet.atoms)))
-        self.kinds = {_Before.OTHER: symbols}
-        if any(kind[:1] in ("b", "B") for jumps in nfa.jumps for kind, _ in jumps):
+        self.kinds = {_Kind.OTHER: symbols}
+        if any(kind[:1] in ("b", "B") for moves in nfa.epsilon for kind, _ in moves):
             word, disputed = map(nfa.alphabet.symbols, (charset.WORD, charset.OUTSIDE_ASCII))
             self.kinds = {
-                _Before.OTHER: symbols - word - disputed,
-                _Before.WORD: word,
-                _Before.DISPUTED: disputed,
+                _Kind.OTHER: symbols - word - disputed,
+                _Kind.WORD: word,
+                _Kind.DISPUTED: disputed,
             }
 
     def automaton(self) -> Dfa:
-        start = (frozenset({self.start}), _Before.NOTHING)
-        return explored(self.nfa.alphabet, start, self._following, self._is_accepting)
+        start = (frozenset({self.start}), _Kind.NOTHING)
+        return build_dfa(self.nfa.alphabet, start, self._successors, self._is_accepting)
 
-    def _following(self, state: _Subset) -> list[_Subset | None]:
+    def _successors(self, state: _Subset) -> list[_Subset | None]:
         states, last = state
         row: list[_Subset | None] = [None] * len(self.nfa.alphabet.atoms)
         for kind, symbols in self.kinds.items():
-            moved: dict[int, set[int]] = {}
+            targets_on: dict[int, set[int]] = {}
             for s in self._closure(states, last, kind):
-                reading, target = self.nfa.moves[s]
-                for symbol in reading & symbols:
-                    moved.setdefault(symbol, set()).add(target)
-            for symbol, targets in moved.items():
+                on, target = self.nfa.transitions[s]
+                for symbol in on & symbols:
+                    targets_on.setdefault(symbol, set()).add(target)
+            for symbol, targets in targets_on.items():
                 row[symbol] = (frozenset(targets), kind)
-            self._count(sum(map(len, moved.values())))
+            self._count(sum(map(len, targets_on.values())))
         return row
 
     def _is_accepting(self, state: _Subset) -> bool:
         states, last = state
-        return self.nfa.final in self._closure(states, last, _Before.NOTHING)
+        return self.nfa.final in self._closure(states, last, _Kind.NOTHING)
 
-    def _closure(self, states: frozenset[int], last: _Before, following: _Before) -> set[int]:
+    def _closure(self, states: frozenset[int], last: _Kind, following: _Kind) -> set[int]:
+        """The epsilon closure between a character of the kind `last` and one of the kind `following`."""
         holds = _assertions(last, following)
         closed = set(states)
         stack = list(states)
         while stack:
-            for kind, target in self.nfa.jumps[stack.pop()]:
+            for kind, target in self.nfa.epsilon[stack.pop()]:
                 if kind in holds and target not in closed:
                     closed.add(target)
                     stack.append(target)
@@ -179,13 +192,13 @@ class _Subsets:
 
 
 @cache
-def _assertions(last: _Before, following: _Before) -> frozenset[str]:
-    """The assertions that hold between two characters."""
-    if _Before.DISPUTED in (last, following):
+def _assertions(last: _Kind, following: _Kind) -> frozenset[str]:
+    """The labels of epsilon transitions that are open between two characters of these kinds."""
+    if _Kind.DISPUTED in (last, following):
         words = {"b?", "B?"}
-    elif (last is _Before.WORD) != (following is _Before.WORD):
+    elif (last is _Kind.WORD) != (following is _Kind.WORD):
         words = {"b", "b?"}
     else:
         words = {"B", "B?"}
-    ends = {"^"} if last is _Before.NOTHING else set()
-    return frozenset({"", *words, *ends, *({"$"} if following is _Before.NOTHING else ())})
+    ends = {"^"} if last is _Kind.NOTHING else set()
+    return frozenset({"", *words, *ends, *({"$"} if following is _Kind.NOTHING else ())})

@@ -6,11 +6,11 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple, Self
 
-from compiler.digraph import innermost_first
+from compiler.digraph import reverse_topological_order
 from compiler.grammar.grammar import EMPTY, CharClass, Expr, Literal, Rule, RuleRef, choice, concat
 from compiler.grammar.rules import RuleSink
 from compiler.regular import charset
-from compiler.regular.dfa import DEAD, Alphabet, Dfa, explored
+from compiler.regular.dfa import DEAD, Alphabet, Dfa, build_dfa
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +95,12 @@ def without_trailing_zeros() -> Dfa:
     def following(state: str) -> list[str]:
         return [step(state, symbol) for symbol in SYMBOLS]
 
-    return explored(ALPHABET, "whole", following, lambda state: state in ("whole", "digit"))
+    return build_dfa(ALPHABET, "whole", following, lambda state: state in ("whole", "digit"))
 
 
 def write(dfa: Dfa, rules: RuleSink) -> Expr:
     """An automaton over digits as rules."""
-    order = innermost_first([[target for target in row if target != DEAD] for row in dfa.table])
+    order = reverse_topological_order([[target for target in row if target != DEAD] for row in dfa.table])
     assert order is not None, "digits are bounded"
     texts: dict[int, Expr] = {}
     for state in order:
@@ -194,7 +194,7 @@ class _Magnitudes:
 
     def automaton(self) -> Dfa:
         start = _State(0, -1, 0, 0, is_zero=False)
-        dfa = explored(ALPHABET, start, self._following, self._accepts)
+        dfa = build_dfa(ALPHABET, start, self._following, self._accepts)
         return dfa.intersect(without_trailing_zeros()) if self.is_unique else dfa
 
     def _following(self, state: _State) -> list[_State | None]:

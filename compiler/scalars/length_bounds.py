@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from compiler.digraph import innermost_first, leading_to
+from compiler.digraph import coreachable, reverse_topological_order
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
 from compiler.regular.dfa import DEAD, MAX_STATES, Dfa, TooManyStates
-from compiler.regular.transition_pruning import thinned
+from compiler.regular.transition_pruning import prune_transitions
 from compiler.scalars.counted_repetition import SHORT
 
 CountedState = tuple[int, int]
@@ -105,7 +105,7 @@ def bounded_by_count(
         TooManyStates: there would be too many states, or they would take too long to compile.
     """
     tails_of = _tails(dfa, [_grouped(dfa, row) for row in dfa.table])
-    rows, hubs = thinned(dfa)
+    rows, hubs = prune_transitions(dfa)
     moves_of = [_grouped(dfa, row) for row in rows]
     for hub in hubs:
         moves_of[hub][hub] = charset.union(*moves_of[hub].values())
@@ -187,7 +187,7 @@ def _trimmed(
     tails: Mapping[CountedState, Suffix],
 ) -> BoundedAutomaton | None:
     """Without states that lead to no end; None if the start is one."""
-    live = leading_to((*ends, *tails), moves.items())
+    live = coreachable((*ends, *tails), moves.items())
     if START not in live:
         return None
     kept = {s: {t: r for t, r in moves[s].items() if t in live} for s in moves if s in live}
@@ -214,7 +214,7 @@ def bounded_by_tails(dfa: Dfa, low: int, high: int) -> tuple[BoundedAutomaton, i
     moves_of = [_grouped(dfa, row) for row in dfa.table]
     tails_of = _tails(dfa, moves_of)
     moves_of = [{} if number in tails_of else targets for number, targets in enumerate(moves_of)]
-    innermost = innermost_first(moves_of)
+    innermost = reverse_topological_order(moves_of)
     if innermost is None:
         return None
     order = innermost[::-1]

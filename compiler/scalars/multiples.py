@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from compiler.grammar.grammar import Expr
 from compiler.grammar.rules import RuleSink
-from compiler.regular.dfa import Dfa, TooManyStates, explored
+from compiler.regular.dfa import Dfa, TooManyStates, build_dfa
 from compiler.scalars.decimal_texts import (
     ALPHABET,
     POINT,
@@ -69,7 +69,7 @@ class _Texts:
             TooManyStates: there are too many states.
         """
         start = tuple(map(self._number, rests))
-        return explored(ALPHABET, start, self._following, self._accepts)
+        return build_dfa(ALPHABET, start, self._following, self._accepts)
 
     def _number(self, rest: _Rest) -> int:
         if rest not in self._numbers:

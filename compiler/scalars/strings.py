@@ -23,7 +23,7 @@ from compiler.regular import charset
 from compiler.regular.charset import Ranges
 from compiler.regular.dfa import Dfa, TooManyStates
 from compiler.regular.ecma import MAX_COUNT, PatternError
-from compiler.regular.formats import BASE64, FORMATS, wide
+from compiler.regular.formats import BASE64, FORMATS, outer_pattern
 from compiler.regular.language import PatternCondition, language
 from compiler.report import Verdict
 from compiler.scalars.char_encoding import QUOTE, CharEncoding, any_character, as_json
@@ -95,7 +95,7 @@ class StringConstraint:
             if known.note:
                 notes.append(("format", Verdict.NARROWED, known.note))
         for name in self.excluded_formats:
-            parts.append(PatternCondition(wide(name, self.draft), is_excluded=True))
+            parts.append(PatternCondition(outer_pattern(name, self.draft), is_excluded=True))
             notes.append(("format", Verdict.NARROWED, f"where no {name} may be, nothing like one"))
         if self.content_media_types or any(name != "base64" for name in self.content_encodings):
             raise UnsupportedKeyword("contentMediaType", "asserts what is inside a string", "Leave it out.")
@@ -113,7 +113,7 @@ class StringConstraint:
         if self.max_length is None:
             return self, []
         formats = [FORMATS[name].within(self.max_length) for name in self.formats if name in FORMATS]
-        most = min([MAX_LENGTH, *(known.longest for known in formats if known.longest is not None)])
+        most = min([MAX_LENGTH, *(known.max_length for known in formats if known.max_length is not None)])
         if self.max_length <= most:
             return self, []
         note = ("maxLength", Verdict.NARROWED, f"at most {most} characters")
@@ -233,7 +233,7 @@ class StringLowering:
     def _of_dfa(self, dfa: Dfa, constraint: StringConstraint) -> LoweredString | None:
         """Strings of an automaton within the length bounds; a bound too large to count is narrowed."""
         low, high = constraint.min_length, constraint.max_length
-        longest = dfa.longest
+        longest = dfa.max_length
         if longest is not None and high is not None and longest <= high:
             high = None
         max_cost = MAX_COST_OF_KEYS if constraint.only_excludes else MAX_COST
@@ -294,7 +294,7 @@ class StringLowering:
 
 def _guarded_bound(dfa: Dfa, low: int, high: int) -> Bound | None:
     """What a guard may keep the texts of an automaton to; None where rules must count them."""
-    settled = dfa.settled_after
+    settled = dfa.always_accepts_after
     if settled is not None and max(settled, low, SHORTEST_GUARDED) <= high:
         return Bound(high)
     try:

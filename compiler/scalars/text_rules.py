@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
 
-from compiler.digraph import circles
+from compiler.digraph import cyclic_components
 from compiler.grammar.grammar import CharClass, Expr, Literal, Repeat, Rule, RuleRef, choice, concat
 from compiler.grammar.rules import RuleSink
 from compiler.regular import charset
@@ -30,7 +30,7 @@ class InlinedPaths:
         self._stops = set(texts.ends)
         self._opened: dict[CountedState, int] = {}
         """In how many ways each state is left that has no rule of its own."""
-        for circle in reversed(circles(texts.moves)):  # what others lead to comes first
+        for circle in reversed(cyclic_components(texts.moves)):  # what others lead to comes first
             if len(circle) <= _LONGEST_CIRCLE:
                 self._open(circle)
 
@@ -93,7 +93,7 @@ class InlinedPaths:
         """
         inner = {state: [target for target in self._moves[state] if target in states] for state in states}
         loops = [self._moves[state][state] for state in states if state in inner[state]]
-        if circles(inner) or not all(_any_number(self._encode(ranges)) for ranges in loops):
+        if cyclic_components(inner) or not all(_any_number(self._encode(ranges)) for ranges in loops):
             return None
         counts: dict[CountedState, int] = {}
 

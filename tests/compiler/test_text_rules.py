@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler.digraph import circles
+from compiler.digraph import cyclic_components
 from compiler.grammar.grammar import CharClass, RuleRef, subexpressions
 from compiler.lowering.json_text import SPACED
 from compiler.regular import charset
 from compiler.regular.dfa import DEAD
 from compiler.regular.language import PatternCondition, language
-from compiler.regular.transition_pruning import MAX_STEPS, thinned
+from compiler.regular.transition_pruning import MAX_STEPS, prune_transitions
 from compiler.scalars.length_bounds import START, BoundedAutomaton, bounded_by_count, other_than
 from compiler.schema import lower_schema
 
@@ -65,7 +65,10 @@ def test_searches_without_moves_that_are_not_needed(pattern, before, after, text
     dfa = language([PatternCondition(f"{before}{pattern}{after}")])
     for high in (None, low + 4):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("compiler.scalars.length_bounds.thinned", partial(thinned, max_steps=max_steps))
+            patch.setattr(
+                "compiler.scalars.length_bounds.prune_transitions",
+                partial(prune_transitions, max_steps=max_steps),
+            )
             bounded = bounded_by_count(dfa, low, high)
         for text in texts:
             is_within = low <= len(text) and (high is None or len(text) <= high)
@@ -83,7 +86,7 @@ def test_searches_without_moves_that_are_not_needed(pattern, before, after, text
 )
 def test_only_needed_moves_of_a_search_are_kept(pattern, num_moves, num_needed):
     dfa = language([PatternCondition(pattern)])
-    rows, _ = thinned(dfa)
+    rows, _ = prune_transitions(dfa)
     assert [sum(len(set(row) - {DEAD}) for row in table) for table in (dfa.table, rows)] == [
         num_moves,
         num_needed,
@@ -115,7 +118,7 @@ def test_rules_lead_in_circles_to_themselves_alone(schema):
         name: [part.name for part in subexpressions(rule.body) if isinstance(part, RuleRef)]
         for name, rule in grammar.rules.items()
     }
-    assert circles(following) == []
+    assert cyclic_components(following) == []
 
 
 @pytest.mark.parametrize(
@@ -175,4 +178,6 @@ def test_circles_are_the_largest():
         for _ in following:
             reach = {n: r.union(*(reach[t] for m in r for t in following[m])) for n, r in reach.items()}
         expected = {frozenset(t for t in reach[n] if n in reach[t]) for n in following}
-        assert {frozenset(circle) for circle in circles(following)} == {c for c in expected if len(c) > 1}
+        assert {frozenset(circle) for circle in cyclic_components(following)} == {
+            c for c in expected if len(c) > 1
+        }
