@@ -12,8 +12,7 @@ from compiler.syntax import Syntax
 from compiler.syntaxes import find_syntax
 from compiler.units.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary, vocabulary_of
-from toolspecs.choice import ChoiceMode, ToolChoice
-from toolspecs.tool import Tool
+from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

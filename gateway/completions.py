@@ -16,12 +16,10 @@ from runtime.errors import UnknownModel
 from runtime.protocol import ModelCard, Runtime
 from runtime.request import GenerationRequest
 from toolspecs.catalog import Catalog
-from toolspecs.choice import ChoiceMode, ToolChoice
 from toolspecs.errors import InvalidName
-from toolspecs.names import ToolsetReference
 from toolspecs.nearest import MAX_NAME, instead, shorten
-from toolspecs.revision import Revision
-from toolspecs.tool import Tool
+from toolspecs.tool import ChoiceMode, Tool, ToolChoice
+from toolspecs.toolset import Revision, ToolsetReference
 
 INLINE = "the inline tools"
 

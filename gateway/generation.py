@@ -7,7 +7,7 @@ from typing import Protocol
 
 from gateway.errors import ClientGone
 from runtime.events import Event, Finished
-from toolspecs.revision import RevisionSummary
+from toolspecs.toolset import RevisionSummary
 
 
 class Observer(Protocol):

@@ -21,10 +21,10 @@ from compiler import errors as compiler
 from gateway import errors as gateway
 from runtime import errors as runtime
 from toolspecs import errors as toolspecs
-from toolspecs.names import TOOLSET_NAME
+from toolspecs.bundle import pointer_keys
 from toolspecs.nearest import instead
-from toolspecs.references import pointer_keys
 from toolspecs.shapes import Shape
+from toolspecs.toolset import TOOLSET_NAME
 
 _log = logging.getLogger(__name__)
 

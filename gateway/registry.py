@@ -16,13 +16,11 @@ from gateway.errors import InvalidField
 from runtime.protocol import Runtime
 from toolspecs.bundle import bundle_tools
 from toolspecs.catalog import Catalog
-from toolspecs.documents import check_documents
 from toolspecs.errors import Fault, InvalidTools, StaleRevision, UnknownToolset
-from toolspecs.names import check_toolset_name
-from toolspecs.revision import Revision
+from toolspecs.schema_check import check_documents
 from toolspecs.shapes import SHAPES, detect_shape, parse_tool, parse_tools
 from toolspecs.tool import Tool
-from toolspecs.toolset import Toolset
+from toolspecs.toolset import Revision, Toolset, check_toolset_name
 
 _INDEX = re.compile(r"/tools/(\d+)")
 

@@ -21,7 +21,7 @@ from gateway.errors import ExtraMissing
 from gateway.settings import Settings
 from runtime.events import ArgumentsDelta, CallStarted, Event, Finished, TextDelta
 from runtime.request import GenerationRequest
-from toolspecs.revision import Revision
+from toolspecs.toolset import Revision
 
 _COMMON = {
     "operation": "gen_ai.operation.name",

@@ -6,9 +6,8 @@ from typing import Any
 
 from compiler.response_format import ResponseFormat
 from runtime.request import Message, Sampling
-from toolspecs.choice import ToolChoice
-from toolspecs.names import ToolsetReference
-from toolspecs.tool import Tool
+from toolspecs.tool import Tool, ToolChoice
+from toolspecs.toolset import ToolsetReference
 
 
 @dataclass(frozen=True, slots=True)

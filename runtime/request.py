@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from compiler.matcher import Matcher
-from toolspecs.call import ToolCall
-from toolspecs.tool import Tool
+from toolspecs.tool import Tool, ToolCall
 
 
 class Constraint(Protocol):

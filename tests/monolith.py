@@ -24,8 +24,7 @@ from compiler.syntaxes import Syntax
 from compiler.toolset_compiler import lower_tool
 from compiler.units.unit import call_of
 from compiler.vocabulary import MARKER_START, Vocabulary
-from toolspecs.choice import ChoiceMode
-from toolspecs.tool import Tool
+from toolspecs.tool import ChoiceMode, Tool
 
 _PLAIN = CharClass.of((0x20, 0x21), (0x23, 0x5B), (0x5D, 0x7E), (0x80, 0x10FFFF))
 _SHARED = {

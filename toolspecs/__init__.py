@@ -5,10 +5,7 @@ keeps `Toolset` values, tools and the documents they refer to, as numbered `Revi
 which `open_store` opens by its URL. Knows nothing of grammars, models or HTTP.
 """
 
-from toolspecs.call import ToolCall
 from toolspecs.catalog import Catalog
-from toolspecs.choice import ChoiceMode, ToolChoice
-from toolspecs.documents import check_documents
 from toolspecs.errors import (
     DamagedEntry,
     DeletedToolset,
@@ -28,17 +25,14 @@ from toolspecs.errors import (
     UnknownTool,
     UnknownToolset,
 )
-from toolspecs.lease import Lease
-from toolspecs.limits import Limits
-from toolspecs.names import ToolsetReference
+from toolspecs.json_value import Limits
 from toolspecs.nearest import near_matches
-from toolspecs.page import Page
-from toolspecs.revision import Revision, RevisionSummary, etag_matches
+from toolspecs.schema_check import check_documents
 from toolspecs.shapes import Shape, check_tool, detect_shape, parse_tool, parse_tools, write_tool
-from toolspecs.store import Store
+from toolspecs.store import Lease, Store
 from toolspecs.stores import SQLiteStore, open_store
-from toolspecs.tool import Tool
-from toolspecs.toolset import Toolset
+from toolspecs.tool import ChoiceMode, Tool, ToolCall, ToolChoice
+from toolspecs.toolset import Page, Revision, RevisionSummary, Toolset, ToolsetReference, etag_matches
 
 __all__ = [
     "Catalog",

@@ -9,11 +9,10 @@ A reference that bundling does not see through is one that the compiler does not
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from urllib.parse import unquote, urldefrag, urljoin
 
 from toolspecs.errors import Fault, InvalidTools, LimitExceeded
-from toolspecs.json_value import own_size
-from toolspecs.limits import Limits
-from toolspecs.references import KEYWORDS, absolute, pointer_keys
+from toolspecs.json_value import Limits, own_size
 from toolspecs.tool import Tool
 
 Documents = Mapping[str, Any]
@@ -196,3 +195,24 @@ def _pruned(document: Any, parts: set[_Keys]) -> Any:
             holder = holder.setdefault(key, {})
         holder[keys[-1]] = _at(document, keys)
     return kept
+
+
+KEYWORDS = ("$ref", "$dynamicRef", "$recursiveRef")
+
+
+def absolute(base: str, reference: str) -> tuple[str, str]:
+    """The URI of the document that `reference` leads to from `base`, and the fragment, decoded.
+
+    Both are empty where the reference is no URI.
+    """
+    try:
+        # `urljoin` leaves a fragment alone that stands behind a URN.
+        uri, fragment = urldefrag(base + reference if reference[:1] == "#" else urljoin(base, reference))
+    except ValueError:
+        return "", ""
+    return uri, unquote(fragment)
+
+
+def pointer_keys(fragment: str) -> tuple[str, ...]:
+    """The keys of a JSON pointer, unescaped."""
+    return tuple(key.replace("~1", "/").replace("~0", "~") for key in fragment.split("/")[1:])

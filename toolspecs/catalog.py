@@ -11,9 +11,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from weakref import WeakValueDictionary
 
-from toolspecs.codec import Record, encode_toolset
-from toolspecs.contents import Contents
-from toolspecs.documents import check_documents
 from toolspecs.errors import (
     DamagedEntry,
     DeletedToolset,
@@ -24,17 +21,22 @@ from toolspecs.errors import (
     UnknownRevision,
     UnknownToolset,
 )
-from toolspecs.last_seen import LastSeen
-from toolspecs.limits import Limits
-from toolspecs.log import ToolsetLogs
-from toolspecs.names import TOOLSET_NAME, ToolsetReference
+from toolspecs.json_value import Limits
 from toolspecs.nearest import near_matches
-from toolspecs.page import Page
-from toolspecs.revision import Revision, RevisionSummary, etag_matches
+from toolspecs.revision_store import Contents, Record, StaleCache, ToolsetLogs, encode_toolset
+from toolspecs.schema_check import check_documents
 from toolspecs.shapes import check_tool
 from toolspecs.store import Store
 from toolspecs.tool import Tool
-from toolspecs.toolset import Toolset
+from toolspecs.toolset import (
+    TOOLSET_NAME,
+    Page,
+    Revision,
+    RevisionSummary,
+    Toolset,
+    ToolsetReference,
+    etag_matches,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +73,7 @@ class Catalog:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._logs = ToolsetLogs(store)
         self._contents = Contents(store)
-        self._last_seen = LastSeen()
+        self._last_seen = StaleCache()
 
     async def put(
         self, toolset: Toolset, *, if_match: str | None = None, if_none_match: bool = False

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from toolspecs.limits import Limits
 from toolspecs.nearest import shorten
 
 Path = tuple[str | int, ...]
+
+
 _Items = Iterator[tuple[str | int, Any]]
 
 MAX_INTEGER_BITS = 1024  # beyond it an integer is larger than any double
@@ -26,6 +27,22 @@ TYPE_NAMES = {
     float: "a number",
     type(None): "null",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Sizes in bytes are of compact JSON without escapes; the defaults admit every real tool we know of."""
+
+    num_tools: int = 2048
+    tool_bytes: int = 1024 * 1024
+    num_documents: int = 256
+    document_bytes: int = 4 * 1024 * 1024
+    toolset_bytes: int = 16 * 1024 * 1024
+    depth: int = 100  # objects and lists inside one another, in one tool or document
+    num_enum_values: int = 10_000
+    tool_name_length: int = 128
+    description_length: int = 32 * 1024
+    num_faults_per_tool: int = 20  # reported; more are not looked for
 
 
 @dataclass(frozen=True, slots=True)

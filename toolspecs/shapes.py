@@ -19,13 +19,11 @@ from enum import StrEnum
 from typing import Any
 
 from toolspecs.errors import Fault, InvalidTools, LimitExceeded
-from toolspecs.json_value import TYPE_NAMES, Flaw, find_flaw, pointer
-from toolspecs.limits import Limits
-from toolspecs.names import TOOL_NAME, TOOL_RULE
+from toolspecs.json_value import TYPE_NAMES, Flaw, Limits, find_flaw, pointer
 from toolspecs.nearest import near_matches, shorten
 from toolspecs.schema_check import check_schema
 from toolspecs.tool import Tool
-from toolspecs.toolset import find_duplicates
+from toolspecs.toolset import TOOL_NAME, TOOL_RULE, find_duplicates
 
 
 class Shape(StrEnum):

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
@@ -34,3 +35,37 @@ class Tool:
             fields.append(self.documents)
         content = json.dumps(fields, separators=(",", ":"))
         return hashlib.sha256(content.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """`arguments` is JSON text that validates against the named tool's parameters."""
+
+    call_id: str
+    name: str
+    arguments: str
+
+
+class ChoiceMode(StrEnum):
+    """`none`: text only; `auto`: text or calls; `required`: at least one call."""
+
+    NONE = "none"
+    AUTO = "auto"
+    REQUIRED = "required"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolChoice:
+    """A mode, and the tools it is restricted to (`None`: every tool of the toolset).
+
+    `is_named` marks the choice of one function by name, which wire formats finish differently.
+    """
+
+    mode: ChoiceMode = ChoiceMode.AUTO
+    allowed: tuple[str, ...] | None = None
+    is_named: bool = False
+
+    @classmethod
+    def named(cls, name: str) -> "ToolChoice":
+        """The choice that calls exactly the tool `name`."""
+        return cls(ChoiceMode.REQUIRED, (name,), is_named=True)

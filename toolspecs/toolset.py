@@ -2,14 +2,15 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from toolspecs.bundle import bundle_tools
-from toolspecs.errors import Fault, InvalidTools, UnknownTool
-from toolspecs.names import check_toolset_name
+from toolspecs.errors import Fault, InvalidName, InvalidTools, UnknownTool
 from toolspecs.tool import Tool
 
 
@@ -90,3 +91,108 @@ def find_duplicates(names: Iterator[tuple[int, str]], pointer: str = "") -> Iter
                 suggestion="give each tool of a toolset a name of its own",
             )
         first.setdefault(name, index)
+
+
+TOOLSET_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+TOOLSET_RULE = "1 to 64 of a-z, 0-9, '.', '_' and '-', the first a letter or a digit"
+
+_PART = r"(?!\.{1,2}(?:/|\Z))[A-Za-z0-9_.:-]+"
+TOOL_NAME = re.compile(f"{_PART}(?:/{_PART})*")
+"""A tool's name ends the path of its URL, so no part of it is one that a path is rid of on its way."""
+TOOL_RULE = "letters, digits, '_', '.', ':', '/' and '-', without '.', '..' or nothing between two '/'"
+
+_REVISION = re.compile(r"[1-9][0-9]{0,17}")
+
+
+def check_toolset_name(name: str) -> None:
+    """Raise `InvalidName` unless `name` names a toolset."""
+    if not TOOLSET_NAME.fullmatch(name):
+        raise InvalidName("toolset name", name, TOOLSET_RULE)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsetReference:
+    """A toolset by name, at one revision or (`number` None) at its current one."""
+
+    name: str
+    number: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "ToolsetReference":
+        """Read `name` or `name@revision`.
+
+        Raises:
+            InvalidName: it is neither.
+        """
+        name, at, number = text.partition("@")
+        check_toolset_name(name)
+        if not at:
+            return cls(name)
+        if not _REVISION.fullmatch(number):
+            rule = f"write {name!r} for the current revision, or {f'{name}@1'!r} for the first"
+            raise InvalidName("reference to a toolset", text, rule)
+        return cls(name, int(number))
+
+    def __str__(self) -> str:
+        return self.name if self.number is None else f"{self.name}@{self.number}"
+
+
+@dataclass(frozen=True)
+class RevisionSummary:
+    """A revision without its tools. Numbers count up from 1 by toolset name and are never used twice."""
+
+    name: str
+    number: int
+    digest: str
+    created_at: datetime
+    num_tools: int
+
+    @property
+    def etag(self) -> str:
+        """The strong HTTP entity tag, in its quotes."""
+        return f'"{self.number}-{self.digest[:12]}"'
+
+
+@dataclass(frozen=True)
+class Revision:
+    """An immutable toolset content; `digest` is the toolset's, so equal contents have equal digests."""
+
+    toolset: Toolset
+    number: int
+    digest: str
+    created_at: datetime
+
+    @property
+    def summary(self) -> RevisionSummary:
+        """The revision without its tools."""
+        return RevisionSummary(
+            self.toolset.name, self.number, self.digest, self.created_at, len(self.toolset)
+        )
+
+    @property
+    def etag(self) -> str:
+        """The strong HTTP entity tag, in its quotes: revision number and the digest's beginning."""
+        return self.summary.etag
+
+
+def etag_matches(condition: str, etag: str | None) -> bool:
+    """Whether an `If-Match` header holds for the current `etag` (None: there is no toolset).
+
+    The condition is `*`, one entity tag or several with commas between them (RFC 9110, 13.1.1). Weak tags
+    never match.
+    """
+    if etag is None:
+        return False
+    tags = [tag.strip() for tag in condition.split(",")]
+    return tags == ["*"] or etag in tags
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """Some of many; `next_key` is where the next page begins (`after` or `before`), None at the end."""
+
+    items: tuple[T, ...]
+    next_key: str | None = None

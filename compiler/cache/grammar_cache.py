@@ -35,10 +35,9 @@ from compiler.schema import CompiledSchema
 from compiler.syntaxes import find_syntax
 from compiler.units.unit import Unit
 from compiler.vocabulary import Vocabulary
-from toolspecs.choice import ChoiceMode, ToolChoice
-from toolspecs.recent import Recent
+from toolspecs.lru_cache import LruCache
 from toolspecs.store import Store
-from toolspecs.tool import Tool
+from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 UnitT = TypeVar("UnitT", Unit, CompiledSchema)
 
@@ -70,7 +69,7 @@ class GrammarCache:
         compile_pool: CompilePool | None = None,
     ) -> None:
         self._store = GrammarStore(store, secret)
-        self._memory: Recent[CacheEntry] = Recent(memory_bytes)
+        self._memory: LruCache[CacheEntry] = LruCache(memory_bytes)
         self._pool = compile_pool or ThreadPool()
         self._flights: SingleFlight[tuple[CacheEntry, str]] = SingleFlight()
         self._preparing: set[asyncio.Task[None]] = set()

@@ -9,7 +9,7 @@ from typing import Any
 
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.keywords import child, children, resolve
-from toolspecs.references import KEYWORDS, absolute
+from toolspecs.bundle import KEYWORDS, absolute
 
 _UNREFERRED = ("$defs", "definitions")
 _ANCHORS = ("$anchor", "$dynamicAnchor")

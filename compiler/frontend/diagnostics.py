@@ -9,7 +9,7 @@ from jsonschema_rs import Registry, canonical
 
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.keywords import child, resolve
-from toolspecs.references import absolute
+from toolspecs.bundle import absolute
 from toolspecs.schema_check import keyword_at
 
 _NOTHING = "no value satisfies it"

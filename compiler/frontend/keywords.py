@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from toolspecs.references import pointer_keys
+from toolspecs.bundle import pointer_keys
 
 ASSERTIONS = frozenset(
     {

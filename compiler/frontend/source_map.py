@@ -14,8 +14,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from compiler.frontend.keywords import IN_PLACE, IN_PLACE_LISTS, IN_PLACE_MAPS, child, children, resolve
-from toolspecs.references import KEYWORDS as REFERENCES
-from toolspecs.references import absolute
+from toolspecs.bundle import KEYWORDS as REFERENCES
+from toolspecs.bundle import absolute
 
 _ALWAYS = ("allOf", *IN_PLACE, *REFERENCES)
 _MAX_VISITS = 2_000

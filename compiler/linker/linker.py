@@ -21,7 +21,7 @@ from compiler.schema import CompiledSchema
 from compiler.syntax import MessageFrame, Syntax
 from compiler.units.unit import Unit, argument_starts, unit_tail
 from compiler.vocabulary import Vocabulary
-from toolspecs.choice import ChoiceMode, ToolChoice
+from toolspecs.tool import ChoiceMode, ToolChoice
 
 
 @dataclass(frozen=True, eq=False)

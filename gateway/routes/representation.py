@@ -5,9 +5,9 @@ from typing import Any
 
 from compiler.report import ToolReport
 from gateway.registry import Check, Written
-from toolspecs.revision import Revision, RevisionSummary
 from toolspecs.shapes import Shape, write_tool
 from toolspecs.tool import Tool
+from toolspecs.toolset import Revision, RevisionSummary
 
 JSON = dict[str, Any]
 

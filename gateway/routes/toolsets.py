@@ -18,8 +18,8 @@ from gateway.routes.representation import (
     tool_json,
     written_json,
 )
-from toolspecs.revision import Revision, etag_matches
 from toolspecs.shapes import Shape
+from toolspecs.toolset import Revision, etag_matches
 
 HttpRequest = Request[Any, Any, Any]
 JSON = dict[str, Any]

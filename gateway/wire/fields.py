@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from gateway.errors import InvalidField
-from toolspecs.choice import ChoiceMode, ToolChoice
 from toolspecs.errors import InvalidName
-from toolspecs.names import ToolsetReference
 from toolspecs.nearest import MAX_NAME, shorten
+from toolspecs.tool import ChoiceMode, ToolChoice
+from toolspecs.toolset import ToolsetReference
 
 MAX_TOOLSETS = 64
 """Of one request; each is looked up."""

@@ -9,9 +9,8 @@ from runtime.study import grammars
 from runtime.study.grammars import MakeGrammar
 from runtime.study.questions import Question
 from runtime.study.subject import Subject
-from toolspecs.call import ToolCall
 from toolspecs.nearest import instead
-from toolspecs.tool import Tool
+from toolspecs.tool import Tool, ToolCall
 
 Show = Callable[[Question], Question]
 

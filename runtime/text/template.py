@@ -13,8 +13,7 @@ from jinja2 import TemplateError
 from runtime.errors import PromptTooLong, RequestRefused
 from runtime.request import Message
 from runtime.text.seams import Seams, texts_in
-from toolspecs.call import ToolCall
-from toolspecs.tool import Tool
+from toolspecs.tool import Tool, ToolCall
 
 _OWN_ROLES = frozenset({"system", "assistant"})
 

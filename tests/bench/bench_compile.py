@@ -27,9 +27,8 @@ from compiler.syntaxes import Syntax, find_syntax
 from compiler.toolset_compiler import lower_tool
 from compiler.units.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary, vocabulary_of
-from toolspecs.choice import ChoiceMode, ToolChoice
 from toolspecs.stores import open_store
-from toolspecs.tool import Tool
+from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 NUM_TOOLS = 1000
 REQUIRED = ToolChoice(ChoiceMode.REQUIRED)

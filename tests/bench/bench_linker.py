@@ -19,7 +19,7 @@ from compiler.matcher import Matcher, allocate_bitmask
 from compiler.syntaxes import SYNTAXES, Syntax
 from compiler.units.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary, vocabulary_of
-from toolspecs.choice import ChoiceMode, ToolChoice
+from toolspecs.tool import ChoiceMode, ToolChoice
 
 REQUIRED = ToolChoice(ChoiceMode.REQUIRED)
 WORDS = ("get", "list", "create", "update", "delete", "search", "user", "issue", "file", "event", "branch")

@@ -1,8 +1,7 @@
 """What tests of the grammar cache ask of it."""
 
 from compiler.isolation.pools import ThreadPool
-from toolspecs.choice import ChoiceMode, ToolChoice
-from toolspecs.tool import Tool
+from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 SECRET = b"secret"
 REQUIRED = ToolChoice(ChoiceMode.REQUIRED)

@@ -24,7 +24,7 @@ from compiler.schema import CompiledSchema, lower_schema
 from compiler.syntaxes import SYNTAXES
 from compiler.units.unit import compile_unit
 from compiler.vocabulary import Vocabulary
-from toolspecs.choice import ChoiceMode, ToolChoice
+from toolspecs.tool import ChoiceMode, ToolChoice
 
 
 @pytest.fixture(scope="module", params=["bytes", "qwen3"])

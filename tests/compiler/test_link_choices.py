@@ -13,7 +13,7 @@ from compiler.matcher import allocate_bitmask
 from compiler.syntaxes import SYNTAXES
 from compiler.units.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary
-from toolspecs.choice import ChoiceMode, ToolChoice
+from toolspecs.tool import ChoiceMode, ToolChoice
 
 MARKED = Vocabulary.from_tokens(
     [*(bytes([b]) for b in range(256)), b"", b"?", b"?", b"?", b" <tool", b"<tool_call>x", b"_call>"],

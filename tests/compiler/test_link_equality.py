@@ -16,7 +16,7 @@ from compiler.matcher import allocate_bitmask
 from compiler.syntaxes import SYNTAXES, Syntax, find_syntax
 from compiler.units.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary
-from toolspecs.choice import ChoiceMode, ToolChoice
+from toolspecs.tool import ChoiceMode, ToolChoice
 
 CHOICES = [
     (ChoiceMode.REQUIRED, True),

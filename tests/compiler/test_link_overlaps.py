@@ -15,7 +15,7 @@ from compiler.matcher import allocate_bitmask
 from compiler.syntaxes import SYNTAXES
 from compiler.units.unit import compile_unit
 from compiler.vocabulary import Vocabulary
-from toolspecs.choice import ChoiceMode, ToolChoice
+from toolspecs.tool import ChoiceMode, ToolChoice
 
 NAMES = ("pay", "pay_all", "p", "pay.all", "many", "größe")
 

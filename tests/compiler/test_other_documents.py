@@ -11,8 +11,7 @@ from compiler.cache.grammar_cache import GrammarCache
 from compiler.frontend.canonical_form import covers
 from compiler.vocabulary import Vocabulary
 from toolspecs.bundle import Bundler
-from toolspecs.choice import ChoiceMode, ToolChoice
-from toolspecs.tool import Tool
+from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 from toolspecs.toolset import Toolset
 
 A, B = "https://example.com/a", "https://example.com/b"

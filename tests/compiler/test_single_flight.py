@@ -10,9 +10,8 @@ from redis_server import redis_url  # noqa: F401 (a fixture)
 from compiler.cache.grammar_cache import GrammarCache
 from compiler.isolation.pools import ThreadPool
 from compiler.vocabulary import Vocabulary
-from toolspecs.choice import ChoiceMode, ToolChoice
 from toolspecs.stores import open_store
-from toolspecs.tool import Tool
+from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 ROOT = Path(__file__).resolve().parents[2]
 NUM_TOOLS, NUM_REQUESTS = 5, 6

@@ -10,8 +10,7 @@ from demo_model.domains import Domain
 from demo_model.parameters import Value, draw, invent
 from demo_model.tools import Invented, ToolStyle, invent_tools
 from runtime.request import Message
-from toolspecs.call import ToolCall
-from toolspecs.tool import Tool
+from toolspecs.tool import Tool, ToolCall
 
 _PLAIN = ToolStyle()
 

@@ -19,7 +19,7 @@ from runtime.events import (
     ThoughtDelta,
     TokenLogprob,
 )
-from toolspecs.choice import ChoiceMode
+from toolspecs.tool import ChoiceMode
 
 CALL = call("get_weather", '{"place": ', '"Oslo"}')
 

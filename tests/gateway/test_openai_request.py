@@ -13,9 +13,8 @@ from gateway.errors import InvalidField
 from gateway.wire.openai import read_request
 from gateway.wire.openai.request import FIXED, IGNORED, REFUSED, Fields
 from runtime.request import Message, Sampling
-from toolspecs.call import ToolCall
-from toolspecs.choice import ChoiceMode, ToolChoice
-from toolspecs.names import ToolsetReference
+from toolspecs.tool import ChoiceMode, ToolCall, ToolChoice
+from toolspecs.toolset import ToolsetReference
 
 USER = {"role": "user", "content": "Hi"}
 NAMED = {"type": "function", "function": {"name": "f"}}

@@ -10,8 +10,7 @@ from sample_tools import WEATHER
 from runtime.errors import GenerationFailed
 from runtime.events import Finished, FinishReason, TextDelta, ThoughtDelta, TokenLogprob
 from runtime.request import Message, Sampling
-from toolspecs.call import ToolCall
-from toolspecs.choice import ChoiceMode
+from toolspecs.tool import ChoiceMode, ToolCall
 
 URL = "/v1/responses"
 CALL = call("get_weather", '{"place": ', '"Oslo"}')

@@ -22,8 +22,7 @@ from runtime.jump_forward import JumpForward
 from runtime.request import Sampling
 from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
-from toolspecs.choice import ChoiceMode, ToolChoice
-from toolspecs.tool import Tool
+from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 BYTES, SPELLS_BYTES = spelled_vocabulary("bytes")
 

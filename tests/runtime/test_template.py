@@ -10,8 +10,7 @@ from transformers import AutoTokenizer
 from runtime.errors import RequestRefused
 from runtime.request import Message
 from runtime.text.template import CHATML, render_prompt
-from toolspecs.call import ToolCall
-from toolspecs.tool import Tool
+from toolspecs.tool import Tool, ToolCall
 
 TOOL = Tool(
     "get_weather", "Weather of a city", {"type": "object", "properties": {"city": {"type": "string"}}}

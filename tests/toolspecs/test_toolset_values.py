@@ -17,8 +17,8 @@ from toolspecs import (
     etag_matches,
     near_matches,
 )
+from toolspecs.lru_cache import LruCache
 from toolspecs.nearest import unknown
-from toolspecs.recent import Recent
 
 A, B, C = (Tool(name, "", {"type": "object"}) for name in "abc")
 
@@ -121,7 +121,7 @@ def test_an_unknown_name_gets_near_ones_and_a_bounded_list():
 
 
 def test_recent_values_stay_within_their_bytes():
-    recent = Recent(10)
+    recent = LruCache(10)
     for key in "abc":
         recent.keep(key, key.upper(), 4)
     assert [recent.get(key) for key in "abc"] == [None, "B", "C"]

@@ -23,7 +23,7 @@ from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as NoAnswer
 
 from toolspecs.errors import InvalidStoreURL, NotACounter, StoreUnavailable
-from toolspecs.lease import Lease, hold_lease
+from toolspecs.store import Lease, hold_lease
 
 CONNECT_TIMEOUT_S = 3
 SOCKET_TIMEOUT_S = 3

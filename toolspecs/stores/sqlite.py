@@ -16,7 +16,7 @@ from typing import Any
 import aiosqlite
 
 from toolspecs.errors import NotACounter, StoreUnavailable
-from toolspecs.lease import Lease, hold_lease
+from toolspecs.store import Lease, hold_lease
 
 BUSY_TIMEOUT_S = 30
 SWEEP_EVERY = 256  # writes with an expiry between two removals of what has expired

@@ -8,8 +8,8 @@ from gateway.body import convert
 from gateway.errors import InvalidField
 from gateway.wire.results import check_arguments, check_result
 from runtime.request import Message
-from toolspecs.call import ToolCall
 from toolspecs.nearest import MAX_NAME, instead, shorten
+from toolspecs.tool import ToolCall
 
 Content = str | list[dict[str, Any]]
 

@@ -6,9 +6,8 @@ import msgspec
 
 from gateway.body import convert
 from gateway.wire.fields import allowed_choice
-from toolspecs.choice import ChoiceMode, ToolChoice
 from toolspecs.shapes import parse_tools
-from toolspecs.tool import Tool
+from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 
 class FunctionName(msgspec.Struct, forbid_unknown_fields=True):

@@ -10,7 +10,7 @@ import msgspec
 from gateway.body import convert
 from gateway.wire.results import check_arguments, check_result
 from runtime.request import Message
-from toolspecs.call import ToolCall
+from toolspecs.tool import ToolCall
 
 
 class _Part(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, tag_field="type"):

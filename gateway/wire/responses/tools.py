@@ -7,10 +7,9 @@ import msgspec
 from gateway.body import convert
 from gateway.errors import InvalidField
 from gateway.wire.fields import allowed_choice
-from toolspecs.choice import ChoiceMode, ToolChoice
 from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.shapes import parse_tools
-from toolspecs.tool import Tool
+from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 
 class Named(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="function"):

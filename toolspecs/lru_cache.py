@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 V = TypeVar("V")
 
 
-class Recent(Generic[V]):
+class LruCache(Generic[V]):
     """Values under text keys; the one longest unused goes first where they exceed `max_bytes` together."""
 
     def __init__(self, max_bytes: int) -> None:
