@@ -17,21 +17,26 @@ from opentelemetry import trace
 
 from compiler.cache.grammar_cache import GrammarCache
 from compiler.isolation.compile_job import CompilePool
+from compiler.isolation.limits import CompileLimits
+from compiler.isolation.pools import ThreadPool, WorkerPool
 from gateway.access import ApiKeyMiddleware, read_keys
 from gateway.completions import Completions
 from gateway.errors import SettingsError
-from gateway.model import load, open_compile_pool
-from gateway.parts import Parts
 from gateway.problems import respond
 from gateway.registry import Registry
-from gateway.routes.chat import chat_completions
-from gateway.routes.health import healthz, readyz
-from gateway.routes.models import get_model, list_models
-from gateway.routes.responses import create_response
-from gateway.routes.toolsets import ToolsetController
-from gateway.server_span import ServerSpanMiddleware
-from gateway.settings import Settings
-from gateway.telemetry import Telemetry, open_provider
+from gateway.routes.model_routes import (
+    chat_completions,
+    create_response,
+    get_model,
+    healthz,
+    list_models,
+    readyz,
+)
+from gateway.routes.toolset_routes import ToolsetController
+from gateway.services import Services
+from gateway.settings import DEMO_MODEL, RANDOM_MODEL, Settings
+from gateway.telemetry import ServerSpanMiddleware, Telemetry, open_provider
+from runtime.models import DEMO_MODEL_FOLDER
 from runtime.protocol import Runtime
 from toolspecs.catalog import Catalog
 from toolspecs.store import Store
@@ -64,19 +69,19 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: Litestar) -> AsyncIterator[None]:
         compilers = compile_pool or open_compile_pool(settings)
-        loaded = await asyncio.to_thread(load, settings, compilers) if runtime is None else runtime
-        parts = await wire(settings, secret, opened_store, tracer, compile_pool=compilers, runtime=loaded)
-        app.state.parts = parts
+        loaded = await asyncio.to_thread(load_runtime, settings, compilers) if runtime is None else runtime
+        services = await wire(settings, secret, opened_store, tracer, compile_pool=compilers, runtime=loaded)
+        app.state.services = services
         try:
             yield
         finally:
-            await parts.close()
+            await services.close()
             if own_provider:
                 own_provider.shutdown()
 
     return Litestar(
         [healthz, readyz, list_models, get_model, chat_completions, create_response, ToolsetController],
-        dependencies={"parts": Provide(_parts, sync_to_thread=False)},
+        dependencies={"services": Provide(_services, sync_to_thread=False)},
         exception_handlers={Exception: respond},
         lifespan=[lifespan],
         logging_config=None,
@@ -94,7 +99,7 @@ async def wire(
     *,
     compile_pool: CompilePool,
     runtime: Runtime,
-) -> Parts:
+) -> Services:
     """Put the parts together."""
     for model in await runtime.models():
         compile_pool.start(model.vocabulary)
@@ -111,7 +116,7 @@ async def wire(
         max_choices=settings.max_choices,
         request_seconds=settings.request_seconds,
     )
-    return Parts(store, runtime, grammars, Registry(catalog, grammars, runtime), completions)
+    return Services(store, runtime, grammars, Registry(catalog, grammars, runtime), completions)
 
 
 def read_secret(settings: Settings) -> bytes:
@@ -161,7 +166,75 @@ def _bad_data_dir(settings: Settings, error: OSError) -> SettingsError:
     return SettingsError("data_dir", "", f"{reason}; --data-dir names another, which is made if need be")
 
 
-def _parts(state: State) -> Parts:
-    parts: Any = state.parts
-    assert isinstance(parts, Parts)
-    return parts
+def _services(state: State) -> Services:
+    services: Any = state.services
+    assert isinstance(services, Services)
+    return services
+
+
+def load_runtime(settings: Settings, compile_pool: CompilePool) -> Runtime:
+    """`start_runtime` while `compile_pool` begins, too, which is closed if there is no model to be had."""
+    compile_pool.launch()
+    try:
+        return start_runtime(settings)
+    except BaseException:
+        asyncio.run(compile_pool.close())
+        raise
+
+
+def open_compile_pool(settings: Settings) -> CompilePool:
+    """Who compiles: processes, or threads of this one."""
+    limits = CompileLimits(
+        seconds=settings.compile_seconds,
+        memory_bytes=settings.compile_bytes,
+        request_seconds=settings.compile_request_seconds,
+    )
+    if settings.compile_workers:
+        return WorkerPool(settings.compile_workers, limits)
+    return ThreadPool(limits=limits)
+
+
+def start_runtime(settings: Settings) -> Runtime:
+    """Load the model and start its engine; blocks for seconds.
+
+    Raises:
+        ModelLoadError: it cannot be loaded; path and reason.
+        SettingsError, UnusableDevice, UnknownSyntax: a setting does not fit.
+    """
+    # Here, as torch and transformers take seconds to import, which `callgate tools` need not wait for.
+    import transformers.utils.logging  # noqa: PLC0415
+
+    from runtime.embedded import EmbeddedRuntime  # noqa: PLC0415
+    from runtime.loading import pick_device  # noqa: PLC0415
+    from runtime.settings import EngineSettings  # noqa: PLC0415
+
+    transformers.utils.logging.disable_progress_bar()  # whoever serves shows progress in its own way
+
+    try:
+        engine = EngineSettings(
+            device=pick_device(settings.device),
+            dtype=settings.dtype,
+            kv_bytes=settings.kv_bytes,
+            context_length=settings.context_length,
+            default_max_tokens=settings.default_max_tokens,
+            max_sequences=settings.max_batch,
+            max_batch_tokens=max(512, settings.max_batch),
+            max_waiting=settings.max_waiting,
+            num_threads=settings.num_threads,
+            jump_forward=settings.jump_forward,
+        )
+    except ValueError as error:
+        raise SettingsError("engine", "the settings", str(error)) from error
+    name = settings.model_name or Path(settings.model).name
+    return EmbeddedRuntime.load(model_source(settings), engine, model_id=name, syntax=settings.syntax)
+
+
+def model_source(settings: Settings) -> str | Path:
+    """The folder or hub id of the model to serve; the random one is built if it is not there."""
+    if settings.model == DEMO_MODEL:
+        return DEMO_MODEL_FOLDER
+    if settings.model == RANDOM_MODEL:
+        from runtime.models.random_model import ensure_random_model  # noqa: PLC0415 - imports torch, see above
+
+        return ensure_random_model(Path(settings.data_dir, "models"))
+    return settings.model

@@ -12,11 +12,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from gateway.console import output, table
 from gateway.errors import BenchMissing, GatewayError
-from gateway.settings import load
-from gateway.settings_table import settings_table
-from gateway.tools_cli import tools
+from gateway.settings import load, settings_table
+from gateway.tools_cli import output, table, tools
 
 cli = typer.Typer(
     help="A tool-calling gateway whose every output is a valid tool call.",
@@ -131,7 +129,7 @@ def study(
     ),
 ) -> None:
     """Measure what masking buys: valid and right calls, tokens and time, beside six other ways."""
-    from gateway.study import study as run  # noqa: PLC0415 - loads torch
+    from gateway.study_cli import study as run  # noqa: PLC0415 - loads torch
 
     with explained():
         settings = load({"model": model, "device": device, "num_threads": num_threads})

@@ -1,18 +1,19 @@
 """Completions: from a turn to events, whatever wire format asked."""
 
+import asyncio
+import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 
 from compiler.cache.grammar_cache import GrammarCache, GrammarLookup
 from compiler.errors import UnsupportedToolset
 from compiler.linker.linker import LinkedGrammar
 from compiler.syntaxes import find_syntax
-from gateway.deadline import Deadline
 from gateway.errors import InvalidField, NotReady, RefusedTool, ToolsetConflict
-from gateway.generation import Generation, GrammarUse
 from gateway.telemetry import Telemetry
-from gateway.turn import Turn
-from runtime.errors import UnknownModel
+from gateway.turn import Generation, GrammarUse, Turn
+from runtime.errors import DeadlineExceeded, UnknownModel
 from runtime.protocol import ModelCard, Runtime
 from runtime.request import GenerationRequest
 from toolspecs.catalog import Catalog
@@ -198,3 +199,36 @@ def _generation_request(
         template_options=turn.template_options,
         timeout_s=timeout_s,
     )
+
+
+class Deadline:
+    """The shortest of some timeouts, in seconds from now; None is no timeout."""
+
+    def __init__(self, *timeouts: float | None) -> None:
+        shortest = min((timeout for timeout in timeouts if timeout is not None), default=None)
+        self._at = None if shortest is None else time.monotonic() + shortest
+
+    def remaining_s(self) -> float | None:
+        """Seconds that are left; None without a deadline.
+
+        Raises:
+            DeadlineExceeded: there are none.
+        """
+        if self._at is None:
+            return None
+        remaining = self._at - time.monotonic()
+        if remaining <= 0:
+            raise DeadlineExceeded
+        return remaining
+
+    @asynccontextmanager
+    async def upheld(self) -> AsyncIterator[None]:
+        """Cancel what is done here once the deadline has passed; raises DeadlineExceeded."""
+        limit = asyncio.timeout(self.remaining_s())
+        try:
+            async with limit:
+                yield
+        except TimeoutError as error:
+            if limit.expired():
+                raise DeadlineExceeded from error
+            raise

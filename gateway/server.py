@@ -13,9 +13,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from rich.console import Console
 
 from gateway.access import read_keys
-from gateway.app import create_app, open_store_of, read_secret
+from gateway.app import create_app, load_runtime, open_compile_pool, open_store_of, read_secret
 from gateway.errors import SettingsError
-from gateway.model import load, open_compile_pool
 from gateway.settings import Settings
 from gateway.telemetry import open_provider
 from runtime.protocol import Runtime
@@ -82,7 +81,7 @@ def serve(settings: Settings, console: Console) -> None:
             trace.set_tracer_provider(provider)
         with console.status(f"loading model {settings.model} …"):
             compile_pool = open_compile_pool(settings)
-            runtime = load(settings, compile_pool)
+            runtime = load_runtime(settings, compile_pool)
         app = create_app(settings, runtime=runtime, compile_pool=compile_pool, tracer_provider=provider)
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host

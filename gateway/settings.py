@@ -8,17 +8,18 @@ module that reads the environment.
 import ipaddress
 import os
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from urllib.parse import quote
 
 import msgspec
 import platformdirs
 from msgspec import Meta
 
+from gateway.body import expected_at
 from gateway.errors import SettingsError
-from gateway.expected import expected_at
 from toolspecs.nearest import did_you_mean, near_matches
 
 PREFIX = "CALLGATE_"
@@ -285,3 +286,48 @@ def _convert(name: str, value: Any, source: str) -> Any:
 
 def _nearest(name: str, known: Iterable[str]) -> str:
     return did_you_mean(near_matches(name, known, 1, cutoff=0.75))
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One row of the table of settings."""
+
+    name: str
+    type_name: str
+    default: str
+    description: str
+
+    @property
+    def option(self) -> str:
+        """The command line's spelling."""
+        return f"--{self.name.replace('_', '-')}"
+
+    @property
+    def variable(self) -> str:
+        """The environment's spelling."""
+        return variable_of(self.name)
+
+
+def settings_table() -> Iterator[Setting]:
+    """Every setting, in order."""
+    hints = get_type_hints(Settings, include_extras=True)
+    for field in msgspec.structs.fields(Settings):
+        value_type, meta = get_args(hints[field.name])
+        default = _default_text(field)
+        yield Setting(field.name, _type_name(value_type), default, meta.description)
+
+
+def _type_name(value_type: Any) -> str:
+    if get_origin(value_type) is Literal:
+        return ", ".join(map(str, get_args(value_type)))
+    if args := get_args(value_type):  # optional, or with bounds
+        return _type_name(args[0])
+    return {str: "text", int: "integer", float: "number", bool: "true, false"}[value_type]
+
+
+def _default_text(field: msgspec.structs.FieldInfo) -> str:
+    if field.default_factory is not msgspec.NODEFAULT:
+        return "the user's data directory"
+    if isinstance(field.default, bool):
+        return str(field.default).lower()
+    return "" if field.default is None else str(field.default)

@@ -11,8 +11,8 @@ import httpx
 import msgspec
 import typer
 from rich.console import Console
+from rich.table import Column, Table
 
-from gateway.console import output, table
 from gateway.settings import DEFAULT_URL, client_settings
 
 tools = typer.Typer(help="Toolsets of a running gateway.", no_args_is_help=True)
@@ -274,3 +274,18 @@ def _warn(console: Console, warnings: list[Ignored]) -> None:
 def _failure(message: str) -> typer.Exit:
     Console(stderr=True).print(message, style="red", markup=False, highlight=False, soft_wrap=True)
     return typer.Exit(1)
+
+
+UNBOUNDED = 10_000
+"""Wider than any table."""
+
+
+def output() -> Console:
+    """Standard output; a table is fitted to the screen only where there is one."""
+    console = Console()
+    return console if console.is_terminal else Console(width=UNBOUNDED)
+
+
+def table(*columns: str) -> Table:
+    """A table that cuts no word short: what does not fit goes on in the next line."""
+    return Table(*(Column(name, overflow="fold") for name in columns), box=None, pad_edge=False)

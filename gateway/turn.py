@@ -1,13 +1,16 @@
-"""The turn: what any wire format asks for, in neutral terms."""
+"""The turn, which is what any wire format asks for in neutral terms, and the generation that answers it."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from compiler.response_format import ResponseFormat
+from gateway.errors import ClientGone
+from runtime.events import Event, Finished
 from runtime.request import Message, Sampling
 from toolspecs.tool import Tool, ToolChoice
-from toolspecs.toolset import ToolsetReference
+from toolspecs.toolset import RevisionSummary, ToolsetReference
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +36,83 @@ class Turn:
     num_logprobs: int | None = None
     template_options: Mapping[str, Any] = field(default_factory=dict)
     timeout_s: float | None = None
+
+
+class Observer(Protocol):
+    """Who is told what happens to a generation; called in order, `ended` exactly once."""
+
+    def observed(self, event: Event) -> None:
+        """An event came."""
+
+    def ended(self, error: BaseException | None) -> None:
+        """Nothing more will come; `error` says why if the answer is not whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarUse:
+    """The grammar an answer was masked with, and how it was found (memory, store, compiled)."""
+
+    digest: str
+    source: str
+    wait_ms: float
+
+
+@dataclass
+class Generation:
+    """Read `events` once, to the end, or close it: closing aborts what still runs."""
+
+    request_id: str
+    model_id: str
+    num_choices: int
+    is_named: bool
+    has_logprobs: bool
+    toolsets: tuple[RevisionSummary, ...]
+    grammar: GrammarUse | None
+    source: AsyncIterator[Event]
+    observer: Observer
+    finished: list[Finished] = field(default_factory=list)
+    _first: Event | None = None
+    _is_ended: bool = False
+
+    async def begin(self) -> None:
+        """Wait for the first event, so that a refusal is raised before anything is sent."""
+        try:
+            self._first = await anext(self.source)
+        except BaseException as error:
+            await self._end(error)
+            raise
+
+    async def events(self) -> AsyncIterator[Event]:
+        """The events, from the first; raises what the runtime raises."""
+        assert self._first, "begin comes before events, and a runtime sends at least one event"
+        async with aclosing(self):
+            event: Event | None = self._first
+            try:
+                while event is not None:
+                    self._observe(event)
+                    yield event
+                    event = await anext(self.source, None)
+            except BaseException as error:
+                await self._end(error)
+                raise
+            await self._end(None)
+
+    async def aclose(self) -> None:
+        """Abort unless it has ended."""
+        await self._end(None if len(self.finished) == self.num_choices else ClientGone())
+
+    def _observe(self, event: Event) -> None:
+        if isinstance(event, Finished):
+            self.finished.append(event)
+        self.observer.observed(event)
+
+    async def _end(self, error: BaseException | None) -> None:
+        if self._is_ended:
+            return
+        self._is_ended = True
+        if isinstance(error, GeneratorExit):
+            error = ClientGone()
+        self.observer.ended(error)
+        close = getattr(self.source, "aclose", None)
+        if close:
+            await close()

@@ -14,7 +14,7 @@ import pytest
 from corpus import corpus
 from openai import AsyncOpenAI
 
-from gateway.demo.server import serve
+from gateway.demo.gateway_thread import serve
 from gateway.settings import Settings
 
 NUM_PROMPTS = 104  # each asked streamed and not: 208 completions

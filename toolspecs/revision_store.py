@@ -1,9 +1,15 @@
-"""The logs of toolsets in a store, one per name: who writes next, and what was written last.
+"""How toolsets lie in a store: a log of small records for each name, and compressed contents.
 
 A log is records numbered from 1: `toolset/record/<name>/<number>`. A write is committed by creating the
 next record where none is yet, so one writer wins each number and a number keeps its meaning for good.
 `toolset/head/<name>` is a copy of the last record. A writer that died between the two has left a head that
 lags by one, which the next writer moves on. A head that cannot be read is made anew from the records.
+
+The contents lie under their digests: `toolset/content/<digest>`. Toolsets of equal content share one, and it
+never changes.
+
+Whoever can write to the store can alter them, and so can a fault: what is read is checked, and refused with a
+ValueError that says what is wrong.
 """
 
 import asyncio

@@ -1,17 +1,46 @@
-"""Sending a scenario through the official client, and reading what comes back."""
+"""Ask what a scenario says through the official client, and judge the answer.
 
+The judge is jsonschema-rs with formats asserted, not Callgate itself.
+"""
+
+import json
 import time
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from openai import OpenAI
-from openai.types.chat import ChatCompletion, ChatCompletionChunk
+import jsonschema_rs
 
 from gateway.demo.scenarios import Scenario
-from gateway.demo.verdict import Answer, Call
+
+if TYPE_CHECKING:
+    from openai import OpenAI
+    from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 
-def ask(client: OpenAI, model: str, scenario: Scenario, *, seed: int) -> Answer:
+@dataclass(frozen=True, slots=True)
+class ReceivedCall:
+    """A call as the client received it."""
+
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceivedAnswer:
+    """What the client received. Times in seconds; `first_token_s` None where nothing was streamed."""
+
+    calls: tuple[ReceivedCall, ...] = ()
+    text: str = ""
+    finish_reason: str = ""
+    num_tokens: int = 0
+    first_token_s: float | None = None
+    total_s: float = 0.0
+    grammar_source: str | None = None
+    closed_by: str | None = None
+
+
+def ask(client: "OpenAI", model: str, scenario: Scenario, *, seed: int) -> ReceivedAnswer:
     """The answer to a scenario; raises what the client raises."""
     start = time.perf_counter()
     response = client.chat.completions.create(**request_of(scenario, model, seed=seed))
@@ -59,12 +88,12 @@ def _toolset_fields(scenario: Scenario, model: str) -> dict[str, Any]:
             return {"extra_body": {"toolset": [one, *more] if more else one}}
 
 
-def read_completion(completion: ChatCompletion, total_s: float) -> Answer:
+def read_completion(completion: "ChatCompletion", total_s: float) -> ReceivedAnswer:
     """An answer that came whole."""
     [choice] = completion.choices
     calls = [call for call in choice.message.tool_calls or () if call.type == "function"]
-    return Answer(
-        calls=tuple(Call(call.function.name, call.function.arguments) for call in calls),
+    return ReceivedAnswer(
+        calls=tuple(ReceivedCall(call.function.name, call.function.arguments) for call in calls),
         text=choice.message.content or "",
         finish_reason=choice.finish_reason,
         num_tokens=completion.usage.completion_tokens if completion.usage else 0,
@@ -73,7 +102,7 @@ def read_completion(completion: ChatCompletion, total_s: float) -> Answer:
     )
 
 
-def read_stream(chunks: Iterable[ChatCompletionChunk], start: float) -> Answer:
+def read_stream(chunks: "Iterable[ChatCompletionChunk]", start: float) -> ReceivedAnswer:
     """An answer put together from its deltas; `start` is when it was asked for, by `time.perf_counter`."""
     names: dict[int, str] = {}
     arguments: dict[int, str] = {}
@@ -95,8 +124,8 @@ def read_stream(chunks: Iterable[ChatCompletionChunk], start: float) -> Answer:
                 )
             if first_token_s is None and (choice.delta.content or choice.delta.tool_calls):
                 first_token_s = time.perf_counter() - start
-    return Answer(
-        calls=tuple(Call(names[index], arguments[index]) for index in sorted(names)),
+    return ReceivedAnswer(
+        calls=tuple(ReceivedCall(names[index], arguments[index]) for index in sorted(names)),
         text=text,
         finish_reason=finish_reason,
         num_tokens=num_tokens,
@@ -106,7 +135,60 @@ def read_stream(chunks: Iterable[ChatCompletionChunk], start: float) -> Answer:
     )
 
 
-def _extension(response: ChatCompletion | ChatCompletionChunk) -> dict[str, Any]:
+def _extension(response: "ChatCompletion | ChatCompletionChunk") -> dict[str, Any]:
     """What Callgate adds to the API, as far as the demo shows it."""
     fields = (response.model_extra or {}).get("callgate")
     return {name: fields.get(name) for name in ("grammar_source", "closed_by")} if fields else {}
+
+
+def find_faults(scenario: Scenario, answer: ReceivedAnswer, parameters: Mapping[str, Any]) -> list[str]:
+    """What is wrong with an answer; `parameters` are the schemas of the tools shown, by name."""
+    return [
+        *_mode_faults(scenario, answer),
+        *(fault for call in answer.calls for fault in _call_faults(call, scenario, parameters)),
+        *_text_faults(scenario, answer),
+    ]
+
+
+def _mode_faults(scenario: Scenario, answer: ReceivedAnswer) -> Iterator[str]:
+    least, most = scenario.num_calls
+    num_calls = len(answer.calls)
+    if num_calls < least:
+        yield f"{num_calls} calls, at least {least} expected"
+    if most is not None and num_calls > most:
+        yield f"{num_calls} calls, at most {most} expected"
+    if answer.finish_reason not in scenario.finish:
+        yield f"finish_reason is {answer.finish_reason!r}, expected {' or '.join(sorted(scenario.finish))}"
+
+
+def _call_faults(call: ReceivedCall, scenario: Scenario, parameters: Mapping[str, Any]) -> Iterator[str]:
+    if call.name not in parameters:
+        yield f"there is no tool {call.name!r}"
+    elif scenario.only is not None and call.name not in scenario.only:
+        yield f"{call.name} is not among the allowed tools"
+    else:
+        yield from (f"{call.name}: {fault}" for fault in schema_faults(call.arguments, parameters[call.name]))
+
+
+def _text_faults(scenario: Scenario, answer: ReceivedAnswer) -> Iterator[str]:
+    if scenario.schema is not None:
+        yield from schema_faults(answer.text, scenario.schema)
+
+
+def schema_faults(text: str, schema: Any) -> Iterator[str]:
+    """Why `text` is not JSON that validates against `schema`; nothing if it is."""
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    except ValueError as error:
+        yield f"not JSON: {error}"
+        return
+    validator = jsonschema_rs.validator_for(schema, validate_formats=True)
+    yield from (f"{_pointer(error.instance_path)}: {error.message}" for error in validator.iter_errors(value))
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _pointer(path: list[str | int]) -> str:
+    return "".join(f"/{part}" for part in path) or "/"

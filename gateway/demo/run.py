@@ -1,19 +1,30 @@
 """The demo: start a gateway, register the toolsets over REST, call them in every mode, check every call."""
 
+import json
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from importlib.resources import as_file
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
+from rich import box
 from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
 
-from gateway.demo.documents import NAMES, document_file, parameters_by_tool, read_document
-from gateway.demo.scenarios import SCENARIOS, Scenario
-from gateway.demo.show import Result, print_next, print_results
-from gateway.demo.verdict import find_faults
+from gateway.demo.ask import ReceivedAnswer, ask, find_faults
+from gateway.demo.scenarios import (
+    NAMES,
+    SCENARIOS,
+    Scenario,
+    document_file,
+    parameters_by_tool,
+    read_document,
+)
 from gateway.errors import ExtraMissing
 from gateway.settings import DEMO_MODEL, Settings
 
@@ -21,8 +32,24 @@ if TYPE_CHECKING:
     from openai import OpenAI
 
 REGISTER_TIMEOUT_S = 300.0
+
+
 ANSWER_TIMEOUT_S = 300.0
+
+
 PIPE_WIDTH = 110
+
+
+NOTHING = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioResult:
+    """A scenario, its answer if one came, and what was wrong with it."""
+
+    scenario: Scenario
+    answer: ReceivedAnswer | None
+    faults: tuple[str, ...] = ()
 
 
 def run_demo(
@@ -39,7 +66,7 @@ def run_demo(
     from starting, and ExtraMissing without the official client.
     """
     _check_client()
-    from gateway.demo.server import serve  # noqa: PLC0415 - starts to load torch, after the cheap checks
+    from gateway.demo.gateway_thread import serve  # noqa: PLC0415 - starts to load torch, after the cheap checks
 
     console = console or _wide_enough(Console())
     with ExitStack() as stack:
@@ -79,7 +106,7 @@ def register(url: str, console: Console) -> None:
 
 def answer_all(
     url: str, scenarios: Sequence[Scenario], *, seed: int, console: Console
-) -> tuple[str, list[Result]]:
+) -> tuple[str, list[ScenarioResult]]:
     """The id of the model served, and every scenario's result, in order."""
     from openai import OpenAI  # noqa: PLC0415 - an extra
 
@@ -96,17 +123,15 @@ def answer_all(
     return model_id, results
 
 
-def answer_one(client: "OpenAI", model_id: str, scenario: Scenario, *, seed: int) -> Result:
+def answer_one(client: "OpenAI", model_id: str, scenario: Scenario, *, seed: int) -> ScenarioResult:
     """Ask and judge; an error of the client is a fault like any other."""
     from openai import OpenAIError  # noqa: PLC0415 - an extra
-
-    from gateway.demo.ask import ask  # noqa: PLC0415 - imports the extra
 
     try:
         answer = ask(client, model_id, scenario, seed=seed)
     except OpenAIError as error:
-        return Result(scenario, None, (f"{type(error).__name__}: {error}",))
-    return Result(scenario, answer, tuple(find_faults(scenario, answer, shown_parameters(scenario))))
+        return ScenarioResult(scenario, None, (f"{type(error).__name__}: {error}",))
+    return ScenarioResult(scenario, answer, tuple(find_faults(scenario, answer, shown_parameters(scenario))))
 
 
 def shown_parameters(scenario: Scenario) -> dict[str, Any]:
@@ -129,7 +154,7 @@ def _check_client() -> None:
         raise ExtraMissing("the demo", "demo") from error
 
 
-def _print_summary(console: Console, results: Sequence[Result]) -> bool:
+def _print_summary(console: Console, results: Sequence[ScenarioResult]) -> bool:
     num_calls = sum(len(result.answer.calls) for result in results if result.answer)
     num_bad = sum(bool(result.faults) for result in results)
     counted = f"{num_calls} calls in {len(results)} requests"
@@ -146,3 +171,79 @@ def _shown(path: Path) -> str:
     """A path as one would type it here."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def print_results(console: Console, results: Sequence[ScenarioResult]) -> None:
+    """The table of requests, then every fault."""
+    table = Table(box=box.SIMPLE_HEAD, expand=True, pad_edge=False, header_style="bold")
+    table.add_column("request", no_wrap=True)
+    table.add_column("call", ratio=1, no_wrap=True, overflow="ellipsis")
+    table.add_column("valid", justify="center")
+    table.add_column("first token", justify="right", max_width=9)
+    table.add_column("tokens", justify="right")
+    table.add_column("grammar")
+    for result in results:
+        table.add_row(*_row(result))
+    console.print(table)
+    for result in results:
+        for fault in result.faults:
+            console.print(
+                f"[red]{result.scenario.mode}, {escape(result.scenario.source)}:[/] {escape(fault)}"
+            )
+
+
+def _row(result: ScenarioResult) -> list[str | Text]:
+    """Two lines: the mode over the tools, the call over its arguments, the first token over all of them."""
+    scenario, answer = result.scenario, result.answer
+    request = Text.assemble(scenario.mode, "\n", (scenario.source, "dim"))
+    valid = "[red]no[/]" if result.faults else "[green]yes[/]"
+    if answer is None:
+        return [request, NOTHING, valid, NOTHING, NOTHING, NOTHING]
+    times = Text.assemble(_seconds(answer.first_token_s), "\n", (f"of {_seconds(answer.total_s)}", "dim"))
+    grammar = answer.grammar_source or NOTHING
+    return [request, _output(answer), valid, times, str(answer.num_tokens), grammar]
+
+
+def _output(answer: ReceivedAnswer) -> Text:
+    """Each call over its arguments, or the start of the text."""
+    lines = []
+    for call in answer.calls:
+        lines += [Text(call.name, style="cyan"), Text(_printable(call.arguments))]
+    if not lines:
+        lines = [Text(_printable(answer.text) or NOTHING, style="dim")]
+    if answer.closed_by:
+        lines[0].append(f"  (closed by {answer.closed_by})", style="yellow")
+    return Text("\n").join(lines)
+
+
+def _printable(text: str, limit: int = 400) -> str:
+    """On one line, whatever characters a model came up with."""
+    return "".join(char if char.isprintable() else "·" for char in text[:limit])
+
+
+def _seconds(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.2f} s"
+
+
+def print_next(console: Console, *, model: str, toolset: str, document: str) -> None:
+    """The two lines to try next, for a gateway with its default address."""
+    url = "http://127.0.0.1:8080/v1"
+    prompt = "Refund a payment: payment pay_4821, reason duplicate."
+    body = json.dumps(
+        {
+            "model": f"{model}:{toolset}",
+            "tool_choice": "required",
+            "temperature": 0,
+            "messages": [{"role": "user", "content": prompt}],
+        }
+    )
+    console.print(
+        "\nNext: leave a gateway running with `make serve` (or `callgate serve`), and in another terminal:\n"
+    )
+    console.print(
+        f"curl -X PUT {url}/toolsets/{toolset} -H 'Content-Type: application/json' -d @{document}\n"
+        f"curl {url}/chat/completions -H 'Content-Type: application/json' -d '{body}'",
+        soft_wrap=True,
+        markup=False,
+        highlight=False,
+    )

@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.errors import InvalidField
 from toolspecs.errors import InvalidName
-from toolspecs.nearest import MAX_NAME, shorten
+from toolspecs.nearest import MAX_NAME, instead, shorten
 from toolspecs.tool import ChoiceMode, ToolChoice
 from toolspecs.toolset import ToolsetReference
 
@@ -73,3 +73,21 @@ def allowed_choice(mode: str, names: Collection[str], param: str) -> ToolChoice:
     if not names:
         raise InvalidField(param, "it is empty; use `none` for no tool at all")
     return ToolChoice(ChoiceMode(mode), tuple(dict.fromkeys(names)))
+
+
+def check_result(call_id: str, called: Collection[str], param: str) -> None:
+    """Raise InvalidField unless a call before it has the id: a model would be shown a result of nothing."""
+    if call_id not in called:
+        reason = f"no call before it has the id {shorten(call_id, MAX_NAME)!r}{instead(call_id, called)}"
+        raise InvalidField(param, f"{reason}; send the assistant's message with its calls first")
+
+
+def check_arguments(arguments: str, param: str) -> None:
+    """Raise InvalidField unless the arguments of a call are JSON, or empty, which templates take for none."""
+    try:
+        json.loads(arguments or "{}")
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InvalidField(
+            param, f"the arguments of a call are a JSON text; this is none: {reason}"
+        ) from error

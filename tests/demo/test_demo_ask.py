@@ -2,9 +2,8 @@
 
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from gateway.demo.ask import read_completion, read_stream, request_of
+from gateway.demo.ask import ReceivedCall, read_completion, read_stream, request_of
 from gateway.demo.scenarios import Scenario
-from gateway.demo.verdict import Call
 
 ENVELOPE = {"id": "c", "created": 0, "model": "demo"}
 EXTENSION = {"grammar_source": "compiled", "closed_by": None, "forced_tokens": 3}
@@ -36,7 +35,7 @@ def test_a_stream_is_put_together_call_by_call():
         ],
         start=0.0,
     )
-    assert answer.calls == (Call("a", '{"x": 1}'), Call("b", "{}"))
+    assert answer.calls == (ReceivedCall("a", '{"x": 1}'), ReceivedCall("b", "{}"))
     assert (answer.finish_reason, answer.num_tokens, answer.grammar_source) == ("tool_calls", 9, "compiled")
     assert answer.first_token_s is not None
     assert answer.first_token_s <= answer.total_s
@@ -55,7 +54,7 @@ def test_a_completion_is_read_whole():
         "callgate": EXTENSION | {"closed_by": "budget"},
     }
     answer = read_completion(ChatCompletion.model_validate(document), total_s=2.0)
-    assert answer.calls == (Call("a", "{}"),)
+    assert answer.calls == (ReceivedCall("a", "{}"),)
     assert (answer.finish_reason, answer.closed_by, answer.first_token_s) == ("length", "budget", None)
 
 

@@ -4,7 +4,7 @@ import jsonschema_rs
 import pytest
 
 from compiler import compile_schema
-from gateway.demo.documents import NAMES, parameters_by_tool, read_document
+from gateway.demo.scenarios import NAMES, parameters_by_tool, read_document
 
 TOOLS = [
     (toolset, tool, parameters)

@@ -2,8 +2,8 @@
 
 import pytest
 
+from gateway.demo.ask import ReceivedAnswer, ReceivedCall, find_faults, schema_faults
 from gateway.demo.scenarios import SCENARIOS, Scenario, allowed, named
-from gateway.demo.verdict import Answer, Call, find_faults, schema_faults
 
 PARAMETERS = {
     "pay": {
@@ -17,8 +17,8 @@ PARAMETERS = {
     },
     "get_balance": {"type": "object", "properties": {}, "additionalProperties": False},
 }
-PAY = Call("pay", '{"value": 1}')
-BALANCE = Call("get_balance", "{}")
+PAY = ReceivedCall("pay", '{"value": 1}')
+BALANCE = ReceivedCall("get_balance", "{}")
 REQUIRED = Scenario(mode="required", prompt="", choice="required")
 ONE_CALL = Scenario(mode="one", prompt="", num_calls=(1, 1))
 NONE = Scenario(mode="none", prompt="", choice="none", num_calls=(0, 0), finish=frozenset({"stop", "length"}))
@@ -37,13 +37,13 @@ TYPED = Scenario(
 @pytest.mark.parametrize(
     ("scenario", "answer"),
     [
-        (REQUIRED, Answer(calls=(PAY,), finish_reason="tool_calls")),
-        (REQUIRED, Answer(calls=(PAY, BALANCE), finish_reason="tool_calls")),
-        (REQUIRED, Answer(calls=(PAY,), finish_reason="length", closed_by="budget")),
-        (ONE_CALL, Answer(calls=(BALANCE,), finish_reason="tool_calls")),
-        (NONE, Answer(text="a text", finish_reason="stop")),
-        (ALLOWED, Answer(calls=(BALANCE,), finish_reason="tool_calls")),
-        (TYPED, Answer(text='{"a": null}', finish_reason="stop")),
+        (REQUIRED, ReceivedAnswer(calls=(PAY,), finish_reason="tool_calls")),
+        (REQUIRED, ReceivedAnswer(calls=(PAY, BALANCE), finish_reason="tool_calls")),
+        (REQUIRED, ReceivedAnswer(calls=(PAY,), finish_reason="length", closed_by="budget")),
+        (ONE_CALL, ReceivedAnswer(calls=(BALANCE,), finish_reason="tool_calls")),
+        (NONE, ReceivedAnswer(text="a text", finish_reason="stop")),
+        (ALLOWED, ReceivedAnswer(calls=(BALANCE,), finish_reason="tool_calls")),
+        (TYPED, ReceivedAnswer(text='{"a": null}', finish_reason="stop")),
     ],
 )
 def test_what_a_mode_allows_has_no_faults(scenario, answer):
@@ -53,19 +53,35 @@ def test_what_a_mode_allows_has_no_faults(scenario, answer):
 @pytest.mark.parametrize(
     ("scenario", "answer", "fault"),
     [
-        (REQUIRED, Answer(finish_reason="tool_calls"), "0 calls, at least 1 expected"),
-        (REQUIRED, Answer(calls=(PAY,), finish_reason="stop"), "finish_reason is 'stop'"),
-        (ONE_CALL, Answer(calls=(PAY, PAY), finish_reason="tool_calls"), "2 calls, at most 1 expected"),
-        (NONE, Answer(calls=(PAY,), finish_reason="stop"), "1 calls, at most 0 expected"),
-        (ALLOWED, Answer(calls=(PAY,), finish_reason="tool_calls"), "pay is not among the allowed tools"),
-        (REQUIRED, Answer(calls=(Call("fly", "{}"),), finish_reason="tool_calls"), "there is no tool 'fly'"),
-        (REQUIRED, Answer(calls=(Call("pay", '{"val'),), finish_reason="tool_calls"), "pay: not JSON"),
+        (REQUIRED, ReceivedAnswer(finish_reason="tool_calls"), "0 calls, at least 1 expected"),
+        (REQUIRED, ReceivedAnswer(calls=(PAY,), finish_reason="stop"), "finish_reason is 'stop'"),
+        (
+            ONE_CALL,
+            ReceivedAnswer(calls=(PAY, PAY), finish_reason="tool_calls"),
+            "2 calls, at most 1 expected",
+        ),
+        (NONE, ReceivedAnswer(calls=(PAY,), finish_reason="stop"), "1 calls, at most 0 expected"),
+        (
+            ALLOWED,
+            ReceivedAnswer(calls=(PAY,), finish_reason="tool_calls"),
+            "pay is not among the allowed tools",
+        ),
         (
             REQUIRED,
-            Answer(calls=(Call("pay", '{"value": 0}'),), finish_reason="tool_calls"),
+            ReceivedAnswer(calls=(ReceivedCall("fly", "{}"),), finish_reason="tool_calls"),
+            "there is no tool 'fly'",
+        ),
+        (
+            REQUIRED,
+            ReceivedAnswer(calls=(ReceivedCall("pay", '{"val'),), finish_reason="tool_calls"),
+            "pay: not JSON",
+        ),
+        (
+            REQUIRED,
+            ReceivedAnswer(calls=(ReceivedCall("pay", '{"value": 0}'),), finish_reason="tool_calls"),
             "pay: /value: 0 is",
         ),
-        (TYPED, Answer(text='{"b": 1}', finish_reason="stop"), '/: "a" is a required property'),
+        (TYPED, ReceivedAnswer(text='{"b": 1}', finish_reason="stop"), '/: "a" is a required property'),
     ],
 )
 def test_what_a_mode_forbids_is_one_fault_that_says_so(scenario, answer, fault):

@@ -14,7 +14,7 @@ from gateway.settings import Settings
 
 @pytest.fixture
 def settings(tmp_path):
-    """CompilePool in this process: workers take seconds to start, and have tests of their own."""
+    """Compiling in this process: workers take seconds to start, and have tests of their own."""
     return Settings(
         data_dir=str(tmp_path), secret="0123456789abcdef", max_body_bytes=100_000, compile_workers=0
     )

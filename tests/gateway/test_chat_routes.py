@@ -181,7 +181,7 @@ async def test_an_old_revision_is_served_after_a_change(client, runtime, weather
 async def test_the_grammar_follows_the_choice(
     client, runtime, app, weather, monkeypatch, fields, mode, allowed
 ):
-    grammars = app.state.parts.completions._grammars
+    grammars = app.state.services.completions._grammars
     asked = {}
     original = grammars.toolset
 

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from gateway.app import create_app
 from gateway.cli import cli
-from gateway.settings_table import settings_table
+from gateway.settings import settings_table
 from runtime.models.random_model import RandomModelSettings, ensure_random_model
 
 

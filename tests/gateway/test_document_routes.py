@@ -89,7 +89,7 @@ async def test_one_tool_is_put_beside_the_toolsets_documents(client, pay):
 
 async def test_a_tool_is_checked_against_the_documents_it_is_stored_with(client, pay, app):
     """Another writer changes the documents between the check and the write."""
-    catalog = app.state.parts.registry.catalog
+    catalog = app.state.services.registry.catalog
     put_tool = catalog.put_tool
     changes = [Toolset("pay", (), body({"pattern": "(?=a)b"})["documents"])]
 

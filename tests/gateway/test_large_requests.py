@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gateway.routes import chat, reading
+from gateway.routes import model_routes, transport
 from gateway.wire.openai import read_request
 
 URL = "/v1/chat/completions"
@@ -26,8 +26,8 @@ async def test_a_large_request_is_read_beside_the_event_loop(client, monkeypatch
         in_loop.append(is_in_loop())
         return read_request(body, **headers)
 
-    monkeypatch.setattr(chat, "read_request", observed)
-    monkeypatch.setattr(reading, "LARGE", 500)
+    monkeypatch.setattr(model_routes, "read_chat_request", observed)
+    monkeypatch.setattr(transport, "LARGE", 500)
     asked = {"model": "tiny", "messages": [{"role": "user", "content": "x" * 1000 * is_large}]}
     assert (await client.post(URL, json=asked)).status_code == 200
     refused = await client.post(URL, json=asked | {"modle": 1})

@@ -3,8 +3,7 @@
 import pytest
 
 from gateway.errors import SettingsError
-from gateway.settings import Settings, load
-from gateway.settings_table import settings_table
+from gateway.settings import Settings, load, settings_table
 
 
 @pytest.fixture

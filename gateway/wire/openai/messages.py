@@ -6,7 +6,7 @@ import msgspec
 
 from gateway.body import convert
 from gateway.errors import InvalidField
-from gateway.wire.results import check_arguments, check_result
+from gateway.wire.fields import check_arguments, check_result
 from runtime.request import Message
 from toolspecs.nearest import MAX_NAME, instead, shorten
 from toolspecs.tool import ToolCall

@@ -12,12 +12,12 @@ from compiler.response_format import ResponseFormat
 from gateway.body import convert
 from gateway.errors import InvalidField
 from gateway.turn import Turn
-from gateway.wire.fields import read_timeout, read_toolsets, supported
+from gateway.wire.fields import allowed_choice, read_timeout, read_toolsets, supported
 from gateway.wire.openai.messages import read_messages
-from gateway.wire.openai.response_format import read_response_format
-from gateway.wire.openai.tools import read_choice, read_tools
 from runtime.request import Sampling
 from toolspecs.nearest import MAX_NAME, shorten
+from toolspecs.shapes import parse_tools
+from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 # Fields that by their own definition change nothing in the output.
 IGNORED = frozenset(
@@ -194,3 +194,123 @@ def _read_logprobs(fields: Fields) -> int | None:
             raise InvalidField("top_logprobs", "it is only allowed with `logprobs: true`")
         return None
     return fields.top_logprobs or 0
+
+
+ANY_OBJECT = {"type": "object", "additionalProperties": True}
+
+
+class TextFormat(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="text"):
+    """Anything."""
+
+
+class JsonObject(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="json_object"):
+    """Any JSON object."""
+
+
+class NamedSchema(msgspec.Struct, forbid_unknown_fields=True):
+    """A schema, which is upheld whatever `strict` says."""
+
+    name: str
+    schema: dict[str, Any] | bool
+    description: str | None = None
+    strict: bool | None = None
+
+
+class JsonSchema(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="json_schema"):
+    """JSON that validates against a schema."""
+
+    json_schema: NamedSchema
+
+
+class Regex(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="regex"):
+    """A text that matches an ECMA-262 pattern as a whole."""
+
+    pattern: str
+
+
+class Choice(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="choice"):
+    """One of some texts."""
+
+    choices: Annotated[list[str], Meta(min_length=1)]
+
+
+class Grammar(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="grammar"):
+    """A text of a context-free grammar."""
+
+    grammar: str
+    syntax: Literal["ebnf"] = "ebnf"
+
+
+class _FormatFields(msgspec.Struct):
+    response_format: TextFormat | JsonObject | JsonSchema | Regex | Choice | Grammar | None
+
+
+def read_response_format(value: Any) -> ResponseFormat | None:
+    """Translate; None is any text. Raises InvalidField."""
+    read = convert({"response_format": value}, _FormatFields).response_format
+    if isinstance(read, JsonSchema):
+        return ResponseFormat("schema", read.json_schema.schema)
+    return other_format(read)
+
+
+def other_format(read: TextFormat | JsonObject | Regex | Choice | Grammar | None) -> ResponseFormat | None:
+    """A format that is written alike in every API."""
+    match read:
+        case JsonObject():
+            return ResponseFormat("schema", ANY_OBJECT)
+        case Regex(pattern=pattern):
+            return ResponseFormat("pattern", pattern)
+        case Choice(choices=choices):
+            return ResponseFormat("choice", choices)
+        case Grammar(grammar=grammar):
+            return ResponseFormat("grammar", grammar)
+        case _:
+            return None
+
+
+class FunctionName(msgspec.Struct, forbid_unknown_fields=True):
+    """A function by name."""
+
+    name: str
+
+
+class Named(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="function"):
+    """The choice of one function, or a member of `allowed_tools`."""
+
+    function: FunctionName
+
+
+class AllowedTools(msgspec.Struct, forbid_unknown_fields=True):
+    """The functions the choice is restricted to."""
+
+    mode: Literal["auto", "required"]
+    tools: list[Named]
+
+
+class Allowed(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="allowed_tools"):
+    """The choice among some of the tools."""
+
+    allowed_tools: AllowedTools
+
+
+class _ChoiceFields(msgspec.Struct):
+    tool_choice: Literal["none", "auto", "required"] | Named | Allowed | None
+
+
+def read_choice(value: Any) -> ToolChoice | None:
+    """`tool_choice`; None is the API's default. Raises InvalidField."""
+    match convert({"tool_choice": value}, _ChoiceFields).tool_choice:
+        case None:
+            return None
+        case Named(function=function):
+            return ToolChoice.named(function.name)
+        case Allowed(allowed_tools=allowed):
+            names = [tool.function.name for tool in allowed.tools]
+            return allowed_choice(allowed.mode, names, "tool_choice.allowed_tools.tools")
+        case mode:
+            return ToolChoice(ChoiceMode(mode))
+
+
+def read_tools(documents: list[Any]) -> tuple[Tool, ...]:
+    """`tools`, in this API's shape or any other known one; raises InvalidTools, LimitExceeded."""
+    return parse_tools(documents, base="/tools")

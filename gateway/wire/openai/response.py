@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.generation import Generation
+from gateway.turn import Generation
 from runtime.events import (
     ArgumentsDelta,
     CallStarted,

@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.generation import Generation
 from gateway.problems import Problem
+from gateway.turn import Generation
 from gateway.wire.openai.response import extension, logprob, new_call_id, usage
 from runtime.events import (
     ArgumentsDelta,

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from gateway.body import convert
-from gateway.wire.results import check_arguments, check_result
+from gateway.wire.fields import check_arguments, check_result
 from runtime.request import Message
 from toolspecs.tool import ToolCall
 

@@ -11,9 +11,9 @@ from compiler.response_format import ResponseFormat
 from gateway.body import convert
 from gateway.errors import InvalidField
 from gateway.turn import Turn
-from gateway.wire.fields import Fixed, read_timeout, read_toolsets, supported
+from gateway.wire.fields import Fixed, allowed_choice, read_timeout, read_toolsets, supported
 from gateway.wire.openai.request import IGNORED as IGNORED_BY_CHAT
-from gateway.wire.openai.response_format import (
+from gateway.wire.openai.request import (
     Choice,
     Grammar,
     JsonObject,
@@ -23,8 +23,10 @@ from gateway.wire.openai.response_format import (
     other_format,
 )
 from gateway.wire.responses.items import read_input
-from gateway.wire.responses.tools import read_choice, read_tools
 from runtime.request import Sampling
+from toolspecs.nearest import MAX_NAME, shorten
+from toolspecs.shapes import parse_tools
+from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 LOGPROBS = "message.output_text.logprobs"
 
@@ -183,3 +185,46 @@ def _read_logprobs(fields: Fields) -> int | None:
     if fields.top_logprobs:
         raise InvalidField("top_logprobs", f'it is only allowed with "{LOGPROBS}" in include')
     return None
+
+
+class Named(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="function"):
+    """The choice of one function, or a member of `allowed_tools`."""
+
+    name: str
+
+
+class Allowed(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="allowed_tools"):
+    """The choice among some of the tools."""
+
+    mode: Literal["auto", "required"]
+    tools: list[Named]
+
+
+class _ChoiceFields(msgspec.Struct):
+    tool_choice: Literal["none", "auto", "required"] | Named | Allowed | None
+
+
+def read_choice(value: Any) -> ToolChoice | None:
+    """`tool_choice`; None is the API's default. Raises InvalidField."""
+    match convert({"tool_choice": value}, _ChoiceFields).tool_choice:
+        case None:
+            return None
+        case Named(name=name):
+            return ToolChoice.named(name)
+        case Allowed(mode=mode, tools=tools):
+            return allowed_choice(mode, [tool.name for tool in tools], "tool_choice.tools")
+        case mode:
+            return ToolChoice(ChoiceMode(mode))
+
+
+def read_tools(documents: list[Any]) -> tuple[Tool, ...]:
+    """`tools`; raises InvalidField where one is no function, InvalidTools, LimitExceeded."""
+    for number, document in enumerate(documents):
+        kind = document.get("type") if isinstance(document, dict) else None
+        if kind not in (None, "function"):
+            shown = shorten(repr(kind), MAX_NAME)
+            reason = (
+                f"{shown} is not supported: only functions are called, and it is the client that runs them"
+            )
+            raise InvalidField(f"tools[{number}].type", reason)
+    return parse_tools(documents, base="/tools")

@@ -9,8 +9,7 @@ from contextlib import contextmanager
 import httpx
 import uvicorn
 
-from gateway.app import create_app
-from gateway.model import load, open_compile_pool
+from gateway.app import create_app, load_runtime, open_compile_pool
 from gateway.server import listen
 from gateway.settings import Settings
 
@@ -34,7 +33,7 @@ class GatewayThread(threading.Thread):
         """Serve until `stop`."""
         try:
             compile_pool = open_compile_pool(self._settings)
-            runtime = load(self._settings, compile_pool)
+            runtime = load_runtime(self._settings, compile_pool)
             self.stage = "starting the server"
             app = create_app(self._settings, runtime=runtime, compile_pool=compile_pool)
             self._server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on"))

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from gateway.model import model_source
+from gateway.app import model_source
 from gateway.settings import Settings
 from runtime.loading import load_model
 from runtime.study.files import check_folder, write

@@ -1,4 +1,4 @@
-"""The parts of a running gateway, and whether they can serve."""
+"""The services of a running gateway, and whether they can serve."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from toolspecs.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class Services:
     """What `create_app` wires, for the routes."""
 
     store: Store
@@ -42,5 +42,5 @@ class Parts:
             await self.store.close()
 
 
-WiredParts = NamedDependency[Parts]
-"""The parts, as a route asks for them."""
+WiredServices = NamedDependency[Services]
+"""The services, as a route asks for them."""

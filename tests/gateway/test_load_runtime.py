@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.model import load
+from gateway.app import load_runtime
 from gateway.settings import Settings
 from runtime.errors import ModelLoadError
 
@@ -21,5 +21,5 @@ class FakeCompiling:
 def test_what_compiles_begins_before_the_model_is_loaded_and_ends_if_there_is_none(tmp_path):
     compile_pool = FakeCompiling()
     with pytest.raises(ModelLoadError):
-        load(Settings(model=str(tmp_path / "none"), data_dir=tmp_path), compile_pool)
+        load_runtime(Settings(model=str(tmp_path / "none"), data_dir=tmp_path), compile_pool)
     assert compile_pool.happened == ["launched", "closed"]

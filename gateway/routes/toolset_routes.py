@@ -1,25 +1,21 @@
 """The registry's routes: toolsets, their tools, revisions, reports and checks."""
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import msgspec
 from litestar import Controller, Request, Response, delete, get, post, put
 from litestar.params import FromPath, FromQuery, QueryParameter
 
+from compiler.report import ToolReport
 from gateway.body import convert
 from gateway.errors import InvalidField
-from gateway.parts import WiredParts
-from gateway.routes.reading import read_body
-from gateway.routes.representation import (
-    check_json,
-    report_json,
-    revision_json,
-    summary_json,
-    tool_json,
-    written_json,
-)
-from toolspecs.shapes import Shape
-from toolspecs.toolset import Revision, etag_matches
+from gateway.registry import Check, Written
+from gateway.routes.transport import read_body
+from gateway.services import WiredServices
+from toolspecs.shapes import Shape, write_tool
+from toolspecs.tool import Tool
+from toolspecs.toolset import Revision, RevisionSummary, etag_matches
 
 HttpRequest = Request[Any, Any, Any]
 JSON = dict[str, Any]
@@ -56,10 +52,10 @@ class ToolsetController(Controller):
 
     @get()
     async def list_toolsets(
-        self, parts: WiredParts, after: FromQuery[str | None] = None, limit: Limit = 100
+        self, services: WiredServices, after: FromQuery[str | None] = None, limit: Limit = 100
     ) -> JSON:
         """The toolsets by name, a page at a time."""
-        page = await parts.registry.catalog.list(after=after, limit=limit)
+        page = await services.registry.catalog.list(after=after, limit=limit)
         return {"toolsets": [summary_json(summary) for summary in page.items], "next": page.next_key}
 
     @get("/{toolset:str}")
@@ -67,11 +63,11 @@ class ToolsetController(Controller):
         self,
         toolset: FromPath[str],
         request: HttpRequest,
-        parts: WiredParts,
+        services: WiredServices,
         shape: FromQuery[Shape] = Shape.OPENAI,
     ) -> Response[Any]:
         """The current revision; 304 where `If-None-Match` names it."""
-        revision = await parts.registry.catalog.get(toolset)
+        revision = await services.registry.catalog.get(toolset)
         known = request.headers.get("if-none-match")
         if known is not None and etag_matches(known, revision.etag):
             return Response(None, status_code=304, headers={"ETag": revision.etag})
@@ -79,12 +75,12 @@ class ToolsetController(Controller):
 
     @put("/{toolset:str}")
     async def put_toolset(
-        self, toolset: FromPath[str], request: HttpRequest, parts: WiredParts
+        self, toolset: FromPath[str], request: HttpRequest, services: WiredServices
     ) -> Response[Any]:
         """Replace the toolset, or create it (201), unless a tool cannot be upheld."""
         body = await _read_body(request, toolset)
-        status = 200 if await parts.registry.has(toolset) else 201
-        written = await parts.registry.put(
+        status = 200 if await services.registry.has(toolset) else 201
+        written = await services.registry.put(
             toolset,
             body.tools,
             body.documents,
@@ -94,28 +90,30 @@ class ToolsetController(Controller):
         return _tagged(written.revision, written_json(written), status)
 
     @delete("/{toolset:str}")
-    async def delete_toolset(self, toolset: FromPath[str], request: HttpRequest, parts: WiredParts) -> None:
+    async def delete_toolset(
+        self, toolset: FromPath[str], request: HttpRequest, services: WiredServices
+    ) -> None:
         """End the toolset; its revisions stay and can be restored."""
-        await parts.registry.catalog.delete(toolset, if_match=_if_match(request))
+        await services.registry.catalog.delete(toolset, if_match=_if_match(request))
 
     @get("/{toolset:str}/tools/{tool:path}")
     async def get_tool(
         self,
         toolset: FromPath[str],
         tool: FromPath[str],
-        parts: WiredParts,
+        services: WiredServices,
         shape: FromQuery[Shape] = Shape.OPENAI,
     ) -> Response[Any]:
         """One tool of the current revision."""
-        revision = await parts.registry.catalog.get(toolset)
+        revision = await services.registry.catalog.get(toolset)
         return _tagged(revision, tool_json(revision.toolset[_name(tool)], shape))
 
     @put("/{toolset:str}/tools/{tool:path}")
     async def put_tool(
-        self, toolset: FromPath[str], tool: FromPath[str], request: HttpRequest, parts: WiredParts
+        self, toolset: FromPath[str], tool: FromPath[str], request: HttpRequest, services: WiredServices
     ) -> Response[Any]:
         """Add a tool, or replace its namesake, unless it cannot be upheld."""
-        written = await parts.registry.put_tool(
+        written = await services.registry.put_tool(
             toolset,
             _name(tool),
             await read_body(request, keeps_surrogates=True),
@@ -125,18 +123,20 @@ class ToolsetController(Controller):
 
     @delete("/{toolset:str}/tools/{tool:path}", status_code=200)
     async def delete_tool(
-        self, toolset: FromPath[str], tool: FromPath[str], request: HttpRequest, parts: WiredParts
+        self, toolset: FromPath[str], tool: FromPath[str], request: HttpRequest, services: WiredServices
     ) -> Response[Any]:
         """Take a tool out."""
-        revision = await parts.registry.catalog.delete_tool(toolset, _name(tool), if_match=_if_match(request))
+        revision = await services.registry.catalog.delete_tool(
+            toolset, _name(tool), if_match=_if_match(request)
+        )
         return _tagged(revision, summary_json(revision.summary))
 
     @get("/{toolset:str}/revisions")
     async def list_revisions(
-        self, toolset: FromPath[str], parts: WiredParts, before: Number = None, limit: Limit = 100
+        self, toolset: FromPath[str], services: WiredServices, before: Number = None, limit: Limit = 100
     ) -> JSON:
         """The revisions, the newest first, a page at a time; of a deleted toolset too."""
-        page = await parts.registry.catalog.revisions(toolset, before=before, limit=limit)
+        page = await services.registry.catalog.revisions(toolset, before=before, limit=limit)
         return {"revisions": [summary_json(summary) for summary in page.items], "next": page.next_key}
 
     @get("/{toolset:str}/revisions/{number:int}")
@@ -144,32 +144,32 @@ class ToolsetController(Controller):
         self,
         toolset: FromPath[str],
         number: FromPath[int],
-        parts: WiredParts,
+        services: WiredServices,
         shape: FromQuery[Shape] = Shape.OPENAI,
     ) -> Response[Any]:
         """One revision."""
-        revision = await parts.registry.catalog.get(toolset, number)
+        revision = await services.registry.catalog.get(toolset, number)
         return _tagged(revision, revision_json(revision, shape))
 
     @post("/{toolset:str}/revisions/{number:int}/restore", status_code=200)
     async def restore(
-        self, toolset: FromPath[str], number: FromPath[int], request: HttpRequest, parts: WiredParts
+        self, toolset: FromPath[str], number: FromPath[int], request: HttpRequest, services: WiredServices
     ) -> Response[Any]:
         """Make an earlier revision's content current again, in a revision of its own."""
-        revision = await parts.registry.catalog.restore(toolset, number, if_match=_if_match(request))
+        revision = await services.registry.catalog.restore(toolset, number, if_match=_if_match(request))
         return _tagged(revision, summary_json(revision.summary))
 
     @get("/{toolset:str}/report")
-    async def report(self, toolset: FromPath[str], parts: WiredParts, revision: Number = None) -> JSON:
+    async def report(self, toolset: FromPath[str], services: WiredServices, revision: Number = None) -> JSON:
         """How every keyword of every tool is enforced, and what its grammar takes."""
-        found, reports = await parts.registry.report(toolset, revision)
+        found, reports = await services.registry.report(toolset, revision)
         return summary_json(found.summary) | {"tools": [report_json(report) for report in reports]}
 
     @post("/{toolset:str}/check", status_code=200)
-    async def check(self, toolset: FromPath[str], request: HttpRequest, parts: WiredParts) -> JSON:
+    async def check(self, toolset: FromPath[str], request: HttpRequest, services: WiredServices) -> JSON:
         """What `PUT` would do, done to nothing."""
         body = await _read_body(request, toolset)
-        return check_json(await parts.registry.check(toolset, body.tools, body.documents))
+        return check_json(await services.registry.check(toolset, body.tools, body.documents))
 
 
 async def _read_body(request: HttpRequest, toolset: str) -> ToolsetBody:
@@ -200,3 +200,68 @@ def _if_none_match(request: HttpRequest) -> bool:
     if value not in {None, "*"}:
         raise InvalidField("If-None-Match", "a write takes `*` only: it creates what does not exist")
     return value == "*"
+
+
+def summary_json(summary: RevisionSummary) -> JSON:
+    """A revision without its tools."""
+    return {
+        "name": summary.name,
+        "revision": summary.number,
+        "digest": summary.digest,
+        "etag": summary.etag,
+        "created_at": summary.created_at.isoformat(),
+        "num_tools": summary.num_tools,
+    }
+
+
+def written_json(written: Written) -> JSON:
+    """A revision that was written, without its tools."""
+    return summary_json(written.revision.summary) | {"warnings": _warnings(written.reports)}
+
+
+def revision_json(revision: Revision, shape: Shape) -> JSON:
+    """A revision with its tools and documents, which a `PUT` takes back as they are."""
+    return summary_json(revision.summary) | {
+        "tools": [tool_json(tool, shape) for tool in revision.toolset],
+        "documents": revision.toolset.documents,
+    }
+
+
+def tool_json(tool: Tool, shape: Shape) -> JSON:
+    """One tool."""
+    return write_tool(tool, shape)
+
+
+def report_json(report: ToolReport) -> JSON:
+    """How one tool is enforced."""
+    return {
+        "name": report.name,
+        "digest": report.digest,
+        "grammar_bytes": report.grammar_bytes,
+        "compile_ms": round(report.compile_ms, 3),
+        "entries": [
+            {"pointer": e.pointer, "keyword": e.keyword, "verdict": e.verdict.value, "note": e.note}
+            for e in report.report
+        ],
+    }
+
+
+def check_json(check: Check) -> JSON:
+    """A dry run: the change and the report of every tool, removed ones last; the change of every document."""
+    current = check.current
+    return {
+        "current": summary_json(current.summary) if current else None,
+        "changes": {name: change.value for name, change in check.changes.items()},
+        "documents": {uri: change.value for uri, change in check.document_changes.items()},
+        "tools": [report_json(report) for report in check.reports],
+        "warnings": _warnings(check.reports),
+    }
+
+
+def _warnings(reports: Iterable[ToolReport]) -> list[JSON]:
+    """What of the schemas nobody upholds, most likely by a slip."""
+    return [
+        {"tool": report.name, "pointer": entry.pointer, "keyword": entry.keyword, "note": entry.note}
+        for report in reports
+        for entry in report.report.ignored
+    ]

@@ -1,0 +1,83 @@
+"""The routes of the models: Chat Completions, Responses, the models served, and whether they can serve."""
+
+from typing import Any
+
+from litestar import Request, Response, get, post
+from litestar.params import FromPath
+
+from gateway.problems import openai_error
+from gateway.routes.transport import read_asked, stream, unless_gone
+from gateway.services import WiredServices
+from gateway.wire.openai import chunks, completion
+from gateway.wire.openai import read_request as read_chat_request
+from gateway.wire.responses import Answer
+from gateway.wire.responses import read_request as read_responses_request
+from runtime.errors import UnknownModel
+from runtime.protocol import ModelCard
+
+
+@post("/v1/chat/completions", status_code=200)
+async def chat_completions(request: Request[Any, Any, Any], services: WiredServices) -> Response[Any]:
+    """The assistant's next turn, whole or as server-sent events."""
+    asked = await read_asked(request, read_chat_request)
+    generation = await unless_gone(request, services.completions.start(asked.turn))
+    if not asked.is_streamed:
+        return Response(await unless_gone(request, completion(generation)))
+    events = chunks(generation, includes_usage=asked.includes_usage)
+    return stream(generation, events, broken_off=openai_error, end="data: [DONE]\n\n")
+
+
+@post("/v1/responses", status_code=200)
+async def create_response(request: Request[Any, Any, Any], services: WiredServices) -> Response[Any]:
+    """The assistant's next turn, whole or as server-sent events."""
+    asked = await read_asked(request, read_responses_request)
+    generation = await unless_gone(request, services.completions.start(asked.turn))
+    answer = Answer(generation, asked.echoed)
+    if not asked.is_streamed:
+        return Response(await unless_gone(request, answer.whole()))
+    return stream(generation, answer.events(), broken_off=answer.failed)
+
+
+@get("/v1/models")
+async def list_models(services: WiredServices) -> dict[str, Any]:
+    """All of them."""
+    return {"object": "list", "data": [_model(card) for card in await services.runtime.models()]}
+
+
+@get("/v1/models/{model_id:path}")
+async def get_model(model_id: FromPath[str], services: WiredServices) -> dict[str, Any]:
+    """One of them."""
+    served = {card.model_id: card for card in await services.runtime.models()}
+    name = model_id.removeprefix("/")
+    if name not in served:
+        raise UnknownModel(name, tuple(served))
+    return _model(served[name])
+
+
+def _model(card: ModelCard) -> dict[str, Any]:
+    return {
+        "id": card.model_id,
+        "object": "model",
+        "created": 0,
+        "owned_by": "callgate",
+        "context_length": card.context_length,
+        "callgate": {"syntax": card.syntax, "vocabulary": card.vocabulary.digest},
+    }
+
+
+@get("/healthz")
+async def healthz(services: WiredServices) -> Response[dict[str, Any]]:
+    """The process answers, and starting it anew would mend nothing."""
+    health = await services.runtime.health()
+    if health.is_lost:
+        return Response({"status": "failed", "reason": health.reason}, status_code=503)
+    return Response({"status": "ok"})
+
+
+@get("/readyz")
+async def readyz(services: WiredServices) -> Response[dict[str, Any]]:
+    """Whether requests can be served, and if not, why."""
+    reason = await services.unready_reason()
+    if reason:
+        return Response({"status": "unready", "reason": reason}, status_code=503)
+    return Response({"status": "ready"})

@@ -1,0 +1,119 @@
+"""What the routes share of HTTP: reading requests, clients that leave, and server-sent events."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from contextlib import aclosing
+from typing import Any, Protocol, TypeVar
+
+from litestar import Request
+from litestar.background_tasks import BackgroundTask
+from litestar.response import Stream
+
+from gateway.body import read_json
+from gateway.errors import ClientGone
+from gateway.problems import Problem, problem_of
+from gateway.turn import Generation
+
+T_co = TypeVar("T_co", covariant=True)
+
+LARGE = 100_000
+"""Bytes of a body that take milliseconds to read; 10 MB in small messages take most of a second."""
+
+
+class Read(Protocol[T_co]):
+    """A wire format's reading of a decoded body, and of the headers that clients may send in its place."""
+
+    def __call__(self, body: Any, *, toolset_header: str | None, timeout_header: str | None) -> T_co:
+        """What is asked; raises InvalidField and InvalidTools."""
+
+
+async def read_body(request: Request[Any, Any, Any], *, keeps_surrogates: bool = False) -> Any:
+    """The value of a body; a large one is read in a thread, too. Raises MalformedBody."""
+    raw = await request.body()
+    if len(raw) < LARGE:
+        return read_json(raw, keeps_surrogates=keeps_surrogates)
+    return await asyncio.to_thread(read_json, raw, keeps_surrogates=keeps_surrogates)
+
+
+async def read_asked(request: Request[Any, Any, Any], read: Read[T_co]) -> T_co:
+    """What a request asks; a large one is read in a thread, so that answers to others go on meanwhile."""
+    raw = await request.body()
+
+    def asked() -> T_co:
+        return read(
+            read_json(raw),
+            toolset_header=request.headers.get("x-toolset"),
+            timeout_header=request.headers.get("x-request-timeout"),
+        )
+
+    return asked() if len(raw) < LARGE else await asyncio.to_thread(asked)
+
+
+_log = logging.getLogger(__name__)
+
+_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+
+JSON = dict[str, Any]
+
+
+def stream(
+    generation: Generation,
+    events: AsyncGenerator[JSON],
+    *,
+    broken_off: Callable[[Problem], JSON],
+    end: str = "",
+) -> Stream:
+    """`events`, then `end`; or, if the answer cannot be whole, what `broken_off` says of it."""
+    return Stream(
+        _sent(generation, events, broken_off, end),
+        media_type="text/event-stream",
+        headers=_HEADERS,
+        # Runs when the client has gone, too: that is what stops the runtime.
+        background=BackgroundTask(generation.aclose),
+    )
+
+
+async def _sent(
+    generation: Generation, events: AsyncGenerator[JSON], broken_off: Callable[[Problem], JSON], end: str
+) -> AsyncIterator[str]:
+    try:
+        async with aclosing(events):
+            async for event in events:
+                yield _spelled(event)
+    except Exception as error:  # noqa: BLE001 - the status is sent: any error has to go into the stream
+        problem = problem_of(error)
+        _log.warning("stream %s broke off: %s", generation.request_id, error, exc_info=problem.is_ours)
+        yield _spelled(broken_off(problem))
+        return
+    if end:
+        yield end
+
+
+def _spelled(event: JSON) -> str:
+    """An event with a type of its own is named by it."""
+    name = f"event: {event['type']}\n" if "type" in event else ""
+    return f"{name}data: {json.dumps(event, ensure_ascii=False, separators=(',', ':'))}\n\n"
+
+
+T = TypeVar("T")
+
+
+async def unless_gone(request: Request[Any, Any, Any], work: Coroutine[Any, Any, T]) -> T:
+    """Do `work`; cancel it and raise ClientGone if the client leaves. The request's body was read before."""
+    task, gone = asyncio.create_task(work), asyncio.create_task(_wait_until_gone(request))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientGone
+        return task.result()
+    finally:
+        task.cancel()
+        gone.cancel()
+        await asyncio.gather(task, gone, return_exceptions=True)
+
+
+async def _wait_until_gone(request: Request[Any, Any, Any]) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
