@@ -12,7 +12,7 @@ from compiler.frontend.source_map import SourceMap
 from compiler.grammar.grammar import Grammar
 from compiler.grammar.json_form import grammar_from_json, grammar_to_json
 from compiler.guard.planner import AmbiguousBounds
-from compiler.guard.tagged import start_of
+from compiler.guard.tagged_cursor import start_cursor
 from compiler.lowering.json_text import FLEXIBLE, JsonFormatting
 from compiler.lowering.lowering import Lowering
 from compiler.lowering.tagged_arguments import ParameterTags, TaggedArguments
@@ -136,7 +136,7 @@ class CompiledSchema(CompiledGrammar):
         matcher = xgr.GrammarMatcher(self.compiled)
         if not (matcher.accept_string(data) and matcher.is_completed()):
             return False
-        return self.grammar.plan is None or start_of(self.grammar.plan).advance(data) is not None
+        return self.grammar.plan is None or start_cursor(self.grammar.plan).advance(data) is not None
 
 
 def compile_schema(

@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary
 import xgrammar as xgr
 
 from compiler.backend import Backend
-from compiler.guard.tokens import GuardedTokens
+from compiler.guard.candidate_tokens import GuardedTokens
 from compiler.once import once
 from compiler.token_index import TokenIndex
 

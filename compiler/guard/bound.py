@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from compiler.guard.pattern import Pattern
+from compiler.guard.string_bounds import Pattern
 from compiler.guard.utf8 import num_characters, split
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import xgrammar as xgr
 
-from compiler.guard.suspects import Suspects, Ways
-from compiler.guard.tagged import AnyCursor
+from compiler.guard.candidate_tokens import Suspects, Ways
+from compiler.guard.tagged_cursor import AnyCursor
 from compiler.token_index import Row
 
 

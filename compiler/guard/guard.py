@@ -7,8 +7,8 @@ import xgrammar as xgr
 
 from compiler.guard.dead_ends import DeadEnds
 from compiler.guard.plan import Plan
-from compiler.guard.suspects import Suspects
-from compiler.guard.tagged import AnyCursor, start_of
+from compiler.guard.candidate_tokens import Suspects
+from compiler.guard.tagged_cursor import AnyCursor, start_of
 from compiler.guard.tokens import GuardedTokens
 from compiler.matcher import allocate_bitmask
 from compiler.token_index import Row, forbid

@@ -7,7 +7,7 @@ import xgrammar as xgr
 
 from compiler.guard.guard import Guard
 from compiler.guard.kept import KeptMask
-from compiler.guard.tagged import AnyCursor
+from compiler.guard.tagged_cursor import AnyCursor
 from compiler.token_index import Row
 
 

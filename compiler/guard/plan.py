@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from compiler.guard.bound import Bound
-from compiler.guard.pattern import Pattern, pattern_from_json, pattern_to_json
+from compiler.guard.string_bounds import Pattern, pattern_from_json, pattern_to_json
 
 Places = frozenset[int]
 

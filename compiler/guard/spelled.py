@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from compiler.guard.pattern import Pattern
+from compiler.guard.string_bounds import Pattern
 from compiler.guard.utf8 import split
 from compiler.regular import charset
 

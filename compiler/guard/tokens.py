@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from compiler.guard.lengths import TokenLengths
+from compiler.guard.token_lengths import TokenLengths
 from compiler.guard.token_class import TokenClass
 from compiler.token_index import TokenIndex
 

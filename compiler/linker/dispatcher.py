@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import xgrammar as xgr
 
-from compiler.guard.guarded import Guarded
+from compiler.guard.guard import GuardState
 from compiler.linker.boundary_tokens import BoundaryTokens
 from compiler.linker.dispatch_states import DispatchState, FreeText, HeaderMatch
 from compiler.linker.linked_matcher import Position
@@ -111,7 +111,7 @@ class Dispatcher:
             matcher.accept_string(start)
         if matcher.is_completed():
             return self.enter(self.boundary.after_call, text[num_consumed:])
-        guarded = None if unit.guard is None else Guarded.begin(unit.guard).read(start)
+        guarded = None if unit.guard is None else GuardState.begin(unit.guard).read(start)
         assert guarded is not None or unit.guard is None, "what the unit consumes repeats nothing"
         return InUnit(self, self.boundary, matcher, unit, start, guarded)
 
@@ -285,7 +285,7 @@ class InUnit(Position):
     matcher: xgr.GrammarMatcher
     unit: Unit
     start: bytes
-    guarded: Guarded | None
+    guarded: GuardState | None
     is_complete = False
 
     def fill(self, bitmask: Bitmask, row: int) -> None:
@@ -315,7 +315,7 @@ class InUnit(Position):
             return None
         return self.dispatcher.enter(self.boundary.after_call, rest)
 
-    def _after(self, guarded: Guarded | None) -> "InUnit | None":
+    def _after(self, guarded: GuardState | None) -> "InUnit | None":
         return None if guarded is None else replace(self, guarded=guarded)
 
     def forced_text(self) -> bytes:

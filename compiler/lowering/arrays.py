@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.grammar.grammar import CharClass, Expr, Literal, Rule, concat, union
-from compiler.guard.planner import Item
+from compiler.guard.planner import ItemStep
 from compiler.lowering.cardinality import MOST_DISTINCT, is_roomy
 from compiler.lowering.quantifier import Quantifier
 from compiler.report import Verdict
@@ -227,8 +227,8 @@ class _Automaton:
             elif contains.high is not None:
                 parts.append(self._negated(contains.schema))
         if not parts:
-            return self.lowering.unconstrained.value(Item(index))
-        return self.lowering.value(reduce(CanonicalSchema.intersect, parts), place, step=Item(index))
+            return self.lowering.unconstrained.value(ItemStep(index))
+        return self.lowering.value(reduce(CanonicalSchema.intersect, parts), place, step=ItemStep(index))
 
     def _negated(self, schema: CanonicalSchema) -> CanonicalSchema:
         try:

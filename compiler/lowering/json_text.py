@@ -8,13 +8,13 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from compiler.grammar.grammar import Expr, Literal, choice, concat
-from compiler.guard.planner import Item, Key
+from compiler.guard.planner import ItemStep, KeyStep
 from compiler.scalars.char_encoding import QUOTE
 
 if TYPE_CHECKING:
     from compiler.frontend.source_map import SchemaLocation, SourceMap
     from compiler.grammar.grammar import Expr
-    from compiler.guard.planner import Planner, Step
+    from compiler.guard.planner import Planner, PathStep
     from compiler.lowering.lowering import Lowering
 
 
@@ -100,18 +100,18 @@ def lower_listed(lowering: Lowering, values: list[Any], location: SchemaLocation
 
 def _mark(planner: Planner, place: int, value: Any) -> None:
     """Tell the planner of the strings in a value, and of the arrays that repeat an item."""
-    inner: list[tuple[Step, Any]] = []
+    inner: list[tuple[PathStep, Any]] = []
     if isinstance(value, str):
         planner.mark_string(place)
     elif isinstance(value, list):
-        inner = [(Item(index), item) for index, item in enumerate(value)]
+        inner = [(ItemStep(index), item) for index, item in enumerate(value)]
         if len(set(map(_without_order, value))) < len(value):
             planner.mark_array(place, len(value), is_distinct=False)
     elif isinstance(value, dict):
-        inner = [(Key(key), item) for key, item in value.items()]
+        inner = [(KeyStep(key), item) for key, item in value.items()]
     for step, item in inner:
         if isinstance(item, str | dict | list):
-            target = planner.place()
+            target = planner.new_state()
             planner.link(place, step, [target])
             _mark(planner, target, item)
 

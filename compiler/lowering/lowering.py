@@ -24,7 +24,7 @@ from compiler.frontend.source_map import SchemaLocation, SourceMap
 from compiler.grammar.grammar import Choice, Concatenation, Expr, Grammar, Rule, RuleRef, choice, union
 from compiler.grammar.passes import prune
 from compiler.grammar.rules import RuleTable
-from compiler.guard.planner import Planner, Step
+from compiler.guard.planner import Planner, PathStep
 from compiler.lowering.arrays import lower_array
 from compiler.lowering.cardinality import Cardinality
 from compiler.lowering.constraints import (
@@ -88,7 +88,7 @@ class Lowering:
         self.planner = Planner()
         self.is_distinct = False
         """Whether equal values must have one spelling here, since a guard compares texts."""
-        self.place = self.planner.place()
+        self.place = self.planner.new_state()
         """Where the guards' plan stands."""
         self._done: dict[_ValueKey, Expr | None] = {}
         self._open: dict[_ValueKey, RuleRef | None] = {}
@@ -123,7 +123,7 @@ class Lowering:
         )
 
     def value(
-        self, schema: CanonicalSchema, location: SchemaLocation, *, step: Step = None, is_root: bool = False
+        self, schema: CanonicalSchema, location: SchemaLocation, *, step: PathStep = None, is_root: bool = False
     ) -> Expr | None:
         """The JSON texts of the values a schema admits at a place; None if there is none.
 
@@ -132,7 +132,7 @@ class Lowering:
         """
         place = _ValueKey(schema, location, is_root, self.is_distinct)
         if place not in self._numbers:
-            self._numbers[place] = self.planner.place(location.pointer)
+            self._numbers[place] = self.planner.new_state(location.pointer)
         self.planner.link(self.place, step, [self._numbers[place]])
         if place in self._done:
             return self._done[place]

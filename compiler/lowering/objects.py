@@ -20,7 +20,7 @@ from compiler.grammar.grammar import (
     optional,
     union,
 )
-from compiler.guard.planner import Key
+from compiler.guard.planner import KeyStep
 from compiler.lowering.cardinality import MOST_DISTINCT, finite_names
 from compiler.lowering.quantifier import Quantifier
 from compiler.lowering.undeclared import UndeclaredMember, lower_undeclared
@@ -109,7 +109,7 @@ def _members(
     for key in keys:
         schema = value_schema(constraint, key)
         place = lowering.source_map.property(location, key)
-        step = Key(key)
+        step = KeyStep(key)
         value = (
             lowering.unconstrained.value(step) if schema is None else lowering.value(schema, place, step=step)
         )

@@ -17,7 +17,7 @@ from jsonschema_rs import CanonicalSchema, canonical
 from compiler.errors import UnsupportedKeyword, UnsupportedSchema
 from compiler.grammar.grammar import EMPTY, Expr, Literal, Rule, choice, concat, union
 from compiler.guard.plan import Tags
-from compiler.guard.planner import Key
+from compiler.guard.planner import KeyStep
 from compiler.lowering.constraints import ObjectConstraint, object_constraint, strings_of
 from compiler.lowering.objects import declared_keys, value_schema
 from compiler.lowering.unconstrained import TYPES
@@ -202,7 +202,7 @@ class TaggedArguments:
             text = self._text(schema if not others else self._of_types(schema, (STRING,)), place, others)
         if others:
             schema = schema if STRING not in types and schema else self._of_types(schema, others)
-            value = self._lowering.value(schema, place, step=Key(key))
+            value = self._lowering.value(schema, place, step=KeyStep(key))
         either = (
             concat(Literal(tags.after_string_key), text),
             concat(Literal(tags.after_key), value, Literal(tags.end)),

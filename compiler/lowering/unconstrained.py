@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from compiler.grammar.grammar import Expr, RuleRef
-    from compiler.guard.planner import Step
+    from compiler.guard.planner import PathStep
     from compiler.lowering.lowering import Lowering
 
 TYPES = ("null", "boolean", "number", "string", "array", "object")
@@ -30,7 +30,7 @@ class Unconstrained:
         self._lowering = lowering
         self._shared: dict[tuple[str, bool], RuleRef] = {}
 
-    def value(self, step: Step) -> RuleRef:
+    def value(self, step: PathStep) -> RuleRef:
         """Any JSON value inside a container, where `step` leads from the place that is being lowered."""
         lowering = self._lowering
         place = self._unknown_place()
@@ -79,7 +79,7 @@ class Unconstrained:
 
     def _unknown_place(self) -> int:
         """A place of which nothing is known, where an array may stand."""
-        place = self._lowering.planner.place()
+        place = self._lowering.planner.new_state()
         self._lowering.planner.mark_array(place, 0, is_distinct=False)
         self._lowering.planner.mark_any(place)
         return place
@@ -89,7 +89,7 @@ class Unconstrained:
         key = (hint, self._lowering.is_distinct)
         if key not in self._shared:
             self._shared[key] = ref = self._lowering.rules.reserve(hint)
-            with self._lowering.standing_at(self._lowering.planner.place()):
+            with self._lowering.standing_at(self._lowering.planner.new_state()):
                 self._lowering.rules.fill(ref, Rule(_existing(lower())))
         return self._shared[key]
 

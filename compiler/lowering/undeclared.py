@@ -11,7 +11,7 @@ from jsonschema_rs import CanonicalSchema
 
 from compiler.errors import UnsupportedSchema
 from compiler.grammar.grammar import Expr, Rule, choice, concat, union
-from compiler.guard.planner import Rest
+from compiler.guard.planner import RestStep
 from compiler.lowering.constraints import strings_of
 from compiler.regular.language import TooManyOverlaps, overlaps
 from compiler.report import Verdict
@@ -132,9 +132,9 @@ def _value(
     if failing is not None and failing.value is not None:
         schemas.append(failing.value)
     if not schemas:
-        return lowering.unconstrained.value(Rest())
+        return lowering.unconstrained.value(RestStep())
     place = lowering.source_map.undeclared(location, matched)
-    return lowering.value(reduce(CanonicalSchema.intersect, schemas), place, step=Rest())
+    return lowering.value(reduce(CanonicalSchema.intersect, schemas), place, step=RestStep())
 
 
 def _note_left_out(lowering: Lowering, location: SchemaLocation, refusals: list[UnsupportedSchema]) -> None:

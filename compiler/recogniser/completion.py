@@ -12,8 +12,8 @@ from itertools import count
 
 from compiler.errors import UnsupportedGrammar
 from compiler.guard.cursor import Cursor
-from compiler.guard.tagged import AnyCursor
-from compiler.recogniser.reading import Reading
+from compiler.guard.tagged_cursor import AnyCursor
+from compiler.recogniser.parser_state import Reading
 
 
 @dataclass(frozen=True, slots=True)

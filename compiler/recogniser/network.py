@@ -24,7 +24,7 @@ from compiler.grammar.grammar import (
 from compiler.grammar.shortest import NEVER, Costs
 from compiler.recogniser.avoidance import Avoidance
 from compiler.recogniser.states import END, Call, Characters, End, Fork, Free, Rest, State, StateSet, Text
-from compiler.recogniser.utf8 import ByteRange, byte_sequences
+from compiler.regular.utf8 import ByteRange, byte_sequences
 
 _PREFERRED = "a0 "
 """What stands for a character of a class when any will do."""

@@ -2,10 +2,10 @@
 
 import math
 
-from compiler.guard.tagged import AnyCursor, start_of
+from compiler.guard.tagged_cursor import AnyCursor, start_of
 from compiler.recogniser.completion import completion
 from compiler.recogniser.network import Network
-from compiler.recogniser.reading import Reading, read
+from compiler.recogniser.parser_state import Reading, read
 
 _GUARDED_GROWTH = 3
 """By how much distinct keys make a completion longer at most: each has a comma beside its own two quotes, and

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from compiler.grammar.grammar import Repeat
 from compiler.recogniser.avoidance import Avoidance
-from compiler.recogniser.utf8 import ByteRange, byte_sequences
+from compiler.regular.utf8 import ByteRange, byte_sequences
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -3,7 +3,7 @@
 Patterns, formats, excluded values and `minLength` are kept by rules. Who keeps `maxLength` depends on what it
 costs:
 
-- without a pattern a guard does (`compiler.guard.bound`), or where it may not, rules
+- without a pattern a guard does (`compiler.guard.string_bounds`), or where it may not, rules
   (`compiler.scalars.counted_repetition`);
 - beside a pattern whose texts are all short enough, nobody has to;
 - beside any other one a guard does, if it can tell how a text is ended in time (see `_guarded_bound`);
@@ -17,8 +17,8 @@ from dataclasses import KW_ONLY, dataclass, replace
 from compiler.errors import UnsupportedKeyword
 from compiler.grammar.grammar import CharClass, Expr, Literal, choice, concat
 from compiler.grammar.rules import RuleSink
-from compiler.guard.bound import Bound
-from compiler.guard.pattern import pattern_of
+from compiler.guard.string_bounds import Bound
+from compiler.guard.string_bounds import string_automaton
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
 from compiler.regular.dfa import Dfa, TooManyStates
@@ -298,7 +298,7 @@ def _guarded_bound(dfa: Dfa, low: int, high: int) -> Bound | None:
     if settled is not None and max(settled, low, SHORTEST_GUARDED) <= high:
         return Bound(high)
     try:
-        pattern = pattern_of(dfa, low)
+        pattern = string_automaton(dfa, low)
     except TooManyStates:
         return None
     is_free = pattern.num_free(high, SHORTEST_GUARDED) == SHORTEST_GUARDED

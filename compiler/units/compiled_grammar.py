@@ -7,7 +7,7 @@ import xgrammar as xgr
 from compiler.grammar.grammar import Grammar
 from compiler.grammar.shortest import ShortestSentences
 from compiler.guard.guard import Guard, guard_of
-from compiler.guard.guarded import Guarded
+from compiler.guard.guard import GuardState
 from compiler.matcher import Bitmask
 from compiler.recogniser.network import Network
 from compiler.recogniser.recogniser import Recogniser
@@ -51,7 +51,7 @@ class GuardedMatcher:
 
     def __init__(self, compiled: xgr.CompiledGrammar, guard: Guard | None) -> None:
         self._matcher = xgr.GrammarMatcher(compiled)
-        self._guarded = [] if guard is None else [Guarded.begin(guard)]
+        self._guarded = [] if guard is None else [GuardState.begin(guard)]
         self.num_accepted = 0
 
     def read(self, text: bytes) -> bool:

@@ -22,8 +22,8 @@ from compiler.closing.closer import closer_of
 from compiler.frontend.canonical_form import canonical_form
 from compiler.frontend.source_map import SourceMap
 from compiler.grammar.json_form import grammar_from_json, grammar_to_json
-from compiler.guard.bound import Room
-from compiler.guard.pattern import MAX_ENTRIES, pattern_of
+from compiler.guard.string_bounds import Room
+from compiler.guard.string_bounds import MAX_ENTRIES, string_automaton
 from compiler.guard.plan import plan_from_json, plan_to_json
 from compiler.lowering.json_text import FLEXIBLE
 from compiler.lowering.lowering import Lowering
@@ -210,7 +210,7 @@ def test_masks_of_any_pattern_are_those_of_rules_that_count(first, other, longes
     ("pattern", "least"), [("^(?:ab|c)*$", 0), (r"\S", 3), ("^[^a]{2}(?:-[é中]|x)+$", 5)]
 )
 def test_a_pattern_knows_how_far_every_text_is_from_an_end(pattern, least):
-    automaton = pattern_of(language([PatternCondition(pattern)]), least)
+    automaton = string_automaton(language([PatternCondition(pattern)]), least)
     alphabet = 'abcx-é中😀 \n"\\\x01'
     rng = random.Random(pattern)
     for _ in range(300):
@@ -293,6 +293,6 @@ def test_a_stored_pattern_that_is_none_is_refused(pattern):
 
 def test_patterns_that_are_kept_are_small():
     automaton = language([PatternCondition(PATTERNS["words"])])
-    assert len(pattern_of(automaton, 400).rows) > 400
+    assert len(string_automaton(automaton, 400).rows) > 400
     with pytest.raises(TooManyStates):
-        pattern_of(automaton, MAX_ENTRIES)
+        string_automaton(automaton, MAX_ENTRIES)

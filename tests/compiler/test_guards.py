@@ -16,7 +16,7 @@ from compiler.closing.closer import closer_of
 from compiler.grammar.json_form import grammar_from_json, grammar_to_json
 from compiler.guard.cursor import Cursor
 from compiler.guard.plan import Plan, plan_from_json, plan_to_json
-from compiler.guard.tagged import start_of
+from compiler.guard.tagged_cursor import start_cursor
 from compiler.linker.linker import link
 from compiler.lowering.tagged_arguments import parameter_tags
 from compiler.matcher import allocate_bitmask
@@ -266,7 +266,7 @@ def test_tags_of_strings_end_where_they_do():
         for text in texts:
             first = tags.begin + "s" + tags.after_string_key + text + tags.end
             second = tags.begin + "m" + tags.after_key
-            begun = start_of(plan).advance((first + second).encode())
+            begun = start_cursor(plan).advance((first + second).encode())
             assert begun.advance(b"[1,2]") is not None
             assert begun.advance(b"[1,1]") is None
 
@@ -285,8 +285,8 @@ def test_tagged_calls_are_guarded():
     assert plan_from_json(plan_to_json(plan)) == plan
     head, tail = b"<parameter=tags>\n", b"\n</parameter>\n"
     text = b"<parameter=text>\n[1,1] {\n</parameter>\n<parameter=map>\n"
-    begun = start_of(plan).advance(head + b'["a",1]' + tail + text)
+    begun = start_cursor(plan).advance(head + b'["a",1]' + tail + text)
     assert begun is not None
     assert begun.advance(b'{"a":1,"b":2}' + tail) is not None
     assert begun.advance(b'{"a":1,"a":2}' + tail) is None
-    assert start_of(plan).advance(head + b'["a","a"]') is None
+    assert start_cursor(plan).advance(head + b'["a","a"]') is None

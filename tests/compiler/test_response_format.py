@@ -12,7 +12,7 @@ from walks import Generation, Walker, allowed_ids
 
 from compiler import ResponseFormat, UnsupportedSchema, compile_format
 from compiler.closing.closer import closer_of
-from compiler.recogniser.reading import read
+from compiler.recogniser.parser_state import read
 from compiler.vocabulary import Vocabulary
 
 PATTERNS = {

@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compiler.guard.bound import Bound, Room
-from compiler.guard.pattern import Pattern
+from compiler.guard.string_bounds import Pattern
 from compiler.guard.spelled import ESCAPABLE, ESCAPE, IN_STRING, SpelledTokens
 from compiler.guard.token_class import TokenClass, bits_of
 from compiler.guard.utf8 import num_characters
 from compiler.token_index import Row, forbid
 
 if TYPE_CHECKING:
-    from compiler.guard.tagged import AnyCursor
+    from compiler.guard.tagged_cursor import AnyCursor
 
 _BACKSLASH = b"\\"
 _LEADS = (b"", _BACKSLASH)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from compiler.guard.cursor import Cursor
-from compiler.guard.tagged import AnyCursor
+from compiler.guard.tagged_cursor import AnyCursor
 from compiler.guard.target import Target
 from compiler.guard.token_class import TokenClass
 from compiler.guard.tokens import GuardedTokens
