@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import overload
 
 from compiler.errors import UnsupportedSchema
-from compiler.guard.plan import Plan, plan_to_json
+from compiler.guard.plan import GuardPlan, plan_to_json
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
 
@@ -113,7 +113,7 @@ class Grammar:
 
     rules: Mapping[str, Rule]
     root: str = "root"
-    plan: Plan | None = None
+    plan: GuardPlan | None = None
     """What guards must look at; None if the rules say everything."""
 
     def __post_init__(self) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from compiler.grammar.grammar import Grammar, Rule, RuleRef
-from compiler.guard.plan import Plan
+from compiler.guard.plan import GuardPlan
 
 _MAX_HINT = 32
 _KEYWORDS = ("true", "false")  # and names of macros, which begin with a capital
@@ -68,7 +68,7 @@ class RuleTable:
             self.fill(ref, build(ref))
         return self._shared[key]
 
-    def grammar(self, root: Rule, plan: Plan | None = None) -> Grammar:
+    def grammar(self, root: Rule, plan: GuardPlan | None = None) -> Grammar:
         """The grammar of these rules under `root`, with what is left to guards."""
         return Grammar({"root": root, **self.rules}, plan=plan)
 

@@ -7,13 +7,52 @@ items that must differ have one such form each (`Lowering.is_distinct`).
 
 import json
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
+from functools import cache
+from itertools import product
+from typing import TYPE_CHECKING, NamedTuple
 
-from compiler.guard.bound import Room
-from compiler.guard.plan import Places, Plan
-from compiler.guard.spelled import ESCAPE
-from compiler.guard.target import Target
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+from collections.abc import Iterator
+
+from compiler.guard.plan import GuardPlan, PathStates
+from compiler.guard.string_bounds import RemainingLength
+from compiler.guard.token_lengths import ESCAPE
+
+_CHARACTER = re.compile(rb"\\u....|\\.|[\x00-\x21\x23-\x7f]|[\xc0-\xff][\x80-\xbf]+", re.DOTALL)
+_SHORT = {json.loads(f'"\\{char}"'): b"\\" + char.encode() for char in '"\\/bfnrt'}
+
+
+class SeenElement(NamedTuple):
+    """The rest of a key or an item seen before, in the canonical form; from its beginning, with a comma."""
+
+    text: bytes
+    can_run_out: bool
+    """The keys or items that begin like it can run out (see `compiler.guard.guard`)."""
+    is_begun: bool
+    """It must be written on: a container does not end here."""
+
+    def past(self, escape: bytes) -> "Iterator[SeenElement]":
+        """What is left of it where an escape of its first character has begun, in each spelling of that."""
+        char = _CHARACTER.match(self.text)
+        if char is not None:
+            for spelling in _spellings(char.group()):
+                if spelling.startswith(escape):
+                    yield self._replace(text=spelling[len(escape) :] + self.text[char.end() :])
+
+
+@cache
+def _spellings(canonical: bytes) -> tuple[bytes, ...]:
+    """Every way to escape a character that is given as `json.dumps` spells it."""
+    char = json.loads(b'"' + canonical + b'"')
+    units = char.encode("utf-16-be").hex()
+    escaped = b"".join(b"\\u" + units[at : at + 4].encode() for at in range(0, len(units), 4))
+    cases = ((bytes([byte]), bytes([byte]).upper()) for byte in escaped)
+    spelled = {b"".join(choice).replace(b"\\U", b"\\u") for choice in product(*cases)}
+    short = _SHORT.get(char)
+    return (*sorted(spelled), *(() if short is None else (short,)))
+
 
 _BACKSLASH = 0x5C
 _LAST = re.compile(rb"(?:[\xc0-\xdf].|[\xe0-\xef]..|[\xf0-\xff]...)\Z", re.DOTALL)
@@ -25,12 +64,12 @@ class Scope(NamedTuple):
     """An open container; a value."""
 
     outer: "Scope | None"
-    places: Places
+    places: PathStates
     is_object: bool
     is_guarded: bool
     """An object whose keys may repeat, or an array of distinct items: `seen` must not."""
     can_run_out: bool
-    """Its keys or items can run out (see `compiler.guard.dead_ends`)."""
+    """Its keys or items can run out (see `compiler.guard.guard`)."""
     is_recorded: bool
     """It stands in an item that must be distinct, so that `text` is kept."""
     seen: frozenset[bytes] = frozenset()
@@ -45,10 +84,10 @@ class Scope(NamedTuple):
         return self.is_recorded or (self.is_guarded and not self.is_object)
 
 
-class Cursor(NamedTuple):
+class JsonCursor(NamedTuple):
     """A place in a text: inside `scope`, and inside a string or another scalar if `chunk` is not None."""
 
-    plan: Plan
+    plan: GuardPlan
     scope: Scope | None = None
     chunk: bytes | None = None
     """The canonical form of the scalar so far; its opening quote alone where nobody will ask for it."""
@@ -58,7 +97,7 @@ class Cursor(NamedTuple):
     """A key or an item begins here, if anything but the end of the container does."""
     is_key: bool = False
     """The string is a key."""
-    room: Room | None = None
+    room: RemainingLength | None = None
     """What is left of the string's bound; None where it has none."""
     is_settled: bool = False
     """Inside a string, behind a whole character of it; False also where that cannot be told."""
@@ -66,7 +105,7 @@ class Cursor(NamedTuple):
     """The JSON text is complete; what follows it is none."""
 
     @property
-    def in_json(self) -> "Cursor":
+    def in_json(self) -> "JsonCursor":
         """This one: what `TaggedCursor` keeps apart from its tags."""
         return self
 
@@ -83,7 +122,7 @@ class Cursor(NamedTuple):
         """Whether this is inside a string."""
         return self.chunk is not None and self.chunk.startswith(b'"')
 
-    def advance(self, text: bytes) -> "Cursor | None":
+    def advance(self, text: bytes) -> "JsonCursor | None":
         """The cursor after more of a JSON text; None if something repeats there, or a string is too long."""
         cursor, at = self, 0
         while at < len(text) and not cursor.is_over:
@@ -96,7 +135,7 @@ class Cursor(NamedTuple):
             cursor = following
         return cursor
 
-    def read_string(self, text: bytes, at: int) -> "tuple[Cursor | None, int]":
+    def read_string(self, text: bytes, at: int) -> "tuple[JsonCursor | None, int]":
         """Read to the end of the string, of an escape, or of the text."""
         assert self.chunk is not None
         if self.escape:
@@ -125,7 +164,7 @@ class Cursor(NamedTuple):
     def _is_kept(self) -> bool:
         return self.is_key or (self.scope is not None and self.scope.records)
 
-    def _read_escape(self, byte: bytes) -> "Cursor | None":
+    def _read_escape(self, byte: bytes) -> "JsonCursor | None":
         escape, chunk, room = self.escape + byte, self.chunk, self.room
         assert chunk is not None
         if ESCAPE.fullmatch(escape):
@@ -136,7 +175,7 @@ class Cursor(NamedTuple):
             return None
         return self._replace(escape=escape, chunk=chunk, room=room)
 
-    def read(self, text: bytes, at: int) -> "tuple[Cursor | None, int]":  # noqa: PLR0911 - a case per character
+    def read(self, text: bytes, at: int) -> "tuple[JsonCursor | None, int]":  # noqa: PLR0911 - a case per character
         """Read a structural character, a blank, or some of a scalar."""
         byte = text[at : at + 1]
         if self.chunk is not None and byte not in _SCALAR_END:
@@ -164,7 +203,7 @@ class Cursor(NamedTuple):
             case _:
                 return self._replace(chunk=byte, expects=False), at + 1
 
-    def _open(self, *, is_object: bool) -> "Cursor":
+    def _open(self, *, is_object: bool) -> "JsonCursor":
         outer, places = self.scope, self._here()
         is_distinct = not is_object and self.plan.is_distinct(places)
         is_guarded = self.plan.repeats_keys if is_object else is_distinct
@@ -174,30 +213,30 @@ class Cursor(NamedTuple):
         scope = Scope(outer, places, is_object, is_guarded, can_run_out, is_recorded, text=text)
         return self._replace(scope=scope, expects=True)
 
-    def _here(self) -> Places:
+    def _here(self) -> PathStates:
         """The places of the value that begins here."""
         scope = self.scope
         if scope is None:
             return self.plan.start
         return self.plan.under(scope.places, json.loads(scope.key) if scope.is_object else scope.position)
 
-    def _close(self, bracket: bytes) -> "Cursor | None":
+    def _close(self, bracket: bytes) -> "JsonCursor | None":
         assert self.scope is not None
         closed = self._replace(scope=self.scope.outer, expects=False)
         return closed.after_value(self.scope.text + bracket)
 
-    def _after_comma(self) -> "Cursor":
+    def _after_comma(self) -> "JsonCursor":
         scope = self.scope
         assert scope is not None, "a comma stands in a container"
         text = scope.text + b"," if scope.is_recorded else b""
         return self._replace(scope=scope._replace(position=scope.position + 1, text=text), expects=True)
 
-    def _after_colon(self) -> "Cursor":
+    def _after_colon(self) -> "JsonCursor":
         scope = self.scope
         assert scope is not None, "a colon stands in an object"
         return self._replace(scope=scope._replace(text=scope.text + b":")) if scope.is_recorded else self
 
-    def after_key(self, key: bytes) -> "Cursor | None":
+    def after_key(self, key: bytes) -> "JsonCursor | None":
         """Behind a key in its canonical form."""
         scope = self.scope
         assert scope is not None
@@ -207,7 +246,7 @@ class Cursor(NamedTuple):
         text = scope.text + key if scope.is_recorded else b""
         return self._replace(is_key=False, scope=scope._replace(seen=seen, key=key, text=text))
 
-    def after_value(self, value: bytes) -> "Cursor | None":
+    def after_value(self, value: bytes) -> "JsonCursor | None":
         """Behind a value in its canonical form."""
         scope = self.scope
         if scope is None:
@@ -233,22 +272,24 @@ class Cursor(NamedTuple):
         """Whether this is in a container whose keys or items can run out."""
         return any(scope.can_run_out for scope in self.scopes)
 
-    def targets(self) -> Iterator[Target]:
+    def targets(self) -> Iterator[SeenElement]:
         """What would repeat a key or an item from here."""
         for target in self._targets():
             yield from target.past(self.escape) if self.escape else (target,)
 
-    def _targets(self) -> Iterator[Target]:
+    def _targets(self) -> Iterator[SeenElement]:
         """The same, as if no escape had begun."""
         begun = self.chunk or b""
         for scope in self.scopes:
             is_innermost = scope is self.scope
             if scope.is_guarded and scope.seen:
                 if is_innermost and self.chunk is None and not self.expects:
-                    yield from (Target(b"," + seen, scope.can_run_out, is_begun=False) for seen in scope.seen)
+                    yield from (
+                        SeenElement(b"," + seen, scope.can_run_out, is_begun=False) for seen in scope.seen
+                    )
                 elif not scope.is_object or (is_innermost and (self.is_key or self.chunk is None)):
                     alike = (seen[len(begun) :] for seen in scope.seen if seen.startswith(begun))
-                    yield from (Target(rest, scope.can_run_out, is_begun=True) for rest in alike)
+                    yield from (SeenElement(rest, scope.can_run_out, is_begun=True) for rest in alike)
             begun = scope.text + begun
 
     @property

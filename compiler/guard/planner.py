@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from compiler.digraph import coreachable, reachable
 from compiler.errors import UnsupportedSchema
-from compiler.guard.bound import Bound
-from compiler.guard.plan import Place, Places, Plan, Tags
+from compiler.guard.plan import GuardedTags, GuardPlan, PathState, PathStates
+from compiler.guard.string_bounds import LengthBound
 
 MAX_PATHS = 20_000
 
@@ -33,7 +33,7 @@ class _Draft:
         self.least: int | None = None
         self.is_distinct = False
         self.can_run_out = False
-        self.bounds: set[Bound | None] = set()
+        self.bounds: set[LengthBound | None] = set()
         self.is_plain = True
         self.is_any = False
         self.same: set[int] = set()
@@ -42,7 +42,7 @@ class _Draft:
         self.items: dict[int, set[int]] = {}
 
     @property
-    def guarded(self) -> set[Bound]:
+    def guarded(self) -> set[LengthBound]:
         """The bounds that a guard must keep strings there to."""
         return {bound for bound in self.bounds if bound is not None}
 
@@ -51,10 +51,10 @@ class _Draft:
         """Whether a guard must take tokens out of masks there."""
         return self.is_distinct or self.can_run_out or bool(self.guarded)
 
-    def place(self, closed: Callable[[set[int]], Places]) -> Place:
+    def place(self, closed: Callable[[set[int]], PathStates]) -> PathState:
         """The place that was found; `closed` are the places of the plan that some of the planner's are."""
         num_items = max(self.items, default=-1) + 1
-        return Place(
+        return PathState(
             self.is_distinct,
             self.can_run_out,
             min(self.guarded, key=lambda bound: bound.longest, default=None),
@@ -71,25 +71,25 @@ class _Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class KeyStep:
     """The step to the value under a declared key."""
 
     key: str
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
+class RestStep:
     """The step to the value under an undeclared key."""
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class ItemStep:
     """The step to the item at an index; the last index stands for all that follow."""
 
     index: int
 
 
-Step = Key | Rest | Item | None
+PathStep = KeyStep | RestStep | ItemStep | None
 """None: another schema that speaks about the same place."""
 
 
@@ -99,28 +99,28 @@ class Planner:
     def __init__(self) -> None:
         self.repeats_keys = False
         """Whether the grammar lets a key stand twice in an object, so that any guard is needed at all."""
-        self.tags: Tags | None = None
+        self.tags: GuardedTags | None = None
         self._drafts: list[_Draft] = []
 
-    def place(self, pointer: str = "") -> int:
+    def new_state(self, pointer: str = "") -> int:
         """A new place; `pointer` names it in messages."""
         self._drafts.append(_Draft(pointer))
         return len(self._drafts) - 1
 
-    def link(self, outer: int, step: Step, inner: Iterable[int]) -> None:
+    def link(self, outer: int, step: PathStep, inner: Iterable[int]) -> None:
         """`step` leads from one place to others; to none where nothing can matter."""
         draft = self._drafts[outer]
         match step:
-            case Key(key):
+            case KeyStep(key):
                 draft.keys.setdefault(key, set()).update(inner)
-            case Rest():
+            case RestStep():
                 draft.rest.update(inner)
-            case Item(index):
+            case ItemStep(index):
                 draft.items.setdefault(index, set()).update(inner)
             case None:
                 draft.same.update(inner)
 
-    def mark_string(self, place: int, bound: Bound | None = None, *, is_plain: bool = False) -> None:
+    def mark_string(self, place: int, bound: LengthBound | None = None, *, is_plain: bool = False) -> None:
         """There is a string there, which a guard must keep to a bound if that is given.
 
         Inside a plain one, what may follow does not depend on what it holds, its first character aside.
@@ -139,10 +139,10 @@ class Planner:
         self._drafts[place].is_any = True
 
     def mark_run_out(self, place: int) -> None:
-        """The keys or items there can run out (see `compiler.guard.dead_ends`)."""
+        """The keys or items there can run out (see `compiler.guard.guard`)."""
         self._drafts[place].can_run_out = True
 
-    def plan(self, start: int) -> Plan | None:
+    def plan(self, start: int) -> GuardPlan | None:
         """The plan of what was collected; None if the grammar needs no guard.
 
         Raises:
@@ -157,11 +157,11 @@ class Planner:
             return None
         numbers = {place: number for number, place in enumerate(sorted(self._relevant()))}
 
-        def closed(places: set[int]) -> Places:
+        def closed(places: set[int]) -> PathStates:
             return frozenset(numbers[place] for place in self._closure(places) if place in numbers)
 
         places = tuple(self._drafts[place].place(closed) for place in numbers)
-        return Plan(places, closed({start}), self.tags, self.repeats_keys)
+        return GuardPlan(places, closed({start}), self.tags, self.repeats_keys)
 
     def _check_bounds(self, start: int) -> None:
         """See that at every place of a text it is known which string stands there, if a guard counts it.
@@ -226,7 +226,7 @@ class _Group(NamedTuple):
 
     def is_ambiguous(self, counted: set[str]) -> bool:
         """Whether a guard cannot tell which string stands there, if rules count those at some pointers."""
-        bounds = set[Bound | None]()
+        bounds = set[LengthBound | None]()
         for draft in self.drafts:
             bounds |= {None} if draft.pointer in counted else draft.bounds
         return len(bounds) > 1 or (self.is_inside_any and any(bound and bound.pattern for bound in bounds))

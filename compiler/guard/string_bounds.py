@@ -5,13 +5,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from compiler.guard.utf8 import code_points
 from compiler.regular.dfa import DEAD, Dfa, TooManyStates
+from compiler.regular.utf8 import code_points, num_characters, split
 
 MAX_ENTRIES = 10_000
 """States by kinds of characters; a larger pattern is counted by rules."""
@@ -30,7 +30,7 @@ _ESCAPED: dict[bytes, Sequence[int]] = {
 
 
 @dataclass(frozen=True)
-class Pattern:
+class StringAutomaton:
     """A deterministic automaton: `rows[state][kind]` is the next state, and 0 the start.
 
     The characters from `starts[i]` up to the next start are of `kinds[i]`. The last state is that of what no
@@ -148,7 +148,7 @@ class Pattern:
 
 
 @lru_cache(maxsize=256)
-def pattern_of(dfa: Dfa, least: int) -> Pattern:
+def string_automaton(dfa: Dfa, least: int) -> StringAutomaton:
     """The texts of a minimised automaton of `least` characters or more.
 
     Raises:
@@ -173,22 +173,22 @@ def pattern_of(dfa: Dfa, least: int) -> Pattern:
     kept = [(0, marks[0]), *(right for left, right in pairwise(sorted(marks.items())) if left[1] != right[1])]
     rows = [[dead if t == DEAD else t for t in row] + [dead] for row in zip(*numbers, strict=True)]
     starts, kinds = zip(*kept, strict=True)
-    return Pattern(starts, kinds, (*map(tuple, rows), (dead,) * (outside + 1)), dfa.accepting)
+    return StringAutomaton(starts, kinds, (*map(tuple, rows), (dead,) * (outside + 1)), dfa.accepting)
 
 
-def pattern_to_json(pattern: Pattern) -> Any:
+def automaton_to_json(pattern: StringAutomaton) -> Any:
     """The pattern as lists of numbers."""
     return [pattern.starts, pattern.kinds, pattern.rows, sorted(pattern.accepting)]
 
 
-def pattern_from_json(content: Any) -> Pattern:
+def automaton_from_json(content: Any) -> StringAutomaton:
     """The pattern that `pattern_to_json` wrote.
 
     Raises:
         ValueError, TypeError: it did not.
     """
     starts, kinds, rows, accepting = content
-    pattern = Pattern(tuple(starts), tuple(kinds), tuple(map(tuple, rows)), frozenset(accepting))
+    pattern = StringAutomaton(tuple(starts), tuple(kinds), tuple(map(tuple, rows)), frozenset(accepting))
     num_states, num_kinds = len(pattern.rows), len(pattern.rows[-1]) if rows else 0
     is_sound = (
         pattern.starts[:1] == (0,)
@@ -201,3 +201,51 @@ def pattern_from_json(content: Any) -> Pattern:
     if not is_sound:
         raise ValueError("not the automaton of a pattern")
     return pattern
+
+
+class LengthBound(NamedTuple):
+    """The code points that a string has at most, and its pattern if texts may not end wherever they stand."""
+
+    longest: int
+    pattern: StringAutomaton | None = None
+
+    @property
+    def room(self) -> "RemainingLength":
+        """What a string has at its beginning."""
+        return RemainingLength(self.longest, self.pattern)
+
+    def num_free(self, most: int) -> int:
+        """How many characters can be written of it whatever they are, `most` at most."""
+        return min(most, self.longest) if self.pattern is None else self.pattern.num_free(self.longest, most)
+
+
+class RemainingLength(NamedTuple):
+    """How many more characters a string may have, and where in its pattern it stands.
+
+    A character counts as soon as it has begun; `begun` are its bytes in UTF-8 until it is whole.
+    """
+
+    num_left: int
+    pattern: StringAutomaton | None = None
+    state: int = 0
+    begun: bytes = b""
+
+    def read(self, text: bytes, *, is_escaped: bool) -> "RemainingLength":
+        """Behind more UTF-8, and a backslash if what follows `is_escaped`."""
+        num_left = self.num_left - num_characters(text) - is_escaped
+        if self.pattern is None or not text:
+            return RemainingLength(num_left, self.pattern, self.state, self.begun)
+        whole, begun = split(self.begun + text)
+        return RemainingLength(num_left, self.pattern, self.pattern.after(self.state, map(ord, whole)), begun)
+
+    def complete(self, char: str) -> "RemainingLength":
+        """Behind a character that was escaped."""
+        return (
+            self if self.pattern is None else self._replace(state=self.pattern.after(self.state, [ord(char)]))
+        )
+
+    def suffices(self, escape: bytes = b"") -> bool:
+        """Whether the text can still be ended, behind an escape if one has begun."""
+        if self.pattern is None:
+            return self.num_left >= 0
+        return self.num_left >= self.pattern.left(self.state, escape or self.begun)

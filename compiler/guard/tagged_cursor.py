@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import NamedTuple
 
-from compiler.guard.cursor import Cursor
-from compiler.guard.plan import Plan, Tags
+from compiler.guard.cursor import JsonCursor
+from compiler.guard.plan import GuardedTags, GuardPlan
 
 _OPENINGS = (b"[", b"{")
 _BLANKS = b" \t\n\r"
@@ -13,9 +13,9 @@ _BLANKS = b" \t\n\r"
 class TaggedCursor(NamedTuple):
     """A place in a text of tagged parameters; a value."""
 
-    plan: Plan
-    tags: Tags
-    in_json: Cursor
+    plan: GuardPlan
+    tags: GuardedTags
+    in_json: JsonCursor
     """Where in the JSON of the tag; over where there is none."""
     read: bytes = b""
     """What has been read of a tag, or of the text that may end one."""
@@ -65,18 +65,18 @@ class TaggedCursor(NamedTuple):
         if byte not in _OPENINGS:
             return self._replace(key=None, is_skipping=True).step(byte)
         places = self.plan.under(self.plan.start, key)
-        begun = Cursor(replace(self.plan, start=places, tags=None)).advance(byte)
+        begun = JsonCursor(replace(self.plan, start=places, tags=None)).advance(byte)
         return begun and self._replace(read=b"", key=None, in_json=begun)
 
 
-AnyCursor = Cursor | TaggedCursor
+Cursor = JsonCursor | TaggedCursor
 
 
-def start_of(plan: Plan) -> AnyCursor:
+def start_cursor(plan: GuardPlan) -> Cursor:
     """Before the text."""
-    return Cursor(plan) if plan.tags is None else _between(plan, plan.tags)
+    return JsonCursor(plan) if plan.tags is None else _between(plan, plan.tags)
 
 
-def _between(plan: Plan, tags: Tags) -> TaggedCursor:
+def _between(plan: GuardPlan, tags: GuardedTags) -> TaggedCursor:
     """Before a tag."""
-    return TaggedCursor(plan, tags, Cursor(plan, is_over=True))
+    return TaggedCursor(plan, tags, JsonCursor(plan, is_over=True))

@@ -14,7 +14,7 @@ from compiler.scalars.char_encoding import QUOTE
 if TYPE_CHECKING:
     from compiler.frontend.source_map import SchemaLocation, SourceMap
     from compiler.grammar.grammar import Expr
-    from compiler.guard.planner import Planner, PathStep
+    from compiler.guard.planner import PathStep, Planner
     from compiler.lowering.lowering import Lowering
 
 

@@ -24,7 +24,7 @@ from compiler.frontend.source_map import SchemaLocation, SourceMap
 from compiler.grammar.grammar import Choice, Concatenation, Expr, Grammar, Rule, RuleRef, choice, union
 from compiler.grammar.passes import prune
 from compiler.grammar.rules import RuleTable
-from compiler.guard.planner import Planner, PathStep
+from compiler.guard.planner import PathStep, Planner
 from compiler.lowering.arrays import lower_array
 from compiler.lowering.cardinality import Cardinality
 from compiler.lowering.constraints import (
@@ -123,7 +123,12 @@ class Lowering:
         )
 
     def value(
-        self, schema: CanonicalSchema, location: SchemaLocation, *, step: PathStep = None, is_root: bool = False
+        self,
+        schema: CanonicalSchema,
+        location: SchemaLocation,
+        *,
+        step: PathStep = None,
+        is_root: bool = False,
     ) -> Expr | None:
         """The JSON texts of the values a schema admits at a place; None if there is none.
 

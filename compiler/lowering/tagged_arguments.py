@@ -16,7 +16,7 @@ from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.errors import UnsupportedKeyword, UnsupportedSchema
 from compiler.grammar.grammar import EMPTY, Expr, Literal, Rule, choice, concat, union
-from compiler.guard.plan import Tags
+from compiler.guard.plan import GuardedTags
 from compiler.guard.planner import KeyStep
 from compiler.lowering.constraints import ObjectConstraint, object_constraint, strings_of
 from compiler.lowering.objects import declared_keys, value_schema
@@ -256,12 +256,12 @@ class TaggedArguments:
     def _misread(self, others: tuple[str, ...]) -> list[str]:
         return [] if self._tags.tells_strings else json_patterns(others)
 
-    def _guarded_tags(self) -> Tags:
+    def _guarded_tags(self) -> GuardedTags:
         keys = (key for key, types in self.types.items() if not {"array", "object"}.isdisjoint(types))
         tags = self._tags
         texts = (tags.begin, tags.after_key, tags.after_string_key, tags.end)
         begin, after_key, after_string_key, end = (text.encode() for text in texts)
-        return Tags(begin, after_key, after_string_key, end, frozenset(keys))
+        return GuardedTags(begin, after_key, after_string_key, end, frozenset(keys))
 
     def _note(self, location: SchemaLocation) -> None:
         notes = ["keys in their declared order"] if len(self.types) > 1 else []

@@ -3,15 +3,14 @@
 A reading is a value: reading on gives a new one and leaves the old, so a token is tried at no risk. It
 follows every derivation at once over a graph-structured stack (Tomita): calls of one rule at one place of the
 text share a frame, whatever called it, so ambiguity costs no more than the grammar is large. Frames are
-complete when the byte that opened them has been read, and never change again.
+complete when the byte that opened them has been initial_state, and never change again.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from compiler.recogniser.network import Network
-from compiler.recogniser.states import StateSet
+from compiler.recogniser.network import Network, StateSet
 
 
 class Frame:
@@ -35,7 +34,7 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reading:
+class ParserState:
     """Where a text has led: the states that are live, by the frame of the rule they stand in."""
 
     network: Network
@@ -58,7 +57,7 @@ class Reading:
         """At least the bytes of `completion`: those of the derivation that needs most."""
         return max(states.most + frame.most for frame, states in self.live.items())
 
-    def advance(self, data: bytes) -> "Reading | None":
+    def advance(self, data: bytes) -> "ParserState | None":
         """The reading after more bytes; None if no sentence begins so."""
         reading = self
         for byte in data:
@@ -81,14 +80,14 @@ class Reading:
         """The bytes that may follow."""
         return set().union(*(states.first_bytes() for states in self.live.values()))
 
-    def _advance(self, byte: int) -> "Reading | None":
+    def _advance(self, byte: int) -> "ParserState | None":
         if len(self.live) == 1:
             ((frame, states),) = self.live.items()
             following = self.network.step(states, byte)
             if following is None:
                 return None
             if following.is_plain:
-                return Reading(self.network, self.bottom, {frame: following})
+                return ParserState(self.network, self.bottom, {frame: following})
         place = _Place(self.network, self.bottom)
         for frame, states in self.live.items():
             following = self.network.step(states, byte)
@@ -97,7 +96,7 @@ class Reading:
         return place.reading()
 
 
-def read(network: Network) -> Reading:
+def initial_state(network: Network) -> ParserState:
     """The reading of the empty text."""
     bottom = Frame()
     bottom.cost = 0
@@ -132,7 +131,7 @@ class _Place:
             if joined.is_end:
                 pending += [(caller, after) for after, caller in frame.callers]
 
-    def reading(self) -> Reading | None:
+    def reading(self) -> ParserState | None:
         """What is live in the end; None if nothing is."""
         self._settle()
         live = {
@@ -140,7 +139,7 @@ class _Place:
             for frame, states in self._live.items()
             if states.readers or (frame is self._bottom and states.is_end)
         }
-        return Reading(self._network, self._bottom, live) if live else None
+        return ParserState(self._network, self._bottom, live) if live else None
 
     def _call(self, name: str, after: StateSet, caller: Frame) -> list[tuple[Frame, StateSet]]:
         frame = self._opened.get(name)

@@ -1,8 +1,9 @@
 """Character classes as UTF-8: which bytes may follow one another."""
 
-from functools import lru_cache
+import codecs
+from functools import cache, lru_cache
 
-from compiler.grammar.grammar import CharClass
+from compiler.regular import charset
 
 ByteRange = tuple[int, int]
 
@@ -10,11 +11,11 @@ _LAST_OF_LENGTH = (0x7F, 0x7FF, 0xFFFF, 0x10FFFF)
 
 
 @lru_cache(maxsize=4096)
-def byte_sequences(chars: CharClass) -> tuple[tuple[ByteRange, ...], ...]:
+def byte_sequences(chars: charset.Ranges) -> tuple[tuple[ByteRange, ...], ...]:
     """The characters of a class as sequences of one to four byte ranges; no character is in two of them."""
     return tuple(
         sequence
-        for low, high in chars.ranges
+        for low, high in chars
         for first, last in _by_length(low, high)
         for sequence in _split(chr(first).encode(), chr(last).encode())
     )
@@ -47,3 +48,35 @@ def _split(first: bytes, last: bytes) -> list[tuple[ByteRange, ...]]:
     if last[1:] != highest:
         found += [((last[0], last[0]), *rest) for rest in _split(lowest, last[1:])]
     return found
+
+
+_CONTINUATION = bytes(range(0x80, 0xC0))
+
+
+def num_characters(text: bytes) -> int:
+    """How many characters begin in some UTF-8."""
+    return len(text.translate(None, _CONTINUATION))
+
+
+def split(text: bytes) -> tuple[str, bytes]:
+    """The whole characters of some UTF-8, and the bytes of one that has begun.
+
+    Raises:
+        UnicodeDecodeError: it is none.
+    """
+    whole, num_bytes = codecs.utf_8_decode(text, "strict", False)  # noqa: FBT003 - positional only
+    return whole, text[num_bytes:]
+
+
+@cache
+def code_points(begun: bytes) -> tuple[int, int]:
+    """The lowest and the highest character that begin with some bytes of UTF-8."""
+    lead = begun[0]
+    num_bytes, bits = (
+        (2, lead & 0x1F) if lead < 0xE0 else (3, lead & 0x0F) if lead < 0xF0 else (4, lead & 0x07)
+    )
+    for byte in begun[1:]:
+        bits = bits << 6 | byte & 0x3F
+    shift = 6 * (num_bytes - len(begun))
+    low, high = bits << shift, (bits + 1 << shift) - 1
+    return max(low, (0x80, 0x800, 0x10000)[num_bytes - 2]), min(high, charset.LAST)

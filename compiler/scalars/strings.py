@@ -17,8 +17,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from compiler.errors import UnsupportedKeyword
 from compiler.grammar.grammar import CharClass, Expr, Literal, choice, concat
 from compiler.grammar.rules import RuleSink
-from compiler.guard.string_bounds import Bound
-from compiler.guard.string_bounds import string_automaton
+from compiler.guard.string_bounds import LengthBound, string_automaton
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
 from compiler.regular.dfa import Dfa, TooManyStates
@@ -137,7 +136,7 @@ class LoweredString:
 
     expr: Expr
     notes: tuple[Note, ...] = ()
-    bound: Bound | None = None
+    bound: LengthBound | None = None
     """What a guard must keep it to, if the expression does not."""
     is_plain: bool = False
     """From the second character on any may follow, and the end."""
@@ -197,7 +196,7 @@ class StringLowering:
         is_bare = constraint == StringConstraint(low, high, draft=constraint.draft)
         if is_bare and self.is_guarded and high is not None and max(low, SHORTEST_GUARDED) <= high:
             lowered = self.lower(replace(constraint, max_length=None))
-            return lowered and _guarded(lowered, Bound(high))
+            return lowered and _guarded(lowered, LengthBound(high))
         constraint, more = constraint.within_reach()
         parts, notes = constraint.parts()
         if not parts and not constraint.excluded:
@@ -292,19 +291,19 @@ class StringLowering:
         return CountedRepetition(key, encode, self.ahead, self.rules, self.close)
 
 
-def _guarded_bound(dfa: Dfa, low: int, high: int) -> Bound | None:
+def _guarded_bound(dfa: Dfa, low: int, high: int) -> LengthBound | None:
     """What a guard may keep the texts of an automaton to; None where rules must count them."""
     settled = dfa.always_accepts_after
     if settled is not None and max(settled, low, SHORTEST_GUARDED) <= high:
-        return Bound(high)
+        return LengthBound(high)
     try:
         pattern = string_automaton(dfa, low)
     except TooManyStates:
         return None
     is_free = pattern.num_free(high, SHORTEST_GUARDED) == SHORTEST_GUARDED
-    return Bound(high, pattern) if is_free and pattern.ends_in_bytes_as_in_characters else None
+    return LengthBound(high, pattern) if is_free and pattern.ends_in_bytes_as_in_characters else None
 
 
-def _guarded(lowered: LoweredString, bound: Bound) -> LoweredString:
+def _guarded(lowered: LoweredString, bound: LengthBound) -> LoweredString:
     note = ("maxLength", Verdict.GUARDED, "counted while the string is written")
     return replace(lowered, notes=(*lowered.notes, note), bound=bound)

@@ -6,8 +6,7 @@ import xgrammar as xgr
 
 from compiler.grammar.grammar import Grammar
 from compiler.grammar.shortest import ShortestSentences
-from compiler.guard.guard import Guard, guard_of
-from compiler.guard.guard import GuardState
+from compiler.guard.guard import Guard, GuardState
 from compiler.matcher import Bitmask
 from compiler.recogniser.network import Network
 from compiler.recogniser.recogniser import Recogniser
@@ -28,7 +27,8 @@ class CompiledGrammar:
     @cached_property
     def guard(self) -> Guard | None:
         """The guard of what the rules cannot hold; None if they hold everything."""
-        return guard_of(self.grammar.plan, self.vocabulary)
+        plan = self.grammar.plan
+        return None if plan is None else Guard(plan, self.vocabulary.guarded)
 
     @cached_property
     def network(self) -> Network:

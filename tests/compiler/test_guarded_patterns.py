@@ -22,9 +22,8 @@ from compiler.closing.closer import closer_of
 from compiler.frontend.canonical_form import canonical_form
 from compiler.frontend.source_map import SourceMap
 from compiler.grammar.json_form import grammar_from_json, grammar_to_json
-from compiler.guard.string_bounds import Room
-from compiler.guard.string_bounds import MAX_ENTRIES, string_automaton
 from compiler.guard.plan import plan_from_json, plan_to_json
+from compiler.guard.string_bounds import MAX_ENTRIES, RemainingLength, string_automaton
 from compiler.lowering.json_text import FLEXIBLE
 from compiler.lowering.lowering import Lowering
 from compiler.matcher import allocate_bitmask
@@ -215,7 +214,7 @@ def test_a_pattern_knows_how_far_every_text_is_from_an_end(pattern, least):
     rng = random.Random(pattern)
     for _ in range(300):
         text = "".join(rng.choices(alphabet, k=rng.randrange(7)))
-        room = Room(100, automaton)
+        room = RemainingLength(100, automaton)
         for byte in text.encode():
             room = room.read(bytes([byte]), is_escaped=False)
         distance = automaton.distance[room.state]

@@ -14,8 +14,8 @@ from walks import flags
 from compiler import UnsupportedSchema, compile_schema
 from compiler.closing.closer import closer_of
 from compiler.grammar.json_form import grammar_from_json, grammar_to_json
-from compiler.guard.cursor import Cursor
-from compiler.guard.plan import Plan, plan_from_json, plan_to_json
+from compiler.guard.cursor import JsonCursor
+from compiler.guard.plan import GuardPlan, plan_from_json, plan_to_json
 from compiler.guard.tagged_cursor import start_cursor
 from compiler.linker.linker import link
 from compiler.lowering.tagged_arguments import parameter_tags
@@ -195,7 +195,7 @@ def test_linked_calls_are_guarded(syntax):
 
 
 def test_every_repeated_element_is_seen_at_every_split():
-    cursor = Cursor(Plan())
+    cursor = JsonCursor(GuardPlan())
     for text in (b'{"a":1,"a":2}', b'{"x":{"b":[1,{"c":1}]},"x":1}', b'[{"\\u0061":1,"a":1}]'):
         assert cursor.advance(text) is None
         for at in range(len(text)):

@@ -12,7 +12,7 @@ from walks import Generation, Walker, allowed_ids
 
 from compiler import ResponseFormat, UnsupportedSchema, compile_format
 from compiler.closing.closer import closer_of
-from compiler.recogniser.parser_state import read
+from compiler.recogniser.parser_state import initial_state
 from compiler.vocabulary import Vocabulary
 
 PATTERNS = {
@@ -78,7 +78,7 @@ def is_of(text: str, number: int) -> bool:
         return re.fullmatch(content, text, re.ASCII) is not None
     if kind == "choice":
         return text in content
-    reading = read(compiled(number, BYTES).network).advance(text.encode())
+    reading = initial_state(compiled(number, BYTES).network).advance(text.encode())
     return reading is not None and reading.is_complete
 
 
