@@ -5,6 +5,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from compiler.output_parts import OutputPart
+
 Bitmask = NDArray[np.int32]
 """int32 [rows, ceil(width / 32)]: bit `i % 32` of word `i // 32` is set if token `i` is allowed."""
 
@@ -31,6 +33,15 @@ class Matcher(Protocol):
 
         Where the output may end there is one.
         """
+
+    def parts(self) -> tuple[OutputPart, ...]:
+        """What the last accepted token settled: prose, thoughts and calls told apart."""
+
+    def pending_parts(self) -> tuple[OutputPart, ...]:
+        """What is not settled yet, as it is if the output ends here."""
+
+    def is_in_thought(self) -> bool:
+        """Whether the next token is one of a thought."""
 
     def is_completed(self) -> bool:
         """Whether what was accepted is a whole sentence, a stop token aside."""

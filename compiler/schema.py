@@ -121,7 +121,7 @@ class CompiledSchema(CompiledGrammar):
 
     def matcher(self) -> GuardedMatcher:
         """A fresh matcher at the start."""
-        return GuardedMatcher(self.compiled, self.guard)
+        return GuardedMatcher(self.compiled, self.guard, self.vocabulary)
 
     def fits(self, text: bytes) -> bool:
         """Whether some sentence begins with `text`."""

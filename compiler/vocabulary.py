@@ -170,6 +170,13 @@ class Vocabulary:
                 text = text.replace(marker, _sentinel(self.markers[marker]).decode())
         return text
 
+    def display(self, text: bytes) -> bytes:
+        """A grammar's text as readers see it: each sentinel is its marker's spelling."""
+        if MARKER_START.encode() not in text:
+            return text
+        spellings = {i: spelling.encode() for spelling, i in self.markers.items()}
+        return b"".join(p if isinstance(p, bytes) else spellings[p] for p in self.pieces(text))
+
     def pieces(self, text: bytes) -> Iterator[bytes | int]:
         """What a grammar's text is made of: text proper, and the ids of markers."""
         at = 0

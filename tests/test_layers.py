@@ -13,7 +13,18 @@ ROOT = Path(__file__).resolve().parents[1]
 LAYERS = ("toolspecs", "compiler", "runtime", "gateway")
 
 COMPILER = (
-    *("errors", "digraph", "matcher", "report", "syntax", "syntaxes", "once", "token_index", "backend"),
+    *(
+        "errors",
+        "digraph",
+        "output_parts",
+        "matcher",
+        "report",
+        "syntax",
+        "syntaxes",
+        "once",
+        "token_index",
+        "backend",
+    ),
     *("regular", "guard", "vocabulary", "grammar", "frontend", "scalars", "lowering"),
     *("recogniser", "units", "schema", "response_format", "linker", "toolset_compiler", "closing"),
     *("cache_entry", "isolation", "cache", "__init__"),

@@ -21,7 +21,7 @@ class FreeText:
 
     A state is how many bytes of `pattern` the text ends with (Knuth, Morris, Pratt). What ends the text is
     the token `marker_id`, if there is one, or else the pattern; without an `exit` neither can.
-    `may_stop` says whether the output may end in the text.
+    `may_stop` says whether the output may end in the text, `is_thought` whether a thought is written there.
     """
 
     def __init__(
@@ -31,11 +31,13 @@ class FreeText:
         *,
         marker_id: int | None = None,
         may_stop: bool = True,
+        is_thought: bool = False,
     ) -> None:
         assert pattern, "every syntax has a trigger"
         self.pattern = pattern
         self.marker_id = marker_id
         self.may_stop = may_stop
+        self.is_thought = is_thought
         self.exit: DispatchState | None = None
         """Where the output goes on after the text. It is set later, since it may lead back here."""
         self._index = index
@@ -52,6 +54,10 @@ class FreeText:
             if state == len(self.pattern):
                 return state, token[at + 1 :]
         return state, None
+
+    def held_back(self, state: int) -> bytes:
+        """The end of the text in a state that may turn out to be what ends it; empty where a marker does."""
+        return self.pattern[:state] if self.marker_id is None and self.exit is not None else b""
 
     def allows(self, rest: bytes) -> bool:
         """Whether a token may complete the pattern and go on with `rest`."""

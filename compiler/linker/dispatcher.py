@@ -15,9 +15,11 @@ import xgrammar as xgr
 
 from compiler.guard.guard import GuardState
 from compiler.linker.boundary_tokens import BoundaryTokens
+from compiler.linker.call_text import CallText
 from compiler.linker.dispatch_states import DispatchState, FreeText, HeaderMatch
 from compiler.linker.linked_matcher import Position
 from compiler.matcher import Bitmask
+from compiler.output_parts import ArgumentsPart, CallEnd, CallStart, OutputPart, TextPart, ThoughtPart
 from compiler.schema import CompiledSchema
 from compiler.token_index import SparseMask
 from compiler.units.compiled_grammar import GuardedMatcher, forced_text
@@ -47,13 +49,14 @@ class Dispatcher:
     """The fixed part of a linked grammar; its matchers share it.
 
     `start` is where an output begins: text, the header of a call or message, an answer, or any of calls and
-    an answer. `boundary` None: there are no calls.
+    an answer. `boundary` None: there are no calls. `call_text` is where the text of a call begins.
     """
 
     vocabulary: Vocabulary = field(repr=False)
     units: Mapping[str, Unit] = field(repr=False)
     start: FreeText | DispatchState | CompiledSchema | CallOrAnswer
     boundary: BoundaryTokens | None
+    call_text: CallText
     thought: Thought | None = None
 
     def begin(self, *, is_thinking: bool = False) -> Position:
@@ -64,23 +67,26 @@ class Dispatcher:
             return InThought(self, self.thought, 0)
         return BeforeThought(self, self.thought, self.begin_answer())
 
-    def begin_answer(self) -> Position:
-        """Where the output begins behind a thought."""
+    def begin_answer(self, *, is_behind_thought: bool = False) -> Position:
+        """Where the output begins that is not thought."""
         start = self.start
         if isinstance(start, FreeText):
-            return InText(self, start, 0)
+            return InText(self, start, 0, is_leading=is_behind_thought)
         if isinstance(start, DispatchState):
             return InFixedText(self, start, b"")
         answer = InAnswer.begin(start.answer if isinstance(start, CallOrAnswer) else start, b"")
         assert answer is not None, "a format has a text"
         return AtCallOrAnswer(self, start, b"", answer) if isinstance(start, CallOrAnswer) else answer
 
-    def enter(self, state: DispatchState, text: bytes) -> Position | None:
-        """The position after `text`, read from the beginning of a state on; None if it does not fit."""
+    def enter(self, state: DispatchState, text: bytes, parts: tuple[OutputPart, ...] = ()) -> Position | None:
+        """The position after `text`, read from the beginning of a state on; None if it does not fit.
+
+        `parts` are what the token that ends `text` settled before.
+        """
         found = state.step(text)
         if isinstance(found, HeaderMatch):
-            return self._enter_target(found)
-        return None if found is None else InFixedText(self, state, found)
+            return self._enter_target(found, parts)
+        return None if found is None else InFixedText(self, state, found, parts=parts)
 
     def forced_after(self, state: DispatchState, text: bytes) -> bytes:
         """What every output goes on with after `text`, read from the beginning of a state on."""
@@ -92,14 +98,14 @@ class Dispatcher:
         assert self.boundary is not None, "a header leads into a unit"
         return self.units[name].shortest_text + (self.boundary.after_call.closing or b"")
 
-    def _enter_target(self, match: HeaderMatch) -> Position | None:
+    def _enter_target(self, match: HeaderMatch, parts: tuple[OutputPart, ...]) -> Position | None:
         if isinstance(match.target, FreeText):
-            return InText(self, match.target, 0).read(match.rest)
+            return InText(self, match.target, 0).read(match.rest, parts)
         if isinstance(match.target, CompiledSchema):
-            return InAnswer.begin(match.target, match.rest)
-        return self._enter_unit(match.target, match.rest)
+            return InAnswer.begin(match.target, match.rest, parts)
+        return self._enter_unit(match.target, match.rest, parts)
 
-    def _enter_unit(self, name: str, text: bytes) -> Position | None:
+    def _enter_unit(self, name: str, text: bytes, parts: tuple[OutputPart, ...]) -> Position | None:
         assert self.boundary is not None, "a header leads into a unit"
         num_consumed = consumed(self.units, name, text)
         if num_consumed is None:
@@ -109,11 +115,17 @@ class Dispatcher:
         matcher = xgr.GrammarMatcher(unit.compiled)
         if start:
             matcher.accept_string(start)
+        call, arguments = self.call_text.advance(start, matcher)
+        parts = (*parts, CallStart(name), *self.argument_parts(arguments))
         if matcher.is_completed():
-            return self.enter(self.boundary.after_call, text[num_consumed:])
+            return self.enter(self.boundary.after_call, text[num_consumed:], (*parts, CallEnd()))
         guarded = None if unit.guard is None else GuardState.begin(unit.guard).read(start)
         assert guarded is not None or unit.guard is None, "what the unit consumes repeats nothing"
-        return InUnit(self, self.boundary, matcher, unit, start, guarded)
+        return InUnit(self, self.boundary, matcher, unit, start, guarded, call, parts=parts)
+
+    def argument_parts(self, text: bytes) -> tuple[ArgumentsPart, ...]:
+        """The part that is some text of arguments, markers as they are spelled; none where that is empty."""
+        return (ArgumentsPart(self.vocabulary.display(text)),) if text else ()
 
 
 def consumed(units: Mapping[str, Unit], name: str, text: bytes) -> int | None:
@@ -123,11 +135,15 @@ def consumed(units: Mapping[str, Unit], name: str, text: bytes) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class BeforeThought(Position):
-    """At the beginning of an output, behind line breaks at most: a thought may begin, or the answer."""
+    """At the beginning of an output, behind line breaks at most: a thought may begin, or the answer.
+
+    The line breaks are text only if no thought begins behind them.
+    """
 
     dispatcher: Dispatcher = field(repr=False)
     thought: Thought
     answer: Position
+    line_breaks: bytes = b""
 
     @property
     def is_complete(self) -> bool:
@@ -145,8 +161,14 @@ class BeforeThought(Position):
             return InThought(self.dispatcher, self.thought, 0)
         answer = self.answer.accept(token_id, token)
         if isinstance(answer, InText) and not token.strip(b"\n"):
-            return BeforeThought(self.dispatcher, self.thought, answer)
-        return answer
+            return BeforeThought(self.dispatcher, self.thought, answer, self.line_breaks + token)
+        if answer is None or not self.line_breaks:
+            return answer
+        return replace(answer, parts=(TextPart(self.line_breaks), *answer.parts))
+
+    def pending_parts(self) -> tuple[OutputPart, ...]:
+        """What is not settled yet, as it is if the output ends here."""
+        return (TextPart(self.line_breaks),) if self.line_breaks else ()
 
     def undo(self) -> None:
         """Take back the last token accepted from here."""
@@ -161,6 +183,7 @@ class InThought(Position):
     thought: Thought
     state: int
     is_complete = False
+    is_thought = True
 
     def fill(self, bitmask: Bitmask, row: int) -> None:
         """Overwrite a row with the tokens that may come next."""
@@ -169,20 +192,26 @@ class InThought(Position):
     def accept(self, token_id: int, token: bytes) -> Position | None:
         """The position after a token; None if the token is not allowed."""
         if token_id == self.thought.end_id:
-            return self.dispatcher.begin_answer()
+            return self.dispatcher.begin_answer(is_behind_thought=True)
         if token_id in self.dispatcher.vocabulary.marker_ids:
             return None
         state, rest = self.thought.text.step(self.state, token)
-        return InThought(self.dispatcher, self.thought, state) if rest is None else None
+        if rest is not None:
+            return None
+        return InThought(self.dispatcher, self.thought, state, parts=(ThoughtPart(token),))
 
 
 @dataclass(frozen=True, slots=True)
 class InText(Position):
-    """In free text, `state` bytes into what ends it."""
+    """In free text, `state` bytes into what ends it.
+
+    `is_leading`: behind a thought, and nothing but line breaks, which belong to neither.
+    """
 
     dispatcher: Dispatcher = field(repr=False)
     text: FreeText
     state: int
+    is_leading: bool = False
 
     @property
     def is_complete(self) -> bool:
@@ -201,14 +230,34 @@ class InText(Position):
             return None
         return self.dispatcher.enter(self.text.exit, token)
 
-    def read(self, text: bytes) -> Position | None:
-        """The position after text that is no marker token."""
+    def read(self, text: bytes, parts: tuple[OutputPart, ...] = ()) -> Position | None:
+        """The position after text that is no marker token; `parts` are what its token settled before."""
         state, rest = self.text.step(self.state, text)
         if rest is None:
-            return InText(self.dispatcher, self.text, state)
+            settled = self._settled(text, len(self.text.held_back(state)))
+            is_leading = self.is_leading and not settled
+            return InText(self.dispatcher, self.text, state, is_leading, parts=(*parts, *settled))
         if self.text.exit is None or not self.text.allows(rest):
             return None
-        return self.dispatcher.enter(self.text.exit, self.text.pattern + rest)
+        settled = self._settled(text, len(self.text.pattern) + len(rest))
+        return self.dispatcher.enter(self.text.exit, self.text.pattern + rest, (*parts, *settled))
+
+    @property
+    def is_thought(self) -> bool:
+        """Whether the next token is one of a thought."""
+        return self.text.is_thought
+
+    def pending_parts(self) -> tuple[OutputPart, ...]:
+        """What is not settled yet, as it is if the output ends here."""
+        return self._settled(b"", 0)
+
+    def _settled(self, text: bytes, num_open: int) -> tuple[OutputPart, ...]:
+        """The part of what was held back and of `text`, without the last `num_open` bytes of them."""
+        known = self.text.held_back(self.state) + text
+        known = known[: len(known) - num_open]
+        known = known.lstrip(b"\n") if self.is_leading else known
+        part = ThoughtPart if self.text.is_thought else TextPart
+        return (part(known),) if known else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,8 +311,12 @@ class AtCallOrAnswer(Position):
         calls = self.dispatcher.enter(self.start.calls, read)
         answer = self._answer_after(token_id, read)
         if calls is None or answer is None:
-            return calls or answer
+            return calls or answer  # whatever was read before is text only in the answer's parts
         return AtCallOrAnswer(self.dispatcher, self.start, read, answer)
+
+    def pending_parts(self) -> tuple[OutputPart, ...]:
+        """What is not settled yet, as it is if the output ends here."""
+        return (TextPart(self.read),) if self.read else ()
 
     def _answer_after(self, token_id: int, read: bytes) -> "InAnswer | None":
         """A new matcher, so that this position stays a value."""
@@ -277,7 +330,7 @@ class AtCallOrAnswer(Position):
 class InUnit(Position):
     """In a tool's arguments or the end of its call.
 
-    `start` is what of the unit was written by the token that led into it.
+    `start` is what of the unit was written by the token that led into it; `call` tells the arguments apart.
     """
 
     dispatcher: Dispatcher = field(repr=False)
@@ -286,6 +339,7 @@ class InUnit(Position):
     unit: Unit
     start: bytes
     guarded: GuardState | None
+    call: CallText
     is_complete = False
 
     def fill(self, bitmask: Bitmask, row: int) -> None:
@@ -304,19 +358,33 @@ class InUnit(Position):
     def accept(self, token_id: int, token: bytes) -> Position | None:
         """The position after a token; None if the token is not allowed."""
         if self.matcher.accept_token(token_id):
-            here = self if self.guarded is None else self._after(self.guarded.follow(self.matcher, token_id))
-            is_over = here is not None and self.matcher.is_completed()
-            return self.dispatcher.enter(self.boundary.after_call, b"") if is_over else here
+            guarded = self.guarded and self.guarded.follow(self.matcher, token_id)
+            if guarded is None and self.guarded is not None:
+                return None
+            return self._after(token, guarded)
         rest = self.boundary.leave(self.matcher, token_id)
         if rest is None:
             return None
         if self.guarded is not None and self.guarded.read(token) is None:
             self.matcher.rollback(1)
             return None
-        return self.dispatcher.enter(self.boundary.after_call, rest)
+        return self._over(token[: len(token) - len(rest)], rest)
 
-    def _after(self, guarded: GuardState | None) -> "InUnit | None":
-        return None if guarded is None else replace(self, guarded=guarded)
+    def _after(self, token: bytes, guarded: GuardState | None) -> "Position | None":
+        """The position after a token that the matcher has accepted."""
+        if self.matcher.is_completed():
+            return self._over(token, b"")
+        call, arguments = self.call.advance(token, self.matcher)
+        parts = self.dispatcher.argument_parts(arguments)
+        return InUnit(
+            self.dispatcher, self.boundary, self.matcher, self.unit, self.start, guarded, call, parts=parts
+        )
+
+    def _over(self, text: bytes, rest: bytes) -> Position | None:
+        """The position after a token of which `text` completes the unit, and `rest` goes on behind it."""
+        _, arguments = self.call.advance(text, self.matcher)
+        parts: tuple[OutputPart, ...] = (*self.dispatcher.argument_parts(arguments), CallEnd())
+        return self.dispatcher.enter(self.boundary.after_call, rest, parts)
 
     def forced_text(self) -> bytes:
         """What every continuation begins with."""
@@ -342,10 +410,17 @@ class InAnswer(Position):
     depth: int
 
     @classmethod
-    def begin(cls, compiled: CompiledSchema, text: bytes) -> "InAnswer | None":
-        """The position in an answer that begins with `text`; None if none does."""
+    def begin(
+        cls, compiled: CompiledSchema, text: bytes, parts: tuple[OutputPart, ...] = ()
+    ) -> "InAnswer | None":
+        """The position in an answer that begins with `text`; None if none does.
+
+        `parts` are what the token that ends `text` settled before.
+        """
         matcher = compiled.matcher()
-        return cls(compiled, text, matcher, 0) if matcher.read(text) else None
+        if not matcher.read(text):
+            return None
+        return cls(compiled, text, matcher, 0, parts=(*parts, TextPart(text)) if text else parts)
 
     @property
     def is_complete(self) -> bool:
@@ -356,9 +431,11 @@ class InAnswer(Position):
         """Overwrite a row with the tokens that may come next."""
         self.matcher.fill_bitmask(bitmask, row)
 
-    def accept(self, token_id: int, token: bytes) -> Position | None:  # noqa: ARG002 - the protocol's
+    def accept(self, token_id: int, token: bytes) -> Position | None:
         """The position after a token; None if the token is not allowed."""
-        return replace(self, depth=self.depth + 1) if self.matcher.accept(token_id) else None
+        if not self.matcher.accept(token_id):
+            return None
+        return InAnswer(self.compiled, self.start, self.matcher, self.depth + 1, parts=(TextPart(token),))
 
     def forced_text(self) -> bytes:
         """What every continuation begins with."""

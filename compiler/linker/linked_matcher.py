@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 
 from compiler.matcher import Bitmask
+from compiler.output_parts import OutputPart
 from compiler.token_index import SparseMask
 from compiler.vocabulary import Vocabulary
 
@@ -61,6 +62,18 @@ class LinkedMatcher:
         """What every continuation begins with."""
         return self._position.forced_text()
 
+    def parts(self) -> tuple[OutputPart, ...]:
+        """What the last accepted token settled."""
+        return self._position.parts
+
+    def pending_parts(self) -> tuple[OutputPart, ...]:
+        """What is not settled yet, as it is if the output ends here."""
+        return self._position.pending_parts()
+
+    def is_in_thought(self) -> bool:
+        """Whether the next token is one of a thought."""
+        return self._position.is_thought
+
     def is_completed(self) -> bool:
         """Whether what was accepted is a whole output, a stop token aside."""
         return self._position.is_complete
@@ -73,15 +86,17 @@ class LinkedMatcher:
         if not 0 <= token_id < len(self._tokens) or self.is_terminated():
             return None
         if token_id in self._stop_ids:
-            return Stopped(self._vocabulary) if self._position.is_complete else None
+            is_end = self._position.is_complete
+            return Stopped(self._vocabulary, parts=self._position.pending_parts()) if is_end else None
         token = self._tokens[token_id]
         return self._position.accept(token_id, token) if token else None
 
 
+@dataclass(frozen=True, slots=True)
 class Position(ABC):
-    """Where a sequence is."""
+    """Where a sequence is; `parts` are what the token that led here settled."""
 
-    __slots__ = ()
+    parts: tuple[OutputPart, ...] = field(default=(), kw_only=True, repr=False)
 
     @property
     @abstractmethod
@@ -95,6 +110,15 @@ class Position(ABC):
     @abstractmethod
     def accept(self, token_id: int, token: bytes) -> "Position | None":
         """The position after a token that is no stop token; None if the token is not allowed."""
+
+    @property
+    def is_thought(self) -> bool:
+        """Whether the next token is one of a thought."""
+        return False
+
+    def pending_parts(self) -> tuple[OutputPart, ...]:
+        """What is not settled yet, as it is if the output ends here."""
+        return ()
 
     def forced_text(self) -> bytes:
         """What every continuation begins with."""

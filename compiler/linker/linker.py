@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from compiler.errors import UnsupportedGrammar, UnsupportedSchema, UnsupportedToolset
 from compiler.linker.boundary_tokens import BoundaryTokens
+from compiler.linker.call_text import CallText
 from compiler.linker.dispatch_states import DispatchState, FreeText, Headers, HeaderTarget
 from compiler.linker.dispatcher import CallOrAnswer, Dispatcher, Thought, consumed
 from compiler.linker.linked_matcher import LinkedMatcher
@@ -119,7 +120,12 @@ def link(
     tail = unit_tail(syntax, vocabulary)
     boundary = BoundaryTokens(vocabulary.index, tail, builder.after_call) if names else None
     dispatcher = Dispatcher(
-        vocabulary, MappingProxyType(units), start, boundary, _thought(syntax, vocabulary)
+        vocabulary,
+        MappingProxyType(units),
+        start,
+        boundary,
+        CallText.of(syntax, vocabulary),
+        _thought(syntax, vocabulary),
     )
     return LinkedGrammar(names, units, syntax, vocabulary, choice, parallel, dispatcher, answer)
 
@@ -140,7 +146,7 @@ def link_format(
     if syntax.messages:
         builder = _DispatchBuilder((), {}, syntax, vocabulary, parallel=False)
         start = builder.messages(has_last=True, answer=compiled)
-    dispatcher = Dispatcher(vocabulary, {}, start, None, thought)
+    dispatcher = Dispatcher(vocabulary, {}, start, None, CallText.of(syntax, vocabulary), thought)
     return FramedFormat(compiled, syntax.answering, vocabulary, dispatcher)
 
 
@@ -238,7 +244,9 @@ class _DispatchBuilder:
             frames = [frame for frame in frames if frame.is_last or frame.is_thought]
         leads = {frame: self._lead_after(frame) for frame in frames}
         texts = {
-            frame: self._text_until(frame.end, leads[frame], may_stop=frame.is_last)
+            frame: self._text_until(
+                frame.end, leads[frame], may_stop=frame.is_last, is_thought=frame.is_thought
+            )
             for frame in frames
             if answer is None or not frame.is_last
         }
@@ -287,18 +295,20 @@ class _DispatchBuilder:
             return num_consumed is not None
         return self.after_call.fits(rest[num_consumed:])
 
-    def _text_until(self, end: str, lead: bytes | None, *, may_stop: bool) -> FreeText:
+    def _text_until(
+        self, end: str, lead: bytes | None, *, may_stop: bool, is_thought: bool = False
+    ) -> FreeText:
         """Text up to `end`, with which `lead` begins; with `lead` None, nothing follows the text."""
         index, pattern = self._vocabulary.index, end.encode()
         if lead is None or lead.startswith(pattern):
-            return FreeText(index, pattern, may_stop=may_stop)
+            return FreeText(index, pattern, may_stop=may_stop, is_thought=is_thought)
         tokens = self._vocabulary.tokens
         leading = [i for i in self._vocabulary.marker_ids if lead.startswith(tokens[i])]
         if not leading:
             raise UnsupportedGrammar(
                 f"the vocabulary has a marker token inside {end!r}, not at its beginning"
             )
-        return FreeText(index, pattern, marker_id=leading[0], may_stop=may_stop)
+        return FreeText(index, pattern, marker_id=leading[0], may_stop=may_stop, is_thought=is_thought)
 
     def _spelled(self, text: str) -> bytes:
         return self._vocabulary.spell(text).encode()

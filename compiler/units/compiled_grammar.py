@@ -8,6 +8,7 @@ from compiler.grammar.grammar import Grammar
 from compiler.grammar.shortest import ShortestSentences
 from compiler.guard.guard import Guard, GuardState
 from compiler.matcher import Bitmask
+from compiler.output_parts import OutputPart, TextPart
 from compiler.recogniser.network import Network
 from compiler.recogniser.recogniser import Recogniser
 from compiler.vocabulary import Vocabulary
@@ -49,10 +50,16 @@ class CompiledGrammar:
 class GuardedMatcher:
     """A `compiler.matcher.Matcher` of one grammar: xgrammar's matcher, and the guard if there is one."""
 
-    def __init__(self, compiled: xgr.CompiledGrammar, guard: Guard | None) -> None:
+    def __init__(self, compiled: xgr.CompiledGrammar, guard: Guard | None, vocabulary: Vocabulary) -> None:
         self._matcher = xgr.GrammarMatcher(compiled)
         self._guarded = [] if guard is None else [GuardState.begin(guard)]
-        self.num_accepted = 0
+        self._tokens = vocabulary.tokens
+        self._accepted: list[int] = []
+
+    @property
+    def num_accepted(self) -> int:
+        """Number of tokens that were accepted."""
+        return len(self._accepted)
 
     def read(self, text: bytes) -> bool:
         """Read bytes before the first token, never taken back; False if no sentence begins so."""
@@ -85,13 +92,13 @@ class GuardedMatcher:
             if guarded is None:
                 return False
             self._guarded.append(guarded)
-        self.num_accepted += 1
+        self._accepted.append(token_id)
         return True
 
     def rollback(self, num_tokens: int) -> None:
         """Undo the last accepted tokens."""
         if num_tokens:
-            self.num_accepted -= num_tokens
+            del self._accepted[-num_tokens:]
             self._matcher.rollback(num_tokens)
             del self._guarded[-num_tokens:]
 
@@ -100,6 +107,19 @@ class GuardedMatcher:
         if self._matcher.is_terminated():
             return b""
         return forced_text(self._matcher)
+
+    def parts(self) -> tuple[OutputPart, ...]:
+        """What the last accepted token settled: all of it is text."""
+        text = self._tokens[self._accepted[-1]] if self._accepted else b""
+        return (TextPart(text),) if text else ()
+
+    def pending_parts(self) -> tuple[OutputPart, ...]:
+        """Nothing: every token is settled at once."""
+        return ()
+
+    def is_in_thought(self) -> bool:
+        """Nothing but an answer is written here."""
+        return False
 
     def is_completed(self) -> bool:
         """Whether what was accepted is a whole sentence."""

@@ -1,6 +1,7 @@
 """A matcher that keeps to itself what text is forced, so that every token is drawn."""
 
 from compiler.matcher import Bitmask, Matcher
+from compiler.output_parts import OutputPart
 
 
 class Drawn:
@@ -24,6 +25,18 @@ class Drawn:
     def forced_text(self) -> bytes:
         """Nothing is said to be forced."""
         return b""
+
+    def parts(self) -> tuple[OutputPart, ...]:
+        """What the last token settled."""
+        return self._matcher.parts()
+
+    def pending_parts(self) -> tuple[OutputPart, ...]:
+        """What is not settled yet."""
+        return self._matcher.pending_parts()
+
+    def is_in_thought(self) -> bool:
+        """Whether the next token is one of a thought."""
+        return self._matcher.is_in_thought()
 
     def is_completed(self) -> bool:
         """Whether the output may end."""

@@ -16,6 +16,7 @@ from compiler.matcher import Matcher
 from compiler.syntax import Syntax
 from compiler.toolset_compiler import compile_toolset
 from compiler.units.compiled_grammar import GuardedMatcher
+from compiler.vocabulary import Vocabulary
 from runtime.sequence import Closer
 from runtime.study.drawn import Drawn
 from runtime.study.judging import closed
@@ -64,9 +65,10 @@ class _Linked:
 @dataclass(frozen=True, slots=True)
 class _Converted:
     compiled: xgr.CompiledGrammar
+    vocabulary: Vocabulary
 
     def start(self, *, is_thinking: bool) -> tuple[Matcher, Closer | None]:  # noqa: ARG002 - the common method
-        return GuardedMatcher(self.compiled, None), None
+        return GuardedMatcher(self.compiled, None, self.vocabulary), None
 
 
 def free(subject: Subject, question: Question) -> Grammar:  # noqa: ARG001 - the common signature
@@ -103,7 +105,7 @@ def converted(subject: Subject, question: Question) -> Grammar:
     tag = {"type": "structural_tag", "format": {"type": "or", "elements": calls}}
     try:
         with _silent():
-            return _Converted(subject.xgrammar.compile_structural_tag(tag))
+            return _Converted(subject.xgrammar.compile_structural_tag(tag), subject.vocabulary)
     except (RuntimeError, ValueError) as error:
         raise Refused(str(error).strip()) from error
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from compiler.matcher import Bitmask
+from compiler.output_parts import OutputPart
 
 
 class Unmasked:
@@ -30,6 +31,18 @@ class Unmasked:
     def forced_text(self) -> bytes:
         """Nothing is forced."""
         return b""
+
+    def parts(self) -> tuple[OutputPart, ...]:
+        """Nothing is told apart: the study reads whole texts."""
+        return ()
+
+    def pending_parts(self) -> tuple[OutputPart, ...]:
+        """Nothing is told apart."""
+        return ()
+
+    def is_in_thought(self) -> bool:
+        """Nothing is told apart."""
+        return False
 
     def is_completed(self) -> bool:
         """A stop token may come at any time."""

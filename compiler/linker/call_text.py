@@ -1,0 +1,67 @@
+"""The text of a call behind its header: its number, its arguments and its end are told apart as they come."""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import xgrammar as xgr
+
+from compiler.syntax import Syntax
+from compiler.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class CallText:
+    r"""How far a call's text has come; a value.
+
+    `end` is what every call ends with behind its arguments. It is None where these are tagged parameters:
+    whoever reads the tags finds where they end. `after_number` stands behind the number of a call, if calls
+    have one, and is empty else.
+
+    The arguments are over where `end` would complete the call. With `}\n</tool_call>`, that is not so behind
+    `{"a": {}`, and it is behind `{"a": {}}`. A JSON object is never the beginning of another, so there is one
+    such place.
+    """
+
+    end: bytes | None = None
+    after_number: bytes = b""
+    number: bytes = b""
+    """What has been read of the number, and what stands behind it."""
+    has_arguments: bool = False
+    """The number is over."""
+    is_over: bool = False
+    """The arguments are over."""
+
+    @classmethod
+    def of(cls, syntax: Syntax, vocabulary: Vocabulary) -> Self:
+        """The beginning of every call in a syntax."""
+        after_number = vocabulary.spell(syntax.after_number or "").encode()
+        end = vocabulary.spell(syntax.end).encode() if syntax.tags is None else None
+        return cls(end, after_number, has_arguments=not after_number)
+
+    def advance(self, text: bytes, matcher: xgr.GrammarMatcher) -> tuple[Self, bytes]:
+        """How far the call is after `text`, which `matcher` has accepted, and what of `text` is arguments."""
+        if self.is_over:
+            return self, b""
+        if not self.has_arguments:
+            number, is_whole, text = (self.number + text).partition(self.after_number)
+            if not is_whole:
+                return replace(self, number=number), b""
+            return replace(self, has_arguments=True).advance(text, matcher)
+        num_behind = self._num_behind(text, matcher)
+        if num_behind is None:
+            return self, text
+        return replace(self, is_over=True), text[: len(text) - num_behind]
+
+    def _num_behind(self, text: bytes, matcher: xgr.GrammarMatcher) -> int | None:
+        """How many bytes of `text` stand behind the arguments; None if these are not over."""
+        if self.end is None:
+            return None
+        if matcher.is_completed():
+            return min(len(self.end), len(text))
+        for num_read in range(min(len(self.end), len(text))):
+            if text.endswith(b"}" + self.end[:num_read]) and matcher.accept_string(self.end[num_read:]):
+                is_whole = matcher.is_completed()
+                matcher.rollback(1)
+                if is_whole:
+                    return num_read
+        return None
