@@ -1,8 +1,13 @@
-"""Lowering of arrays: items counted by doubling, or beside `contains` a rule per number and state of each."""
+"""Lowering of arrays.
+
+Without `contains`, a quantifier counts the items. With `contains`, a finite automaton does: its states are
+the number of items so far and, for each `contains`, how many of these satisfied it; every state becomes a
+rule.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import product
 from math import prod
@@ -17,96 +22,96 @@ from compiler.lowering.quantifier import Quantifier
 from compiler.report import Verdict
 
 if TYPE_CHECKING:
-    from compiler.frontend.source_map import SchemaLocation
-    from compiler.lowering.constraints import ArrayConstraint
+    from compiler.lowering.constraints import ArrayConstraint, Context
     from compiler.lowering.lowering import Lowering
 
 MAX_STATES = 600
 MAX_LEAST = 2_000
-"""Of `minItems`: what closes an array in time writes as many items, and stands still for 70 ms to do so."""
+"""The largest `minItems`: the budget closer may have to write that many items, which takes it 70 ms."""
 _CLOSE = Literal("]")
 _AHEAD = CharClass.of(",", "]")
 
 
 @dataclass(frozen=True)
 class _State:
-    """After `index` items, `counts[j]` of them of the j-th `contains`; both capped where more is alike."""
+    """`index` items were written, `counts[j]` of them satisfy the j-th `contains`.
+
+    Both stop at a cap from which on a higher number makes no difference.
+    """
 
     index: int
     counts: tuple[int, ...]
 
 
-def lower_array(lowering: Lowering, constraint: ArrayConstraint, location: SchemaLocation) -> Expr | None:
-    """The JSON texts of the arrays admitted at a place; None if there is none.
+def lower_array(lowering: Lowering, constraint: ArrayConstraint, context: Context) -> Expr | None:
+    """The JSON texts of the admitted arrays; None if there is none.
 
     Raises:
         UnsupportedSchema: a constraint needs more than a context-free grammar of bounded size.
     """
     if constraint.distinctness == canonical.Distinctness.SOME_REPEATED:
         raise lowering.reporter.refusal(
-            location, "not", "demands a repeated item", "State what is allowed instead."
+            context.location, "not", "demands a repeated item", "Say what is allowed instead."
         )
     all_distinct = constraint.distinctness == canonical.Distinctness.ALL_DISTINCT
     is_distinct = all_distinct and constraint.max_items not in (0, 1)
     least = max(constraint.min_items, sum(contains.low for contains in constraint.contains))
-    lowering.planner.mark_array(lowering.place, least, is_distinct=is_distinct)
+    lowering.planner.mark_array(context.state, least, is_distinct=is_distinct)
     if is_distinct:
-        return _lower_distinct(lowering, constraint, location)
-    return _Automaton(lowering, constraint, location).lower()
+        return _lower_distinct(lowering, constraint, context)
+    return _ItemRules(lowering, constraint, context).lower()
 
 
-def _lower_distinct(lowering: Lowering, constraint: ArrayConstraint, location: SchemaLocation) -> Expr | None:
-    """An array whose items a guard keeps apart; what the grammar demands must be possible without repeats."""
+def _lower_distinct(lowering: Lowering, constraint: ArrayConstraint, context: Context) -> Expr | None:
+    """An array whose items a guard keeps distinct; there must be enough distinct values for it."""
     if constraint.prefix_items or constraint.contains or not is_roomy(constraint.items):
-        lowering.planner.mark_run_out(lowering.place)
-    lowering.reporter.note(location, "uniqueItems", Verdict.GUARDED, "no item that stands there already")
-    is_outer_distinct, lowering.is_distinct = lowering.is_distinct, True
-    try:
-        automaton = _Automaton(lowering, constraint, location)
-        if not automaton.has_enough():
-            raise lowering.reporter.refusal(
-                location,
-                "uniqueItems",
-                "there may be fewer distinct items than the array must have, or it must have too many",
-                "Lower minItems, or admit more values.",
-            )
-        return automaton.lower()
-    finally:
-        lowering.is_distinct = is_outer_distinct
+        lowering.planner.mark_run_out(context.state)
+    lowering.reporter.note(context.location, "uniqueItems", Verdict.GUARDED, "an item is never repeated")
+    items = _ItemRules(lowering, constraint, replace(context, is_distinct=True))
+    if not items.has_enough():
+        raise lowering.reporter.refusal(
+            context.location,
+            "uniqueItems",
+            "there may be fewer distinct items than the array must have, or it must have too many",
+            f"Lower minItems (to {MOST_DISTINCT} at most), or admit more values.",
+        )
+    return items.lower()
 
 
-class _Automaton:
-    """An array that is counted, alone or with what each `contains` is of."""
+class _ItemRules:
+    """The rules of one array."""
 
-    def __init__(self, lowering: Lowering, constraint: ArrayConstraint, location: SchemaLocation) -> None:
+    def __init__(self, lowering: Lowering, constraint: ArrayConstraint, context: Context) -> None:
         self.lowering = lowering
         self.constraint = constraint
-        self.location = location
+        self.context = context
         self.caps = tuple(c.low if c.high is None else max(c.low, c.high + 1) for c in constraint.contains)
         self.num_counts = prod(cap + 1 for cap in self.caps)
 
     @cached_property
     def fewest(self) -> int:
-        """From this number of items on, all that follow may be alike."""
+        """From this number of items on, one schema applies to all that follow."""
         return max(len(self.constraint.prefix_items), self.constraint.min_items)
 
     @cached_property
     def top(self) -> int:
-        """The number of items that are told apart from more."""
+        """The cap of `_State.index`."""
         return max(self.fewest, self.most or 0)
 
     @cached_property
     def most(self) -> int | None:
-        """The upper bound, lowered to what can be counted where that leaves room."""
+        """`maxItems`, lowered to what `MAX_STATES` can count unless the array needs more items than that."""
         most = self.constraint.max_items
         countable = MAX_STATES // self.num_counts - 1
         if most is None or most <= countable or countable < self.fewest:
             return most
-        self.lowering.reporter.note(self.location, "maxItems", Verdict.NARROWED, f"at most {countable} items")
+        self.lowering.reporter.note(
+            self.context.location, "maxItems", Verdict.NARROWED, f"at most {countable} items"
+        )
         return countable
 
     def has_enough(self) -> bool:
-        """Whether every item that there must be has a value that none before it has."""
+        """Whether there are enough distinct values for all items that the array must have."""
         if self.constraint.min_items > MOST_DISTINCT:
             return False
         count = self.lowering.cardinality.at_least
@@ -129,7 +134,7 @@ class _Automaton:
         low, high = self.constraint.min_items, self.constraint.max_items
         if low > MAX_LEAST:
             raise self.lowering.reporter.refusal(
-                self.location, "minItems", f"demands more than {MAX_LEAST} items", "Lower it."
+                self.context.location, "minItems", f"demands more than {MAX_LEAST} items", "Lower it."
             )
         num_first = len(self.constraint.prefix_items)
         num_first = num_first if high is None else min(num_first, high)
@@ -145,7 +150,7 @@ class _Automaton:
         return concat(Literal("["), union((concat(item, after), None if low else _CLOSE)))
 
     def _more(self, item: Expr | None, index: int) -> Expr | None:
-        """What follows `index` items where all others are alike."""
+        """What follows `index` items where `item` is the text of every further one."""
         low, high = max(0, self.constraint.min_items - index), self.constraint.max_items
         if item is None or (high is not None and high <= index):
             return None if low else _CLOSE
@@ -158,9 +163,9 @@ class _Automaton:
         if num_states > MAX_STATES:
             keyword = "maxItems" if self.most == self.top else "minItems"
             raise self.lowering.reporter.refusal(
-                self.location,
+                self.context.location,
                 keyword,
-                "counts more items beside contains than a grammar can hold",
+                "counts too many items for an array with `contains`",
                 f"Bound the array to at most {MAX_STATES // self.num_counts - 1} items.",
             )
         pick: dict[_State, Expr | None] = {}
@@ -175,7 +180,10 @@ class _Automaton:
     def _lower_state(
         self, state: _State, pick: dict[_State, Expr | None], after: dict[_State, Expr | None]
     ) -> None:
-        """Define what may be picked at a state and what may follow; later states are defined already."""
+        """Define the rules of a state, those of later states being defined already.
+
+        `pick[state]` starts with the next item, `after[state]` with what follows an item: `,` or `]`.
+        """
         rules = self.lowering.rules
         loop = rules.reserve("items") if state.index == self.top else None
         pick[state] = union(
@@ -195,7 +203,7 @@ class _Automaton:
         )
 
     def _steps(self, state: _State) -> list[tuple[_State, Expr]]:
-        """The states one more item leads to, each with that item."""
+        """The states that one more item leads to, each with that item."""
         if self.most is not None and state.index >= self.most:
             return []
         steps = []
@@ -216,9 +224,8 @@ class _Automaton:
         )
 
     def _item(self, index: int, matched: tuple[bool, ...]) -> Expr | None:
-        """An item that is of every matched `contains`, and of no other one that is bounded from above."""
+        """An item that satisfies every matched `contains`, and no other one that has an upper bound."""
         prefix = self.constraint.prefix_items
-        place = self.lowering.source_map.item(self.location, index)
         schema = prefix[index] if index < len(prefix) else self.constraint.items
         parts = [] if schema is None else [schema]
         for contains, is_match in zip(self.constraint.contains, matched, strict=True):
@@ -227,15 +234,16 @@ class _Automaton:
             elif contains.high is not None:
                 parts.append(self._negated(contains.schema))
         if not parts:
-            return self.lowering.unconstrained.value(ItemStep(index))
-        return self.lowering.value(reduce(CanonicalSchema.intersect, parts), place, step=ItemStep(index))
+            return self.lowering.unconstrained.value(self.context, ItemStep(index))
+        inner = self.context.inside(self.lowering.source_map.item(self.context.location, index))
+        return self.lowering.value(reduce(CanonicalSchema.intersect, parts), inner, ItemStep(index))
 
     def _negated(self, schema: CanonicalSchema) -> CanonicalSchema:
         try:
             return schema.negate()
         except canonical.CanonicalizationError as error:
             raise self.lowering.reporter.refusal(
-                self.location, "contains", f"cannot be negated: {error}"
+                self.context.location, "contains", f"cannot be negated, which `maxContains` needs: {error}"
             ) from error
 
 

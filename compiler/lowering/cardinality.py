@@ -1,4 +1,7 @@
-"""How many values a schema admits at least: enough of them, and a guard never runs out of distinct ones."""
+"""Lower bounds for the number of values that a schema admits.
+
+With enough values, the guard of `uniqueItems` never runs out of distinct ones.
+"""
 
 import math
 from contextlib import suppress
@@ -21,17 +24,17 @@ from compiler.scalars.numbers import IntegerConstraint
 from compiler.scalars.strings import StringConstraint
 
 MOST_DISTINCT = 64
-"""Distinct items or keys that an output may have to have: a closer finds these well within a second."""
+"""The most distinct items or keys that a schema may demand; the budget closer finds these within a second."""
 PLENTY = 10**9
-"""More than any output has room for."""
+"""More values than fit in any output."""
 _LONGEST_COUNTED = 64
 _MORE_ITEMS = 3
 _DIGITS = 10**15
-"""Where nothing bounds them, distinct numbers are written with fifteen digits."""
+"""How many distinct numbers there are without bounds: they are written with up to fifteen digits."""
 
 
 class Cardinality:
-    """Lower bounds for the schemas of one document: 0 is also the answer where nothing is known."""
+    """Lower bounds for the schemas of one document; 0 also means that nothing is known."""
 
     def __init__(self, expander: Expander) -> None:
         self._expander = expander
@@ -39,16 +42,16 @@ class Cardinality:
         self._known: dict[CanonicalSchema, float] = {}
 
     def at_least(self, schema: CanonicalSchema | None) -> float:
-        """Values that the schema admits, all of them written out being no question; None admits any."""
+        """A lower bound for the number of values that the schema admits; None admits any value."""
         if schema is None:
             return math.inf
-        if schema in self._open:  # a value that needs another of its kind is not counted on
+        if schema in self._open:  # values that contain a value of the same schema are not counted
             return 0
         if schema not in self._known:
             self._open.add(schema)
             found = self._count(schema)
             self._open.remove(schema)
-            self._known[schema] = found  # fewer, if it was counted without what is open
+            self._known[schema] = found  # lower than it could be if it contains an open schema
         return self._known[schema]
 
     def _count(self, schema: CanonicalSchema) -> float:  # noqa: C901, PLR0911, PLR0912 - one case per canonical view
@@ -89,7 +92,7 @@ class Cardinality:
         is_repeated = constraint.distinctness == canonical.Distinctness.SOME_REPEATED
         if constraint.contains or is_repeated or constraint.min_items > _LONGEST_COUNTED:
             return 0
-        # What need not be distinct may be kept so nonetheless (`Planner.plan`), unless it has two items.
+        # The guard may keep the items distinct although this schema does not demand it (`Planner.plan`).
         is_distinct = (
             constraint.distinctness == canonical.Distinctness.ALL_DISTINCT or constraint.min_items < 2
         )
@@ -131,7 +134,7 @@ class Cardinality:
 
 
 def is_roomy(schema: CanonicalSchema | None) -> bool:
-    """Whether it is known that however a text of the schema begins, it can go on in countless ways."""
+    """Whether every beginning of a text of the schema is known to have countless continuations."""
     match schema.view() if schema is not None else None:
         case canonical.StringView() as view:
             constraint = string_constraint(view)
@@ -176,7 +179,10 @@ def _num_strings(constraint: StringConstraint) -> float:
 
 
 def num_texts(dfa: Dfa, low: int, high: int | None) -> float:
-    """Texts of an automaton within length bounds, or fewer: those that are too long to count are left out."""
+    """A lower bound for the number of texts of an automaton with lengths from `low` to `high`.
+
+    Long texts are not counted, nor is anything beyond `PLENTY`.
+    """
     if dfa.is_empty:
         return 0
     if dfa.max_length is None and high is None:

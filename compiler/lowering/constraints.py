@@ -1,19 +1,39 @@
-"""What the canonical views say, as plain values that lowerings take."""
+"""What is lowered: the constraints of a canonical view as plain values, and the context of a value."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jsonschema_rs import CanonicalSchema, canonical
 
+from compiler.frontend.source_map import SchemaLocation
 from compiler.scalars.numbers import IntegerConstraint, NumberConstraint
 from compiler.scalars.strings import LATEST, StringConstraint
 
 
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Where a value stands in the text, and what its rules depend on besides its schema.
+
+    `location`: the schemas of the document that apply to the value; `state`: its number in the guards' plan.
+    `is_distinct`: a guard compares the text of the value with others, so equal values need one spelling.
+    `is_root`: the value is the whole text.
+    """
+
+    location: SchemaLocation
+    state: int
+    is_distinct: bool = False
+    is_root: bool = False
+
+    def inside(self, location: SchemaLocation) -> "Context":
+        """The context for a member or an item; `state` is still that of the container."""
+        return replace(self, location=location, is_root=False)
+
+
 @dataclass(frozen=True)
 class ContainsConstraint:
-    """At least `low` and at most `high` items are of `schema`."""
+    """Between `low` and `high` items (None: any number) satisfy `schema`."""
 
     schema: CanonicalSchema
     low: int = 1
@@ -22,7 +42,7 @@ class ContainsConstraint:
 
 @dataclass(frozen=True)
 class ArrayConstraint:
-    """Which arrays are admitted; `items` None admits anything after the prefix."""
+    """Which arrays are admitted; `items` is None where any value may follow the prefix."""
 
     min_items: int = 0
     max_items: int | None = None
@@ -37,7 +57,7 @@ Violation = canonical.NameFailsView | canonical.UndeclaredValueFailsView | canon
 
 @dataclass(frozen=True)
 class FailingMember:
-    """A member with a key and a value of these schemas; None admits any value."""
+    """A member that must be there so that some key or value fails a schema; `value` None admits any value."""
 
     key: CanonicalSchema
     value: CanonicalSchema | None = None
@@ -45,7 +65,7 @@ class FailingMember:
 
 @dataclass(frozen=True)
 class ObjectConstraint:
-    """Which objects are admitted; a schema that is None admits anything."""
+    """Which objects are admitted; a schema that is None admits any value."""
 
     min_properties: int = 0
     max_properties: int | None = None
@@ -55,13 +75,13 @@ class ObjectConstraint:
     pattern_properties: Mapping[str, CanonicalSchema] = field(default_factory=dict)
     additional_properties: CanonicalSchema | None = None
     violations: tuple[Violation, ...] = ()
-    """What some member has to fail, each."""
+    """Schemas each of which the key or the value of at least one member must fail."""
     failing_members: tuple[FailingMember, ...] = ()
-    """Quantifier under undeclared keys that there have to be."""
+    """Members under undeclared keys that must be there."""
 
 
 def string_constraint(view: canonical.StringView, draft: int = LATEST) -> StringConstraint:
-    """The constraint of a string view; `draft` is that of its schema, where formats must not hold."""
+    """The constraint of a string view; `draft` says what the formats mean that the string must not have."""
     return StringConstraint(
         min_length=view.min_length or 0,
         max_length=view.max_length,
@@ -79,9 +99,9 @@ def string_constraint(view: canonical.StringView, draft: int = LATEST) -> String
 def strings_of(
     schema: CanonicalSchema, expand: Callable[[CanonicalSchema], list[CanonicalSchema]]
 ) -> Iterator[StringConstraint | list[str]]:
-    """The strings that a schema admits: all of these together, constraints or lists.
+    """The strings that a schema admits, as a union of constraints and of lists of strings.
 
-    `expand` is asked for what is left symbolic, and refuses what it cannot resolve.
+    `expand` resolves a view that canonicalization left symbolic; it raises where it cannot.
     """
     match schema.view():
         case canonical.ConstView(str() as text):
@@ -155,30 +175,29 @@ def object_constraint(view: canonical.ObjectView) -> ObjectConstraint:
 
 
 def may_stem_from(constraint: ObjectConstraint) -> Callable[[Mapping[str, Any]], bool]:
-    """Whether an object of the constraint may stem from a schema of the source: it demands no less."""
+    """A test: can objects of the constraint come from a given object schema of the document?
+
+    A canonical object does not say from which branch of an `anyOf` it came, but it demands all that its
+    branch demands: the required keys, the constants, that there are no other keys. The source map asks this
+    to find the branch whose order of keys applies.
+    """
 
     def fits(schema: Mapping[str, Any]) -> bool:
         required, properties = schema.get("required"), schema.get("properties")
-        if isinstance(required, list) and not set(filter(_is_text, required)) <= set(constraint.required):
+        names = {name for name in required if isinstance(name, str)} if isinstance(required, list) else set()
+        if not names <= set(constraint.required):
             return False
-        if schema.get("additionalProperties") is False and not _is_closed(constraint):
+        is_closed = constraint.property_names is not None or constraint.additional_properties is not None
+        if schema.get("additionalProperties") is False and not is_closed:
             return False
         declared = properties if isinstance(properties, dict) else {}
-        return all(_demands(constraint.properties.get(key), schema) for key, schema in declared.items())
+        return all(_is_listed(constraint.properties.get(key), schema) for key, schema in declared.items())
 
     return fits
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_closed(constraint: ObjectConstraint) -> bool:
-    return constraint.property_names is not None or constraint.additional_properties is not None
-
-
-def _demands(value: CanonicalSchema | None, source: Any) -> bool:
-    """Whether a value is one of those that the source lists, if it lists any."""
+def _is_listed(value: CanonicalSchema | None, source: Any) -> bool:
+    """Whether all values of a schema are in the `enum` or `const` of the source, if that has one."""
     if not isinstance(source, dict) or not source.keys() & {"const", "enum"}:
         return True
     listed = source["enum"] if isinstance(source.get("enum"), list) else [source.get("const")]
@@ -193,8 +212,9 @@ def _demands(value: CanonicalSchema | None, source: Any) -> bool:
             return True
         case _:
             return False
-    return set(map(_spelled, values)) <= set(map(_spelled, listed))
+    return set(map(without_key_order, values)) <= set(map(without_key_order, listed))
 
 
-def _spelled(value: Any) -> str:
+def without_key_order(value: Any) -> str:
+    """Equal for values that differ only in the order of keys; unlike `==`, it tells 1 from true."""
     return json.dumps(value, sort_keys=True, default=str)

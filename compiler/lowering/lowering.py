@@ -1,15 +1,15 @@
 """Lowering: the canonical views of a schema become the rules of a grammar.
 
-Every sentence of what a schema lowers to is the text of a value that the schema admits. Canonical forms hold
-no negation, no intersection and no condition but where a reference is involved, so every view lowers on its
-own, from all that it says (`compiler.lowering.constraints`). What is left symbolic is expanded step by step
-into views that do, or refused. What narrows a view only ever removes sentences.
+Every sentence of the grammar is the JSON text of a value that the schema admits. A canonical form holds no
+negation, no intersection and no condition, except where a reference is involved. So every view is lowered by
+itself (`compiler.lowering.constraints`). A form that stayed symbolic because of a reference is expanded step
+by step into such views, or refused. Where a view is narrowed, sentences are only ever left out.
 
-A place that admits nothing lowers to None and disappears from the choices above it.
+A schema that admits nothing lowers to None, and the choices that contain it leave it out.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from jsonschema_rs import CanonicalSchema, canonical
@@ -28,6 +28,7 @@ from compiler.guard.planner import PathStep, Planner
 from compiler.lowering.arrays import lower_array
 from compiler.lowering.cardinality import Cardinality
 from compiler.lowering.constraints import (
+    Context,
     ObjectConstraint,
     array_constraint,
     integer_constraint,
@@ -36,7 +37,7 @@ from compiler.lowering.constraints import (
     object_constraint,
     string_constraint,
 )
-from compiler.lowering.json_text import JsonFormatting, lower_listed
+from compiler.lowering.json_text import JsonFormatting, lower_enum
 from compiler.lowering.objects import lower_object
 from compiler.lowering.unconstrained import TYPES, Unconstrained
 from compiler.lowering.violations import lower_with_violations
@@ -44,15 +45,15 @@ from compiler.report import Verdict
 from compiler.scalars.numbers import IntegerConstraint, NumberConstraint, lower_integer, lower_number
 from compiler.scalars.strings import LoweredString, StringConstraint, lower_string
 
-MAX_PLACES = 20_000
+MAX_VALUES = 20_000
+"""Distinct pairs of a schema and a location that one schema may expand into."""
 _WRITE_OUT = "Write the combined schema out."
 _KNOWN_DIALECTS = f"Leave it out for 2020-12, or use one of {', '.join(DIALECTS)}."
-_COMBINED = "what it combines cannot be resolved"
 _NOT_EXPANDED = "combines a recursive reference with other constraints in a way that cannot be resolved"
 
 
 class _ValueKey(NamedTuple):
-    """All that the rules of a value depend on."""
+    """Everything that the rules of a value depend on."""
 
     schema: CanonicalSchema
     location: SchemaLocation
@@ -63,7 +64,7 @@ class _ValueKey(NamedTuple):
 class Lowering:
     """One schema being lowered. `is_closed` leaves undeclared keys out wherever keys are declared.
 
-    Long strings are counted by a guard, but those of `counted`, which are pointers, by rules.
+    A guard counts long strings, except that rules count those at the pointers `counted`.
     """
 
     def __init__(
@@ -86,149 +87,120 @@ class Lowering:
         self.cardinality = Cardinality(self._expander)
         self.reporter = Reporter(source_map, schema.draft)
         self.planner = Planner()
-        self.is_distinct = False
-        """Whether equal values must have one spelling here, since a guard compares texts."""
-        self.place = self.planner.new_state()
-        """Where the guards' plan stands."""
+        self.root = Context(source_map.root, self.planner.new_state(), is_root=True)
+        """The context of the whole text."""
         self._done: dict[_ValueKey, Expr | None] = {}
         self._open: dict[_ValueKey, RuleRef | None] = {}
-        """What is being lowered, with the name of its rule where it was met again inside."""
-        self._unwritable: str | None = None
-        """The pointer of the first value of which none can be written, though there are some."""
+        """The values that are being lowered; the ones that contain themselves have the name of their rule."""
+        self._first_empty: str | None = None
+        """The pointer of the first schema that admits values none of which can be written."""
         self._strings: dict[tuple[StringConstraint, bool, bool, bool], LoweredString | None] = {}
-        self._numbers: dict[_ValueKey, int] = {}
-        """The places in the guards' plan."""
+        self._states: dict[_ValueKey, int] = {}
+        """The states of the guards' plan."""
 
     def grammar(self, lower: Callable[[], Expr | None] | None = None) -> Grammar:
-        """The grammar of the whole schema; of what `lower` makes of it, if that is given.
+        """The grammar of the whole schema, or of the expression that `lower` returns if that is given.
 
         Raises:
             UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema.
             AmbiguousBounds: some strings must be `counted` by rules.
         """
-        start = self.place
         try:
-            body = lower() if lower else self.value(self.schema, self.source_map.root, is_root=True)
+            body = lower() if lower else self.value(self.schema, self.root)
         except RecursionError:
             raise too_deep() from None
         if body is not None:
-            plan = self.planner.plan(start)
-            # Written out in the root rule: masks are then precomputed to its very end.
+            plan = self.planner.plan(self.root.state)
+            # Written out in the root rule, so that xgrammar precomputes masks up to its very end.
             root = self.rules.rules[body.name] if isinstance(body, RuleRef) else Rule(body)
             if (grammar := prune(self.rules.grammar(root, plan))) is not None:
                 return grammar
-        reason = "no value that satisfies it can be written: what can be is narrower than the schema"
-        raise UnsupportedSchema(
-            self._unwritable or "", "", reason, "Admit more, or say it in other keywords."
-        )
+        reason = "admits values, but none that can be written"
+        suggestion = "Admit more values, or use other keywords for the same."
+        raise UnsupportedSchema(self._first_empty or "", "", reason, suggestion)
 
-    def value(
-        self,
-        schema: CanonicalSchema,
-        location: SchemaLocation,
-        *,
-        step: PathStep = None,
-        is_root: bool = False,
-    ) -> Expr | None:
-        """The JSON texts of the values a schema admits at a place; None if there is none.
+    def value(self, schema: CanonicalSchema, context: Context, step: PathStep = None) -> Expr | None:
+        """The JSON texts of the values that a schema admits; None if there is none.
 
-        `step` leads there from the place that is being lowered. Every place is lowered once; inside itself it
-        is only named.
+        `context.state` is the state of the container, from which `step` leads to the value, or of the union
+        of which the value is a branch. Every value is lowered once; inside itself it is a reference to its
+        rule.
         """
-        place = _ValueKey(schema, location, is_root, self.is_distinct)
-        if place not in self._numbers:
-            self._numbers[place] = self.planner.new_state(location.pointer)
-        self.planner.link(self.place, step, [self._numbers[place]])
-        if place in self._done:
-            return self._done[place]
-        if place in self._open:
-            self._open[place] = self._open[place] or self.rules.reserve(_hint(location))
-            return self._open[place]
-        if len(self._done) >= MAX_PLACES:
-            raise UnsupportedSchema(location.pointer, "", "the schema unfolds into too many distinct parts")
-        self._open[place] = None
+        location = context.location
+        key = _ValueKey(schema, location, context.is_root, context.is_distinct)
+        if key not in self._states:
+            self._states[key] = self.planner.new_state(location.pointer)
+        self.planner.link(context.state, step, [self._states[key]])
+        if key in self._done:
+            return self._done[key]
+        if key in self._open:
+            self._open[key] = self._open[key] or self.rules.reserve(_hint(location))
+            return self._open[key]
+        if len(self._done) >= MAX_VALUES:
+            reason = f"expands into more than {MAX_VALUES} distinct parts"
+            raise UnsupportedSchema(location.pointer, "", reason, "Combine fewer alternatives.")
+        self._open[key] = None
         try:
-            with self.standing_at(self._numbers[place]):
-                body = self._lower(schema, location, is_root=is_root)
+            body = self._lower(schema, replace(context, state=self._states[key]))
         except canonical.CanonicalizationError as error:
-            raise UnsupportedSchema(location.pointer, "", f"{_COMBINED}: {error}", _WRITE_OUT) from error
-        if (
-            body is None
-            and self._unwritable is None
-            and schema.satisfiability() != canonical.Satisfiability.NO
-        ):
-            self._unwritable = location.pointer
-        self._done[place] = self._named(body, self._open.pop(place), location)
-        return self._done[place]
+            reason = f"combines schemas in a way that cannot be resolved: {error}"
+            raise UnsupportedSchema(location.pointer, "", reason, _WRITE_OUT) from error
+        is_first_empty = body is None and self._first_empty is None
+        if is_first_empty and schema.satisfiability() != canonical.Satisfiability.NO:
+            self._first_empty = location.pointer
+        self._done[key] = self._named(body, self._open.pop(key), location)
+        return self._done[key]
 
     def _named(self, body: Expr | None, ref: RuleRef | None, location: SchemaLocation) -> Expr | None:
-        """A body by its name if it has one already, or is more than a few words."""
+        """A reference to the rule of `body` if it has one already or is a choice or concatenation."""
         if ref is not None:
             self.rules.fill(ref, Rule(ref if body is None else body))
             return ref
-        return (
-            self.rules.define(_hint(location), Rule(body))
-            if isinstance(body, Choice | Concatenation)
-            else body
-        )
-
-    @contextmanager
-    def standing_at(self, place: int) -> Iterator[None]:
-        """Lower what stands at another place of the guards' plan, and come back."""
-        outer, self.place = self.place, place
-        try:
-            yield
-        finally:
-            self.place = outer
+        if isinstance(body, Choice | Concatenation):
+            return self.rules.define(_hint(location), Rule(body))
+        return body
 
     def _lower(  # noqa: C901, PLR0911 - one case per canonical view
-        self, schema: CanonicalSchema, location: SchemaLocation, *, is_root: bool
+        self, schema: CanonicalSchema, context: Context
     ) -> Expr | None:
         match schema.view():
             case canonical.FalseView():
                 return None
             case canonical.TrueView():
-                return choice(
-                    *(self.unconstrained.of_type(name, location, is_root=is_root) for name in TYPES)
-                )
+                return choice(*(self.unconstrained.of_type(name, context) for name in TYPES))
             case canonical.MultiTypeView(types):
-                return choice(
-                    *(self.unconstrained.of_type(name, location, is_root=is_root) for name in types)
-                )
+                return choice(*(self.unconstrained.of_type(name, context) for name in types))
             case canonical.ConstView(value):
-                return lower_listed(self, [value], location)
+                return lower_enum(self, [value], context)
             case canonical.EnumView(values):
-                return lower_listed(self, values, location)
+                return lower_enum(self, values, context)
             case canonical.StringView() as view:
-                return self.string(string_constraint(view, schema.draft), location, is_root=is_root)
+                return self.string(string_constraint(view, schema.draft), context)
             case canonical.IntegerView() as view:
-                return self.number(integer_constraint(view), location)
+                return self.number(integer_constraint(view), context)
             case canonical.NumberView() as view:
-                return self.number(number_constraint(view), location)
+                return self.number(number_constraint(view), context)
             case canonical.ArrayView() as view:
-                return lower_array(self, array_constraint(view), location)
+                return lower_array(self, array_constraint(view), context)
             case canonical.ObjectView() as view:
-                return self._object(object_constraint(view), location)
+                return self._object(object_constraint(view), context)
             case canonical.AnyOfView(branches):
-                return self.any_of(branches, location, is_root=is_root)
+                return self._any_of(branches, context)
             case _:
-                return self.any_of(self.expand(schema, location), location, is_root=is_root)
+                return self._any_of(self.expand(schema, context.location), context)
 
-    def any_of(
-        self, schemas: Iterable[CanonicalSchema], location: SchemaLocation, *, is_root: bool = False
-    ) -> Expr | None:
-        """A value of any of the schemas."""
-        return union([self.value(schema, location, is_root=is_root) for schema in schemas])
+    def _any_of(self, schemas: Iterable[CanonicalSchema], context: Context) -> Expr | None:
+        return union([self.value(schema, context) for schema in schemas])
 
     def expand(self, schema: CanonicalSchema, location: SchemaLocation) -> list[CanonicalSchema]:
-        """What canonicalization left symbolic because of a reference in it, one step further, as a union.
+        """A form that stayed symbolic because of a reference, expanded by one step, as a union of schemas.
 
         Raises:
-            UnsupportedSchema: it has no such form.
+            UnsupportedSchema: the form cannot be expanded.
         """
         match schema.view():
             case canonical.RawView(reason=canonical.RawReason.UNKNOWN_DIALECT, pointer=pointer):
-                reason = "names a dialect that is not known"
+                reason = "names an unknown dialect"
                 raise UnsupportedSchema(child(pointer or "", "$schema"), "$schema", reason, _KNOWN_DIALECTS)
             case canonical.RawView(reason=reason, pointer=pointer):
                 why = f"its combination of keywords cannot be resolved ({reason})"
@@ -241,65 +213,62 @@ class Lowering:
             raise self.reporter.refusal(location, "$ref", _NOT_EXPANDED, _WRITE_OUT)
         if self._expander.is_narrowed:
             for keyword in ("oneOf", "not", "allOf", "anyOf"):
-                self.reporter.note(location, keyword, Verdict.NARROWED, "values that are easily told apart")
+                note = "only values that are known to fail the schemas which must fail"
+                self.reporter.note(location, keyword, Verdict.NARROWED, note)
         return expanded
 
-    def _object(self, constraint: ObjectConstraint, location: SchemaLocation) -> Expr | None:
-        if not self.is_distinct:  # or else equal objects have one order
-            location = self.source_map.reordered(location, may_stem_from(constraint))
+    def _object(self, constraint: ObjectConstraint, context: Context) -> Expr | None:
+        if not context.is_distinct:  # where it is, equal objects must have their keys in one order
+            location = self.source_map.reordered(context.location, may_stem_from(constraint))
+            context = replace(context, location=location)
         lower = lower_with_violations if constraint.violations else lower_object
-        return lower(self, constraint, location)
+        return lower(self, constraint, context)
 
-    def string(
-        self,
-        constraint: StringConstraint,
-        location: SchemaLocation,
-        *,
-        is_root: bool = False,
-        is_key: bool = False,
-    ) -> Expr | None:
-        """The strings that a constraint admits at a place, or as its keys; None if there is none."""
-        is_guarded = not (is_key or self.is_distinct or location.pointer in self._counted)
+    def string(self, constraint: StringConstraint, context: Context, *, is_key: bool = False) -> Expr | None:
+        """The admitted strings, or with `is_key` the admitted keys of an object; None if there is none."""
+        is_counted = context.location.pointer in self._counted
+        is_guarded = not (is_key or context.is_distinct or is_counted)
+        in_container = is_key or not context.is_root
         try:
-            lowered = self._string(constraint, is_root=is_root, is_key=is_key, is_guarded=is_guarded)
+            lowered = self._string(
+                constraint, in_container=in_container, is_key=is_key, is_guarded=is_guarded
+            )
         except UnsupportedKeyword as refusal:
-            raise self.reporter.refusal_of(location, refusal) from refusal
+            raise self.reporter.refusal_of(context.location, refusal) from refusal
         if lowered is None:
             return None
-        self.reporter.note_all(location, lowered.notes)
+        self.reporter.note_all(context.location, lowered.notes)
         if not is_key:
-            self.planner.mark_string(self.place, lowered.bound, is_plain=lowered.is_plain)
+            self.planner.mark_string(context.state, lowered.bound, is_plain=lowered.is_plain)
         return lowered.expr
 
     def _string(
-        self, constraint: StringConstraint, *, is_root: bool, is_key: bool, is_guarded: bool
+        self, constraint: StringConstraint, *, in_container: bool, is_key: bool, is_guarded: bool
     ) -> LoweredString | None:
-        """The same for every place that says the same."""
-        key = constraint, is_root, is_key, is_guarded
+        """Equal constraints are lowered once."""
+        key = constraint, in_container, is_key, is_guarded
         if key not in self._strings:
             self._strings[key] = lower_string(
-                constraint, self.rules, in_container=not is_root, is_key=is_key, is_guarded=is_guarded
+                constraint, self.rules, in_container=in_container, is_key=is_key, is_guarded=is_guarded
             )
         return self._strings[key]
 
-    def number(
-        self, constraint: IntegerConstraint | NumberConstraint, location: SchemaLocation
-    ) -> Expr | None:
-        """The numbers that a constraint admits at a place; None if there is none."""
+    def number(self, constraint: IntegerConstraint | NumberConstraint, context: Context) -> Expr | None:
+        """The admitted numbers; None if there is none."""
         try:
             if isinstance(constraint, IntegerConstraint):
-                lowered = lower_integer(constraint, self.rules, is_unique=self.is_distinct)
+                lowered = lower_integer(constraint, self.rules, is_unique=context.is_distinct)
             else:
-                lowered = lower_number(constraint, self.rules, is_unique=self.is_distinct)
+                lowered = lower_number(constraint, self.rules, is_unique=context.is_distinct)
         except UnsupportedKeyword as refusal:
-            raise self.reporter.refusal_of(location, refusal) from refusal
+            raise self.reporter.refusal_of(context.location, refusal) from refusal
         if lowered is None:
             return None
-        self.reporter.note_all(location, lowered.notes)
+        self.reporter.note_all(context.location, lowered.notes)
         return lowered.expr
 
     def simple(self, document: Any) -> CanonicalSchema:
-        """A schema of our own in the document's draft."""
+        """The canonical form of a schema that the lowering itself needs, in the draft of the document."""
         return simple(document, self.schema.draft)
 
     def admits(self, schema: CanonicalSchema, value: Any) -> bool:
@@ -308,7 +277,10 @@ class Lowering:
 
 
 def _hint(location: SchemaLocation) -> str:
-    """A rule name a reader recognises: the last words of the pointer."""
+    """A rule name that a reader recognises: the last two words of the pointer.
+
+    `/properties/tags/items` gives `tags`.
+    """
     words = [
         word for word in location.pointer.split("/") if word and word not in ("properties", "items", "$defs")
     ]

@@ -1,4 +1,8 @@
-"""Lowering of objects: which keys, with which values; declared ones in order, then undeclared ones."""
+"""Lowering of objects: declared keys in their order, then undeclared ones, each with its value.
+
+Which members may follow one another becomes one of two forms, chosen by measurement (docs/benchmarks.md): one
+flat rule where something is required and runs of optional keys are short, or one rule per suffix of the keys.
+"""
 
 from __future__ import annotations
 
@@ -28,40 +32,53 @@ from compiler.report import Verdict
 
 if TYPE_CHECKING:
     from compiler.frontend.source_map import SchemaLocation
-    from compiler.lowering.constraints import ObjectConstraint
+    from compiler.lowering.constraints import Context, ObjectConstraint
     from compiler.lowering.lowering import Lowering
 
-
+MAX_STATES = 4_000
+"""Of suffixes times numbers of members."""
+LONGEST_FLAT_RUN = 10
+"""Optional keys in a row in a flat rule."""
+_CLOSE = Literal("}")
+_AHEAD = CharClass.of(",", "}")
 _DECLARING = ("properties", "required", "dependentRequired", "dependentSchemas", "dependencies")
-"""What names keys, in the order in which it is blamed for how they are written."""
+"""The keywords that name keys; the first of these that a schema has gets the report's note on their order."""
 
 
-def lower_object(lowering: Lowering, constraint: ObjectConstraint, location: SchemaLocation) -> Expr | None:
-    """The JSON texts of the objects admitted at a place; None if there is none.
+@dataclass(frozen=True)
+class Member:
+    """The text of a key and its value, without separators."""
+
+    text: Expr
+    is_required: bool
+
+
+def lower_object(lowering: Lowering, constraint: ObjectConstraint, context: Context) -> Expr | None:
+    """The JSON texts of the admitted objects; None if there is none.
 
     Raises:
         UnsupportedSchema: a constraint needs more than a context-free grammar of bounded size.
     """
-    keys, is_open = declared_keys(lowering, constraint, location)
-    members = _members(lowering, constraint, location, keys)
+    keys, is_open = declared_keys(lowering, constraint, context.location)
+    members = _members(lowering, constraint, context, keys)
     if members is None:
         return None
     for failing in constraint.failing_members:
-        member = lower_undeclared(lowering, constraint, location, keys, failing)
+        member = lower_undeclared(lowering, constraint, context, keys, failing)
         if member is None:
             return None
         members.append(Member(member.text, is_required=True))
-    extra = lower_undeclared(lowering, constraint, location, keys) if is_open else None
-    _note(lowering, location, num_keys=len(members), is_open=extra is not None)
-    if extra is not None:  # a failing takes one of the undeclared keys
+    extra = lower_undeclared(lowering, constraint, context, keys) if is_open else None
+    _note(lowering, context.location, num_keys=len(members), is_open=extra is not None)
+    if extra is not None:  # a failing member takes one of the undeclared keys
         extra = replace(extra, num_keys=extra.num_keys - len(constraint.failing_members))
-    return _ObjectRules(lowering, constraint, location, members, extra).lower()
+    return _MemberRules(lowering, constraint, context, members, extra).lower()
 
 
 def declared_keys(
     lowering: Lowering, constraint: ObjectConstraint, location: SchemaLocation
 ) -> tuple[list[str], bool]:
-    """The declared keys in order of generation, and whether undeclared ones may follow."""
+    """The declared keys in the order in which they are written, and whether undeclared ones may follow."""
     declared = lowering.source_map.declared(location)
     known = {*constraint.properties, *constraint.required}
     names = constraint.property_names
@@ -76,13 +93,16 @@ def declared_keys(
         order = [key for key in order if lowering.admits(names, key)]
         if not set(constraint.required) <= set(order):
             raise lowering.reporter.refusal(
-                location, "propertyNames", "a required key is not known to be admitted"
+                location,
+                "propertyNames",
+                "may not admit a required key",
+                "List the keys by `enum`, or do not require it.",
             )
     return order, is_open
 
 
 def _in_order_of_patterns(lowering: Lowering, keys: set[str], location: SchemaLocation) -> list[str]:
-    """Keys that only patterns name, in the order of the patterns and of the words in each."""
+    """Keys that only patterns name, in the order of the patterns and of the alternatives inside each."""
     if len(keys) <= 1:
         return list(keys)
     patterns = [
@@ -102,16 +122,17 @@ def _in_order_of_patterns(lowering: Lowering, keys: set[str], location: SchemaLo
 
 
 def _members(
-    lowering: Lowering, constraint: ObjectConstraint, location: SchemaLocation, keys: list[str]
+    lowering: Lowering, constraint: ObjectConstraint, context: Context, keys: list[str]
 ) -> list[Member] | None:
     """The members of the declared keys; None if a required one admits no value."""
     members = []
     for key in keys:
         schema = value_schema(constraint, key)
-        place = lowering.source_map.property(location, key)
-        step = KeyStep(key)
+        inner = context.inside(lowering.source_map.property(context.location, key))
         value = (
-            lowering.unconstrained.value(step) if schema is None else lowering.value(schema, place, step=step)
+            lowering.unconstrained.value(context, KeyStep(key))
+            if schema is None
+            else lowering.value(schema, inner, KeyStep(key))
         )
         is_required = key in constraint.required
         if value is not None:
@@ -125,7 +146,10 @@ def _members(
 
 
 def value_schema(constraint: ObjectConstraint, key: str) -> CanonicalSchema | None:
-    """What the value under `key` must satisfy: canonical properties hold their patterns already."""
+    """What the value under `key` must satisfy, None for anything.
+
+    The canonical form has merged the patterns that a declared key matches into the schema under that key.
+    """
     if key in constraint.properties:
         return constraint.properties[key]
     matching = [
@@ -148,40 +172,26 @@ def _note(lowering: Lowering, location: SchemaLocation, *, num_keys: int, is_ope
         lowering.reporter.note_first(location, _DECLARING, Verdict.NARROWED, note)
 
 
-MAX_STATES = 4_000
-_CLOSE = Literal("}")
-_AHEAD = CharClass.of(",", "}")
-LONGEST_FLAT_RUN = 10
+class _MemberRules:
+    """The rules of one object; a guard keeps undeclared keys from repeating.
 
-
-@dataclass(frozen=True)
-class Member:
-    """A declared key with its value, as text without separators."""
-
-    text: Expr
-    is_required: bool
-
-
-class _ObjectRules:
-    """The rules of one object; a guard sees to it that undeclared keys do not repeat.
-
-    Where equal objects must be spelled alike there is one undeclared key at most, since any order of
-    several would do.
+    Where equal objects must have one text there is at most one undeclared key, because several could be
+    written in any order.
     """
 
     def __init__(
         self,
         lowering: Lowering,
         constraint: ObjectConstraint,
-        location: SchemaLocation,
+        context: Context,
         members: list[Member],
         extra: UndeclaredMember | None,
     ) -> None:
         self.lowering = lowering
-        self.location = location
+        self.location = context.location
         self.members = members
         self.extra = extra.text if extra is not None else None
-        self.is_extra_single = lowering.is_distinct
+        self.is_extra_single = context.is_distinct
         num_required = sum(member.is_required for member in members)
         most = constraint.max_properties
         self.low = constraint.min_properties if constraint.min_properties > num_required else 0
@@ -189,9 +199,9 @@ class _ObjectRules:
         self.num_undeclared = 0 if extra is None else 1 if self.is_extra_single else extra.num_keys
         if extra is not None and self.low > len(members) + min(self.num_undeclared, MOST_DISTINCT):
             raise lowering.reporter.refusal(
-                location,
+                self.location,
                 "minProperties",
-                "asks for more keys than are known to be admitted",
+                "demands more keys than may be admitted",
                 "Lower it, or declare the keys.",
             )
 
@@ -231,17 +241,18 @@ class _ObjectRules:
     def _suffixes(self) -> Expr | None:
         """One rule per suffix of the declared keys and number of members so far; undeclared ones come last.
 
-        `after[c]` continues behind a member, `pick[c]` names the next one, where `c` members are written.
+        Where `c` members were written, `pick[c]` starts with the next one, `after[c]` with the `,` or `}`
+        before or behind it.
         """
-        top = max(self.low, self.high or 0)  # counts above this one are alike
+        top = max(self.low, self.high or 0)  # a higher count makes no difference
         if self.extra is not None and not self.is_extra_single:
-            top = min(top, len(self.members))  # undeclared ones are counted by doubling
+            top = min(top, len(self.members))  # the quantifier counts undeclared ones
         if (top + 1) * (len(self.members) + 1) > MAX_STATES:
             raise self.lowering.reporter.refusal(
                 self.location,
                 "maxProperties",
-                "too many keys to count",
-                "Drop the bound or declare fewer keys.",
+                f"there are too many keys to count (bound times keys is at most {MAX_STATES})",
+                "Leave the bound out, or declare fewer keys.",
             )
         pick, after = self._tail(top)
         for index in range(len(self.members) - 1, -1, -1):
@@ -259,7 +270,7 @@ class _ObjectRules:
         return concat(Literal("{"), body)
 
     def _can_skip(self, index: int, count: int) -> bool:
-        """Whether enough keys are left without the one at `index`."""
+        """Whether the key at `index` is optional and enough keys are left without it."""
         num_left = len(self.members) - index - 1 + self.num_undeclared
         return not self.members[index].is_required and count + num_left >= self.low
 
@@ -283,11 +294,11 @@ class _ObjectRules:
         return pick, [self._after(pick[c], can_end=c >= self.low) for c in range(top + 1)]
 
     def _first(self, count: int) -> Expr | None:
-        """An undeclared member, without a comma, and what follows where `count` others stand before it."""
+        """An undeclared member behind `count` others, without a comma before it, and what follows it."""
         return None if self._is_over(count + 1) else concat(self.extra, self._further(count + 1))
 
     def _further(self, count: int) -> Expr:
-        """Undeclared members, each after a comma, and the end, where `count` members stand before them."""
+        """Undeclared members behind `count` others, each after a comma, and the end of the object."""
         assert self.extra is not None
         member = concat(self.lowering.formatting.item_separator, self.extra)
         members = Quantifier(member, _CLOSE, _AHEAD, self.lowering.rules, "more")

@@ -1,7 +1,7 @@
-"""Counts by doubling: a number of members in about as many rules as it has binary digits.
+"""Quantifiers: from `low` to `high` items or members, in about as many rules as the bound has binary digits.
 
-A rule for every count takes 0.03 ms to compile and 1.6 KB. Rules for 16, 32, 64, ... members say the same. No
-text is read in two ways: either there are fewer than the largest power of two, or at least that many and then
+One rule per count would take 0.03 ms to compile and 1.6 KB each. Instead there are rules for 16, 32, 64, ...
+members. They are unambiguous: a text has fewer members than the largest power of two, or that many and then
 the rest.
 """
 
@@ -11,14 +11,14 @@ from compiler.grammar.grammar import CharClass, Expr, Rule, choice, concat
 from compiler.grammar.rules import RuleSink
 
 _FEW = 4
-"""2 ** 4 members are written out: what follows a member is then known in masks, which makes them faster."""
+"""Up to 2 ** 4 members are written out: xgrammar then knows what follows a member and masks are faster."""
 
 
 @dataclass(frozen=True)
 class Quantifier:
-    """Texts of a number of members, and what closes them; `ahead` is how a member or the close begins.
+    """A number of `member`s, then `close`; each of the two begins with a character of `ahead`.
 
-    `name` begins the names of the rules.
+    `name` is the hint for the names of the rules.
     """
 
     member: Expr
@@ -28,7 +28,7 @@ class Quantifier:
     name: str
 
     def between(self, low: int, high: int | None) -> Expr:
-        """From `low` to `high` members; None is without bound."""
+        """From `low` to `high` members (None: any number), and the close."""
         if high is not None:
             return concat(self.exactly(low), self._at_most(high - low))
         loop = self.rules.reserve(self.name)
@@ -36,12 +36,12 @@ class Quantifier:
         return concat(self.exactly(low), loop)
 
     def exactly(self, number: int) -> Expr:
-        """So many members, and no close."""
+        """Exactly so many members, without the close."""
         powers = [power for power in range(_FEW, number.bit_length()) if number >> power & 1]
         return concat(*[self.member] * (number % (1 << _FEW)), *map(self._block, powers))
 
     def _block(self, power: int) -> Expr:
-        """Exactly 2 ** `power` members and no close."""
+        """Exactly 2 ** `power` members, without the close."""
         if not power:
             return self.rules.define(self.name, Rule(self.member, self.ahead))
         half = self._block(power - 1)
@@ -57,7 +57,7 @@ class Quantifier:
         return self._rule(choice(self._fewer(power), more))
 
     def _fewer(self, power: int) -> Expr:
-        """Fewer than 2 ** `power` members."""
+        """Fewer than 2 ** `power` members, and the close."""
         if power == _FEW:
             return self._at_most((1 << power) - 1)
         half = self._fewer(power - 1)

@@ -1,9 +1,9 @@
 """Lowering of a call's arguments as tagged parameters: strings as raw text, every other value as JSON.
 
-A reader has only the tool's schema to tell the two apart, unless the tag says it. So a parameter that admits
-strings and other types admits no string that reads as JSON of one of these: `null` for a nullable string.
-What a parameter admits is the union over all alternatives of the arguments, since a reader cannot know which
-of them the model had in mind.
+Unless the tag itself says it, a client knows only from the tool's schema whether a value is a string or JSON.
+So a parameter that admits strings and other types must not get a string that reads as JSON of these types: a
+nullable string is never the text `null`. The types of a parameter are the union over all alternatives of the
+arguments, because a client cannot know which alternative the model chose.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ STRING = "string"
 _SCALARS = {"null": "null", "boolean": "true|false", "number": r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"}
 _OPENINGS = {"array": r"\[", "object": r"\{"}
 _BLANKS = r"[\t\n\r ]*"
-_UNSPEAKABLE = re.compile(r"[\x00-\x20<>\"]")
+_NOT_IN_TAGS = re.compile(r"[\x00-\x20<>\"]")
 
 
 def json_patterns(types: tuple[str, ...]) -> list[str]:
-    """Regular expressions, one of which finds itself in a text if that reads as JSON of one of the types."""
+    """Regular expressions: a text that matches none of them does not read as JSON of one of the types."""
     scalars = [text for name, text in _SCALARS.items() if name in types]
     openings = [text for name, text in _OPENINGS.items() if name in types]
     found = [f"^{_BLANKS}(?:{'|'.join(scalars)}){_BLANKS}$"] if scalars else []
@@ -50,7 +50,10 @@ def json_patterns(types: tuple[str, ...]) -> list[str]:
 
 @dataclass(frozen=True)
 class ParameterTags:
-    """A syntax's tags as a vocabulary spells them; `forbidden` in their own spelling, which is no text's."""
+    """The tags of a syntax, marker tokens as sentinels (`Vocabulary.spell`).
+
+    `forbidden`: the tags as plain text, which a raw string must not contain.
+    """
 
     begin: str
     after_key: str
@@ -77,7 +80,7 @@ def parameter_tags(syntax: Syntax, vocabulary: Vocabulary) -> ParameterTags | No
 
 
 class TaggedArguments:
-    """The arguments of one tool; `types` is known once they are lowered."""
+    """The arguments of one tool; `lower` sets `types`, the JSON types of each parameter."""
 
     def __init__(self, lowering: Lowering, tags: ParameterTags) -> None:
         self.types: Mapping[str, tuple[str, ...]] = {}
@@ -90,28 +93,28 @@ class TaggedArguments:
         Raises:
             UnsupportedSchema: a key cannot stand in a tag, or a keyword cannot be upheld.
         """
-        location = self._lowering.source_map.root
-        shapes = [
-            (shape, declared_keys(self._lowering, shape, location)[0])
-            for shape in list(self._shapes(self._lowering.schema, location))
+        location = self._lowering.root.location
+        alternatives = [
+            (constraint, declared_keys(self._lowering, constraint, location)[0])
+            for constraint in list(self._alternatives(self._lowering.schema, location))
         ]
         admitted: dict[str, set[str]] = {}
-        for shape, keys in shapes:
+        for constraint, keys in alternatives:
             for key in keys:
-                admitted.setdefault(key, set()).update(self._admitted(value_schema(shape, key)))
+                admitted.setdefault(key, set()).update(self._admitted_types(value_schema(constraint, key)))
         self.types = {key: tuple(t for t in TYPES if t in types) for key, types in admitted.items()}
         self._lowering.planner.tags = self._guarded_tags()
         self._note(location)
-        arguments = union([self._object(shape, location, keys) for shape, keys in shapes])
-        if arguments is None and any(shape.min_properties > len(keys) for shape, keys in shapes):
-            why = "demands keys that are not declared, and in this call syntax none of these can be written"
+        arguments = union([self._object(constraint, keys) for constraint, keys in alternatives])
+        if arguments is None and any(one.min_properties > len(keys) for one, keys in alternatives):
+            why = "demands undeclared keys, which this call syntax cannot write"
             raise self._lowering.reporter.refusal(
                 location, "minProperties", why, "Declare them in `properties`."
             )
         return arguments
 
-    def _shapes(self, schema: CanonicalSchema, location: SchemaLocation) -> Iterator[ObjectConstraint]:
-        """The alternatives of the arguments."""
+    def _alternatives(self, schema: CanonicalSchema, location: SchemaLocation) -> Iterator[ObjectConstraint]:
+        """The object constraints of which the arguments must satisfy one."""
         pending, seen = [schema], set[CanonicalSchema]()
         while pending:
             schema = pending.pop(0)
@@ -135,48 +138,50 @@ class TaggedArguments:
                     pending += self._lowering.expand(schema, location)
 
     def _exactly(self, value: Any) -> ObjectConstraint:
+        """The constraint that only this object satisfies."""
         parts = {key: self._lowering.simple({"enum": [part]}) for key, part in value.items()}
         names = self._lowering.simple({"enum": list(parts)} if parts else {"not": {}})
         return ObjectConstraint(required=tuple(parts), properties=parts, property_names=names)
 
-    def _admitted(self, schema: CanonicalSchema | None) -> list[str]:
+    def _admitted_types(self, schema: CanonicalSchema | None) -> list[str]:
         if schema is None:
             return list(TYPES)
         no = canonical.Satisfiability.NO
         return [name for name in TYPES if self._of_types(schema, (name,)).satisfiability() != no]
 
     def _of_types(self, schema: CanonicalSchema | None, types: tuple[str, ...]) -> CanonicalSchema:
-        """What a schema admits of some types."""
+        """The values of some types that a schema admits."""
         only = self._lowering.simple({"type": list(types)})
         return only if schema is None else schema.intersect(only)
 
-    def _object(self, shape: ObjectConstraint, location: SchemaLocation, keys: list[str]) -> Expr | None:
-        if shape.violations:
+    def _object(self, constraint: ObjectConstraint, keys: list[str]) -> Expr | None:
+        if constraint.violations:
             why = "demands that some key or value fails a schema"
-            raise self._lowering.reporter.refusal(location, "not", why, "State what is allowed instead.")
-        members = [(key, self._member(shape, location, key)) for key in keys]
-        if any(member is None and key in shape.required for key, member in members):
+            location = self._lowering.root.location
+            raise self._lowering.reporter.refusal(location, "not", why, "Say what is allowed instead.")
+        parameters = [(key, self._parameter(constraint, key)) for key in keys]
+        if any(text is None and key in constraint.required for key, text in parameters):
             return None
-        if not set(shape.required) <= set(keys):
+        if not set(constraint.required) <= set(keys):
             return None
-        live = [(key in shape.required, member) for key, member in members if member is not None]
-        return self._series(live, shape)
+        live = [(key in constraint.required, text) for key, text in parameters if text is not None]
+        return self._in_order(live, constraint)
 
-    def _series(self, members: list[tuple[bool, Expr]], shape: ObjectConstraint) -> Expr | None:
-        """The members in order, some left out: a rule per member and number of those before it.
+    def _in_order(self, parameters: list[tuple[bool, Expr]], constraint: ObjectConstraint) -> Expr | None:
+        """The parameters in order, optional ones left out or not; None if their number is never admitted.
 
-        The empty text behind the last member; None where there are too few or too many.
+        There is one rule per parameter and number of those before it.
         """
-        num_required = sum(is_required for is_required, _ in members)
-        low = shape.min_properties if shape.min_properties > num_required else 0
-        most = shape.max_properties
-        high = most if most is not None and most < len(members) else None
+        num_required = sum(is_required for is_required, _ in parameters)
+        low = constraint.min_properties if constraint.min_properties > num_required else 0
+        most = constraint.max_properties
+        high = most if most is not None and most < len(parameters) else None
         top = low if high is None else max(low, high)
         rest: list[Expr | None] = [EMPTY if count >= low else None for count in range(top + 1)]
-        for is_required, member in reversed(members):
+        for is_required, text in reversed(parameters):
             rest = [
                 self._either(
-                    None if high is not None and count >= high else concat(member, rest[min(count + 1, top)]),
+                    None if high is not None and count >= high else concat(text, rest[min(count + 1, top)]),
                     None if is_required else rest[count],
                 )
                 for count in range(top + 1)
@@ -188,21 +193,24 @@ class TaggedArguments:
             return left if taken is None else taken
         return self._lowering.rules.define("parameters", Rule(choice(taken, left)))
 
-    def _member(self, shape: ObjectConstraint, location: SchemaLocation, key: str) -> Expr | None:
+    def _parameter(self, constraint: ObjectConstraint, key: str) -> Expr | None:
         """One parameter in its tags."""
-        place = self._lowering.source_map.property(location, key)
-        if not key or _UNSPEAKABLE.search(key):
-            why = f"the key {key!r} cannot stand in a tag"
-            raise UnsupportedSchema(place.pointer or location.pointer, "properties", why, "Rename it.")
-        tags, schema = self._tags, value_schema(shape, key)
+        root = self._lowering.root
+        location = self._lowering.source_map.property(root.location, key)
+        if not key or _NOT_IN_TAGS.search(key):
+            why = f"the key {key!r} cannot be written in a tag"
+            suggestion = 'Rename it, without blanks and without any of <>".'
+            raise UnsupportedSchema(location.pointer or root.location.pointer, "properties", why, suggestion)
+        tags, schema = self._tags, value_schema(constraint, key)
         types = self.types[key]
         others = tuple(name for name in types if name != STRING)
         text = value = None
         if STRING in types:
-            text = self._text(schema if not others else self._of_types(schema, (STRING,)), place, others)
+            strings = schema if not others else self._of_types(schema, (STRING,))
+            text = self._text(strings, location, others)
         if others:
             schema = schema if STRING not in types and schema else self._of_types(schema, others)
-            value = self._lowering.value(schema, place, step=KeyStep(key))
+            value = self._lowering.value(schema, root.inside(location), KeyStep(key))
         either = (
             concat(Literal(tags.after_string_key), text),
             concat(Literal(tags.after_key), value, Literal(tags.end)),
@@ -212,7 +220,7 @@ class TaggedArguments:
     def _text(
         self, schema: CanonicalSchema | None, location: SchemaLocation, others: tuple[str, ...]
     ) -> Expr | None:
-        """The strings of a schema as raw text up to the end of the tag; none reads as one of `others`."""
+        """The strings of a schema as raw text up to the end tag; none reads as one of the `others`."""
         if schema is None:
             return self._string(StringConstraint(), location, others)
         found = strings_of(schema, lambda inner: self._lowering.expand(inner, location))
@@ -245,15 +253,16 @@ class TaggedArguments:
 
     def _literals(self, values: list[str], location: SchemaLocation, others: tuple[str, ...]) -> Expr | None:
         tags, misread = self._tags, self._misread(others)
-        kept = [value for value in values if not any(re.search(pattern, value) for pattern in misread)]
-        written = [lower_raw_literal(value, close=tags.end, tags=tags.forbidden) for value in kept]
-        live = [text for text in written if text is not None]
+        readable = [value for value in values if not any(re.search(pattern, value) for pattern in misread)]
+        texts = [lower_raw_literal(value, close=tags.end, tags=tags.forbidden) for value in readable]
+        live = [text for text in texts if text is not None]
         if len(live) < len(values):
             note = "without texts that read as a tag or as another type"
             self._lowering.reporter.note(location, "enum", Verdict.NARROWED, note)
         return union(live)
 
     def _misread(self, others: tuple[str, ...]) -> list[str]:
+        """The patterns of strings that a client would take for JSON."""
         return [] if self._tags.tells_strings else json_patterns(others)
 
     def _guarded_tags(self) -> GuardedTags:

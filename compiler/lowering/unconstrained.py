@@ -1,4 +1,4 @@
-"""Lowering of what a schema says nothing about: any value, or any of a type."""
+"""Lowering of values that a schema does not constrain: any value, or any value of a type."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from compiler.frontend.source_map import SchemaLocation
 from compiler.grammar.grammar import Literal, Rule, choice
 from compiler.lowering.arrays import lower_array
-from compiler.lowering.constraints import ArrayConstraint, ObjectConstraint
+from compiler.lowering.constraints import ArrayConstraint, Context, ObjectConstraint
 from compiler.lowering.objects import lower_object
 from compiler.scalars.numbers import IntegerConstraint, NumberConstraint
 from compiler.scalars.strings import StringConstraint
@@ -20,30 +20,28 @@ if TYPE_CHECKING:
     from compiler.lowering.lowering import Lowering
 
 TYPES = ("null", "boolean", "number", "string", "array", "object")
-"""Every JSON value is of one of these."""
+"""Every JSON value has one of these types."""
+_NOWHERE = SchemaLocation()
 
 
 class Unconstrained:
-    """The unconstrained values of one grammar; what may stand anywhere is one set of rules for all places."""
+    """The unconstrained values of one grammar; the whole grammar shares one set of rules for them."""
 
     def __init__(self, lowering: Lowering) -> None:
         self._lowering = lowering
         self._shared: dict[tuple[str, bool], RuleRef] = {}
 
-    def value(self, step: PathStep) -> RuleRef:
-        """Any JSON value inside a container, where `step` leads from the place that is being lowered."""
-        lowering = self._lowering
-        place = self._unknown_place()
-        lowering.planner.mark_string(place, is_plain=True)
-        lowering.planner.link(lowering.place, step, [place])
+    def value(self, context: Context, step: PathStep) -> RuleRef:
+        """Any JSON value inside a container; `step` leads to it from `context.state`."""
+        state = self._unknown_state()
+        self._lowering.planner.mark_string(state, is_plain=True)
+        self._lowering.planner.link(context.state, step, [state])
         return self._rules_of(
-            "any", lambda: choice(*(self.of_type(name, SchemaLocation()) for name in TYPES))
+            "any", context, lambda inner: choice(*(self.of_type(name, inner) for name in TYPES))
         )
 
-    def of_type(  # noqa: PLR0911 - one case per type
-        self, type_name: str, location: SchemaLocation, *, is_root: bool = False
-    ) -> Expr:
-        """Any value of a type at a place.
+    def of_type(self, type_name: str, context: Context) -> Expr:  # noqa: PLR0911 - one case per type
+        """Any value of a type.
 
         Raises:
             UnsupportedSchema: JSON has no such type.
@@ -55,42 +53,42 @@ class Unconstrained:
             case "boolean":
                 return choice(Literal("true"), Literal("false"))
             case "string":
-                return _existing(lowering.string(StringConstraint(), location, is_root=is_root))
+                return _existing(lowering.string(StringConstraint(), context))
             case "integer":
-                return _existing(lowering.number(IntegerConstraint(), location))
+                return _existing(lowering.number(IntegerConstraint(), context))
             case "number":
-                return _existing(lowering.number(NumberConstraint(), location))
-            case "object" if lowering.is_closed and not lowering.source_map.is_map(location):
-                return _existing(lower_object(lowering, ObjectConstraint(), location))
+                return _existing(lowering.number(NumberConstraint(), context))
+            case "object" if lowering.is_closed and not lowering.source_map.is_map(context.location):
+                return _existing(lower_object(lowering, ObjectConstraint(), context))
             case "array":
                 return self._container(
-                    "any_array", lambda: lower_array(lowering, ArrayConstraint(), SchemaLocation())
+                    "any_array", context, lambda inner: lower_array(lowering, ArrayConstraint(), inner)
                 )
             case "object":
                 return self._container(
-                    "any_object", lambda: lower_object(lowering, ObjectConstraint(), SchemaLocation())
+                    "any_object", context, lambda inner: lower_object(lowering, ObjectConstraint(), inner)
                 )
             case _:
-                raise lowering.reporter.refusal(location, "type", f"unknown type {type_name!r}")
+                raise lowering.reporter.refusal(context.location, "type", f"unknown type {type_name!r}")
 
-    def _container(self, hint: str, lower: Callable[[], Expr | None]) -> RuleRef:
-        self._lowering.planner.link(self._lowering.place, None, [self._unknown_place()])
-        return self._rules_of(hint, lower)
+    def _container(self, hint: str, context: Context, lower: Callable[[Context], Expr | None]) -> RuleRef:
+        self._lowering.planner.link(context.state, None, [self._unknown_state()])
+        return self._rules_of(hint, context, lower)
 
-    def _unknown_place(self) -> int:
-        """A place of which nothing is known, where an array may stand."""
-        place = self._lowering.planner.new_state()
-        self._lowering.planner.mark_array(place, 0, is_distinct=False)
-        self._lowering.planner.mark_any(place)
-        return place
+    def _unknown_state(self) -> int:
+        """A state of the guards' plan for a value of which nothing is known; it may be an array."""
+        state = self._lowering.planner.new_state()
+        self._lowering.planner.mark_array(state, 0, is_distinct=False)
+        self._lowering.planner.mark_any(state)
+        return state
 
-    def _rules_of(self, hint: str, lower: Callable[[], Expr | None]) -> RuleRef:
-        """The shared rules; where equal values must be spelled alike, others are."""
-        key = (hint, self._lowering.is_distinct)
+    def _rules_of(self, hint: str, context: Context, lower: Callable[[Context], Expr | None]) -> RuleRef:
+        """The shared rules; where equal values must have one text there is a second set of them."""
+        key = (hint, context.is_distinct)
         if key not in self._shared:
             self._shared[key] = ref = self._lowering.rules.reserve(hint)
-            with self._lowering.standing_at(self._lowering.planner.new_state()):
-                self._lowering.rules.fill(ref, Rule(_existing(lower())))
+            inner = Context(_NOWHERE, self._lowering.planner.new_state(), context.is_distinct)
+            self._lowering.rules.fill(ref, Rule(_existing(lower(inner))))
         return self._shared[key]
 
 

@@ -1,4 +1,9 @@
-"""Lowering of members under undeclared keys: a class of keys for every set of patterns that one may match."""
+"""Lowering of members under undeclared keys.
+
+With `patternProperties`, the value's schema depends on which patterns the key matches. So the keys are
+divided into classes, one for each set of patterns that a key can match at once, and each class is lowered by
+itself.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +24,7 @@ from compiler.scalars.strings import StringConstraint
 
 if TYPE_CHECKING:
     from compiler.frontend.source_map import SchemaLocation
-    from compiler.lowering.constraints import FailingMember, ObjectConstraint
+    from compiler.lowering.constraints import Context, FailingMember, ObjectConstraint
     from compiler.lowering.lowering import Lowering
 
 
@@ -28,7 +33,7 @@ MAX_CLASSES = 40
 
 @dataclass(frozen=True)
 class UndeclaredMember:
-    """A member under an undeclared key, as text; there are `num_keys` such keys at least."""
+    """The text of a member under an undeclared key; there are at least `num_keys` such keys."""
 
     text: Expr
     num_keys: float
@@ -37,27 +42,27 @@ class UndeclaredMember:
 def lower_undeclared(
     lowering: Lowering,
     constraint: ObjectConstraint,
-    location: SchemaLocation,
+    context: Context,
     keys: list[str],
     failing: FailingMember | None = None,
 ) -> UndeclaredMember | None:
-    """A member under a key that is none of `keys`, and as `failing` has it; None if there is none.
+    """A member whose key is not among `keys`, and which is `failing` if given; None if there is none.
 
-    Classes whose keys cannot be told are left out beside others.
+    A class of keys that cannot be lowered is left out if another one can be.
 
     Raises:
-        UnsupportedSchema: the patterns overlap in too many ways, or the keys of no class can be told.
+        UnsupportedSchema: the patterns overlap in too many ways, or no class of keys can be lowered.
     """
     options: list[Expr] = []
     refusals: list[UnsupportedSchema] = []
     num_keys = 0.0
-    for matched in _classes(lowering, tuple(constraint.pattern_properties), location):
+    for matched in _classes(lowering, tuple(constraint.pattern_properties), context.location):
         key_schema = _key_schema(lowering, constraint, keys, matched, failing)
-        value = _value(lowering, constraint, matched, location, failing)
+        value = _value(lowering, constraint, matched, context, failing)
         if value is None:
             continue
         try:
-            key = lower_key(lowering, key_schema, location)
+            key = lower_key(lowering, key_schema, context)
         except UnsupportedSchema as refusal:
             refusals.append(refusal)
             continue
@@ -66,13 +71,13 @@ def lower_undeclared(
             num_keys = max(num_keys, lowering.cardinality.at_least(key_schema))
     if refusals and not options:
         raise refusals[0]
-    _note_left_out(lowering, location, refusals)
+    _note_left_out(lowering, context.location, refusals)
     if not options:
         return None
     has_all_classes = len(options) == 2 ** len(constraint.pattern_properties)
     is_any = constraint.property_names is None and failing is None and has_all_classes
     if not is_any:
-        lowering.planner.mark_run_out(lowering.place)
+        lowering.planner.mark_run_out(context.state)
     lowering.planner.repeats_keys = True
     text = lowering.rules.define("undeclared", Rule(choice(*options)))
     return UndeclaredMember(text, math.inf if is_any else num_keys)
@@ -88,8 +93,8 @@ def _classes(
         raise lowering.reporter.refusal(
             location,
             "patternProperties",
-            f"{len(patterns)} patterns can overlap in too many ways",
-            "Use fewer, or such as exclude one another.",
+            f"one key can match its {len(patterns)} patterns in more than {MAX_CLASSES} combinations",
+            "Use fewer patterns, or patterns that exclude one another.",
         ) from error
 
 
@@ -100,7 +105,7 @@ def _key_schema(
     matched: tuple[str, ...],
     failing: FailingMember | None,
 ) -> CanonicalSchema:
-    """Keys that are none of `keys` and match exactly the patterns `matched`; a failing's, if there is one."""
+    """Keys that are not among `keys`, match exactly the patterns `matched`, and fit `failing` if given."""
     others = [pattern for pattern in constraint.pattern_properties if pattern not in matched]
     schema = lowering.simple(
         {
@@ -122,19 +127,19 @@ def _value(
     lowering: Lowering,
     constraint: ObjectConstraint,
     matched: tuple[str, ...],
-    location: SchemaLocation,
+    context: Context,
     failing: FailingMember | None,
 ) -> Expr | None:
-    """The values under keys of a class; None if there is none."""
+    """The values under the keys of a class; None if there is none."""
     schemas = [constraint.pattern_properties[pattern] for pattern in matched]
     if not schemas and constraint.additional_properties is not None:
         schemas = [constraint.additional_properties]
     if failing is not None and failing.value is not None:
         schemas.append(failing.value)
     if not schemas:
-        return lowering.unconstrained.value(RestStep())
-    place = lowering.source_map.undeclared(location, matched)
-    return lowering.value(reduce(CanonicalSchema.intersect, schemas), place, step=RestStep())
+        return lowering.unconstrained.value(context, RestStep())
+    inner = context.inside(lowering.source_map.undeclared(context.location, matched))
+    return lowering.value(reduce(CanonicalSchema.intersect, schemas), inner, RestStep())
 
 
 def _note_left_out(lowering: Lowering, location: SchemaLocation, refusals: list[UnsupportedSchema]) -> None:
@@ -144,19 +149,16 @@ def _note_left_out(lowering: Lowering, location: SchemaLocation, refusals: list[
             lowering.reporter.note(location, keyword, Verdict.NARROWED, note)
 
 
-def lower_key(lowering: Lowering, schema: CanonicalSchema, location: SchemaLocation) -> Expr | None:
-    """The keys that a schema admits in an object at a place; None if there is none.
+def lower_key(lowering: Lowering, schema: CanonicalSchema, context: Context) -> Expr | None:
+    """The keys, in quotes, that a schema admits in an object; None if there is none.
 
     Raises:
-        UnsupportedSchema: which keys these are cannot be told.
+        UnsupportedSchema: the schema cannot be resolved to strings.
     """
-    found = strings_of(schema, lambda inner: lowering.expand(inner, location))
-    return union([_lower(lowering, strings, location) for strings in found])
-
-
-def _lower(
-    lowering: Lowering, strings: StringConstraint | list[str], location: SchemaLocation
-) -> Expr | None:
-    if isinstance(strings, StringConstraint):
-        return lowering.string(strings, location, is_key=True)
-    return union([lowering.formatting.text(name) for name in strings])
+    options: list[Expr | None] = []
+    for strings in strings_of(schema, lambda inner: lowering.expand(inner, context.location)):
+        if isinstance(strings, StringConstraint):
+            options.append(lowering.string(strings, context, is_key=True))
+        else:
+            options += map(lowering.formatting.text, strings)
+    return union(options)

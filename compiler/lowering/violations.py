@@ -1,4 +1,9 @@
-"""Witnesses: members that an object must have because some key or some value of it has to fail a schema."""
+"""Lowering of objects with violations: some key or some value of the object must fail a schema.
+
+That is what canonicalization makes of `{"not": {"additionalProperties": {"type": "string"}}}`: at least one
+member has a value that is not a string. Each choice of this failing member gives an object without
+violations.
+"""
 
 from __future__ import annotations
 
@@ -18,51 +23,56 @@ if TYPE_CHECKING:
 
     from compiler.frontend.source_map import SchemaLocation
     from compiler.grammar.grammar import Expr
-    from compiler.lowering.constraints import ObjectConstraint
+    from compiler.lowering.constraints import Context, ObjectConstraint
     from compiler.lowering.lowering import Lowering
 
 MAX_CHOICES = 60
-_STATE = "State what is allowed instead."
+_SAY_ALLOWED = "Say what is allowed instead."
 
 
-def lower_with_violations(
-    lowering: Lowering, constraint: ObjectConstraint, location: SchemaLocation
-) -> Expr | None:
+def lower_with_violations(lowering: Lowering, constraint: ObjectConstraint, context: Context) -> Expr | None:
     """The JSON texts of objects in which some key or value fails a schema; None if there is none.
 
     Raises:
-        UnsupportedSchema: what has to fail cannot be negated, there are too many choices of it, or equal
-            objects must be spelled alike.
+        UnsupportedSchema: a schema that must fail cannot be negated, there are too many choices of failing
+            members, or equal objects must have one text.
     """
-    if lowering.is_distinct:
-        reason = "among distinct items, demands that some key or value fails a schema"
-        raise lowering.reporter.refusal(location, "not", reason, _STATE)
-    ways = [lower_object(lowering, way, location) for way in _ways(lowering, constraint, location)]
-    note = "one of the keys that may fail, the others at will"
+    location = context.location
+    if context.is_distinct:
+        reason = "demands, inside distinct items, that some key or value fails a schema"
+        raise lowering.reporter.refusal(location, "not", reason, _SAY_ALLOWED)
+    alternatives = _without_violations(lowering, constraint, location)
+    options = [lower_object(lowering, alternative, context) for alternative in alternatives]
+    note = "one chosen member fails the schema, the others are free to"
     lowering.reporter.note(location, "not", Verdict.NARROWED, note)
-    return union(ways)
+    return union(options)
 
 
-def _ways(
+def _without_violations(
     lowering: Lowering, constraint: ObjectConstraint, location: SchemaLocation
 ) -> list[ObjectConstraint]:
-    """The constraint without violations, once for every choice of the members that bring them about.
+    """The constraint without violations, once for every choice of the members that fail the schemas.
 
-    A failing is a declared key, which then is required, or one member under an undeclared key.
+    A failing member has a declared key, which becomes required, or it is one member under an undeclared key.
     """
-    ways = [replace(constraint, violations=())]
+    alternatives = [replace(constraint, violations=())]
     for violation in constraint.violations:
         failing = _failing_member(lowering, violation, location)
-        ways = [chosen for way in ways for chosen in _choices(lowering, way, failing, location)]
-        if len(ways) > MAX_CHOICES:
-            reason = "demands too many keys or values that fail"
-            raise lowering.reporter.refusal(location, "not", reason, _STATE)
-    return ways
+        alternatives = [
+            chosen
+            for alternative in alternatives
+            for chosen in _choices(lowering, alternative, failing, location)
+        ]
+        if len(alternatives) > MAX_CHOICES:
+            reason = "demands that too many keys or values fail a schema"
+            raise lowering.reporter.refusal(location, "not", reason, _SAY_ALLOWED)
+    return alternatives
 
 
 def _choices(
     lowering: Lowering, constraint: ObjectConstraint, failing: FailingMember, location: SchemaLocation
 ) -> Iterator[ObjectConstraint]:
+    """The constraint once for every member that can be the failing one."""
     keys, is_open = declared_keys(lowering, constraint, location)
     named = _names(failing.key.intersect(constraint.property_names or lowering.simple({})))
     named = [name for name in named if name not in keys] if is_open else []
@@ -116,5 +126,5 @@ def _failing_member(lowering: Lowering, violation: Violation, location: SchemaLo
                 key = reduce(CanonicalSchema.subtract, map(lowering.simple, excluded), texts)
                 return FailingMember(key, additional.negate())
     except canonical.CanonicalizationError as error:
-        reason = f"what has to fail cannot be negated: {error}"
-        raise lowering.reporter.refusal(location, "not", reason, _STATE) from error
+        reason = f"demands that some key or value fails a schema which cannot be negated: {error}"
+        raise lowering.reporter.refusal(location, "not", reason, _SAY_ALLOWED) from error
