@@ -68,5 +68,5 @@ def test_keys_that_a_syntax_cannot_write_are_what_is_refused():
         compile_toolset([Tool("f", "", schema)], syntax="qwen3_coder")
     [(_, error)] = refusal.value.refusals
     assert (error.pointer, error.keyword) == ("/minProperties", "minProperties")
-    assert "not declared" in error.reason
+    assert "undeclared" in error.reason
     assert error.suggestion

@@ -147,7 +147,7 @@ def test_which_parameters_there_are(schema, valid, invalid):
 
 @pytest.mark.parametrize("key", ["a b", "a>b", "<a", 'a"', "a\n", ""])
 def test_a_key_that_cannot_stand_in_a_tag_is_refused(key):
-    with pytest.raises(UnsupportedSchema, match="cannot stand in a tag") as refusal:
+    with pytest.raises(UnsupportedSchema, match="cannot be written in a tag") as refusal:
         lower_tool(Tool("f", "", schema_of(**{key: STRING})), QWEN, BYTES)
     assert refusal.value.pointer.startswith("/properties/")
 
