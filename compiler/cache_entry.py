@@ -46,7 +46,6 @@ class CacheEntry:
         """Compile it, and build what closing a call reads, unless that is done; takes as long as it took."""
         assert self.unit.compiled is not None
         assert self.unit.network is not None
-        assert self.unit.shortest is not None
 
     @classmethod
     def of_tool(cls, tool: Tool, syntax: Syntax, vocabulary: Vocabulary) -> "CacheEntry":

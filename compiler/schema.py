@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import xgrammar as xgr
 
+from compiler.closing.closer import Closer, ParsedText
+from compiler.constraint import ParameterTypes
 from compiler.errors import CorruptUnit, UnsupportedSchema
 from compiler.frontend.canonical_form import NO_DOCUMENTS, canonical_form
 from compiler.frontend.source_map import SourceMap
@@ -16,6 +18,7 @@ from compiler.guard.tagged_cursor import start_cursor
 from compiler.lowering.json_text import FLEXIBLE, JsonFormatting
 from compiler.lowering.lowering import Lowering
 from compiler.lowering.tagged_arguments import ParameterTags, TaggedArguments
+from compiler.recogniser.recogniser import Recogniser
 from compiler.report import EnforcementReport
 from compiler.units.compiled_grammar import CompiledGrammar, GuardedMatcher
 from compiler.units.stored import BYTES_PER_CHAR, pack, unpack
@@ -119,9 +122,21 @@ class CompiledSchema(CompiledGrammar):
         except ValueError as error:
             raise CorruptUnit(f"not a stored schema: {error}") from error
 
-    def matcher(self) -> GuardedMatcher:
-        """A fresh matcher at the start."""
+    @property
+    def syntax(self) -> None:
+        """None: all of an output is the answer."""
+
+    def parameter_types(self, name: str) -> ParameterTypes:  # noqa: ARG002 - the protocol's
+        """No tool is called."""
+        return {}
+
+    def matcher(self, *, is_thinking: bool = False) -> GuardedMatcher:  # noqa: ARG002 - the protocol's
+        """A fresh matcher at the start; no thought comes before the text."""
         return GuardedMatcher(self.compiled, self.guard, self.vocabulary)
+
+    def closer(self, *, is_thinking: bool = False) -> Closer:  # noqa: ARG002 - the protocol's
+        """A fresh budget closer at the start."""
+        return Closer(self.vocabulary, ParsedText(Recogniser.of(self.network)))
 
     def fits(self, text: bytes) -> bool:
         """Whether some sentence begins with `text`."""

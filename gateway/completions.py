@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 
 from compiler.cache.grammar_cache import GrammarCache, GrammarLookup
 from compiler.errors import UnsupportedToolset
-from compiler.linker.linker import LinkedGrammar
 from compiler.syntaxes import find_syntax
 from gateway.errors import InvalidField, NotReady, RefusedTool, ToolsetConflict
 from gateway.telemetry import Telemetry
@@ -190,7 +189,6 @@ def _generation_request(
         messages=turn.messages,
         tools=tools,
         constraint=grammar.grammar if grammar else None,
-        syntax=model.syntax if grammar and isinstance(grammar.grammar, LinkedGrammar) else None,
         sampling=turn.sampling,
         stop=turn.stop,
         max_tokens=turn.max_tokens,

@@ -4,16 +4,10 @@ import asyncio
 import math
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from compiler.closing.closer import closer_of
-from compiler.linker.linker import FramedFormat, LinkedGrammar
-from compiler.matcher import Matcher
-from compiler.schema import CompiledSchema
-from compiler.syntax import Syntax
-from compiler.syntaxes import find_syntax
 from runtime.engine import Engine
 from runtime.engine_thread import EngineThread, Job, Mailbox
 from runtime.errors import UnknownModel
@@ -24,10 +18,9 @@ from runtime.limits import check_limits
 from runtime.loading import LoadedModel, load_model
 from runtime.passing_thread import in_passing_thread
 from runtime.protocol import Health, ModelCard
-from runtime.request import Constraint, GenerationRequest
-from runtime.sequence import Closer, Sequence
+from runtime.request import GenerationRequest
+from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
-from runtime.text.calls import ParameterTypes
 from runtime.text.detokenizer import Spelling
 from runtime.text.template import Room, render_prompt
 from runtime.transcript import Transcript
@@ -138,7 +131,8 @@ class EmbeddedRuntime:
     ) -> tuple[tuple[Sequence, Transcript], ...]:
         sampling = request.sampling
         seed = secrets.randbits(63) if sampling.seed is None else sampling.seed
-        syntax = _syntax_of(request)
+        constraint = request.constraint
+        syntax = constraint.syntax if constraint else None
         is_thinking = self._spelling.is_thinking(prompt_ids, syntax)
         return tuple(
             (
@@ -148,7 +142,7 @@ class EmbeddedRuntime:
                     self._spelling,
                     syntax=syntax,
                     stop=request.stop,
-                    types_of=_types_of(request.constraint),
+                    types_of=constraint.parameter_types if constraint else None,
                     is_thinking=is_thinking,
                 ),
             )
@@ -165,6 +159,7 @@ class EmbeddedRuntime:
         *,
         is_thinking: bool,
     ) -> Sequence:
+        constraint = request.constraint
         return Sequence(
             sequence_id=f"{request.request_id}/{choice}",
             prompt_ids=prompt_ids,
@@ -172,37 +167,8 @@ class EmbeddedRuntime:
             sampling=request.sampling,
             seed=seed,
             choice=choice,
-            matcher=_matcher(request.constraint, is_thinking=is_thinking),
-            closer=_closer(request.constraint, is_thinking=is_thinking),
+            matcher=constraint.matcher(is_thinking=is_thinking) if constraint else None,
+            closer=constraint.closer(is_thinking=is_thinking) if constraint else None,
             num_logprobs=request.num_logprobs,
             deadline=deadline,
         )
-
-
-def _syntax_of(request: GenerationRequest) -> Syntax | None:
-    """What tells thoughts and calls from the answer; only a grammar makes what looks like a call one."""
-    constraint = request.constraint
-    if isinstance(constraint, FramedFormat) or (isinstance(constraint, LinkedGrammar) and constraint.answer):
-        return constraint.syntax
-    return find_syntax(request.syntax) if request.syntax and request.constraint else None
-
-
-def _types_of(constraint: Constraint | None) -> Callable[[str], ParameterTypes] | None:
-    """What a tool's tagged parameters may be read as, as their grammar was written."""
-    if not isinstance(constraint, LinkedGrammar):
-        return None
-    units = constraint.units
-    return lambda name: units[name].types
-
-
-def _matcher(constraint: Constraint | None, *, is_thinking: bool) -> Matcher | None:
-    if isinstance(constraint, LinkedGrammar | FramedFormat):
-        return constraint.matcher(is_thinking=is_thinking)
-    return constraint.matcher() if constraint else None
-
-
-def _closer(constraint: Constraint | None, *, is_thinking: bool) -> Closer | None:
-    """For the compiler's own grammars; what else masks an output knows no shortest completion."""
-    if isinstance(constraint, LinkedGrammar | FramedFormat | CompiledSchema):
-        return closer_of(constraint, is_thinking=is_thinking)
-    return None

@@ -4,13 +4,13 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from compiler.closing.closer import Closer
 from compiler.vocabulary import Vocabulary
 from runtime.errors import BudgetTooSmall, DeadlineExceeded, GenerationFailed, PromptTooLong, RuntimeFault
 from runtime.events import FinishReason
@@ -21,7 +21,7 @@ from runtime.memory import is_out_of_memory
 from runtime.page_pool import PagePool
 from runtime.sampling import Draw, adjust, certain, sample
 from runtime.scheduler import Batch, Scheduler
-from runtime.sequence import Closer, Sequence, State
+from runtime.sequence import Sequence, State
 from runtime.settings import EngineSettings
 
 logger = logging.getLogger(__name__)
@@ -151,7 +151,8 @@ class Engine:
             logits = self.runner.run(batch)
             meanwhile()
             if self.runner.is_async:
-                self._prepare(batch.sampled)
+                for sequence in batch.sampled:
+                    self.masks.fill(sequence)
             return self._draw(logits, batch.sampled) if batch.sampled else []
         except Exception as error:
             if not is_out_of_memory(error):
@@ -164,14 +165,6 @@ class Engine:
         undone = self.scheduler.retreat(batch)
         if undone and len(batch.chunks) == 1:
             self._ready.append(self._fail(undone[0], "not enough memory for one sequence"))
-
-    def _prepare(self, sequences: list[Sequence]) -> None:
-        """Fill masks and let closers read on: what else would be done when the ids drawn have arrived."""
-        for sequence in sequences:
-            self.masks.fill(sequence)
-            if sequence.closer is not None:
-                with suppress(Exception):  # what is wrong shows again in `_extend`, which ends one sequence
-                    sequence.closer.prepare(sequence.remaining)
 
     def _draw(self, logits: Tensor, sequences: list[Sequence]) -> list[Draw | None]:
         """Mask and sample. A device is first waited for in `sample`, with the masks filled meanwhile."""

@@ -2,21 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
-from compiler.matcher import Matcher
+from compiler.constraint import Constraint
 from toolspecs.tool import Tool, ToolCall
-
-
-class Constraint(Protocol):
-    """A compiled grammar, as far as a runtime knows it: `LinkedGrammar` and `CompiledSchema` are such."""
-
-    @property
-    def digest(self) -> str:
-        """Names the grammar in stores and traces."""
-
-    def matcher(self) -> Matcher:
-        """A fresh matcher at the start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +38,6 @@ class Sampling:
 class GenerationRequest:
     """One generation of `num_choices` independent sequences over the same prompt.
 
-    `syntax` names how calls are spelled (compiler/syntaxes.py), None if the output is text or plain JSON.
     `num_logprobs` None returns none; 0 returns those of the chosen tokens. After `timeout_s` seconds the
     request ends with DeadlineExceeded.
     """
@@ -59,7 +47,6 @@ class GenerationRequest:
     messages: tuple[Message, ...]
     tools: tuple[Tool, ...] = ()
     constraint: Constraint | None = None
-    syntax: str | None = None
     sampling: Sampling = Sampling()
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None

@@ -5,11 +5,11 @@ import math
 from array import array
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from compiler.closing.closer import Closer
 from compiler.matcher import Matcher
 from runtime.events import FinishReason, GenerationStats
 from runtime.request import Sampling
@@ -21,28 +21,6 @@ class State(Enum):
     WAITING = "waiting"
     RUNNING = "running"
     FINISHED = "finished"
-
-
-class Closer(Protocol):
-    """Completes an output in the shortest valid way when its budget runs out (compiler/closing/closer.py)."""
-
-    def minimum(self) -> int:
-        """Tokens of the shortest complete output from here; a stop token counts as nothing."""
-
-    def fits(self, remaining: int) -> bool:
-        """Whether `minimum` is at most `remaining`, found sooner."""
-
-    def admits(self, token_id: int, remaining: int) -> bool:
-        """Whether the output can be completed within `remaining` tokens of which this is the first."""
-
-    def accepted(self, token_id: int) -> None:
-        """The token was appended to the output."""
-
-    def prepare(self, remaining: int) -> None:
-        """Do now what the next `admits` may ask for; no answer changes."""
-
-    def closing(self, remaining: int) -> list[int]:
-        """The ids that complete the output from here, at most `remaining`."""
 
 
 @dataclass(slots=True)

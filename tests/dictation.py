@@ -7,7 +7,6 @@ import torch
 from corpus import corpus
 from transformers import AutoTokenizer
 
-from compiler.closing.closer import closer_of
 from compiler.vocabulary import Vocabulary, vocabulary_of
 from runtime.engine import Engine
 from runtime.forward.attention import KVCache
@@ -80,7 +79,7 @@ def dictate(constraint: Any, token_ids: Tokens[int], jump_forward: JumpForward |
     engine = engine_of(
         Dictated(vocabulary.width, [*token_ids, vocabulary.stop_ids[0]]), vocabulary, jump_forward
     )
-    closer, budget = closer_of(constraint), len(token_ids) + 60
+    closer, budget = constraint.closer(), len(token_ids) + 60
     sequence = Sequence(
         "s", [0], budget, Sampling(temperature=0), matcher=constraint.matcher(), closer=closer
     )

@@ -26,8 +26,8 @@ COMPILER = (
         "backend",
     ),
     *("regular", "guard", "vocabulary", "grammar", "frontend", "scalars", "lowering"),
-    *("recogniser", "units", "schema", "response_format", "linker", "toolset_compiler", "closing"),
-    *("cache_entry", "isolation", "cache", "__init__"),
+    *("recogniser", "closing", "constraint", "units", "schema", "response_format", "linker"),
+    *("toolset_compiler", "cache_entry", "isolation", "cache", "__init__"),
 )
 """The packages of the compiler, and the modules beside them, each behind those that it imports."""
 

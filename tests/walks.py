@@ -4,7 +4,6 @@ import random
 
 import numpy as np
 
-from compiler.closing.closer import closer_of
 from compiler.closing.segmentation import Segmentation
 from compiler.matcher import Bitmask, Matcher, allocate_bitmask
 from compiler.vocabulary import Vocabulary
@@ -102,7 +101,7 @@ class Generation:
     def __init__(self, constraint, budget: int, rng: random.Random, lead: str = "") -> None:
         self.vocabulary = constraint.vocabulary
         self.matcher = constraint.matcher()
-        self.closer = closer_of(constraint)
+        self.closer = constraint.closer()
         self.ids: list[int] = []
         self.early: int | None = None
         assert self.closer.fits(budget)

@@ -8,21 +8,22 @@ It is a graph of states, made by the linker. A position is somewhere in a state,
     unit           -- its tail -->  the one DispatchState behind every call, `BoundaryTokens.after_call`
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import xgrammar as xgr
 
+from compiler.closing.closer import Closable
 from compiler.guard.guard import GuardState
 from compiler.linker.boundary_tokens import BoundaryTokens
 from compiler.linker.call_text import CallText
-from compiler.linker.dispatch_states import DispatchState, FreeText, HeaderMatch
+from compiler.linker.dispatch_states import DispatchState, FreeText, HeaderMatch, HeaderTarget
+from compiler.linker.inner_positions import InAnswer, InUnit
 from compiler.linker.linked_matcher import Position
 from compiler.matcher import Bitmask
 from compiler.output_parts import ArgumentsPart, CallEnd, CallStart, OutputPart, TextPart, ThoughtPart
 from compiler.schema import CompiledSchema
 from compiler.token_index import SparseMask
-from compiler.units.compiled_grammar import GuardedMatcher, forced_text
 from compiler.units.unit import Unit
 from compiler.vocabulary import Vocabulary
 
@@ -93,10 +94,45 @@ class Dispatcher:
         forced, target = state.forced(text)
         return forced + self.units[target].forced_start if isinstance(target, str) else forced
 
-    def shortest_call(self, name: str) -> bytes:
-        """The shortest end of an output behind the header of a tool."""
+    def completions_of_text(self, text: FreeText, state: int) -> Iterator[bytes]:
+        """What completes an output from free text on, `state` bytes into what ends the text."""
+        if text.may_stop:
+            yield b""
+        elif text.exit is not None:
+            yield from self.completions_after(text.exit, b"" if text.marker_id else text.pattern[:state])
+
+    def completions_after(self, state: DispatchState, text: bytes) -> Iterator[bytes]:
+        """What completes an output after `text`, read from the beginning of a state on.
+
+        That is the closing, or the shortest call of each tool, those with the shortest headers first; or the
+        header of a message in which the output may stop at once. The header of any other message is on the
+        shortest way only where no header but such ones is possible.
+        """
+        if state.closing is not None and state.closing.startswith(text):
+            yield state.closing[len(text) :]
+        low, high = state.reach(text)
+        headers, lead = state.headers, state.lead or b""
+        is_settled = all(_is_open(target) for target in headers.targets[low:high])
+        for at in sorted(range(low, high), key=lambda at: len(headers.keys[at])):
+            target, key = headers.targets[at], headers.keys[at]
+            header = (lead + key[: len(key) - headers.num_lookahead])[len(text) :]
+            if isinstance(target, str):
+                yield header + self.units[target].shortest_text + self.closing
+            elif isinstance(target, CompiledSchema):
+                yield header + target.shortest_text
+            elif target.may_stop or is_settled:
+                yield from (header + rest for rest in self.completions_of_text(target, 0))
+
+    @property
+    def after_call(self) -> DispatchState:
+        """The state behind every call."""
         assert self.boundary is not None, "a header leads into a unit"
-        return self.units[name].shortest_text + (self.boundary.after_call.closing or b"")
+        return self.boundary.after_call
+
+    @property
+    def closing(self) -> bytes:
+        """The shortest end of an output behind a call."""
+        return self.after_call.closing or b""
 
     def _enter_target(self, match: HeaderMatch, parts: tuple[OutputPart, ...]) -> Position | None:
         if isinstance(match.target, FreeText):
@@ -106,7 +142,6 @@ class Dispatcher:
         return self._enter_unit(match.target, match.rest, parts)
 
     def _enter_unit(self, name: str, text: bytes, parts: tuple[OutputPart, ...]) -> Position | None:
-        assert self.boundary is not None, "a header leads into a unit"
         num_consumed = consumed(self.units, name, text)
         if num_consumed is None:
             return None
@@ -118,14 +153,19 @@ class Dispatcher:
         call, arguments = self.call_text.advance(start, matcher)
         parts = (*parts, CallStart(name), *self.argument_parts(arguments))
         if matcher.is_completed():
-            return self.enter(self.boundary.after_call, text[num_consumed:], (*parts, CallEnd()))
+            return self.enter(self.after_call, text[num_consumed:], (*parts, CallEnd()))
         guarded = None if unit.guard is None else GuardState.begin(unit.guard).read(start)
         assert guarded is not None or unit.guard is None, "what the unit consumes repeats nothing"
-        return InUnit(self, self.boundary, matcher, unit, start, guarded, call, parts=parts)
+        return InUnit(self, unit, matcher, guarded, call, start, parts=parts)
 
     def argument_parts(self, text: bytes) -> tuple[ArgumentsPart, ...]:
         """The part that is some text of arguments, markers as they are spelled; none where that is empty."""
         return (ArgumentsPart(self.vocabulary.display(text)),) if text else ()
+
+
+def _is_open(target: HeaderTarget) -> bool:
+    """Whether an output cannot end where this header leads."""
+    return isinstance(target, FreeText) and not target.may_stop
 
 
 def consumed(units: Mapping[str, Unit], name: str, text: bytes) -> int | None:
@@ -166,6 +206,19 @@ class BeforeThought(Position):
             return answer
         return replace(answer, parts=(TextPart(self.line_breaks), *answer.parts))
 
+    def after(self, token_id: int, token: bytes) -> Closable | None:
+        """Where a closer is after a token."""
+        if token_id == self.thought.begin_id:
+            return InThought(self.dispatcher, self.thought, 0)
+        answer = self.answer.after(token_id, token)
+        if isinstance(answer, InText) and not token.strip(b"\n"):
+            return BeforeThought(self.dispatcher, self.thought, answer)
+        return answer
+
+    def completions(self) -> Iterator[bytes]:
+        """What completes the answer: a thought is optional."""
+        return self.answer.completions()
+
     def pending_parts(self) -> tuple[OutputPart, ...]:
         """What is not settled yet, as it is if the output ends here."""
         return (TextPart(self.line_breaks),) if self.line_breaks else ()
@@ -199,6 +252,11 @@ class InThought(Position):
         if rest is not None:
             return None
         return InThought(self.dispatcher, self.thought, state, parts=(ThoughtPart(token),))
+
+    def completions(self) -> Iterator[bytes]:
+        """The end of the thought, and what completes the answer."""
+        end = self.dispatcher.vocabulary.tokens[self.thought.end_id]
+        yield from (end + text for text in self.dispatcher.begin_answer().completions())
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +300,10 @@ class InText(Position):
         settled = self._settled(text, len(self.text.pattern) + len(rest))
         return self.dispatcher.enter(self.text.exit, self.text.pattern + rest, (*parts, *settled))
 
+    def completions(self) -> Iterator[bytes]:
+        """Nothing where the output may stop; else what ends the text, and what follows."""
+        return self.dispatcher.completions_of_text(self.text, self.state)
+
     @property
     def is_thought(self) -> bool:
         """Whether the next token is one of a thought."""
@@ -281,6 +343,10 @@ class InFixedText(Position):
         """The position after a token; None if the token is not allowed."""
         return self.dispatcher.enter(self.state, self.read + token)
 
+    def completions(self) -> Iterator[bytes]:
+        """The rest of the closing, or of a header, and what follows it."""
+        return self.dispatcher.completions_after(self.state, self.read)
+
     def forced_text(self) -> bytes:
         """What every continuation begins with."""
         return self.dispatcher.forced_after(self.state, self.read)
@@ -293,7 +359,7 @@ class AtCallOrAnswer(Position):
     dispatcher: Dispatcher = field(repr=False)
     start: CallOrAnswer
     read: bytes
-    answer: "InAnswer"
+    answer: InAnswer
 
     @property
     def is_complete(self) -> bool:
@@ -314,133 +380,18 @@ class AtCallOrAnswer(Position):
             return calls or answer  # whatever was read before is text only in the answer's parts
         return AtCallOrAnswer(self.dispatcher, self.start, read, answer)
 
+    def completions(self) -> Iterator[bytes]:
+        """What completes an answer, and the shortest calls."""
+        yield from self.answer.completions()
+        yield from self.dispatcher.completions_after(self.start.calls, self.read)
+
     def pending_parts(self) -> tuple[OutputPart, ...]:
         """What is not settled yet, as it is if the output ends here."""
         return (TextPart(self.read),) if self.read else ()
 
-    def _answer_after(self, token_id: int, read: bytes) -> "InAnswer | None":
+    def _answer_after(self, token_id: int, read: bytes) -> InAnswer | None:
         """A new matcher, so that this position stays a value."""
         if not self.answer.matcher.accept(token_id):
             return None
         self.answer.matcher.rollback(1)
         return InAnswer.begin(self.start.answer, read)
-
-
-@dataclass(frozen=True, slots=True)
-class InUnit(Position):
-    """In a tool's arguments or the end of its call.
-
-    `start` is what of the unit was written by the token that led into it; `call` tells the arguments apart.
-    """
-
-    dispatcher: Dispatcher = field(repr=False)
-    boundary: BoundaryTokens
-    matcher: xgr.GrammarMatcher
-    unit: Unit
-    start: bytes
-    guarded: GuardState | None
-    call: CallText
-    is_complete = False
-
-    def fill(self, bitmask: Bitmask, row: int) -> None:
-        """Overwrite a row with the tokens that may come next."""
-        if self.guarded is None:
-            self._fill(bitmask, row)
-        else:
-            self.guarded.fill(bitmask[row], self.matcher, lambda: self._fill(bitmask, row))
-
-    def _fill(self, bitmask: Bitmask, row: int) -> None:
-        """What the unit's grammar allows, and the tokens that end the unit here."""
-        self.matcher.fill_next_token_bitmask(bitmask, row)
-        bitmask[row, -1] &= self.dispatcher.vocabulary.index.last_word
-        self.boundary.add(self.matcher, bitmask[row])
-
-    def accept(self, token_id: int, token: bytes) -> Position | None:
-        """The position after a token; None if the token is not allowed."""
-        if self.matcher.accept_token(token_id):
-            guarded = self.guarded and self.guarded.follow(self.matcher, token_id)
-            if guarded is None and self.guarded is not None:
-                return None
-            return self._after(token, guarded)
-        rest = self.boundary.leave(self.matcher, token_id)
-        if rest is None:
-            return None
-        if self.guarded is not None and self.guarded.read(token) is None:
-            self.matcher.rollback(1)
-            return None
-        return self._over(token[: len(token) - len(rest)], rest)
-
-    def _after(self, token: bytes, guarded: GuardState | None) -> "Position | None":
-        """The position after a token that the matcher has accepted."""
-        if self.matcher.is_completed():
-            return self._over(token, b"")
-        call, arguments = self.call.advance(token, self.matcher)
-        parts = self.dispatcher.argument_parts(arguments)
-        return InUnit(
-            self.dispatcher, self.boundary, self.matcher, self.unit, self.start, guarded, call, parts=parts
-        )
-
-    def _over(self, text: bytes, rest: bytes) -> Position | None:
-        """The position after a token of which `text` completes the unit, and `rest` goes on behind it."""
-        _, arguments = self.call.advance(text, self.matcher)
-        parts: tuple[OutputPart, ...] = (*self.dispatcher.argument_parts(arguments), CallEnd())
-        return self.dispatcher.enter(self.boundary.after_call, rest, parts)
-
-    def forced_text(self) -> bytes:
-        """What every continuation begins with."""
-        text = forced_text(self.matcher)
-        if not text or not self.matcher.accept_string(text):
-            return b""
-        is_over = self.matcher.is_completed()
-        self.matcher.rollback(1)
-        return text + self.dispatcher.forced_after(self.boundary.after_call, b"") if is_over else text
-
-    def undo(self) -> None:
-        """Take back the last token accepted from here."""
-        self.matcher.rollback(1)
-
-
-@dataclass(frozen=True, slots=True)
-class InAnswer(Position):
-    """In an answer, `depth` tokens after `start`, which the token that led here wrote of it."""
-
-    compiled: CompiledSchema = field(repr=False)
-    start: bytes
-    matcher: GuardedMatcher
-    depth: int
-
-    @classmethod
-    def begin(
-        cls, compiled: CompiledSchema, text: bytes, parts: tuple[OutputPart, ...] = ()
-    ) -> "InAnswer | None":
-        """The position in an answer that begins with `text`; None if none does.
-
-        `parts` are what the token that ends `text` settled before.
-        """
-        matcher = compiled.matcher()
-        if not matcher.read(text):
-            return None
-        return cls(compiled, text, matcher, 0, parts=(*parts, TextPart(text)) if text else parts)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the output may end here."""
-        return self.matcher.is_completed()
-
-    def fill(self, bitmask: Bitmask, row: int) -> None:
-        """Overwrite a row with the tokens that may come next."""
-        self.matcher.fill_bitmask(bitmask, row)
-
-    def accept(self, token_id: int, token: bytes) -> Position | None:
-        """The position after a token; None if the token is not allowed."""
-        if not self.matcher.accept(token_id):
-            return None
-        return InAnswer(self.compiled, self.start, self.matcher, self.depth + 1, parts=(TextPart(token),))
-
-    def forced_text(self) -> bytes:
-        """What every continuation begins with."""
-        return self.matcher.forced_text()
-
-    def undo(self) -> None:
-        """Take back the last token accepted from here."""
-        self.matcher.rollback(self.matcher.num_accepted - self.depth)

@@ -11,9 +11,12 @@ All but the last are in `compiler.linker.dispatcher`. Positions are values, exce
 and answers: these advance in place, and are undone step by step.
 """
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from compiler.closing.closer import Closable
 from compiler.matcher import Bitmask
 from compiler.output_parts import OutputPart
 from compiler.token_index import SparseMask
@@ -94,7 +97,12 @@ class LinkedMatcher:
 
 @dataclass(frozen=True, slots=True)
 class Position(ABC):
-    """Where a sequence is; `parts` are what the token that led here settled."""
+    """Where a sequence is; `parts` are what the token that led here settled.
+
+    A matcher goes from position to position by `accept`, a closer by `after`. They differ inside of units and
+    answers: there a matcher's positions share one of xgrammar's matchers, which does not tell how the text
+    can end, and a closer's positions parse the text themselves.
+    """
 
     parts: tuple[OutputPart, ...] = field(default=(), kw_only=True, repr=False)
 
@@ -120,6 +128,18 @@ class Position(ABC):
         """What is not settled yet, as it is if the output ends here."""
         return ()
 
+    @abstractmethod
+    def completions(self) -> Iterator[bytes]:
+        """Bytes that complete the output: the shortest for each tool or message that may follow."""
+
+    def bound(self) -> float:
+        """At least as many bytes as the shortest completion has; infinite where that is not easily known."""
+        return math.inf
+
+    def after(self, token_id: int, token: bytes) -> Closable | None:
+        """Where a closer is after a token; None if the token is not allowed. Nothing is changed."""
+        return self.accept(token_id, token)
+
     def forced_text(self) -> bytes:
         """What every continuation begins with."""
         return b""
@@ -141,3 +161,7 @@ class Stopped(Position):
 
     def accept(self, token_id: int, token: bytes) -> "Position | None":
         """Nothing follows."""
+
+    def completions(self) -> Iterator[bytes]:
+        """Nothing is missing."""
+        yield b""

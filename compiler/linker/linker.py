@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
+from compiler.closing.closer import Closer
+from compiler.constraint import ParameterTypes
 from compiler.errors import UnsupportedGrammar, UnsupportedSchema, UnsupportedToolset
 from compiler.linker.boundary_tokens import BoundaryTokens
 from compiler.linker.call_text import CallText
@@ -55,6 +57,14 @@ class LinkedGrammar:
         """A fresh matcher at the start; `is_thinking`: the prompt has begun a thought."""
         return LinkedMatcher(self.vocabulary, self.dispatcher.begin(is_thinking=is_thinking))
 
+    def closer(self, *, is_thinking: bool = False) -> Closer:
+        """A fresh budget closer at the start; `is_thinking`: the prompt has begun a thought."""
+        return Closer(self.vocabulary, self.dispatcher.begin(is_thinking=is_thinking))
+
+    def parameter_types(self, name: str) -> ParameterTypes:
+        """What a reader may take the tagged parameters of a tool for."""
+        return self.units[name].types
+
 
 @dataclass(frozen=True, eq=False)
 class FramedFormat:
@@ -78,6 +88,14 @@ class FramedFormat:
     def matcher(self, *, is_thinking: bool = False) -> LinkedMatcher:
         """A fresh matcher at the start; `is_thinking`: the prompt has begun a thought."""
         return LinkedMatcher(self.vocabulary, self.dispatcher.begin(is_thinking=is_thinking))
+
+    def closer(self, *, is_thinking: bool = False) -> Closer:
+        """A fresh budget closer at the start; `is_thinking`: the prompt has begun a thought."""
+        return Closer(self.vocabulary, self.dispatcher.begin(is_thinking=is_thinking))
+
+    def parameter_types(self, name: str) -> ParameterTypes:  # noqa: ARG002 - the protocol's
+        """No tool is called."""
+        return {}
 
 
 def link(

@@ -23,7 +23,7 @@ from compiler.grammar.grammar import (
     Repeat,
     RuleRef,
 )
-from compiler.grammar.shortest import NEVER, Costs
+from compiler.grammar.shortest import NEVER, ShortestSentences
 from compiler.regular.utf8 import ByteRange, byte_sequences
 
 
@@ -172,7 +172,7 @@ class Network:
             UnsupportedGrammar: the grammar has no sentence.
         """
         self.grammar = grammar
-        self._costs = Costs(grammar, per_call=_CALL_COST)
+        self._costs = ShortestSentences(grammar, per_call=_CALL_COST)
         if self._costs.of(RuleRef(grammar.root)) >= NEVER:
             raise UnsupportedGrammar("the grammar has no finite sentence")
         self._entries: dict[str, NetworkState] = {}

@@ -152,9 +152,9 @@ class Recogniser:
         """Whether the text may end here."""
         return self._reading.is_complete
 
-    def bound(self, growth: int) -> float:
-        """At least the bytes of `completion` once the grammar's own has grown by `growth` more."""
-        longest = self._reading.longest + growth
+    def bound(self) -> float:
+        """At least as many bytes as `completion` has, known without searching for it."""
+        longest = self._reading.longest
         if self._cursor is None or not self._cursor.plan.keeps_apart:
             return longest
         return math.inf if self._cursor.plan.can_run_out else _GUARDED_GROWTH * (longest + 1)

@@ -5,7 +5,6 @@ from functools import cached_property
 import xgrammar as xgr
 
 from compiler.grammar.grammar import Grammar
-from compiler.grammar.shortest import ShortestSentences
 from compiler.guard.guard import Guard, GuardState
 from compiler.matcher import Bitmask
 from compiler.output_parts import OutputPart, TextPart
@@ -35,11 +34,6 @@ class CompiledGrammar:
     def network(self) -> Network:
         """The grammar as the recogniser reads it."""
         return Network(self.grammar)
-
-    @cached_property
-    def shortest(self) -> ShortestSentences:
-        """How short its sentences are, and how fast they can grow."""
-        return ShortestSentences(self.grammar)
 
     @cached_property
     def shortest_text(self) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import xgrammar as xgr
 
-from compiler.closing.closer import closer_of
+from compiler.closing.closer import Closer
 from compiler.errors import CompilerError
 from compiler.linker.linker import LinkedGrammar
 from compiler.matcher import Matcher
@@ -17,7 +17,6 @@ from compiler.syntax import Syntax
 from compiler.toolset_compiler import compile_toolset
 from compiler.units.compiled_grammar import GuardedMatcher
 from compiler.vocabulary import Vocabulary
-from runtime.sequence import Closer
 from runtime.study.drawn import Drawn
 from runtime.study.judging import closed
 from runtime.study.questions import Question
@@ -57,7 +56,7 @@ class _Linked:
     is_drawn: bool = False
 
     def start(self, *, is_thinking: bool) -> tuple[Matcher, Closer | None]:
-        closer = closer_of(self.grammar, is_thinking=is_thinking) if self.is_closed else None
+        closer = self.grammar.closer(is_thinking=is_thinking) if self.is_closed else None
         matcher = self.grammar.matcher(is_thinking=is_thinking)
         return Drawn(matcher) if self.is_drawn else matcher, closer
 

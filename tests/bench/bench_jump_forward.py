@@ -19,7 +19,6 @@ from soundness import bfcl
 from soundness.corpora import sample
 
 from compiler import compile_toolset
-from compiler.closing.closer import closer_of
 from compiler.syntaxes import SYNTAXES, Syntax
 from compiler.vocabulary import Vocabulary
 from runtime.text.detokenizer import Spelling
@@ -33,7 +32,7 @@ def outputs(corpus_name: str, vocabulary: Vocabulary, syntax: str, every: int) -
             tool = Tool(case.name.partition("/")[2], "", case.schema)
             grammar = compile_toolset([tool], tokenizer=vocabulary, syntax=syntax)
             spelling = Spelling(vocabulary)
-            yield grammar, b"".join(spelling[i] for i in closer_of(grammar).closing()).decode()
+            yield grammar, b"".join(spelling[i] for i in grammar.closer().closing()).decode()
         return
     found = [item for path in sorted(corpus("bfcl").glob("*.gz")) for item in json_lines(path)]
     for item in [item for item in found if item["ground_truth"]][::every]:

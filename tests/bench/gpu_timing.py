@@ -18,7 +18,6 @@ from transformers import (
     PretrainedConfig,
 )
 
-from compiler.closing.closer import closer_of
 from compiler.schema import CompiledSchema, compile_schema
 from compiler.vocabulary import Vocabulary
 from runtime.engine import Engine
@@ -159,7 +158,7 @@ class Bench:
                 Sampling(),
                 seed=number,
                 matcher=self.schema.matcher() if masked else None,
-                closer=closer_of(self.schema) if masked else None,
+                closer=self.schema.closer() if masked else None,
             )
             for number, prompt in enumerate(prompts.tolist())
         ]

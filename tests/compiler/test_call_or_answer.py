@@ -9,7 +9,6 @@ from linked import AUTO, BYTES, HERMES, REQUIRED, STOP, accepts, ids, linked, wr
 from walks import Generation, allowed_ids
 
 from compiler import ResponseFormat, UnsupportedSchema, compile_format
-from compiler.closing.closer import closer_of
 from compiler.syntaxes import find_syntax
 from compiler.vocabulary import Vocabulary
 from runtime.text.calls import CallEnd, CallParser, CallStart, TextPart, ThoughtPart
@@ -119,8 +118,8 @@ def test_masks_allow_what_is_accepted_and_come_back(response_format, syntax, voc
 def test_whatever_is_drawn_reads_as_calls_or_as_an_answer(response_format, syntax, vocabulary):
     """At any budget from the smallest on."""
     grammar = forked(response_format, syntax, vocabulary)
-    minimum = closer_of(grammar).minimum()
-    assert not closer_of(grammar).fits(minimum - 1)
+    minimum = grammar.closer().minimum()
+    assert not grammar.closer().fits(minimum - 1)
     kinds = set()
     for seed in range(30):
         budget = minimum + (seed if seed < 15 else 5 * seed)

@@ -14,7 +14,6 @@ from walks import Generation, allowed_ids
 from whole_outputs import parse_calls
 
 from compiler import compile_schema, compile_toolset
-from compiler.closing.closer import closer_of
 from compiler.closing.segmentation import Segmentation
 from compiler.errors import UnsupportedGrammar
 from compiler.linker.linker import LinkedGrammar
@@ -119,7 +118,7 @@ def _check_calls(text: str, grammar: LinkedGrammar) -> str:
 @given(st.integers(0, len(SCHEMAS) - 1), st.integers(0, 40), st.integers(0, 2**32))
 def test_a_json_text_is_complete_within_any_budget(number, extra, seed):
     compiled = _schema(number, BYTES)
-    budget = closer_of(compiled).minimum() + extra
+    budget = compiled.closer().minimum() + extra
     generation = Generation(compiled, budget, random.Random(seed))
     _check(generation, budget)
     Draft202012Validator(SCHEMAS[number]).validate(json.loads(generation.text))
@@ -134,7 +133,7 @@ def test_a_json_text_is_complete_within_any_budget(number, extra, seed):
 )
 def test_calls_are_complete_within_any_budget(syntax, parallel, extra, seed):
     grammar = _toolset(syntax, "required", BYTES, parallel=parallel)
-    budget = closer_of(grammar).minimum() + extra
+    budget = grammar.closer().minimum() + extra
     generation = Generation(grammar, budget, random.Random(seed))
     _check(generation, budget)
     prose = _check_calls(generation.text, grammar)
@@ -144,7 +143,7 @@ def test_calls_are_complete_within_any_budget(syntax, parallel, extra, seed):
 @pytest.mark.parametrize("syntax", ["hermes", "json", "deepseek_v3", "qwen3_coder", "harmony", "glm_4_7"])
 def test_in_a_real_vocabulary(syntax, qwen):
     grammar, rng = _toolset(syntax, "required", qwen), random.Random(syntax)
-    minimum = closer_of(grammar).minimum()
+    minimum = grammar.closer().minimum()
     early = []
     for extra in [*range(12), 20, 40, 60, 80]:
         generation = Generation(grammar, minimum + extra, rng)
@@ -157,8 +156,8 @@ def test_in_a_real_vocabulary(syntax, qwen):
 @pytest.mark.parametrize("mode", ["required", "auto"])
 def test_a_thought_is_ended_in_time(mode, qwen):
     grammar, rng = _toolset("hermes+think", mode, qwen), random.Random(mode)
-    shortest = closer_of(grammar).minimum()
-    assert closer_of(grammar, is_thinking=True).minimum() == shortest + 1
+    shortest = grammar.closer().minimum()
+    assert grammar.closer(is_thinking=True).minimum() == shortest + 1
     for budget in [*range(shortest + 2, shortest + 12), shortest + 40]:
         generation = Generation(grammar, budget, rng, lead="<think>")
         _check(generation, budget)
@@ -170,7 +169,7 @@ def test_a_thought_is_ended_in_time(mode, qwen):
 def test_a_framed_thought_is_begun_where_it_can_be_ended():
     """No message but a thought begins as this one does, and the call comes behind it."""
     grammar, lead = _toolset("harmony", "required", BYTES), "<|channel|>analysis<|message|>So"
-    shortest = closer_of(grammar).minimum()
+    shortest = grammar.closer().minimum()
     for budget in range(shortest + 57, shortest + 70):
         generation = Generation(grammar, budget, random.Random(budget), lead)
         _check(generation, budget)
@@ -181,7 +180,7 @@ def test_a_framed_thought_is_begun_where_it_can_be_ended():
 @pytest.mark.parametrize("number", range(len(SCHEMAS)))
 def test_a_json_text_in_a_real_vocabulary(number, qwen):
     compiled, rng = _schema(number, qwen), random.Random(number)
-    minimum = closer_of(compiled).minimum()
+    minimum = compiled.closer().minimum()
     for extra in [0, 1, 2, 3, 5, 10, 20, 40]:
         generation = Generation(compiled, minimum + extra, rng)
         _check(generation, minimum + extra)
@@ -191,9 +190,9 @@ def test_a_json_text_in_a_real_vocabulary(number, qwen):
 @pytest.mark.parametrize("syntax", ["hermes", "json", "llama3", "qwen3_coder", "mistral_v13"])
 def test_a_call_in_text_is_begun_only_if_it_can_be_completed(syntax, qwen):
     grammar, row = _toolset(syntax, "auto", qwen), SYNTAXES[syntax]
-    assert closer_of(grammar).minimum() == 0
+    assert grammar.closer().minimum() == 0
     lead = row.opening + row.begin
-    shortest = closer_of(_toolset(syntax, "required", qwen)).minimum()
+    shortest = _toolset(syntax, "required", qwen).closer().minimum()
     num_calls = 0
     for budget in [1, 2, 3, *range(shortest - 2, shortest + 6), shortest + 30]:
         generation = Generation(grammar, budget, random.Random(budget), lead)
@@ -208,51 +207,31 @@ def test_a_call_in_text_is_begun_only_if_it_can_be_completed(syntax, qwen):
 @given(
     st.sampled_from(["hermes", "json", "qwen3_coder", "glm_4_7"]), st.integers(60, 400), st.integers(0, 2**32)
 )
-def test_what_is_not_looked_at_is_admitted_rightly(syntax, budget, seed):
-    """Looking at every token gives the same answers as looking only where the budget is near, or ahead of time."""
+def test_a_token_is_admitted_where_the_shortest_completion_after_it_fits(syntax, budget, seed):
+    """What the bound on completions answers is what counting the shortest one answers."""
     grammar, rng = _toolset(syntax, "required", BYTES), random.Random(seed)
-    matcher, lazy, eager = grammar.matcher(), closer_of(grammar), closer_of(grammar)
+    matcher, closer, counting = grammar.matcher(), grammar.closer(), grammar.closer()
     for remaining in range(budget, 0, -1):
         token_id = int(rng.choice(allowed_ids(matcher, BYTES)))
         if token_id in BYTES.stop_ids:
             return
-        ahead = eager.fork()
+        ahead = counting.fork()
         ahead.accepted(token_id)
         fits = ahead.minimum() <= remaining - 1
-        if rng.random() < 0.2:
-            lazy.prepare(remaining)
-        assert lazy.admits(token_id, remaining) == fits
+        assert closer.admits(token_id, remaining) == fits
         if not fits:
-            assert len(lazy.closing(remaining)) <= remaining
+            assert len(closer.closing(remaining)) <= remaining
             return
         matcher.accept(token_id)
-        lazy.accepted(token_id)
-        eager = ahead
-
-
-def test_ample_budgets_cost_no_reading():
-    closer = closer_of(_toolset("json", "required", BYTES))
-    for byte in b'[{"name": "weather", "arguments": {"city": "':
-        assert closer.admits(byte, 4000)
-        closer.accepted(byte)
-    place = closer._place
-    for _ in range(50):
-        assert closer.admits(ord("x"), 4000)
-        closer.accepted(ord("x"))
-    closer.prepare(4000)
-    assert closer._place is place
-    closer.prepare(300)  # where the next token might ask, what was accepted is read
-    assert closer._place is not place
-    place = closer._place
-    assert closer.admits(ord("x"), 300)
-    assert closer._place is place
-    assert bytes(closer.closing()) == b'"}}]'
+        closer.accepted(token_id)
+        counting = ahead
 
 
 @pytest.mark.parametrize(
     ("output", "closing"),
     [
         ("", '[{"name": "now", "arguments": {}}]'),
+        ('[{"name": "weather", "arguments": {"city": "xxxxxxxx', '"}}]'),
         ('[{"name": "w', 'eather", "arguments": {}}]'),
         (
             '[{"name": "weather_',
@@ -266,7 +245,7 @@ def test_ample_budgets_cost_no_reading():
     ],
 )
 def test_the_shortest_way_out(output, closing):
-    closer = closer_of(_toolset("json", "required", BYTES))
+    closer = _toolset("json", "required", BYTES).closer()
     for byte in output.encode():
         assert closer.admits(byte, 10_000)
         closer.accepted(byte)
@@ -277,7 +256,7 @@ def test_the_shortest_way_out(output, closing):
 
 
 def test_a_character_begun_is_finished():
-    closer = closer_of(_schema(3, BYTES))
+    closer = _schema(3, BYTES).closer()
     for byte in '"😀'.encode()[:2]:
         assert closer.admits(byte, 9)
         closer.accepted(byte)
@@ -285,7 +264,7 @@ def test_a_character_begun_is_finished():
 
 
 def test_no_budget_is_too_small_for_no_call():
-    closer = closer_of(_toolset("json", "none", BYTES))
+    closer = _toolset("json", "none", BYTES).closer()
     assert closer.fits(0)
     assert closer.admits(ord("x"), 1)
     assert closer.admits(BYTES.stop_ids[0], 1)
@@ -305,7 +284,7 @@ def test_a_vocabulary_that_cannot_spell_the_end_is_refused():
     tokens = [b"" if byte == ord("}") else bytes([byte]) for byte in range(256)]
     vocabulary = Vocabulary.from_tokens([*tokens, b""], stop_ids=[256])
     compiled = compile_schema({"type": "object"}, tokenizer=vocabulary)
-    closer = closer_of(compiled)
+    closer = compiled.closer()
     assert not closer.fits(10**6)
     with pytest.raises(UnsupportedGrammar, match="spell"):
         closer.closing()

@@ -12,7 +12,6 @@ from vocabularies import named_vocabulary, spelled
 from walks import flags
 
 from compiler import compile_schema
-from compiler.closing.closer import closer_of
 from compiler.linker.linker import link
 from compiler.lowering.tagged_arguments import parameter_tags
 from compiler.matcher import allocate_bitmask
@@ -168,7 +167,7 @@ def test_the_mask_is_what_the_grammar_allows_and_the_cursor_can_read(name, vocab
 def test_whatever_is_closed_is_short_enough(name, vocabulary):
     compiled = _compiled(name, vocabulary)
     for budget in (0, 4, 12):
-        closer, matcher = closer_of(compiled), compiled.matcher()
+        closer, matcher = compiled.closer(), compiled.matcher()
         remaining = closer.minimum() + budget
         written: list[int] = []
         for token_id in _walk(compiled.matcher(), vocabulary, budget, "long"):

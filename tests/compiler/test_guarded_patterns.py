@@ -18,7 +18,6 @@ from vocabularies import named_vocabulary
 from walks import flags
 
 from compiler import UnsupportedSchema, compile_schema
-from compiler.closing.closer import closer_of
 from compiler.frontend.canonical_form import canonical_form
 from compiler.frontend.source_map import SourceMap
 from compiler.grammar.json_form import grammar_from_json, grammar_to_json
@@ -103,7 +102,7 @@ def _compare(guarded: CompiledSchema, counting: CompiledSchema, schema, rng: ran
 
 def _close(guarded: CompiledSchema, schema, rng: random.Random, slack: int) -> None:
     """Write until the closer will have no more, and close."""
-    vocabulary, matcher, closer = guarded.vocabulary, guarded.matcher(), closer_of(guarded)
+    vocabulary, matcher, closer = guarded.vocabulary, guarded.matcher(), guarded.closer()
     bitmask = allocate_bitmask(1, vocabulary.width)
     remaining, text = closer.minimum() + slack, b""
     while True:

@@ -12,7 +12,6 @@ from vocabularies import named_vocabulary, spelled
 from walks import flags
 
 from compiler import UnsupportedSchema, compile_schema
-from compiler.closing.closer import closer_of
 from compiler.grammar.json_form import grammar_from_json, grammar_to_json
 from compiler.guard.cursor import JsonCursor
 from compiler.guard.plan import GuardPlan, plan_from_json, plan_to_json
@@ -149,7 +148,7 @@ def test_the_mask_and_accept_agree_and_roll_back(name, vocabulary):
 def test_whatever_is_closed_is_valid(name, vocabulary):
     compiled = compile_schema(GUARDED[name], tokenizer=vocabulary)
     for budget in (0, 3, 9):
-        closer, matcher = closer_of(compiled), compiled.matcher()
+        closer, matcher = compiled.closer(), compiled.matcher()
         remaining = closer.minimum() + budget
         assert closer.fits(remaining)
         rng = random.Random(budget)

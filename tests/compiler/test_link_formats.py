@@ -8,7 +8,6 @@ import pytest
 from walks import Generation, allowed_ids
 
 from compiler import ResponseFormat, UnsupportedSchema, compile_format
-from compiler.closing.closer import closer_of
 from compiler.linker.linker import FramedFormat, link_format
 from compiler.syntaxes import find_syntax
 from compiler.vocabulary import Vocabulary
@@ -126,8 +125,8 @@ def test_the_last_message_is_the_answer_and_the_others_are_thoughts(text, is_of,
 def test_whatever_is_drawn_reads_as_thoughts_and_an_answer(syntax, vocabulary, response_format):
     """At any budget from the smallest on; the answer comes back as it was written, whatever it looks like."""
     grammar = answer_in(response_format, syntax, vocabulary)
-    minimum = closer_of(grammar).minimum()
-    assert not closer_of(grammar).fits(minimum - 1)
+    minimum = grammar.closer().minimum()
+    assert not grammar.closer().fits(minimum - 1)
     num_thoughts = 0
     for seed in range(40):
         budget = minimum + (seed if seed < 20 else 5 * seed)

@@ -7,7 +7,6 @@ import jsonschema_rs
 import pytest
 from walks import Walker
 
-from compiler.closing.closer import closer_of
 from compiler.errors import UnsupportedSchema
 from compiler.lowering.arrays import MAX_LEAST
 from compiler.report import Verdict
@@ -81,7 +80,7 @@ def test_large_bounds_are_exact(low, high):
     for number in (low - 1, low, low + 1, low + 300, 2_500, 100_000, 100_001):
         is_within = low <= number and (high is None or number <= high)
         assert number < 0 or compiled.accepts(json.dumps([True] * number)) == is_within
-    assert closer_of(compiled).minimum() == len(json.dumps([True] * low, separators=(",", ":")))
+    assert compiled.closer().minimum() == len(json.dumps([True] * low, separators=(",", ":")))
 
 
 def test_more_than_can_be_closed_in_time_is_refused():

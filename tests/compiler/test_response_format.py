@@ -11,7 +11,6 @@ from vocabularies import named_vocabulary
 from walks import Generation, Walker, allowed_ids
 
 from compiler import ResponseFormat, UnsupportedSchema, compile_format
-from compiler.closing.closer import closer_of
 from compiler.recogniser.parser_state import initial_state
 from compiler.vocabulary import Vocabulary
 
@@ -110,8 +109,8 @@ def test_what_is_drawn_is_of_the_format(number, qwen):
 def test_a_text_is_complete_within_any_budget(number, qwen):
     for vocabulary in (BYTES, qwen):
         answer = compiled(number, vocabulary)
-        minimum = closer_of(answer).minimum()
-        assert not closer_of(answer).fits(minimum - 1)
+        minimum = answer.closer().minimum()
+        assert not answer.closer().fits(minimum - 1)
         for extra in range(8):
             generation = Generation(answer, minimum + extra, random.Random(extra))
             assert len(generation.ids) <= minimum + extra

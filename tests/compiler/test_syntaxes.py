@@ -14,7 +14,6 @@ from walks import Generation
 from whole_outputs import parse_calls
 
 from compiler import compile_toolset
-from compiler.closing.closer import closer_of
 from compiler.errors import CompilerError, UnknownSyntax
 from compiler.syntaxes import SYNTAXES, Syntax, find_syntax, syntax_of_template
 from compiler.vocabulary import Vocabulary
@@ -105,7 +104,7 @@ def test_what_we_write_is_in_the_language_of_the_familys_structural_tag(name, fa
     row, grammar = find_syntax(name), _linked(name, choice, parallel=parallel)
     tag = _tag(family, choice, parallel=parallel)
     lead = row.opening + row.begin if choice == "auto" else ""
-    shortest = closer_of(grammar).minimum() + len(lead) + 40
+    shortest = grammar.closer().minimum() + len(lead) + 40
     called = set()
     for seed in range(12):
         generation = Generation(grammar, shortest + 25 * seed, random.Random(seed), lead)

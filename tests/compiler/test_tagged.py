@@ -10,7 +10,6 @@ from walks import Generation
 from whole_outputs import parse_calls
 
 from compiler import compile_toolset
-from compiler.closing.closer import closer_of
 from compiler.errors import UnsupportedSchema
 from compiler.linker.linker import LinkedGrammar
 from compiler.report import Verdict
@@ -183,7 +182,7 @@ HARD = schema_of(
 def test_whatever_is_drawn_reads_as_valid_arguments(row):
     grammar = compiled(HARD, row)
     validator = Draft202012Validator(HARD, format_checker=Draft202012Validator.FORMAT_CHECKER)
-    shortest = closer_of(grammar).minimum()
+    shortest = grammar.closer().minimum()
     for seed in range(40):
         generation = Generation(grammar, shortest + 8 * seed, random.Random(seed))
         _, calls = parse_calls(generation.text, row, lambda name: grammar.units[name].types)

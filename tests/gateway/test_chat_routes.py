@@ -39,7 +39,6 @@ async def test_text_is_answered(client, runtime):
         "completion_tokens_details": {"reasoning_tokens": 0},
     }
     assert runtime.requests[0].constraint is None
-    assert runtime.requests[0].syntax is None
 
 
 async def test_thoughts_are_told_from_the_answer(client, runtime):
@@ -49,7 +48,7 @@ async def test_thoughts_are_told_from_the_answer(client, runtime):
     [choice] = answer["choices"]
     assert (choice["message"]["content"], choice["message"]["reasoning_content"]) == ("Hello.", "Hm.")
     [request] = runtime.requests
-    assert request.syntax == "harmony"
+    assert request.constraint.syntax.name == "harmony"
     assert request.constraint.names == ()
     deltas = [chunk["choices"][0]["delta"] for chunk in await stream(client)]
     assert [d["reasoning_content"] for d in deltas if "reasoning_content" in d] == ["Hm", "."]
@@ -69,7 +68,7 @@ async def test_a_call_is_answered_and_says_what_masked_it(client, runtime, weath
     )
     [request] = runtime.requests
     assert [tool.name for tool in request.tools] == ["get_weather", "clock.now"]
-    assert request.syntax == "hermes"
+    assert request.constraint.syntax.name == "hermes"
     extension = answer["callgate"]
     assert (extension["toolset"], extension["revision"]) == ("weather", 1)
     assert extension["grammar_digest"] == request.constraint.digest
@@ -202,7 +201,7 @@ async def test_a_json_schema_constrains_the_text(client, runtime):
     constraint = runtime.requests[0].constraint
     assert constraint.accepts('{"a": 1}')
     assert not constraint.accepts('{"a": "1"}')
-    assert runtime.requests[0].syntax is None
+    assert constraint.syntax is None
     await ask(client, response_format={"type": "json_object"})
     assert runtime.requests[1].constraint.accepts('{"anything": [1]}')
     assert not runtime.requests[1].constraint.accepts("[1]")

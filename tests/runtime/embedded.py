@@ -37,13 +37,12 @@ SCHEMAS = {tool.name: jsonschema_rs.validator_for(dict(tool.parameters)) for too
 SETTINGS = EngineSettings(num_pages=1024, num_threads=1, max_sequences=8, max_waiting=64)
 
 
-def request(request_id="r", *, constraint=None, syntax="hermes", seed=0, temperature=1.0, **options):
+def request(request_id="r", *, constraint=None, seed=0, temperature=1.0, **options):
     options = {"max_tokens": 400, "messages": (Message("user", "hello"),), "model": "tiny"} | options
     return GenerationRequest(
         request_id,
         tools=TOOLS if constraint else (),
         constraint=constraint,
-        syntax=syntax if constraint else None,
         sampling=Sampling(temperature=temperature, seed=seed),
         **options,
     )

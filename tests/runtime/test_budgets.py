@@ -16,7 +16,6 @@ from soundness.budgets import outputs
 from soundness.corpora import sample
 
 from compiler import compile_schema
-from compiler.closing.closer import closer_of
 from runtime.request import Sampling
 from runtime.sequence import Sequence
 
@@ -90,7 +89,7 @@ def test_a_loop_is_closed_by_the_budget_or_bounded_by_the_grammar(schema, favour
             Sampling(temperature=1.0, logit_bias={BYTES.stop_ids[0]: 30.0, ord("}"): 20.0, ord('"'): 10.0}),
             seed=1,
             matcher=compiled.matcher(),
-            closer=closer_of(compiled),
+            closer=compiled.closer(),
         )
         engine.add(sequence)
         while engine.has_work:

@@ -45,7 +45,7 @@ async def test_a_thought_that_the_prompt_begins_is_ended(make_runtime, monkeypat
     tokenizer = runtime._loaded.tokenizer
     monkeypatch.setattr(tokenizer, "chat_template", tokenizer.chat_template + opening)
     grammar = await linked(runtime, "required")
-    events = await events_of(runtime, request(constraint=grammar, syntax="hermes+think", max_tokens=150))
+    events = await events_of(runtime, request(constraint=grammar, max_tokens=150))
     assert_valid(calls_of(events))
     assert calls_of(events)
     assert not opening or any(isinstance(event, ThoughtDelta) for event in events)
@@ -63,7 +63,7 @@ async def test_a_format_is_kept_behind_thoughts_that_are_free(make_runtime, monk
     constraint = link_format(compiled, find_syntax(syntax), card.vocabulary)
     thoughts = ""
     for seed in range(6):
-        asked = request(constraint=constraint, syntax=None, seed=seed, max_tokens=80 + 20 * seed)
+        asked = request(constraint=constraint, seed=seed, max_tokens=80 + 20 * seed)
         events = await events_of(runtime, asked)
         assert compiled.accepts(text_of(events)), text_of(events)
         assert not calls_of(events)
@@ -76,9 +76,7 @@ async def test_calls_are_valid_in_any_syntax(make_runtime, syntax):
     runtime = make_runtime(syntax=syntax)
     grammar = await linked(runtime, "required")
     for seed in range(3):
-        events = await events_of(
-            runtime, request(constraint=grammar, syntax=syntax, seed=seed, max_tokens=100 + 60 * seed)
-        )
+        events = await events_of(runtime, request(constraint=grammar, seed=seed, max_tokens=100 + 60 * seed))
         calls = calls_of(events)
         assert calls
         assert_valid(calls)
@@ -240,9 +238,7 @@ async def test_the_budget_ends_text(runtime):
 async def test_a_stop_string_ends_a_forced_text(runtime):
     (card,) = await runtime.models()
     schema = {"properties": {"conclusion": {"type": "boolean"}}, "required": ["conclusion"], "type": "object"}
-    asked = request(
-        constraint=compile_schema(schema, tokenizer=card.vocabulary), syntax=None, stop=("clusi",)
-    )
+    asked = request(constraint=compile_schema(schema, tokenizer=card.vocabulary), stop=("clusi",))
     events = await events_of(runtime, asked)
     assert text_of(events) == '{"con'
     assert events[-1].reason is FinishReason.STOP
@@ -254,7 +250,7 @@ async def test_log_probabilities_of_forced_tokens_spell_the_text(runtime):
     (card,) = await runtime.models()
     schema = {"properties": {"conclusion": {"type": "boolean"}}, "required": ["conclusion"], "type": "object"}
     compiled = compile_schema({**schema, "additionalProperties": False}, tokenizer=card.vocabulary)
-    events = await events_of(runtime, request(constraint=compiled, syntax=None, num_logprobs=2))
+    events = await events_of(runtime, request(constraint=compiled, num_logprobs=2))
     logprobs = [entry for event in events if isinstance(event, TextDelta) for entry in event.logprobs]
     assert "".join(entry.token for entry in logprobs) == text_of(events)
     is_certain = [entry.logprob == 0.0 and len(entry.top) == 1 for entry in logprobs]

@@ -8,23 +8,6 @@ from runtime.events import FinishReason
 from runtime.request import Sampling
 
 
-def test_closers_prepare_while_a_device_computes(make_engine, make_sequence, finish):
-    """And where one fails, what is wrong is found when it is asked, or else it did not matter."""
-    calls = []
-
-    class Prepares(Appends):
-        def prepare(self, remaining):
-            calls.append(remaining)
-            raise RuntimeError("bug")
-
-    engine = make_engine()
-    engine.runner.is_async = True
-    sequence = make_sequence("x", 6, closer=Prepares("99"), matcher=Digits())
-    finish(engine, sequence)
-    assert sequence.num_output == 6
-    assert calls[:3] == [6, 5, 4]
-
-
 def test_a_matcher_decides_what_is_written(make_engine, make_sequence, finish):
     forced = make_sequence("x", 50, temperature=1.0, matcher=Spells('{"a": 1}'))
     free = make_sequence("x", 5)

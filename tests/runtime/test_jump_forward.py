@@ -12,7 +12,6 @@ from tokenizers import Tokenizer, models
 from walks import allowed_ids
 
 from compiler import compile_schema, compile_toolset
-from compiler.closing.closer import closer_of
 from compiler.syntaxes import SYNTAXES
 from compiler.vocabulary import Vocabulary
 from runtime.engine import Engine
@@ -131,7 +130,7 @@ def test_bytes_are_the_same_with_any_model(make_jumping, make_sequence, finish, 
                 temperature=temperature,
                 seed=number,
                 matcher=grammar.matcher(),
-                closer=closer_of(grammar),
+                closer=grammar.closer(),
             )
             for number, (grammar, budget) in enumerate(cases, 1)
         ]
@@ -141,16 +140,16 @@ def test_bytes_are_the_same_with_any_model(make_jumping, make_sequence, finish, 
         return [(s.output_ids, s.finish_reason, s.closed_by) for s in sequences]
 
     grammars = [calling(syntax) for syntax in ("json", "hermes", "qwen3_coder")]
-    cases = [(g, closer_of(g).minimum() + extra) for g in grammars for extra in (0, 1, 7, 40)]
+    cases = [(g, g.closer().minimum() + extra) for g in grammars for extra in (0, 1, 7, 40)]
     assert written(jumps=True) == written(jumps=False)
 
 
 def test_a_budget_is_never_overrun(make_jumping, make_sequence, finish):
     grammar = calling("json", parallel=False)
-    minimum = closer_of(grammar).minimum()
+    minimum = grammar.closer().minimum()
     for budget in range(minimum, minimum + 30):
         sequence = make_sequence(
-            "x", budget, temperature=1.0, seed=budget, matcher=grammar.matcher(), closer=closer_of(grammar)
+            "x", budget, temperature=1.0, seed=budget, matcher=grammar.matcher(), closer=grammar.closer()
         )
         finish(make_jumping(jumps=True), sequence)
         assert sequence.num_output <= budget
@@ -202,7 +201,7 @@ def test_choices_differ_and_share_their_prefix(make_jumping, make_sequence, fini
     engine = make_jumping(jumps=True)
     grammar = calling()
     choices = [
-        make_sequence("p" * 30, 80, temperature=1.0, choice=i, matcher=grammar.matcher(), closer=closer_of(grammar))
+        make_sequence("p" * 30, 80, temperature=1.0, choice=i, matcher=grammar.matcher(), closer=grammar.closer())
         for i in range(3)
     ]  # fmt: skip
     finish(engine, *choices)
@@ -304,7 +303,7 @@ def test_an_indifferent_model_writes_valid_calls(qwen):
     grammar = calling("hermes", vocabulary)
     engine = engine_of(Indifferent(vocabulary.width), vocabulary, jump_forward)
     sequences = [
-        Sequence("s", [0], 60, Sampling(), seed, matcher=grammar.matcher(), closer=closer_of(grammar))
+        Sequence("s", [0], 60, Sampling(), seed, matcher=grammar.matcher(), closer=grammar.closer())
         for seed in range(4)
     ]
     for sequence in sequences:

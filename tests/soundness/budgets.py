@@ -18,7 +18,6 @@ from soundness.workers import Finished, Job, allow, run
 from whole_outputs import parse_calls
 
 from compiler import compile_schema, compile_toolset
-from compiler.closing.closer import closer_of
 from compiler.errors import CompilerError
 from compiler.linker.linker import LinkedGrammar
 from compiler.vocabulary import Vocabulary
@@ -133,7 +132,7 @@ def write(
 ) -> Iterator[Written]:
     """One output for each sampling, with budgets from the smallest that any output fits on."""
     vocabulary = constraint.vocabulary
-    minimum = closer_of(constraint).minimum()
+    minimum = constraint.closer().minimum()
     if minimum >= engine.context_length - 1000:
         yield Written("too long for any context")
         return
@@ -163,7 +162,7 @@ def _sequence(constraint: Any, budget: int, sampling: Sampling, rng: random.Rand
         sampling,
         seed=rng.getrandbits(32),
         matcher=constraint.matcher(),
-        closer=closer_of(constraint),
+        closer=constraint.closer(),
     )
 
 

@@ -1,0 +1,36 @@
+"""The constraint: what a compiled grammar can do for a runtime, whoever compiled it."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from compiler.closing.closer import Closer
+from compiler.matcher import Matcher
+from compiler.syntax import Syntax
+
+ParameterTypes = Mapping[str, tuple[str, ...]]
+"""By key, the JSON types that a reader may take a tagged parameter for; string where the key is missing."""
+
+
+class Constraint(Protocol):
+    """What one output may be; immutable and shared.
+
+    `LinkedGrammar`, `FramedFormat` and `CompiledSchema` are Callgate's own. Grammars of other engines are
+    constraints too; they need not have closers, syntaxes or types.
+    """
+
+    @property
+    def digest(self) -> str:
+        """Names the grammar in stores and traces."""
+
+    @property
+    def syntax(self) -> Syntax | None:
+        """What tells thoughts and calls from the answer in an output; None if all of it is the answer."""
+
+    def parameter_types(self, name: str) -> ParameterTypes:
+        """What a reader may take the tagged parameters of a tool for; empty where arguments are JSON."""
+
+    def matcher(self, *, is_thinking: bool = False) -> Matcher:
+        """A fresh matcher at the start; `is_thinking`: the prompt has begun a thought."""
+
+    def closer(self, *, is_thinking: bool = False) -> Closer | None:
+        """A fresh budget closer at the start; None if the shortest completions are not known."""

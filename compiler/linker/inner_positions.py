@@ -1,0 +1,224 @@
+"""Positions inside of units and answers, where a grammar describes what may follow.
+
+A matcher's positions share one of xgrammar's matchers, which advances in place. A closer's positions are
+values: they parse the text with a recogniser, which knows how the text can end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from compiler.closing.closer import ParsedText
+from compiler.linker.linked_matcher import Position
+from compiler.output_parts import CallEnd, OutputPart, TextPart
+from compiler.recogniser.recogniser import Recogniser
+from compiler.units.compiled_grammar import GuardedMatcher, forced_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import xgrammar as xgr
+
+    from compiler.closing.closer import Closable
+    from compiler.guard.guard import GuardState
+    from compiler.linker.boundary_tokens import BoundaryTokens
+    from compiler.linker.call_text import CallText
+    from compiler.linker.dispatcher import Dispatcher
+    from compiler.matcher import Bitmask
+    from compiler.schema import CompiledSchema
+    from compiler.units.unit import Unit
+
+
+@dataclass(frozen=True, slots=True)
+class InUnit(Position):
+    """In a tool's arguments or the end of its call.
+
+    `token` is what was read last of the unit, after `previous`; of the first token, what of it is the unit's.
+    `call` tells the arguments apart.
+    """
+
+    dispatcher: Dispatcher = field(repr=False)
+    unit: Unit
+    matcher: xgr.GrammarMatcher
+    guarded: GuardState | None
+    call: CallText
+    token: bytes
+    previous: InUnit | None = field(default=None, repr=False)
+    is_complete = False
+
+    def fill(self, bitmask: Bitmask, row: int) -> None:
+        """Overwrite a row with the tokens that may come next."""
+        if self.guarded is None:
+            self._fill(bitmask, row)
+        else:
+            self.guarded.fill(bitmask[row], self.matcher, lambda: self._fill(bitmask, row))
+
+    def _fill(self, bitmask: Bitmask, row: int) -> None:
+        """What the unit's grammar allows, and the tokens that end the unit here."""
+        self.matcher.fill_next_token_bitmask(bitmask, row)
+        bitmask[row, -1] &= self.dispatcher.vocabulary.index.last_word
+        self._boundary.add(self.matcher, bitmask[row])
+
+    def accept(self, token_id: int, token: bytes) -> Position | None:
+        """The position after a token; None if the token is not allowed."""
+        if self.matcher.accept_token(token_id):
+            guarded = self.guarded and self.guarded.follow(self.matcher, token_id)
+            if guarded is None and self.guarded is not None:
+                return None
+            return self._after(token, guarded)
+        rest = self._boundary.leave(self.matcher, token_id)
+        if rest is None:
+            return None
+        if self.guarded is not None and self.guarded.read(token) is None:
+            self.matcher.rollback(1)
+            return None
+        return self._over(token[: len(token) - len(rest)], rest)
+
+    def _after(self, token: bytes, guarded: GuardState | None) -> Position | None:
+        """The position after a token that the matcher has accepted."""
+        if self.matcher.is_completed():
+            return self._over(token, b"")
+        call, arguments = self.call.advance(token, self.matcher)
+        parts = self.dispatcher.argument_parts(arguments)
+        return InUnit(self.dispatcher, self.unit, self.matcher, guarded, call, token, self, parts=parts)
+
+    def _over(self, text: bytes, rest: bytes) -> Position | None:
+        """The position after a token of which `text` completes the unit, and `rest` goes on behind it."""
+        _, arguments = self.call.advance(text, self.matcher)
+        parts: tuple[OutputPart, ...] = (*self.dispatcher.argument_parts(arguments), CallEnd())
+        return self.dispatcher.enter(self.dispatcher.after_call, rest, parts)
+
+    def after(self, token_id: int, token: bytes) -> Closable | None:
+        """Where a closer is after a token."""
+        return self._parsed().after(token_id, token)
+
+    def completions(self) -> Iterator[bytes]:
+        """What completes the call, and the closing."""
+        return self._parsed().completions()
+
+    def _parsed(self) -> ParsedUnit:
+        recogniser = Recogniser.of(self.unit.network)
+        recogniser.advance(_text_to(self))
+        return ParsedUnit(self.dispatcher, recogniser)
+
+    def forced_text(self) -> bytes:
+        """What every continuation begins with."""
+        text = forced_text(self.matcher)
+        if not text or not self.matcher.accept_string(text):
+            return b""
+        is_over = self.matcher.is_completed()
+        self.matcher.rollback(1)
+        return text + self.dispatcher.forced_after(self.dispatcher.after_call, b"") if is_over else text
+
+    def undo(self) -> None:
+        """Take back the last token accepted from here."""
+        self.matcher.rollback(1)
+
+    @property
+    def _boundary(self) -> BoundaryTokens:
+        assert self.dispatcher.boundary is not None, "a header led into the unit"
+        return self.dispatcher.boundary
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedUnit:
+    """A closer's place in a tool's arguments or the end of its call."""
+
+    dispatcher: Dispatcher = field(repr=False)
+    recogniser: Recogniser
+
+    def after(self, token_id: int, token: bytes) -> Closable | None:  # noqa: ARG002 - the protocol's
+        """The place after a token; None if it does not fit. Behind the unit, the token's rest leads on."""
+        recogniser = self.recogniser.fork()
+        if recogniser.advance(token) and not recogniser.is_complete:
+            return ParsedUnit(self.dispatcher, recogniser)
+        recogniser = self.recogniser.fork()
+        for end in range(1, len(token) + 1):
+            if not recogniser.advance(token[end - 1 : end]):
+                return None
+            if recogniser.is_complete:
+                return self.dispatcher.enter(self.dispatcher.after_call, token[end:])
+        raise AssertionError("a token was read byte by byte but not whole")
+
+    def completions(self) -> Iterator[bytes]:
+        """What completes the call, and the closing."""
+        yield self.recogniser.completion() + self.dispatcher.closing
+
+    def bound(self) -> float:
+        """At least as many bytes as the completion has."""
+        return self.recogniser.bound() + len(self.dispatcher.closing)
+
+
+@dataclass(frozen=True, slots=True)
+class InAnswer(Position):
+    """In an answer, `depth` tokens after what the token that led here wrote of it.
+
+    `token` is what was read last of the answer, after `previous`.
+    """
+
+    compiled: CompiledSchema = field(repr=False)
+    matcher: GuardedMatcher
+    token: bytes
+    depth: int = 0
+    previous: InAnswer | None = field(default=None, repr=False)
+
+    @classmethod
+    def begin(
+        cls, compiled: CompiledSchema, text: bytes, parts: tuple[OutputPart, ...] = ()
+    ) -> InAnswer | None:
+        """The position in an answer that begins with `text`; None if none does.
+
+        `parts` are what the token that ends `text` settled before.
+        """
+        matcher = compiled.matcher()
+        if not matcher.read(text):
+            return None
+        return cls(compiled, matcher, text, parts=(*parts, TextPart(text)) if text else parts)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the output may end here."""
+        return self.matcher.is_completed()
+
+    def fill(self, bitmask: Bitmask, row: int) -> None:
+        """Overwrite a row with the tokens that may come next."""
+        self.matcher.fill_bitmask(bitmask, row)
+
+    def accept(self, token_id: int, token: bytes) -> Position | None:
+        """The position after a token; None if the token is not allowed."""
+        if not self.matcher.accept(token_id):
+            return None
+        parts = (TextPart(token),)
+        return InAnswer(self.compiled, self.matcher, token, self.depth + 1, self, parts=parts)
+
+    def after(self, token_id: int, token: bytes) -> Closable | None:
+        """Where a closer is after a token."""
+        return self._parsed().after(token_id, token)
+
+    def completions(self) -> Iterator[bytes]:
+        """What completes the answer."""
+        return self._parsed().completions()
+
+    def _parsed(self) -> ParsedText:
+        recogniser = Recogniser.of(self.compiled.network)
+        recogniser.advance(_text_to(self))
+        return ParsedText(recogniser)
+
+    def forced_text(self) -> bytes:
+        """What every continuation begins with."""
+        return self.matcher.forced_text()
+
+    def undo(self) -> None:
+        """Take back the last token accepted from here."""
+        self.matcher.rollback(self.matcher.num_accepted - self.depth)
+
+
+def _text_to(position: InUnit | InAnswer) -> bytes:
+    """What has been read of a unit or an answer."""
+    tokens: list[bytes] = []
+    here: InUnit | InAnswer | None = position
+    while here is not None:
+        tokens.append(here.token)
+        here = here.previous
+    return b"".join(reversed(tokens))
