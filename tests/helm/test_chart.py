@@ -230,8 +230,8 @@ def test_the_gpu_variant_asks_for_accelerators_and_mounts_the_models(tmp_path):
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        ("runtime: {enabled: true}", "not served by this release"),
-        ("gateway: {replicas: 2}\nredis: {enabled: false}", "several gateways need a store"),
+        ("runtime: {enabled: true}", "this release cannot run the runtime"),
+        ("gateway: {replicas: 2}\nredis: {enabled: false}", "several gateways need a shared store"),
         ("redis: {external: {url: redis://elsewhere}}", "set redis.enabled to false"),
         ("telemetry: {exporter: otlp}", "telemetry.otlpEndpoint"),
         ("gateway: {replica: 2}", "replica"),

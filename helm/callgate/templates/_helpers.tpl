@@ -44,25 +44,25 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- if or .Values.redis.enabled .Values.redis.external.url .Values.redis.external.existingSecret -}}true{{- end -}}
 {{- end -}}
 
-{{/* Values that fit the schema one by one but not together. */}}
+{{/* Refuses values that are valid one by one but not together. */}}
 {{- define "callgate.check" -}}
 {{- if .Values.runtime.enabled -}}
-{{- fail "runtime.enabled: a runtime in pods of its own is not served by this release; leave it false, and every gateway pod loads the model itself" -}}
+{{- fail "runtime.enabled: this release cannot run the runtime in pods of its own; leave it false, and every gateway pod loads the model itself" -}}
 {{- end -}}
 {{- if and .Values.redis.enabled (or .Values.redis.external.url .Values.redis.external.existingSecret) -}}
-{{- fail "redis.external: set redis.enabled to false to use a Redis of your own" -}}
+{{- fail "redis.external: to use your own Redis, set redis.enabled to false" -}}
 {{- end -}}
 {{- $replicas := .Values.gateway.replicas | int -}}
 {{- if .Values.gateway.autoscaling.enabled -}}{{- $replicas = .Values.gateway.autoscaling.maxReplicas | int -}}{{- end -}}
 {{- if and (gt $replicas 1) (not (include "callgate.hasSharedStore" .)) -}}
-{{- fail "gateway.replicas: several gateways need a store that they share; enable redis, or set redis.external" -}}
+{{- fail "gateway.replicas: several gateways need a shared store; enable redis, or set redis.external" -}}
 {{- end -}}
 {{- if and (eq .Values.telemetry.exporter "otlp") (not .Values.telemetry.otlpEndpoint) -}}
-{{- fail "telemetry.otlpEndpoint: the otlp exporter needs one, such as http://collector:4318/v1/traces" -}}
+{{- fail "telemetry.otlpEndpoint: the otlp exporter needs an endpoint; set one, such as http://collector:4318/v1/traces" -}}
 {{- end -}}
 {{- end -}}
 
-{{/* A scalar as TOML writes it; Helm reads every number as a float. */}}
+{{/* Writes a scalar as TOML. Helm reads every number as a float, so whole numbers lose their fraction. */}}
 {{- define "callgate.toml" -}}
 {{- if kindIs "string" . -}}{{ . | toJson }}{{- else if kindIs "bool" . -}}{{ . }}{{- else if eq (float64 (int64 .)) (float64 .) -}}{{ int64 . }}{{- else -}}{{ . }}{{- end -}}
 {{- end -}}
