@@ -1,8 +1,11 @@
-"""The plan of a grammar's guards: at which places of a text they must look, and how closely.
+"""The plan of a grammar's guards: where in a text a guard must look, and what it keeps there.
 
-The places form an automaton over the paths of JSON: keys and positions lead from a container to what is in
-it. Several schemas can speak about one place, so a text stands in a set of places, and a guard holds where
-any of them asks for it: that can only narrow what the mask admits.
+The plan is an automaton over JSON paths. Its states are path states; keys and indices lead from the state of
+a container to the states of what is inside it. Several schemas can describe the same value, so a value stands
+in a set of states. A guard applies where any of these states asks for it: that can only narrow the mask.
+
+In the plan of `{"properties": {"tags": {"uniqueItems": true}}}`, the key `tags` leads from the root to a
+state that `is_distinct`.
 """
 
 from collections.abc import Mapping
@@ -10,33 +13,39 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from compiler.guard.string_bounds import LengthBound, StringAutomaton, automaton_from_json, automaton_to_json
+from compiler.guard.string_bounds import (
+    LengthBound,
+    StringAutomaton,
+    automaton_from_json,
+    automaton_to_json,
+)
 
 PathStates = frozenset[int]
+"""Numbers of states in `GuardPlan.states`."""
 
 
 @dataclass(frozen=True, slots=True)
 class PathState:
-    """What the plan knows of one place, and the places inside it."""
+    """What the plan knows of the values that some paths lead to, and where it goes on inside them."""
 
     is_distinct: bool = False
-    """An array there has no two equal items."""
+    """An array here has no two equal items."""
     can_run_out: bool = False
-    """Keys or items there can run out: all that begin alike can stand in one container."""
+    """Only finitely many keys or items are possible here: one container can use up all that begin alike."""
     bound: LengthBound | None = None
-    """What a string there is kept to; None where no guard counts its characters."""
+    """The bound of a string here; None if no guard counts its characters."""
     is_plain: bool = True
-    """What may follow inside a string there does not depend on what it holds, its first character aside."""
+    """Inside a string here, what may follow does not depend on the text so far, the first character aside."""
     keys: Mapping[str, PathStates] = field(default_factory=dict)
-    rest: PathStates = frozenset()
-    """Under keys that are not in `keys`."""
+    other_keys: PathStates = frozenset()
+    """The states under every key that is not in `keys`."""
     items: tuple[PathStates, ...] = ()
-    """By position; the last one goes for all that follow."""
+    """The states of the items by index; the last entry also stands for all items after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class GuardedTags:
-    """How arguments in tags are spelled, and under which keys arrays or objects may stand."""
+    """How a syntax writes tagged parameters, and the keys whose values can be arrays or objects."""
 
     begin: bytes
     after_key: bytes
@@ -47,106 +56,117 @@ class GuardedTags:
 
 @dataclass(frozen=True)
 class GuardPlan:
-    """The places that matter, and those where the text begins; without `tags` it is JSON."""
+    """The path states that matter, and those of the root; the text is JSON unless there are `tags`."""
 
-    places: tuple[PathState, ...] = ()
+    states: tuple[PathState, ...] = ()
     start: PathStates = frozenset()
     tags: GuardedTags | None = None
     repeats_keys: bool = True
-    """The grammar lets a key stand twice in an object."""
+    """The grammar lets an object repeat a key, so the guard must forbid it."""
 
     @cached_property
     def can_run_out(self) -> bool:
-        """Whether keys or items can run out anywhere, so that there is no bound to how long the rest gets."""
-        return any(place.can_run_out for place in self.places)
+        """Whether the keys or items of any container can run out; a completion can then be of any length."""
+        return any(state.can_run_out for state in self.states)
 
     @cached_property
-    def keeps_apart(self) -> bool:
-        """Whether keys or items must be kept from repeating."""
-        return self.repeats_keys or any(place.is_distinct for place in self.places)
+    def forbids_repeats(self) -> bool:
+        """Whether a guard must keep keys or items from repeating."""
+        return self.repeats_keys or self.has_distinct_items
+
+    @cached_property
+    def has_distinct_items(self) -> bool:
+        """Whether the items of any array must be distinct."""
+        return any(state.is_distinct for state in self.states)
 
     @cached_property
     def bounds(self) -> frozenset[LengthBound]:
-        """What strings are kept to."""
-        return frozenset(place.bound for place in self.places if place.bound is not None)
+        """The bounds of all strings."""
+        return frozenset(state.bound for state in self.states if state.bound is not None)
 
     @cached_property
     def _inside(self) -> dict[tuple[PathStates, str | int | None], PathStates]:
         return {}
 
-    def under(self, places: PathStates, step: str | int) -> PathStates:
-        """Where a key or a position leads from the container at `places`."""
-        if not places:
-            return places
+    def inside(self, states: PathStates, step: str | int) -> PathStates:
+        """The states of the value under a key, or at an index, of a container in `states`."""
+        if not states:
+            return states
         known = self._known(step)
-        found = self._inside.get((places, known))
+        found = self._inside.get((states, known))
         if found is None:
-            inner = [_inner(self.places[place], known) for place in places]
-            found = self._inside[places, known] = frozenset().union(*inner)
+            inner = [_child_states(self.states[state], known) for state in states]
+            found = self._inside[states, known] = frozenset().union(*inner)
         return found
 
     def _known(self, step: str | int) -> str | int | None:
-        """The step, if some place tells it from others; a stranger's keys are too many to be kept."""
+        """The step as a key of the table `_inside`; None for every key that no state names.
+
+        Models make up too many keys to remember each.
+        """
         if isinstance(step, str):
             return step if step in self._keys else None
         return min(step, self._last_item)
 
     @cached_property
     def _keys(self) -> frozenset[str]:
-        return frozenset(key for place in self.places for key in place.keys)
+        return frozenset(key for state in self.states for key in state.keys)
 
     @cached_property
     def _last_item(self) -> int:
-        return max((len(place.items) for place in self.places), default=1) - 1
+        return max((len(state.items) for state in self.states), default=1) - 1
 
-    def is_distinct(self, places: PathStates) -> bool:
-        """Whether the items of an array there are distinct."""
-        return any(self.places[place].is_distinct for place in places)
+    def is_distinct_at(self, states: PathStates) -> bool:
+        """Whether the items of an array in these states must be distinct."""
+        return any(self.states[state].is_distinct for state in states)
 
-    def can_run_out_at(self, places: PathStates) -> bool:
-        """Whether the keys or items of a container there can run out."""
-        return any(self.places[place].can_run_out for place in places)
+    def can_run_out_at(self, states: PathStates) -> bool:
+        """Whether the keys or items of a container in these states can run out."""
+        return any(self.states[state].can_run_out for state in states)
 
-    def is_plain_at(self, places: PathStates) -> bool:
-        """Whether what may follow inside a string there does not depend on what it holds."""
-        return all(self.places[place].is_plain for place in places)
+    def is_plain_at(self, states: PathStates) -> bool:
+        """Whether what may follow inside a string in these states does not depend on the text so far."""
+        return all(self.states[state].is_plain for state in states)
 
-    def bound_at(self, places: PathStates) -> LengthBound | None:
-        """What a string there is kept to: the planner lets no two patterns meet."""
-        bounds = (self.places[place].bound for place in places)
-        return min((bound for bound in bounds if bound), key=lambda bound: bound.longest, default=None)
+    def bound_at(self, states: PathStates) -> LengthBound | None:
+        """The bound of a string in these states; the planner lets no two automata meet."""
+        bounds = (self.states[state].bound for state in states)
+        return min((bound for bound in bounds if bound), key=lambda bound: bound.max_length, default=None)
 
 
-def _inner(place: PathState, step: str | int | None) -> PathStates:
+def _child_states(state: PathState, step: str | int | None) -> PathStates:
     if step is None:
-        return place.rest
+        return state.other_keys
     if isinstance(step, str):
-        return place.keys.get(step, place.rest)
-    return place.items[min(step, len(place.items) - 1)] if place.items else frozenset()
+        return state.keys.get(step, state.other_keys)
+    return state.items[min(step, len(state.items) - 1)] if state.items else frozenset()
 
 
 def plan_to_json(plan: GuardPlan) -> Any:
-    """The plan as lists and numbers."""
-    patterns = (place.bound.pattern for place in plan.places if place.bound and place.bound.pattern)
-    numbers = {pattern: number for number, pattern in enumerate(dict.fromkeys(patterns))}
-    places = [
+    """The plan as lists, numbers and texts; each automaton is written once.
+
+    Stored grammars hold this, and their digests cover it: a change invalidates every stored grammar.
+    """
+    automata = (state.bound.automaton for state in plan.states if state.bound and state.bound.automaton)
+    numbers = {automaton: number for number, automaton in enumerate(dict.fromkeys(automata))}
+    states = [
         [
-            place.is_distinct,
-            place.can_run_out,
-            place.bound and _bound_to_json(place.bound, numbers),
-            place.is_plain,
-            {key: sorted(inner) for key, inner in place.keys.items()},
-            sorted(place.rest),
-            [sorted(inner) for inner in place.items],
+            state.is_distinct,
+            state.can_run_out,
+            state.bound and _bound_to_json(state.bound, numbers),
+            state.is_plain,
+            {key: sorted(inner) for key, inner in state.keys.items()},
+            sorted(state.other_keys),
+            [sorted(inner) for inner in state.items],
         ]
-        for place in plan.places
+        for state in plan.states
     ]
     tags = None if plan.tags is None else _tags_to_json(plan.tags)
-    return [sorted(plan.start), places, tags, plan.repeats_keys, [*map(automaton_to_json, numbers)]]
+    return [sorted(plan.start), states, tags, plan.repeats_keys, [*map(automaton_to_json, numbers)]]
 
 
 def _bound_to_json(bound: LengthBound, numbers: Mapping[StringAutomaton, int]) -> Any:
-    return [bound.longest, None if bound.pattern is None else numbers[bound.pattern]]
+    return [bound.max_length, None if bound.automaton is None else numbers[bound.automaton]]
 
 
 def _tags_to_json(tags: GuardedTags) -> Any:
@@ -155,33 +175,42 @@ def _tags_to_json(tags: GuardedTags) -> Any:
 
 
 def plan_from_json(content: Any) -> GuardPlan:
-    """The plan that `plan_to_json` wrote.
+    """Read what `plan_to_json` returned.
 
     Raises:
-        ValueError, TypeError: it did not.
+        ValueError, TypeError: `content` has another form.
     """
-    start, places, tags, repeats_keys, patterns = content
-    read = None if tags is None else _tags(tags)
-    known = [automaton_from_json(pattern) for pattern in patterns]
-    return GuardPlan(tuple(_place(place, known) for place in places), frozenset(start), read, repeats_keys)
+    start, states, tags, repeats_keys, automata = content
+    known = [automaton_from_json(automaton) for automaton in automata]
+    return GuardPlan(
+        tuple(_state_from_json(state, known) for state in states),
+        frozenset(start),
+        None if tags is None else _tags_from_json(tags),
+        repeats_keys,
+    )
 
 
-def _tags(content: Any) -> GuardedTags:
+def _tags_from_json(content: Any) -> GuardedTags:
     *texts, keys = content
     begin, after_key, after_string_key, end = (text.encode() for text in texts)
     return GuardedTags(begin, after_key, after_string_key, end, frozenset(keys))
 
 
-def _place(content: Any, patterns: list[StringAutomaton]) -> PathState:
-    is_distinct, can_run_out, bound, is_plain, keys, rest, items = content
-    inner = {key: frozenset(places) for key, places in keys.items()}
-    lists = tuple(map(frozenset, items))
-    read = None if bound is None else _bound(bound, patterns)
-    return PathState(is_distinct, can_run_out, read, is_plain, inner, frozenset(rest), lists)
+def _state_from_json(content: Any, automata: list[StringAutomaton]) -> PathState:
+    is_distinct, can_run_out, bound, is_plain, keys, other_keys, items = content
+    return PathState(
+        is_distinct,
+        can_run_out,
+        None if bound is None else _bound_from_json(bound, automata),
+        is_plain,
+        {key: frozenset(states) for key, states in keys.items()},
+        frozenset(other_keys),
+        tuple(map(frozenset, items)),
+    )
 
 
-def _bound(content: Any, patterns: list[StringAutomaton]) -> LengthBound:
-    longest, number = content
-    if number is not None and not 0 <= number < len(patterns):
-        raise ValueError("a bound without its pattern")
-    return LengthBound(longest, None if number is None else patterns[number])
+def _bound_from_json(content: Any, automata: list[StringAutomaton]) -> LengthBound:
+    max_length, number = content
+    if number is not None and not 0 <= number < len(automata):
+        raise ValueError(f"a bound refers to pattern {number}, but the plan stores {len(automata)}")
+    return LengthBound(max_length, None if number is None else automata[number])

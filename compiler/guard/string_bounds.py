@@ -1,4 +1,13 @@
-"""The pattern of a string whose length a guard keeps: where a text is in it, and how far from an end."""
+"""The bounds of strings: how many characters a string may still have, and whether it can end within them.
+
+A bare `maxLength` needs a count only. Beside a `pattern`, a text may not end everywhere: after the hyphen of
+`^[a-z]+(-[a-z]+)*$` another letter must follow. A bound then carries the automaton of the pattern, which
+knows how many characters each of its states is away from an end.
+
+Example: 9 characters at most, under that pattern. After `abcdefg-` one character is left and one is needed,
+so a letter may follow. After `abcdefgh` one is left too, but `-` would leave none where one is needed: `-`
+may not follow.
+"""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -11,13 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compiler.regular.dfa import DEAD, Dfa, TooManyStates
-from compiler.regular.utf8 import code_points, num_characters, split
+from compiler.regular.utf8 import char_range, decode_prefix, num_characters
 
 MAX_ENTRIES = 10_000
-"""States by kinds of characters; a larger pattern is counted by rules."""
+"""The most entries of a transition table. Rules count the texts of a larger automaton."""
 _CONTROLS = range(0x20)
 _SHORT_ESCAPES = tuple(map(ord, '"\\\b\f\n\r\t'))
-_PLAIN = tuple(code for code in range(0x20, 0x80) if code not in _SHORT_ESCAPES)
+_UNESCAPED = tuple(code for code in range(0x20, 0x80) if code not in _SHORT_ESCAPES)
 _ESCAPED: dict[bytes, Sequence[int]] = {
     b"\\": (*_CONTROLS, *map(ord, '"\\')),
     b"\\u": _CONTROLS,
@@ -26,36 +35,39 @@ _ESCAPED: dict[bytes, Sequence[int]] = {
     b"\\u000": range(0x10),
     b"\\u001": range(0x10, 0x20),
 }
-"""What rules write as an escape that has begun so, where not all characters lead to one state."""
+"""By the beginning of an escape: the characters that rules write with such an escape.
+
+It matters only where not all characters lead to the same state.
+"""
 
 
 @dataclass(frozen=True)
 class StringAutomaton:
-    """A deterministic automaton: `rows[state][kind]` is the next state, and 0 the start.
+    """A deterministic automaton over code points; `transitions[state][char_class]` is the next state.
 
-    The characters from `starts[i]` up to the next start are of `kinds[i]`. The last state is that of what no
-    text of the pattern begins with.
+    The code points from `starts[i]` up to `starts[i + 1]` are of the class `classes[i]`. State 0 is the
+    start. The last state is dead: no text of the pattern begins with what leads there.
     """
 
     starts: tuple[int, ...]
-    kinds: tuple[int, ...]
-    rows: tuple[tuple[int, ...], ...]
+    classes: tuple[int, ...]
+    transitions: tuple[tuple[int, ...], ...]
     accepting: frozenset[int]
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.starts, self.kinds, self.rows, self.accepting))
+        return hash((self.starts, self.classes, self.transitions, self.accepting))
 
     def __hash__(self) -> int:
-        """Looked at often, found once."""
+        """The hash of the content, computed once, as automata are keys of caches."""
         return self._hash
 
     @cached_property
     def distance(self) -> tuple[int, ...]:
-        """The fewest characters from each state to the end of a text; 0 where there is none."""
+        """By state, the fewest characters to the end of a text; 0 where there is no end."""
         sources: dict[int, set[int]] = {}
-        for state, row in enumerate(self.rows):
-            for target in row:
+        for state, targets in enumerate(self.transitions):
+            for target in targets:
                 sources.setdefault(target, set()).add(state)
         found = dict.fromkeys(self.accepting, 0)
         queue = list(self.accepting)
@@ -63,189 +75,204 @@ class StringAutomaton:
             for state in sources.get(target, set()) - found.keys():
                 found[state] = found[target] + 1
                 queue.append(state)
-        return tuple(found.get(state, 0) for state in range(len(self.rows)))
+        return tuple(found.get(state, 0) for state in range(len(self.transitions)))
+
+    @cached_property
+    def max_distance(self) -> int:
+        """The largest distance of any state."""
+        return max(self.distance)
 
     @cached_property
     def table(self) -> NDArray[np.int32]:
-        """The rows: int32 [states, kinds]."""
-        return np.array(self.rows, np.int32)
+        """The transitions: int32 [states, classes]."""
+        return np.array(self.transitions, np.int32)
 
-    def kinds_of(self, codes: NDArray[np.int64]) -> NDArray[np.int32]:
-        """The kind of each code point."""
-        places = np.searchsorted(np.array(self.starts), codes, side="right") - 1
-        found: NDArray[np.int32] = np.array(self.kinds, np.int32)[places]
+    def classes_of(self, codes: NDArray[np.int64]) -> NDArray[np.int32]:
+        """The class of each code point."""
+        ranges = np.searchsorted(np.array(self.starts), codes, side="right") - 1
+        found: NDArray[np.int32] = np.array(self.classes, np.int32)[ranges]
         return found
 
-    @cached_property
-    def farthest(self) -> int:
-        """The longest distance."""
-        return max(self.distance)
-
     def after(self, state: int, text: Iterable[int]) -> int:
-        """The state behind more code points."""
+        """The state after more code points."""
         for code in text:
-            state = self.rows[state][self.kinds[bisect_right(self.starts, code) - 1]]
+            state = self.transitions[state][self.classes[bisect_right(self.starts, code) - 1]]
         return state
 
     @cached_property
-    def _left(self) -> dict[tuple[int, bytes], int]:
+    def _distance_within(self) -> dict[tuple[int, bytes], int]:
         return {}
 
-    def left(self, state: int, begun: bytes) -> int:
-        """The fewest characters to an end behind a character that has begun, as an escape or as UTF-8."""
-        if not begun:
-            return self.distance[state]
-        if (state, begun) not in self._left:
-            self._left[state, begun] = self._behind(state, begun)
-        return self._left[state, begun]
+    def distance_within(self, state: int, partial: bytes) -> int:
+        """The fewest characters to an end once the character that begins with `partial` is complete.
 
-    def _behind(self, state: int, begun: bytes) -> int:
-        if begun[:1] != b"\\":
-            return min(self._distances(state, self._begun_kinds(begun)), default=0)
-        escaped = self._distances(state, self._kinds_of(_ESCAPED.get(begun, ())))
+        `partial` is the beginning of an escape, the first bytes of a character in UTF-8, or nothing.
+        """
+        if not partial:
+            return self.distance[state]
+        if (state, partial) not in self._distance_within:
+            self._distance_within[state, partial] = self._find_distance_within(state, partial)
+        return self._distance_within[state, partial]
+
+    def _find_distance_within(self, state: int, partial: bytes) -> int:
+        if partial[:1] != b"\\":
+            return min(self._distances_after(state, self._utf8_classes(partial)), default=0)
+        escaped = self._distances_after(state, self._class_set(_ESCAPED.get(partial, ())))
         if escaped:
             return min(escaped)
-        return max(self._distances(state, self.kinds), default=0)  # rules that escape more lead to one place
+        # Where rules escape more characters than those, all characters lead to the same state.
+        return max(self._distances_after(state, self.classes), default=0)
 
-    def _distances(self, state: int, kinds: Iterable[int]) -> list[int]:
-        """Those of the states to which characters lead, where a text may go on."""
-        targets = {self.rows[state][kind] for kind in kinds} - {len(self.rows) - 1}
-        return [self.distance[target] for target in targets]
+    def _distances_after(self, state: int, classes: Iterable[int]) -> list[int]:
+        """The distances of the states that these classes lead to, the dead state left out."""
+        targets = {self.transitions[state][char_class] for char_class in classes}
+        return [self.distance[target] for target in targets - {len(self.transitions) - 1}]
 
-    def _kinds_of(self, codes: Iterable[int]) -> set[int]:
-        return {self.kinds[bisect_right(self.starts, code) - 1] for code in codes}
+    def _class_set(self, codes: Iterable[int]) -> set[int]:
+        return {self.classes[bisect_right(self.starts, code) - 1] for code in codes}
 
-    def _begun_kinds(self, begun: bytes) -> set[int]:
-        """The kinds of the characters that begin with some bytes of UTF-8."""
-        low, high = code_points(begun)
-        return set(self.kinds[bisect_right(self.starts, low) - 1 : bisect_right(self.starts, high)])
+    def _utf8_classes(self, partial: bytes) -> set[int]:
+        """The classes of the characters whose UTF-8 begins with some bytes."""
+        low, high = char_range(partial)
+        return set(self.classes[bisect_right(self.starts, low) - 1 : bisect_right(self.starts, high)])
 
     @cached_property
-    def ends_in_bytes_as_in_characters(self) -> bool:
-        """Whether the fewest bytes of JSON to an end, inside an escape too, are the fewest characters."""
-        controls = self._kinds_of(set(_CONTROLS) - set(_SHORT_ESCAPES))
-        short, plain = self._kinds_of(_SHORT_ESCAPES), self._kinds_of(_PLAIN)
+    def is_shortest_in_bytes(self) -> bool:
+        """Whether the shortest end in bytes of JSON is also the shortest in characters, from everywhere.
+
+        Also from inside an escape. The closer counts bytes, the guard characters.
+        """
+        controls = self._class_set(set(_CONTROLS) - set(_SHORT_ESCAPES))
+        short, unescaped = self._class_set(_SHORT_ESCAPES), self._class_set(_UNESCAPED)
         for state, distance in enumerate(self.distance):
-            if distance and distance - 1 not in self._distances(state, plain):
+            if distance and distance - 1 not in self._distances_after(state, unescaped):
                 return False
-            briefly, fully = self._distances(state, short), self._distances(state, controls)
-            if briefly and fully and min(fully) < min(briefly):
+            by_short, by_long = self._distances_after(state, short), self._distances_after(state, controls)
+            if by_short and by_long and min(by_long) < min(by_short):
                 return False
         return True
 
-    def num_free(self, longest: int, most: int) -> int:
-        """How many characters any text may begin with and still end within `longest`, `most` at most.
+    def num_unchecked(self, max_length: int, limit: int) -> int:
+        """How many characters a text may begin with and, whichever they are, still end within `max_length`.
 
-        -1 if there is no text so short.
+        At most `limit`; -1 if no text is so short.
         """
-        following = [set(row) for row in self.rows]
+        successors = [set(targets) for targets in self.transitions]
         states = {0}
-        for count in range(most + 1):
-            if count + max(self.distance[state] for state in states) > longest:
+        for count in range(limit + 1):
+            if count + max(self.distance[state] for state in states) > max_length:
                 return count - 1
-            states = set().union(*(following[state] for state in states))
-        return most
+            states = set().union(*(successors[state] for state in states))
+        return limit
 
 
 @lru_cache(maxsize=256)
-def string_automaton(dfa: Dfa, least: int) -> StringAutomaton:
-    """The texts of a minimised automaton of `least` characters or more.
+def string_automaton(dfa: Dfa, min_length: int) -> StringAutomaton:
+    """The automaton of a minimised DFA's texts of at least `min_length` characters.
 
     Raises:
-        TooManyStates: it is too large to be kept.
+        TooManyStates: its table would have more than `MAX_ENTRIES` entries.
     """
-    if len(dfa.table) * least > MAX_ENTRIES:
+    if len(dfa.table) * min_length > MAX_ENTRIES:
         raise TooManyStates(MAX_ENTRIES)
-    dfa = dfa.at_least(least)
+    dfa = dfa.at_least(min_length)
     columns = list(zip(*dfa.table, strict=True))
-    numbers = {column: number for number, column in enumerate(dict.fromkeys(columns))}
-    dead, outside = len(dfa.table), len(numbers)
+    classes = {column: number for number, column in enumerate(dict.fromkeys(columns))}
+    dead, outside = len(dfa.table), len(classes)
     if (dead + 1) * (outside + 1) > MAX_ENTRIES:
         raise TooManyStates(MAX_ENTRIES)
     spans = sorted(
-        (low, high + 1, numbers[column])
+        (low, high + 1, classes[column])
         for column, atom in zip(columns, dfa.alphabet.atoms, strict=True)
         for low, high in atom
     )
-    marks: dict[int, int] = {0: outside}
-    for low, end, kind in spans:
-        marks |= {low: kind, end: outside}
-    kept = [(0, marks[0]), *(right for left, right in pairwise(sorted(marks.items())) if left[1] != right[1])]
-    rows = [[dead if t == DEAD else t for t in row] + [dead] for row in zip(*numbers, strict=True)]
-    starts, kinds = zip(*kept, strict=True)
-    return StringAutomaton(starts, kinds, (*map(tuple, rows), (dead,) * (outside + 1)), dfa.accepting)
+    class_from: dict[int, int] = {0: outside}
+    for low, end, char_class in spans:
+        class_from |= {low: char_class, end: outside}
+    changes = [
+        (0, class_from[0]),
+        *(right for left, right in pairwise(sorted(class_from.items())) if left[1] != right[1]),
+    ]
+    table = [[dead if t == DEAD else t for t in row] + [dead] for row in zip(*classes, strict=True)]
+    starts, class_of = zip(*changes, strict=True)
+    return StringAutomaton(starts, class_of, (*map(tuple, table), (dead,) * (outside + 1)), dfa.accepting)
 
 
-def automaton_to_json(pattern: StringAutomaton) -> Any:
-    """The pattern as lists of numbers."""
-    return [pattern.starts, pattern.kinds, pattern.rows, sorted(pattern.accepting)]
+def automaton_to_json(automaton: StringAutomaton) -> Any:
+    """The automaton as lists of numbers; stored grammars hold this."""
+    return [automaton.starts, automaton.classes, automaton.transitions, sorted(automaton.accepting)]
 
 
 def automaton_from_json(content: Any) -> StringAutomaton:
-    """The pattern that `pattern_to_json` wrote.
+    """Read what `automaton_to_json` returned.
 
     Raises:
-        ValueError, TypeError: it did not.
+        ValueError, TypeError: `content` has another form, or is no automaton.
     """
-    starts, kinds, rows, accepting = content
-    pattern = StringAutomaton(tuple(starts), tuple(kinds), tuple(map(tuple, rows)), frozenset(accepting))
-    num_states, num_kinds = len(pattern.rows), len(pattern.rows[-1]) if rows else 0
+    starts, classes, rows, accepting = content
+    automaton = StringAutomaton(tuple(starts), tuple(classes), tuple(map(tuple, rows)), frozenset(accepting))
+    transitions = automaton.transitions
+    num_states, num_classes = len(transitions), len(transitions[-1]) if rows else 0
     is_sound = (
-        pattern.starts[:1] == (0,)
-        and all(left < right for left, right in pairwise(pattern.starts))
-        and len(pattern.kinds) == len(pattern.starts)
-        and all(len(row) == num_kinds for row in pattern.rows)
-        and all(0 <= kind < num_kinds for kind in pattern.kinds)
-        and all(0 <= state < num_states for row in (*pattern.rows, pattern.accepting) for state in row)
+        automaton.starts[:1] == (0,)
+        and all(left < right for left, right in pairwise(automaton.starts))
+        and len(automaton.classes) == len(automaton.starts)
+        and all(len(row) == num_classes for row in transitions)
+        and all(0 <= char_class < num_classes for char_class in automaton.classes)
+        and all(0 <= state < num_states for row in (*transitions, automaton.accepting) for state in row)
     )
     if not is_sound:
-        raise ValueError("not the automaton of a pattern")
-    return pattern
+        raise ValueError("the stored automaton of a pattern is malformed")
+    return automaton
 
 
 class LengthBound(NamedTuple):
-    """The code points that a string has at most, and its pattern if texts may not end wherever they stand."""
+    """The most code points of a string, and the automaton of its pattern if that restricts where it ends."""
 
-    longest: int
-    pattern: StringAutomaton | None = None
+    max_length: int
+    automaton: StringAutomaton | None = None
 
     @property
-    def room(self) -> "RemainingLength":
-        """What a string has at its beginning."""
-        return RemainingLength(self.longest, self.pattern)
+    def start(self) -> "RemainingLength":
+        """What remains at the beginning of the string."""
+        return RemainingLength(self.max_length, self.automaton)
 
-    def num_free(self, most: int) -> int:
-        """How many characters can be written of it whatever they are, `most` at most."""
-        return min(most, self.longest) if self.pattern is None else self.pattern.num_free(self.longest, most)
+    def num_unchecked(self, limit: int) -> int:
+        """How many characters a string may begin with, whichever they are; at most `limit`."""
+        if self.automaton is None:
+            return min(limit, self.max_length)
+        return self.automaton.num_unchecked(self.max_length, limit)
 
 
 class RemainingLength(NamedTuple):
-    """How many more characters a string may have, and where in its pattern it stands.
+    """How many more characters a string may have, and its state in the automaton of its pattern.
 
-    A character counts as soon as it has begun; `begun` are its bytes in UTF-8 until it is whole.
+    A character counts as soon as it has begun; `partial` holds the bytes of one that is not complete yet.
     """
 
     num_left: int
-    pattern: StringAutomaton | None = None
+    automaton: StringAutomaton | None = None
     state: int = 0
-    begun: bytes = b""
+    partial: bytes = b""
 
-    def read(self, text: bytes, *, is_escaped: bool) -> "RemainingLength":
-        """Behind more UTF-8, and a backslash if what follows `is_escaped`."""
-        num_left = self.num_left - num_characters(text) - is_escaped
-        if self.pattern is None or not text:
-            return RemainingLength(num_left, self.pattern, self.state, self.begun)
-        whole, begun = split(self.begun + text)
-        return RemainingLength(num_left, self.pattern, self.pattern.after(self.state, map(ord, whole)), begun)
-
-    def complete(self, char: str) -> "RemainingLength":
-        """Behind a character that was escaped."""
-        return (
-            self if self.pattern is None else self._replace(state=self.pattern.after(self.state, [ord(char)]))
+    def after(self, text: bytes, *, begins_escape: bool) -> "RemainingLength":
+        """What remains after more UTF-8, and after a backslash behind it if that `begins_escape`."""
+        num_left = self.num_left - num_characters(text) - begins_escape
+        if self.automaton is None or not text:
+            return RemainingLength(num_left, self.automaton, self.state, self.partial)
+        chars, partial = decode_prefix(self.partial + text)
+        return RemainingLength(
+            num_left, self.automaton, self.automaton.after(self.state, map(ord, chars)), partial
         )
 
-    def suffices(self, escape: bytes = b"") -> bool:
-        """Whether the text can still be ended, behind an escape if one has begun."""
-        if self.pattern is None:
+    def after_escape(self, char: str) -> "RemainingLength":
+        """What remains once an escape is complete; its backslash has been counted already."""
+        if self.automaton is None:
+            return self
+        return self._replace(state=self.automaton.after(self.state, [ord(char)]))
+
+    def can_end(self, escape: bytes = b"") -> bool:
+        """Whether the string can still end within its bound; `escape` is an incomplete escape."""
+        if self.automaton is None:
             return self.num_left >= 0
-        return self.num_left >= self.pattern.left(self.state, escape or self.begun)
+        return self.num_left >= self.automaton.distance_within(self.state, escape or self.partial)

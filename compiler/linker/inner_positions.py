@@ -63,7 +63,7 @@ class InUnit(Position):
     def accept(self, token_id: int, token: bytes) -> Position | None:
         """The position after a token; None if the token is not allowed."""
         if self.matcher.accept_token(token_id):
-            guarded = self.guarded and self.guarded.follow(self.matcher, token_id)
+            guarded = self.guarded and self.guarded.advance(self.matcher, token_id)
             if guarded is None and self.guarded is not None:
                 return None
             return self._after(token, guarded)

@@ -79,7 +79,7 @@ class Unconstrained:
         """A state of the guards' plan for a value of which nothing is known; it may be an array."""
         state = self._lowering.planner.new_state()
         self._lowering.planner.mark_array(state, 0, is_distinct=False)
-        self._lowering.planner.mark_any(state)
+        self._lowering.planner.mark_unknown(state)
         return state
 
     def _rules_of(self, hint: str, context: Context, lower: Callable[[Context], Expr | None]) -> RuleRef:

@@ -16,7 +16,7 @@ from jsonschema_rs import CanonicalSchema
 
 from compiler.errors import UnsupportedSchema
 from compiler.grammar.grammar import Expr, Rule, choice, concat, union
-from compiler.guard.planner import RestStep
+from compiler.guard.planner import OtherKeyStep
 from compiler.lowering.constraints import strings_of
 from compiler.regular.language import TooManyOverlaps, overlaps
 from compiler.report import Verdict
@@ -77,7 +77,7 @@ def lower_undeclared(
     has_all_classes = len(options) == 2 ** len(constraint.pattern_properties)
     is_any = constraint.property_names is None and failing is None and has_all_classes
     if not is_any:
-        lowering.planner.mark_run_out(context.state)
+        lowering.planner.mark_can_run_out(context.state)
     lowering.planner.repeats_keys = True
     text = lowering.rules.define("undeclared", Rule(choice(*options)))
     return UndeclaredMember(text, math.inf if is_any else num_keys)
@@ -137,9 +137,9 @@ def _value(
     if failing is not None and failing.value is not None:
         schemas.append(failing.value)
     if not schemas:
-        return lowering.unconstrained.value(context, RestStep())
+        return lowering.unconstrained.value(context, OtherKeyStep())
     inner = context.inside(lowering.source_map.undeclared(context.location, matched))
-    return lowering.value(reduce(CanonicalSchema.intersect, schemas), inner, RestStep())
+    return lowering.value(reduce(CanonicalSchema.intersect, schemas), inner, OtherKeyStep())
 
 
 def _note_left_out(lowering: Lowering, location: SchemaLocation, refusals: list[UnsupportedSchema]) -> None:

@@ -1,10 +1,12 @@
-"""The transition network of a grammar: what byte may follow where, and what it costs to come to an end.
+"""The recursive transition network of a grammar: which bytes may follow, and how many complete a rule.
 
-A state is a place in a rule. States are made when they are first reached, so that a long text, a large count
-or a rule that nobody enters takes no room. A reference at the end of a rule goes on into the rule it names
-instead of calling it: right recursion is a loop here, and needs no stack.
+A network state is a point in the body of a rule. States are built when they are first reached, so a long
+text, a large count or a rule that no output enters takes no memory. A reference at the end of a rule
+continues in the rule that it names instead of calling it (a tail call), so right recursion is a loop and
+needs no stack.
 
-Every state knows the fewest bytes that finish its rule. Lookaheads are left out: they remove no sentence.
+Every state knows its cost: the fewest bytes that complete its rule. Lookaheads are left out, since they only
+choose between derivations and exclude no sentence.
 """
 
 import math
@@ -29,17 +31,20 @@ from compiler.regular.utf8 import ByteRange, byte_sequences
 
 @dataclass(frozen=True, slots=True)
 class ForbiddenTexts:
-    """What is remembered of a stream is the longest end of it that one of `texts` begins with."""
+    """Texts that a stream of bytes must not contain, as an automaton of Aho and Corasick.
+
+    Its states are the beginnings of the texts. The state after some bytes is the longest one they end with.
+    """
 
     texts: tuple[bytes, ...]
 
-    def step(self, held: bytes, byte: int) -> bytes | None:
-        """What is held after one more byte; None if one of the texts is complete."""
-        held += bytes([byte])
-        if held.endswith(self.texts):
+    def step(self, state: bytes, byte: int) -> bytes | None:
+        """The state after one more byte; None if one of the texts is complete."""
+        read = state + bytes([byte])
+        if read.endswith(self.texts):
             return None
-        starts = (held[at:] for at in range(len(held)))
-        return next((start for start in starts if any(text.startswith(start) for text in self.texts)), b"")
+        suffixes = (read[at:] for at in range(len(read)))
+        return next((end for end in suffixes if any(text.startswith(end) for text in self.texts)), b"")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -51,7 +56,7 @@ class EndState:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class LiteralState:
-    """`text` from the byte `at` on, then `after`."""
+    """The bytes of `text` from `at` on, then `after`."""
 
     text: bytes
     at: int
@@ -70,7 +75,7 @@ class RepeatState:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class CharTailState:
-    """Inside a character: these bytes, then `after`."""
+    """Inside a character: a byte of each range, then `after`."""
 
     ranges: tuple[ByteRange, ...]
     after: "NetworkState"
@@ -79,7 +84,7 @@ class CharTailState:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class CallState:
-    """The rule of that name, then `after`."""
+    """A sentence of the rule `name`, then `after`."""
 
     name: str
     after: "NetworkState"
@@ -88,7 +93,7 @@ class CallState:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ChoiceState:
-    """Any of these."""
+    """Any of the options."""
 
     options: tuple["NetworkState", ...]
     cost: float
@@ -96,50 +101,54 @@ class ChoiceState:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ProseState:
-    """Any bytes that complete none of the texts avoided, of which the last were `held`; then `after`."""
+    """Any bytes without a forbidden text, `progress` being their state in `forbidden`; then `after`."""
 
-    avoidance: ForbiddenTexts
-    held: bytes
+    forbidden: ForbiddenTexts
+    progress: bytes
     after: "NetworkState"
     cost: float
 
 
-InternedState = LiteralState | RepeatState | CharTailState | CallState | ProseState
-NetworkState = EndState | LiteralState | RepeatState | CharTailState | CallState | ChoiceState | ProseState
+SharedState = LiteralState | RepeatState | CharTailState | CallState | ProseState
+NetworkState = EndState | ChoiceState | SharedState
+
+END = EndState()
 
 
 class StateSet:
-    """States of one rule that a text leads to at once, and what they reach without reading a byte."""
+    """The states of one rule that a text leads to at once, and all those reached without reading."""
 
-    __slots__ = ("calls", "cost", "is_end", "most", "readers", "steps")
+    __slots__ = ("calls", "consuming", "cost", "is_end", "max_cost", "steps")
 
     def __init__(
-        self, readers: tuple[NetworkState, ...], calls: tuple[CallState, ...], *, is_end: bool
+        self, consuming: tuple[NetworkState, ...], calls: tuple[CallState, ...], *, is_end: bool
     ) -> None:
-        self.readers = readers
+        self.consuming = consuming
+        """The states that read a byte next."""
         self.calls = calls
         self.is_end = is_end
-        self.cost = 0 if is_end else min((s.cost for s in (*readers, *calls)), default=math.inf)
-        self.most = max((s.cost for s in (*readers, *calls)), default=0)
+        self.cost = 0 if is_end else min((s.cost for s in (*consuming, *calls)), default=math.inf)
+        self.max_cost = max((s.cost for s in (*consuming, *calls)), default=0)
+        """The cost of the most expensive state."""
         self.steps: dict[int, StateSet | None] = {}
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing happens here but that the next byte is initial_state."""
+        """Whether every state reads a byte next: no call, and no end of the rule."""
         return not self.calls and not self.is_end
 
     @property
     def states(self) -> Iterator[NetworkState]:
-        """All of them."""
-        yield from self.readers
+        """All states."""
+        yield from self.consuming
         yield from self.calls
         if self.is_end:
             yield END
 
     def first_bytes(self) -> set[int]:
-        """The bytes that may stand here."""
+        """The bytes that may follow; those of prose are left out."""
         found: set[int] = set()
-        for state in self.readers:
+        for state in self.consuming:
             match state:
                 case LiteralState(text, at):
                     found.add(text[at])
@@ -151,22 +160,19 @@ class StateSet:
         return found
 
 
-END = EndState()
-
-
 _PREFERRED = "a0 "
-"""What stands for a character of a class when any will do."""
+"""The characters that a completion has where any of a class will do."""
 
 _CALL_COST = 2.0**-20
-"""Of equally short texts the one of fewer calls is written, so that writing it comes to an end. A power of
-two adds up without error."""
+"""Of equally short completions the one with fewer calls is written, so that writing it ends. A power of two
+adds up without rounding."""
 
 
 class Network:
-    """The states of one grammar, shared by all that initial_state it."""
+    """The states of one grammar, shared by all who parse with it."""
 
     def __init__(self, grammar: Grammar) -> None:
-        """Find out what every rule costs.
+        """Compute what every rule costs.
 
         Raises:
             UnsupportedGrammar: the grammar has no sentence.
@@ -182,32 +188,32 @@ class Network:
         self._return_sets: dict[CallState, StateSet] = {}
 
     def entry(self, name: str) -> StateSet:
-        """The beginning of a rule."""
+        """The states at the beginning of a rule."""
         if name not in self._entry_sets:
-            self._entry_sets[name] = self._close([self._entry(name)])
+            self._entry_sets[name] = self._closure([self._entry(name)])
         return self._entry_sets[name]
 
     def after(self, call: CallState) -> StateSet:
-        """Where a call returns to."""
+        """The states that a call returns to."""
         if call not in self._return_sets:
-            self._return_sets[call] = self._close([call.after])
+            self._return_sets[call] = self._closure([call.after])
         return self._return_sets[call]
 
     def step(self, states: StateSet, byte: int) -> StateSet | None:
-        """The states after a byte; None if it cannot stand there."""
+        """The states after a byte; None if it may not follow."""
         try:
             return states.steps[byte]
         except KeyError:
-            following = [after for state in states.readers for after in self._read(state, byte)]
-            found = self._close(following) if following else None
+            successors = [after for state in states.consuming for after in self._successors(state, byte)]
+            found = self._closure(successors) if successors else None
             states.steps[byte] = found
             return found
 
     def union(self, one: StateSet, other: StateSet) -> StateSet:
-        """The states of both."""
-        return one if one is other else self._close([*one.states, *other.states])
+        """The states of both sets."""
+        return one if one is other else self._closure([*one.states, *other.states])
 
-    def finish(self, states: StateSet) -> bytes:
+    def completion(self, states: StateSet) -> bytes:
         """The fewest bytes that complete the rule."""
         text = bytearray()
         pending = [_cheapest(states.states)]
@@ -231,10 +237,10 @@ class Network:
                     pending.append(after)
         return bytes(text)
 
-    def _close(self, states: Iterable[NetworkState]) -> StateSet:
-        """The states and all that is reached from them without reading or calling.
+    def _closure(self, states: Iterable[NetworkState]) -> StateSet:
+        """The states, and all that are reached from them without reading a byte or calling a rule.
 
-        Their order decides between completions of equal length, so it hangs on the text alone.
+        Their order decides between completions of equal length, so it depends on the text alone.
         """
         pending, seen = list(states)[::-1], dict[NetworkState, None]()
         is_end = False
@@ -243,17 +249,17 @@ class Network:
             if state in seen or state.cost >= NEVER:
                 continue
             seen[state] = None
-            pending += reversed(self._beyond(state))
+            pending += reversed(self._reached_without_reading(state))
             is_end = is_end or isinstance(state, EndState)
-        kept = [s for s in seen if not isinstance(s, EndState | ChoiceState) and not self._is_jump(s)]
-        calls = tuple(s for s in kept if isinstance(s, CallState))
-        readers = tuple(s for s in kept if not isinstance(s, CallState))
-        key = (readers, calls, is_end)
+        proper = [s for s in seen if not isinstance(s, EndState | ChoiceState) and not self._is_tail_call(s)]
+        calls = tuple(s for s in proper if isinstance(s, CallState))
+        consuming = tuple(s for s in proper if not isinstance(s, CallState))
+        key = (consuming, calls, is_end)
         if key not in self._sets:
-            self._sets[key] = StateSet(readers, calls, is_end=is_end)
+            self._sets[key] = StateSet(consuming, calls, is_end=is_end)
         return self._sets[key]
 
-    def _beyond(self, state: NetworkState) -> tuple[NetworkState, ...]:
+    def _reached_without_reading(self, state: NetworkState) -> tuple[NetworkState, ...]:
         match state:
             case ChoiceState(options):
                 return options
@@ -261,33 +267,34 @@ class Network:
                 return (after,)
             case RepeatState(Repeat(_, 0, _), after):
                 return (after,)
-            case CallState(name) if self._is_jump(state):
+            case CallState(name) if self._is_tail_call(state):
                 return (self._entry(name),)
             case _:
                 return ()
 
-    def _is_jump(self, state: NetworkState) -> bool:
+    def _is_tail_call(self, state: NetworkState) -> bool:
         return isinstance(state, CallState) and state.after is END
 
-    def _read(self, state: NetworkState, byte: int) -> Iterator[NetworkState]:  # noqa: C901 - one case per kind of state
+    def _successors(self, state: NetworkState, byte: int) -> Iterator[NetworkState]:  # noqa: C901 - one case per kind of state
+        """The states that a state leads to when it reads a byte."""
         match state:
             case LiteralState(text, at, after):
                 if text[at] == byte:
-                    yield self._text(text, at + 1, after)
+                    yield self._literal(text, at + 1, after)
             case RepeatState(Repeat(chars, low, high), after):
                 if high == 0:
                     return
                 more = Repeat(chars, max(0, low - 1), None if high is None else high - 1)
                 for ranges in byte_sequences(chars.ranges):
                     if ranges[0][0] <= byte <= ranges[0][1]:
-                        yield self._rest(ranges[1:], self._characters(more, after))
+                        yield self._char_tail(ranges[1:], self._repeat(more, after))
             case CharTailState(ranges, after):
                 if ranges[0][0] <= byte <= ranges[0][1]:
-                    yield self._rest(ranges[1:], after)
-            case ProseState(avoidance, held, after):
-                longer = avoidance.step(held, byte)
-                if longer is not None:
-                    yield self._intern(ProseState, avoidance, longer, after, cost=after.cost)
+                    yield self._char_tail(ranges[1:], after)
+            case ProseState(forbidden, progress, after):
+                following = forbidden.step(progress, byte)
+                if following is not None:
+                    yield self._shared(ProseState, forbidden, following, after, cost=after.cost)
 
     def _entry(self, name: str) -> NetworkState:
         if name not in self._entries:
@@ -295,13 +302,14 @@ class Network:
         return self._entries[name]
 
     def _build(self, expr: Expr, after: NetworkState) -> NetworkState:  # noqa: PLR0911 - one case per kind of expression
+        """The state before an expression that `after` follows."""
         match expr:
             case Literal(text):
-                return self._text(text.encode(), 0, after)
+                return self._literal(text.encode(), 0, after)
             case CharClass():
-                return self._characters(Repeat(expr, 1, 1), after)
+                return self._repeat(Repeat(expr, 1, 1), after)
             case Repeat():
-                return self._characters(expr, after)
+                return self._repeat(expr, after)
             case Concatenation(items):
                 for item in reversed(items):
                     after = self._build(item, after)
@@ -310,38 +318,29 @@ class Network:
                 built = tuple(dict.fromkeys(self._build(option, after) for option in options))
                 return ChoiceState(built, min(option.cost for option in built))
             case RuleRef(name):
-                return self._intern(CallState, name, after, cost=self._costs.of(expr) + after.cost)
+                return self._shared(CallState, name, after, cost=self._costs.of(expr) + after.cost)
             case Prose(excludes):
-                return self._intern(
-                    ProseState,
-                    ForbiddenTexts(tuple(text.encode() for text in excludes)),
-                    b"",
-                    after,
-                    cost=after.cost,
-                )
+                forbidden = ForbiddenTexts(tuple(text.encode() for text in excludes))
+                return self._shared(ProseState, forbidden, b"", after, cost=after.cost)
 
-    def _text(self, text: bytes, at: int, after: NetworkState) -> NetworkState:
+    def _literal(self, text: bytes, at: int, after: NetworkState) -> NetworkState:
         if at == len(text):
             return after
-        return self._intern(LiteralState, text, at, after, cost=len(text) - at + after.cost)
+        return self._shared(LiteralState, text, at, after, cost=len(text) - at + after.cost)
 
-    def _characters(self, repeat: Repeat, after: NetworkState) -> NetworkState:
+    def _repeat(self, repeat: Repeat, after: NetworkState) -> NetworkState:
         if repeat.high == 0:
             return after
         cost = repeat.low * len(_cheapest_char(repeat.item)) if repeat.low else 0
-        return self._intern(RepeatState, repeat, after, cost=cost + after.cost)
+        return self._shared(RepeatState, repeat, after, cost=cost + after.cost)
 
-    def _rest(self, ranges: tuple[ByteRange, ...], after: NetworkState) -> NetworkState:
+    def _char_tail(self, ranges: tuple[ByteRange, ...], after: NetworkState) -> NetworkState:
         if not ranges:
             return after
-        return self._intern(CharTailState, ranges, after, cost=len(ranges) + after.cost)
+        return self._shared(CharTailState, ranges, after, cost=len(ranges) + after.cost)
 
-    def _intern(
-        self,
-        kind: type[InternedState],
-        *parts: object,
-        cost: float,
-    ) -> NetworkState:
+    def _shared(self, kind: type[SharedState], *parts: object, cost: float) -> NetworkState:
+        """The one state of a kind with these parts."""
         key = (kind, *parts)
         state = self._states.get(key)
         if state is None:
@@ -354,12 +353,8 @@ def _cheapest(states: Iterable[NetworkState]) -> NetworkState:
 
 
 def _cheapest_char(chars: CharClass) -> bytes:
-    """A character of the fewest bytes: a letter, a digit or a space where the class has one."""
+    """A character of the fewest bytes: a letter, a digit or a space if the class has one."""
     for char in _PREFERRED:
         if any(low <= ord(char) <= high for low, high in chars.ranges):
             return char.encode()
     return chr(chars.ranges[0][0]).encode()
-
-
-def _forbidden(texts: Iterable[str]) -> ForbiddenTexts:
-    return ForbiddenTexts(tuple(text.encode() for text in texts))

@@ -1,9 +1,9 @@
-"""The reading: where a text has led in a grammar, byte by byte, and the shortest way to end it.
+"""The parser state: every derivation that fits a text so far, and the fewest bytes that complete the text.
 
-A reading is a value: reading on gives a new one and leaves the old, so a token is tried at no risk. It
-follows every derivation at once over a graph-structured stack (Tomita): calls of one rule at one place of the
-text share a frame, whatever called it, so ambiguity costs no more than the grammar is large. Frames are
-complete when the byte that opened them has been initial_state, and never change again.
+A parser state is a value: advancing gives a new one and leaves the old, so a token can be tried at no risk.
+It follows all derivations at once on a graph-structured stack (Tomita): calls of one rule at one point of the
+text share a stack frame, whoever called it, so ambiguity costs no more than the grammar is large. A frame is
+complete once the byte that opened it has been read, and never changes again.
 """
 
 import math
@@ -13,33 +13,33 @@ from dataclasses import dataclass
 from compiler.recogniser.network import Network, StateSet
 
 
-class Frame:
-    """Who waits for a rule that was called at one place: the states after each call, and their own frames."""
+class StackFrame:
+    """The callers of one rule at one point: the states after each call, and the frame of each caller."""
 
-    __slots__ = ("callers", "cost", "most")
+    __slots__ = ("callers", "cost", "max_cost")
 
     def __init__(self) -> None:
-        self.callers: dict[tuple[StateSet, Frame], None] = {}
+        self.callers: dict[tuple[StateSet, StackFrame], None] = {}
         self.cost = math.inf
-        """The fewest bytes that end the text once the rule is complete."""
-        self.most = 0.0
-        """The same for the caller that needs most."""
+        """The fewest bytes that complete the text once the rule is complete."""
+        self.max_cost = 0.0
+        """The same for the most expensive caller."""
 
-    def settle(self) -> bool:
-        """Bring the costs up to date with the callers'; whether they changed."""
-        before = (self.cost, self.most)
+    def update_costs(self) -> bool:
+        """Compute the costs from those of the callers; whether they changed."""
+        before = (self.cost, self.max_cost)
         self.cost = min(states.cost + frame.cost for states, frame in self.callers)
-        self.most = max(states.cost + frame.most for states, frame in self.callers)
-        return (self.cost, self.most) != before
+        self.max_cost = max(states.max_cost + frame.max_cost for states, frame in self.callers)
+        return (self.cost, self.max_cost) != before
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ParserState:
-    """Where a text has led: the states that are live, by the frame of the rule they stand in."""
+    """The network states that a text leads to, by the stack frame of the rule that they are in."""
 
     network: Network
-    bottom: Frame
-    live: Mapping[Frame, StateSet]
+    bottom: StackFrame
+    live: Mapping[StackFrame, StateSet]
 
     @property
     def is_complete(self) -> bool:
@@ -49,35 +49,35 @@ class ParserState:
 
     @property
     def cost(self) -> int:
-        """How many bytes the shortest completion has."""
+        """The number of bytes of the shortest completion."""
         return int(min(states.cost + frame.cost for frame, states in self.live.items()))
 
     @property
-    def longest(self) -> float:
-        """At least the bytes of `completion`: those of the derivation that needs most."""
-        return max(states.most + frame.most for frame, states in self.live.items())
+    def max_cost(self) -> float:
+        """At least the number of bytes of `completion`: that of the most expensive derivation."""
+        return max(states.max_cost + frame.max_cost for frame, states in self.live.items())
 
     def advance(self, data: bytes) -> "ParserState | None":
-        """The reading after more bytes; None if no sentence begins so."""
-        reading = self
+        """The state after more bytes; None if no sentence begins with them."""
+        state = self
         for byte in data:
-            following = reading._advance(byte)
+            following = state._advance(byte)
             if following is None:
                 return None
-            reading = following
-        return reading
+            state = following
+        return state
 
     def completion(self) -> bytes:
-        """The fewest bytes that make the text a sentence, or one of several such."""
+        """The fewest bytes that make the text a sentence; one of several if several are as short."""
         frame, states = min(self.live.items(), key=lambda item: item[1].cost + item[0].cost)
-        text = self.network.finish(states)
+        text = self.network.completion(states)
         while frame is not self.bottom:
             states, frame = min(frame.callers, key=lambda caller: caller[0].cost + caller[1].cost)
-            text += self.network.finish(states)
+            text += self.network.completion(states)
         return text
 
     def next_bytes(self) -> set[int]:
-        """The bytes that may follow."""
+        """The bytes that may follow; those of prose are left out."""
         return set().union(*(states.first_bytes() for states in self.live.values()))
 
     def _advance(self, byte: int) -> "ParserState | None":
@@ -88,36 +88,36 @@ class ParserState:
                 return None
             if following.is_plain:
                 return ParserState(self.network, self.bottom, {frame: following})
-        place = _Place(self.network, self.bottom)
+        closure = _StackClosure(self.network, self.bottom)
         for frame, states in self.live.items():
             following = self.network.step(states, byte)
             if following is not None:
-                place.add(frame, following)
-        return place.reading()
+                closure.add(frame, following)
+        return closure.state()
 
 
 def initial_state(network: Network) -> ParserState:
-    """The reading of the empty text."""
-    bottom = Frame()
+    """The parser state of the empty text."""
+    bottom = StackFrame()
     bottom.cost = 0
-    place = _Place(network, bottom)
-    place.add(bottom, network.entry(network.grammar.root))
-    reading = place.reading()
-    assert reading is not None, "a network has a sentence"
-    return reading
+    closure = _StackClosure(network, bottom)
+    closure.add(bottom, network.entry(network.grammar.root))
+    state = closure.state()
+    assert state is not None, "a network has a sentence"
+    return state
 
 
-class _Place:
-    """One place of the text while its calls and returns are followed up."""
+class _StackClosure:
+    """The live states at one point of a text, while their calls and returns are followed."""
 
-    def __init__(self, network: Network, bottom: Frame) -> None:
+    def __init__(self, network: Network, bottom: StackFrame) -> None:
         self._network = network
         self._bottom = bottom
-        self._live: dict[Frame, StateSet] = {}
-        self._opened: dict[str, Frame] = {}
+        self._live: dict[StackFrame, StateSet] = {}
+        self._opened: dict[str, StackFrame] = {}
 
-    def add(self, frame: Frame, states: StateSet) -> None:
-        """Let `states` be live in `frame`, with the calls and returns that follow."""
+    def add(self, frame: StackFrame, states: StateSet) -> None:
+        """Make `states` live in `frame`, and whatever their calls and returns lead to."""
         pending = [(frame, states)]
         while pending:
             frame, states = pending.pop()
@@ -131,20 +131,21 @@ class _Place:
             if joined.is_end:
                 pending += [(caller, after) for after, caller in frame.callers]
 
-    def reading(self) -> ParserState | None:
-        """What is live in the end; None if nothing is."""
-        self._settle()
+    def state(self) -> ParserState | None:
+        """The parser state; None if no state is live."""
+        self._update_costs()
         live = {
             frame: states
             for frame, states in self._live.items()
-            if states.readers or (frame is self._bottom and states.is_end)
+            if states.consuming or (frame is self._bottom and states.is_end)
         }
         return ParserState(self._network, self._bottom, live) if live else None
 
-    def _call(self, name: str, after: StateSet, caller: Frame) -> list[tuple[Frame, StateSet]]:
+    def _call(self, name: str, after: StateSet, caller: StackFrame) -> list[tuple[StackFrame, StateSet]]:
+        """Let a rule be called, and return what becomes live by that."""
         frame = self._opened.get(name)
         if frame is None:
-            frame = self._opened[name] = Frame()
+            frame = self._opened[name] = StackFrame()
         if (after, caller) in frame.callers:
             return []
         frame.callers[after, caller] = None
@@ -153,11 +154,11 @@ class _Place:
             return [(frame, self._network.entry(name))]
         return [(caller, after)] if entered.is_end else []
 
-    def _settle(self) -> None:
-        """Find the costs of the frames opened here; where they call in circles, `most` is endless."""
+    def _update_costs(self) -> None:
+        """Compute the costs of the frames opened here; `max_cost` is infinite where they call in a circle."""
         frames = list(self._opened.values())
         for _ in range(len(frames) + 1):
-            if not [frame for frame in frames if frame.settle()]:
+            if not [frame for frame in frames if frame.update_costs()]:
                 return
         for frame in frames:
-            frame.most = math.inf
+            frame.max_cost = math.inf

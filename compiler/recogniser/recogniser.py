@@ -1,4 +1,9 @@
-"""The recogniser: reads a text along a grammar and its guard, and knows a short way to complete it."""
+"""The recogniser: advances through a grammar and its guard at once, and finds a short completion.
+
+The grammar's shortest completion is the answer unless it repeats an element or makes a string too long. Then
+a search deviates from it, shorter texts first, until it gets past the first repetition, and goes on from
+there. Every element has a distinct one to be replaced by, so the search ends.
+"""
 
 import heapq
 import math
@@ -12,168 +17,51 @@ from compiler.guard.tagged_cursor import Cursor, start_cursor
 from compiler.recogniser.network import Network
 from compiler.recogniser.parser_state import ParserState, initial_state
 
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """A place in the text to come; `num_new` keys and items are before it."""
-
-    text: bytes
-    reading: ParserState
-    cursor: Cursor
-    num_new: int
-
-    def read(self, text: bytes) -> "_Place | None":
-        """Further on; None if that fits neither the grammar nor the guard."""
-        reading = self.reading.advance(text)
-        if reading is None:
-            return None
-        cursor, num_new = self.cursor, self.num_new
-        for at in range(len(text)):
-            following = cursor.advance(text[at : at + 1])
-            if following is None:
-                return None
-            num_new += _num_seen(following.in_json) > _num_seen(cursor.in_json)
-            cursor = following
-        return _Place(self.text + text, reading, cursor, num_new)
-
-
-@dataclass(order=True, slots=True)
-class _Attempt:
-    """To write `byte` at a place, and behind it what the grammar would; the least of several is tried next.
-
-    `rank` is minus the number of keys and items before the repetition that is to be got around, so that those
-    which got furthest go first; `length` is what has been written and what the grammar would write; `order`
-    tells equals apart. Without a byte, this was tried and repeats something itself: to get around that.
-    """
-
-    rank: int
-    length: float
-    order: int
-    place: _Place = field(compare=False)
-    byte: bytes | None = field(compare=False)
-
-
-def completion(reading: ParserState, cursor: Cursor) -> bytes:
-    """Bytes that make the text a sentence without repeating a key or an item.
-
-    The attempts that got furthest go first, and the shorter ones of these.
-
-    Raises:
-        UnsupportedGrammar: there are none.
-    """
-    order = count()
-    attempts = [_Attempt(1, 0, next(order), _Place(b"", reading, cursor, 0), b"")]
-    earlier: list[_Attempt] = []
-    while attempts or earlier:
-        if not attempts:  # another value of what repeats is not enough: something before it must differ
-            attempts, earlier = earlier, []
-        attempt = heapq.heappop(attempts)
-        place = attempt.place if attempt.byte is None else attempt.place.read(attempt.byte)
-        if place is None:
-            continue
-        rest = place.reading.completion()
-        repetition = _repetition(place.cursor, rest)
-        if repetition is None:
-            return place.text + rest
-        start, end = repetition
-        rank = -_read(place, rest[:end]).num_new
-        if attempt.byte is not None and attempt.rank <= rank:  # no further: first others as short
-            heapq.heappush(attempts, _Attempt(attempt.rank, attempt.length + 0.5, next(order), place, None))
-            continue
-        for deviation in _deviations(place, rest[:start], rank, order):
-            heapq.heappush(earlier, deviation)
-        for deviation in _deviations(_read(place, rest[:start]), rest[start : end + 1], rank, order):
-            heapq.heappush(attempts, deviation)
-    raise UnsupportedGrammar("no text ends the output without repeating a key or an item")
-
-
-def _read(place: _Place, rest: bytes) -> _Place:
-    further = place.read(rest)
-    assert further is not None, "nothing repeats before the end"
-    return further
-
-
-def _repetition(cursor: Cursor, rest: bytes) -> tuple[int, int] | None:
-    """First and last byte of the key or item in a completion that would repeat one; None if none does."""
-    passed: list[JsonCursor] = []
-    for at in range(len(rest)):
-        passed.append(cursor.in_json)
-        following = cursor.advance(rest[at : at + 1])
-        if following is None:
-            return _beginning(passed, rest[at]), at
-        cursor = following
-    return None
-
-
-def _beginning(passed: list[JsonCursor], byte: int) -> int:
-    """Which of the cursors passed is at the beginning of the key or item that `byte` would complete."""
-    last = passed[-1]
-    assert last.scope is not None, "only what stands in a container can repeat"
-    closes = not last.in_string and byte in b"]}"  # what closes may be what repeats
-    holder = last.scope.outer if closes else last.scope
-    places = (at for at in reversed(range(len(passed))) if passed[at].expects)
-    return next((at for at in places if passed[at].scope is holder), 0)
-
-
-def _deviations(place: _Place, rest: bytes, rank: int, order: Iterator[int]) -> Iterator[_Attempt]:
-    """The attempts that leave `rest` at any of its bytes."""
-    for at in range(len(rest)):
-        length = len(place.text) + 1 + place.reading.cost
-        for byte in sorted(place.reading.next_bytes() - {rest[at]}):
-            yield _Attempt(rank, length, next(order), place, bytes([byte]))
-        if at + 1 < len(rest):
-            place = _read(place, rest[at : at + 1])
-
-
-def _num_seen(cursor: JsonCursor) -> int:
-    return sum(len(scope.seen) for scope in cursor.scopes)
-
-
 _GUARDED_GROWTH = 3
-"""By how much distinct keys make a completion longer at most: each has a comma beside its own two quotes, and
-three characters more tell it from a hundred thousand others."""
+"""By how much distinct keys lengthen a completion at most: each has a comma beside its own two quotes, and
+three more characters tell it from a hundred thousand others."""
 
 
 class Recogniser:
-    """Reads one text as bytes of UTF-8, which may end inside a character."""
+    """Reads one text as bytes of UTF-8; it may be inside a character."""
 
-    def __init__(self, reading: ParserState, cursor: Cursor | None) -> None:
-        self._reading = reading
+    def __init__(self, state: ParserState, cursor: Cursor | None) -> None:
+        self._state = state
         self._cursor = cursor
 
     @classmethod
     def of(cls, network: Network) -> "Recogniser":
-        """A recogniser at the start."""
+        """A recogniser before the text."""
         plan = network.grammar.plan
         return cls(initial_state(network), None if plan is None else start_cursor(plan))
 
     @property
     def is_complete(self) -> bool:
         """Whether the text may end here."""
-        return self._reading.is_complete
+        return self._state.is_complete
 
     def bound(self) -> float:
         """At least as many bytes as `completion` has, known without searching for it."""
-        longest = self._reading.longest
-        if self._cursor is None or not self._cursor.plan.keeps_apart:
+        longest = self._state.max_cost
+        if self._cursor is None or not self._cursor.plan.forbids_repeats:
             return longest
         return math.inf if self._cursor.plan.can_run_out else _GUARDED_GROWTH * (longest + 1)
 
     def fork(self) -> "Recogniser":
-        """Another one at the same place."""
-        return Recogniser(self._reading, self._cursor)
+        """Another recogniser at the same point."""
+        return Recogniser(self._state, self._cursor)
 
     def advance(self, text: bytes) -> bool:
-        """Read on; False, and no change, if the text does not fit."""
-        reading = self._reading.advance(text)
-        if reading is None:
+        """Read more text; False, and no change, if the grammar or the guard does not allow it."""
+        state = self._state.advance(text)
+        if state is None:
             return False
         if self._cursor is not None:
             cursor = self._cursor.advance(text)
             if cursor is None:
                 return False
             self._cursor = cursor
-        self._reading = reading
+        self._state = state
         return True
 
     def completion(self) -> bytes:
@@ -182,5 +70,122 @@ class Recogniser:
         Under a guard it can be a little longer than the shortest.
         """
         if self._cursor is None:
-            return self._reading.completion()
-        return completion(self._reading, self._cursor)
+            return self._state.completion()
+        return guarded_completion(self._state, self._cursor)
+
+
+@dataclass(frozen=True, slots=True)
+class _SearchNode:
+    """A text that continues the output, and what the grammar and the guard know after it."""
+
+    text: bytes
+    state: ParserState
+    cursor: Cursor
+    num_new: int
+    """The number of elements in `text`."""
+
+    def advance(self, text: bytes) -> "_SearchNode | None":
+        """The node after more text; None if the grammar or the guard does not allow it."""
+        state = self.state.advance(text)
+        if state is None:
+            return None
+        cursor, num_new = self.cursor, self.num_new
+        for at in range(len(text)):
+            following = cursor.advance(text[at : at + 1])
+            if following is None:
+                return None
+            num_new += _num_seen(following.json) > _num_seen(cursor.json)
+            cursor = following
+        return _SearchNode(self.text + text, state, cursor, num_new)
+
+
+@dataclass(order=True, slots=True)
+class _Attempt:
+    """To write `byte` after a node, and then what the grammar would; the least of several is tried next.
+
+    `rank` is minus the number of elements before the repetition to be avoided, so that the attempts that get
+    furthest go first. `length` is the length of what is written and of what the grammar would write. `order`
+    tells equal attempts apart. Without a byte, the node's own completion repeats: deviate from that.
+    """
+
+    rank: int
+    length: float
+    order: int
+    node: _SearchNode = field(compare=False)
+    byte: bytes | None = field(compare=False)
+
+
+def guarded_completion(state: ParserState, cursor: Cursor) -> bytes:
+    """Bytes that complete a text without repeating an element.
+
+    The attempts that get furthest go first, and of these the short ones.
+
+    Raises:
+        UnsupportedGrammar: no text completes it.
+    """
+    order = count()
+    attempts = [_Attempt(1, 0, next(order), _SearchNode(b"", state, cursor, 0), b"")]
+    earlier: list[_Attempt] = []
+    while attempts or earlier:
+        if not attempts:  # no other element there avoids the repetition: change one before it
+            attempts, earlier = earlier, []
+        attempt = heapq.heappop(attempts)
+        node = attempt.node if attempt.byte is None else attempt.node.advance(attempt.byte)
+        if node is None:
+            continue
+        rest = node.state.completion()
+        repetition = _first_repetition(node.cursor, rest)
+        if repetition is None:
+            return node.text + rest
+        start, end = repetition
+        rank = -_advanced(node, rest[:end]).num_new
+        if attempt.byte is not None and attempt.rank <= rank:  # no further: first try others as short
+            heapq.heappush(attempts, _Attempt(attempt.rank, attempt.length + 0.5, next(order), node, None))
+            continue
+        for deviation in _deviations(node, rest[:start], rank, order):
+            heapq.heappush(earlier, deviation)
+        for deviation in _deviations(_advanced(node, rest[:start]), rest[start : end + 1], rank, order):
+            heapq.heappush(attempts, deviation)
+    raise UnsupportedGrammar("no text ends the output without repeating a key or an item")
+
+
+def _advanced(node: _SearchNode, text: bytes) -> _SearchNode:
+    after = node.advance(text)
+    assert after is not None, "nothing repeats before the end"
+    return after
+
+
+def _first_repetition(cursor: Cursor, rest: bytes) -> tuple[int, int] | None:
+    """The first and the last byte of the first element in `rest` that would repeat one; None if none does."""
+    passed: list[JsonCursor] = []
+    for at in range(len(rest)):
+        passed.append(cursor.json)
+        following = cursor.advance(rest[at : at + 1])
+        if following is None:
+            return _start_of_element(passed, rest[at]), at
+        cursor = following
+    return None
+
+
+def _start_of_element(passed: list[JsonCursor], byte: int) -> int:
+    """The index in `passed` of the cursor before the element that `byte` would complete."""
+    last = passed[-1]
+    assert last.container is not None, "only what stands in a container can repeat"
+    is_container = not last.in_string and byte in b"]}"  # a closing bracket may complete an item
+    holder = last.container.parent if is_container else last.container
+    starts = (at for at in reversed(range(len(passed))) if passed[at].expects_element)
+    return next((at for at in starts if passed[at].container is holder), 0)
+
+
+def _deviations(node: _SearchNode, rest: bytes, rank: int, order: Iterator[int]) -> Iterator[_Attempt]:
+    """The attempts that write `rest` up to any of its bytes, and another byte there."""
+    for at in range(len(rest)):
+        length = len(node.text) + 1 + node.state.cost
+        for byte in sorted(node.state.next_bytes() - {rest[at]}):
+            yield _Attempt(rank, length, next(order), node, bytes([byte]))
+        if at + 1 < len(rest):
+            node = _advanced(node, rest[at : at + 1])
+
+
+def _num_seen(cursor: JsonCursor) -> int:
+    return sum(len(container.seen) for container in cursor.containers)

@@ -1,4 +1,4 @@
-"""Character classes as UTF-8: which bytes may follow one another."""
+"""UTF-8 byte by byte: the bytes of sets of characters, and texts that end inside a character."""
 
 import codecs
 from functools import cache, lru_cache
@@ -7,12 +7,16 @@ from compiler.regular import charset
 
 ByteRange = tuple[int, int]
 
-_LAST_OF_LENGTH = (0x7F, 0x7FF, 0xFFFF, 0x10FFFF)
+_LAST_OF_LENGTH = (0x7F, 0x7FF, 0xFFFF, charset.LAST)
+_CONTINUATION = bytes(range(0x80, 0xC0))
 
 
 @lru_cache(maxsize=4096)
 def byte_sequences(chars: charset.Ranges) -> tuple[tuple[ByteRange, ...], ...]:
-    """The characters of a class as sequences of one to four byte ranges; no character is in two of them."""
+    """A set of characters as sequences of one to four byte ranges; each character is in one sequence.
+
+    `byte_sequences(((0x61, 0x7A), (0xE9, 0xE9)))` is `(((0x61, 0x7A),), ((0xC3, 0xC3), (0xA9, 0xA9)))`.
+    """
     return tuple(
         sequence
         for low, high in chars
@@ -22,61 +26,67 @@ def byte_sequences(chars: charset.Ranges) -> tuple[tuple[ByteRange, ...], ...]:
 
 
 def _by_length(low: int, high: int) -> list[tuple[int, int]]:
-    """A range of code points cut where UTF-8 takes one byte more."""
+    """A range of code points, cut where UTF-8 takes one byte more."""
     starts = (0, *(last + 1 for last in _LAST_OF_LENGTH[:-1]))
     cuts = ((max(low, a), min(high, b)) for a, b in zip(starts, _LAST_OF_LENGTH, strict=True))
     return [(first, last) for first, last in cuts if first <= last]
 
 
 def _split(first: bytes, last: bytes) -> list[tuple[ByteRange, ...]]:
-    """All texts between two of equal length: on the first's head, between the heads, on the last's."""
+    """All texts from `first` to `last`, which are of equal length, as sequences of byte ranges.
+
+    Three parts: those that begin with the first byte of `first`, those between, those that begin with the
+    first byte of `last`.
+    """
     if len(first) == 1:
         return [((first[0], last[0]),)]
-    tail = len(first) - 1
-    lowest, highest = b"\x80" * tail, b"\xbf" * tail
+    num_more = len(first) - 1
+    lowest, highest = b"\x80" * num_more, b"\xbf" * num_more
     if first[0] == last[0]:
         return [((first[0], first[0]), *rest) for rest in _split(first[1:], last[1:])]
     found = []
-    head, end = first[0], last[0]
+    low, high = first[0], last[0]
     if first[1:] != lowest:
-        found += [((head, head), *rest) for rest in _split(first[1:], highest)]
-        head += 1
+        found += [((low, low), *rest) for rest in _split(first[1:], highest)]
+        low += 1
     if last[1:] != highest:
-        end -= 1
-    if head <= end:
-        found.append(((head, end), *(((0x80, 0xBF),) * tail)))
+        high -= 1
+    if low <= high:
+        found.append(((low, high), *(((0x80, 0xBF),) * num_more)))
     if last[1:] != highest:
         found += [((last[0], last[0]), *rest) for rest in _split(lowest, last[1:])]
     return found
 
 
-_CONTINUATION = bytes(range(0x80, 0xC0))
-
-
 def num_characters(text: bytes) -> int:
-    """How many characters begin in some UTF-8."""
+    r"""How many characters begin in some UTF-8: `num_characters(b"a\xc3")` is 2."""
     return len(text.translate(None, _CONTINUATION))
 
 
-def split(text: bytes) -> tuple[str, bytes]:
-    """The whole characters of some UTF-8, and the bytes of one that has begun.
+def decode_prefix(text: bytes) -> tuple[str, bytes]:
+    r"""The complete characters of some UTF-8, and the bytes of a last one that is incomplete.
+
+    `decode_prefix(b"a\xc3")` is `("a", b"\xc3")`.
 
     Raises:
-        UnicodeDecodeError: it is none.
+        UnicodeDecodeError: it is not UTF-8.
     """
-    whole, num_bytes = codecs.utf_8_decode(text, "strict", False)  # noqa: FBT003 - positional only
-    return whole, text[num_bytes:]
+    chars, num_bytes = codecs.utf_8_decode(text, "strict", False)  # noqa: FBT003 - positional only
+    return chars, text[num_bytes:]
 
 
 @cache
-def code_points(begun: bytes) -> tuple[int, int]:
-    """The lowest and the highest character that begin with some bytes of UTF-8."""
-    lead = begun[0]
+def char_range(partial: bytes) -> tuple[int, int]:
+    r"""The first and the last code point whose UTF-8 begins with `partial`, one to three bytes.
+
+    `char_range(b"\xc3")` is `(0xC0, 0xFF)`.
+    """
+    lead = partial[0]
     num_bytes, bits = (
         (2, lead & 0x1F) if lead < 0xE0 else (3, lead & 0x0F) if lead < 0xF0 else (4, lead & 0x07)
     )
-    for byte in begun[1:]:
+    for byte in partial[1:]:
         bits = bits << 6 | byte & 0x3F
-    shift = 6 * (num_bytes - len(begun))
+    shift = 6 * (num_bytes - len(partial))
     low, high = bits << shift, (bits + 1 << shift) - 1
     return max(low, (0x80, 0x800, 0x10000)[num_bytes - 2]), min(high, charset.LAST)

@@ -300,8 +300,8 @@ def _guarded_bound(dfa: Dfa, low: int, high: int) -> LengthBound | None:
         pattern = string_automaton(dfa, low)
     except TooManyStates:
         return None
-    is_free = pattern.num_free(high, SHORTEST_GUARDED) == SHORTEST_GUARDED
-    return LengthBound(high, pattern) if is_free and pattern.ends_in_bytes_as_in_characters else None
+    is_free = pattern.num_unchecked(high, SHORTEST_GUARDED) == SHORTEST_GUARDED
+    return LengthBound(high, pattern) if is_free and pattern.is_shortest_in_bytes else None
 
 
 def _guarded(lowered: LoweredString, bound: LengthBound) -> LoweredString:

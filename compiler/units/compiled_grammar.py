@@ -82,7 +82,7 @@ class GuardedMatcher:
         if self._matcher.is_terminated() or not self._matcher.accept_token(token_id):
             return False
         if self._guarded:
-            guarded = self._guarded[-1].follow(self._matcher, token_id)
+            guarded = self._guarded[-1].advance(self._matcher, token_id)
             if guarded is None:
                 return False
             self._guarded.append(guarded)

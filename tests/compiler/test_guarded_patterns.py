@@ -130,8 +130,8 @@ def test_masks_are_those_of_rules_that_count(name, place):
     schema = place({**STRING, "pattern": PATTERNS[name], "maxLength": 14})
     vocabulary, rng = _vocabulary("made up"), random.Random(name)
     guarded, counting = compile_schema(schema, tokenizer=vocabulary), _counted_by_rules(schema, vocabulary)
-    assert any(bound.pattern for bound in bounds_of(guarded))
-    assert not any(bound.pattern for bound in bounds_of(counting))
+    assert any(bound.automaton for bound in bounds_of(guarded))
+    assert not any(bound.automaton for bound in bounds_of(counting))
     for _ in range(12):
         _compare(guarded, counting, schema, rng)
     for slack in range(0, 24, 2):
@@ -143,7 +143,7 @@ def test_masks_of_a_real_vocabulary_are_those_of_rules_that_count(name):
     schema = in_object({**STRING, "pattern": PATTERNS[name], "minLength": 3, "maxLength": 11})
     vocabulary, rng = _vocabulary("qwen3"), random.Random(name)
     guarded, counting = compile_schema(schema, tokenizer=vocabulary), _counted_by_rules(schema, vocabulary)
-    assert any(bound.pattern for bound in bounds_of(guarded))
+    assert any(bound.automaton for bound in bounds_of(guarded))
     for _ in range(6):
         _compare(guarded, counting, schema, rng)
     for slack in range(0, 12, 2):
@@ -197,7 +197,7 @@ def test_masks_of_any_pattern_are_those_of_rules_that_count(first, other, longes
         counting = _counted_by_rules(schema, vocabulary)
     except UnsupportedSchema:
         reject()
-    assume(any(bound.pattern for bound in bounds_of(guarded)))
+    assume(any(bound.automaton for bound in bounds_of(guarded)))
     assume(not any(e.verdict == Verdict.NARROWED and e.keyword == "maxLength" for e in counting.report))
     for _ in range(3):
         _compare(guarded, counting, schema, rng)
@@ -213,12 +213,12 @@ def test_a_pattern_knows_how_far_every_text_is_from_an_end(pattern, least):
     rng = random.Random(pattern)
     for _ in range(300):
         text = "".join(rng.choices(alphabet, k=rng.randrange(7)))
-        room = RemainingLength(100, automaton)
+        remaining = RemainingLength(100, automaton)
         for byte in text.encode():
-            room = room.read(bytes([byte]), is_escaped=False)
-        distance = automaton.distance[room.state]
+            remaining = remaining.after(bytes([byte]), begins_escape=False)
+        distance = automaton.distance[remaining.state]
         is_text = re.search(pattern.replace("$", r"\Z"), text) is not None and len(text) >= least
-        assert (room.state in automaton.accepting) == is_text
+        assert (remaining.state in automaton.accepting) == is_text
         assert not is_text or distance == 0
         if 0 < distance < 3:
             ends = ["", *alphabet] if distance == 1 else [a + b for a in alphabet for b in alphabet]
@@ -251,7 +251,7 @@ def test_items_that_must_differ_do_not_run_out_of_room():
     distinct = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
     schema = {"anyOf": [distinct, {"type": "array", "items": item}]}
     compiled = compile_schema(schema, tokenizer=_vocabulary("made up"))
-    assert any(bound.pattern for bound in bounds_of(compiled))
+    assert any(bound.automaton for bound in bounds_of(compiled))
     for seed in range(20):
         _close(compiled, schema, random.Random(seed), 2 * seed)
 
@@ -291,6 +291,6 @@ def test_a_stored_pattern_that_is_none_is_refused(pattern):
 
 def test_patterns_that_are_kept_are_small():
     automaton = language([PatternCondition(PATTERNS["words"])])
-    assert len(string_automaton(automaton, 400).rows) > 400
+    assert len(string_automaton(automaton, 400).transitions) > 400
     with pytest.raises(TooManyStates):
         string_automaton(automaton, MAX_ENTRIES)
