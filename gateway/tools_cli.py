@@ -17,17 +17,17 @@ from gateway.settings import DEFAULT_URL, client_settings
 
 tools = typer.Typer(help="Toolsets of a running gateway.", no_args_is_help=True)
 
-Url = Annotated[str | None, typer.Option(help=f"The gateway. Default: CALLGATE_URL, or {DEFAULT_URL}.")]
-Key = Annotated[str | None, typer.Option("--api-key", help="Its API key. Default: CALLGATE_API_KEY.")]
-Toolset = Annotated[str, typer.Argument(help="The toolset's name.")]
-File = Annotated[
+UrlOption = Annotated[str | None, typer.Option(help=f"The gateway. Default: CALLGATE_URL, or {DEFAULT_URL}.")]
+KeyOption = Annotated[str | None, typer.Option("--api-key", help="Its API key. Default: CALLGATE_API_KEY.")]
+ToolsetArgument = Annotated[str, typer.Argument(help="The toolset's name.")]
+FileArgument = Annotated[
     Path,
     typer.Argument(
         help="JSON: a list of tools, or an object with `tools` and the `documents` they refer to, by URI.",
         exists=True,
     ),
 ]
-Name = Annotated[
+NameOption = Annotated[
     str | None,
     typer.Option("--name", help="The toolset's name. Default: the file's `name`, or its own name."),
 ]
@@ -35,7 +35,7 @@ Name = Annotated[
 T = TypeVar("T")
 
 
-class Summary(msgspec.Struct):
+class _SummaryReply(msgspec.Struct):
     """A revision, without its tools."""
 
     name: str
@@ -44,7 +44,7 @@ class Summary(msgspec.Struct):
     created_at: str
 
 
-class Ignored(msgspec.Struct):
+class _Warning(msgspec.Struct):
     """What of a schema nobody upholds, most likely by a slip."""
 
     tool: str
@@ -53,20 +53,20 @@ class Ignored(msgspec.Struct):
     note: str
 
 
-class Written(Summary):
+class _ApplyReply(_SummaryReply):
     """What `apply` did."""
 
-    warnings: list[Ignored] = []
+    warnings: list[_Warning] = []
 
 
-class Page(msgspec.Struct):
+class _PageReply(msgspec.Struct):
     """Some of the toolsets; `next` is where the others begin."""
 
-    toolsets: list[Summary]
+    toolsets: list[_SummaryReply]
     next: str | None
 
 
-class Revision(msgspec.Struct):
+class _ToolsetReply(msgspec.Struct):
     """A toolset as it is shown."""
 
     name: str
@@ -74,7 +74,7 @@ class Revision(msgspec.Struct):
     documents: dict[str, Any] = {}
 
 
-class Enforced(msgspec.Struct):
+class _Enforcement(msgspec.Struct):
     """How a keyword is enforced."""
 
     pointer: str
@@ -83,24 +83,24 @@ class Enforced(msgspec.Struct):
     note: str
 
 
-class Report(msgspec.Struct):
+class _ToolReply(msgspec.Struct):
     """How a tool is."""
 
     name: str
-    entries: list[Enforced]
+    entries: list[_Enforcement]
     grammar_bytes: int
     compile_ms: float
 
 
-class Check(msgspec.Struct):
+class _CheckReply(msgspec.Struct):
     """What `apply` would do."""
 
     changes: dict[str, str]
-    tools: list[Report]
-    warnings: list[Ignored] = []
+    tools: list[_ToolReply]
+    warnings: list[_Warning] = []
 
 
-class Fault(msgspec.Struct):
+class _FaultReply(msgspec.Struct):
     """What is wrong with a tool or a document."""
 
     tool: str | int | None
@@ -110,11 +110,11 @@ class Fault(msgspec.Struct):
     suggestion: str
 
 
-class Problem(msgspec.Struct):
+class _ProblemReply(msgspec.Struct):
     """Why a request failed."""
 
     detail: str
-    errors: list[Fault] = []
+    errors: list[_FaultReply] = []
 
 
 # Compiling a thousand tools takes a while; a request that takes longer than this hangs.
@@ -122,13 +122,15 @@ TIMEOUT_S = 600.0
 
 
 @tools.command()
-def apply(file: File, name: Name = None, url: Url = None, api_key: Key = None) -> None:
+def apply(
+    file: FileArgument, name: NameOption = None, url: UrlOption = None, api_key: KeyOption = None
+) -> None:
     """Register the toolset of a file, or replace it."""
     body, found = _read(file)
     with _gateway(url, api_key) as (client, console):
         with console.status("compiling …"):
             response = client.put(_path(name or found), json=body)
-        summary = _checked(response, Written)
+        summary = _checked(response, _ApplyReply)
         verb = "created" if response.status_code == 201 else "is now"
         console.print(
             f"toolset [bold]{summary.name}[/] {verb} at revision {summary.revision},"
@@ -139,12 +141,14 @@ def apply(file: File, name: Name = None, url: Url = None, api_key: Key = None) -
 
 
 @tools.command()
-def check(file: File, name: Name = None, url: Url = None, api_key: Key = None) -> None:
+def check(
+    file: FileArgument, name: NameOption = None, url: UrlOption = None, api_key: KeyOption = None
+) -> None:
     """Say what `apply` would do, and how the tools would be enforced."""
     body, found = _read(file)
     with _gateway(url, api_key) as (client, console):
         with console.status("compiling …"):
-            result = _checked(client.post(f"{_path(name or found)}/check", json=body), Check)
+            result = _checked(client.post(f"{_path(name or found)}/check", json=body), _CheckReply)
         reports = {report.name: report for report in result.tools}
         shown = table("tool", "change", "grammar", "compiled in", "narrowed")
         for tool, change in result.changes.items():
@@ -154,7 +158,7 @@ def check(file: File, name: Name = None, url: Url = None, api_key: Key = None) -
 
 
 @tools.command("list")
-def list_toolsets(url: Url = None, api_key: Key = None) -> None:
+def list_toolsets(url: UrlOption = None, api_key: KeyOption = None) -> None:
     """List the toolsets."""
     with _gateway(url, api_key) as (client, console):
         shown = table("toolset", "revision", "tools", "since")
@@ -166,17 +170,17 @@ def list_toolsets(url: Url = None, api_key: Key = None) -> None:
 
 
 @tools.command()
-def show(toolset: Toolset, url: Url = None, api_key: Key = None) -> None:
+def show(toolset: ToolsetArgument, url: UrlOption = None, api_key: KeyOption = None) -> None:
     """Print a toolset as JSON, as `apply` takes it back."""
     with _gateway(url, api_key) as (client, _):
-        revision = _checked(client.get(_path(toolset)), Revision)
+        revision = _checked(client.get(_path(toolset)), _ToolsetReply)
         documents = {"documents": revision.documents} if revision.documents else {}
         shown = {"name": revision.name, "tools": revision.tools, **documents}
         typer.echo(json.dumps(shown, indent=2, ensure_ascii=False))
 
 
 @tools.command()
-def rm(toolset: Toolset, url: Url = None, api_key: Key = None) -> None:
+def rm(toolset: ToolsetArgument, url: UrlOption = None, api_key: KeyOption = None) -> None:
     """Delete a toolset; its revisions can be restored over REST."""
     with _gateway(url, api_key) as (client, console):
         _checked(client.delete(_path(toolset)), type(None))
@@ -189,10 +193,10 @@ def _path(toolset: str) -> str:
     return f"/v1/toolsets/{quote(toolset, safe='')}"
 
 
-def _toolsets(client: httpx.Client) -> Iterator[Summary]:
+def _toolsets(client: httpx.Client) -> Iterator[_SummaryReply]:
     after: str | None = None
     while True:
-        page = _checked(client.get("/v1/toolsets", params={"after": after} if after else {}), Page)
+        page = _checked(client.get("/v1/toolsets", params={"after": after} if after else {}), _PageReply)
         yield from page.toolsets
         after = page.next
         if after is None:
@@ -235,7 +239,7 @@ def _checked(response: httpx.Response, shape: type[T]) -> T:
     try:
         if response.is_success:
             return msgspec.json.decode(response.content or b"null", type=shape)
-        problem = msgspec.json.decode(response.content, type=Problem)
+        problem = msgspec.json.decode(response.content, type=_ProblemReply)
     except msgspec.MsgspecError:
         raise _failure(
             f"HTTP {response.status_code} from {response.url}: this is no gateway's answer"
@@ -243,19 +247,19 @@ def _checked(response: httpx.Response, shape: type[T]) -> T:
     raise _failure("\n".join(map(_fault_line, problem.errors)) or problem.detail)
 
 
-def _fault_line(fault: Fault) -> str:
+def _fault_line(fault: _FaultReply) -> str:
     subject = "" if fault.tool is None else f"tool {fault.tool!r} "
     suggestion = f" ({fault.suggestion})" if fault.suggestion else ""
     return f"{subject}at {fault.pointer or '/'}{_keyword(fault)}: {fault.reason}{suggestion}"
 
 
-def _keyword(fault: Fault) -> str:
+def _keyword(fault: _FaultReply) -> str:
     """The keyword, where the pointer does not tell it."""
     is_told = not fault.keyword or fault.pointer.endswith(f"/{fault.keyword}")
     return "" if is_told else f" ({fault.keyword})"
 
 
-def _report_cells(report: Report | None) -> tuple[str, str, str]:
+def _report_cells(report: _ToolReply | None) -> tuple[str, str, str]:
     if report is None:
         return "", "", ""
     narrowed = [
@@ -265,7 +269,7 @@ def _report_cells(report: Report | None) -> tuple[str, str, str]:
     return f"{report.grammar_bytes / 1024:.0f} KB", f"{report.compile_ms:.0f} ms", shown
 
 
-def _warn(console: Console, warnings: list[Ignored]) -> None:
+def _warn(console: Console, warnings: list[_Warning]) -> None:
     for slip in warnings:
         line = f"tool {slip.tool!r} at {slip.pointer or '/'}: {slip.keyword!r}: {slip.note}"
         console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)

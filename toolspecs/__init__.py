@@ -29,7 +29,7 @@ from toolspecs.json_value import Limits
 from toolspecs.nearest import near_matches
 from toolspecs.schema_check import check_documents
 from toolspecs.shapes import Shape, check_tool, detect_shape, parse_tool, parse_tools, write_tool
-from toolspecs.store import Lease, Store
+from toolspecs.store import Store
 from toolspecs.stores import SQLiteStore, open_store
 from toolspecs.tool import ChoiceMode, Tool, ToolCall, ToolChoice
 from toolspecs.toolset import Page, Revision, RevisionSummary, Toolset, ToolsetReference, etag_matches
@@ -43,7 +43,6 @@ __all__ = [
     "InvalidName",
     "InvalidStoreURL",
     "InvalidTools",
-    "Lease",
     "LimitExceeded",
     "Limits",
     "LockTimeout",

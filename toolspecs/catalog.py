@@ -1,13 +1,22 @@
 """The catalog: toolsets and their revisions, over a store.
 
-What is current and what was is in the toolsets' logs (toolspecs/log.py). Contents (toolspecs/contents.py) are
-written before the records that name them.
+>>> catalog = Catalog(open_store("sqlite://:memory:"))
+>>> (await catalog.put(Toolset("mail", (send,)))).number
+1
+>>> (await catalog.put_tool("mail", read)).number
+2
+>>> (await catalog.get("mail", 1)).toolset.tool_names
+('send',)
+
+`toolspecs/revision_store.py` says how they lie in the store. The catalog writes a content before the record
+that names it.
 """
 
 import asyncio
 import logging
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from weakref import WeakValueDictionary
 
@@ -15,7 +24,6 @@ from toolspecs.errors import (
     DamagedEntry,
     DeletedToolset,
     InvalidTools,
-    LimitExceeded,
     StaleRevision,
     StoreUnavailable,
     UnknownRevision,
@@ -23,10 +31,10 @@ from toolspecs.errors import (
 )
 from toolspecs.json_value import Limits
 from toolspecs.nearest import near_matches
-from toolspecs.revision_store import Contents, Record, StaleCache, ToolsetLogs, encode_toolset
-from toolspecs.schema_check import check_documents
-from toolspecs.shapes import check_tool
+from toolspecs.revision_store import ContentStore, Record, StaleCache, ToolsetLogs
+from toolspecs.shapes import CheckedTool, check_tool
 from toolspecs.store import Store
+from toolspecs.submission import CheckedToolset, check_size, check_toolset
 from toolspecs.tool import Tool
 from toolspecs.toolset import (
     TOOLSET_NAME,
@@ -40,27 +48,35 @@ from toolspecs.toolset import (
 
 _log = logging.getLogger(__name__)
 
-_FEW = 8
+_MAX_SUGGESTIONS = 8
 """Toolsets that an error names at most."""
-
-Change = Callable[[Toolset], Toolset]
 
 
 def utc_now() -> datetime:
-    """The time of now, in UTC."""
+    """The current time in UTC."""
     return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """What a write did: the revision that is current now, and whether the write created the toolset."""
+
+    revision: Revision
+    is_created: bool
 
 
 class Catalog:
     """Puts, gets and lists toolsets. Any number of catalogs may share a store.
 
-    While the store is out, `get` and `resolve` answer with what this catalog last read or wrote: it may be
-    behind what others write, but it is a revision that was current, and whoever uses it is served.
+    While the store is out, `get` and `resolve` answer with what this catalog last read or wrote. That may be
+    older than what others wrote since, but it is a revision that was current.
 
-    `if_match` is the value of an HTTP If-Match header; a write whose precondition does not hold raises
-    `StaleRevision`. Without one, writers of the same toolset take turns and none is lost: each leaves a
-    revision. Every method may raise `StoreUnavailable` and `DamagedEntry`, `get` and all writes to a toolset
-    that has to be there `UnknownToolset`, or `DeletedToolset`.
+    `if_match` is the value of an HTTP If-Match header. A write whose precondition does not hold raises
+    `StaleRevision`. Without a precondition, writers of the same toolset take turns and no write is lost: each
+    leaves a revision.
+
+    Every method may raise `StoreUnavailable` and `DamagedEntry`. Methods that need an existing toolset raise
+    `UnknownToolset`, or `DeletedToolset` if there was one.
     """
 
     def __init__(
@@ -69,57 +85,77 @@ class Catalog:
         self.store = store
         self.limits = limits or Limits()
         self._clock = clock
-        # Writers in this process take turns, which saves them each other's retries; the log keeps them right.
+        # Writers in this process take turns, which saves retries. The log keeps them right without that.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._logs = ToolsetLogs(store)
-        self._contents = Contents(store)
-        self._last_seen = StaleCache()
+        self._contents = ContentStore(store)
+        self._stale_cache = StaleCache()
 
     async def put(
         self, toolset: Toolset, *, if_match: str | None = None, if_none_match: bool = False
     ) -> Revision:
-        """Make `toolset` the current content of its name; equal content leaves the revision as it is.
-
-        `if_none_match` requires that there is no such toolset.
+        """Check `toolset` and make it the current content of its name; see `put_checked`.
 
         Raises:
             InvalidTools: with every fault of every tool or document; nothing is written.
-            LimitExceeded: there are too many tools or documents, or too much of them.
+            LimitExceeded: there are too many tools or documents, or the toolset is too large.
             StaleRevision: the precondition does not hold.
         """
-        await asyncio.to_thread(self._check_all, toolset)
-        async with self._turn(toolset.name):
+        checked = await asyncio.to_thread(check_toolset, toolset, self.limits)
+        return (await self.put_checked(checked, if_match=if_match, if_none_match=if_none_match)).revision
+
+    async def put_checked(
+        self, checked: CheckedToolset, *, if_match: str | None = None, if_none_match: bool = False
+    ) -> Write:
+        """Make a checked toolset the current content of its name.
+
+        Equal content leaves the current revision as it is. `if_none_match` requires that there is no such
+        toolset. Of several writers that create the same toolset at once, exactly one is told that it did.
+
+        Raises:
+            StaleRevision: the precondition does not hold.
+        """
+        name = checked.toolset.name
+        async with self._turn(name):
             while True:
-                last = await self._logs.last(toolset.name)
-                _check_precondition(toolset.name, last, if_match, if_none_match=if_none_match)
-                if revision := await self._append(toolset, last):
-                    return revision
+                last = await self._logs.last(name)
+                _check_precondition(name, last, if_match, if_none_match=if_none_match)
+                if revision := await self._append(checked, last):
+                    return Write(revision, is_created=last is None or last.is_deleted)
 
     async def put_tool(self, name: str, tool: Tool, *, if_match: str | None = None) -> Revision:
-        """Add a tool to a toolset, or put it in the place of its namesake.
+        """Check a tool and add it to a toolset; it replaces a tool of the same name.
 
         Raises:
             InvalidTools: with every fault of the tool.
             LimitExceeded: the toolset would be too large.
             StaleRevision: the precondition does not hold.
         """
-        return await self._change(name, lambda toolset: toolset.with_tool(tool), if_match, (tool,))
+        if faults := await asyncio.to_thread(check_tool, tool, self.limits):
+            raise InvalidTools(faults)
+        return await self.put_checked_tool(name, CheckedTool(tool, "/parameters"), if_match=if_match)
+
+    async def put_checked_tool(
+        self, name: str, checked: CheckedTool, *, if_match: str | None = None
+    ) -> Revision:
+        """As `put_tool`, for a tool that was checked."""
+        return await self._change(name, lambda toolset: toolset.with_tool(checked.tool), if_match)
 
     async def delete_tool(self, name: str, tool_name: str, *, if_match: str | None = None) -> Revision:
-        """Take a tool out of a toolset. Raises `UnknownTool` and `StaleRevision`."""
-        return await self._change(name, lambda toolset: toolset.without_tool(tool_name), if_match, ())
+        """Remove a tool from a toolset. Raises `UnknownTool` and `StaleRevision`."""
+        return await self._change(name, lambda toolset: toolset.without_tool(tool_name), if_match)
 
     async def delete(self, name: str, *, if_match: str | None = None) -> None:
-        """End a toolset: it and its revisions can no longer be got, only listed and restored.
+        """Delete a toolset: it and its revisions can no longer be got, only listed and restored.
 
-        Numbers go on from there if a toolset of that name comes back. Raises `StaleRevision`.
+        If a toolset of that name comes back, its numbers go on from there. Raises `StaleRevision`.
         """
         async with self._turn(name):
-            while not await self._end(name, if_match):
+            while not await self._append_deletion(name, if_match):
                 pass
 
     async def restore(self, name: str, number: int, *, if_match: str | None = None) -> Revision:
-        """Make an earlier revision's content current again, of a deleted toolset too.
+        """Make an earlier revision's content current again; this also works for a deleted toolset.
 
         Raises:
             UnknownRevision: there is no such revision.
@@ -131,27 +167,23 @@ class Catalog:
 
     async def get(self, name: str, number: int | None = None) -> Revision:
         """The current revision, or the one of that number. Raises `UnknownRevision`."""
-        key = ToolsetReference(name, number)
+        reference = ToolsetReference(name, number)
         try:
             record = await self._existing_head(name)
             if number is not None and number != record.summary.number:
                 record = await self._record(name, number)
         except StoreUnavailable as error:
-            record = self._last_seen.get(key, error)
+            record = self._stale_cache.get(reference, error)
         else:
-            self._last_seen.keep(key, record)
+            self._stale_cache.put(reference, record)
         return _revision(record, await self._contents.get(record.summary))
 
     async def resolve(self, reference: ToolsetReference) -> Revision:
         """The revision that a reference such as `name@revision` means; see `get`."""
         return await self.get(reference.name, reference.number)
 
-    async def head(self, name: str) -> RevisionSummary:
-        """The current revision without its tools: one small read."""
-        return (await self._existing_head(name)).summary
-
     async def list(self, after: str | None = None, limit: int = 100) -> Page[RevisionSummary]:
-        """The current revisions of the toolsets whose names come after `after`, by name."""
+        """The current revisions of the toolsets whose names come after `after`, sorted by name."""
         items: list[RevisionSummary] = []
         for name in await self._logs.names():
             if after is not None and name <= after:
@@ -167,7 +199,7 @@ class Catalog:
     async def revisions(
         self, name: str, before: int | None = None, limit: int = 100
     ) -> Page[RevisionSummary]:
-        """The revisions numbered below `before`, the newest first; of a deleted toolset too."""
+        """The revisions with numbers below `before`, the newest first; also those of a deleted toolset."""
         head = await self._head(name)
         if head is None:
             raise await self._unknown(name, None)
@@ -186,61 +218,43 @@ class Catalog:
     def _turn(self, name: str) -> asyncio.Lock:
         return self._turns.setdefault(name, asyncio.Lock())
 
-    def _check_all(self, toolset: Toolset) -> None:
-        """Refuse a toolset for its documents, its tools or its size."""
-        check_documents(toolset.documents, limits=self.limits)
-        self._check(toolset, toolset.tools, "/tools/{}")
-
-    def _check(self, toolset: Toolset, tools: tuple[Tool, ...], base: str) -> None:
-        """Refuse `tools`, the new ones of a toolset, or the toolset for its size."""
-        limits = self.limits
-        if len(toolset) > limits.num_tools:
-            raise LimitExceeded("num_tools", limits.num_tools, len(toolset))
-        faults = [
-            fault
-            for index, tool in enumerate(tools)
-            for fault in check_tool(tool, limits, index=index, base=base.format(index))
-        ]
-        if faults:
-            raise InvalidTools(faults)
-        num_bytes = len(encode_toolset(toolset))
-        if num_bytes > limits.toolset_bytes:
-            raise LimitExceeded("toolset_bytes", limits.toolset_bytes, num_bytes)
-
     async def _change(
-        self, name: str, change: Change, if_match: str | None, new_tools: tuple[Tool, ...]
+        self, name: str, change: Callable[[Toolset], Toolset], if_match: str | None
     ) -> Revision:
-        """Append `change` of the last revision, again on the newer one where another writer was first."""
+        """Append `change` of the last revision. Where another writer was first, apply it to theirs."""
+
+        def changed(toolset: Toolset) -> CheckedToolset:
+            return check_size(change(toolset), self.limits)
+
         async with self._turn(name):
             while True:
                 last = await self._existing(name)
                 _check_precondition(name, last, if_match)
-                toolset = await asyncio.to_thread(change, await self._contents.get(last.summary))
-                await asyncio.to_thread(self._check, toolset, new_tools, "")
-                if revision := await self._append(toolset, last):
+                checked = await asyncio.to_thread(changed, await self._contents.get(last.summary))
+                if revision := await self._append(checked, last):
                     return revision
 
-    async def _end(self, name: str, if_match: str | None) -> bool:
-        """Append the toolset's end; False if another writer was first."""
+    async def _append_deletion(self, name: str, if_match: str | None) -> bool:
+        """Append the deletion of a toolset; False if another writer was first."""
         last = await self._existing(name)
         _check_precondition(name, last, if_match)
-        end = RevisionSummary(name, last.summary.number + 1, last.summary.digest, self._clock(), 0)
-        return await self._commit(Record(end, is_deleted=True))
+        deletion = RevisionSummary(name, last.summary.number + 1, last.summary.digest, self._clock(), 0)
+        return await self._commit(Record(deletion, is_deleted=True))
 
-    async def _append(self, toolset: Toolset, last: Record | None) -> Revision | None:
+    async def _append(self, checked: CheckedToolset, last: Record | None) -> Revision | None:
         """The revision of this content after `last`; None if another writer was first."""
-        await self._contents.put(toolset)
-        if last is not None and not last.is_deleted and last.summary.digest == toolset.digest:
-            return _revision(last, toolset)
+        await self._contents.put(checked.toolset, checked.digest, checked.content)
+        if last is not None and not last.is_deleted and last.summary.digest == checked.digest:
+            return _revision(last, checked.toolset)
         number = last.summary.number + 1 if last else 1
-        revision = Revision(toolset, number, toolset.digest, self._clock())
+        revision = Revision(checked.toolset, number, checked.digest, self._clock())
         return revision if await self._commit(Record(revision.summary)) else None
 
     async def _commit(self, record: Record) -> bool:
-        """Append to the log; False, after a moment, if another writer was first."""
+        """Append to the log. If another writer was first, wait a moment and return False."""
         is_first = await self._logs.append(record)
         if is_first:
-            self._last_seen.keep(ToolsetReference(record.summary.name, None), record)
+            self._stale_cache.put(ToolsetReference(record.summary.name, None), record)
         else:
             await asyncio.sleep(random.uniform(0, 0.01))  # noqa: S311 (spreads writers)
         return is_first
@@ -258,7 +272,7 @@ class Catalog:
         return head
 
     async def _listed_head(self, name: str) -> Record | None:
-        """The head of a toolset that is there; one that is damaged hides no others."""
+        """The head of an existing toolset, else None; also None for a damaged one, which hides no others."""
         try:
             head = await self._head(name)
         except DamagedEntry as error:
@@ -270,7 +284,7 @@ class Catalog:
         return await self._logs.head(name) if TOOLSET_NAME.fullmatch(name) else None
 
     async def _record(self, name: str, number: int) -> Record:
-        """The revision's record; numbers of deletions are no revisions."""
+        """The record of a revision; the number of a deletion is unknown."""
         head = await self._head(name)
         if head is None:
             raise await self._unknown(name, None)
@@ -279,13 +293,14 @@ class Catalog:
             raise UnknownRevision(name, number, head.summary.number)
         return record
 
-    async def _unknown(self, name: str, end: Record | None) -> UnknownToolset:
-        """The error that tells of the toolset's end, or names a few others, the nearest first."""
-        if end is not None:
-            return DeletedToolset(name, end.summary.number - 1, end.summary.created_at)
+    async def _unknown(self, name: str, deletion: Record | None) -> UnknownToolset:
+        """The error for a missing toolset: it tells of the deletion, or names a few others, nearest first."""
+        if deletion is not None:
+            return DeletedToolset(name, deletion.summary.number - 1, deletion.summary.created_at)
         names = await self._logs.names()
-        few = list(dict.fromkeys([*near_matches(name, names, _FEW), *names[:_FEW]]))[:_FEW]
-        heads = [await self._listed_head(name) for name in few]
+        near = near_matches(name, names, _MAX_SUGGESTIONS)
+        suggested = list(dict.fromkeys([*near, *names[:_MAX_SUGGESTIONS]]))[:_MAX_SUGGESTIONS]
+        heads = [await self._listed_head(name) for name in suggested]
         return UnknownToolset(name, [head.summary.name for head in heads if head])
 
 
@@ -297,7 +312,7 @@ def _revision(record: Record, toolset: Toolset) -> Revision:
 def _check_precondition(
     name: str, last: Record | None, if_match: str | None, *, if_none_match: bool = False
 ) -> None:
-    """Raise `StaleRevision` where the precondition does not hold."""
+    """Raise `StaleRevision` if the precondition does not hold."""
     etag = last.etag if last else None
     if if_match is not None and not etag_matches(if_match, etag):
         raise StaleRevision(name, f"If-Match: {if_match}", etag)

@@ -1,28 +1,35 @@
-"""Values used lately, bounded by their size."""
+"""A least-recently-used cache that is bounded by the size of its values."""
 
 from collections import OrderedDict
 from typing import Generic, TypeVar
 
-V = TypeVar("V")
+ValueT = TypeVar("ValueT")
 
 
-class LruCache(Generic[V]):
-    """Values under text keys; the one longest unused goes first where they exceed `max_bytes` together."""
+class LruCache(Generic[ValueT]):
+    """Values under text keys. Where they exceed `max_bytes` together, the least recently used goes first.
+
+    >>> cache: LruCache[str] = LruCache(max_bytes=10)
+    >>> cache.put("a", "A", num_bytes=6)
+    >>> cache.put("b", "B", num_bytes=6)
+    >>> cache.get("a"), cache.get("b")
+    (None, 'B')
+    """
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self.num_bytes = 0
-        self._values: OrderedDict[str, tuple[V, int]] = OrderedDict()
+        self._values: OrderedDict[str, tuple[ValueT, int]] = OrderedDict()
 
-    def get(self, key: str) -> V | None:
-        """The value, if it is still there; it then counts as used."""
+    def get(self, key: str) -> ValueT | None:
+        """The value, or None; getting a value counts as using it."""
         if key not in self._values:
             return None
         self._values.move_to_end(key)
         return self._values[key][0]
 
-    def keep(self, key: str, value: V, num_bytes: int) -> None:
-        """Keep a value that takes `num_bytes` in the place of another; one too large is not kept."""
+    def put(self, key: str, value: ValueT, num_bytes: int) -> None:
+        """Add or replace a value that takes `num_bytes`; a value larger than the cache is left out."""
         if key in self._values:
             self.num_bytes -= self._values.pop(key)[1]
         if num_bytes > self._max_bytes:

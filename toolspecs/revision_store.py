@@ -1,15 +1,16 @@
 """How toolsets lie in a store: a log of small records for each name, and compressed contents.
 
-A log is records numbered from 1: `toolset/record/<name>/<number>`. A write is committed by creating the
-next record where none is yet, so one writer wins each number and a number keeps its meaning for good.
-`toolset/head/<name>` is a copy of the last record. A writer that died between the two has left a head that
-lags by one, which the next writer moves on. A head that cannot be read is made anew from the records.
+The records of a log are numbered from 1: `toolset/record/<name>/<number>`. A writer commits a write by
+creating the next record where there is none yet, so one writer wins each number, and the record of a number
+never changes. `toolset/head/<name>` is a copy of the last record. If a writer dies between writing the record
+and moving the head, the head lags behind by one; the next writer moves it on. A head that cannot be read is
+made again from the records.
 
-The contents lie under their digests: `toolset/content/<digest>`. Toolsets of equal content share one, and it
-never changes.
+The contents lie under their digests: `toolset/content/<digest>`. Toolsets with equal content share one. A
+content never changes.
 
-Whoever can write to the store can alter them, and so can a fault: what is read is checked, and refused with a
-ValueError that says what is wrong.
+Whoever can write to the store can alter entries, and so can a fault. Everything that is read is checked; an
+entry that cannot be used raises `DamagedEntry`.
 """
 
 import asyncio
@@ -28,25 +29,38 @@ from toolspecs.store import Store
 from toolspecs.tool import Tool
 from toolspecs.toolset import RevisionSummary, Toolset, ToolsetReference
 
+HEADS = "toolset/head/"
+RECORDS = "toolset/record/"
+CONTENTS = "toolset/content/"
+
 MAX_BYTES = 64 * 2**20
-"""Of a content, before compression; none that was written is nearly as large."""
+"""Of a content before compression. `Limits.toolset_bytes` keeps what is written far below it."""
+
+CONTENT_CACHE_BYTES = 64 * 1024 * 1024
+"""Decoded contents in memory, in bytes of their JSON."""
+
+STALE_CACHE_BYTES = 4 * 1024 * 1024
+STALE_RECORD_BYTES = 1024
+"""About what one record takes in memory."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One entry of a toolset's log: a revision, or (`is_deleted`) the toolset's end at that number."""
+    """One entry of a toolset's log: a revision, or (`is_deleted`) the deletion of the toolset."""
 
     summary: RevisionSummary
     is_deleted: bool = False
 
     @property
     def etag(self) -> str | None:
-        """The revision's ETag, None after the toolset's end."""
+        """The revision's ETag, None for a deletion."""
         return None if self.is_deleted else self.summary.etag
 
 
-class _Fields(msgspec.Struct):
-    """A record's fields; those that later versions may add are passed over."""
+class _RecordFields(msgspec.Struct):
+    """A record's fields. Fields that later versions may add are ignored."""
 
     name: str
     number: Annotated[int, msgspec.Meta(ge=1)]
@@ -73,36 +87,36 @@ def encode_record(record: Record) -> bytes:
 def decode_record(content: bytes) -> Record:
     """The record that `encode_record` wrote; raises ValueError."""
     try:
-        fields = msgspec.json.decode(content, type=_Fields)
+        fields = msgspec.json.decode(content, type=_RecordFields)
     except msgspec.MsgspecError as error:
-        raise ValueError(f"it is no record: {error}") from error
+        raise ValueError(f"it is not a record: {error}") from error
     summary = RevisionSummary(fields.name, fields.number, fields.digest, fields.created_at, fields.num_tools)
     return Record(summary, fields.is_deleted)
 
 
 def encode_toolset(toolset: Toolset) -> bytes:
-    """The content of a toolset as JSON, before compression: a list of tools, or an object with documents."""
+    """The content of a toolset as JSON: a list of tools, or an object of tools and documents."""
     rows = [[tool.name, tool.description, tool.parameters, tool.extras] for tool in toolset.tools]
     content = {"tools": rows, "documents": toolset.documents} if toolset.documents else rows
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
 def decode_toolset(name: str, digest: str, content: bytes) -> Toolset:
-    """The toolset whose content `encode_toolset` wrote, key order kept; raises ValueError."""
+    """The toolset whose content `encode_toolset` wrote, with the same order of keys; raises ValueError."""
     try:
         fields = json.loads(content)
         rows, documents = (fields, {}) if isinstance(fields, list) else (fields["tools"], fields["documents"])
         toolset = Toolset(name, tuple(Tool(*row) for row in rows), documents)
         found = toolset.digest
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ToolspecsError) as error:
-        raise ValueError(f"it is no toolset: {error}") from error
+        raise ValueError(f"it is not a toolset: {error}") from error
     if found != digest:
-        raise ValueError("it is another toolset than was written there")
+        raise ValueError("it is not the toolset that was written there: its digest differs")
     return toolset
 
 
 def compress(content: bytes) -> bytes:
-    """`content` in zstd's format."""
+    """`content` in the format of zstd."""
     return zstandard.ZstdCompressor().compress(content)
 
 
@@ -116,22 +130,14 @@ def decompress(content: bytes) -> bytes:
         raise ValueError(f"{error}") from error
 
 
-_log = logging.getLogger(__name__)
-
-HEADS = "toolset/head/"
-
-
-RECORDS = "toolset/record/"
-
-
 class ToolsetLogs:
-    """Appending to and reading the logs; names are toolset names."""
+    """Appends to the logs and reads them; names are names of toolsets."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def names(self) -> list[str]:
-        """The names that have a log, deleted toolsets among them, sorted."""
+        """The names that have a log, sorted; names of deleted toolsets are among them."""
         return sorted([key.removeprefix(HEADS) async for key in self._store.scan(HEADS)])
 
     async def head(self, name: str) -> Record | None:
@@ -139,14 +145,15 @@ class ToolsetLogs:
         try:
             return _decode(HEADS + name, name, await self._store.get(HEADS + name))
         except DamagedEntry as error:
-            _log.warning("%s; it is made anew", error)
-            return await self._walked(name, None)
+            _log.warning("%s; the head is made again from the records", error)
+            return await self._follow(name, None)
 
     async def last(self, name: str) -> Record | None:
         """The last record, for writers: a head that lags is moved on to it. Raises `DamagedEntry`."""
-        return await self._walked(name, await self.head(name))
+        return await self._follow(name, await self.head(name))
 
-    async def _walked(self, name: str, head: Record | None) -> Record | None:
+    async def _follow(self, name: str, head: Record | None) -> Record | None:
+        """The last record behind `head` (None: from the first); the head is moved to it."""
         last = head
         while record := await self.record(name, last.summary.number + 1 if last else 1):
             last = record
@@ -163,18 +170,18 @@ class ToolsetLogs:
         return record
 
     async def append(self, record: Record) -> bool:
-        """Commit the record after the last one, by its number; False if another writer was first."""
+        """Commit the record behind the last one, by its number; False if another writer was first."""
         key, content = _record_key(record.summary.name, record.summary.number), encode_record(record)
-        # A driver that lost the first answer asks again, and then meets its own record.
+        # A driver that lost the answer to its first attempt asks again, and then finds its own record there.
         if await self._store.compare_and_set(key, None, content) or await self._store.get(key) == content:
             await self._move_head(record)
             return True
         return False
 
     async def _move_head(self, record: Record) -> None:
-        """Make the head `record` unless it is as far; it is well if another writer does so first.
+        """Make `record` the head, unless the head is at it or beyond.
 
-        Nobody appends to a log without having moved the head to its end.
+        Another writer may do so first. Every writer moves the head to the end of the log before it appends.
         """
         name = record.summary.name
         content = await self._store.get(HEADS + name)
@@ -202,77 +209,64 @@ def _record_key(name: str, number: int) -> str:
     return f"{RECORDS}{name}/{number:010}"
 
 
-CONTENTS = "toolset/content/"
-
-RECENT_BYTES = 64 * 1024 * 1024
-"""Decoded contents kept at hand, in bytes of their JSON."""
-
-
-class Contents:
-    """Reads and writes contents; those used lately are at hand. Both may raise `StoreUnavailable`."""
+class ContentStore:
+    """Reads and writes contents, through a cache. Both may raise `StoreUnavailable`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._recent: LruCache[Toolset] = LruCache(RECENT_BYTES)
+        self._cache: LruCache[Toolset] = LruCache(CONTENT_CACHE_BYTES)
 
-    async def put(self, toolset: Toolset) -> None:
-        """Write a content, where it is not yet, or not whole."""
-        key = CONTENTS + toolset.digest
-        content = await asyncio.to_thread(encode_toolset, toolset)
+    async def put(self, toolset: Toolset, digest: str, content: bytes) -> None:
+        """Write the content of `toolset` if it is missing or damaged; `content` is the encoded toolset."""
+        key = CONTENTS + digest
         packed = await asyncio.to_thread(compress, content)
         if not await self._store.compare_and_set(key, None, packed) and await self._store.get(key) != packed:
             await self._store.set(key, packed)
-        self._recent.keep(_recent_key(toolset.name, toolset.digest), toolset, len(content))
+        self._cache.put(_cache_key(toolset.name, digest), toolset, len(content))
 
     async def get(self, summary: RevisionSummary) -> Toolset:
-        """The content of a revision, from what is at hand or the store; raises `DamagedEntry`."""
-        recent_key = _recent_key(summary.name, summary.digest)
-        toolset = self._recent.get(recent_key)
+        """The content of a revision, from the cache or the store; raises `DamagedEntry`."""
+        cache_key = _cache_key(summary.name, summary.digest)
+        toolset = self._cache.get(cache_key)
         if toolset is None:
             key = CONTENTS + summary.digest
             packed = await self._store.get(key)
             if packed is None:
-                raise DamagedEntry(key, f"it is missing, and toolset {summary.name!r} is in it")
+                raise DamagedEntry(key, f"it is missing; put toolset {summary.name!r} again")
             try:
                 content = await asyncio.to_thread(decompress, packed)
                 toolset = await asyncio.to_thread(decode_toolset, summary.name, summary.digest, content)
             except ValueError as error:
                 raise DamagedEntry(key, f"{error}; put toolset {summary.name!r} again") from error
-            self._recent.keep(recent_key, toolset, len(content))
+            self._cache.put(cache_key, toolset, len(content))
         return toolset
 
 
-def _recent_key(name: str, digest: str) -> str:
+def _cache_key(name: str, digest: str) -> str:
     return f"{name}/{digest}"
 
 
-SEEN_BYTES = 4 * 1024 * 1024
-
-
-SEEN_RECORD_BYTES = 1024
-"""What one takes, about."""
-
-_log = logging.getLogger(__name__)
-
-
 class StaleCache:
-    """Records by reference, as many as there is room for; warns once an outage."""
+    """The records that references had when the store last answered, to serve while the store is out.
+
+    It logs one warning per outage.
+    """
 
     def __init__(self) -> None:
-        self._seen: LruCache[Record] = LruCache(SEEN_BYTES)
+        self._records: LruCache[Record] = LruCache(STALE_CACHE_BYTES)
         self._is_out = False
 
-    def keep(self, reference: ToolsetReference, record: Record) -> None:
-        """The store has answered."""
+    def put(self, reference: ToolsetReference, record: Record) -> None:
+        """Keep what the store has just answered, or was told."""
         self._is_out = False
-        self._seen.keep(str(reference), record, SEEN_RECORD_BYTES)
+        self._records.put(str(reference), record, STALE_RECORD_BYTES)
 
     def get(self, reference: ToolsetReference, error: StoreUnavailable) -> Record:
-        """What a reference meant last; raises `error` where that is not known."""
-        record = self._seen.get(str(reference))
+        """The last known record; raises `error` if none is known, or if it is a deletion."""
+        record = self._records.get(str(reference))
         if record is None or record.is_deleted:
             raise error
         if not self._is_out:
             self._is_out = True
-            _log.warning("toolsets are served as they were last seen: %s", error)
+            _log.warning("the store is out, toolsets are served as they were last read: %s", error)
         return record

@@ -92,34 +92,57 @@ def detect_shape(document: Mapping[str, Any]) -> Shape:
 def parse_tools(documents: Any, *, limits: Limits = DEFAULT_LIMITS, base: str = "/tools") -> tuple[Tool, ...]:
     """Read a list of tools, each in any shape; `base` is the JSON pointer of the list.
 
+    >>> [tool.name for tool in parse_tools([{"name": "now", "parameters": {"type": "object"}}])]
+    ['now']
+
     Raises:
         InvalidTools: with every fault of every tool.
+        LimitExceeded: there are more tools than `limits` allows.
+    """
+    checked, faults = read_tools(documents, limits=limits, base=base)
+    if faults:
+        raise InvalidTools(faults)
+    return tuple(each.tool for each in checked)
+
+
+def parse_tool(document: Any, *, limits: Limits = DEFAULT_LIMITS) -> Tool:
+    """Read one tool in any shape. Raises `InvalidTools` with every fault."""
+    return read_tool(document, limits=limits).tool
+
+
+def read_tool(document: Any, *, limits: Limits, base: str = "") -> "CheckedTool":
+    """As `parse_tool`, with the place of the schema; `base` is the JSON pointer of the tool."""
+    parser = _ToolParser(document, 0, base, limits)
+    if parser.faults:
+        raise InvalidTools(parser.faults)
+    return parser.checked()
+
+
+def read_tools(
+    documents: Any, *, limits: Limits, base: str = "/tools"
+) -> tuple[tuple["CheckedTool", ...], list[Fault]]:
+    """The tools of a list that are without fault, and the faults of the others; each tool is read once.
+
+    Raises:
+        InvalidTools: `documents` is not a list.
         LimitExceeded: there are more tools than `limits` allows.
     """
     if not isinstance(documents, list):
         raise InvalidTools([Fault(None, base, "", f"tools are a list, not {_type_name(documents)}")])
     if len(documents) > limits.num_tools:
         raise LimitExceeded("num_tools", limits.num_tools, len(documents))
-    readings = [_Reading(item, index, f"{base}/{index}", limits) for index, item in enumerate(documents)]
-    faults = [fault for reading in readings for fault in reading.faults]
-    named = ((index, reading.name) for index, reading in enumerate(readings) if reading.name is not None)
-    faults += find_duplicates(named, base)
-    if faults:
-        raise InvalidTools(faults)
-    return tuple(reading.tool for reading in readings)
-
-
-def parse_tool(document: Any, *, limits: Limits = DEFAULT_LIMITS, base: str = "") -> Tool:
-    """Read one tool in any shape; `base` is its JSON pointer. Raises `InvalidTools`."""
-    reading = _Reading(document, 0, base, limits)
-    if reading.faults:
-        raise InvalidTools(reading.faults)
-    return reading.tool
+    parsers = [_ToolParser(item, index, f"{base}/{index}", limits) for index, item in enumerate(documents)]
+    named = ((parser.index, parser.name) for parser in parsers if parser.name is not None)
+    duplicates = list(find_duplicates(named, base))
+    repeated = {fault.pointer for fault in duplicates}
+    faults = [fault for parser in parsers for fault in parser.faults] + duplicates
+    good = (parser for parser in parsers if not parser.faults and parser.base not in repeated)
+    return tuple(parser.checked() for parser in good), faults
 
 
 def check_tool(tool: Tool, limits: Limits = DEFAULT_LIMITS, *, index: int = 0, base: str = "") -> list[Fault]:
-    """The faults of a tool, wherever it came from; pointers are into its `function` shape."""
-    return _Reading(write_tool(tool, Shape.FUNCTION, all_extras=True), index, base, limits, EXTRAS).faults
+    """The faults of a tool that was not parsed here; pointers are into its `function` shape."""
+    return _ToolParser(write_tool(tool, Shape.FUNCTION, all_extras=True), index, base, limits, EXTRAS).faults
 
 
 def write_tool(tool: Tool, shape: Shape, *, all_extras: bool = False) -> dict[str, Any]:
@@ -131,8 +154,16 @@ def write_tool(tool: Tool, shape: Shape, *, all_extras: bool = False) -> dict[st
     return {**tag, row.wrapper: fields} if row.wrapper else {**tag, **fields}
 
 
-class _Reading:
-    """One tool being read: its faults, or the tool."""
+@dataclass(frozen=True, slots=True)
+class CheckedTool:
+    """A tool without fault, and the JSON pointer of its schema in what was submitted."""
+
+    tool: Tool
+    schema_pointer: str
+
+
+class _ToolParser:
+    """Reads one tool: afterwards it has faults, or the tool."""
 
     def __init__(
         self,
@@ -147,12 +178,19 @@ class _Reading:
         self.limits = limits
         self.extras = extras
         self.name = _peek_name(document)
-        self.faults: list[Fault] = []
+        self.tool: Tool | None = None
+        self.schema_pointer = base
         flaws = list(self._read(document))
         label = index if self.name is None else self.name
-        for flaw in flaws[: limits.num_faults_per_tool]:
-            where = pointer(base, flaw.path)
-            self.faults.append(Fault(label, where, flaw.keyword, flaw.message, flaw.suggestion))
+        self.faults = [
+            Fault(label, pointer(base, flaw.path), flaw.keyword, flaw.message, flaw.suggestion)
+            for flaw in flaws[: limits.num_faults_per_tool]
+        ]
+
+    def checked(self) -> CheckedTool:
+        """The tool; there are no faults."""
+        assert self.tool, "a document without fault is a tool"
+        return CheckedTool(self.tool, self.schema_pointer)
 
     def _read(self, document: Any) -> Iterator[Flaw]:
         """Yield what is wrong; set `tool` if nothing is."""
@@ -169,6 +207,7 @@ class _Reading:
         if not isinstance(fields, dict):
             return
         path = (row.wrapper,) if row.wrapper else ()
+        self.schema_pointer = pointer(self.base, (*path, row.schema_field))
         for flaw in self._read_fields(fields, shape):
             yield Flaw((*path, *flaw.path), flaw.keyword, flaw.message, flaw.suggestion)
 
@@ -179,8 +218,8 @@ class _Reading:
         name, description = fields.get("name"), fields.get("description")
         yield from _name_flaws(name, self.limits)
         yield from _description_flaws(description, self.limits)
-        kept = {field: fields[field] for field in extras if fields.get(field) is not None}
-        yield from _extra_flaws(kept, extras)
+        given = {field: fields[field] for field in extras if fields.get(field) is not None}
+        yield from _extra_flaws(given, extras)
         parameters = fields.get(row.schema_field)
         if parameters is None:
             parameters = dict(NO_ARGUMENTS)
@@ -189,7 +228,7 @@ class _Reading:
             yield Flaw((row.schema_field, *flaw.path), keyword, flaw.message, flaw.suggestion)
         if isinstance(name, str):
             self.name = name
-            self.tool = Tool(name, description or "", parameters, kept)
+            self.tool = Tool(name, description or "", parameters, given)
 
 
 def _peek_name(document: Any) -> str | None:
@@ -261,8 +300,8 @@ def _description_flaws(description: Any, limits: Limits) -> Iterator[Flaw]:
         yield Flaw(("description",), "description", message)
 
 
-def _extra_flaws(kept: dict[str, Any], extras: Mapping[str, type]) -> Iterator[Flaw]:
-    for field, value in kept.items():
+def _extra_flaws(given: dict[str, Any], extras: Mapping[str, type]) -> Iterator[Flaw]:
+    for field, value in given.items():
         if not isinstance(value, extras[field]):
             message = f"{field!r} is {TYPE_NAMES[extras[field]]}, not {_type_name(value)}"
             yield Flaw((field,), field, message)

@@ -1,10 +1,17 @@
-"""A toolset: a named, ordered set of tools."""
+"""Toolsets, their revisions, and references such as `name@revision`.
+
+>>> toolset = Toolset("mail", (Tool("send", "Sends a mail.", {"type": "object"}),))
+>>> toolset.with_tool(Tool("read", "Reads a mail.", {"type": "object"})).tool_names
+('send', 'read')
+>>> ToolsetReference.parse("mail@3")
+ToolsetReference(name='mail', number=3)
+"""
 
 import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Generic, TypeVar
@@ -13,26 +20,72 @@ from toolspecs.bundle import bundle_tools
 from toolspecs.errors import Fault, InvalidName, InvalidTools, UnknownTool
 from toolspecs.tool import Tool
 
+TOOLSET_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+TOOLSET_RULE = "1 to 64 of a-z, 0-9, '.', '_' and '-', the first a letter or a digit"
+
+_SEGMENT = r"(?!\.{1,2}(?:/|\Z))[A-Za-z0-9_.:-]+"
+TOOL_NAME = re.compile(f"{_SEGMENT}(?:/{_SEGMENT})*")
+"""A tool's name ends the path of its URL. HTTP clients and proxies remove segments such as `.` and `..`."""
+TOOL_RULE = "letters, digits, '_', '.', ':', '/' and '-', without '.', '..' or nothing between two '/'"
+
+_REVISION = re.compile(r"[1-9][0-9]{0,17}")
+
+
+def check_toolset_name(name: str) -> None:
+    """Raise `InvalidName` unless `name` can be the name of a toolset."""
+    if not TOOLSET_NAME.fullmatch(name):
+        raise InvalidName("toolset name", name, TOOLSET_RULE)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsetReference:
+    """A toolset by name, at one revision or (`number` None) at its current one."""
+
+    name: str
+    number: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> "ToolsetReference":
+        """Read `name` or `name@revision`.
+
+        Raises:
+            InvalidName: the text is neither.
+        """
+        name, at, number = text.partition("@")
+        check_toolset_name(name)
+        if not at:
+            return cls(name)
+        if not _REVISION.fullmatch(number):
+            rule = f"write {name!r} for the current revision, or {f'{name}@1'!r} for the first"
+            raise InvalidName("reference to a toolset", text, rule)
+        return cls(name, int(number))
+
+    def __str__(self) -> str:
+        return self.name if self.number is None else f"{self.name}@{self.number}"
+
 
 @dataclass(frozen=True)
 class Toolset:
-    """Tools by name, in the order in which a model is shown them, and the schemas by URI they may refer to.
+    """A named, ordered set of tools, and the schemas by URI that the tools may refer to.
 
-    Each tool's own `documents` are what it needs of the toolset's.
+    A model is shown the tools in this order. The constructor gives each tool its bundle, which is the part of
+    `documents` that the tool's schema refers to. With `are_bundled`, the tools already carry their bundles.
 
     Raises:
-        InvalidName: `name` is not a toolset name.
-        InvalidTools: two tools share a name, or a tool refers to too much.
-        LimitExceeded: the tools refer to too much together.
+        InvalidName: `name` cannot be the name of a toolset.
+        InvalidTools: two tools share a name, or the bundle of a tool is too large.
+        LimitExceeded: all bundles together are too large.
     """
 
     name: str
     tools: tuple[Tool, ...] = ()
     documents: Mapping[str, Any] = field(default_factory=dict)
+    are_bundled: InitVar[bool] = False
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, are_bundled: bool) -> None:
         check_toolset_name(self.name)
-        object.__setattr__(self, "tools", bundle_tools(self.tools, self.documents))
+        if not are_bundled:
+            object.__setattr__(self, "tools", bundle_tools(self.tools, self.documents))
         if faults := tuple(find_duplicates(enumerate(tool.name for tool in self.tools))):
             raise InvalidTools(faults)
 
@@ -43,7 +96,7 @@ class Toolset:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over the ordered tools and the documents, hexadecimal; its own name does not count."""
+        """SHA-256 over the ordered tools and the documents, in hexadecimal; the name does not count."""
         content = [tool.digest for tool in self.tools]
         if self.documents:
             content.append(json.dumps(self.documents, separators=(",", ":")))
@@ -69,17 +122,18 @@ class Toolset:
         return len(self.tools)
 
     def with_tool(self, tool: Tool) -> "Toolset":
-        """The toolset with `tool` in the place of its namesake, or at the end."""
+        """The toolset with `tool`, which replaces the tool of the same name or comes last."""
         return replace(self, tools=tuple({**self.by_name, tool.name: tool}.values()))
 
     def without_tool(self, name: str) -> "Toolset":
         """The toolset without the tool `name`; raises `UnknownTool` if it has none."""
-        gone = self[name]
-        return replace(self, tools=tuple(tool for tool in self.tools if tool is not gone))
+        removed = self[name]
+        tools = tuple(tool for tool in self.tools if tool is not removed)
+        return replace(self, tools=tools, are_bundled=True)
 
 
 def find_duplicates(names: Iterator[tuple[int, str]], pointer: str = "") -> Iterator[Fault]:
-    """A fault for every name that an earlier one equals; `names` are pairs of index and name."""
+    """A fault for every name that an earlier tool has too; `names` are pairs of index and name."""
     first: dict[str, int] = {}
     for index, name in names:
         if name in first:
@@ -87,59 +141,18 @@ def find_duplicates(names: Iterator[tuple[int, str]], pointer: str = "") -> Iter
                 tool=name,
                 pointer=f"{pointer}/{index}",
                 keyword="name",
-                message=f"the name is that of the tool at {pointer}/{first[name]} too",
+                message=f"the tool at {pointer}/{first[name]} has the same name",
                 suggestion="give each tool of a toolset a name of its own",
             )
         first.setdefault(name, index)
 
 
-TOOLSET_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-TOOLSET_RULE = "1 to 64 of a-z, 0-9, '.', '_' and '-', the first a letter or a digit"
-
-_PART = r"(?!\.{1,2}(?:/|\Z))[A-Za-z0-9_.:-]+"
-TOOL_NAME = re.compile(f"{_PART}(?:/{_PART})*")
-"""A tool's name ends the path of its URL, so no part of it is one that a path is rid of on its way."""
-TOOL_RULE = "letters, digits, '_', '.', ':', '/' and '-', without '.', '..' or nothing between two '/'"
-
-_REVISION = re.compile(r"[1-9][0-9]{0,17}")
-
-
-def check_toolset_name(name: str) -> None:
-    """Raise `InvalidName` unless `name` names a toolset."""
-    if not TOOLSET_NAME.fullmatch(name):
-        raise InvalidName("toolset name", name, TOOLSET_RULE)
-
-
-@dataclass(frozen=True, slots=True)
-class ToolsetReference:
-    """A toolset by name, at one revision or (`number` None) at its current one."""
-
-    name: str
-    number: int | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> "ToolsetReference":
-        """Read `name` or `name@revision`.
-
-        Raises:
-            InvalidName: it is neither.
-        """
-        name, at, number = text.partition("@")
-        check_toolset_name(name)
-        if not at:
-            return cls(name)
-        if not _REVISION.fullmatch(number):
-            rule = f"write {name!r} for the current revision, or {f'{name}@1'!r} for the first"
-            raise InvalidName("reference to a toolset", text, rule)
-        return cls(name, int(number))
-
-    def __str__(self) -> str:
-        return self.name if self.number is None else f"{self.name}@{self.number}"
-
-
 @dataclass(frozen=True)
 class RevisionSummary:
-    """A revision without its tools. Numbers count up from 1 by toolset name and are never used twice."""
+    """A revision without its tools.
+
+    Numbers count up from 1 for each toolset name. No number is used twice, even after a deletion.
+    """
 
     name: str
     number: int
@@ -149,13 +162,13 @@ class RevisionSummary:
 
     @property
     def etag(self) -> str:
-        """The strong HTTP entity tag, in its quotes."""
+        """The strong HTTP entity tag with its quotes: the number and the first 12 digits of the digest."""
         return f'"{self.number}-{self.digest[:12]}"'
 
 
 @dataclass(frozen=True)
 class Revision:
-    """An immutable toolset content; `digest` is the toolset's, so equal contents have equal digests."""
+    """The content that a toolset had from one write to the next; `digest` is the toolset's digest."""
 
     toolset: Toolset
     number: int
@@ -171,15 +184,18 @@ class Revision:
 
     @property
     def etag(self) -> str:
-        """The strong HTTP entity tag, in its quotes: revision number and the digest's beginning."""
+        """The strong HTTP entity tag; see `RevisionSummary.etag`."""
         return self.summary.etag
 
 
 def etag_matches(condition: str, etag: str | None) -> bool:
     """Whether an `If-Match` header holds for the current `etag` (None: there is no toolset).
 
-    The condition is `*`, one entity tag or several with commas between them (RFC 9110, 13.1.1). Weak tags
+    The condition is `*`, or one or more entity tags with commas between them (RFC 9110, 13.1.1). Weak tags
     never match.
+
+    >>> etag_matches('"1-0123456789ab", "2-456789abcdef"', '"2-456789abcdef"')
+    True
     """
     if etag is None:
         return False
@@ -187,12 +203,12 @@ def etag_matches(condition: str, etag: str | None) -> bool:
     return tags == ["*"] or etag in tags
 
 
-T = TypeVar("T")
+ItemT = TypeVar("ItemT")
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
-    """Some of many; `next_key` is where the next page begins (`after` or `before`), None at the end."""
+class Page(Generic[ItemT]):
+    """One page of a listing; `next_key` is the `after` or `before` of the next one, None on the last."""
 
-    items: tuple[T, ...]
+    items: tuple[ItemT, ...]
     next_key: str | None = None

@@ -210,7 +210,7 @@ class GrammarCache:
         entries = await asyncio.to_thread(read) if contents else {}
         ready = {key: entry for key, entry in entries.items() if entry.can_wait or _is_light(entry)}
         for key, entry in ready.items():
-            self._memory.keep(key, entry, entry.num_bytes)
+            self._memory.put(key, entry, entry.num_bytes)
         unprepared = [entry for entry in ready.values() if not entry.can_wait]
         if unprepared:
             task = asyncio.create_task(self._prepare(unprepared))
@@ -259,7 +259,7 @@ class GrammarCache:
                 if entry is None:
                     entry = await self._compile(key, job, vocabulary, budget)
                     source = "compiled"
-        self._memory.keep(key, entry, entry.num_bytes)
+        self._memory.put(key, entry, entry.num_bytes)
         return entry, source
 
     async def _compile(

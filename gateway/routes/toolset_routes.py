@@ -10,7 +10,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 from compiler.report import ToolReport
 from gateway.body import convert
 from gateway.errors import InvalidField
-from gateway.registry import Check, Written
+from gateway.registry import DryRun, Registration
 from gateway.routes.transport import read_body
 from gateway.services import WiredServices
 from toolspecs.shapes import Shape, write_tool
@@ -19,8 +19,8 @@ from toolspecs.toolset import Revision, RevisionSummary, etag_matches
 
 HttpRequest = Request[Any, Any, Any]
 JSON = dict[str, Any]
-Limit = Annotated[int, QueryParameter(ge=1, le=1000)]
-Number = Annotated[int | None, QueryParameter(ge=1)]
+PageSize = Annotated[int, QueryParameter(ge=1, le=1000)]
+RevisionNumber = Annotated[int | None, QueryParameter(ge=1)]
 
 
 QUERY = ("after", "before", "limit", "revision", "shape")
@@ -52,7 +52,7 @@ class ToolsetController(Controller):
 
     @get()
     async def list_toolsets(
-        self, services: WiredServices, after: FromQuery[str | None] = None, limit: Limit = 100
+        self, services: WiredServices, after: FromQuery[str | None] = None, limit: PageSize = 100
     ) -> JSON:
         """The toolsets by name, a page at a time."""
         page = await services.registry.catalog.list(after=after, limit=limit)
@@ -79,15 +79,16 @@ class ToolsetController(Controller):
     ) -> Response[Any]:
         """Replace the toolset, or create it (201), unless a tool cannot be upheld."""
         body = await _read_body(request, toolset)
-        status = 200 if await services.registry.has(toolset) else 201
-        written = await services.registry.put(
+        registration = await services.registry.put(
             toolset,
             body.tools,
             body.documents,
             if_match=_if_match(request),
             if_none_match=_if_none_match(request),
         )
-        return _tagged(written.revision, written_json(written), status)
+        return _tagged(
+            registration.revision, registration_json(registration), 201 if registration.is_created else 200
+        )
 
     @delete("/{toolset:str}")
     async def delete_toolset(
@@ -113,13 +114,13 @@ class ToolsetController(Controller):
         self, toolset: FromPath[str], tool: FromPath[str], request: HttpRequest, services: WiredServices
     ) -> Response[Any]:
         """Add a tool, or replace its namesake, unless it cannot be upheld."""
-        written = await services.registry.put_tool(
+        registration = await services.registry.put_tool(
             toolset,
             _name(tool),
             await read_body(request, keeps_surrogates=True),
             if_match=_if_match(request),
         )
-        return _tagged(written.revision, written_json(written))
+        return _tagged(registration.revision, registration_json(registration))
 
     @delete("/{toolset:str}/tools/{tool:path}", status_code=200)
     async def delete_tool(
@@ -133,7 +134,11 @@ class ToolsetController(Controller):
 
     @get("/{toolset:str}/revisions")
     async def list_revisions(
-        self, toolset: FromPath[str], services: WiredServices, before: Number = None, limit: Limit = 100
+        self,
+        toolset: FromPath[str],
+        services: WiredServices,
+        before: RevisionNumber = None,
+        limit: PageSize = 100,
     ) -> JSON:
         """The revisions, the newest first, a page at a time; of a deleted toolset too."""
         page = await services.registry.catalog.revisions(toolset, before=before, limit=limit)
@@ -160,7 +165,9 @@ class ToolsetController(Controller):
         return _tagged(revision, summary_json(revision.summary))
 
     @get("/{toolset:str}/report")
-    async def report(self, toolset: FromPath[str], services: WiredServices, revision: Number = None) -> JSON:
+    async def report(
+        self, toolset: FromPath[str], services: WiredServices, revision: RevisionNumber = None
+    ) -> JSON:
         """How every keyword of every tool is enforced, and what its grammar takes."""
         found, reports = await services.registry.report(toolset, revision)
         return summary_json(found.summary) | {"tools": [report_json(report) for report in reports]}
@@ -214,9 +221,9 @@ def summary_json(summary: RevisionSummary) -> JSON:
     }
 
 
-def written_json(written: Written) -> JSON:
+def registration_json(registration: Registration) -> JSON:
     """A revision that was written, without its tools."""
-    return summary_json(written.revision.summary) | {"warnings": _warnings(written.reports)}
+    return summary_json(registration.revision.summary) | {"warnings": _warnings(registration.reports)}
 
 
 def revision_json(revision: Revision, shape: Shape) -> JSON:
@@ -246,7 +253,7 @@ def report_json(report: ToolReport) -> JSON:
     }
 
 
-def check_json(check: Check) -> JSON:
+def check_json(check: DryRun) -> JSON:
     """A dry run: the change and the report of every tool, removed ones last; the change of every document."""
     current = check.current
     return {

@@ -90,7 +90,7 @@ async def test_one_tool_is_put_beside_the_toolsets_documents(client, pay):
 async def test_a_tool_is_checked_against_the_documents_it_is_stored_with(client, pay, app):
     """Another writer changes the documents between the check and the write."""
     catalog = app.state.services.registry.catalog
-    put_tool = catalog.put_tool
+    put_tool = catalog.put_checked_tool
     changes = [Toolset("pay", (), body({"pattern": "(?=a)b"})["documents"])]
 
     async def overtaken(*arguments, **conditions):
@@ -98,7 +98,7 @@ async def test_a_tool_is_checked_against_the_documents_it_is_stored_with(client,
             await catalog.put(changes.pop())
         return await put_tool(*arguments, **conditions)
 
-    catalog.put_tool = overtaken
+    catalog.put_checked_tool = overtaken
     assert faults(await client.put(f"{URL}/tools/refund", json=tool("refund")))[0][0] == "refund"
     assert (await client.get(URL)).json()["tools"] == []
 

@@ -60,7 +60,7 @@ async def test_the_gateway_outlives_redis(server, gateway, caplog):
         assert refused.status_code == 503
         assert "Traceback" not in caplog.text
         assert "grammar cache without the store" in caplog.text
-        assert "as they were last seen" in caplog.text
+        assert "as they were last read" in caplog.text
 
         server.start()
         assert await readiness(client) == (200, "")

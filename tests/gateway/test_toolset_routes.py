@@ -1,9 +1,14 @@
 """The registry over HTTP: writes that lose nothing, and errors that name the culprit."""
 
+import asyncio
 import copy
 
 import pytest
+from fake_runtime import FakeRuntime
+from litestar.testing import AsyncTestClient
 from sample_tools import TIME, WEATHER
+
+from gateway.app import create_app
 
 URL = "/v1/toolsets/weather"
 
@@ -48,6 +53,27 @@ async def test_creation_can_be_made_exclusive(client, weather):
     again = await client.put(URL, json={"tools": []}, headers={"If-None-Match": "*"})
     assert again.status_code == 412
     assert (await client.put(URL, json={"tools": []}, headers={"If-None-Match": '"x"'})).status_code == 400
+
+
+@pytest.mark.parametrize("is_same", [False, True])
+async def test_of_many_creators_at_once_exactly_one_is_told_that_it_created(client, settings, is_same):
+    """They go through two gateways that share a store."""
+    async with AsyncTestClient(create_app(settings, runtime=FakeRuntime())) as other:
+        writes = [
+            gateway.put(URL, json={"tools": [tool("a" if is_same else f"tool_{index}_{number}")]})
+            for index in range(4)
+            for number, gateway in enumerate((client, other))
+        ]
+        answers = await asyncio.gather(*writes)
+    assert sorted(answer.status_code for answer in answers) == [*[200] * 7, 201]
+    [created] = [answer.json() for answer in answers if answer.status_code == 201]
+    assert created["revision"] == 1
+
+
+async def test_a_toolset_that_comes_back_is_created_again(client, weather):
+    await client.delete(URL)
+    assert (await client.put(URL, json={"tools": [TIME]})).status_code == 201
+    assert (await client.put(URL, json={"tools": [WEATHER]})).status_code == 200
 
 
 async def test_toolsets_are_listed_in_pages(client):

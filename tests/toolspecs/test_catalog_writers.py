@@ -8,7 +8,8 @@ import sys
 import pytest
 from opened_store import opened
 
-from toolspecs import Catalog, StaleRevision, Tool, Toolset
+from toolspecs import Catalog, Limits, StaleRevision, Tool, Toolset
+from toolspecs.submission import check_toolset
 
 OBJECT = {"type": "object"}
 
@@ -67,6 +68,22 @@ async def test_one_of_many_wins_with_the_same_precondition(catalogs, is_new):
     assert len(stale) == 11
     assert {error.current_etag for error in stale} == {winner.etag}
     assert await catalogs[1].get("t") == winner
+
+
+@pytest.mark.parametrize("is_same", [False, True])
+async def test_exactly_one_of_many_writers_creates_a_toolset(catalogs, is_same):
+    contents = [Toolset("t", (Tool("a" if is_same else f"tool_{index}", "", OBJECT),)) for index in range(12)]
+    writes = await asyncio.gather(
+        *[
+            catalogs[index % 3].put_checked(check_toolset(content, Limits()))
+            for index, content in enumerate(contents)
+        ]
+    )
+    (first,) = [write.revision for write in writes if write.is_created]
+    assert first.number == 1
+    assert {write.revision.number for write in writes} == ({1} if is_same else set(range(1, 13)))
+    await catalogs[0].delete("t")
+    assert (await catalogs[1].put_checked(check_toolset(contents[0], Limits()))).is_created
 
 
 async def test_deletions_and_writes_at_once_leave_a_whole_log(catalogs):

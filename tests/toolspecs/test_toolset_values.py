@@ -120,18 +120,18 @@ def test_an_unknown_name_gets_near_ones_and_a_bounded_list():
     assert len(many) < 3_000
 
 
-def test_recent_values_stay_within_their_bytes():
-    recent = LruCache(10)
+def test_cached_values_stay_within_their_bytes():
+    cache = LruCache(10)
     for key in "abc":
-        recent.keep(key, key.upper(), 4)
-    assert [recent.get(key) for key in "abc"] == [None, "B", "C"]
-    recent.get("b")
-    recent.keep("d", "D", 4)
-    assert [recent.get(key) for key in "bcd"] == ["B", None, "D"]
-    recent.keep("huge", "H", 11)
-    recent.keep("b", "again", 4)
-    assert [recent.get(key) for key in ("huge", "b", "d")] == [None, "again", "D"]
-    assert recent.num_bytes == 8
+        cache.put(key, key.upper(), 4)
+    assert [cache.get(key) for key in "abc"] == [None, "B", "C"]
+    cache.get("b")
+    cache.put("d", "D", 4)
+    assert [cache.get(key) for key in "bcd"] == ["B", None, "D"]
+    cache.put("huge", "H", 11)
+    cache.put("b", "again", 4)
+    assert [cache.get(key) for key in ("huge", "b", "d")] == [None, "again", "D"]
+    assert cache.num_bytes == 8
 
 
 def test_public_names_are_sorted_and_there():

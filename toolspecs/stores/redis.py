@@ -23,7 +23,7 @@ from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as NoAnswer
 
 from toolspecs.errors import InvalidStoreURL, NotACounter, StoreUnavailable
-from toolspecs.store import Lease, hold_lease
+from toolspecs.store import hold_lease
 
 CONNECT_TIMEOUT_S = 3
 SOCKET_TIMEOUT_S = 3
@@ -48,11 +48,6 @@ local holder = redis.call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 1
-"""
-
-RENEW = """
-if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
-return redis.call('PEXPIRE', KEYS[1], ARGV[2])
 """
 
 RELEASE = """
@@ -92,7 +87,6 @@ class RedisStore:
         self._awaiting: asyncio.Task[None] | None = None
         self._compare_and_set = self._client.register_script(COMPARE_AND_SET)
         self._acquire = self._client.register_script(ACQUIRE)
-        self._renew = self._client.register_script(RENEW)
         self._release = self._client.register_script(RELEASE)
 
     def __repr__(self) -> str:
@@ -147,17 +141,13 @@ class RedisStore:
                 raise NotACounter(key) from error
             raise
 
-    def lock(self, key: str, lease_s: float, wait_s: float) -> AbstractAsyncContextManager[Lease]:
+    def lock(self, key: str, lease_s: float, wait_s: float) -> AbstractAsyncContextManager[None]:
         """See `Store.lock`."""
         return hold_lease(self, key, lease_s, wait_s)
 
     async def acquire(self, key: str, token: str, lease_s: float) -> bool:
         """See `LeaseStore.acquire`."""
         return bool(await self._run(self._acquire, key, token, _milliseconds(lease_s)))
-
-    async def renew(self, key: str, token: str, lease_s: float) -> bool:
-        """See `LeaseStore.renew`."""
-        return bool(await self._run(self._renew, key, token, _milliseconds(lease_s)))
 
     async def release(self, key: str, token: str) -> bool:
         """See `LeaseStore.release`."""

@@ -16,7 +16,7 @@ from typing import Any
 import aiosqlite
 
 from toolspecs.errors import NotACounter, StoreUnavailable
-from toolspecs.store import Lease, hold_lease
+from toolspecs.store import hold_lease
 
 BUSY_TIMEOUT_S = 30
 SWEEP_EVERY = 256  # writes with an expiry between two removals of what has expired
@@ -50,7 +50,6 @@ REMOVE = f"{DELETE} AND value = :expected"
 SCAN = f"SELECT key FROM entries WHERE key >= :prefix AND key < :prefix || char(0x10FFFF) AND {_FRESH}"
 SWEEP = "DELETE FROM entries WHERE expires_at <= :now"
 ACQUIRE = f"{SET} WHERE NOT {_FRESH} OR value = :value"
-RENEW = f"UPDATE entries SET expires_at = :expires_at WHERE key = :key AND value = :value AND {_FRESH}"
 
 # Adding to an INTEGER overflows into a REAL, which the last condition then catches.
 _COUNT = "CAST(CAST(value AS TEXT) AS INTEGER)"
@@ -121,17 +120,13 @@ class SQLiteStore:
             raise NotACounter(key)
         return int(rows[0][0])
 
-    def lock(self, key: str, lease_s: float, wait_s: float) -> AbstractAsyncContextManager[Lease]:
+    def lock(self, key: str, lease_s: float, wait_s: float) -> AbstractAsyncContextManager[None]:
         """See `Store.lock`."""
         return hold_lease(self, key, lease_s, wait_s)
 
     async def acquire(self, key: str, token: str, lease_s: float) -> bool:
         """See `LeaseStore.acquire`."""
         return await self._is_done(ACQUIRE, key=key, value=token.encode(), expires_at=self._after(lease_s))
-
-    async def renew(self, key: str, token: str, lease_s: float) -> bool:
-        """See `LeaseStore.renew`."""
-        return await self._is_done(RENEW, key=key, value=token.encode(), expires_at=self._after(lease_s))
 
     async def release(self, key: str, token: str) -> bool:
         """See `LeaseStore.release`."""

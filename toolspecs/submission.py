@@ -1,0 +1,145 @@
+"""What somebody submits for registration, read once: its faults, or a checked toolset.
+
+`read_toolset` reads every tool and document, and gives each tool the bundle of documents that it refers to.
+It does not stop at the first fault. Whoever compiles the tools adds what cannot be upheld, and
+`Submission.checked` then raises all faults in one error, or returns a `CheckedToolset`, which the catalog
+stores as it is:
+
+>>> submission = read_toolset("mail", [{"name": "send", "inputSchema": {"type": "object"}}], None, Limits())
+>>> [(tool.tool.name, tool.schema_pointer) for tool in submission.tools]
+[('send', '/tools/0/inputSchema')]
+>>> submission.checked().toolset.tool_names
+('send',)
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from toolspecs.bundle import bundle_tools
+from toolspecs.errors import Fault, InvalidTools, LimitExceeded
+from toolspecs.json_value import Limits
+from toolspecs.revision_store import encode_toolset
+from toolspecs.schema_check import check_documents
+from toolspecs.shapes import CheckedTool, check_tool, read_tools
+from toolspecs.toolset import Toolset, check_toolset_name
+
+_INDEX = re.compile(r"/tools/(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedToolset:
+    """A toolset without fault and within the limits, its digest, and its content as JSON.
+
+    Only this module makes one, so whoever gets one need not check, hash or encode the toolset again.
+    """
+
+    toolset: Toolset
+    digest: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A submitted toolset, as far as it could be read.
+
+    `tools` are those without fault, each with its bundle; there are none where a document has a fault or a
+    bundle is too large. `faults` are all that were found, in no particular order.
+    """
+
+    name: str
+    tools: tuple[CheckedTool, ...]
+    documents: Mapping[str, Any]
+    faults: tuple[Fault, ...]
+    limits: Limits
+
+    def checked(self, refusals: Sequence[Fault] = ()) -> CheckedToolset:
+        """The checked toolset; `refusals` are faults that were found after reading.
+
+        Raises:
+            InvalidTools: with every fault and refusal, those of documents first, then tool by tool.
+            LimitExceeded: the toolset is too large.
+        """
+        if faults := sorted((*self.faults, *refusals), key=_document_order):
+            raise InvalidTools(faults)
+        tools = tuple(checked.tool for checked in self.tools)
+        return check_size(Toolset(self.name, tools, self.documents, are_bundled=True), self.limits)
+
+
+def read_toolset(name: str, tools: Any, documents: Any, limits: Limits) -> Submission:
+    """Read a list of tools in any shape, and the documents by URI (None: there are none).
+
+    Raises:
+        InvalidName: `name` cannot be the name of a toolset.
+        InvalidTools: `tools` is not a list.
+        LimitExceeded: there are too many tools or documents, or the bundles are too large together.
+    """
+    check_toolset_name(name)
+    documents = {} if documents is None else documents
+    document_faults = _document_faults(documents, limits)
+    checked, faults = read_tools(tools, limits=limits)
+    faults = [*document_faults, *faults]
+    if document_faults:
+        return Submission(name, (), {}, tuple(faults), limits)
+    try:
+        bundled = bundle_checked(checked, documents, limits)
+    except InvalidTools as error:
+        return Submission(name, (), documents, (*faults, *error.faults), limits)
+    return Submission(name, bundled, documents, tuple(faults), limits)
+
+
+def bundle_checked(
+    tools: Sequence[CheckedTool], documents: Mapping[str, Any], limits: Limits
+) -> tuple[CheckedTool, ...]:
+    """The tools, each with its bundle. Raises `InvalidTools` and `LimitExceeded`, as `bundle_tools` does."""
+    pointers = [checked.schema_pointer for checked in tools]
+    bundled = bundle_tools([checked.tool for checked in tools], documents, pointers, limits=limits)
+    return tuple(replace(checked, tool=tool) for checked, tool in zip(tools, bundled, strict=True))
+
+
+def check_toolset(toolset: Toolset, limits: Limits) -> CheckedToolset:
+    """Check a toolset that was not read by `read_toolset`.
+
+    Raises:
+        InvalidTools: with every fault of every tool, or of every document.
+        LimitExceeded: there are too many tools or documents, or the toolset is too large.
+    """
+    check_documents(toolset.documents, limits=limits)
+    _check_num_tools(toolset, limits)
+    faults = [
+        fault
+        for index, tool in enumerate(toolset)
+        for fault in check_tool(tool, limits, index=index, base=f"/tools/{index}")
+    ]
+    if faults:
+        raise InvalidTools(faults)
+    return check_size(toolset, limits)
+
+
+def check_size(toolset: Toolset, limits: Limits) -> CheckedToolset:
+    """Check the size of a toolset whose tools and documents were checked. Raises `LimitExceeded`."""
+    _check_num_tools(toolset, limits)
+    content = encode_toolset(toolset)
+    if len(content) > limits.toolset_bytes:
+        raise LimitExceeded("toolset_bytes", limits.toolset_bytes, len(content))
+    return CheckedToolset(toolset, toolset.digest, content)
+
+
+def _check_num_tools(toolset: Toolset, limits: Limits) -> None:
+    if len(toolset) > limits.num_tools:
+        raise LimitExceeded("num_tools", limits.num_tools, len(toolset))
+
+
+def _document_faults(documents: Any, limits: Limits) -> Sequence[Fault]:
+    try:
+        check_documents(documents, limits=limits)
+    except InvalidTools as error:
+        return error.faults
+    return ()
+
+
+def _document_order(fault: Fault) -> int:
+    """The index of the tool at fault, -1 for a document."""
+    at = _INDEX.match(fault.pointer)
+    return int(at[1]) if at else -1
