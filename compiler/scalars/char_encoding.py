@@ -1,4 +1,4 @@
-"""Spelling: how a character is written, inside a string of JSON or as it is."""
+"""How one character of a set is written: in a JSON string, where some characters are escaped, or as it is."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -8,12 +8,12 @@ from compiler.regular import charset
 from compiler.regular.charset import Ranges
 
 CharEncoding = Callable[[Ranges], Sequence[Expr]]
-"""The spellings of one character of a set."""
+"""From a set of characters to the encodings of one character of it: any one of the expressions."""
 
 QUOTE = Literal('"')
-RAW = charset.intersection(charset.complement(charset.of('"\\')), ((0x20, charset.LAST),))
-"""What may stand in a string of JSON as it is."""
-NEVER_RAW = charset.complement(RAW)
+UNESCAPED = charset.intersection(charset.complement(charset.of('"\\')), ((0x20, charset.LAST),))
+"""The characters that may stand in a JSON string unescaped."""
+ESCAPED = charset.complement(UNESCAPED)
 _SHORT_ESCAPES = {'"': '"', "\\": "\\", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
 _SHORT_ESCAPE = CharClass.of(*'"\\/bfnrt')
 _HEX = CharClass.of((0x30, 0x39), (0x41, 0x46), (0x61, 0x66))
@@ -23,29 +23,33 @@ _UNICODE_ESCAPES: tuple[tuple[Expr, ...], ...] = (
     (_D, CharClass.of(*"01234567"), _HEX, _HEX),
     (_D, CharClass.of(*"89ABab"), _HEX, _HEX, Literal("\\u"), _D, CharClass.of(*"CDEFcdef"), _HEX, _HEX),
 )
-"""Four digits, but for surrogates; and a pair of these for one character outside the basic plane."""
+"""Four hexadecimal digits that are no surrogate, or a surrogate pair for one character outside the BMP."""
 
 
 def as_is(ranges: Ranges) -> Sequence[Expr]:
-    """One character of a set, unescaped."""
+    """The encoding of one character of a set without escapes."""
     is_single = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
     return (Literal(chr(ranges[0][0])) if is_single else CharClass(ranges),)
 
 
 @lru_cache(maxsize=4096)
 def as_json(ranges: Ranges) -> Sequence[Expr]:
-    """The spellings of one character of a set in a string of JSON: an escape only where it needs one."""
-    raw = charset.intersection(ranges, RAW)
-    return (*(as_is(raw) if raw else ()), *_escapes(charset.intersection(ranges, NEVER_RAW)))
+    r"""The encodings of one character of a set in a JSON string; only characters that must be are escaped.
+
+    >>> as_json(charset.of('a"'))
+    (Literal(text='a'), Literal(text='\\"'))
+    """
+    unescaped = charset.intersection(ranges, UNESCAPED)
+    return (*(as_is(unescaped) if unescaped else ()), *_escapes(charset.intersection(ranges, ESCAPED)))
 
 
-def any_character(rest: Expr) -> Expr:
-    """One character of a string of JSON in any spelling, then `rest`.
+def any_json_char(rest: Expr) -> Expr:
+    """One character of a JSON string in any encoding, then `rest`.
 
-    All in one rule: behind a rule of escapes, xgrammar would look at each token that goes on by itself.
+    It is one rule, since behind a separate rule of escapes xgrammar would try every token one by one.
     """
     return choice(
-        concat(CharClass(RAW), rest),
+        concat(CharClass(UNESCAPED), rest),
         concat(Literal("\\"), _SHORT_ESCAPE, rest),
         *(concat(Literal("\\u"), *digits, rest) for digits in _UNICODE_ESCAPES),
     )
@@ -60,33 +64,37 @@ def _escapes(ranges: Ranges) -> tuple[Expr, ...]:
     if letters:
         single = Literal("\\" + letters[0]) if len(letters) == 1 else None
         options.append(single or concat(Literal("\\"), CharClass.of(*letters)))
-    spans = [span for low, high in controls for span in _aligned(low, high, 4)]
-    options += [concat(Literal("\\u"), _hexadecimal(span)) for span in spans]
+    numbers = [digits for low, high in controls for digits in _aligned(low, high, 4)]
+    options += [concat(Literal("\\u"), _hexadecimal(digits)) for digits in numbers]
     return tuple(options)
 
 
 HexRanges = tuple[tuple[int, int], ...]
-"""A range per hexadecimal digit."""
+"""A range of values for each hexadecimal digit of a number."""
 
 
-def _aligned(low: int, high: int, places: int) -> list[HexRanges]:
-    """The numbers from `low` to `high` as products of ranges of `places` hexadecimal digits."""
-    if places == 0:
+def _aligned(low: int, high: int, num_digits: int) -> list[HexRanges]:
+    """The numbers from `low` to `high` with `num_digits` hexadecimal digits, as products of ranges of digits.
+
+    >>> _aligned(0x0E, 0x1F, 2)
+    [((0, 0), (14, 15)), ((1, 1), (0, 15))]
+    """
+    if num_digits == 0:
         return [()]
-    unit = 16 ** (places - 1)
+    unit = 16 ** (num_digits - 1)
     first, last = low // unit, high // unit
     if low % unit == 0 and high % unit == unit - 1:
-        return [((first, last), *(((0, 15),) * (places - 1)))]
+        return [((first, last), *(((0, 15),) * (num_digits - 1)))]
     if first == last:
-        return [((first, first), *rest) for rest in _aligned(low % unit, high % unit, places - 1)]
-    spans = [((first, first), *rest) for rest in _aligned(low % unit, unit - 1, places - 1)]
+        return [((first, first), *rest) for rest in _aligned(low % unit, high % unit, num_digits - 1)]
+    products = [((first, first), *rest) for rest in _aligned(low % unit, unit - 1, num_digits - 1)]
     if last - first > 1:
-        spans.append(((first + 1, last - 1), *(((0, 15),) * (places - 1))))
-    return spans + [((last, last), *rest) for rest in _aligned(0, high % unit, places - 1)]
+        products.append(((first + 1, last - 1), *(((0, 15),) * (num_digits - 1))))
+    return products + [((last, last), *rest) for rest in _aligned(0, high % unit, num_digits - 1)]
 
 
-def _hexadecimal(span: HexRanges) -> Expr:
-    return concat(*(_hexadecimal_digit(low, high) for low, high in span))
+def _hexadecimal(digits: HexRanges) -> Expr:
+    return concat(*(_hexadecimal_digit(low, high) for low, high in digits))
 
 
 def _hexadecimal_digit(low: int, high: int) -> CharClass:

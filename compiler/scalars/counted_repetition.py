@@ -1,13 +1,14 @@
-"""Strings of a bounded number of characters, as rules, up to the text that closes them.
+"""Strings with bounds on their length, as rules, up to the text that closes them.
 
-A rule for every count is exact and quick to mask, but each costs some 10 ms to compile for 150,000 tokens
-and some 40 KB. So only the last `SHORT` characters are counted one by one. What comes before is counted in
-blocks of `BLOCK` characters, and every bound shares the rules of these.
+One rule for each number of characters left is exact and quick to mask, but each rule costs some 10 ms to
+compile for 150,000 tokens and some 40 KB. So only the last `SHORT` characters are counted one by one. The
+characters before are counted in blocks of `BLOCK`, and all bounds share the rules of a block.
 
-At the end of a block the engine cannot tell in advance which tokens fit across it, and tries them: 60 ms a
-mask. Therefore the same strings are written in several ways, whose blocks end at different places: what one
-cannot tell, another can, and only tokens longer than a third of a block are ever tried. Measured with
-Qwen 3's vocabulary and a bound of 400 or 4,096: 230 ms to compile, 5.4 MB, masks of 0.25 ms, 0.7 ms at most.
+At the end of a block the engine cannot tell in advance which tokens fit across it, and tries them one by one:
+60 ms for a mask. So the same strings are written in several alternatives (`PHASES`), whose blocks end after
+different numbers of characters. Where one alternative cannot tell, another one can, and only tokens longer
+than a third of a block are ever tried. Measured with Qwen 3's vocabulary and a bound of 400 or 4,096: 230 ms
+to compile, 5.4 MB, masks of 0.25 ms, 0.7 ms at most.
 """
 
 from collections.abc import Callable
@@ -19,21 +20,21 @@ from compiler.grammar.rules import RuleSink
 BLOCK = 32
 AHEAD = 16
 SHORT = BLOCK + AHEAD
-"""Bounds below are written out."""
+"""Lower bounds than this are counted one by one."""
 PHASES = (0, BLOCK // 3, 2 * BLOCK // 3)
 MAX_LENGTH = 1 << 15
-"""Longer bounds are narrowed to this one."""
+"""Higher upper bounds are narrowed to this one."""
 
 NOTHING = "\x00"
-"""What follows a text that is a whole output: no token that may be written begins so."""
+"""A lookahead for what follows a text that is a whole output: no token that may be written begins with it."""
 
 
 @dataclass(frozen=True)
 class CountedRepetition:
-    """Texts of characters of one set, of any bounds, and what closes them.
+    """Texts of characters of one set within any bounds on their length, each followed by `close`.
 
-    `key` names the set and the close, `encode(rest)` is one of its characters and then `rest`, and `ahead` is
-    what is known to follow the close. An empty close ends the whole output.
+    `key` names the set and `close` in the names of rules. `encode(rest)` is one character of the set and then
+    `rest`. `ahead` is what is known to follow `close`. An empty `close` ends the whole output.
     """
 
     key: str
@@ -43,9 +44,9 @@ class CountedRepetition:
     close: Literal
 
     def between(self, low: int, high: int | None) -> Expr:
-        """From `low` to `high` characters; None is without bound."""
-        if self._is_short(low, high):
-            return self._written_out(low, high)
+        """The texts of `low` to `high` characters, None for no upper bound."""
+        if (low if high is None else high) < SHORT:
+            return self._one_by_one(low, high)
         options = [
             concat(
                 self._block(phase),
@@ -55,53 +56,50 @@ class CountedRepetition:
         ]
         return self.rules.define("texts", Rule(choice(*options), self.ahead))
 
-    def _is_short(self, low: int, high: int | None) -> bool:
-        return (low if high is None else high) < SHORT
-
-    def _written_out(self, low: int, high: int | None) -> Expr:
-        """Right recursion, a rule for every count."""
+    def _one_by_one(self, low: int, high: int | None) -> Expr:
+        """Right recursion with a rule for every number of characters left."""
         body: Expr
         if high is None:
             body = self._rule("any_number", lambda ref: choice(self.close, self.encode(ref)))
         else:
             body = self._rule("0_to_0", lambda _: self.close)
-        slack = 0 if high is None else high - low
-        for count in range(1, slack + 1):
+        num_optional = 0 if high is None else high - low
+        for count in range(1, num_optional + 1):
             body = self._rule(f"0_to_{count}", self._character(body, may_end=True))
         for count in range(1, low + 1):
-            name = f"{count}_or_more" if high is None else f"{count}_to_{count + slack}"
+            name = f"{count}_or_more" if high is None else f"{count}_to_{count + num_optional}"
             body = self._rule(name, self._character(body))
         return body
 
     def _character(self, rest: Expr, *, may_end: bool = False) -> Callable[[RuleRef], Expr]:
-        """One character and then the rest, whatever its rule is called."""
+        """Builds a rule of one character and then the rest; it does not refer to itself."""
         return lambda _: choice(self.close, self.encode(rest)) if may_end else self.encode(rest)
 
     def _rule(self, name: str, build: Callable[[RuleRef], Expr]) -> RuleRef:
-        """The rule that every string of these characters shares under a name; `build` gets its own."""
+        """The rule of this name for these characters, shared by all grammars; `build` gets its reference."""
         follows = "" if self.ahead is None else f"_before_{len(self.ahead.ranges)}"
         return self.rules.shared(f"{self.key}{follows}_{name}", lambda ref: Rule(build(ref), self.ahead))
 
     def _in_blocks(self, low: int, high: int | None) -> Expr:
-        """A block and the rest in blocks, or an end before the block is full."""
+        """Texts counted in blocks: a full block and the rest, or fewer characters and the end."""
         bound = low if high is None else high
         num_blocks = max(0, (bound - SHORT) // BLOCK + 1)
-        read = num_blocks * BLOCK
-        body = self._written_out(max(0, low - read), None if high is None else high - read)
-        block, within_block = self._block(BLOCK), self._written_out(0, BLOCK - 1)
-        while read:
-            read -= BLOCK
+        num_before = num_blocks * BLOCK
+        body = self._one_by_one(max(0, low - num_before), None if high is None else high - num_before)
+        block, within_block = self._block(BLOCK), self._one_by_one(0, BLOCK - 1)
+        while num_before:
+            num_before -= BLOCK
             options = [concat(block, body)]
-            if low <= read:
+            if low <= num_before:
                 options.append(within_block)
-            elif low - read < BLOCK:
-                options.append(self._written_out(low - read, BLOCK - 1))
+            elif low - num_before < BLOCK:
+                options.append(self._one_by_one(low - num_before, BLOCK - 1))
             body = self.rules.define("blocks", Rule(choice(*options), self.ahead))
         return body
 
     def _block(self, length: int) -> Expr:
-        """Exactly `length` characters and no close."""
-        follows = self._closed().between(0, AHEAD)
+        """Exactly `length` characters; a lookahead sees more characters, or `close`, behind them."""
+        follows = self._for_lookahead().between(0, AHEAD)
         assert isinstance(follows, RuleRef)
         body: Expr = EMPTY
         for count in range(1, length + 1):
@@ -109,6 +107,6 @@ class CountedRepetition:
             body = self.rules.shared(f"{follows.name}_after_{count}", lambda ref: Rule(one(ref), follows))  # noqa: B023 - called at once
         return body
 
-    def _closed(self) -> "CountedRepetition":
-        """The same for lookaheads, which must not be empty."""
+    def _for_lookahead(self) -> "CountedRepetition":
+        """The same texts with a close that is not empty, since a lookahead must not be empty."""
         return self if self.close != EMPTY else replace(self, key=f"{self.key}_end", close=Literal(NOTHING))

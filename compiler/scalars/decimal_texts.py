@@ -1,4 +1,7 @@
-"""Automata over decimal digits: magnitudes in an interval."""
+"""Decimal numbers in an interval: automata over digits and the point, and their rules.
+
+Signs are not part of the automata: a number is lowered as a sign and its magnitude.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +18,7 @@ from compiler.regular.dfa import DEAD, Alphabet, Dfa, build_dfa
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A set of reals between two ends; None is no end."""
+    """The real numbers between two ends; None is no end."""
 
     low: Fraction | None
     high: Fraction | None
@@ -23,18 +26,18 @@ class Interval:
     is_high_strict: bool = False
 
     @property
-    def is_rounded_upon(self) -> bool:
-        """Whether an exclusive end other than zero could be reached by rounding."""
+    def can_be_rounded_to(self) -> bool:
+        """Whether rounding to a double could reach an exclusive end; zero cannot be reached."""
         return bool((self.is_low_strict and self.low) or (self.is_high_strict and self.high))
 
     @property
     def num_digits(self) -> int:
-        """The number of digits before the point of the larger end."""
+        """The number of digits before the point that the ends have, the larger of the two numbers."""
         return max((len(str(abs(end) // 1)) for end in (self.low, self.high) if end is not None), default=1)
 
     @property
     def from_zero(self) -> "Interval | None":
-        """The part from zero up; None if there is none."""
+        """The numbers of it from zero up; None if there are none."""
         if self.high is not None and (self.high < 0 or (self.high == 0 and self.is_high_strict)):
             return None
         if self.low is None or self.low < 0:
@@ -43,7 +46,7 @@ class Interval:
 
     @property
     def below_zero(self) -> "Interval | None":
-        """The part below zero, mirrored: its magnitudes; None if there is none."""
+        """The magnitudes of its numbers below zero; None if there are none."""
         if self.low is not None and self.low >= 0:
             return None
         low, is_strict = Fraction(0), True
@@ -59,12 +62,12 @@ POINT = len(_CHARS) - 1
 _DEFAULT_DIGITS = 20
 _DOUBLE_DIGITS = 15  # decimals of so many significant digits are distinct as doubles
 MAX_COUNTED_PLACES = 10
-"""Digits behind the point where digits are counted."""
+"""The most digits after the point where digits are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class DigitLimits:
-    """How many digits there may be: before the point, behind it, and together where there is a point."""
+    """The most digits before the point, after it, and both together in a text with a point."""
 
     whole: int
     places: int
@@ -72,10 +75,10 @@ class DigitLimits:
 
     @classmethod
     def of(cls, interval: Interval, places: int, *, is_counted: bool, is_unique: bool) -> Self:
-        """The limits for an interval from zero up, with at most `places` digits behind the point.
+        """The limits for an interval from zero up, with at most `places` digits after the point.
 
-        Digits are counted where a decimal might be rounded to a double that the interval or a divisor does
-        not admit, and where no two numbers may be the same double (`is_unique`).
+        `is_counted`: a decimal with more digits might be rounded to a double outside the interval, or to one
+        that is no multiple. `is_unique`: no two decimals may be the same double.
         """
         is_double = is_unique or (is_counted and places > 0)
         significant = _DOUBLE_DIGITS if is_double else _DEFAULT_DIGITS + places
@@ -85,31 +88,33 @@ class DigitLimits:
 
 
 def without_trailing_zeros() -> Dfa:
-    """Texts whose last digit behind a point is none."""
+    """The automaton of the texts that do not end in a zero after the point, nor in the point."""
 
     def step(state: str, symbol: int) -> str:
         if symbol == POINT:
             return "point"
         return "whole" if state == "whole" else "zero" if symbol == 0 else "digit"
 
-    def following(state: str) -> list[str]:
+    def successors(state: str) -> list[str]:
         return [step(state, symbol) for symbol in SYMBOLS]
 
-    return build_dfa(ALPHABET, "whole", following, lambda state: state in ("whole", "digit"))
+    return build_dfa(ALPHABET, "whole", successors, lambda state: state in ("whole", "digit"))
 
 
-def write(dfa: Dfa, rules: RuleSink) -> Expr:
-    """An automaton over digits as rules."""
+def digit_rules(dfa: Dfa, rules: RuleSink) -> Expr | None:
+    """The texts of a minimised automaton over digits; None if there are none. The automaton has no cycles."""
+    if dfa.is_empty:
+        return None
     order = reverse_topological_order([[target for target in row if target != DEAD] for row in dfa.table])
     assert order is not None, "digits are bounded"
     texts: dict[int, Expr] = {}
     for state in order:
-        texts[state] = _written(dfa, state, texts, rules)
+        texts[state] = _texts_from(state, dfa, texts, rules)
     return texts[0]
 
 
-def _written(dfa: Dfa, state: int, texts: Mapping[int, Expr], rules: RuleSink) -> Expr:
-    """The texts from a state on, given those from the states it leads to."""
+def _texts_from(state: int, dfa: Dfa, texts: Mapping[int, Expr], rules: RuleSink) -> Expr:
+    """The texts from a state on, given those from its successors on."""
     chars_to: dict[int, list[str]] = {}
     for symbol, target in enumerate(dfa.table[state]):
         if target != DEAD:
@@ -125,17 +130,17 @@ def _written(dfa: Dfa, state: int, texts: Mapping[int, Expr], rules: RuleSink) -
 
 
 class _State(NamedTuple):
-    """A text so far: digits before and after the point (-1: no point yet), how it compares with the ends."""
+    """What matters of a text so far."""
 
-    whole: int
-    places: int
-    low: int
-    high: int
-    is_zero: bool  # a lone zero, which no digit may follow
+    whole: int  # digits before the point
+    places: int  # digits after the point, -1 without a point
+    low: int  # how the text compares with the lower end: -1, 0 or 1
+    high: int  # how it compares with the upper end
+    is_zero: bool  # it is a single zero, which no digit may follow
 
 
 class _End:
-    """An end of an interval as digits, for comparison from the left."""
+    """An end of an interval as digits, to which numbers are compared digit by digit from the left."""
 
     def __init__(self, value: Fraction) -> None:
         scaled = Fraction(value)
@@ -148,19 +153,19 @@ class _End:
         self.fraction = digits[len(digits) - places :]
 
     def after_whole(self, order: int, index: int, digit: int) -> int:
-        """The order with one more digit before the point, of a number as long as the end."""
+        """The comparison after one more digit before the point, if the number has as many as the end."""
         return order or (_compare(digit, int(self.whole[index])) if index < len(self.whole) else 1)
 
-    def settled(self, order: int, num_whole: int) -> int:
-        """The order once the digits before the point are all read."""
+    def at_point(self, order: int, num_whole: int) -> int:
+        """The comparison once all digits before the point are read."""
         return _compare(num_whole, len(self.whole)) or order
 
     def after_place(self, order: int, index: int, digit: int) -> int:
-        """The order with one more digit after the point."""
+        """The comparison after one more digit after the point."""
         return order or _compare(digit, int(self.fraction[index]) if index < len(self.fraction) else 0)
 
     def at_end(self, order: int, num_places: int) -> int:
-        """The order of the whole number."""
+        """The comparison of the complete number."""
         return order or (-1 if self.fraction[num_places:].strip("0") else 0)
 
 
@@ -169,44 +174,46 @@ def _compare(first: int, second: int) -> int:
 
 
 def lower_magnitudes(interval: Interval, places: int, rules: RuleSink, *, is_unique: bool) -> Expr | None:
-    """Texts of the non-negative numbers of an interval with at most `places` digits after the point.
+    """The non-negative numbers of an interval with at most `places` digits after the point; None if none.
 
-    None if there is none. With `is_unique` no two of them are the same double: digits are few, and no zeros
-    end them.
+    With `is_unique` no two of the texts are the same double: digits are few, and no zeros end them.
     """
-    dfa = _automaton(interval, places, is_unique)
-    return None if dfa.is_empty else write(dfa, rules)
+    return digit_rules(_automaton(interval, places, is_unique), rules)
 
 
 @lru_cache(maxsize=256)
 def _automaton(interval: Interval, places: int, is_unique: bool) -> Dfa:  # noqa: FBT001 - a key
-    """Kept: it takes 8 ms, and schemas have few intervals."""
-    return _Magnitudes(interval, places, is_unique=is_unique).automaton()
+    """Cached, since it takes 8 ms to build and schemas have few distinct intervals."""
+    return _MagnitudeAutomaton(interval, places, is_unique=is_unique).build()
 
 
-class _Magnitudes:
+class _MagnitudeAutomaton:
+    """Builds the automaton of the magnitudes in an interval by comparing digits with its ends."""
+
     def __init__(self, interval: Interval, places: int, *, is_unique: bool) -> None:
         self.is_unique = is_unique
         self.interval = interval
         self.low = _End(interval.low or Fraction(0))
         self.high = None if interval.high is None else _End(interval.high)
-        self.room = DigitLimits.of(interval, places, is_counted=interval.is_rounded_upon, is_unique=is_unique)
+        self.limits = DigitLimits.of(
+            interval, places, is_counted=interval.can_be_rounded_to, is_unique=is_unique
+        )
 
-    def automaton(self) -> Dfa:
+    def build(self) -> Dfa:
         start = _State(0, -1, 0, 0, is_zero=False)
-        dfa = build_dfa(ALPHABET, start, self._following, self._accepts)
+        dfa = build_dfa(ALPHABET, start, self._successors, self._accepts)
         return dfa.intersect(without_trailing_zeros()) if self.is_unique else dfa
 
-    def _following(self, state: _State) -> list[_State | None]:
+    def _successors(self, state: _State) -> list[_State | None]:
         return [self._step(state, symbol) for symbol in SYMBOLS]
 
     def _step(self, state: _State, symbol: int) -> _State | None:
         if symbol == POINT:
             return self._point(state)
-        return self._place(state, symbol) if state.places >= 0 else self._whole(state, symbol)
+        return self._after_point(state, symbol) if state.places >= 0 else self._before_point(state, symbol)
 
-    def _whole(self, state: _State, digit: int) -> _State | None:
-        if state.is_zero or state.whole >= self.room.whole:
+    def _before_point(self, state: _State, digit: int) -> _State | None:
+        if state.is_zero or state.whole >= self.limits.whole:
             return None
         is_longer = state.whole >= len(self.low.whole)
         return state._replace(
@@ -217,18 +224,20 @@ class _Magnitudes:
         )
 
     def _point(self, state: _State) -> _State | None:
-        if state.places >= 0 or state.whole == 0 or not self.room.places:
+        if state.places >= 0 or state.whole == 0 or not self.limits.places:
             return None
-        spare = self.room.significant - self.room.places  # digits before the point that never matter again
-        return self._settled(state)._replace(places=0, is_zero=False, whole=max(state.whole, spare))
+        spare = (
+            self.limits.significant - self.limits.places
+        )  # fewer digits before the point never matter again
+        return self._at_point(state)._replace(places=0, is_zero=False, whole=max(state.whole, spare))
 
-    def _settled(self, state: _State) -> _State:
-        low = self.low.settled(state.low, state.whole)
-        high = 0 if self.high is None else self.high.settled(state.high, state.whole)
+    def _at_point(self, state: _State) -> _State:
+        low = self.low.at_point(state.low, state.whole)
+        high = 0 if self.high is None else self.high.at_point(state.high, state.whole)
         return state._replace(low=low, high=high)
 
-    def _place(self, state: _State, digit: int) -> _State | None:
-        if state.places >= self.room.places or state.whole + state.places >= self.room.significant:
+    def _after_point(self, state: _State, digit: int) -> _State | None:
+        if state.places >= self.limits.places or state.whole + state.places >= self.limits.significant:
             return None
         return state._replace(
             places=state.places + 1,
@@ -240,7 +249,7 @@ class _Magnitudes:
         if state.whole == 0 or state.places == 0:
             return False
         num_places = max(state.places, 0)
-        whole = state if state.places > 0 else self._settled(state)
+        whole = state if state.places > 0 else self._at_point(state)
         low = self.low.at_end(whole.low, num_places)
         if low < 0 or (low == 0 and self.interval.is_low_strict):
             return False

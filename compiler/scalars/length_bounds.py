@@ -1,8 +1,9 @@
 """Automata whose texts are within length bounds, small enough to be written out as rules.
 
-Two ways to bound one: `bounded_by_count` multiplies its states by the number of characters read, which is
-exact; `bounded_by_tails` counts in nothing but the tails, and leaves out some texts. A tail is where some
-number of characters of one set may follow, and then the end: its rules are shared, so it is set apart.
+There are two ways to bound the length of an automaton's texts. `bounded_by_count` takes the product with a
+counter of characters: it is exact, but multiplies the states. `bounded_by_suffixes` counts only in suffixes,
+and leaves some texts out. A suffix is a number of characters of one set at the end of a text; the rules of
+suffixes are shared between patterns, so an automaton sets them apart.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,34 +18,35 @@ from compiler.regular.transition_pruning import prune_transitions
 from compiler.scalars.counted_repetition import SHORT
 
 CountedState = tuple[int, int]
-"""A state of the automaton, and how many characters were read, as far as bounds tell counts apart."""
+"""A state of the DFA, and the number of characters read; numbers that no bound distinguishes are one."""
 START: CountedState = (0, 0)
 MAX_COST = 1_000
+"""The largest `BoundedAutomaton.cost` of a pattern."""
 MAX_COST_OF_BOUND = 600
-"""Where a bound can be narrowed instead."""
+"""The same with an upper bound, since that can be narrowed instead."""
 MAX_COST_OF_KEYS = 12_000
-"""Of an open object: many keys are no hostile pattern."""
-_MOVES_AT_ONCE = 48
-"""On one character or few: so many take as long as one unit of `BoundedAutomaton.cost`."""
+"""The same for the keys of an open object: many declared keys are no hostile pattern."""
+_TRANSITIONS_PER_COST = 48
+"""So many transitions on few characters take as long to compile as one unit of `BoundedAutomaton.cost`."""
 _Automaton = TypeVar("_Automaton", "BoundedAutomaton", "BoundedAutomaton | None")
 
 
 class Suffix(NamedTuple):
-    """`[ranges]{low,high}` and then the end; `high` None is without bound."""
+    """`[ranges]{low,high}` and then the end of the text; `high` None is no bound."""
 
     ranges: Ranges
     low: int
     high: int | None
 
     def within(self, low: int, high: int | None) -> "Suffix":
-        """Those of `low` to `high` characters; none if that puts `low` above `high`."""
+        """Its texts of `low` to `high` characters; the result may be empty."""
         highs = [bound for bound in (self.high, high) if bound is not None]
         return Suffix(self.ranges, max(self.low, low), min(highs, default=None))
 
     def without(self, ranges: Ranges) -> "Suffix":
-        """Those without characters of a set."""
-        kept = charset.intersection(self.ranges, charset.complement(ranges))
-        return Suffix(kept, self.low, self.high if kept else 0)
+        """Its texts without the characters of a set."""
+        left = charset.intersection(self.ranges, charset.complement(ranges))
+        return Suffix(left, self.low, self.high if left else 0)
 
     @property
     def is_empty(self) -> bool:
@@ -54,40 +56,51 @@ class Suffix(NamedTuple):
 
 @dataclass(frozen=True)
 class BoundedAutomaton:
-    """`moves` of every state that leads to an end, where a text may end, and where a tail takes over.
+    """A nondeterministic automaton without states from which nothing is accepted.
 
-    One character may lead to several states.
+    `transitions[state][target]` are the characters on which `state` moves to `target`. In a state of
+    `suffixes` the rest of the text is that suffix.
     """
 
-    moves: Mapping[CountedState, Mapping[CountedState, Ranges]]
-    ends: frozenset[CountedState]
-    tails: Mapping[CountedState, Suffix]
+    transitions: Mapping[CountedState, Mapping[CountedState, Ranges]]
+    accepting: frozenset[CountedState]
+    suffixes: Mapping[CountedState, Suffix]
 
     @property
     def cost(self) -> int:
-        """What it takes to compile, in units of some 2.5 ms for 150,000 tokens; tails are shared."""
-        wide = sum(
-            max((_cost(ranges) for target, ranges in targets.items() if target not in self.tails), default=0)
-            for targets in self.moves.values()
+        """What compiling it costs, in units of some 2.5 ms for 150,000 tokens; suffixes cost nothing."""
+        of_states = sum(
+            max(
+                (_cost(ranges) for target, ranges in targets.items() if target not in self.suffixes),
+                default=0,
+            )
+            for targets in self.transitions.values()
         )
-        return max(wide, sum(map(len, self.moves.values())) // _MOVES_AT_ONCE)
+        return max(of_states, sum(map(len, self.transitions.values())) // _TRANSITIONS_PER_COST)
 
     def without(self, ranges: Ranges) -> "BoundedAutomaton | None":
-        """The texts without characters of a set; None if there are none.
+        """Its texts without the characters of a set; None if there are none.
 
-        In tails that can do without they are left to whoever writes these.
+        Suffixes keep their sets of characters: whoever writes a suffix takes the characters out.
         """
-        kept = charset.complement(ranges)
-        tails = {state: tail for state, tail in self.tails.items() if not tail.without(ranges).is_empty}
-        moves = {
-            state: {target: left for target, s in targets.items() if (left := charset.intersection(s, kept))}
-            for state, targets in self.moves.items()
+        allowed = charset.complement(ranges)
+        suffixes = {
+            state: suffix for state, suffix in self.suffixes.items() if not suffix.without(ranges).is_empty
         }
-        return _trimmed(moves, self.ends, tails)
+        transitions = {
+            state: {
+                target: left for target, s in targets.items() if (left := charset.intersection(s, allowed))
+            }
+            for state, targets in self.transitions.items()
+        }
+        return _trimmed(transitions, self.accepting, suffixes)
 
 
 def _cost(ranges: Ranges) -> int:
-    """Most tokens are words, half of them after a space, and a third is outside ASCII."""
+    """The cost of a transition on these characters: what counts is how many tokens begin with one of them.
+
+    Most tokens are words, half of them after a space, and a third of all is outside ASCII.
+    """
     size = sum(high - low + 1 for low, high in ranges)
     if size < 20:
         return 0
@@ -97,186 +110,194 @@ def _cost(ranges: Ranges) -> int:
 def bounded_by_count(
     dfa: Dfa, low: int, high: int | None, *, max_cost: int = MAX_COST
 ) -> BoundedAutomaton | None:
-    """The texts of `low` to `high` characters of a minimised automaton; None if there are none.
+    """The texts of a minimised automaton that have `low` to `high` characters; None if there are none.
 
-    `max_cost` bounds what compiling them without `high` may take, in the units of `BoundedAutomaton.cost`.
+    `max_cost` bounds the cost without an upper bound; with one it is `MAX_COST_OF_BOUND`.
 
     Raises:
-        TooManyStates: there would be too many states, or they would take too long to compile.
+        TooManyStates: there would be too many states, or they would cost too much.
     """
-    tails_of = _tails(dfa, [_grouped(dfa, row) for row in dfa.table])
+    suffixes_of = _suffixes(dfa, [_targets(dfa, row) for row in dfa.table])
     rows, hubs = prune_transitions(dfa)
-    moves_of = [_grouped(dfa, row) for row in rows]
+    targets_of = [_targets(dfa, row) for row in rows]
     for hub in hubs:
-        moves_of[hub][hub] = charset.union(*moves_of[hub].values())
-    cap = low if high is None else high
-    tails: dict[CountedState, Suffix] = {}
-    moves: dict[CountedState, dict[CountedState, Ranges]] = {}
+        targets_of[hub][hub] = charset.union(*targets_of[hub].values())
+    max_count = low if high is None else high
+    suffixes: dict[CountedState, Suffix] = {}
+    transitions: dict[CountedState, dict[CountedState, Ranges]] = {}
     queue, found = [START], {START}
     for state in queue:
         number, count = state
-        moves[state] = {}
-        if number in tails_of:
-            tails[state] = tails_of[number].within(low - count, None if high is None else high - count)
+        transitions[state] = {}
+        if number in suffixes_of:
+            suffixes[state] = suffixes_of[number].within(low - count, None if high is None else high - count)
         elif high is None or count < high:
-            moves[state] = {(t, min(count + 1, cap)): s for t, s in moves_of[number].items()}
-        fresh = [target for target in moves[state] if target not in found]
-        found.update(fresh)
-        queue += fresh
+            transitions[state] = {(t, min(count + 1, max_count)): s for t, s in targets_of[number].items()}
+        new = [target for target in transitions[state] if target not in found]
+        found.update(new)
+        queue += new
         if len(queue) > MAX_STATES:
             raise TooManyStates
-    tails = {state: tail for state, tail in tails.items() if not tail.is_empty}
-    ends = {s for s in moves if s[0] in dfa.accepting and s[0] not in tails_of and s[1] >= low}
-    return _affordable(_trimmed(moves, ends, tails), max_cost if high is None else MAX_COST_OF_BOUND)
+    suffixes = {state: suffix for state, suffix in suffixes.items() if not suffix.is_empty}
+    accepting = {s for s in transitions if s[0] in dfa.accepting and s[0] not in suffixes_of and s[1] >= low}
+    bounded = _trimmed(transitions, accepting, suffixes)
+    return _affordable(bounded, max_cost if high is None else MAX_COST_OF_BOUND)
 
 
 def other_than(texts: Iterable[str]) -> BoundedAutomaton:
-    """Every text but these: the undeclared keys of an open object.
+    """The automaton of every text but these, for the undeclared keys of an open object.
 
-    What `bounded_by_count` makes of an automaton that leaves these out, without its detours: a state for
-    every beginning of a text, those that are left in equal ways in one.
+    `bounded_by_count` could make it from a DFA. This is quicker and smaller: it has a state for every prefix
+    of `texts`, and prefixes with the same continuations share one.
 
     Raises:
-        TooManyStates: they have too many beginnings, or would take too long to compile.
+        TooManyStates: the texts have too many prefixes, or the automaton would cost too much.
     """
-    beginnings, whole = _beginnings(texts)
+    trie, whole = _trie(texts)
     any_text = (-1, 0)
-    moves: dict[CountedState, dict[CountedState, Ranges]] = {any_text: {}}
-    tails = {any_text: Suffix(charset.ALL, 0, None)}
-    ends: set[CountedState] = set()
+    transitions: dict[CountedState, dict[CountedState, Ranges]] = {any_text: {}}
+    suffixes = {any_text: Suffix(charset.ALL, 0, None)}
+    accepting: set[CountedState] = set()
     states: dict[tuple[bool, tuple[tuple[str, CountedState], ...]], CountedState] = {}
     state_of: dict[int, CountedState] = {}
-    for number in reversed(range(len(beginnings))):
-        longer = [(char, state_of[target]) for char, target in beginnings[number].items()]
-        state = states.setdefault((number in whole, tuple(sorted(longer))), (number, 0))
+    for number in reversed(range(len(trie))):  # children before their parents
+        children = [(char, state_of[child]) for char, child in trie[number].items()]
+        state = states.setdefault((number in whole, tuple(sorted(children))), (number, 0))
         state_of[number] = state
-        if state in moves:
+        if state in transitions:
             continue
-        moves[state] = {}
-        if longer:
-            moves[state][any_text] = charset.complement(charset.of("".join(beginnings[number])))
-            for target in dict.fromkeys(target for _, target in longer):
-                moves[state][target] = charset.of("".join(char for char, to in longer if to == target))
+        transitions[state] = {}
+        if children:
+            transitions[state][any_text] = charset.complement(charset.of("".join(trie[number])))
+            for target in dict.fromkeys(target for _, target in children):
+                transitions[state][target] = charset.of(
+                    "".join(char for char, to in children if to == target)
+                )
         elif number in whole:
-            tails[state] = Suffix(charset.ALL, 1, None)
+            suffixes[state] = Suffix(charset.ALL, 1, None)
         if number not in whole:
-            ends.add(state)
-    return _affordable(BoundedAutomaton(moves, frozenset(ends), tails), MAX_COST_OF_KEYS)
+            accepting.add(state)
+    return _affordable(BoundedAutomaton(transitions, frozenset(accepting), suffixes), MAX_COST_OF_KEYS)
 
 
-def _beginnings(texts: Iterable[str]) -> tuple[list[dict[str, int]], set[int]]:
-    """A tree of texts, 0 its root: where each character leads from each beginning, and the whole texts."""
-    beginnings: list[dict[str, int]] = [{}]
+def _trie(texts: Iterable[str]) -> tuple[list[dict[str, int]], set[int]]:
+    """The trie of `texts` (each node its children by character, 0 the root) and the nodes of whole texts."""
+    trie: list[dict[str, int]] = [{}]
     whole = set()
     for text in texts:
-        at = 0
+        node = 0
         for char in text:
-            if char not in beginnings[at]:
-                if len(beginnings) > MAX_STATES:
+            if char not in trie[node]:
+                if len(trie) > MAX_STATES:
                     raise TooManyStates
-                beginnings[at][char] = len(beginnings)
-                beginnings.append({})
-            at = beginnings[at][char]
-        whole.add(at)
-    return beginnings, whole
+                trie[node][char] = len(trie)
+                trie.append({})
+            node = trie[node][char]
+        whole.add(node)
+    return trie, whole
 
 
 def _trimmed(
-    moves: Mapping[CountedState, Mapping[CountedState, Ranges]],
-    ends: Iterable[CountedState],
-    tails: Mapping[CountedState, Suffix],
+    transitions: Mapping[CountedState, Mapping[CountedState, Ranges]],
+    accepting: Iterable[CountedState],
+    suffixes: Mapping[CountedState, Suffix],
 ) -> BoundedAutomaton | None:
-    """Without states that lead to no end; None if the start is one."""
-    live = coreachable((*ends, *tails), moves.items())
+    """The automaton without states from which nothing is accepted; None if the start is one of these."""
+    live = coreachable((*accepting, *suffixes), transitions.items())
     if START not in live:
         return None
-    kept = {s: {t: r for t, r in moves[s].items() if t in live} for s in moves if s in live}
-    return BoundedAutomaton(kept, frozenset(ends), tails)
+    trimmed = {s: {t: r for t, r in transitions[s].items() if t in live} for s in transitions if s in live}
+    return BoundedAutomaton(trimmed, frozenset(accepting), suffixes)
 
 
 def _affordable(bounded: _Automaton, max_cost: int) -> _Automaton:
-    """The same; raises TooManyStates if it would take too long to compile."""
+    """The same automaton; raises TooManyStates if it costs more than `max_cost`."""
     if bounded is not None and bounded.cost > max_cost:
         raise TooManyStates(max_cost)
     return bounded
 
 
-def bounded_by_tails(dfa: Dfa, low: int, high: int) -> tuple[BoundedAutomaton, int] | None:
-    """Some texts of `low` to `high` characters, without a count before the tails.
+def bounded_by_suffixes(dfa: Dfa, low: int, high: int) -> tuple[BoundedAutomaton, int] | None:
+    """Some texts of `low` to `high` characters: lengths are counted in suffixes only.
 
-    A tail is as long as it may be wherever a text comes to it: for `low` as early, for `high` as late as one
-    can. With it, how many characters less a text can thus have; None if that is half of `high`, if the states
-    before the tails have a loop, or if nothing is left.
+    Different paths may lead to the same suffix with different numbers of characters read. Its lower bound
+    then assumes the shortest of these paths, its upper bound the longest.
+
+    Returns:
+        The automaton, and by how many characters its texts may fall short of `high`. None if that is more
+        than half of `high`, if the states before the suffixes have a cycle, or if no text is left.
 
     Raises:
-        TooManyStates: it would take too long to compile.
+        TooManyStates: the automaton would cost too much.
     """
-    moves_of = [_grouped(dfa, row) for row in dfa.table]
-    tails_of = _tails(dfa, moves_of)
-    moves_of = [{} if number in tails_of else targets for number, targets in enumerate(moves_of)]
-    innermost = reverse_topological_order(moves_of)
-    if innermost is None:
+    targets_of = [_targets(dfa, row) for row in dfa.table]
+    suffixes_of = _suffixes(dfa, targets_of)
+    targets_of = [{} if number in suffixes_of else targets for number, targets in enumerate(targets_of)]
+    order = reverse_topological_order(targets_of)
+    if order is None:
         return None
-    order = innermost[::-1]
-    first, last = _arrivals(order, moves_of)
-    tails = {(n, 0): tails_of[n].within(low - first[n], high - last[n]) for n in order if n in tails_of}
-    tails = {state: tail for state, tail in tails.items() if not tail.is_empty}
-    lost = max((last[number] for number, _ in tails), default=high)
-    if lost * 2 > high:
+    order.reverse()
+    shortest, longest = _path_lengths(order, targets_of)
+    suffixes = {
+        (n, 0): suffixes_of[n].within(low - shortest[n], high - longest[n]) for n in order if n in suffixes_of
+    }
+    suffixes = {state: suffix for state, suffix in suffixes.items() if not suffix.is_empty}
+    shortfall = max((longest[number] for number, _ in suffixes), default=high)
+    if shortfall * 2 > high:
         return None
-    ends = {
+    accepting = {
         (n, 0)
         for n in order
-        if n in dfa.accepting and n not in tails_of and low <= first[n] and last[n] <= high
+        if n in dfa.accepting and n not in suffixes_of and low <= shortest[n] and longest[n] <= high
     }
-    moves = {(n, 0): {(t, 0): ranges for t, ranges in moves_of[n].items()} for n in order}
-    bounded = _affordable(_trimmed(moves, ends, tails), MAX_COST)
-    return None if bounded is None else (bounded, lost)
+    transitions = {(n, 0): {(t, 0): ranges for t, ranges in targets_of[n].items()} for n in order}
+    bounded = _affordable(_trimmed(transitions, accepting, suffixes), MAX_COST)
+    return None if bounded is None else (bounded, shortfall)
 
 
-def _arrivals(
-    order: Iterable[int], moves_of: Sequence[Mapping[int, Ranges]]
+def _path_lengths(
+    order: Iterable[int], targets_of: Sequence[Mapping[int, Ranges]]
 ) -> tuple[Mapping[int, int], Mapping[int, int]]:
-    """The fewest and the most characters with which a text comes to each state; `order` is topological."""
-    first, last = {0: 0}, {0: 0}
+    """The lengths of the shortest and the longest path to each state; `order` is topological."""
+    shortest, longest = {0: 0}, {0: 0}
     for number in order:
-        for target in moves_of[number]:
-            first[target] = min(first.get(target, first[number] + 1), first[number] + 1)
-            last[target] = max(last.get(target, 0), last[number] + 1)
-    return first, last
+        for target in targets_of[number]:
+            shortest[target] = min(shortest.get(target, shortest[number] + 1), shortest[number] + 1)
+            longest[target] = max(longest.get(target, 0), longest[number] + 1)
+    return shortest, longest
 
 
-def _tails(dfa: Dfa, moves_of: Sequence[Mapping[int, Ranges]]) -> dict[int, Suffix]:
-    """The states from which on a text is a tail, and a long one."""
+def _suffixes(dfa: Dfa, targets_of: Sequence[Mapping[int, Ranges]]) -> dict[int, Suffix]:
+    """The states in which the rest of every text is a suffix that is worth sharing."""
     found: dict[int, Suffix] = {}
-    sources: dict[int, list[int]] = {}
-    for number, targets in enumerate(moves_of):
+    predecessors: dict[int, list[int]] = {}
+    for number, targets in enumerate(targets_of):
         if number in dfa.accepting and (not targets or list(targets) == [number]):
             found[number] = Suffix(targets.get(number, ()), 0, None if targets else 0)
         elif len(targets) == 1:
-            sources.setdefault(next(iter(targets)), []).append(number)
+            predecessors.setdefault(next(iter(targets)), []).append(number)
     stack = list(found)
     while stack:
         target = stack.pop()
-        for number in sources.get(target, ()):
-            tail = _one_more(moves_of[number][target], found[target], may_end=number in dfa.accepting)
-            if tail is not None:
-                found[number] = tail
+        for number in predecessors.get(target, ()):
+            suffix = _prepended(targets_of[number][target], found[target], may_end=number in dfa.accepting)
+            if suffix is not None:
+                found[number] = suffix
                 stack.append(number)
-    return {number: tail for number, tail in found.items() if tail.high is None or tail.high >= SHORT}
+    return {number: suffix for number, suffix in found.items() if suffix.high is None or suffix.high >= SHORT}
 
 
-def _one_more(ranges: Ranges, rest: Suffix, *, may_end: bool) -> Suffix | None:
-    """One character and the rest, or nothing if the text `may_end`, as one tail."""
+def _prepended(ranges: Ranges, rest: Suffix, *, may_end: bool) -> Suffix | None:
+    """One character and then `rest`, or nothing at all if the text `may_end`; None if that is no suffix."""
     if (rest.ranges != ranges and rest.high != 0) or (may_end and rest.low > 0):
         return None
     return Suffix(ranges, 0 if may_end else rest.low + 1, None if rest.high is None else rest.high + 1)
 
 
-def _grouped(dfa: Dfa, row: Sequence[int]) -> dict[int, Ranges]:
-    """The characters that lead to each state."""
-    groups: dict[int, list[Ranges]] = {}
+def _targets(dfa: Dfa, row: Sequence[int]) -> dict[int, Ranges]:
+    """The characters that lead to each target of a row of the table."""
+    sets: dict[int, list[Ranges]] = {}
     for symbol, target in enumerate(row):
         if target != DEAD:
-            groups.setdefault(target, []).append(dfa.alphabet.atoms[symbol])
-    return {target: charset.union(*sets) for target, sets in groups.items()}
+            sets.setdefault(target, []).append(dfa.alphabet.atoms[symbol])
+    return {target: charset.union(*ranges) for target, ranges in sets.items()}

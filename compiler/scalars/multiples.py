@@ -1,9 +1,10 @@
-"""Automata over decimal digits: multiples of a number in an interval, and what are none of others.
+"""Multiples of a number that are not multiples of others: automata over digits, and their rules.
 
-What may follow a text is, for every number of digits still to come before and behind the point, an arithmetic
-progression, the digits read as one integer. A state is named by these progressions alone, so that texts that
-may go on alike are one state, however large the divisor: what leads to a multiple of 1,000 is told by the
-zeros that are missing, and few multiples are a tree of their digits whose ends are shared.
+For every number of digits that are still to come before and after the point, the texts that may follow form
+an arithmetic progression, if their digits are read as one integer. A state of the automaton is the set of
+these progressions and nothing else, so texts with the same continuations share a state, however large the
+divisor is. For multiples of 1,000 a state says how many zeros are missing; a few scattered multiples become a
+trie of their digits whose ends are shared.
 """
 
 from bisect import bisect_left
@@ -24,23 +25,23 @@ from compiler.scalars.decimal_texts import (
     SYMBOLS,
     DigitLimits,
     Interval,
+    digit_rules,
     without_trailing_zeros,
-    write,
 )
 
 
-class _Rest(NamedTuple):
-    """What may follow a text, or must not: digits of one shape, read as one integer.
+class _Continuations(NamedTuple):
+    """Texts of one shape that may follow or, with `is_avoided`, must not: their digits read as integers.
 
-    Ranges are equal if their members are.
+    Two ranges are equal if they have the same members.
     """
 
     shape: str  # a `#` for every digit, and the point
     numbers: range
     is_avoided: bool = False
 
-    def following(self) -> Iterator[tuple[int, "_Rest"]]:
-        """Each symbol that may come next, and what may then."""
+    def successors(self) -> Iterator[tuple[int, "_Continuations"]]:
+        """Each symbol that may come next, and the continuations behind it."""
         if self.shape.startswith("."):
             yield POINT, self._replace(shape=self.shape[1:])
         elif self.shape:
@@ -49,55 +50,56 @@ class _Rest(NamedTuple):
             for digit in range(self.numbers[0] // size, self.numbers[-1] // size + 1):
                 start, stop = self.numbers.start - digit * size, self.numbers.stop - digit * size
                 if numbers := range(max(start, start % step), min(stop, size), step):
-                    yield digit, _Rest(shape, numbers, self.is_avoided)
+                    yield digit, _Continuations(shape, numbers, self.is_avoided)
 
 
-class _Texts:
-    """Texts by what may follow them: the numbers of rests, each of which is looked into once."""
+class _ContinuationAutomaton:
+    """Builds automata whose states are sets of continuations, by number; successors are computed once."""
 
     def __init__(self) -> None:
-        self._rests: list[_Rest] = []
-        self._numbers: dict[_Rest, int] = {}
-        self._arcs: dict[int, list[tuple[int, int]]] = {}
-        self._end = self._number(_Rest("", range(1)))
-        self._avoided_end = self._number(_Rest("", range(1), is_avoided=True))
+        self._continuations: list[_Continuations] = []
+        self._numbers: dict[_Continuations, int] = {}
+        self._transitions: dict[int, list[tuple[int, int]]] = {}
+        self._end = self._number(_Continuations("", range(1)))
+        self._avoided_end = self._number(_Continuations("", range(1), is_avoided=True))
 
-    def automaton(self, rests: Iterable[_Rest]) -> Dfa:
-        """The texts of wanted rests that are none of avoided ones.
+    def build(self, continuations: Iterable[_Continuations]) -> Dfa:
+        """The automaton of the texts that are wanted and not avoided.
 
         Raises:
             TooManyStates: there are too many states.
         """
-        start = tuple(map(self._number, rests))
-        return build_dfa(ALPHABET, start, self._following, self._accepts)
+        start = tuple(map(self._number, continuations))
+        return build_dfa(ALPHABET, start, self._successors, self._accepts)
 
-    def _number(self, rest: _Rest) -> int:
-        if rest not in self._numbers:
-            self._numbers[rest] = len(self._rests)
-            self._rests.append(rest)
-        return self._numbers[rest]
+    def _number(self, continuations: _Continuations) -> int:
+        if continuations not in self._numbers:
+            self._numbers[continuations] = len(self._continuations)
+            self._continuations.append(continuations)
+        return self._numbers[continuations]
 
-    def _following(self, state: tuple[int, ...]) -> Iterator[tuple[int, ...] | None]:
+    def _successors(self, state: tuple[int, ...]) -> Iterator[tuple[int, ...] | None]:
         targets: list[list[int]] = [[] for _ in SYMBOLS]
-        for rest in state:
-            for symbol, target in self._arcs_from(rest):
+        for number in state:
+            for symbol, target in self._transitions_from(number):
                 targets[symbol].append(target)
-        return (tuple(rests) or None for rests in targets)
+        return (tuple(numbers) or None for numbers in targets)
 
-    def _arcs_from(self, rest: int) -> list[tuple[int, int]]:
-        if rest not in self._arcs:
-            following = self._rests[rest].following()
-            self._arcs[rest] = [(symbol, self._number(after)) for symbol, after in following]
-        return self._arcs[rest]
+    def _transitions_from(self, number: int) -> list[tuple[int, int]]:
+        if number not in self._transitions:
+            successors = self._continuations[number].successors()
+            self._transitions[number] = [(symbol, self._number(after)) for symbol, after in successors]
+        return self._transitions[number]
 
     def _accepts(self, state: tuple[int, ...]) -> bool:
         return self._end in state and self._avoided_end not in state
 
 
 class Multiples:
-    """Texts of the multiples of `step` that are multiples of none of `avoided`.
+    """The multiples of `step` that are not multiples of any of `avoided`.
 
-    They have at most `places` digits after the point; with `is_unique` no two of them are the same double.
+    They are written with at most `places` digits after the point; with `is_unique` no two texts are the same
+    double.
     """
 
     def __init__(
@@ -107,26 +109,27 @@ class Multiples:
         self.avoided = [common_multiple([step, other]) for other in avoided]
         self.places = places
         self.is_unique = is_unique
-        self._texts = _Texts()
+        self._automata = _ContinuationAutomaton()
 
     def lower(self, interval: Interval, rules: RuleSink) -> tuple[Expr | None, Fraction | None]:
-        """The texts of those in an interval from zero up, None if there is none.
+        """The texts of the multiples in an interval from zero up; None if there are none.
 
-        Where the automaton grows too large, only those near the smallest; what they are below is told then.
+        If their automaton is too large, only the smallest multiples are written. The second value is the
+        number that they are less than then, else None.
         """
         if (dfa := self._automaton(interval)) is not None:
-            return _written(dfa, rules), None
+            return digit_rules(dfa, rules), None
         parts = self._parts(interval)
         num_fitting = bisect_left(parts, 1, key=lambda part: self._automaton(part) is None)
         part = parts[num_fitting - 1]
         dfa = self._automaton(part)
         assert dfa is not None, "the smallest part holds ten numbers at most"
-        return _written(dfa, rules), part.high
+        return digit_rules(dfa, rules), part.high
 
     def _parts(self, interval: Interval) -> list[Interval]:
-        """What differs from the smallest multiple by less than a power of ten, for each that matters."""
-        room = self._room(interval)
-        sizes = (Fraction(10) ** exponent for exponent in range(-room.places, room.whole))
+        """Parts of the interval that end a power of ten above the smallest multiple, for rising powers."""
+        limits = self._limits(interval)
+        sizes = (Fraction(10) ** exponent for exponent in range(-limits.places, limits.whole))
         smallest = ceil((interval.low or 0) / self.step) * self.step
         ends = [smallest + size for size in sizes if size >= self.step]
         return [
@@ -136,35 +139,35 @@ class Multiples:
         ]
 
     def _automaton(self, interval: Interval) -> Dfa | None:
-        """The texts in an interval; None if they need too many states."""
-        room = self._room(interval)
-        wanted = _rests(interval, room, self.step)
-        avoided = (rest._replace(is_avoided=True) for a in self.avoided for rest in _rests(interval, room, a))
+        """The automaton of the multiples in an interval; None if it has too many states."""
+        limits = self._limits(interval)
+        wanted = _continuations(interval, limits, self.step)
+        avoided = (
+            continuations._replace(is_avoided=True)
+            for step in self.avoided
+            for continuations in _continuations(interval, limits, step)
+        )
         with suppress(TooManyStates):
-            dfa = self._texts.automaton((*wanted, *avoided))
+            dfa = self._automata.build((*wanted, *avoided))
             return dfa.intersect(without_trailing_zeros()) if self.is_unique else dfa
         return None
 
-    def _room(self, interval: Interval) -> DigitLimits:
-        room = DigitLimits.of(interval, self.places, is_counted=True, is_unique=self.is_unique)
-        return replace(room, places=min(room.places, _num_places(self.step)))
+    def _limits(self, interval: Interval) -> DigitLimits:
+        limits = DigitLimits.of(interval, self.places, is_counted=True, is_unique=self.is_unique)
+        return replace(limits, places=min(limits.places, _num_places(self.step)))
 
 
-def _written(dfa: Dfa, rules: RuleSink) -> Expr | None:
-    return None if dfa.is_empty else write(dfa, rules)
-
-
-def _rests(interval: Interval, room: DigitLimits, step: Fraction) -> Iterator[_Rest]:
-    """The multiples of a step in an interval, by how many digits they have before and behind the point."""
-    for places in range(room.places + 1):
-        most = min(room.whole, room.significant - places) if places else room.whole
+def _continuations(interval: Interval, limits: DigitLimits, step: Fraction) -> Iterator[_Continuations]:
+    """The multiples of `step` in an interval, by the number of digits before and after the point."""
+    for places in range(limits.places + 1):
+        most = min(limits.whole, limits.significant - places) if places else limits.whole
         for whole in range(1, most + 1):
             if numbers := _numbers(interval, step, whole, places):
-                yield _Rest("#" * whole + ("." + "#" * places) * bool(places), numbers)
+                yield _Continuations("#" * whole + ("." + "#" * places) * bool(places), numbers)
 
 
 def _numbers(interval: Interval, step: Fraction, whole: int, places: int) -> range:
-    """The multiples of a step that have so many digits, read as integers."""
+    """The multiples of `step` with so many digits before and after the point, read as integers."""
     unit = 10**places
     first, stop = 0 if whole == 1 else unit * 10 ** (whole - 1), unit * 10**whole
     low, high = (interval.low or Fraction(0)) * unit, interval.high
@@ -176,7 +179,7 @@ def _numbers(interval: Interval, step: Fraction, whole: int, places: int) -> ran
 
 
 def common_multiple(values: Iterable[Fraction]) -> Fraction:
-    """The least positive number that is a multiple of every one."""
+    """The least positive number that is a multiple of every one of `values`."""
     values = list(values)
     denominator = lcm(*(value.denominator for value in values))
     return Fraction(lcm(*(int(value * denominator) for value in values)), denominator)

@@ -1,8 +1,8 @@
-"""Lowering of numbers: the JSON texts of integers and decimals within bounds and with divisors.
+"""Lowering of numbers: what a schema says of a number becomes the rules of its JSON texts.
 
-Integers are written as integers. Everything is decided on decimal text, exactly. Validators that parse IEEE
-doubles must agree. Rounding is monotone, so inclusive bounds need no care; with an exclusive bound or a
-divisor a decimal has at most fifteen significant digits: such decimals stay apart as doubles.
+Integers are written as integers. Everything is decided on decimal texts, exactly, but validators that parse
+IEEE doubles must agree. Rounding is monotone, so inclusive bounds need no care. With an exclusive bound or a
+divisor a decimal has at most fifteen significant digits: such decimals are distinct as doubles.
 """
 
 from dataclasses import dataclass, replace
@@ -32,10 +32,10 @@ JsonNumber = int | float | Decimal
 _Bound = TypeVar("_Bound", int | None, JsonNumber | None)
 
 MAX_DIGITS = 20
-"""Where no bound says otherwise: every 64-bit integer has no more, and a run of digits comes to an end."""
+"""Of an integer without bounds: enough for every 64-bit integer, and the digits come to an end."""
 MAX_BOUND_DIGITS = 40
 FAR = 10**120
-"""Larger than whatever is written where nothing bounds it: 20 digits and an exponent of two."""
+"""More than any number that is written without bounds, which has 20 digits and an exponent of two."""
 MAX_FRACTION = 20
 
 _DIGIT = CharClass.of((0x30, 0x39))
@@ -46,7 +46,7 @@ _EXACT = Context(prec=2 * MAX_BOUND_DIGITS)
 
 @dataclass(frozen=True)
 class IntegerConstraint:
-    """Which integers are admitted; bounds are inclusive."""
+    """Which integers a schema admits; bounds are inclusive."""
 
     minimum: int | None = None
     maximum: int | None = None
@@ -56,7 +56,7 @@ class IntegerConstraint:
 
 @dataclass(frozen=True)
 class NumberConstraint:
-    """Which numbers are admitted."""
+    """Which numbers a schema admits."""
 
     minimum: JsonNumber | None = None
     exclusive_minimum: bool = False
@@ -69,7 +69,7 @@ class NumberConstraint:
 
 @dataclass(frozen=True, slots=True)
 class LoweredNumber:
-    """The texts of a set of numbers; `notes` say in what way they are fewer than the valid ones."""
+    """The texts of a set of numbers; `notes` say which valid numbers are left out."""
 
     expr: Expr
     notes: tuple[Note, ...] = ()
@@ -78,14 +78,14 @@ class LoweredNumber:
 def lower_integer(
     constraint: IntegerConstraint, rules: RuleSink, *, is_unique: bool = False
 ) -> LoweredNumber | None:
-    """The integers that a constraint admits; None if there is none.
+    """The integers that a constraint admits; None if there are none.
 
-    They are written without fraction, exponent or `-0`; with `is_unique` no two are the same double.
+    They are written without fraction, exponent or `-0`; with `is_unique` no two texts are the same double.
 
     Raises:
         UnsupportedKeyword: a bound is too far from zero.
     """
-    minimum, maximum = _felt(constraint.minimum, constraint.maximum)
+    minimum, maximum = _relevant(constraint.minimum, constraint.maximum)
     multiple_of, not_multiple_of = constraint.multiple_of, constraint.not_multiple_of
     notes = () if _is_bounded(minimum, maximum) else (_narrowed("type", f"at most {MAX_DIGITS} digits"),)
     is_plain = not (is_unique or multiple_of or not_multiple_of or maximum is not None)
@@ -97,22 +97,22 @@ def lower_integer(
     avoided = tuple(Fraction(_exact(m).numerator) for m in not_multiple_of)
     interval = Interval(_fraction(minimum), _fraction(maximum))
     multiples = Multiples(step, avoided, 0, is_unique=is_unique) if multiple_of or not_multiple_of else None
-    return _automata(interval, multiples, 0, notes, rules, is_unique=is_unique)
+    return _from_automata(interval, multiples, 0, notes, rules, is_unique=is_unique)
 
 
 def lower_number(
     constraint: NumberConstraint, rules: RuleSink, *, is_unique: bool = False
 ) -> LoweredNumber | None:
-    """The numbers that a constraint admits; None if there is none.
+    """The numbers that a constraint admits; None if there are none.
 
-    With `is_unique` no two texts are the same number, nor the same double.
+    With `is_unique` no two texts are the same number or the same double.
 
     Raises:
         UnsupportedKeyword: a bound is too far from zero.
     """
     notes = (_narrowed("type", f"at most {MAX_FRACTION} digits after the point"),)
     multiple_of = constraint.multiple_of
-    minimum, maximum = _felt(constraint.minimum, constraint.maximum)
+    minimum, maximum = _relevant(constraint.minimum, constraint.maximum)
     avoided = tuple(map(_exact, constraint.not_multiple_of))
     avoided += (Fraction(1),) if constraint.excludes_integers else ()
     is_above = constraint.exclusive_minimum and minimum is not None
@@ -126,7 +126,7 @@ def lower_number(
     multiples = (
         Multiples(step, avoided, MAX_FRACTION, is_unique=is_unique) if multiple_of or avoided else None
     )
-    return _automata(interval, multiples, MAX_FRACTION, notes, rules, is_unique=is_unique)
+    return _from_automata(interval, multiples, MAX_FRACTION, notes, rules, is_unique=is_unique)
 
 
 def _whole() -> Expr:
@@ -138,7 +138,7 @@ def _positive() -> Expr:
 
 
 def _decimal(*, is_signed: bool) -> Expr:
-    """Any decimal: few enough digits before and after the point, an exponent that cannot overflow."""
+    """Any decimal, with limits on its digits and an exponent that cannot overflow."""
     fraction = concat(Literal("."), Repeat(_DIGIT, 1, MAX_FRACTION))
     sign = CharClass.of("+", "-")
     exponent = concat(CharClass.of("e", "E"), optional(sign), Repeat(_DIGIT, 1, 2))
@@ -146,7 +146,7 @@ def _decimal(*, is_signed: bool) -> Expr:
     return concat(_SIGN, magnitude) if is_signed else magnitude
 
 
-def _automata(
+def _from_automata(
     interval: Interval,
     multiples: Multiples | None,
     places: int,
@@ -155,25 +155,25 @@ def _automata(
     *,
     is_unique: bool,
 ) -> LoweredNumber | None:
-    """Non-negative texts and, behind a sign, negative ones.
+    """The non-negative numbers of an interval and, behind a sign, the negative ones.
 
-    An end too far from zero for an automaton is none: what is written stays short of it, with one digit more
-    than the other end at most.
+    An end that is too far from zero for an automaton is dropped. The numbers that are written do not reach
+    it: they have at most one digit more than the other end.
     """
     options: list[Expr | None] = []
     for part, sign, nearest in ((interval.from_zero, "", "minimum"), (interval.below_zero, "-", "maximum")):
         if part is None:
             continue
         if part.num_digits > MAX_BOUND_DIGITS:
-            part = replace(part, high=None, is_high_strict=False)  # noqa: PLW2901 - the same part, cut short
+            part = replace(part, high=None, is_high_strict=False)  # noqa: PLW2901 - the same part without its far end
             if part.num_digits >= MAX_BOUND_DIGITS:
-                reason = f"has {part.num_digits} digits: no number beyond it is written"
+                reason = f"has {part.num_digits} digits; the limit is {MAX_BOUND_DIGITS - 1}"
                 raise UnsupportedKeyword(nearest, reason, "Use a bound nearer to zero.")
         if multiples is None:
             magnitude = lower_magnitudes(part, places, rules, is_unique=is_unique)
         else:
             magnitude, end = multiples.lower(part, rules)
-            notes += () if end is None else tuple(_nearer(name, end) for name in ("multipleOf", "not"))
+            notes += () if end is None else tuple(_below(name, end) for name in ("multipleOf", "not"))
         options.append(concat(Literal(sign), magnitude))
     expr = union(options)
     return None if expr is None else LoweredNumber(expr, notes)
@@ -183,13 +183,13 @@ def _narrowed(keyword: str, note: str) -> Note:
     return keyword, Verdict.NARROWED, note
 
 
-def _nearer(keyword: str, end: Fraction) -> Note:
+def _below(keyword: str, end: Fraction) -> Note:
     distance = _EXACT.divide(Decimal(end.numerator), Decimal(end.denominator))
-    return _narrowed(keyword, f"less than {distance:f} from zero: an automaton for more would be too large")
+    return _narrowed(keyword, f"less than {distance:f} from zero; the automaton for more is too large")
 
 
-def _felt(minimum: _Bound, maximum: _Bound) -> tuple[_Bound, _Bound]:
-    """The bounds, but for those beyond whatever is written without them."""
+def _relevant(minimum: _Bound, maximum: _Bound) -> tuple[_Bound, _Bound]:
+    """The bounds without those that are beyond any number that is written without bounds."""
     return (
         None if minimum is not None and minimum <= -FAR else minimum,
         None if maximum is not None and maximum >= FAR else maximum,
@@ -197,12 +197,12 @@ def _felt(minimum: _Bound, maximum: _Bound) -> tuple[_Bound, _Bound]:
 
 
 def _is_bounded(*bounds: JsonNumber | None) -> bool:
-    """Whether every integer between the bounds is written."""
+    """Whether all integers between the bounds are written."""
     return all(bound is not None and len(str(abs(int(bound)))) <= MAX_BOUND_DIGITS for bound in bounds)
 
 
 def _exact(value: JsonNumber) -> Fraction:
-    """The number as written: 0.1 is a tenth."""
+    """The number as it is written: 0.1 is a tenth."""
     return Fraction(Decimal(str(value)))
 
 

@@ -1,14 +1,14 @@
-"""Lowering of JSON strings: constraints in, an expression over their JSON encodings out.
+"""Lowering of JSON strings: what a schema says of a string becomes the rules of its JSON texts.
 
 Patterns, formats, excluded values and `minLength` are kept by rules. Who keeps `maxLength` depends on what it
 costs:
 
-- without a pattern a guard does (`compiler.guard.string_bounds`), or where it may not, rules
-  (`compiler.scalars.counted_repetition`);
-- beside a pattern whose texts are all short enough, nobody has to;
-- beside any other one a guard does, if it can tell how a text is ended in time (see `_guarded_bound`);
-- or else rules do, which multiplies the states of the pattern by counts (`bounded_by_count`);
-- and where these are too many, some long texts are left out (`bounded_by_tails`, or a lower bound).
+- Without a pattern, a guard does (`compiler.guard.string_bounds`); where a guard may not, rules do
+  (`compiler.scalars.counted_repetition`).
+- Beside a pattern whose texts are all short enough, nobody has to.
+- Beside any other pattern a guard does, if it can tell how to end a text in time (see `_guarded_bound`).
+- Otherwise rules do: the states of the pattern are multiplied by counts (`bounded_by_count`).
+- If these are too many, some long texts are left out (`bounded_by_suffixes`, or a lower bound).
 """
 
 from contextlib import suppress
@@ -25,7 +25,7 @@ from compiler.regular.ecma import MAX_COUNT, PatternError
 from compiler.regular.formats import BASE64, FORMATS, outer_pattern
 from compiler.regular.language import PatternCondition, language
 from compiler.report import Verdict
-from compiler.scalars.char_encoding import QUOTE, CharEncoding, any_character, as_json
+from compiler.scalars.char_encoding import QUOTE, CharEncoding, any_json_char, as_json
 from compiler.scalars.counted_repetition import MAX_LENGTH, CountedRepetition
 from compiler.scalars.length_bounds import (
     MAX_COST,
@@ -33,7 +33,7 @@ from compiler.scalars.length_bounds import (
     BoundedAutomaton,
     Suffix,
     bounded_by_count,
-    bounded_by_tails,
+    bounded_by_suffixes,
     other_than,
 )
 from compiler.scalars.text_rules import text_rules
@@ -41,13 +41,14 @@ from compiler.scalars.text_rules import text_rules
 LATEST = 20
 """Draft 2020-12."""
 LOWER_COUNTS = (64, 32, 16, 8)
-"""Tried in turn where a pattern that counts higher has too many states."""
+"""Upper bounds of repetitions, tried in turn where a pattern with higher ones has too many states."""
 Note = tuple[str, Verdict, str]
+"""A keyword, how it is enforced, and a remark for the report."""
 
 
 @dataclass(frozen=True)
 class StringConstraint:
-    """Which strings are admitted; lengths count code points."""
+    """Which strings a schema admits; lengths are in code points."""
 
     min_length: int = 0
     max_length: int | None = None
@@ -62,50 +63,50 @@ class StringConstraint:
 
     @property
     def only_excludes(self) -> bool:
-        """Whether nothing but single values is left out: the undeclared keys of an open object."""
+        """Whether it only leaves out single values and bounds lengths, as for undeclared keys."""
         return self == StringConstraint(
             self.min_length, self.max_length, excluded=self.excluded, draft=self.draft
         )
 
     @property
     def blamed(self) -> str:
-        """The keyword to blame where the automaton is too large, or cannot be had."""
+        """The keyword to blame if the automaton is too large or cannot be built."""
         if self.only_excludes:
             return "properties"
         return "pattern" if self.patterns or self.excluded_patterns else "format"
 
-    def parts(self) -> tuple[list[PatternCondition], list[Note]]:
-        """Everything but lengths and single values as patterns.
+    def conditions(self) -> tuple[list[PatternCondition], list[Note]]:
+        """Everything but lengths and single values as patterns, and notes on what these leave out.
 
         Raises:
-            UnsupportedKeyword: it says what is inside a string.
+            UnsupportedKeyword: a keyword describes content inside the string.
         """
-        parts = [PatternCondition(pattern) for pattern in self.patterns]
-        parts += [PatternCondition(pattern, is_excluded=True) for pattern in self.excluded_patterns]
+        conditions = [PatternCondition(pattern) for pattern in self.patterns]
+        conditions += [PatternCondition(pattern, is_excluded=True) for pattern in self.excluded_patterns]
         notes: list[Note] = []
         for name in self.formats:
             known = FORMATS.get(name)
             if known is None:
-                continue  # the specification gives an unknown format no force; the report says so
+                continue  # by the specification an unknown format has no force; the report says so
             known = known.within(self.max_length)
-            parts.append(PatternCondition(known.pattern))
+            conditions.append(PatternCondition(known.pattern))
             if known.excluded:
-                parts.append(PatternCondition(known.excluded, is_excluded=True))
+                conditions.append(PatternCondition(known.excluded, is_excluded=True))
             if known.note:
                 notes.append(("format", Verdict.NARROWED, known.note))
         for name in self.excluded_formats:
-            parts.append(PatternCondition(outer_pattern(name, self.draft), is_excluded=True))
-            notes.append(("format", Verdict.NARROWED, f"where no {name} may be, nothing like one"))
+            conditions.append(PatternCondition(outer_pattern(name, self.draft), is_excluded=True))
+            notes.append(("format", Verdict.NARROWED, f"nothing that resembles a {name} is written"))
         if self.content_media_types or any(name != "base64" for name in self.content_encodings):
-            raise UnsupportedKeyword("contentMediaType", "asserts what is inside a string", "Leave it out.")
-        parts += [PatternCondition(BASE64) for _ in self.content_encodings]
-        return parts, notes
+            raise UnsupportedKeyword("contentMediaType", "describes content inside a string", "Leave it out.")
+        conditions += [PatternCondition(BASE64) for _ in self.content_encodings]
+        return conditions, notes
 
-    def within_reach(self) -> "tuple[StringConstraint, list[Note]]":
-        """The same with a length bound that rules can count up to.
+    def with_countable_length(self) -> "tuple[StringConstraint, list[Note]]":
+        """The same with an upper bound that rules can count up to, and a note if it was lowered.
 
         Raises:
-            UnsupportedKeyword: the strings must be longer.
+            UnsupportedKeyword: `minLength` is more than rules can count up to.
         """
         if self.min_length > MAX_LENGTH:
             raise UnsupportedKeyword("minLength", f"is more than {MAX_LENGTH}", "Lower it.")
@@ -119,31 +120,31 @@ class StringConstraint:
         return replace(self, max_length=most), [note]
 
     def automaton(self) -> Dfa:
-        """What patterns, formats and exclusions admit whatever counts are narrowed, lengths aside.
+        """The texts that are admitted however far counts are lowered; lengths are not considered.
 
         Raises:
-            UnsupportedKeyword: a keyword cannot be upheld.
+            UnsupportedKeyword: a pattern cannot be read, or the automaton is too large.
         """
         try:
-            return language(self.parts()[0], self.excluded, most=LOWER_COUNTS[-1])
+            return language(self.conditions()[0], self.excluded, most=LOWER_COUNTS[-1])
         except (PatternError, TooManyStates) as error:
             raise UnsupportedKeyword(self.blamed, str(error)) from error
 
 
 @dataclass(frozen=True)
 class LoweredString:
-    """An expression of the encodings, quotes included, and what became of each keyword."""
+    """The texts of a set of strings, quotes included, and notes on how keywords are enforced."""
 
     expr: Expr
     notes: tuple[Note, ...] = ()
     bound: LengthBound | None = None
-    """What a guard must keep it to, if the expression does not."""
+    """The bound that a guard must keep, if the expression does not."""
     is_plain: bool = False
-    """From the second character on any may follow, and the end."""
+    """Whether from the second character on any character, or the end, may follow."""
 
 
 SHORTEST_GUARDED = 8
-"""Few tokens open a string and write more of it; lower bounds are left to rules, which all of them share."""
+"""Rules count lower bounds than this: guards pay only where few tokens are too long for the whole string."""
 _VALUE_END = CharClass.of(",", "}", "]")
 _KEY_END = CharClass.of(":")
 
@@ -156,10 +157,10 @@ def lower_string(
     is_key: bool = False,
     is_guarded: bool = False,
 ) -> LoweredString | None:
-    """The JSON encodings, quotes included, of the strings admitted; None if there is none.
+    """The JSON texts, quotes included, of the strings that a constraint admits; None if there are none.
 
-    In a container a value is followed by `,`, `}` or `]`, and a key by `:`. Where it `is_guarded`, an upper
-    bound may be left to a guard; it is then in the result.
+    `in_container`: a value is followed by `,`, `}` or `]`, a key by `:`. `is_guarded`: an upper bound may be
+    left to a guard; it is then in the result.
 
     Raises:
         UnsupportedKeyword: a keyword cannot be upheld.
@@ -171,10 +172,10 @@ def lower_string(
 
 @dataclass(frozen=True)
 class StringLowering:
-    """Strings of one place in a grammar, up to the text that closes them, without the quote that opens them.
+    """Lowers strings without the quote that opens them, each followed by `close`.
 
-    `ahead` is what is known to follow `close`, and `name` begins the names of the rules that strings spelled
-    alike share. Characters of `left_out` are never written.
+    `ahead` is what is known to follow `close`. `name` begins the names of the rules that all strings with the
+    same encoding share. Characters of `left_out` are never written.
     """
 
     rules: RuleSink
@@ -187,53 +188,57 @@ class StringLowering:
     is_guarded: bool = False
 
     def lower(self, constraint: StringConstraint) -> LoweredString | None:
-        """The strings admitted and what closes them; None if there is none.
+        """The strings that a constraint admits, each followed by `close`; None if there are none.
 
         Raises:
             UnsupportedKeyword: a keyword cannot be upheld.
         """
         low, high = constraint.min_length, constraint.max_length
-        is_bare = constraint == StringConstraint(low, high, draft=constraint.draft)
-        if is_bare and self.is_guarded and high is not None and max(low, SHORTEST_GUARDED) <= high:
+        has_only_lengths = constraint == StringConstraint(low, high, draft=constraint.draft)
+        if has_only_lengths and self.is_guarded and high is not None and max(low, SHORTEST_GUARDED) <= high:
             lowered = self.lower(replace(constraint, max_length=None))
             return lowered and _guarded(lowered, LengthBound(high))
-        constraint, more = constraint.within_reach()
-        parts, notes = constraint.parts()
-        if not parts and not constraint.excluded:
-            body = self._tail(Suffix(charset.ALL, constraint.min_length, constraint.max_length))
+        constraint, length_notes = constraint.with_countable_length()
+        conditions, notes = constraint.conditions()
+        notes += length_notes
+        if not conditions and not constraint.excluded:
+            body = self._suffix(Suffix(charset.ALL, constraint.min_length, constraint.max_length))
             is_plain = constraint.min_length < 2 and constraint.max_length is None
-            return LoweredString(body, (*notes, *more), is_plain=is_plain)
+            return LoweredString(body, tuple(notes), is_plain=is_plain)
         try:
-            lowered = self._matching(parts, constraint)
+            lowered = self._matching(conditions, constraint)
         except PatternError as error:
-            raise UnsupportedKeyword(constraint.blamed, str(error), "Write it without.") from error
+            raise UnsupportedKeyword(
+                constraint.blamed, str(error), "Write the pattern without it."
+            ) from error
         except TooManyStates as error:
             raise UnsupportedKeyword(constraint.blamed, str(error), "Simplify it.") from error
-        return lowered and replace(lowered, notes=(*notes, *more, *lowered.notes))
+        return lowered and replace(lowered, notes=(*notes, *lowered.notes))
 
-    def _matching(self, parts: list[PatternCondition], constraint: StringConstraint) -> LoweredString | None:
-        """Strings that meet every part; patterns count less far where that needs too many states."""
+    def _matching(
+        self, conditions: list[PatternCondition], constraint: StringConstraint
+    ) -> LoweredString | None:
+        """Strings that meet every condition; patterns with too many states count less far."""
         if constraint.only_excludes and (constraint.min_length, constraint.max_length) == (0, None):
             return self._of_bounded(other_than(constraint.excluded))
         counts = [MAX_COUNT, *(LOWER_COUNTS if constraint.patterns else ())]
         for most in counts:
             try:
-                lowered = self._of_dfa(language(parts, constraint.excluded, most=most), constraint)
+                lowered = self._of_dfa(language(conditions, constraint.excluded, most=most), constraint)
             except (TooManyStates, UnsupportedKeyword):
                 if most == counts[-1]:
                     raise
                 continue
             if lowered is None or most == MAX_COUNT:
                 return lowered
-            note = ("pattern", Verdict.NARROWED, f"counts to {most} at most")
+            note = ("pattern", Verdict.NARROWED, f"repetitions in it go up to {most} at most")
             return replace(lowered, notes=(*lowered.notes, note))
         raise AssertionError("the last count returns or raises")
 
     def _of_dfa(self, dfa: Dfa, constraint: StringConstraint) -> LoweredString | None:
-        """Strings of an automaton within the length bounds; a bound too large to count is narrowed."""
+        """Strings of an automaton within the length bounds; an upper bound that costs too much is lowered."""
         low, high = constraint.min_length, constraint.max_length
-        longest = dfa.max_length
-        if longest is not None and high is not None and longest <= high:
+        if high is not None and dfa.max_length is not None and dfa.max_length <= high:
             high = None
         max_cost = MAX_COST_OF_KEYS if constraint.only_excludes else MAX_COST
         bound = None if high is None or not self.is_guarded else _guarded_bound(dfa, low, high)
@@ -250,11 +255,11 @@ class StringLowering:
         return self._narrowed(dfa, low, high)
 
     def _narrowed(self, dfa: Dfa, low: int, high: int) -> LoweredString:
-        """Strings up to a bound that is quicker to count."""
+        """Some of the strings within the length bounds, which cost less to count."""
         with suppress(TooManyStates):
-            by_tails = bounded_by_tails(dfa, low, high)
-            if by_tails is not None and (lowered := self._of_bounded(by_tails[0])) is not None:
-                note = f"up to {by_tails[1]} characters less beside the pattern"
+            by_suffixes = bounded_by_suffixes(dfa, low, high)
+            if by_suffixes is not None and (lowered := self._of_bounded(by_suffixes[0])) is not None:
+                note = f"up to {by_suffixes[1]} characters less, because of the pattern"
                 return LoweredString(lowered.expr, (("maxLength", Verdict.NARROWED, note),))
         while high > max(low, 1):
             high = max(low, high * 3 // 4)
@@ -262,9 +267,11 @@ class StringLowering:
                 lowered = self._of_bounded(bounded_by_count(dfa, low, high))
                 if lowered is None:
                     break
-                note = f"at most {high} characters beside the pattern"
+                note = f"at most {high} characters, because of the pattern"
                 return LoweredString(lowered.expr, (("maxLength", Verdict.NARROWED, note),))
-        raise UnsupportedKeyword("maxLength", "is too large to be counted beside a pattern", "Lower it.")
+        raise UnsupportedKeyword(
+            "maxLength", "is too large to be counted together with the pattern", "Lower it."
+        )
 
     def _of_bounded(self, texts: BoundedAutomaton | None) -> LoweredString | None:
         if texts is not None and self.left_out:
@@ -272,29 +279,35 @@ class StringLowering:
         if texts is None:
             return None
         body = text_rules(
-            texts, self.rules, encode=self.encode, tail=self._tail, close=self.close, ahead=self.ahead
+            texts,
+            self.rules,
+            encode=self.encode,
+            lower_suffix=self._suffix,
+            close=self.close,
+            ahead=self.ahead,
         )
         return LoweredString(body)
 
-    def _tail(self, tail: Suffix) -> Expr:
-        """Strings of characters of one set."""
-        ranges = charset.intersection(tail.ranges, charset.complement(self.left_out))
-        return self._repetition(ranges).between(tail.low, tail.high) if ranges else self.close
+    def _suffix(self, suffix: Suffix) -> Expr:
+        """The texts of a suffix, each followed by `close`."""
+        ranges = charset.intersection(suffix.ranges, charset.complement(self.left_out))
+        return self._repetition(ranges).between(suffix.low, suffix.high) if ranges else self.close
 
     def _repetition(self, ranges: Ranges) -> CountedRepetition:
         key = "_".join([self.name, *(f"{low:x}_{high:x}" for low, high in ranges)])
 
-        def one_of_them(rest: Expr) -> Expr:
+        def encode(rest: Expr) -> Expr:
             return choice(*(concat(char, rest) for char in self.encode(ranges)))
 
-        key, encode = ("any_chars", any_character) if ranges == charset.ALL else (key, one_of_them)
+        if ranges == charset.ALL:
+            return CountedRepetition("any_chars", any_json_char, self.ahead, self.rules, self.close)
         return CountedRepetition(key, encode, self.ahead, self.rules, self.close)
 
 
 def _guarded_bound(dfa: Dfa, low: int, high: int) -> LengthBound | None:
-    """What a guard may keep the texts of an automaton to; None where rules must count them."""
-    settled = dfa.always_accepts_after
-    if settled is not None and max(settled, low, SHORTEST_GUARDED) <= high:
+    """The upper bound if a guard can keep it for the texts of an automaton; None if rules must."""
+    free_after = dfa.always_accepts_after
+    if free_after is not None and max(free_after, low, SHORTEST_GUARDED) <= high:
         return LengthBound(high)
     try:
         pattern = string_automaton(dfa, low)

@@ -1,4 +1,11 @@
-"""From an automaton to the rules of its texts, close included."""
+"""From an automaton to the rules of its texts.
+
+In principle each state becomes a rule with an alternative for each transition. But the back end (xgrammar)
+keeps what it compiled of a rule for all later grammars with an equal rule, unless the rule is part of a cycle
+of several rules. So states are inlined into the rules that lead to them until no such cycle is left, as far
+as that stays small: of every small cycle all states are inlined but one, its header, whose rule then refers
+only to itself.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -9,114 +16,140 @@ from compiler.grammar.grammar import CharClass, Expr, Literal, Repeat, Rule, Rul
 from compiler.grammar.rules import RuleSink
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
-from compiler.scalars.char_encoding import NEVER_RAW, RAW, CharEncoding
+from compiler.scalars.char_encoding import ESCAPED, UNESCAPED, CharEncoding
 from compiler.scalars.length_bounds import START, BoundedAutomaton, CountedState, Suffix
 
-_LONGEST_CIRCLE = 6
-_MOST_WAYS = 16
-"""To write out in all: what is written out is so again for every state that leads to it."""
-_MOST_CLASSES = 8
-"""Passed at once."""
+_MAX_CYCLE = 6
+"""The largest number of states of a cycle that is inlined."""
+_MAX_INLINED_PATHS = 16
+"""In one cycle, counted once for every transition from outside, since each gets a copy."""
+_MAX_CLASSES_PER_CHAIN = 8
+_WIDE = 20
+"""Characters of a transition for which blocks are worth while."""
+_OFTEN = 8
+"""So many states must share blocks: cutting a set takes up to ten rules."""
 
 
-class InlinedPaths:
-    """The ways of one automaton, whose characters are spelled by `encode`."""
+def text_rules(
+    texts: BoundedAutomaton,
+    rules: RuleSink,
+    *,
+    encode: CharEncoding,
+    lower_suffix: Callable[[Suffix], Expr],
+    close: Literal,
+    ahead: CharClass | None,
+) -> Expr:
+    """A text of the automaton and then `close`.
+
+    `encode` gives the encodings of one character of a set, `lower_suffix` the texts of a suffix and `close`
+    behind them. `ahead` is what is known to follow `close`.
+    """
+    writer = _RuleWriter(texts, rules, encode=encode, lower_suffix=lower_suffix, close=close, ahead=ahead)
+    return writer.state(START)
+
+
+class _InlinedPaths:
+    """The paths from a state, through states that are inlined, to the next states that have rules."""
 
     def __init__(self, texts: BoundedAutomaton, encode: CharEncoding) -> None:
-        self._moves = texts.moves
-        self._ends = texts.ends
+        self._transitions = texts.transitions
+        self._accepting = texts.accepting
         self._encode = encode
-        self._num_leading = Counter(target for targets in texts.moves.values() for target in targets)
-        self._stops = set(texts.ends)
-        self._opened: dict[CountedState, int] = {}
-        """In how many ways each state is left that has no rule of its own."""
-        for circle in reversed(cyclic_components(texts.moves)):  # what others lead to comes first
-            if len(circle) <= _LONGEST_CIRCLE:
-                self._open(circle)
+        self._num_predecessors = Counter(to for targets in texts.transitions.values() for to in targets)
+        self._chain_ends = set(texts.accepting)
+        """States at which chains of single transitions end."""
+        self._num_paths: dict[CountedState, int] = {}
+        """Of every state that is inlined as part of a cycle: how many paths leave it."""
+        for cycle in reversed(cyclic_components(texts.transitions)):  # successors first
+            if len(cycle) <= _MAX_CYCLE:
+                self._inline(cycle)
 
     def after(self, state: CountedState) -> Iterator[tuple[list[Expr], CountedState | None]]:
-        """What is passed from a state to one that has a rule, and which; None where the text ends instead."""
-        state, passed = self._passing(state)
-        if state not in self._opened:
+        """Each path: its characters, and the state with a rule that it leads to; None where the text ends."""
+        state, passed = self._follow_chain(state)
+        if state not in self._num_paths:
             yield passed, state
             return
-        if state in self._moves[state]:
-            passed = [*passed, *_any_number(self._encode(self._moves[state][state]))]
-        if state in self._ends:
+        if state in self._transitions[state]:
+            passed = [*passed, *_repeated(self._encode(self._transitions[state][state]))]
+        if state in self._accepting:
             yield passed, None
-        for target, ranges in self._moves[state].items():
+        for target, ranges in self._transitions[state].items():
             if target != state:
                 for rest, end in self.after(target):
                     yield from (([*passed, char, *rest], end) for char in self._encode(ranges))
 
-    def _passing(self, state: CountedState) -> tuple[CountedState, list[Expr]]:
-        """Follow states that leave no choice but of one character; where that ends, and what was passed.
+    def _follow_chain(self, state: CountedState) -> tuple[CountedState, list[Expr]]:
+        """Follow single transitions on one encoding; where they end, and the characters passed.
 
-        One character of a set takes long to compile: it is passed only where one state alone leads to it.
+        A class of characters takes long to compile and is not to be copied, so it is passed only where a
+        single transition leads to it.
         """
         passed: list[Expr] = []
         seen = {state}
         num_classes = 0
-        while state not in self._stops and len(self._moves[state]) == 1:
-            ((target, ranges),) = self._moves[state].items()
-            spellings = self._encode(ranges)
-            if len(spellings) > 1 or target in seen:
+        while state not in self._chain_ends and len(self._transitions[state]) == 1:
+            ((target, ranges),) = self._transitions[state].items()
+            encodings = self._encode(ranges)
+            if len(encodings) > 1 or target in seen:
                 break
-            if not isinstance(spellings[0], Literal):
+            if not isinstance(encodings[0], Literal):
                 num_classes += 1
-                if num_classes > _MOST_CLASSES or self._num_leading[state] > 1:
+                if num_classes > _MAX_CLASSES_PER_CHAIN or self._num_predecessors[state] > 1:
                     break
             seen.add(target)
-            passed.append(spellings[0])
+            passed.append(encodings[0])
             state = target
         return state, passed
 
-    def _open(self, circle: set[CountedState]) -> None:
-        """Write out all states of a circle but the one that leaves the fewest ways, if any does."""
-        found: dict[CountedState, dict[CountedState, int]] = {}
-        for hub in sorted(circle):
-            self._stops.add(hub)
-            num_ways = self._num_ways(circle - {hub})
-            if num_ways is not None:
-                found[hub] = num_ways
-            if hub not in self._ends:
-                self._stops.remove(hub)
-        if found:
-            hub = min(found, key=lambda hub: sum(found[hub].values()))
-            self._stops.add(hub)
-            self._opened |= found[hub]
+    def _inline(self, cycle: set[CountedState]) -> None:
+        """Inline all states of a cycle but the header that leaves the fewest paths, if there is a header."""
+        candidates: dict[CountedState, dict[CountedState, int]] = {}
+        for header in sorted(cycle):
+            self._chain_ends.add(header)
+            num_paths = self._count_paths(cycle - {header})
+            if num_paths is not None:
+                candidates[header] = num_paths
+            if header not in self._accepting:
+                self._chain_ends.remove(header)
+        if candidates:
+            header = min(candidates, key=lambda header: sum(candidates[header].values()))
+            self._chain_ends.add(header)
+            self._num_paths |= candidates[header]
 
-    def _num_ways(self, states: set[CountedState]) -> dict[CountedState, int] | None:
-        """In how many ways each of `states` is left if all are written out; None if they cannot be.
+    def _count_paths(self, states: set[CountedState]) -> dict[CountedState, int] | None:
+        """How many paths leave each of `states` if all of them are inlined; None if they cannot be inlined.
 
-        They can be if there are few ways, and they lead in no circle but to themselves by one of a set.
+        They can be if the paths are few and they form no cycles but loops on characters of one class.
         """
-        inner = {state: [target for target in self._moves[state] if target in states] for state in states}
-        loops = [self._moves[state][state] for state in states if state in inner[state]]
-        if cyclic_components(inner) or not all(_any_number(self._encode(ranges)) for ranges in loops):
+        inner = {state: [to for to in self._transitions[state] if to in states] for state in states}
+        loops = [self._transitions[state][state] for state in states if state in inner[state]]
+        if cyclic_components(inner) or not all(_repeated(self._encode(ranges)) for ranges in loops):
             return None
         counts: dict[CountedState, int] = {}
 
         def count(state: CountedState) -> int:
-            state, _ = self._passing(state)
+            state, _ = self._follow_chain(state)
             if state not in states:
-                return self._opened.get(state, 1)
+                return self._num_paths.get(state, 1)
             if state not in counts:
-                counts[state] = (state in self._ends) + sum(
+                counts[state] = (state in self._accepting) + sum(
                     len(self._encode(ranges)) * count(target)
-                    for target, ranges in self._moves[state].items()
+                    for target, ranges in self._transitions[state].items()
                     if target != state
                 )
             return counts[state]
 
         num_inner = Counter(target for targets in inner.values() for target in targets)
-        num_written = sum((self._num_leading[state] - num_inner[state]) * count(state) for state in states)
-        return counts if num_written <= _MOST_WAYS else None
+        num_inlined = sum(
+            (self._num_predecessors[state] - num_inner[state]) * count(state) for state in states
+        )
+        return counts if num_inlined <= _MAX_INLINED_PATHS else None
 
 
-def _any_number(spellings: Sequence[Expr]) -> Sequence[Expr]:
-    """Any number of one of these, if that can be said of a set of characters."""
-    match spellings:
+def _repeated(encodings: Sequence[Expr]) -> Sequence[Expr]:
+    """Any number of characters with these encodings, if a single class holds them; else nothing."""
+    match encodings:
         case [CharClass() as chars]:
             return [Repeat(chars)]
         case [Literal(text)] if len(text) == 1:
@@ -125,88 +158,70 @@ def _any_number(spellings: Sequence[Expr]) -> Sequence[Expr]:
             return []
 
 
-_MANY = 20
-_OFTEN = 8
-"""Cutting a set into blocks pays where so many states share them: it takes up to ten rules."""
+class _RuleWriter:
+    """Writes one automaton: reserves a rule for every state that is not inlined, then fills them all."""
 
-
-def text_rules(
-    texts: BoundedAutomaton,
-    rules: RuleSink,
-    *,
-    encode: CharEncoding,
-    tail: Callable[[Suffix], Expr],
-    close: Literal,
-    ahead: CharClass | None,
-) -> Expr:
-    """A text of the automaton, then `close`; a rule for every state that is not written out (see `ways`).
-
-    `ahead` is what is known to follow, and `tail` lowers a tail.
-    """
-    return _Writer(texts, rules, encode=encode, tail=tail, close=close, ahead=ahead).state(START)
-
-
-class _Writer:
     def __init__(
         self,
         texts: BoundedAutomaton,
         rules: RuleSink,
         *,
         encode: CharEncoding,
-        tail: Callable[[Suffix], Expr],
+        lower_suffix: Callable[[Suffix], Expr],
         close: Literal,
         ahead: CharClass | None,
     ) -> None:
         self.texts = texts
         self.rules = rules
         self.encode = encode
-        self.tail = cache(tail)
+        self.lower_suffix = cache(lower_suffix)
         self.close = close
         self.ahead = ahead
-        self.ways = InlinedPaths(texts, encode)
+        self.paths = _InlinedPaths(texts, encode)
         self.blocks: dict[tuple[Ranges, Expr], RuleRef] = {}
         self.refs: dict[CountedState, RuleRef] = {}
         queue = [START]
         for state in queue:
-            for target in texts.moves[state]:
-                for _, end in self.ways.after(target):
-                    if end is not None and end not in self.refs and end not in texts.tails:
+            for target in texts.transitions[state]:
+                for _, end in self.paths.after(target):
+                    if end is not None and end not in self.refs and end not in texts.suffixes:
                         self.refs[end] = rules.reserve("text")
                         queue.append(end)
-        self.shared = self._shared(queue)
+        self.shared = self._shared_targets(queue)
         for state, ref in self.refs.items():
             rules.fill(ref, Rule(self.body(state), ahead))
 
-    def _shared(self, states: list[CountedState]) -> set[CountedState]:
-        """Tails, and states to which many characters lead from many others."""
-        wide = Counter(
+    def _shared_targets(self, states: list[CountedState]) -> set[CountedState]:
+        """Suffixes, and states to which many characters lead from many other states."""
+        num_wide = Counter(
             end
             for state in states
-            for target, ranges in self.texts.moves[state].items()
-            for passed, end in self.ways.after(target)
-            if end not in (None, state) and not passed and _size(ranges) >= _MANY
+            for target, ranges in self.texts.transitions[state].items()
+            for passed, end in self.paths.after(target)
+            if end not in (None, state) and not passed and _size(ranges) >= _WIDE
         )
-        return {*self.texts.tails, *(state for state, count in wide.items() if count >= _OFTEN)}
+        return {*self.texts.suffixes, *(state for state, count in num_wide.items() if count >= _OFTEN)}
 
     def state(self, state: CountedState) -> Expr:
-        """The texts from a state on."""
+        """The texts from a state on: its rule, or what would stand in one."""
         return self.refs.get(state) or self.body(state)
 
     def body(self, state: CountedState) -> Expr:
-        if state in self.texts.tails:
-            return self.tail(self.texts.tails[state])
-        options: list[Expr] = [self.close] if state in self.texts.ends else []
-        for target, ranges in self.texts.moves[state].items():
-            for passed, end in self.ways.after(target):
+        """An alternative for every path from a state, and one for the end of the text."""
+        if state in self.texts.suffixes:
+            return self.lower_suffix(self.texts.suffixes[state])
+        options: list[Expr] = [self.close] if state in self.texts.accepting else []
+        for target, ranges in self.texts.transitions[state].items():
+            for passed, end in self.paths.after(target):
                 rest = concat(*passed, self.close if end is None else self.state(end))
-                if end in self.shared and end != state and not passed and _size(ranges) >= _MANY:
+                if end in self.shared and end != state and not passed and _size(ranges) >= _WIDE:
                     options += [self.block(block, rest) for block in _blocks(ranges)]
                 else:
                     options += [concat(char, rest) for char in self.encode(ranges)]
         return choice(*options)
 
     def block(self, ranges: Ranges, rest: Expr) -> Expr:
-        """One character of a block and the rest, in a rule that is the same wherever these are."""
+        """One character of a block and then `rest`; equal blocks with equal rests share a rule."""
         key = ranges, rest
         if key not in self.blocks:
             options = [concat(char, rest) for char in self.encode(ranges)]
@@ -220,19 +235,19 @@ def _size(ranges: Ranges) -> int:
 
 @lru_cache(maxsize=1024)
 def _blocks(ranges: Ranges) -> tuple[Ranges, ...]:
-    """A set cut into blocks which other sets are cut into, too.
+    """A set cut into blocks, where other sets are cut at the same places.
 
-    A state from which most characters lead on takes 10 ms to compile for 150,000 tokens, and the keys of an
-    open object have hundreds, each for other characters. What is in blocks, by powers of two inside ASCII, is
-    compiled once for all of them.
+    A state with transitions on most characters takes 10 ms to compile for 150,000 tokens, and the keys of an
+    open object have hundreds of such states, each with other characters. Blocks are as large as powers of two
+    within ASCII allow, so that the states share most of them, and each is compiled once.
     """
-    found = [charset.intersection(ranges, part) for part in (NEVER_RAW, charset.OUTSIDE_ASCII)]
-    raw = charset.intersection(ranges, charset.intersection(RAW, ((0, 0x7F),)))
+    found = [charset.intersection(ranges, part) for part in (ESCAPED, charset.OUTSIDE_ASCII)]
+    unescaped = charset.intersection(ranges, charset.intersection(UNESCAPED, ((0, 0x7F),)))
     pending = [(0, 0x80)]
     while pending:
         low, size = pending.pop()
-        part = charset.intersection(raw, ((low, low + size - 1),))
-        if part == charset.intersection(RAW, ((low, low + size - 1),)):
+        part = charset.intersection(unescaped, ((low, low + size - 1),))
+        if part == charset.intersection(UNESCAPED, ((low, low + size - 1),)):
             found.append(part)
         elif part:
             pending += [(low + size // 2, size // 2), (low, size // 2)]

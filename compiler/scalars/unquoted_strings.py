@@ -1,8 +1,12 @@
-"""Lowering of strings that stand as they are between tags: no quotes, no escapes.
+"""Lowering of strings without quotes and escapes: whole outputs, and values between tags.
 
-What closes such a string is a tag, and nothing in it may read as one. A text of any length is watched for all
-tags by the engine. Where characters are counted or a pattern is kept, and the tags would have to be watched
-for beside that, the character that every tag begins with is left out instead.
+A whole output is a text of a pattern, or any one of a list. Nothing follows it. A lookahead for a character
+that no text holds tells the back end so, which can then precompute masks up to the end of the text: 5 us a
+mask instead of 150 us.
+
+A value between tags is closed by a tag, and must not hold a text that reads as one. In a text of any
+characters and any length the back end looks out for all tags. Where rules count characters or keep a pattern,
+they would have to look out for tags as well; instead the character that every tag begins with is left out.
 """
 
 from collections.abc import Sequence
@@ -33,21 +37,21 @@ from compiler.scalars.length_bounds import Suffix
 from compiler.scalars.strings import LoweredString, StringConstraint, StringLowering
 from compiler.vocabulary import MARKER_START
 
-_NOTHING = CharClass.of(NOTHING)
+_NOTHING_FOLLOWS = CharClass.of(NOTHING)
 
 
 def pattern_grammar(pattern: str) -> Grammar:
-    """The texts that match an ECMA-262 pattern from their first character to their last.
+    """The grammar of the texts that an ECMA-262 pattern matches from the first character to the last.
 
     Raises:
-        UnsupportedSchema: the pattern cannot be read, is not regular, too large, or matches nothing.
+        UnsupportedSchema: the pattern cannot be read, is not regular, is too large, or matches nothing.
     """
     try:
-        parse(pattern)  # by itself: what it leaves open must not be closed by what is put around it
+        parse(pattern)  # alone: the parentheses added below must not close what the pattern leaves open
         rules = RuleTable()
         constraint = StringConstraint(patterns=(f"^(?:{pattern})$",))
         lowering = StringLowering(
-            rules, _NOTHING, EMPTY, name="plain", encode=as_is, left_out=CONTROL_CHARACTERS
+            rules, _NOTHING_FOLLOWS, EMPTY, name="plain", encode=as_is, left_out=CONTROL_CHARACTERS
         )
         lowered = lowering.lower(constraint)
     except PatternError as error:
@@ -60,13 +64,13 @@ def pattern_grammar(pattern: str) -> Grammar:
 
 
 def choice_grammar(choices: Sequence[str]) -> Grammar:
-    """Exactly these texts.
+    """The grammar of exactly these texts.
 
     Raises:
-        UnsupportedSchema: there is none, or one holds what cannot be written.
+        UnsupportedSchema: `choices` is empty, or a text holds a character that cannot be written.
     """
     if not choices:
-        raise UnsupportedSchema("/choices", "", "there is nothing to choose from")
+        raise UnsupportedSchema("/choices", "", "the list of choices is empty")
     for index, text in enumerate(choices):
         check_characters(text, f"/choices/{index}")
     return Grammar({"root": Rule(choice(*map(Literal, choices)))})
@@ -81,7 +85,9 @@ _NOTE = f"without {TAG_START!r}"
 def lower_raw_string(
     constraint: StringConstraint, rules: RuleSink, *, close: str, tags: tuple[str, ...]
 ) -> LoweredString | None:
-    """The strings admitted, each followed by `close`; None if there is none. No string holds one of `tags`.
+    """The strings that a constraint admits and that hold none of `tags`, each followed by `close`.
+
+    None if there are none.
 
     Raises:
         UnsupportedKeyword: a keyword cannot be upheld.
@@ -94,28 +100,28 @@ def lower_raw_string(
     if lowered is None:
         return None
     bounds = {"minLength": constraint.min_length, "maxLength": constraint.max_length}
-    parts = {"pattern": constraint.patterns or constraint.excluded_patterns, "format": constraint.formats}
-    notes = [(keyword, Verdict.NARROWED, _NOTE) for keyword, value in (bounds | parts).items() if value]
+    patterns = {"pattern": constraint.patterns or constraint.excluded_patterns, "format": constraint.formats}
+    notes = [(keyword, Verdict.NARROWED, _NOTE) for keyword, value in (bounds | patterns).items() if value]
     return LoweredString(lowered.expr, (*lowered.notes, *notes))
 
 
 def lower_raw_literal(text: str, *, close: str, tags: tuple[str, ...]) -> Expr | None:
-    """Exactly this text and `close`; None if it cannot stand between tags."""
+    """Exactly this text and then `close`; None if the text cannot stand between tags."""
     is_writable = not any(charset.contains(CONTROL_CHARACTERS, ord(char)) for char in text)
     return Literal(text + close) if is_writable and not any(tag in text for tag in tags) else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class _RawLowering(StringLowering):
-    """Watches for the tags only where a text is of any characters and length."""
+    """Looks out for the tags where a text may have any characters and any length."""
 
     tags: tuple[str, ...]
 
-    def _tail(self, tail: Suffix) -> Expr:
-        if tail.ranges != charset.ALL or tail.high is not None or tail.low >= SHORT:
-            return super()._tail(tail)
+    def _suffix(self, suffix: Suffix) -> Expr:
+        if suffix.ranges != charset.ALL or suffix.high is not None or suffix.low >= SHORT:
+            return super()._suffix(suffix)
         body = concat(self.rules.shared("prose", self._prose), self.close)
-        for _ in range(tail.low):
+        for _ in range(suffix.low):
             body = self.rules.define("text", Rule(concat(CharClass(_COUNTED), body)))
         return body
 

@@ -177,7 +177,7 @@ REFUSED = [
     ("pattern", "a{2000}", "/pattern", "1000"),
     ("pattern", r"a\bb", "/pattern", "no text"),
     ("pattern", r"\x01{60}", "/pattern", "no text"),
-    ("choice", [], "/choices", "nothing"),
+    ("choice", [], "/choices", "empty"),
     ("choice", ["a", "\ud800"], "/choices/1", "surrogate"),
     ("grammar", 'root ::= "a" | x\nx ::= "b" x', "/grammar", "rule 'x'"),
     ("grammar", "root ::= y", "/grammar", '"y" is not defined'),

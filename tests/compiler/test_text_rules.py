@@ -33,7 +33,7 @@ def admits(texts: BoundedAutomaton, text: str) -> bool:
     """Whether one of the ways that a text can go ends where it may."""
     states, found = {START}, False
     for at in range(len(text) + 1):
-        tails = [texts.tails[state] for state in states if state in texts.tails]
+        tails = [texts.suffixes[state] for state in states if state in texts.suffixes]
         rest = text[at:]
         found = found or any(
             tail.low <= len(rest)
@@ -42,11 +42,11 @@ def admits(texts: BoundedAutomaton, text: str) -> bool:
             for tail in tails
         )
         if at == len(text):
-            return found or bool(states & texts.ends)
+            return found or bool(states & texts.accepting)
         states = {
             target
             for state in states
-            for target, ranges in texts.moves[state].items()
+            for target, ranges in texts.transitions[state].items()
             if charset.contains(ranges, ord(text[at]))
         }
     raise AssertionError

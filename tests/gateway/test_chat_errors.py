@@ -223,4 +223,4 @@ async def test_other_routes_say_where_to_go_in_a_shape_that_clients_read(client,
 async def test_a_refusal_and_its_way_out_are_sentences(client):
     pattern = {"type": "regex", "pattern": "(?=x)y"}
     answer = await client.post(URL, json=body(response_format=pattern))
-    assert answer.json()["error"]["message"].endswith(" end. Write it without.")
+    assert answer.json()["error"]["message"].endswith(" $. Write the pattern without it.")
