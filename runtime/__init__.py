@@ -4,5 +4,5 @@ Text becomes token ids in `text.template` and comes back in `transcript`; in bet
 
     embedded -> engine_thread -> engine: scheduler -> forward -> masks -> sampling
 
-`protocol`, `request`, `events`, `errors` and `text.calls` need no model, and are all that a gateway sees.
+`protocol`, `request`, `events` and `errors` need no model, and are all that a gateway sees.
 """

@@ -143,7 +143,6 @@ class EmbeddedRuntime:
                     syntax=syntax,
                     stop=request.stop,
                     types_of=constraint.parameter_types if constraint else None,
-                    is_thinking=is_thinking,
                 ),
             )
             for choice in range(request.num_choices)

@@ -19,7 +19,7 @@ from runtime.jump_forward import JumpForward
 from runtime.masks import TokenMasks
 from runtime.memory import is_out_of_memory
 from runtime.page_pool import PagePool
-from runtime.sampling import Draw, adjust, certain, sample
+from runtime.sampling import Draw, WrittenToken, adjust, certain, sample
 from runtime.scheduler import Batch, Scheduler
 from runtime.sequence import Sequence, State
 from runtime.settings import EngineSettings
@@ -43,7 +43,7 @@ class Output:
     """What a step added to a sequence, and whether that was the last."""
 
     sequence: Sequence
-    draws: tuple[Draw, ...] = ()
+    tokens: tuple[WrittenToken, ...] = ()
     error: RuntimeFault | None = None
     is_last: bool = field(init=False)
 
@@ -101,9 +101,9 @@ class Engine:
             raise BudgetTooSmall(sequence.max_tokens, sequence.closer.minimum())
         self.scheduler.add(sequence)
         self._next_deadline = min(self._next_deadline, sequence.deadline)
-        if draws := self._jump(sequence):
+        if tokens := self._jump(sequence):
             self._settle(sequence)
-            self._ready.append(Output(sequence, draws))
+            self._ready.append(Output(sequence, tokens))
 
     def stop(self, sequence: Sequence, reason: FinishReason = FinishReason.STOP) -> None:
         """End a sequence from outside, and free its pages."""
@@ -198,18 +198,18 @@ class Engine:
     def _take(self, sequence: Sequence, draw: Draw) -> Output:
         if sequence.closer is not None and not sequence.closer.admits(draw.token_id, sequence.remaining):
             return self._close(sequence, sequence.closer, draw.token_id)
-        self._append(sequence, draw.token_id)
-        draws = (draw, *self._jump(sequence)) if draw.token_id not in self.stop_ids else (draw,)
+        token = self._append(sequence, draw)
+        forced = self._jump(sequence) if draw.token_id not in self.stop_ids else ()
         self._settle(sequence)
-        return Output(sequence, draws)
+        return Output(sequence, (token, *forced))
 
-    def _jump(self, sequence: Sequence) -> tuple[Draw, ...]:
+    def _jump(self, sequence: Sequence) -> tuple[WrittenToken, ...]:
         """Append what must follow."""
-        jumped = tuple(self._forced(sequence))
-        sequence.tally.num_forced += len(jumped)
-        return tuple(certain(token_id, sequence.num_logprobs) for token_id in jumped)
+        forced = tuple(self._forced(sequence))
+        sequence.tally.num_forced += len(forced)
+        return forced
 
-    def _forced(self, sequence: Sequence) -> Iterator[int]:
+    def _forced(self, sequence: Sequence) -> Iterator[WrittenToken]:
         """Append and yield what is forced, up to where other text may begin, or the budget has a say."""
         if self.jump_forward is None or sequence.matcher is None:
             return
@@ -218,8 +218,7 @@ class Engine:
                 is_open = beginnings is not None and not self.masks.allows_only(sequence, beginnings)
                 if is_open or not self._admits(sequence, token_id):
                     return
-                self._append(sequence, token_id)
-                yield token_id
+                yield self._append(sequence, certain(token_id, sequence.num_logprobs))
 
     def _admits(self, sequence: Sequence, token_id: int) -> bool:
         closer = sequence.closer
@@ -242,20 +241,26 @@ class Engine:
             self.masks.forbid(sequence, too_much)
             sequence.num_computed -= 1  # the last id goes through the model again, for another draw
             return Output(sequence)
-        for token_id in forced:
-            self._append(sequence, token_id)
+        tokens = tuple(
+            self._append(sequence, certain(token_id, sequence.num_logprobs)) for token_id in forced
+        )
         sequence.tally.num_forced += len(forced)
         sequence.closed_by = "budget"
         self.stop(sequence, FinishReason.LENGTH)
-        return Output(sequence, tuple(certain(token_id, sequence.num_logprobs) for token_id in forced))
+        return Output(sequence, tokens)
 
-    def _append(self, sequence: Sequence, token_id: int) -> None:
-        if sequence.matcher is not None and not sequence.matcher.accept(token_id):
+    def _append(self, sequence: Sequence, draw: Draw) -> WrittenToken:
+        """Append a token, and pass on what the matcher told apart in it, unread."""
+        token_id, matcher = draw.token_id, sequence.matcher
+        if matcher is not None and not matcher.accept(token_id):
             raise GenerationFailed(f"the grammar refused token {token_id}, which it had allowed")
         if sequence.closer is not None:
             sequence.closer.accepted(token_id)
         sequence.token_ids.append(token_id)
         sequence.mask = None
+        if matcher is None:
+            return WrittenToken(draw)
+        return WrittenToken(draw, matcher.parts(), matcher.is_in_thought())
 
     def _fail(self, sequence: Sequence, reason: str) -> Output:
         """End a sequence alone; nothing it computed is used again."""

@@ -188,8 +188,8 @@ class EngineThread:
             self._end(job, output.error)
             return
         events: list[Event] = []
-        for draw in output.draws:
-            events += transcript.feed(draw)
+        for token in output.tokens:
+            events += transcript.feed(token)
         if transcript.is_stopped:
             self.engine.stop(output.sequence)
         if output.is_last or transcript.is_stopped:
@@ -198,7 +198,8 @@ class EngineThread:
             self._outgoing.append((job.mailbox, events))
 
     def _finish(self, job: Job, sequence: Sequence, transcript: Transcript) -> list[Event]:
-        events = transcript.finish()
+        matcher = sequence.matcher
+        events = transcript.finish(matcher.pending_parts() if matcher is not None else ())
         del self._by_sequence[sequence]
         if not any(other in self._by_sequence for other, _ in job.choices):
             del self._jobs[job.request_id]

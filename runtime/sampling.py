@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from compiler.output_parts import OutputPart
 from runtime.device import upload
 from runtime.request import Sampling
 from runtime.sequence import Sequence
@@ -30,6 +31,18 @@ class Draw:
     token_id: int
     logprob: float | None = None
     top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenToken:
+    """A token of an output, and what the matcher told apart in it; `parts` None where there is no matcher.
+
+    `is_thought`: it is of a thought that goes on behind it.
+    """
+
+    draw: Draw
+    parts: tuple[OutputPart, ...] | None = None
+    is_thought: bool = False
 
 
 def certain(token_id: int, num_logprobs: int | None) -> Draw:

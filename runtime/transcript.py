@@ -1,20 +1,22 @@
-"""The transcript of one choice: tokens in, events out."""
+"""The transcript of one choice: tokens and what the matcher tells apart in them come in, events come out."""
 
 from collections.abc import Callable, Iterable, Sequence
 
+from compiler.constraint import ParameterTypes
+from compiler.output_parts import ArgumentsPart, CallEnd, CallStart, OutputPart, TextPart, ThoughtPart
 from compiler.syntax import Syntax
 from runtime.events import ArgumentsDelta, CallStarted, Event, TextDelta, ThoughtDelta, TokenLogprob
-from runtime.sampling import Draw
-from runtime.text.calls import CallParser, ParameterTypes
+from runtime.sampling import WrittenToken
 from runtime.text.detokenizer import Detokenizer, Spelling, StopScanner
-from runtime.text.parts import ArgumentsPart, CallEnd, CallStart, Part, TextPart, ThoughtPart
+from runtime.text.parameters import ParameterReader
 
 
 class Transcript:
-    """Reads text and calls out of what a sequence writes.
+    """Makes events of what a sequence writes; one per choice.
 
-    With a `syntax`, its calls are told from text; `types_of` and `is_thinking` are the parser's (see
-    `CallParser`). Stop strings are looked for in text only, so that no call is ever cut.
+    Arguments that the `syntax` writes as tagged parameters become JSON. `types_of` gives the types of one
+    tool's parameters (see `compiler.units.unit.Unit`). Stop strings are searched in text only,
+    never in calls.
     """
 
     def __init__(
@@ -25,14 +27,16 @@ class Transcript:
         syntax: Syntax | None,
         stop: Sequence[str],
         types_of: Callable[[str], ParameterTypes] | None = None,
-        is_thinking: bool = False,
     ) -> None:
         self.num_calls = 0
         self.num_thought_tokens = 0
         self._choice = choice
         self._spelling = spelling
-        self._detokenizer = Detokenizer(spelling)
-        self._parser = CallParser(syntax, types_of, is_thinking=is_thinking) if syntax else None
+        self._syntax = syntax
+        self._types_of = types_of
+        self._detokenizer = Detokenizer()
+        self._kind: type[OutputPart] = TextPart
+        self._parameters: ParameterReader | None = None
         self._scanner = StopScanner(stop)
         self._logprobs: list[TokenLogprob] = []
 
@@ -41,52 +45,76 @@ class Transcript:
         """Whether a stop string was found: what follows is not part of the output."""
         return self._scanner.is_stopped
 
-    def feed(self, draw: Draw) -> list[Event]:
+    def feed(self, token: WrittenToken) -> list[Event]:
         """The events that one more token settles."""
+        draw = token.draw
         if draw.logprob is not None and draw.token_id not in self._spelling.stop_ids:
             top = tuple(self._logprob(i, value) for i, value in draw.top)
             self._logprobs.append(self._logprob(draw.token_id, draw.logprob, top))
-        events = self._read(self._detokenizer.feed([draw.token_id]))
-        self.num_thought_tokens += self._parser is not None and self._parser.is_thinking
-        return events
+        self.num_thought_tokens += token.is_thought
+        parts = token.parts
+        return self._events((TextPart(self._spelling[draw.token_id]),) if parts is None else parts)
 
-    def finish(self) -> list[Event]:
-        """The events of what was held back; call it once, at the end."""
+    def finish(self, pending: Iterable[OutputPart] = ()) -> list[Event]:
+        """The events of what was held back, `pending` included; call it once, at the end."""
         if self.is_stopped:
             return []
-        events = self._read(self._detokenizer.finish())
-        if self._parser:
-            events += self._events(self._parser.finish())
+        events = [*self._events(pending), *self._left_over()]
         if (text := self._scanner.finish()) or self._logprobs:
             events.append(self._text(text))
-        return events
+        return _joined(events)
 
-    def _read(self, text: str) -> list[Event]:
-        return self._events(self._parser.feed(text) if self._parser else [TextPart(text)])
-
-    def _events(self, parts: Iterable[Part]) -> list[Event]:
+    def _events(self, parts: Iterable[OutputPart]) -> list[Event]:
         events: list[Event] = []
         for part in parts:
+            if type(part) is not self._kind:
+                events += self._left_over()
+                self._kind = type(part)
             match part:
                 case TextPart(text):
-                    if text := self._scanner.feed(text):
-                        events.append(self._text(text))
+                    events += self._text_events(self._detokenizer.feed(text))
                 case ThoughtPart(text):
-                    self._logprobs.clear()
-                    events.append(ThoughtDelta(self._choice, text))
+                    events += self._thought_events(self._detokenizer.feed(text))
                 case CallStart(name):
-                    if held := self._scanner.finish():
-                        events.append(self._text(held))
-                    events.append(CallStarted(self._choice, self.num_calls, name))
-                    self.num_calls += 1
+                    events += self._start_events(name)
                 case ArgumentsPart(text):
-                    self._logprobs.clear()
-                    events.append(ArgumentsDelta(self._choice, self.num_calls - 1, text))
+                    events += self._arguments_events(self._detokenizer.feed(text))
                 case CallEnd():
                     self._logprobs.clear()
             if self.is_stopped:
                 break
-        return events
+        return _joined(events)
+
+    def _left_over(self) -> list[Event]:
+        """What is left of a character that was never completed, where its text ends."""
+        left = self._detokenizer.finish()
+        if self._kind is ThoughtPart:
+            return self._thought_events(left)
+        return self._text_events(left) if self._kind is TextPart else []
+
+    def _text_events(self, text: str) -> list[Event]:
+        text = self._scanner.feed(text)
+        return [self._text(text)] if text else []
+
+    def _thought_events(self, text: str) -> list[Event]:
+        if not text:
+            return []
+        self._logprobs.clear()
+        return [ThoughtDelta(self._choice, text)]
+
+    def _start_events(self, name: str) -> list[Event]:
+        held = self._scanner.finish()
+        events: list[Event] = [self._text(held)] if held else []
+        if self._syntax is not None and self._syntax.tags is not None:
+            self._parameters = ParameterReader(self._syntax, self._types_of(name) if self._types_of else {})
+        self.num_calls += 1
+        return [*events, CallStarted(self._choice, self.num_calls - 1, name)]
+
+    def _arguments_events(self, text: str) -> list[Event]:
+        if self._parameters is not None:
+            text = self._parameters.feed(text)
+        self._logprobs.clear()
+        return [ArgumentsDelta(self._choice, self.num_calls - 1, text)] if text else []
 
     def _text(self, text: str) -> TextDelta:
         logprobs, self._logprobs = tuple(self._logprobs), []
@@ -95,3 +123,18 @@ class Transcript:
     def _logprob(self, token_id: int, value: float, top: tuple[TokenLogprob, ...] = ()) -> TokenLogprob:
         spelled = self._spelling[token_id]
         return TokenLogprob(spelled.decode(errors="replace"), spelled, value, top)
+
+
+def _joined(events: list[Event]) -> list[Event]:
+    """The events with neighbours of the same text, or the same thought, as one."""
+    found: list[Event] = []
+    for event in events:
+        last = found[-1] if found else None
+        match last, event:
+            case TextDelta(), TextDelta():
+                found[-1] = TextDelta(event.choice, last.text + event.text, last.logprobs + event.logprobs)
+            case ThoughtDelta(), ThoughtDelta():
+                found[-1] = ThoughtDelta(event.choice, last.text + event.text)
+            case _:
+                found.append(event)
+    return found

@@ -32,7 +32,7 @@ COMPILER = (
 """The packages of the compiler, and the modules beside them, each behind those that it imports."""
 
 # With the compiler, what runs inside somebody else's engine: it may load no model and no web framework.
-PURE_RUNTIME = ("request", "events", "errors", "protocol", "text.calls")
+PURE_RUNTIME = ("request", "events", "errors", "protocol", "text.parameters")
 
 WEB = {"litestar", "starlette", "fastapi", "uvicorn", "granian"}
 FRONT = WEB | {"typer", "rich"}

@@ -1,6 +1,6 @@
 """What a reader of an output gets out of it, once it is whole."""
 
-from runtime.text.calls import ArgumentsPart, CallEnd, CallParser, CallStart, TextPart, ThoughtPart
+from text_call_parser import ArgumentsPart, CallEnd, CallParser, CallStart, TextPart, ThoughtPart
 
 
 def parse_calls(text, syntax, types_of=None):

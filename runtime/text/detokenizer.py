@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 
 from compiler.syntax import Syntax
 from compiler.vocabulary import Vocabulary
-from runtime.text.held import overlap
 
 
 class Spelling:
@@ -34,19 +33,23 @@ class Spelling:
 
 
 class Detokenizer:
-    """Incremental; never ends inside a UTF-8 character. Bytes that are no UTF-8 become U+FFFD."""
+    """Turns the bytes of tokens into text, which never ends inside a character.
 
-    def __init__(self, spelling: Spelling) -> None:
-        self._spelling = spelling
+    Bytes that are not UTF-8 become U+FFFD.
+    """
+
+    def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
-    def feed(self, token_ids: Iterable[int]) -> str:
-        """The text that is certain after these tokens."""
-        return self._decoder.decode(self._spelling.of(token_ids))
+    def feed(self, spelled: bytes) -> str:
+        """The text that is certain after more bytes."""
+        return self._decoder.decode(spelled)
 
     def finish(self) -> str:
-        """What is left of a character that was never completed."""
-        return self._decoder.decode(b"", final=True)
+        """What is left of a character that was never completed; another text may begin then."""
+        left = self._decoder.decode(b"", final=True)
+        self._decoder.reset()
+        return left
 
 
 class StopScanner:
@@ -75,3 +78,9 @@ class StopScanner:
         """What was held back, since no stop string came of it."""
         held, self._held = self._held, ""
         return held
+
+
+def overlap(text: str, pattern: str) -> int:
+    """The length of the longest proper prefix of `pattern` that `text` ends with."""
+    longest = min(len(text), len(pattern) - 1)
+    return next((n for n in range(longest, 0, -1) if text.endswith(pattern[:n])), 0)

@@ -1,7 +1,9 @@
-"""Reads tagged parameters, as they come, into the JSON text of the arguments they stand for.
+r"""Turns tagged parameters, as they come, into the JSON text of the arguments that they stand for.
 
-Which values are strings follows from the tag or from the types that the lowering decided on: there, no string
-reads as JSON of another type that its parameter admits.
+Which values are strings follows from the tag, or from the types that the lowering decided on: no grammar
+lets a string through that reads as JSON of another type that its parameter admits.
+
+In `qwen3_coder`, `<parameter=city>\nOslo\n</parameter>\n` becomes `{"city": "Oslo"`.
 """
 
 import json
@@ -11,12 +13,88 @@ from enum import Enum, auto
 
 from compiler.lowering.tagged_arguments import STRING, json_patterns
 from compiler.syntax import Syntax
-from runtime.text.held import HeldText
-from runtime.text.json_scanner import JsonScanner
+from runtime.text.detokenizer import overlap
 
 _WORDS = ("null", "true", "false")
 _BEGUN_NUMBER = re.compile(r"[-+.0-9eE]*")
 _BLANKS = "\t\n\r "
+
+
+class PendingText:
+    """Text that is not settled yet: it grows at its end, and is taken from its beginning."""
+
+    def __init__(self, text: str = "") -> None:
+        self.text = text
+
+    def add(self, text: str) -> None:
+        """More has come."""
+        self.text += text
+
+    def take(self, prefix: str) -> bool:
+        """Take `prefix` if the text begins with it; whether it does."""
+        if not self.text.startswith(prefix):
+            return False
+        self.text = self.text[len(prefix) :]
+        return True
+
+    def take_first(self, length: int | None) -> str:
+        """Take so many characters; None: all."""
+        taken, self.text = self.text[:length], "" if length is None else self.text[length:]
+        return taken
+
+    def may_become(self, text: str) -> bool:
+        """Whether `text` begins with all that is pending."""
+        return text.startswith(self.text)
+
+    def before(self, end: str) -> tuple[str, bool]:
+        """The text before `end`, and whether `end` has come; if not, the text that cannot be part of it."""
+        at = self.text.find(end) if end else -1
+        if at >= 0:
+            return self.text[:at], True
+        return self.text[: len(self.text) - overlap(self.text, end)], False
+
+    def take_before(self, end: str) -> tuple[str, bool]:
+        """The same, taken."""
+        text, is_there = self.before(end)
+        self.take(text)
+        return text, is_there
+
+
+class JsonScanner:
+    """Finds where a JSON object or array ends that comes in chunks."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._in_string = False
+        self._is_escaped = False
+
+    def take(self, pending: PendingText) -> tuple[str, bool]:
+        """Take the text of the object or array; and whether it is over."""
+        end = self._scan(pending.text)
+        return pending.take_first(end), end is not None
+
+    def _scan(self, text: str) -> int | None:
+        """The position behind the last bracket, or None if it is not in this text."""
+        for at, char in enumerate(text):
+            if self._in_string:
+                self._read_in_string(char)
+            elif char == '"':
+                self._in_string = True
+            elif char in "{[":
+                self._depth += 1
+            elif char in "}]":
+                self._depth -= 1
+                if self._depth == 0:
+                    return at + 1
+        return None
+
+    def _read_in_string(self, char: str) -> None:
+        if self._is_escaped:
+            self._is_escaped = False
+        elif char == "\\":
+            self._is_escaped = True
+        elif char == '"':
+            self._in_string = False
 
 
 class _State(Enum):
@@ -39,7 +117,7 @@ class ParameterReader:
         self._types = types
         self._admitted: tuple[str, ...] = ()
         self._state = _State.BETWEEN
-        self._held = HeldText()
+        self._pending = PendingText()
         self._lead = "{"
         self._scanner = JsonScanner()
 
@@ -51,16 +129,16 @@ class ParameterReader:
     @property
     def rest(self) -> str:
         """What was read behind the arguments."""
-        return self._held.text
+        return self._pending.text
 
     def feed(self, text: str) -> str:
         """The JSON text that more of the output settles."""
-        self._held.add(text)
+        self._pending.add(text)
         settled = ""
         while True:
-            before = self._state, self._held.text
+            before = self._state, self._pending.text
             settled += self._advance()
-            if self.is_over or (self._state, self._held.text) == before:
+            if self.is_over or (self._state, self._pending.text) == before:
                 return settled
 
     def _advance(self) -> str:  # noqa: PLR0911 - one per state
@@ -81,9 +159,9 @@ class ParameterReader:
                 return ""
 
     def _read_tag(self) -> str:
-        if self._held.take(self._tags.begin):
+        if self._pending.take(self._tags.begin):
             self._state = _State.KEY
-        elif not self._held.may_become(self._tags.begin):
+        elif not self._pending.may_become(self._tags.begin):
             self._state = _State.OVER
             return "{}" if self._lead == "{" else "}"
         return ""
@@ -93,13 +171,13 @@ class ParameterReader:
         found = [
             (at, after, is_string)
             for after, is_string in ((tags.after_key, False), (tags.after_string_key, True))
-            if after is not None and (at := self._held.text.find(after)) >= 0
+            if after is not None and (at := self._pending.text.find(after)) >= 0
         ]
         if not found:
             return ""
         at, after, is_string = min(found)
-        key = self._held.take_first(at)
-        self._held.take(after)
+        key = self._pending.take_first(at)
+        self._pending.take(after)
         self._admitted = self._types.get(key, (STRING,))
         if tags.tells_strings:
             self._admitted = tuple(name for name in self._admitted if (name == STRING) is is_string)
@@ -109,14 +187,14 @@ class ParameterReader:
 
     def _read_value(self) -> str:
         """Find out what kind of value begins, as soon as that is certain."""
-        first = self._held.text.lstrip(_BLANKS)[:1]
+        first = self._pending.text.lstrip(_BLANKS)[:1]
         container = {"[": "array", "{": "object"}.get(first, "")
         if self._admitted == (STRING,):
             return self._begin_text()
         if container in self._admitted:
             self._state, self._scanner = _State.CONTAINER, JsonScanner()
             return ""
-        begun, is_whole = self._held.before(self._tags.end)
+        begun, is_whole = self._pending.before(self._tags.end)
         if is_whole:
             return self._read_short(begun)
         is_text = STRING in self._admitted and not _may_be_scalar(begun.strip(_BLANKS))
@@ -124,7 +202,7 @@ class ParameterReader:
 
     def _read_short(self, value: str) -> str:
         """A whole value that is no container."""
-        self._held.take(value + self._tags.end)
+        self._pending.take(value + self._tags.end)
         self._state = _State.BETWEEN
         others = tuple(name for name in self._admitted if name != STRING)
         is_json = STRING not in self._admitted or any(re.search(p, value) for p in json_patterns(others))
@@ -135,21 +213,21 @@ class ParameterReader:
         return '"'
 
     def _read_text(self) -> str:
-        text, is_over = self._held.take_before(self._tags.end)
+        text, is_over = self._pending.take_before(self._tags.end)
         if not is_over:
             return _escaped(text)
-        self._held.take(self._tags.end)
+        self._pending.take(self._tags.end)
         self._state = _State.BETWEEN
         return _escaped(text) + '"'
 
     def _read_container(self) -> str:
-        text, is_over = self._scanner.take(self._held)
+        text, is_over = self._scanner.take(self._pending)
         if is_over:
             self._state = _State.CLOSE
         return text
 
     def _read_close(self) -> str:
-        if not self._held.take(self._tags.end) and self._held.may_become(self._tags.end):
+        if not self._pending.take(self._tags.end) and self._pending.may_become(self._tags.end):
             return ""
         self._state = _State.BETWEEN
         return ""

@@ -6,12 +6,12 @@ import random
 import numpy as np
 import pytest
 from linked import AUTO, BYTES, HERMES, REQUIRED, STOP, accepts, ids, linked, written
+from text_call_parser import CallEnd, CallParser, CallStart, TextPart, ThoughtPart
 from walks import Generation, allowed_ids
 
 from compiler import ResponseFormat, UnsupportedSchema, compile_format
 from compiler.syntaxes import find_syntax
 from compiler.vocabulary import Vocabulary
-from runtime.text.calls import CallEnd, CallParser, CallStart, TextPart, ThoughtPart
 
 PIECES = [b"<tool", b'<tool_call>\n{"', b'"<tool_call>', b'{"', b'[{"', b"</", b"ab", b"<b", b"[TOOL_CALLS]"]
 PLAIN = Vocabulary.from_tokens([*(bytes([b]) for b in range(256)), b"", *PIECES], stop_ids=[STOP])

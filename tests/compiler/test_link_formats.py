@@ -5,13 +5,13 @@ import re
 
 import numpy as np
 import pytest
+from text_call_parser import CallParser, TextPart, ThoughtPart
 from walks import Generation, allowed_ids
 
 from compiler import ResponseFormat, UnsupportedSchema, compile_format
 from compiler.linker.linker import FramedFormat, link_format
 from compiler.syntaxes import find_syntax
 from compiler.vocabulary import Vocabulary
-from runtime.text.calls import CallParser, TextPart, ThoughtPart
 
 STOP = 256
 THINKING = Vocabulary.from_tokens(

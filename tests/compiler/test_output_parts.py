@@ -6,6 +6,7 @@ import re
 import pytest
 from linked import AUTO, BYTES, NONE, REQUIRED, ids, linked, written
 from monolith import TOOLS
+from text_call_parser import CallParser
 from walks import Generation, allowed_ids
 
 from compiler.linker.linker import link_format
@@ -13,7 +14,6 @@ from compiler.output_parts import ArgumentsPart, CallEnd, CallStart, TextPart, T
 from compiler.response_format import ResponseFormat, compile_format
 from compiler.syntaxes import SYNTAXES, find_syntax
 from compiler.vocabulary import Vocabulary
-from runtime.text.calls import CallParser
 
 NAMES = (*SYNTAXES, "hermes+think", "qwen3_coder+think", "json+think")
 CHOICES = {"auto": AUTO, "required": REQUIRED, "none": NONE}

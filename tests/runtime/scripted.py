@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from compiler.output_parts import TextPart
+
 
 def row_of(token_ids):
     """The mask that allows these ids of 257."""
@@ -16,6 +18,7 @@ class Spells:
     def __init__(self, text):
         self.ids = [*text.encode(), 256]
         self.at = 0
+        self.last = 256
 
     def fill_bitmask(self, bitmask, row):
         bitmask[row] = row_of([self.ids[self.at]])
@@ -24,10 +27,20 @@ class Spells:
         if token_id != self.ids[self.at]:
             return False
         self.at += 1
+        self.last = token_id
         return True
 
     def rollback(self, num_tokens):
         self.at -= num_tokens
+
+    def parts(self):
+        return () if self.last == 256 else (TextPart(bytes([self.last])),)
+
+    def pending_parts(self):
+        return ()
+
+    def is_in_thought(self):
+        return False
 
     def is_completed(self):
         return self.at >= len(self.ids) - 1
@@ -42,12 +55,14 @@ class Digits(Spells):
     def __init__(self):
         self.ids = [*b"0123456789", 256]
         self.at = 0
+        self.last = 256
 
     def fill_bitmask(self, bitmask, row):
         bitmask[row] = row_of(self.ids[: 10 if self.at == 0 else 11])
 
     def accept(self, token_id):
         self.at += 1
+        self.last = token_id
         return token_id in self.ids
 
     def is_completed(self):

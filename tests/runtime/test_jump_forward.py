@@ -162,7 +162,7 @@ def test_what_is_forced_from_the_start_is_computed_with_the_prompt(make_jumping,
     engine.add(sequence)
     assert bytes(sequence.output_ids) == b'[{"name": "'
     (output,) = engine.step()
-    assert bytes(d.token_id for d in output.draws) == b'[{"name": "'
+    assert bytes(t.draw.token_id for t in output.tokens) == b'[{"name": "'
     assert sequence.num_computed == 0
     engine.step()
     assert sequence.num_computed == len("prompt") + 11
@@ -177,7 +177,7 @@ def test_an_output_without_a_choice_takes_no_step(make_jumping, make_sequence):
     sequence = make_sequence("x", 9, matcher=compile_schema({"const": 12}, tokenizer=BYTES).matcher())
     engine.add(sequence)
     (output,) = engine.step()
-    assert bytes(d.token_id for d in output.draws) == b"12"
+    assert bytes(t.draw.token_id for t in output.tokens) == b"12"
     assert sequence.finish_reason is FinishReason.STOP
     assert not engine.has_work
 
@@ -192,7 +192,7 @@ def test_without_a_closer_the_budget_cuts_a_jump(make_jumping, make_sequence, fi
 def test_a_forced_token_has_the_log_probability_of_the_certain(make_jumping, make_sequence, finish):
     sequence = make_sequence("x", 60, matcher=calling().matcher(), closer=None, num_logprobs=2)
     outputs = finish(make_jumping(jumps=True), sequence)
-    draws = [draw for output in outputs for draw in output.draws]
+    draws = [token.draw for output in outputs for token in output.tokens]
     assert [(d.logprob, d.top) for d in draws[:11]] == [(0.0, ((d.token_id, 0.0),)) for d in draws[:11]]
     assert all(d.logprob is not None for d in draws)
 

@@ -1,22 +1,34 @@
 """Tokens in, events out."""
 
+import json
 import re
+from functools import cache
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from monolith import tagged
 
-from compiler.syntaxes import find_syntax
-from compiler.vocabulary import Vocabulary
+from compiler import Vocabulary, compile_toolset
+from compiler.syntaxes import SYNTAXES, find_syntax
 from runtime.events import ArgumentsDelta, CallStarted, TextDelta, ThoughtDelta
-from runtime.sampling import Draw
+from runtime.sampling import Draw, WrittenToken
 from runtime.text.detokenizer import Spelling
 from runtime.transcript import Transcript
+from toolspecs import Tool
 
 MARKERS = {"<tool_call>": 256, "</tool_call>": 257}
-SPELLING = Spelling(
-    Vocabulary.from_tokens([*map(bytes, zip(range(256))), b"", b"", b""], markers=MARKERS, stop_ids=(258,))
+VOCABULARY = Vocabulary.from_tokens(
+    [*map(bytes, zip(range(256))), b"", b"", b""], markers=MARKERS, stop_ids=(258,)
 )
+SPELLING = Spelling(VOCABULARY)
+
+
+@cache
+def grammar_of(name, parameters='{"a": {"type": "string"}}'):
+    """Text, or calls of a tool `f`."""
+    tool = Tool("f", "", {"type": "object", "properties": json.loads(parameters)})
+    return compile_toolset([tool], tokenizer=VOCABULARY, syntax=name, tool_choice="auto")
 
 
 def ids(text):
@@ -25,14 +37,29 @@ def ids(text):
     return [i for piece in pieces for i in ([MARKERS[piece]] if piece in MARKERS else piece.encode())]
 
 
-def transcribe(text, *, name=None, stop=(), logprobs=False):
-    transcript = Transcript(0, SPELLING, syntax=find_syntax(name) if name else None, stop=stop)
+def transcribe(text, *, name=None, stop=(), logprobs=False, grammar=None, types_of=None):
+    """A transcript of a text under the grammar of a syntax, or under none, and its events."""
+    grammar = grammar or (grammar_of(name) if name else None)
+    matcher = grammar.matcher() if grammar else None
+    syntax = grammar.syntax if grammar else None
+    transcript = Transcript(0, SPELLING, syntax=syntax, stop=stop, types_of=types_of)
     events = []
     for token_id in ids(text):
-        events += transcript.feed(Draw(token_id, -1.0 if logprobs else None))
+        assert matcher is None or matcher.accept(token_id)
+        events += transcript.feed(written(token_id, -1.0 if logprobs else None, matcher))
         if transcript.is_stopped:
             break
-    return transcript, [*events, *transcript.finish()]
+    return transcript, [*events, *transcript.finish(matcher.pending_parts() if matcher else ())]
+
+
+def written(token_id, logprob=None, matcher=None, top=()):
+    """A token as the engine hands it on."""
+    draw = Draw(token_id, logprob, top)
+    return (
+        WrittenToken(draw)
+        if matcher is None
+        else WrittenToken(draw, matcher.parts(), matcher.is_in_thought())
+    )
 
 
 def text_of(events):
@@ -100,8 +127,8 @@ def test_every_token_of_text_has_its_logprob_once(text):
 def test_a_split_character_has_two_logprobs():
     transcript = Transcript(1, SPELLING, syntax=None, stop=())
     first, second = "é".encode()
-    assert transcript.feed(Draw(first, -0.5)) == []
-    (event,) = transcript.feed(Draw(second, -0.25, ((97, -0.75),)))
+    assert transcript.feed(written(first, -0.5)) == []
+    (event,) = transcript.feed(written(second, -0.25, top=((97, -0.75),)))
     assert (event.choice, event.text) == (1, "é")
     assert [(p.token_bytes, p.logprob) for p in event.logprobs] == [
         (bytes([first]), -0.5),
@@ -112,7 +139,7 @@ def test_a_split_character_has_two_logprobs():
 
 def test_a_stop_token_has_no_logprob():
     transcript = Transcript(0, SPELLING, syntax=None, stop=())
-    assert transcript.feed(Draw(258, -0.5)) == []
+    assert transcript.feed(written(258, -0.5)) == []
     assert transcript.finish() == []
 
 
@@ -133,9 +160,22 @@ def test_thoughts_are_no_text():
 
 
 def test_tagged_parameters_are_read_by_their_types():
-    row = find_syntax("qwen3_coder")
-    text = row.header("f") + "<parameter=k>\n12\n</parameter>\n" + row.end
+    grammar = grammar_of("qwen3_coder", '{"k": {"type": "string"}}')
+    text = grammar.syntax.header("f") + "<parameter=k>\n12\n</parameter>\n" + grammar.syntax.end
     for types, arguments in [(("string",), '{"k": "12"}'), (("number", "string"), '{"k": 12}')]:
-        transcript = Transcript(0, SPELLING, syntax=row, stop=(), types_of=lambda _, t=types: {"k": t})
-        events = [event for token_id in ids(text) for event in transcript.feed(Draw(token_id, None))]
+        _, events = transcribe(text, grammar=grammar, types_of=lambda _, t=types: {"k": t})
         assert calls_of(events) == [["f", arguments]]
+
+
+@pytest.mark.parametrize("name", SYNTAXES)
+@pytest.mark.parametrize("arguments", ["{}", '{"a": "é }"}'])
+def test_arguments_are_json_in_every_syntax(name, arguments):
+    row, values = find_syntax(name), json.loads(arguments)
+    spelled = arguments if row.tags is None else tagged(values, row)
+    calls = (row.separator or "").join(
+        [row.header("f") + spelled + row.end] * (2 if row.separator is not None else 1)
+    )
+    begin = "" if row.messages else row.opening
+    _, events = transcribe(begin + calls + row.closing, name=name)
+    assert [[name, json.loads(text)] for name, text in calls_of(events)][:1] == [["f", values]]
+    assert text_of(events) == ""

@@ -7,12 +7,12 @@ from typing import Any, Self
 import xgrammar as xgr
 from side_by_side.answer import Answer, Run
 from side_by_side.workload import Workload
+from text_call_parser import ArgumentsPart, CallParser, CallStart
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.generation import ContinuousBatchingConfig, GenerationConfig
 from xgrammar.contrib.hf import LogitsProcessor
 
 from compiler.syntaxes import find_syntax
-from runtime.text.calls import ArgumentsPart, CallParser, CallStart
 
 
 class Transformers:

@@ -1,21 +1,57 @@
-"""Reads an output's text, as it comes, into prose and tool calls.
+"""A second reader of outputs, from their text alone: what matchers tell apart is held against what it finds.
 
-The grammar guarantees the syntax, so this is a state machine over the fixed texts of a row, a scanner of
-JSON's strings and brackets for where arguments end, and a reader of tagged parameters. What does not follow
-the syntax after all is prose.
+It is a state machine over the fixed texts of a syntax, a scanner of JSON's strings and brackets for where arguments
+end, and a reader of tagged parameters. What does not follow the syntax is prose.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from compiler.syntax import MessageFrame, Syntax
-from runtime.text.held import HeldText
-from runtime.text.json_scanner import JsonScanner
-from runtime.text.parameters import ParameterReader
-from runtime.text.parts import ArgumentsPart, CallEnd, CallStart, Part, TextPart, ThoughtPart, joined
+from runtime.text.parameters import JsonScanner, ParameterReader, PendingText
 
 ParameterTypes = Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThoughtPart:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallStart:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentsPart:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallEnd:
+    pass
+
+
+Part = TextPart | ThoughtPart | CallStart | ArgumentsPart | CallEnd
+
+
+def joined(parts: Iterable[Part]) -> list[Part]:
+    """The parts with neighbours of the same prose, or the same thought, as one."""
+    found: list[Part] = []
+    for part in parts:
+        if found and isinstance(part, TextPart | ThoughtPart) and type(part) is type(found[-1]):
+            found[-1] = replace(part, text=found[-1].text + part.text)
+        else:
+            found.append(part)
+    return found
 
 
 class _State(Enum):
@@ -54,7 +90,7 @@ class CallParser:
         self._state = _State.HEADER if syntax.messages else self._unframed
         if syntax.thought:
             self._state = _State.THOUGHT if is_thinking else _State.START
-        self._held = HeldText()
+        self._pending = PendingText()
         self._lead = ""
         self._begin = ""
         self._message = MessageFrame(begin="", end="")
@@ -89,30 +125,30 @@ class CallParser:
 
     def feed(self, text: str) -> list[Part]:
         """The parts that more text settles."""
-        self._held.add(text)
+        self._pending.add(text)
         parts: list[Part] = []
         while True:
-            before = self._state, self._held.text
+            before = self._state, self._pending.text
             part = self._readers[self._state]()
             if part is not None:
                 parts.append(part)
-            if (self._state, self._held.text) == before:
-                return list(joined(parts))
+            if (self._state, self._pending.text) == before:
+                return joined(parts)
 
     def finish(self) -> list[Part]:
         """At the end of the output: what was held back turns out to be prose; an open call stays open."""
         if self.is_open:
             return []
         part = self._prose(self._rejected())
-        self._held, self._begin = HeldText(), ""
+        self._pending, self._begin = PendingText(), ""
         return [part] if part.text else []
 
     def _read_start(self) -> Part | None:
         assert self._syntax.thought is not None, "a model that thinks"
-        begin, text = self._syntax.thought.begin, self._held.text
-        held = HeldText(text.lstrip("\n") if self._may_skip else text)
+        begin, text = self._syntax.thought.begin, self._pending.text
+        held = PendingText(text.lstrip("\n") if self._may_skip else text)
         if held.take(begin):
-            self._state, self._held = _State.THOUGHT, held
+            self._state, self._pending = _State.THOUGHT, held
         elif not held.may_become(begin):
             self._state = self._unframed
         return None
@@ -120,9 +156,9 @@ class CallParser:
     def _read_thought(self) -> Part | None:
         assert self._syntax.thought is not None, "a model that thinks"
         end = self._syntax.thought.end
-        text, is_over = self._held.take_before(end)
+        text, is_over = self._pending.take_before(end)
         if is_over:
-            self._held.take(end)
+            self._pending.take(end)
             self._state = _State.ANSWER if self._may_skip else self._unframed
         return ThoughtPart(text) if text else None
 
@@ -138,21 +174,21 @@ class CallParser:
 
     def _read_fork(self) -> Part | None:
         """Behind a trigger are calls; else it is an answer, whatever may look like a trigger in it."""
-        if self._held.text.startswith(self._syntax.trigger):
+        if self._pending.text.startswith(self._syntax.trigger):
             self._state, self._lead = _State.HEADER, self._syntax.opening
-        elif not self._held.may_become(self._syntax.trigger):
+        elif not self._pending.may_become(self._syntax.trigger):
             self._state, self._syntax = _State.PROSE, self._syntax.answering
         return None
 
     def _read_answer(self) -> Part | None:
         """Line breaks between a thought and the answer belong to neither."""
-        self._held = HeldText(self._held.text.lstrip("\n"))
-        if self._held.text:
+        self._pending = PendingText(self._pending.text.lstrip("\n"))
+        if self._pending.text:
             self._state = _State.PROSE
         return None
 
     def _read_prose(self) -> Part | None:
-        prose, is_over = self._held.take_before(self._syntax.trigger)
+        prose, is_over = self._pending.take_before(self._syntax.trigger)
         if is_over:
             self._state, self._lead = _State.HEADER, self._syntax.opening
         return TextPart(prose) if prose else None
@@ -160,16 +196,16 @@ class CallParser:
     def _read_header(self) -> Part | None:
         """What stands before a name, or before a message's text."""
         for message in self._syntax.messages:
-            if self._held.take(self._lead + message.begin):
+            if self._pending.take(self._lead + message.begin):
                 self._state, self._message = _State.MESSAGE, message
                 return None
         begins = [self._lead + begin for begin, _ in self._syntax.headers]
         for begin in begins:
-            if self._held.take(begin):
+            if self._pending.take(begin):
                 self._state, self._begin = _State.NAME, begin
                 return None
         begins += [self._lead + message.begin for message in self._syntax.messages]
-        return None if any(map(self._held.may_become, begins)) else self._reject()
+        return None if any(map(self._pending.may_become, begins)) else self._reject()
 
     def _read_name(self) -> Part | None:
         """The name is the shortest text before `after_name` that can be one."""
@@ -180,20 +216,20 @@ class CallParser:
             for at in self._places(after)
         )
         for at, after in found:
-            spelled = self._held.text[:at]
+            spelled = self._pending.text[:at]
             name = spelled if self._syntax.has_plain_names else _unescaped(spelled)
             if name is not None:
-                self._held.take(spelled + after)
+                self._pending.take(spelled + after)
                 self._begin_arguments(name)
                 return CallStart(name)
         return None
 
     def _places(self, after: str) -> Iterator[int]:
         """Where a name may end; with nothing behind it, where a tag begins."""
-        at = self._held.text.find(after or "<")
+        at = self._pending.text.find(after or "<")
         while at >= 0:
             yield at
-            at = self._held.text.find(after or "<", at + 1)
+            at = self._pending.text.find(after or "<", at + 1)
 
     def _begin_arguments(self, name: str) -> None:
         self._begin = ""
@@ -208,9 +244,9 @@ class CallParser:
     def _read_message(self) -> Part | None:
         end = self._message.end
         if self._message.is_last:  # nothing in it ends it
-            text = self._held.take_first(None)
+            text = self._pending.take_first(None)
             return self._prose(text) if text else None
-        text, is_over = self._held.take_before(end)
+        text, is_over = self._pending.take_before(end)
         if is_over:
             self._state, self._lead = _State.HEADER, end + self._syntax.message_separator
         return self._prose(text) if text else None
@@ -223,29 +259,29 @@ class CallParser:
     def _read_number(self) -> Part | None:
         after = self._syntax.after_number
         assert after is not None, "a call with a number"
-        number, is_over = self._held.before(after)
+        number, is_over = self._pending.before(after)
         if is_over:
-            self._held.take(number + after)
+            self._pending.take(number + after)
             self._state = _State.ARGUMENTS
         return None
 
     def _read_arguments(self) -> Part | None:
-        if not self._held.text:
+        if not self._pending.text:
             return None
-        text, is_over = self._scanner.take(self._held)
+        text, is_over = self._scanner.take(self._pending)
         if is_over:
             self._state = _State.END
         return ArgumentsPart(text)
 
     def _read_parameters(self) -> Part | None:
         assert self._parameters is not None, "a call with tags has begun"
-        text = self._parameters.feed(self._held.take_first(None))
+        text = self._parameters.feed(self._pending.take_first(None))
         if self._parameters.is_over:
-            self._state, self._held = _State.END, HeldText(self._parameters.rest)
+            self._state, self._pending = _State.END, PendingText(self._parameters.rest)
         return ArgumentsPart(text) if text else None
 
     def _read_end(self) -> Part | None:
-        if not self._held.take(self._syntax.end) and self._held.may_become(self._syntax.end):
+        if not self._pending.take(self._syntax.end) and self._pending.may_become(self._syntax.end):
             return None
         self._state = _State.BETWEEN
         return CallEnd()
@@ -253,10 +289,10 @@ class CallParser:
     def _read_between(self) -> Part | None:
         syntax, closing = self._syntax, self._syntax.closing
         again = None if syntax.separator is None else syntax.separator + syntax.begin
-        may_go_on = any(text and self._held.may_become(text) for text in (again, closing))
-        if again is not None and self._held.text.startswith(again):
+        may_go_on = any(text and self._pending.may_become(text) for text in (again, closing))
+        if again is not None and self._pending.text.startswith(again):
             self._lead, self._state = syntax.separator or "", _State.HEADER
-        elif (closing and self._held.take(closing)) or not may_go_on:
+        elif (closing and self._pending.take(closing)) or not may_go_on:
             self._state = _State.PROSE
         return None
 
@@ -264,11 +300,11 @@ class CallParser:
         """What began like a call was none: its first character is prose, and the rest is read again."""
         text = self._rejected()
         self._state = _State.PROSE
-        self._held = HeldText(text[1:])
+        self._pending = PendingText(text[1:])
         return TextPart(text[0])
 
     def _rejected(self) -> str:
-        return self._begin + self._held.text if self._state is _State.NAME else self._held.text
+        return self._begin + self._pending.text if self._state is _State.NAME else self._pending.text
 
 
 def _unescaped(inside: str) -> str | None:

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from monolith import tagged
+from text_call_parser import ArgumentsPart, CallEnd, CallParser, CallStart, TextPart, ThoughtPart
 from whole_outputs import parse_calls
 
 from compiler.syntaxes import SYNTAXES, Syntax, find_syntax
-from runtime.text.calls import ArgumentsPart, CallEnd, CallParser, CallStart, TextPart, ThoughtPart
 
 ALL = pytest.mark.parametrize("syntax", SYNTAXES.values(), ids=lambda row: row.name)
 
