@@ -1,6 +1,9 @@
-"""How deep the references of a schema lead: `jsonschema_rs` recurses through them, on the native stack.
+"""How deep a schema is: nested, through chains of references, or without an end.
 
-Each schema on its way takes about 3.5 KB of it, of 8 MB usually; beyond its end the process dies.
+Code that reads a schema recurses as deep as it is nested. `jsonschema_rs` also recurses through references,
+on the native stack: each schema takes about 3.5 KB of usually 8 MB, and an overflow ends the process. A
+schema that refers back to itself for the same value has no defined meaning, and validators never return from
+it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -8,37 +11,80 @@ from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from compiler.errors import UnsupportedSchema
-from compiler.frontend.keywords import child, children, resolve
+from compiler.frontend.keywords import DEFINITIONS, child, children, resolve, split_uri
 from toolspecs.bundle import KEYWORDS, absolute
 
-_UNREFERRED = ("$defs", "definitions")
+MAX_DEPTH = 200
 _ANCHORS = ("$anchor", "$dynamicAnchor")
 _IDENTITIES = ("$id", "id")
+_SAME_VALUE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas")
+"""Keywords whose subschemas are applied to the same value."""
+_PARTS = (
+    "properties",
+    "patternProperties",
+    "additionalProperties",
+    "propertyNames",
+    "items",
+    "prefixItems",
+    "additionalItems",
+    "contains",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+)
+"""Keywords whose subschemas are applied to a member, a key or an item."""
 
 _Bases = frozenset[str]
 """The URIs that references in a schema may be relative to: dialects differ beside a `$ref`."""
 
 
-def longest_chain(document: Any, documents: Mapping[str, Any]) -> int:
-    """How many schemas can lead to one another in a row, by holding or by reference, at most.
+def check_depth(document: Any, most: int = MAX_DEPTH) -> None:
+    """Refuse a document that is nested more than `most` levels deep.
 
-    Those that lead to one another in a circle count as a row of all of them: so the order in which schemas
-    are visited is of no matter.
+    Raises:
+        UnsupportedSchema: it is.
     """
-    places = _Places(document, documents)
+    level = [document]
+    for _ in range(most + 1):
+        level = [
+            inner
+            for value in level
+            if isinstance(value, dict | list | tuple)
+            for inner in (value.values() if isinstance(value, dict) else value)
+        ]
+        if not level:
+            return
+    raise too_deep(f"nested more than {most} levels deep")
+
+
+def too_deep(reason: str = "the schema is nested too deeply") -> UnsupportedSchema:
+    """The refusal of a schema that is nested too deeply."""
+    return UnsupportedSchema("", "", reason, "Flatten the schema, or use $defs and $ref.")
+
+
+def longest_chain(document: Any, documents: Mapping[str, Any]) -> int:
+    """The largest number of schemas in a row of which each holds or refers to the next.
+
+    A circle counts as a row of all its schemas, so the result does not depend on where a reader enters it.
+    `longest_chain({"items": {"type": "null"}}, {})` is 2.
+    """
+    schemas = _ReferenceTable(document, documents)
     graph: dict[str, list[str]] = {}
-    reached = [("", frozenset({""}))]
-    while reached:
-        pointer, bases = reached.pop()
+    pending = [("", frozenset({""}))]
+    while pending:
+        pointer, bases = pending.pop()
         if pointer not in graph:
-            found = list(places.after(pointer, bases))
+            found = list(schemas.successors(pointer, bases))
             graph[pointer] = [target for target, _ in found]
-            reached += found
+            pending += found
     return _longest_path(graph, "")
 
 
-class _Places:
-    """The schemas of some documents. A pointer into one of `documents` begins with its URI and `#`."""
+class _ReferenceTable:
+    """The schemas of some documents by what references call them.
+
+    A reference that may lead to several schemas, by another base or an anchor of the same name, leads to all
+    of them: chains may be counted too long, never too short.
+    """
 
     def __init__(self, document: Any, documents: Mapping[str, Any]) -> None:
         self._roots = {"": document, **{f"{uri}#": part for uri, part in documents.items()}}
@@ -46,34 +92,36 @@ class _Places:
         self._anchors: dict[str, list[tuple[str, _Bases]]] = {}
         self._bases: dict[str, _Bases] = {}
         for root, part in self._roots.items():
-            self._read(root, part)
+            self._add(root, part)
 
-    def _read(self, root: str, document: Any) -> None:
-        """Note what the schemas of a document are called."""
+    def _add(self, root: str, document: Any) -> None:
         stack = [(root, document, root[:-1])]
         while stack:
             pointer, schema, outer = stack.pop()
             if isinstance(schema, dict):
                 base = outer
-                for name in _texts(schema, _IDENTITIES):
+                for name in _strings(schema, _IDENTITIES):
                     base = absolute(outer, name)[0]
                     self._resources.setdefault(base, pointer)
                 self._bases[pointer] = frozenset({outer, base})
-                for name in _texts(schema, (*_ANCHORS, *_IDENTITIES)):
+                for name in _strings(schema, (*_ANCHORS, *_IDENTITIES)):
                     anchored = self._anchors.setdefault(name.removeprefix("#"), [])
                     anchored.append((pointer, self._bases[pointer]))
                 stack += ((inner, value, base) for inner, value in children(pointer, schema))
 
-    def after(self, pointer: str, bases: _Bases) -> Iterator[tuple[str, _Bases]]:
-        """Where the schema at `pointer` leads; its own are `bases` where no keyword puts a schema there."""
-        root = "" if pointer[:1] in ("", "/") else f"{pointer.partition('#')[0]}#"
-        schema = resolve(self._roots[root], pointer.removeprefix(root))
+    def successors(self, pointer: str, bases: _Bases) -> Iterator[tuple[str, _Bases]]:
+        """The schemas that the one at `pointer` holds or refers to, with the bases of their references.
+
+        `bases` are those of the schema itself if it stands where no keyword expects a schema.
+        """
+        uri, inner = split_uri(pointer)
+        schema = resolve(self._roots[f"{uri}#" if uri else ""], inner)
         if not isinstance(schema, dict):
             return
         bases = self._bases.get(pointer, bases)
-        held = {keyword: value for keyword, value in schema.items() if keyword not in _UNREFERRED}
-        yield from ((inner, bases) for inner, _ in children(pointer, held))
-        for reference in _texts(schema, KEYWORDS):
+        used = {keyword: value for keyword, value in schema.items() if keyword not in DEFINITIONS}
+        yield from ((target, bases) for target, _ in children(pointer, used))
+        for reference in _strings(schema, KEYWORDS):
             for uri, fragment in {absolute(base, reference) for base in bases}:
                 if fragment[:1] not in ("", "/"):
                     yield from self._anchors.get(fragment, ())
@@ -81,16 +129,18 @@ class _Places:
                     yield f"{self._resources[uri]}{fragment}", frozenset({uri})
 
 
-def _texts(schema: Mapping[str, Any], keywords: tuple[str, ...]) -> list[str]:
+def _strings(schema: Mapping[str, Any], keywords: tuple[str, ...]) -> list[str]:
     return [schema[keyword] for keyword in keywords if isinstance(schema.get(keyword), str)]
 
 
 def _longest_path(graph: Mapping[str, list[str]], start: str) -> int:
-    """In nodes, of the graph with its strongly connected components (Tarjan, 1972) drawn out to paths."""
+    """The number of nodes on the longest path from `start`.
+
+    A strongly connected component (Tarjan, 1972) counts as a path through all its nodes.
+    """
     number = {start: 0}
     lowest = {start: 0}
-    length: dict[str, int] = {}
-    """Of what is finished."""
+    length: dict[str, int] = {}  # of the finished nodes
     open_nodes = [start]
     visits = [(start, iter(graph[start]))]
     while visits:
@@ -117,40 +167,25 @@ def _longest_path(graph: Mapping[str, list[str]], start: str) -> int:
     return length[start]
 
 
-_SAME_VALUE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas")
-_PARTS = (
-    "properties",
-    "patternProperties",
-    "additionalProperties",
-    "propertyNames",
-    "items",
-    "prefixItems",
-    "additionalItems",
-    "contains",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-)
-_MAPS = ("dependentSchemas", "properties", "patternProperties")
-
-
 def find_cycle(document: Any, documents: Mapping[str, Any]) -> str | None:
-    """The pointer of a reference in such a cycle, or None.
+    """The pointer of a `$ref` by which a schema applies itself to the same value, or None.
 
-    References by pointer are followed, in the document and into the `documents` by URI; a pointer into one of
-    these is its URI, `#` and the pointer proper.
+    A schema that refers to itself from a property or an item is recursive, and fine. Only references by JSON
+    pointer are followed, in the document and into the `documents` by URI. A pointer into one of these is
+    written as URI, `#` and pointer.
     """
     graph: dict[str, list[str]] = {}
     references: set[str] = set()
-    reached = [("", document)]
-    while reached:
-        pointer, schema = reached.pop()
+    pending = [("", document)]
+    while pending:
+        pointer, schema = pending.pop()
         if pointer not in graph and isinstance(schema, dict):
             targets = [*_target(document, documents, pointer, schema)]
             if targets:
                 references.add(pointer)
-            same = [*targets, *_children(pointer, schema, _SAME_VALUE)]
+            same = [*targets, *_children_under(_SAME_VALUE, pointer, schema)]
             graph[pointer] = [name for name, _ in same]
-            reached += [*same, *_children(pointer, schema, _PARTS)]
+            pending += [*same, *_children_under(_PARTS, pointer, schema)]
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -162,10 +197,11 @@ def find_cycle(document: Any, documents: Mapping[str, Any]) -> str | None:
 def _target(
     document: Any, documents: Mapping[str, Any], pointer: str, schema: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any]]:
+    """The schema that `$ref` leads to, with its pointer."""
     reference = schema.get("$ref")
     if not isinstance(reference, str):
         return
-    base = pointer.partition("#")[0] if pointer[:1] not in ("", "/") else ""
+    base, _ = split_uri(pointer)
     own = document.get("$id") if isinstance(document, dict) else None
     uri, fragment = absolute(base or (own if isinstance(own, str) else ""), reference)
     if fragment[:1] not in ("", "/"):
@@ -176,41 +212,7 @@ def _target(
         yield fragment, resolve(document, fragment)
 
 
-def _children(
-    pointer: str, schema: Mapping[str, Any], keywords: tuple[str, ...]
+def _children_under(
+    keywords: tuple[str, ...], pointer: str, schema: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any]]:
-    for keyword in keywords:
-        value = schema.get(keyword)
-        if isinstance(value, list):
-            yield from ((child(pointer, keyword, str(at)), item) for at, item in enumerate(value))
-        elif isinstance(value, dict) and keyword in _MAPS:
-            yield from ((child(pointer, keyword, name), item) for name, item in value.items())
-        elif isinstance(value, dict):
-            yield child(pointer, keyword), value
-
-
-MAX_DEPTH = 200
-
-
-def check_depth(document: Any, most: int = MAX_DEPTH) -> None:
-    """Refuse a document nested more than `most` levels deep.
-
-    Raises:
-        UnsupportedSchema: it is.
-    """
-    level = [document]
-    for _ in range(most + 1):
-        level = [
-            child
-            for value in level
-            if isinstance(value, dict | list | tuple)
-            for child in (value.values() if isinstance(value, dict) else value)
-        ]
-        if not level:
-            return
-    raise too_deep(f"nested more than {most} levels deep")
-
-
-def too_deep(reason: str = "the schema is nested too deeply") -> UnsupportedSchema:
-    """The refusal of a schema whose nesting is out of bounds."""
-    return UnsupportedSchema("", "", reason, "Flatten the schema, or use $defs and $ref.")
+    return children(pointer, {keyword: schema[keyword] for keyword in keywords if keyword in schema})

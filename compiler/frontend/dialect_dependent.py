@@ -1,4 +1,10 @@
-"""Plainer documents: what canonicalization does not model, written in what it does."""
+"""Dialects, and what validators read differently in one of them.
+
+A keyword is *dialect-dependent* if some validators assert it and others do not, because its draft dropped it,
+calls it an annotation or is older than it. `jsonschema-rs` asserts it, and so does canonicalization. Where
+asserting more admits less this is safe for everybody. Under a negation asserting more admits more; there, the
+grammar may only write what is valid under both readings.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
@@ -6,18 +12,19 @@ from typing import Any
 
 from compiler.frontend.keywords import ASSERTIONS, child, inside, located, transformed
 from compiler.regular.formats import FORMATS, is_known
+from toolspecs.schema_check import DRAFTS
 
-DIALECTS = (
-    "http://json-schema.org/draft-04/schema",
-    "http://json-schema.org/draft-06/schema",
-    "http://json-schema.org/draft-07/schema",
-    "https://json-schema.org/draft/2019-09/schema",
-    "https://json-schema.org/draft/2020-12/schema",
-)
+DIALECTS = tuple(DRAFTS)
 """From the oldest to the newest."""
-_GONE = frozenset({"dependencies", "additionalItems", "$recursiveRef", "$recursiveAnchor"})
+NEGATIVE = frozenset({"not", "oneOf", "if", "contains", "unevaluatedItems", "unevaluatedProperties"})
+"""Keywords under which asserting more can admit more."""
+_WITHOUT_DEPENDENCIES = 19
+"""The draft, as a number, that dropped `dependencies`."""
+_ASSERTING_CONTENT = (6, 7)
+"""Drafts in which some validators assert `contentEncoding` and `contentMediaType`."""
+_DROPPED = frozenset({"dependencies", "additionalItems", "$recursiveRef", "$recursiveAnchor"})
 """Keywords that only older dialects assert."""
-_ALIKE = frozenset(
+_SAME_IN_ALL = frozenset(
     {
         "type",
         "enum",
@@ -44,69 +51,15 @@ _ALIKE = frozenset(
     }
 )
 """Assertions that mean the same in every dialect."""
-_DIFFERENT = ASSERTIONS - _ALIKE
-
-
-def without_nested_dialects(document: Any) -> Any:
-    """The document without `$schema` inside of it, where that makes no difference or asserts more.
-
-    By the specification an inner `$schema` without `$id` has no force; validators follow it nonetheless.
-    """
-    if not isinstance(document, dict) or not any(map(_names_dialect, _within(document))):
-        return document
-    outer = _rank(document.get("$schema", DIALECTS[-1]))
-    asserts_more = _newer_asserts_more(document)
-
-    def change(schema: dict[str, Any]) -> dict[str, Any]:
-        inner = _rank(schema.get("$schema"))
-        is_same = inner == outer or (inner < outer and asserts_more) or _means_the_same(schema)
-        if min(inner, outer) < 0 or not _names_dialect(schema) or not is_same:
-            return schema
-        return {keyword: value for keyword, value in schema.items() if keyword != "$schema"}
-
-    plain = transformed(document, change)
-    return {**plain, "$schema": document["$schema"]} if "$schema" in document else plain
-
-
-def _means_the_same(schema: dict[str, Any]) -> bool:
-    """Whether a schema, with all in it, admits the same values in every dialect."""
-    return all(
-        not part.keys() & _DIFFERENT and not isinstance(part.get("items"), list) for part in inside(schema)
-    )
-
-
-def _newer_asserts_more(document: dict[str, Any]) -> bool:
-    used = {keyword for schema in inside(document) for keyword in schema}
-    has_base = any(isinstance(schema.get("id"), str) for schema in _within(document))
-    return not has_base and not used & (_GONE | NEGATIVE)
-
-
-def _within(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Its schema objects but the outermost."""
-    return islice(inside(document), 1, None)
-
-
-def _rank(dialect: Any) -> int:
-    name = dialect.removesuffix("#") if isinstance(dialect, str) else ""
-    return DIALECTS.index(name) if name in DIALECTS else -1
-
-
-def _names_dialect(schema: dict[str, Any]) -> bool:
-    return "$schema" in schema and not schema.keys() & {"$id", "id"}
-
-
-NEGATIVE = frozenset({"not", "oneOf", "if", "contains", "unevaluatedItems", "unevaluatedProperties"})
-"""Keywords under which asserting more can admit more."""
-_NEWER = 19
-"""The draft, as a number, that dropped `dependencies`."""
-_CONTENTS = (6, 7)
-"""Drafts in which contents are asserted by some engines."""
 
 
 def dialect_dependent(schema: Mapping[str, Any], draft: int) -> list[str]:
-    """The dialect_dependent keywords that one schema object spells."""
-    found = ["dependencies"] if draft >= _NEWER else []
-    found += ["contentEncoding", "contentMediaType"] if draft in _CONTENTS else []
+    """The dialect-dependent keywords of one schema, without its subschemas.
+
+    `dialect_dependent({"dependencies": {}, "type": "object"}, 20)` is `["dependencies"]`.
+    """
+    found = ["dependencies"] if draft >= _WITHOUT_DEPENDENCIES else []
+    found += ["contentEncoding", "contentMediaType"] if draft in _ASSERTING_CONTENT else []
     name = schema.get("format")
     if isinstance(name, str) and name in FORMATS and not is_known(name, draft):
         found.append("format")
@@ -114,7 +67,7 @@ def dialect_dependent(schema: Mapping[str, Any], draft: int) -> list[str]:
 
 
 def can_mislead(documents: Iterable[Any], draft: int) -> bool:
-    """Whether some dialect_dependent keyword may stand where asserting it admits more."""
+    """Whether a dialect-dependent keyword may stand under a keyword where asserting it admits more."""
     schemas = [schema for document in documents for schema in inside(document)]
     return any(schema.keys() & NEGATIVE for schema in schemas) and any(
         dialect_dependent(schema, draft) for schema in schemas
@@ -122,7 +75,7 @@ def can_mislead(documents: Iterable[Any], draft: int) -> bool:
 
 
 def without_dialect_dependent(document: Any, draft: int) -> Any:
-    """The document as those engines read it that do not assert the dialect_dependent keywords."""
+    """The document as validators read it that do not assert dialect-dependent keywords."""
 
     def change(schema: dict[str, Any]) -> dict[str, Any]:
         left_out = dialect_dependent(schema, draft)
@@ -139,8 +92,58 @@ def first_dialect_dependent(document: Any, draft: int) -> tuple[str, str]:
     return "", ""
 
 
-def suggestion_for(keyword: str) -> str:
-    """What to write instead of a dialect_dependent keyword."""
+def replacement_for(keyword: str) -> str:
+    """The suggestion what to write instead of a dialect-dependent keyword."""
     if keyword == "dependencies":
-        return "Write `dependentRequired` or `dependentSchemas`."
-    return "Say it by `pattern`, or declare a newer draft."
+        return "Use `dependentRequired` or `dependentSchemas`."
+    return "Use `pattern` instead, or declare a newer draft."
+
+
+def without_nested_dialects(document: Any) -> Any:
+    """The document without `$schema` in subschemas, where removing it changes nothing or asserts more.
+
+    The specification gives a `$schema` in a subschema without `$id` no force, but validators obey it.
+    """
+    if not isinstance(document, dict) or not any(map(_names_dialect, _subschemas(document))):
+        return document
+    outer = _age(document.get("$schema", DIALECTS[-1]))
+    asserts_more = _newer_asserts_more(document)
+
+    def change(schema: dict[str, Any]) -> dict[str, Any]:
+        inner = _age(schema.get("$schema"))
+        is_same = inner == outer or (inner < outer and asserts_more) or _is_same_in_all(schema)
+        if min(inner, outer) < 0 or not _names_dialect(schema) or not is_same:
+            return schema
+        return {keyword: value for keyword, value in schema.items() if keyword != "$schema"}
+
+    changed = transformed(document, change)
+    return {**changed, "$schema": document["$schema"]} if "$schema" in document else changed
+
+
+def _is_same_in_all(schema: dict[str, Any]) -> bool:
+    """Whether a schema, subschemas included, admits the same values in every dialect."""
+    differing = ASSERTIONS - _SAME_IN_ALL
+    return all(
+        not part.keys() & differing and not isinstance(part.get("items"), list) for part in inside(schema)
+    )
+
+
+def _newer_asserts_more(document: dict[str, Any]) -> bool:
+    """Whether a newer dialect asserts at least as much of this document as an older one."""
+    used = {keyword for schema in inside(document) for keyword in schema}
+    has_base = any(isinstance(schema.get("id"), str) for schema in _subschemas(document))
+    return not has_base and not used & (_DROPPED | NEGATIVE)
+
+
+def _subschemas(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    return islice(inside(document), 1, None)
+
+
+def _age(dialect: Any) -> int:
+    """The index of a dialect in `DIALECTS`, -1 if it is not there."""
+    name = dialect.removesuffix("#") if isinstance(dialect, str) else ""
+    return DIALECTS.index(name) if name in DIALECTS else -1
+
+
+def _names_dialect(schema: dict[str, Any]) -> bool:
+    return "$schema" in schema and not schema.keys() & {"$id", "id"}

@@ -1,12 +1,42 @@
-"""Subschemas: where a schema holds other schemas."""
+"""The keywords of JSON Schema by what they do, where schemas hold others, and JSON pointers (RFC 6901).
+
+The specification's words: an *assertion* can fail a value, an *annotation* cannot, an *applicator* applies
+subschemas, an in-place applicator to the same value as the schema that holds it.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from toolspecs.bundle import KEYWORDS as REFERENCES
 from toolspecs.bundle import pointer_keys
+from toolspecs.schema_check import SCHEMAS_BY_NAME
+
+_PREFIX_ITEMS = 20
+"""The draft, as a number, that added `prefixItems`."""
+IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
+IN_PLACE = ("if", "then", "else")
+IN_PLACE_MAPS = ("dependentSchemas", "dependencies")
+"""In-place applicators, by what they hold: a list of schemas, one schema, schemas by name."""
+SINGLE = (
+    *IN_PLACE,
+    "not",
+    "items",
+    "additionalItems",
+    "additionalProperties",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "propertyNames",
+    "contains",
+)
+LISTS = (*IN_PLACE_LISTS, "prefixItems", "items")
+DEFINITIONS = ("$defs", "definitions")
+MAPS = tuple(SCHEMAS_BY_NAME)
+"""All keywords that hold schemas, by what they hold: one schema, a list of schemas, schemas by name."""
 
 ASSERTIONS = frozenset(
     {
+        *(SINGLE + LISTS + MAPS),
+        *REFERENCES,
         "type",
         "enum",
         "const",
@@ -22,36 +52,15 @@ ASSERTIONS = frozenset(
         "maxItems",
         "minItems",
         "uniqueItems",
-        "contains",
         "maxContains",
         "minContains",
         "maxProperties",
         "minProperties",
         "required",
         "dependentRequired",
-        "dependentSchemas",
-        "dependencies",
-        "properties",
-        "patternProperties",
-        "additionalProperties",
-        "propertyNames",
-        "prefixItems",
-        "items",
-        "additionalItems",
-        "unevaluatedItems",
-        "unevaluatedProperties",
-        "allOf",
-        "anyOf",
-        "oneOf",
-        "not",
-        "if",
-        "then",
-        "else",
-        "$ref",
-        "$dynamicRef",
-        "$recursiveRef",
     }
-)
+).difference(DEFINITIONS)
+"""Keywords that can fail a value, applicators and references included."""
 STRUCTURE = frozenset(
     {
         "$schema",
@@ -61,8 +70,7 @@ STRUCTURE = frozenset(
         "$dynamicAnchor",
         "$recursiveAnchor",
         "$vocabulary",
-        "$defs",
-        "definitions",
+        *DEFINITIONS,
         "$comment",
         "title",
         "description",
@@ -73,28 +81,12 @@ STRUCTURE = frozenset(
         "writeOnly",
     }
 )
+"""Keywords that structure or describe a document; a report leaves them out."""
 ANNOTATIONS = frozenset({"contentEncoding", "contentMediaType", "contentSchema"})
-IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")
-IN_PLACE = ("if", "then", "else")
-IN_PLACE_MAPS = ("dependentSchemas", "dependencies")
-"""What speaks about the same place of an instance as the schema that holds it."""
-SINGLE = (
-    *IN_PLACE,
-    "not",
-    "items",
-    "additionalItems",
-    "additionalProperties",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-    "propertyNames",
-    "contains",
-)
-LISTS = (*IN_PLACE_LISTS, "prefixItems", "items")
-MAPS = (*IN_PLACE_MAPS, "properties", "patternProperties", "$defs", "definitions")
 
 
 def children(pointer: str, schema: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The schemas right inside the one at `pointer`, with their pointers."""
+    """The direct subschemas of the schema at `pointer`, with their pointers."""
     for keyword, value in schema.items():
         if keyword in MAPS and isinstance(value, dict):
             yield from ((child(pointer, keyword, key), inner) for key, inner in value.items())
@@ -104,9 +96,12 @@ def children(pointer: str, schema: Mapping[str, Any]) -> Iterator[tuple[str, Any
             yield child(pointer, keyword), value
 
 
-def located(document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every schema object of a document with its pointer, itself first."""
-    stack = [("", document)]
+def located(document: Any, start: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """A schema at the pointer `start` and all its subschemas in document order, with their pointers.
+
+    Boolean schemas are left out.
+    """
+    stack = [(start, document)]
     while stack:
         pointer, schema = stack.pop()
         if isinstance(schema, dict):
@@ -115,12 +110,12 @@ def located(document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def inside(document: Any) -> Iterator[dict[str, Any]]:
-    """Every schema object of a document, itself first."""
+    """A schema and all its subschemas in document order."""
     return (schema for _, schema in located(document))
 
 
 def transformed(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
-    """The schema with `change` applied to every schema object in it, from the inside out."""
+    """The schema with `change` applied to itself and all its subschemas, the innermost first."""
     if not isinstance(schema, dict):
         return schema
     result: dict[str, Any] = {}
@@ -134,14 +129,15 @@ def transformed(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]])
     return change(result)
 
 
-def escape(token: str) -> str:
-    """A reference token as a pointer spells it."""
-    return token.replace("~", "~0").replace("/", "~1")
+def prefix_items_keyword(draft: int) -> str:
+    """The keyword that lists the schemas of the first items."""
+    return "prefixItems" if draft >= _PREFIX_ITEMS else "items"
 
 
 def child(pointer: str, *tokens: str) -> str:
-    """The pointer to a descendant."""
-    return "".join((pointer, *(f"/{escape(token)}" for token in tokens)))
+    """The pointer to a descendant: `child("/properties", "a/b")` is `/properties/a~1b`."""
+    escaped = (token.replace("~", "~0").replace("/", "~1") for token in tokens)
+    return "".join((pointer, *(f"/{token}" for token in escaped)))
 
 
 def resolve(document: Any, pointer: str) -> Any:
@@ -155,3 +151,12 @@ def resolve(document: Any, pointer: str) -> Any:
         else:
             return None
     return value
+
+
+def split_uri(pointer: str) -> tuple[str, str]:
+    """The URI of the document that a pointer leads into, and the pointer inside that document.
+
+    Pointers into other documents than the schema are written as URI, `#` and pointer; the schema's URI is "".
+    """
+    uri, _, inner = ("", "", pointer) if pointer[:1] in ("", "/") else pointer.partition("#")
+    return uri, inner
