@@ -1,4 +1,4 @@
-"""Culprits: which place of a document a refusal by `jsonschema_rs` is about, and what to do about it."""
+"""Diagnostics: what a refusal by `jsonschema_rs` is about, where in the document, and what to do about it."""
 
 import re
 from collections.abc import Container, Iterator, Mapping
@@ -8,40 +8,42 @@ import jsonschema_rs
 from jsonschema_rs import Registry, canonical
 
 from compiler.errors import UnsupportedSchema
+from compiler.frontend.dialect_dependent import DIALECTS
 from compiler.frontend.keywords import child, resolve
 from toolspecs.bundle import absolute
 from toolspecs.schema_check import keyword_at
 
 _NOTHING = "no value satisfies it"
-_ADMIT = "Say what it is to admit, or leave out what refers to it or holds it."
-_REGISTER = "Define the target inside the schema, or register its document, by that URI, among `documents`."
-_OLDER_DIALECTS = ("http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-04/schema#")
+_ADMIT = "Change it so that it admits some value, or remove it with all that refers to it."
+_REGISTER = "Define the target inside the schema, or register its document by that URI among `documents`."
+_OLDER_DIALECTS = (f"{DIALECTS[2]}#", f"{DIALECTS[0]}#")
+"""Draft 7 and draft 4."""
 
 
 def invalid_schema(document: Any, error: jsonschema_rs.ValidationError) -> UnsupportedSchema:
-    """The refusal of what the dialect's own schema does not admit."""
+    """The refusal of a document that is not a valid schema of its dialect."""
     path = tuple(error.instance_path)
     reason = f"not a valid JSON Schema: {error.message}"
     return UnsupportedSchema(child("", *map(str, path)), keyword_at(path), reason, _other_dialect(document))
 
 
 def unresolved(document: Any, documents: Mapping[str, Any], message: str) -> UnsupportedSchema:
-    """The refusal of a reference to nowhere; `message` quotes its target."""
+    """The refusal of a reference whose target does not exist; `message` quotes the target."""
     quoted = re.search("'([^']*)'", message)
     target = quoted[1] if quoted else ""
     references = [
         (child(start + pointer, "$ref"), reference, absolute(_base(start, part), reference))
         for start, part in _parts(document, documents)
-        for pointer, reference in _spelled(part, "$ref")
+        for pointer, reference in _strings_under(part, "$ref")
     ]
-    # Below an inner `$id` a reference starts from there; what it spells is how its target ends.
+    # Below an inner `$id` a reference is relative to that: then the target ends with the reference.
     found = [each for each in references if target and target in each[2]] or [
         each for each in references if (path := each[1].partition("#")[0]) and target.endswith(path)
     ]
     if found:
-        place, reference, _ = found[0]
-        reason = f"refers to {reference}, which is not there: {message.partition(' and ')[0]}"
-        return UnsupportedSchema(place, "$ref", reason, _REGISTER)
+        pointer, reference, _ = found[0]
+        reason = f"refers to {reference}, which does not exist: {message.partition(' and ')[0]}"
+        return UnsupportedSchema(pointer, "$ref", reason, _REGISTER)
     keyword = "$ref" if "esource" in message or "ointer" in message else ""
     return UnsupportedSchema("", keyword, message, _REGISTER)
 
@@ -49,8 +51,8 @@ def unresolved(document: Any, documents: Mapping[str, Any], message: str) -> Uns
 def invalid_pattern(
     document: Any, documents: Mapping[str, Any], error: canonical.InvalidPattern
 ) -> UnsupportedSchema:
-    """The refusal of the first pattern that cannot be read."""
-    suggestion = "Write it as ECMA-262 does, with lower counts."
+    """The refusal of the first pattern that is not a regular expression."""
+    suggestion = "Write it in the syntax of ECMA-262, with lower counts."
     for start, part in _parts(document, documents):
         for pointer, keyword, text in _patterns(part):
             try:
@@ -61,30 +63,30 @@ def invalid_pattern(
 
 
 def unsatisfiable(document: Any, registry: Registry | None) -> UnsupportedSchema:
-    """The refusal of what admits nothing, by the part that must be there and admits nothing."""
+    """The refusal of a schema that admits nothing; it points at the part that must exist and cannot."""
     reasons = canonical.find_unsatisfiable(document, validate_formats=True, offline=True, registry=registry)
     if not reasons:
         return UnsupportedSchema("", "", _NOTHING, _ADMIT)
-    place = _innermost(document, min(reasons), reasons)
-    match reasons[place]:
+    pointer = _innermost(document, min(reasons), reasons)
+    match reasons[pointer]:
         case canonical.UnsatisfiableReason.Conflict(causes):
             keywords = [child(cause.pointer, keyword) for cause in causes for keyword in cause.keywords]
         case canonical.UnsatisfiableReason.Empty(cause):
             keywords = [child(cause.pointer, keyword) for keyword in cause.keywords]
         case _:
-            return UnsupportedSchema(place, "", f"{_NOTHING}: it is written as false", _ADMIT)
+            return UnsupportedSchema(pointer, "", f"{_NOTHING}: it is `false`", _ADMIT)
     match keywords:
         case []:
-            return UnsupportedSchema(place, "", _NOTHING, _ADMIT)
+            return UnsupportedSchema(pointer, "", _NOTHING, _ADMIT)
         case [keyword]:
             name = keyword.rpartition("/")[2]
             return UnsupportedSchema(keyword, name, _NOTHING, "Relax it, or leave it out.")
-    reason = f"{_NOTHING}: these exclude one another: {', '.join(keywords)}"
-    return UnsupportedSchema(place, "", reason, "Relax one of them, or leave it out.")
+    reason = f"{_NOTHING}: these keywords exclude one another: {', '.join(keywords)}"
+    return UnsupportedSchema(pointer, "", reason, "Relax one of them, or leave one out.")
 
 
 def _other_dialect(document: Any) -> str:
-    """The way out where a document without `$schema` is written in an older dialect."""
+    """The suggestion for a document without `$schema` that is written in an older dialect."""
     if not isinstance(document, dict) or "$schema" in document:
         return ""
     for dialect in _OLDER_DIALECTS:
@@ -93,35 +95,35 @@ def _other_dialect(document: Any) -> str:
     return ""
 
 
-def _innermost(document: Any, place: str, reasons: Container[str]) -> str:
-    """The part of the schema at `place` that must be there and admits nothing, or the schema itself."""
-    while isinstance(schema := resolve(document, place), dict):
+def _innermost(document: Any, pointer: str, reasons: Container[str]) -> str:
+    """The innermost of `reasons` below `pointer` that only required properties and items lead to."""
+    while isinstance(schema := resolve(document, pointer), dict):
         required = schema.get("required")
         names = required if isinstance(required, list) else []
-        parts = [child(place, "properties", name) for name in names if isinstance(name, str)]
-        parts += [child(place, "items")] if schema.get("minItems") else []
+        parts = [child(pointer, "properties", name) for name in names if isinstance(name, str)]
+        parts += [child(pointer, "items")] if schema.get("minItems") else []
         inner = next((part for part in parts if part in reasons), None)
         if inner is None:
             break
-        place = inner
-    return place
+        pointer = inner
+    return pointer
 
 
 def _parts(document: Any, documents: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The schema and its documents, each with what stands before pointers into it."""
+    """The schema and its documents, each with the prefix of pointers into it."""
     yield "", document
     yield from ((f"{uri}#", part) for uri, part in documents.items())
 
 
 def _base(start: str, part: Any) -> str:
-    """The URI that references in a part start from."""
+    """The URI that references in a document are relative to."""
     own = part.get("$id", "") if isinstance(part, dict) else ""
     return start.removesuffix("#") or (own if isinstance(own, str) else "")
 
 
 def _patterns(document: Any) -> Iterator[tuple[str, str, str]]:
     """Every pattern with its pointer and its keyword."""
-    for pointer, text in _spelled(document, "pattern"):
+    for pointer, text in _strings_under(document, "pattern"):
         yield child(pointer, "pattern"), "pattern", text
     for pointer, holder in _objects(document):
         keyword = "patternProperties"
@@ -129,8 +131,8 @@ def _patterns(document: Any) -> Iterator[tuple[str, str, str]]:
             yield from ((child(pointer, keyword, text), keyword, text) for text in patterns)
 
 
-def _spelled(document: Any, keyword: str) -> Iterator[tuple[str, str]]:
-    """Every object that spells a keyword with a text, by its pointer, and the text."""
+def _strings_under(document: Any, keyword: str) -> Iterator[tuple[str, str]]:
+    """Every string under a keyword, with the pointer of the object that has the keyword."""
     for pointer, holder in _objects(document):
         if isinstance(text := holder.get(keyword), str):
             yield pointer, text

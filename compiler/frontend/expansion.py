@@ -1,7 +1,9 @@
-"""Expander that canonicalization leaves symbolic because of a reference in them, resolved in steps.
+"""Expansion of canonical forms that stayed symbolic because of a reference in them.
 
-What has no canonical form as a whole often has one in pieces, so everything here is a union of schemas. Where
-a schema cannot be subtracted exactly, what is known to fail it is kept, and no more.
+`{"allOf": [{"$ref": "#/$defs/node"}, {"required": ["id"]}]}` with a recursive `node` is such a form: it
+becomes the intersection of `node`'s definition with the other schema. A combination that has no canonical
+form as a whole often has one in cases, so everything here is a union of schemas. Where a schema cannot be
+subtracted exactly, only values stay that are known to fail it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,45 +15,46 @@ from typing import Any
 import jsonschema_rs
 from jsonschema_rs import CanonicalSchema, canonical
 
-MAX_PIECES = 120
+from compiler.frontend.keywords import prefix_items_keyword
+
+MAX_CASES = 120
 _MAX_REFERENCES = 50
 _MAX_NESTING = 50
-_PREFIX_ITEMS = 20
 _NOTHING: dict[str, Any] = {"not": {}}
 
-Pieces = list[CanonicalSchema]
+Cases = list[CanonicalSchema]
 """A union of schemas."""
 
 
 def simple(document: Any, draft: int) -> CanonicalSchema:
-    """The canonical form of a schema of our own, to be combined with those of a document in `draft`.
+    """The canonical form of a schema that the compiler itself needs, to be combined with forms of `draft`.
 
-    It is written in what all drafts share: `enum` for one value, `{"not": {}}` for nothing.
+    Write it in what all drafts share: `enum` for one value, `{"not": {}}` for nothing.
     """
     return jsonschema_rs.canonicalize(document, draft=draft, validate_formats=True, offline=True)
 
 
 class TooManyCases(canonical.UnsupportedResult):
-    """A combination outgrew `MAX_PIECES`."""
+    """A combination has more than `MAX_CASES` cases."""
 
 
 class Expander:
-    """The combinations inside one document; `is_narrowed` if the last one resolved to less than it admits."""
+    """Expands the forms of one document; `is_narrowed`: the last result admits less than the form does."""
 
     def __init__(self, document: CanonicalSchema) -> None:
         self._document = document
         self._draft = document.draft
-        self._prefix = "prefixItems" if document.draft >= _PREFIX_ITEMS else "items"
+        self._prefix = prefix_items_keyword(document.draft)
         self.is_narrowed = False
-        self._is_frugal = False
+        self._stops_early = False
 
-    def expand(self, schema: CanonicalSchema) -> Pieces:
-        """The schema with its outermost references followed and its combination carried out, as a union.
+    def expand(self, schema: CanonicalSchema) -> Cases:
+        """Follow the outermost references and carry out the combination of their targets, as a union.
 
-        Returns the schema itself where there is nothing to expand.
+        The result is the schema itself if there is nothing to expand.
 
         Raises:
-            CanonicalizationError: the result has no canonical form, or a reference no target.
+            CanonicalizationError: the result has no canonical form, or a reference has no target.
         """
         self.is_narrowed = False
         match schema.view():
@@ -63,10 +66,10 @@ class Expander:
             whole = self._whole(schema)
             if whole != schema:
                 return [whole]
-        return self._pieces(schema, 0)
+        return self._cases(schema, 0)
 
     def _whole(self, schema: CanonicalSchema) -> CanonicalSchema:
-        """One step of it, in one form."""
+        """The expansion as one form."""
         match schema.view():
             case canonical.ReferenceView():
                 return self._target(schema)
@@ -81,23 +84,23 @@ class Expander:
             case _:
                 return schema
 
-    def _pieces(self, schema: CanonicalSchema, depth: int) -> Pieces:  # noqa: PLR0911 - one case per view
-        """The schema as a union of schemas that can be combined."""
+    def _cases(self, schema: CanonicalSchema, depth: int) -> Cases:  # noqa: PLR0911 - one case per view
+        """The expansion as a union of schemas that can be combined."""
         if depth > _MAX_NESTING:
-            raise canonical.UnsupportedResult("it combines itself with something else without an end")
+            raise canonical.UnsupportedResult("it is combined with itself endlessly")
         match schema.view():
             case canonical.ReferenceView():
-                return self._pieces(self._target(schema), depth + 1)
+                return self._cases(self._target(schema), depth + 1)
             case canonical.AnyOfView(branches):
-                return [piece for branch in branches for piece in self._pieces(branch, depth + 1)]
+                return [part for branch in branches for part in self._cases(branch, depth + 1)]
             case canonical.NotView(inner):
-                return self._subtract([self._simple({})], self._pieces(inner, depth + 1))
+                return self._subtract([self._simple({})], self._cases(inner, depth + 1))
             case canonical.AllOfView(branches):
-                return reduce(self._intersect, (self._pieces(branch, depth + 1) for branch in branches))
+                return reduce(self._intersect, (self._cases(branch, depth + 1) for branch in branches))
             case canonical.OneOfView(branches):
-                return self._exactly_one([self._pieces(branch, depth + 1) for branch in branches])
+                return self._exactly_one([self._cases(branch, depth + 1) for branch in branches])
             case canonical.TypedGroupView(type_name, body):
-                return [self._of_type(type_name, piece) for piece in self._pieces(body, depth + 1)]
+                return [self._of_type(type_name, part) for part in self._cases(body, depth + 1)]
             case _:
                 return [schema]
 
@@ -105,7 +108,7 @@ class Expander:
         return simple(document, self._draft)
 
     def _target(self, schema: CanonicalSchema) -> CanonicalSchema:
-        """The first schema that is no reference."""
+        """The first schema on a chain of references that is not itself a reference."""
         target = schema
         for _ in range(_MAX_REFERENCES):
             match target.view():
@@ -116,7 +119,7 @@ class Expander:
                     target = found
                 case _:
                     return target
-        raise canonical.CanonicalizationError(f"a chain of more than {_MAX_REFERENCES} references")
+        raise canonical.CanonicalizationError(f"it is a chain of more than {_MAX_REFERENCES} references")
 
     def _of_type(self, type_name: str, body: CanonicalSchema) -> CanonicalSchema:
         """The values of a type that `body` admits; draft 4 tells the integer 1 from the number 1.0."""
@@ -128,82 +131,82 @@ class Expander:
             case _:
                 return self._simple({"type": type_name}).intersect(body)
 
-    def _intersect(self, first: Pieces, second: Pieces) -> Pieces:
+    def _intersect(self, first: Cases, second: Cases) -> Cases:
         return self._live(a.intersect(b) for a, b in product(first, second))
 
-    def _exactly_one(self, unions: list[Pieces]) -> Pieces:
-        """What one of the unions admits and no other; where that has too many cases, some of them."""
+    def _exactly_one(self, unions: list[Cases]) -> Cases:
+        """The values that exactly one of the unions admits; some of them where there are too many cases."""
         try:
-            return self._alone(unions)
+            return self._each_alone(unions)
         except TooManyCases:
-            self._is_frugal = self.is_narrowed = True
+            self._stops_early = self.is_narrowed = True
             try:
-                return self._alone(unions)
+                return self._each_alone(unions)
             finally:
-                self._is_frugal = False
+                self._stops_early = False
 
-    def _alone(self, unions: list[Pieces]) -> Pieces:
-        found: Pieces = []
+    def _each_alone(self, unions: list[Cases]) -> Cases:
+        found: Cases = []
         for index, union in enumerate(unions):
-            others = [piece for other in (*unions[:index], *unions[index + 1 :]) for piece in other]
+            others = [part for other in (*unions[:index], *unions[index + 1 :]) for part in other]
             found += self._subtract(union, others)
         return self._live(found)
 
-    def _subtract(self, pieces: Pieces, others: Pieces) -> Pieces:
+    def _subtract(self, cases: Cases, others: Cases) -> Cases:
         for other in others:
-            pieces = self._live(rest for piece in pieces for rest in self._difference(piece, other))
-        return pieces
+            cases = self._live(rest for part in cases for rest in self._difference(part, other))
+        return cases
 
-    def _difference(self, piece: CanonicalSchema, other: CanonicalSchema) -> Pieces:  # noqa: PLR0911 - one case per view
-        """What `piece` admits and `other` does not; what is known to fail `other` where that has no form."""
-        if _exclude(piece, other):
-            return [piece]
+    def _difference(self, part: CanonicalSchema, other: CanonicalSchema) -> Cases:  # noqa: PLR0911 - one case per view
+        """The values that `part` admits and `other` does not; only some of these if not all have a form."""
+        if _are_disjoint(part, other):
+            return [part]
         try:
-            exact = piece.subtract(other)
-            if not self._is_frugal or not isinstance(exact.view(), canonical.AnyOfView):
+            exact = part.subtract(other)
+            if not self._stops_early or not isinstance(exact.view(), canonical.AnyOfView):
                 return list(_branches(exact))
         except canonical.CanonicalizationError:
             pass
         match other.view():
             case canonical.AnyOfView(branches):
-                return self._subtract([piece], list(branches))
+                return self._subtract([part], list(branches))
             case canonical.ReferenceView():
-                return self._difference(piece, self._target(other))
+                return self._difference(part, self._target(other))
             case canonical.ConstView(value):
-                return self._without([piece], value)
+                return self._without([part], value)
             case canonical.EnumView(values):
-                return reduce(self._without, values, [piece])
+                return reduce(self._without, values, [part])
             case canonical.ObjectView() as view:
                 self.is_narrowed = True
-                return self._kept(piece, _failing(view))
+                return self._restricted(part, _failing(view))
             case _:
                 raise canonical.UnsupportedResult("it cannot be negated")
 
-    def _without(self, pieces: Pieces, value: Any) -> Pieces:
+    def _without(self, cases: Cases, value: Any) -> Cases:
         return self._live(
-            rest for piece in pieces for rest in self._kept(piece, _unequal(value, self._prefix))
+            rest for part in cases for rest in self._restricted(part, _unequal(value, self._prefix))
         )
 
-    def _kept(self, piece: CanonicalSchema, conditions: Sequence[Any]) -> Pieces:
-        """What of a schema meets any of the conditions, documents of our own."""
-        found: Pieces = []
+    def _restricted(self, part: CanonicalSchema, conditions: Sequence[Any]) -> Cases:
+        """The values of a schema that satisfy any of the conditions, which are JSON Schemas."""
+        found: Cases = []
         for condition in conditions:
             try:
-                found += self._live([piece.intersect(self._simple(condition))])
+                found += self._live([part.intersect(self._simple(condition))])
             except canonical.CanonicalizationError:
                 self.is_narrowed = True
-            if found and self._is_frugal:
+            if found and self._stops_early:
                 break
         return found
 
-    def _live(self, pieces: Iterator[CanonicalSchema] | Pieces) -> Pieces:
-        """The pieces that are not known to be empty, each once."""
-        live: Pieces = []
-        for piece in pieces:
-            if piece.satisfiability() != canonical.Satisfiability.NO and piece not in live:
-                live.append(piece)
-            if len(live) > MAX_PIECES:
-                raise TooManyCases(f"it has more than {MAX_PIECES} cases")
+    def _live(self, cases: Iterator[CanonicalSchema] | Cases) -> Cases:
+        """The cases that are not known to be empty, without duplicates."""
+        live: Cases = []
+        for part in cases:
+            if part.satisfiability() != canonical.Satisfiability.NO and part not in live:
+                live.append(part)
+            if len(live) > MAX_CASES:
+                raise TooManyCases(f"it has more than {MAX_CASES} cases")
         return live
 
 
@@ -219,18 +222,21 @@ def _branches(schema: CanonicalSchema) -> Iterator[CanonicalSchema]:
             yield schema
 
 
-def _alone_of(schemas: Pieces) -> CanonicalSchema:
-    """What one of the schemas admits and no other, in one form; what excludes it need not be subtracted."""
+def _alone_of(schemas: Cases) -> CanonicalSchema:
+    """The values that exactly one of the schemas admits, as one form.
+
+    Disjoint schemas are not subtracted from one another.
+    """
 
     def alone(index: int) -> CanonicalSchema:
         schema = schemas[index]
         others = schemas[:index] + schemas[index + 1 :]
-        return reduce(CanonicalSchema.subtract, [o for o in others if not _exclude(schema, o)], schema)
+        return reduce(CanonicalSchema.subtract, [o for o in others if not _are_disjoint(schema, o)], schema)
 
     return reduce(CanonicalSchema.union, map(alone, range(len(schemas))))
 
 
-def _exclude(first: CanonicalSchema, second: CanonicalSchema) -> bool:
+def _are_disjoint(first: CanonicalSchema, second: CanonicalSchema) -> bool:
     try:
         return first.intersect(second).satisfiability() == canonical.Satisfiability.NO
     except canonical.CanonicalizationError:
@@ -238,7 +244,7 @@ def _exclude(first: CanonicalSchema, second: CanonicalSchema) -> bool:
 
 
 def _unequal(value: Any, prefix: str) -> list[Any]:
-    """Schemas whose union is every value but this one; `prefix` is the keyword of items by position."""
+    """Schemas whose union is every value except this one; `prefix` is the keyword for the first items."""
     match value:
         case list():
             return [
@@ -267,7 +273,7 @@ def _unequal(value: Any, prefix: str) -> list[Any]:
 
 
 def _failing(view: canonical.ObjectView) -> list[Any]:
-    """Schemas of values that fail the view, not all of them."""
+    """Schemas whose values all fail the view; some other values fail it too."""
     failing: list[Any] = [{"not": {"type": "object"}}]
     failing += [{"type": "object", "properties": {key: _NOTHING}} for key in view.required]
     for key, schema in view.properties.items():

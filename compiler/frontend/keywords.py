@@ -7,10 +7,10 @@ subschemas, an in-place applicator to the same value as the schema that holds it
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from toolspecs.bundle import KEYWORDS as REFERENCES
-from toolspecs.bundle import pointer_keys
+from toolspecs.bundle import KEYWORDS, pointer_keys
 from toolspecs.schema_check import SCHEMAS_BY_NAME
 
+REFERENCES = KEYWORDS
 _PREFIX_ITEMS = 20
 """The draft, as a number, that added `prefixItems`."""
 IN_PLACE_LISTS = ("allOf", "anyOf", "oneOf")

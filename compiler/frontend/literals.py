@@ -1,8 +1,9 @@
-r"""Literals that engines match differently: a key or value that a schema spells, and a pattern it may meet.
+r"""Literals that regular expression engines match differently: keys and values that a schema lists.
 
-Canonicalization asks one engine whether they match. To Python's, `\w` takes letters of every script, and `$`
-a place before a last line break. Where any text may be written, lowering leaves out what engines disagree on;
-a literal it cannot.
+Canonicalization asks one engine whether a pattern matches a listed key or value. Engines disagree: in Python,
+`\w` matches letters of every script, and `$` matches before a final line break. Where a model may write any
+text, the lowering leaves out the texts that engines disagree on. It cannot leave out a listed one, so such a
+schema is refused.
 """
 
 import re
@@ -16,7 +17,7 @@ from compiler.regular.ecma import PatternError
 from compiler.regular.language import PatternCondition, language
 
 _ODD = re.compile(r"[^\x20-\x7e]")
-"""What a text has that engines match differently."""
+"""Characters that engines match differently."""
 _DECLARING = ("properties", "dependentRequired", "dependentSchemas", "dependencies")
 
 
@@ -27,11 +28,15 @@ class _Pattern(NamedTuple):
 
 
 def check_literals(documents: Iterable[Any]) -> None:
-    """Refuse a pattern that engines match differently with some literal that it may be asked about."""
+    """Refuse a pattern if engines disagree on whether it matches a key or value that it may be applied to.
+
+    Raises:
+        UnsupportedSchema: they disagree.
+    """
     schemas = [found for document in documents for found in located(document)]
     keys = {key for _, schema in schemas for key in _keys(schema) if _ODD.search(key)}
     values = {text for _, schema in schemas for text in _values(schema) if _ODD.search(text)}
-    keys |= values  # listed objects have keys, and names can be listed
+    keys |= values  # listed objects have keys, and `propertyNames` can list keys
     if not keys:
         return
     of_values = [
@@ -54,16 +59,16 @@ def check_literals(documents: Iterable[Any]) -> None:
                     pattern.pointer,
                     pattern.keyword,
                     f"engines disagree on whether {literal!r} matches it",
-                    r"Write classes of characters for shorthands such as \w.",
+                    r"Write character classes instead of shorthands such as \w.",
                 )
 
 
 def _disputed(pattern: str, literals: Iterable[str]) -> Iterator[str]:
-    """The literals in which some engine, but not every one, finds the pattern."""
+    """The literals that some engines match and others do not."""
     try:
         found_by_all = language([PatternCondition(pattern)])
         found_by_none = language([PatternCondition(pattern, is_excluded=True)])
-    except (PatternError, TooManyStates):  # nothing is known of it
+    except (PatternError, TooManyStates):  # nothing is known about the pattern
         yield from literals
         return
     for literal in literals:
@@ -72,7 +77,7 @@ def _disputed(pattern: str, literals: Iterable[str]) -> Iterator[str]:
 
 
 def _keys(schema: dict[str, Any]) -> Iterator[str]:
-    """Every key that is declared or demanded."""
+    """Every key that is declared or required."""
     for keyword in _DECLARING:
         if isinstance(schema.get(keyword), dict):
             yield from schema[keyword]
@@ -82,7 +87,7 @@ def _keys(schema: dict[str, Any]) -> Iterator[str]:
 
 
 def _values(schema: dict[str, Any]) -> Iterator[str]:
-    """Every string that is listed, or in what is."""
+    """Every string in `enum` and `const`."""
     for keyword in ("enum", "const"):
         yield from _texts(schema.get(keyword))
 

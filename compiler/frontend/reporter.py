@@ -1,4 +1,4 @@
-"""The report while it is being written."""
+"""The enforcement report while a schema is lowered, and refusals that point at a keyword of the source."""
 
 from collections.abc import Iterable
 
@@ -11,16 +11,16 @@ from compiler.report import EnforcementReport, ReportEntry, Verdict
 from toolspecs.nearest import did_you_mean, near_matches
 
 _STRICT = {"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum"}
-"""Bounds by how they are spelled if they are not admitted themselves."""
-_DISPUTED = "not all engines assert it in this draft; what is written holds for all"
+"""What draft 6 and later call a bound that is itself not admitted."""
+_NOT_ASSERTED_BY_ALL = "not all validators assert it in this draft; the output is valid for all of them"
 _LIKELY = 0.75
-"""How alike a misspelled keyword is to the one that is meant, by `difflib`."""
+"""The `difflib` ratio from which on an unknown keyword is taken for a misspelled one."""
 
 _SEVERITY = (Verdict.EXACT, Verdict.ANNOTATION, Verdict.NARROWED, Verdict.GUARDED)
 
 
 class Reporter:
-    """Collects what became of each keyword; what nobody notes is upheld exactly by canonicalization."""
+    """Collects a verdict for each keyword; canonicalization upholds exactly what has none."""
 
     def __init__(self, source_map: SourceMap, draft: int) -> None:
         self._source_map = source_map
@@ -28,7 +28,7 @@ class Reporter:
         self._notes: dict[tuple[str, str], tuple[Verdict, dict[str, None]]] = {}
 
     def note(self, location: SchemaLocation, keyword: str, verdict: Verdict, note: str) -> None:
-        """Record a verdict wherever the place spells the keyword; the weaker verdict stays."""
+        """Record a verdict for a keyword in every schema of a location; the weaker of two verdicts stays."""
         for pointer, schema in self._source_map.schemas(location):
             if keyword in schema:
                 before, texts = self._notes.get((pointer, keyword), (Verdict.EXACT, {}))
@@ -38,53 +38,53 @@ class Reporter:
     def note_first(
         self, location: SchemaLocation, keywords: Iterable[str], verdict: Verdict, note: str
     ) -> None:
-        """Record a verdict on the first of some keywords that the place spells."""
-        spelled = {keyword for _, schema in self._source_map.schemas(location) for keyword in schema}
-        for keyword in [keyword for keyword in keywords if keyword in spelled][:1]:
+        """Record a verdict for the first of some keywords that a schema of the location has."""
+        used = {keyword for _, schema in self._source_map.schemas(location) for keyword in schema}
+        for keyword in [keyword for keyword in keywords if keyword in used][:1]:
             self.note(location, keyword, verdict, note)
 
     def note_all(self, location: SchemaLocation, notes: Iterable[tuple[str, Verdict, str]]) -> None:
-        """Record several."""
+        """Record several verdicts: keyword, verdict and note."""
         for keyword, verdict, note in notes:
             self.note(location, keyword, verdict, note)
 
     def refusal(
         self, location: SchemaLocation, keyword: str, reason: str, suggestion: str = ""
     ) -> UnsupportedSchema:
-        """A refusal that points at the keyword, or at the place where none of its schemas spells it."""
-        spelled = [
+        """A refusal that points at the keyword, or at the location if none of its schemas has the keyword."""
+        found = [
             (child(at, name), name)
             for name in (keyword, _STRICT.get(keyword, keyword))
             for at, schema in self._source_map.schemas(location)
             if name in schema
         ]
-        place, name = spelled[0] if spelled else (location.pointer, keyword)
-        return UnsupportedSchema(place, name, reason, suggestion)
+        pointer, name = found[0] if found else (location.pointer, keyword)
+        return UnsupportedSchema(pointer, name, reason, suggestion)
 
     def refusal_of(self, location: SchemaLocation, unsupported: UnsupportedKeyword) -> UnsupportedSchema:
-        """The refusal of a string or number."""
+        """The refusal of a string or number that the lowering of scalars cannot uphold."""
         return self.refusal(location, unsupported.keyword, unsupported.reason, unsupported.suggestion)
 
     def report(self) -> EnforcementReport:
-        """The verdict on every keyword of the document but those that only structure or describe it."""
+        """The verdict on every keyword of the document except those that only structure or describe it."""
         entries = []
         for pointer, schema in self._source_map.subschemas():
-            disputed = dialect_dependent(schema, self._draft)
+            dependent = dialect_dependent(schema, self._draft)
             for keyword in schema:
                 if keyword in STRUCTURE:
                     continue
                 default = _default(keyword, schema[keyword])
                 verdict, texts = self._notes.get((pointer, keyword), (default, {}))
-                if keyword in disputed:
+                if keyword in dependent:
                     verdict = max(verdict, Verdict.NARROWED, key=_SEVERITY.index)
-                    texts = {**texts, _DISPUTED: None}
+                    texts = {**texts, _NOT_ASSERTED_BY_ALL: None}
                 note = "; ".join(texts) or _ignored(keyword, schema[keyword])
                 entries.append(ReportEntry(pointer, keyword, verdict, note))
         return EnforcementReport(tuple(entries))
 
 
 def _ignored(keyword: str, value: object) -> str:
-    """What to say of a keyword, or of a format, that has no force because nobody knows it."""
+    """The note on a keyword or format that is ignored because it is unknown."""
     if keyword == "format" and isinstance(value, str) and value not in FORMATS:
         return f"unknown format, ignored{did_you_mean(near_matches(value, FORMATS, 1, _LIKELY))}"
     if keyword in ASSERTIONS | ANNOTATIONS or keyword.startswith("x-"):

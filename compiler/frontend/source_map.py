@@ -1,9 +1,9 @@
-"""The source_map of a schema document: which schema objects speak about one place of an instance.
+"""The source map: which schemas of the document apply to one location of an instance.
 
-Canonicalization sorts properties and forgets where things were written. The source_map walks the source
-beside the canonical form and gives back the declared order of keys, the keys that were declared without a
-constraint, and the JSON pointers that a report or a refusal names. It never decides what is valid: a wrong
-source_map costs order and wording, not soundness.
+A canonical form has its properties sorted and does not say where in the document it was written. The source
+map is read beside it and gives back the declared order of keys, the keys that were declared without a
+constraint, and the JSON pointers for reports and refusals. It never decides what is valid: a wrong source map
+costs order and wording, not soundness.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,22 +13,31 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote
 
-from compiler.frontend.keywords import IN_PLACE, IN_PLACE_LISTS, IN_PLACE_MAPS, child, children, resolve
-from toolspecs.bundle import KEYWORDS as REFERENCES
+from compiler.frontend.keywords import (
+    IN_PLACE,
+    IN_PLACE_LISTS,
+    IN_PLACE_MAPS,
+    REFERENCES,
+    child,
+    located,
+    resolve,
+    split_uri,
+)
 from toolspecs.bundle import absolute
 
-_ALWAYS = ("allOf", *IN_PLACE, *REFERENCES)
+_NO_BRANCH = ("allOf", *IN_PLACE, *REFERENCES)
+"""In-place applicators that are not alternatives."""
 _MAX_VISITS = 2_000
 
 Branches = tuple[str, ...]
-"""The pointers of the alternatives in which a schema stands, outermost first."""
+"""The pointers of the alternatives that contain a schema, the outermost first."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaLocation:
-    """The pointers of every schema object that speaks about one place of an instance.
+    """The pointers of all schemas that apply to one location of an instance.
 
-    They stand in the order in which a reader meets their `properties`; `pointer` is the one for messages.
+    They are in the order in which a reader meets their `properties`; `pointer` is the one for messages.
     """
 
     pointers: tuple[str, ...] = ()
@@ -36,26 +45,28 @@ class SchemaLocation:
 
 
 class SourceMap:
-    """The source_map of one document, and of the `documents` by URI that it may refer to; none is modified.
+    """The source map of a document and of the `documents` by URI that it may refer to; it modifies neither.
 
-    A pointer into another document is its URI, `#` and the pointer proper.
+    With `{"type": "object", "properties": {"b": {}, "a": {}}}`, `declared(root)` is `("b", "a")`, and
+    `property(root, "a").pointer` is `/properties/a`. A pointer into another document is written as URI, `#`
+    and pointer.
     """
 
     def __init__(self, document: Any, documents: Mapping[str, Any] = MappingProxyType({})) -> None:
         self.document = document
         self.documents = documents
         self._values: dict[str, Any] = {}
-        self._items: dict[tuple[SchemaLocation, int | None], SchemaLocation] = {}
+        self._items: dict[tuple[SchemaLocation, int], SchemaLocation] = {}
         self._locations: dict[tuple[str, ...], SchemaLocation] = {}
         self._branches: dict[SchemaLocation, Mapping[str, tuple[Branches, ...]]] = {}
 
     @property
     def root(self) -> SchemaLocation:
-        """The place of the whole instance."""
+        """The location of the whole instance."""
         return self._location(("",))
 
     def schemas(self, location: SchemaLocation) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """The schema objects of a place, with their pointers."""
+        """The schemas of a location with their pointers, boolean ones left out."""
         for pointer in location.pointers:
             schema = self.at(pointer)
             if isinstance(schema, dict):
@@ -64,12 +75,12 @@ class SourceMap:
     def at(self, pointer: str) -> Any:
         """The value at a pointer, None where there is none."""
         if pointer not in self._values:
-            uri, _, inside = ("", "", pointer) if pointer[:1] in ("", "/") else pointer.partition("#")
-            self._values[pointer] = resolve(self.documents.get(uri) if uri else self.document, inside)
+            uri, inner = split_uri(pointer)
+            self._values[pointer] = resolve(self.documents.get(uri) if uri else self.document, inner)
         return self._values[pointer]
 
     def declared(self, location: SchemaLocation) -> tuple[str, ...]:
-        """Every key that `properties` declares at a place, in the order of first appearance."""
+        """Every key that `properties` declares at a location, in the order of first appearance."""
         keys: dict[str, None] = {}
         for _, schema in self.schemas(location):
             properties = schema.get("properties")
@@ -78,7 +89,7 @@ class SourceMap:
         return tuple(keys)
 
     def mentioned(self, location: SchemaLocation) -> tuple[str, ...]:
-        """Every key that a place names, declared ones first, in the order of first appearance."""
+        """Every key that the schemas of a location name, declared ones first, in order of appearance."""
         keys = dict.fromkeys(self.declared(location))
         for _, schema in self.schemas(location):
             names = schema.get("propertyNames")
@@ -88,7 +99,7 @@ class SourceMap:
         return tuple(keys)
 
     def is_map(self, location: SchemaLocation) -> bool:
-        """Whether no key is declared at a place, or undeclared ones are admitted in so many words."""
+        """Whether no key is declared at a location, or a keyword explicitly admits undeclared ones."""
         explicit = any(
             schema.get(keyword, False) is not False
             for _, schema in self.schemas(location)
@@ -97,16 +108,17 @@ class SourceMap:
         return explicit or not (self.declared(location) or self._takes_no_arguments(location))
 
     def _takes_no_arguments(self, location: SchemaLocation) -> bool:
-        """Whether a place is the whole instance, and its `properties` are spelled and empty.
+        """Whether the location is the whole instance and its `properties` are empty.
 
-        That is how tools without arguments are written. Further in it is written for maps, as of Helm values.
+        Tools without arguments are written like that. In inner objects, empty `properties` mean a map, as in
+        Helm values.
         """
-        spelled = {keyword for _, schema in self.schemas(location) for keyword in schema}
-        keys_told = spelled & {"propertyNames", "minProperties"}
-        return location == self.root and "properties" in spelled and not keys_told
+        used = {keyword for _, schema in self.schemas(location) for keyword in schema}
+        constrains_keys = used & {"propertyNames", "minProperties"}
+        return location == self.root and "properties" in used and not constrains_keys
 
     def property(self, location: SchemaLocation, key: str) -> SchemaLocation:
-        """The place of the value under `key`."""
+        """The location of the value under `key`."""
         found: list[str] = []
         for pointer, schema in self.schemas(location):
             properties = schema.get("properties")
@@ -117,63 +129,55 @@ class SourceMap:
         return self._location(tuple(found))
 
     def undeclared(self, location: SchemaLocation, patterns: tuple[str, ...]) -> SchemaLocation:
-        """The place of the values under undeclared keys that match `patterns`."""
+        """The location of the values under undeclared keys that match `patterns`."""
         found: list[str] = []
         for pointer, schema in self.schemas(location):
-            spelled = schema.get("patternProperties") or {}
-            found += [child(pointer, "patternProperties", p) for p in spelled if p in patterns]
+            own = schema.get("patternProperties") or {}
+            found += [child(pointer, "patternProperties", p) for p in own if p in patterns]
             if not patterns and isinstance(schema.get("additionalProperties"), dict):
                 found.append(child(pointer, "additionalProperties"))
         return self._location(tuple(found))
 
-    def item(self, location: SchemaLocation, index: int | None) -> SchemaLocation:
-        """The place of the item at `index`, or (None) of the items after any prefix."""
+    def item(self, location: SchemaLocation, index: int) -> SchemaLocation:
+        """The location of the item at `index`."""
         if (location, index) not in self._items:
             self._items[location, index] = self._item(location, index)
         return self._items[location, index]
 
-    def _item(self, location: SchemaLocation, index: int | None) -> SchemaLocation:
+    def _item(self, location: SchemaLocation, index: int) -> SchemaLocation:
         found: list[str] = []
         for pointer, schema in self.schemas(location):
             for keyword in ("prefixItems", "items"):
                 items = schema.get(keyword)
                 if isinstance(items, list):
-                    if index is not None and index < len(items):
+                    if index < len(items):
                         found.append(child(pointer, keyword, str(index)))
                 elif isinstance(items, dict):
                     found.append(child(pointer, keyword))
         return self._location(tuple(found))
 
     def subschemas(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        """Every schema object of the document in document order, then what it refers to in other places."""
+        """Every schema of the document in document order, then those that only references lead to."""
         seen: set[str] = set()
         starts = [""]
         while starts:
             if (start := starts.pop()) in seen:
                 continue
-            for pointer, schema in self._below(start):
+            for pointer, schema in located(self.at(start), start):
                 if pointer not in seen:
                     seen.add(pointer)
                     yield pointer, schema
-                    starts += [place for place in self._referred(pointer, schema) if place not in seen]
+                    starts += [target for target in self._targets(pointer, schema) if target not in seen]
 
-    def _below(self, start: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-        stack = [(start, self.at(start))]
-        while stack:
-            pointer, schema = stack.pop()
-            if isinstance(schema, dict):
-                yield pointer, schema
-                stack += reversed(list(children(pointer, schema)))
+    def _targets(self, pointer: str, schema: Mapping[str, Any]) -> list[str]:
+        """The pointers of the schemas that a schema refers to."""
+        references = (schema.get(keyword) for keyword in REFERENCES)
+        found = (self._target(pointer, uri) for uri in references if isinstance(uri, str))
+        return [target for target in found if target is not None]
 
-    def _referred(self, pointer: str, schema: Mapping[str, Any]) -> list[str]:
-        """The places that a schema refers to."""
-        spelled = (schema.get(keyword) for keyword in REFERENCES)
-        found = (self._referent(pointer, uri) for uri in spelled if isinstance(uri, str))
-        return [place for place in found if place is not None]
-
-    def _referent(self, pointer: str, uri: str) -> str | None:
-        """The place that a reference at `pointer` leads to."""
-        return self._elsewhere(pointer, uri) or self._target(uri)
+    def _target(self, pointer: str, uri: str) -> str | None:
+        """The pointer of the schema that a reference at `pointer` leads to, None if there is none."""
+        return self._target_elsewhere(pointer, uri) or self._target_inside(uri)
 
     def _location(self, starts: tuple[str, ...]) -> SchemaLocation:
         if starts not in self._locations:
@@ -193,7 +197,7 @@ class SourceMap:
         found: dict[str, dict[Branches, None]],
         visits: set[tuple[str, Branches]],
     ) -> None:
-        """Add a schema, where its `properties` stand among the schemas that speak about the same place."""
+        """Add a schema and those that apply in place, in the order of their `properties`."""
         visit = (pointer, branches if len(visits) < _MAX_VISITS else ())
         if visit in visits:
             return
@@ -204,14 +208,14 @@ class SourceMap:
                 if keyword == "properties":
                     found.setdefault(pointer, {})[branches] = None
                 for inner in self._in_place(pointer, keyword, value):
-                    within = branches if keyword in _ALWAYS or inner in branches else (*branches, inner)
+                    within = branches if keyword in _NO_BRANCH or inner in branches else (*branches, inner)
                     self._collect(inner, within, found, visits)
         found.setdefault(pointer, {})[branches] = None
 
     def reordered(
         self, location: SchemaLocation, fits: Callable[[Mapping[str, Any]], bool]
     ) -> SchemaLocation:
-        """The place with the schemas last that stand in alternatives of which some schema does not fit."""
+        """The location with those schemas last whose alternatives all have a schema that does not fit."""
         paths_of = self._branches.get(location)
         if paths_of is None:
             return location
@@ -234,7 +238,7 @@ class SourceMap:
         return SchemaLocation((*first, *last), location.pointer)
 
     def _in_place(self, pointer: str, keyword: str, value: Any) -> Iterator[str]:
-        """The schemas under a keyword that speak about the same place as the one at `pointer`."""
+        """The schemas under a keyword that apply to the same location as the one at `pointer`."""
         if keyword in IN_PLACE:
             yield child(pointer, keyword)
         elif keyword in IN_PLACE_LISTS and isinstance(value, list):
@@ -242,13 +246,12 @@ class SourceMap:
         elif keyword in IN_PLACE_MAPS and isinstance(value, dict):
             yield from (child(pointer, keyword, key) for key in value)
         elif keyword in REFERENCES and isinstance(value, str):
-            target = self._referent(pointer, value)
+            target = self._target(pointer, value)
             yield from () if target is None else (target,)
 
-    def _elsewhere(self, pointer: str, uri: str) -> str | None:
-        """The target of a reference that stands at or leads into another document."""
-        base = "" if pointer[:1] in ("", "/") else pointer.partition("#")[0]
-        target, fragment = absolute(base or self._base, uri)
+    def _target_elsewhere(self, pointer: str, uri: str) -> str | None:
+        """The target of a reference from or into another document."""
+        target, fragment = absolute(split_uri(pointer)[0] or self._base, uri)
         if target not in self.documents or target == self._base:
             return None
         found = f"{target}#{fragment}"
@@ -259,7 +262,7 @@ class SourceMap:
         identity = self.document.get("$id", "") if isinstance(self.document, dict) else ""
         return identity if isinstance(identity, str) else ""
 
-    def _target(self, uri: str) -> str | None:
+    def _target_inside(self, uri: str) -> str | None:
         """The target of a reference inside the document."""
         base, _, fragment = uri.partition("#")
         fragment = unquote(fragment)
@@ -272,9 +275,9 @@ class SourceMap:
 
     @cached_property
     def _names(self) -> Mapping[str, str]:
-        """Pointers of the schemas that name themselves."""
+        """The pointers of the schemas that have an identifier or an anchor, by it."""
         names: dict[str, str] = {}
-        for pointer, schema in self._below(""):
+        for pointer, schema in located(self.document):
             for keyword, prefix in (("$anchor", "#"), ("$dynamicAnchor", "#"), ("$id", ""), ("id", "")):
                 name = schema.get(keyword)
                 if isinstance(name, str):

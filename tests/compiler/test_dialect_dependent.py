@@ -65,7 +65,7 @@ def test_the_report_names_it():
     compiled = compile_schema({"type": "object", "oneOf": [NEEDS, {"required": ["b"]}]})
     (entry,) = [entry for entry in compiled.report.entries if entry.keyword == "dependencies"]
     assert entry.verdict is Verdict.NARROWED
-    assert "not all engines" in entry.note
+    assert "not all validators" in entry.note
 
 
 def test_where_it_cannot_be_resolved_the_refusal_names_it():
