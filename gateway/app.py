@@ -204,8 +204,8 @@ def start_runtime(settings: Settings) -> Runtime:
     # Here, as torch and transformers take seconds to import, which `callgate tools` need not wait for.
     import transformers.utils.logging  # noqa: PLC0415
 
+    from runtime.device import pick_device  # noqa: PLC0415
     from runtime.embedded import EmbeddedRuntime  # noqa: PLC0415
-    from runtime.loading import pick_device  # noqa: PLC0415
     from runtime.settings import EngineSettings  # noqa: PLC0415
 
     transformers.utils.logging.disable_progress_bar()  # whoever serves shows progress in its own way

@@ -16,7 +16,7 @@ from gateway.settings import Settings
 from runtime.loading import load_model
 from runtime.study.files import check_folder, write
 from runtime.study.findings import StudySettings
-from runtime.study.report import Report
+from runtime.study.report import StudyReport
 from runtime.study.study import Say, run_study
 
 INTERRUPTED = 130
@@ -39,7 +39,7 @@ def study(settings: Settings, options: Mapping[str, Any], folder: Path, console:
     if not findings.cells:
         console.print("Interrupted before there was anything to report.")
         return INTERRUPTED
-    report = Report(findings)
+    report = StudyReport(findings)
     console.print(Markdown(report.summary()))
     for line in write(report, folder):
         console.print(line, highlight=False, soft_wrap=True)

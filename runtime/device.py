@@ -1,18 +1,46 @@
-"""Copying to a device without waiting for it."""
+"""Devices: which one to use, copying to it without waiting, and recognizing that its memory is full."""
 
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from runtime.errors import UnusableDevice, first_line
+
+_ALLOCATOR_ON_CPU = "DefaultCPUAllocator"
+"""Torch's CPU allocator raises a plain RuntimeError; its message begins with this name."""
+
+
+def pick_device(name: str) -> str:
+    """The torch name of a device that works here; "auto" is the accelerator if there is one, else the CPU.
+
+    Raises:
+        UnusableDevice: there is no such device here.
+    """
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.zeros(1, device=name).item()
+    except Exception as error:
+        gpus = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
+        raise UnusableDevice(name, ("auto", "cpu", *gpus), first_line(error)) from error
+    return name
+
 
 def upload(values: Any, device: torch.device, dtype: torch.dtype | None = None) -> Tensor:
-    """Numbers from an array or nested lists as a tensor on `device`.
+    """An array or nested lists of numbers as a tensor on `device`, without waiting for the device.
 
-    On an accelerator the copy is queued like any other work, from pinned memory, which torch's allocator
-    hands out again only when the copy is done. A plain copy would wait until all work queued before is done.
+    On an accelerator the copy is queued like any other work. It reads pinned memory, which torch's allocator
+    reuses only after the copy. A plain copy would wait until all work queued before it is done.
     """
     tensor = torch.as_tensor(values, dtype=dtype)
     if device.type == "cuda":
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=True)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an allocation failed for lack of memory, on any device."""
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and _ALLOCATOR_ON_CPU in str(error)

@@ -3,36 +3,38 @@
 import asyncio
 import math
 import secrets
+import threading
 import time
-from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 from runtime.engine import Engine
-from runtime.engine_thread import EngineThread, Job, Mailbox
+from runtime.engine_thread import EngineJob, EngineThread, Mailbox
 from runtime.errors import UnknownModel
 from runtime.events import Event, Finished
 from runtime.forward.model_runner import ModelRunner
 from runtime.jump_forward import JumpForward
-from runtime.limits import check_limits
 from runtime.loading import LoadedModel, load_model
-from runtime.passing_thread import in_passing_thread
 from runtime.protocol import Health, ModelCard
-from runtime.request import GenerationRequest
+from runtime.request import GenerationRequest, check_limits
 from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
-from runtime.text.detokenizer import Spelling
-from runtime.text.template import Room, render_prompt
+from runtime.text.detokenizer import TokenBytes
+from runtime.text.template import PromptLimit, render_prompt
 from runtime.transcript import Transcript
+
+T = TypeVar("T")
 
 
 class EmbeddedRuntime:
-    """Serves one loaded model. `close` it, or its thread lives as long as the process."""
+    """Serves one loaded model. Without `close`, its thread lives as long as the process."""
 
     def __init__(self, loaded: LoadedModel, settings: EngineSettings | None = None) -> None:
         settings = settings or EngineSettings()
         self._loaded = loaded
-        self._spelling = Spelling(loaded.vocabulary)
+        self._token_bytes = TokenBytes(loaded.vocabulary)
         length = min(loaded.context_length, settings.context_length or loaded.context_length)
         runner = ModelRunner(loaded.model, settings)
         self._num_columns = runner.num_columns
@@ -42,9 +44,9 @@ class EmbeddedRuntime:
         engine = Engine(runner, loaded.vocabulary, settings, context_length=length, jump_forward=jump_forward)
         self._card = ModelCard(loaded.model_id, loaded.vocabulary, loaded.syntax, engine.context_length)
         tokens = (*loaded.vocabulary.tokens, *loaded.vocabulary.markers)
-        self._room = Room(engine.context_length, max(map(len, tokens)))
+        self._prompt_limit = PromptLimit(engine.context_length, max(map(len, tokens)))
         self._thread = EngineThread(engine, num_threads=settings.num_threads)
-        # One thread, since a tokenizer is not safe in several at once.
+        # One thread: a tokenizer must not be called from several threads at once.
         self._templates = ThreadPoolExecutor(1, thread_name_prefix="callgate-template")
 
     @classmethod
@@ -56,11 +58,11 @@ class EmbeddedRuntime:
         model_id: str | None = None,
         syntax: str | None = None,
     ) -> "EmbeddedRuntime":
-        """Load a model and start its engine; blocks.
+        """Load a model and start its engine. This blocks for seconds.
 
         Raises:
             ModelLoadError: the model cannot be loaded or run.
-            UnknownSyntax: there is no such syntax.
+            UnknownSyntax: there is no such call syntax.
         """
         settings = settings or EngineSettings()
 
@@ -70,10 +72,10 @@ class EmbeddedRuntime:
             )
             return cls(loaded, settings)
 
-        return in_passing_thread(build)
+        return run_in_short_lived_thread(build)
 
     async def generate(self, request: GenerationRequest) -> AsyncIterator[Event]:
-        """Events of all choices, interleaved; closing the iterator early aborts the request."""
+        """The events of all choices, interleaved; closing the iterator early aborts the request."""
         if request.model != self._loaded.model_id:
             raise UnknownModel(request.model, (self._loaded.model_id,))
         check_limits(request, self._num_columns, self._max_choices)
@@ -81,7 +83,9 @@ class EmbeddedRuntime:
         loop = asyncio.get_running_loop()
         prompt_ids = await loop.run_in_executor(self._templates, self._render, request)
         mailbox = Mailbox()
-        self._thread.submit(Job(request.request_id, self._choices(request, prompt_ids, deadline), mailbox))
+        self._thread.submit(
+            EngineJob(request.request_id, self._choices(request, prompt_ids, deadline), mailbox)
+        )
         num_open = request.num_choices
         try:
             while num_open:
@@ -97,7 +101,7 @@ class EmbeddedRuntime:
         self._thread.abort(request_id)
 
     async def health(self) -> Health:
-        """The state right now."""
+        """The current state."""
         failure = self._thread.failure
         scheduler = self._thread.engine.scheduler
         return Health(
@@ -109,11 +113,11 @@ class EmbeddedRuntime:
         )
 
     async def models(self) -> tuple[ModelCard, ...]:
-        """The model served."""
+        """The model that is served."""
         return (self._card,)
 
     async def close(self) -> None:
-        """Stop; running requests end with `GenerationFailed`."""
+        """Stop the engine; running requests end with `GenerationFailed`."""
         await asyncio.to_thread(self._thread.stop)
         self._templates.shutdown(wait=False)
 
@@ -123,7 +127,7 @@ class EmbeddedRuntime:
             request.messages,
             request.tools,
             request.template_options,
-            room=self._room,
+            limit=self._prompt_limit,
         )
 
     def _choices(
@@ -133,13 +137,13 @@ class EmbeddedRuntime:
         seed = secrets.randbits(63) if sampling.seed is None else sampling.seed
         constraint = request.constraint
         syntax = constraint.syntax if constraint else None
-        is_thinking = self._spelling.is_thinking(prompt_ids, syntax)
+        is_thinking = self._token_bytes.is_thinking(prompt_ids, syntax)
         return tuple(
             (
                 self._sequence(request, choice, prompt_ids, seed, deadline, is_thinking=is_thinking),
                 Transcript(
                     choice,
-                    self._spelling,
+                    self._token_bytes,
                     syntax=syntax,
                     stop=request.stop,
                     types_of=constraint.parameter_types if constraint else None,
@@ -171,3 +175,26 @@ class EmbeddedRuntime:
             num_logprobs=request.num_logprobs,
             deadline=deadline,
         )
+
+
+def run_in_short_lived_thread(work: Callable[[], T]) -> T:
+    """What `work` returns or raises, run in a thread of its own that has ended when this returns.
+
+    Torch gives every thread that computes on a CPU helper threads, for as long as that thread lives. Once all
+    helpers together are more than the cores, OpenMP's runtime (libgomp) lets none of them wait actively. The
+    engine's own helpers then fall asleep between two operations, and on two cores a decode step takes a fifth
+    longer. A caller that is interrupted does not wait for the thread.
+    """
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:  # noqa: BLE001 the caller raises it
+            future.set_exception(error)
+
+    thread = threading.Thread(target=run, name="callgate-load", daemon=True)
+    thread.start()
+    result = future.result()
+    thread.join()
+    return result

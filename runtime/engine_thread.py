@@ -1,4 +1,4 @@
-"""The engine thread: owns an engine, takes jobs from any thread, sends events back to their event loops."""
+"""The engine thread: owns an engine, takes jobs from any thread, and sends events to their event loops."""
 
 import asyncio
 import logging
@@ -27,26 +27,26 @@ Delivery = list[Event] | RuntimeFault
 
 
 class Mailbox:
-    """Where a request waits for its events: an asyncio queue that other threads can fill."""
+    """The queue of one request's events. Other threads fill it, and an event loop reads it."""
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[Delivery] = asyncio.Queue()
 
     async def receive(self) -> list[Event]:
-        """The next events, at least one; raises the fault that ended the request."""
+        """The next events, at least one. Raises the error that ended the request, if one did."""
         delivery = await self._queue.get()
         if isinstance(delivery, RuntimeFault):
             raise delivery
         return delivery
 
     def put(self, delivery: Delivery) -> None:
-        """Deliver, on the mailbox's own event loop."""
+        """Deliver; call this on the mailbox's own event loop."""
         self._queue.put_nowait(delivery)
 
 
 def send(deliveries: list[tuple[Mailbox, Delivery]]) -> None:
-    """Deliver from any thread, waking each event loop once. A loop that is closed wants nothing more."""
+    """Deliver from any thread, waking each event loop once. A closed event loop gets nothing."""
     by_loop: defaultdict[asyncio.AbstractEventLoop, list[tuple[Mailbox, Delivery]]] = defaultdict(list)
     for mailbox, delivery in deliveries:
         by_loop[mailbox.loop].append((mailbox, delivery))
@@ -61,8 +61,8 @@ def _put_all(batch: list[tuple[Mailbox, Delivery]]) -> None:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Job:
-    """A request as the engine sees it: one sequence and one transcript per choice."""
+class EngineJob:
+    """A request as the engine thread sees it: one sequence and one transcript per choice."""
 
     request_id: str
     choices: tuple[tuple[Sequence, Transcript], ...]
@@ -70,7 +70,10 @@ class Job:
 
 
 class EngineThread:
-    """Runs until `stop`, or until a step raises: then every job, old or new, ends with GenerationFailed."""
+    """Runs an engine until `stop`, or until a step raises. Then every job fails, new ones too.
+
+    Everything but `submit`, `abort` and `stop` runs in the thread.
+    """
 
     def __init__(self, engine: Engine, *, num_threads: int | None = None) -> None:
         self.engine = engine
@@ -79,16 +82,16 @@ class EngineThread:
         self._num_threads = num_threads
         self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._is_stopping = False
-        self._jobs: dict[str, Job] = {}
-        self._by_sequence: dict[Sequence, tuple[Job, Transcript]] = {}
+        self._jobs: dict[str, EngineJob] = {}
+        self._by_sequence: dict[Sequence, tuple[EngineJob, Transcript]] = {}
         self._outputs: list[Output] = []
         self._outgoing: list[tuple[Mailbox, Delivery]] = []
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="callgate-engine", daemon=True)
         self._thread.start()
 
-    def submit(self, job: Job) -> None:
-        """Queue a job; faults arrive in its mailbox.
+    def submit(self, job: EngineJob) -> None:
+        """Queue a job; errors arrive in its mailbox.
 
         Raises:
             GenerationFailed: the engine has stopped.
@@ -99,11 +102,11 @@ class EngineThread:
             self._inbox.put(lambda: self._start(job))
 
     def abort(self, request_id: str) -> None:
-        """End a job within a step, with GenerationFailed for whoever still reads its mailbox."""
+        """End a job within a step; its mailbox gets GenerationFailed."""
         self._inbox.put(lambda: self._abort(request_id))
 
     def stop(self) -> None:
-        """End the thread; what still runs fails. Returns when it has ended."""
+        """Stop the engine and wait for the thread to end; running jobs fail."""
         self._inbox.put(self._request_stop)
         self._thread.join()
 
@@ -116,7 +119,7 @@ class EngineThread:
                 self._take_commands()
                 if self.engine.has_work:
                     outputs = self.engine.step(meanwhile=self._hand_over_all)
-                    self._outputs += outputs
+                    self._outputs += outputs  # only now: `_hand_over_all` has emptied it
                 if not (self.engine.has_work and self.engine.runner.is_async):
                     self._hand_over_all()
                 self._flush()
@@ -127,7 +130,7 @@ class EngineThread:
             self._fail_all(fault)
 
     def _take_commands(self) -> None:
-        """Run what was asked for; wait for it if there is nothing else to do."""
+        """Run the commands in the inbox; wait for one if there is nothing else to do."""
         try:
             while not self._is_stopping:
                 is_idle = not (self.engine.has_work or self._outputs or self._outgoing)
@@ -138,7 +141,7 @@ class EngineThread:
     def _request_stop(self) -> None:
         self._is_stopping = True
 
-    def _start(self, job: Job) -> None:
+    def _start(self, job: EngineJob) -> None:
         self._jobs[job.request_id] = job
         for sequence, transcript in job.choices:
             self._by_sequence[sequence] = (job, transcript)
@@ -147,7 +150,7 @@ class EngineThread:
                 self.engine.add(sequence)
         except RuntimeFault as fault:
             self._end(job, fault)
-        except Exception as error:  # what fails for one job is no reason to fail the others
+        except Exception as error:  # only this job fails, and no other
             logger.exception("request %s", job.request_id)
             self._end(job, GenerationFailed(f"{type(error).__name__}: {error}"))
 
@@ -155,8 +158,8 @@ class EngineThread:
         if job := self._jobs.get(request_id):
             self._end(job, GenerationFailed("the request was aborted"))
 
-    def _end(self, job: Job, fault: RuntimeFault) -> None:
-        """Stop whatever of the job still runs, and say why."""
+    def _end(self, job: EngineJob, fault: RuntimeFault) -> None:
+        """Stop all sequences of a job, and send the reason."""
         for sequence, _ in job.choices:
             self.engine.stop(sequence)
             self._by_sequence.pop(sequence, None)
@@ -164,7 +167,7 @@ class EngineThread:
         self._outgoing.append((job.mailbox, fault))
 
     def _hand_over_all(self) -> None:
-        """Send what the last step wrote; if a device computes by itself, while it computes the next one."""
+        """Send the outputs of the last step. Meanwhile, an accelerator computes the next one."""
         outputs, self._outputs = self._outputs, []
         for output in outputs:
             self._hand_over(output)
@@ -173,15 +176,15 @@ class EngineThread:
     def _hand_over(self, output: Output) -> None:
         try:
             self._deliver(output)
-        except Exception as error:  # an output that cannot be read ends its own job
+        except Exception as error:  # an output that the transcript cannot read ends its own job
             logger.exception("sequence %s", output.sequence.sequence_id)
             if entry := self._by_sequence.get(output.sequence):
                 self._end(entry[0], GenerationFailed(f"{type(error).__name__}: {error}"))
 
     def _deliver(self, output: Output) -> None:
-        """Turn what a step added to a sequence into events; a stop string ends the sequence."""
+        """Turn the tokens that a step added to a sequence into events; a stop string ends the sequence."""
         entry = self._by_sequence.get(output.sequence)
-        if entry is None:  # its job failed in this very step
+        if entry is None:  # its job has failed in this step
             return
         job, transcript = entry
         if output.error is not None:
@@ -197,7 +200,7 @@ class EngineThread:
         if events:
             self._outgoing.append((job.mailbox, events))
 
-    def _finish(self, job: Job, sequence: Sequence, transcript: Transcript) -> list[Event]:
+    def _finish(self, job: EngineJob, sequence: Sequence, transcript: Transcript) -> list[Event]:
         matcher = sequence.matcher
         events = transcript.finish(matcher.pending_parts() if matcher is not None else ())
         del self._by_sequence[sequence]
@@ -206,7 +209,7 @@ class EngineThread:
         reason = FinishReason.STOP if transcript.is_stopped else sequence.finish_reason
         assert reason is not None
         if transcript.num_calls and sequence.closed_by is None:
-            reason = FinishReason.TOOL_CALLS  # complete by itself, be it with the budget's last token
+            reason = FinishReason.TOOL_CALLS  # the model completed the call, perhaps with its last token
         stats = replace(sequence.stats, num_thought_tokens=transcript.num_thought_tokens)
         return [*events, Finished(sequence.choice, reason, stats, sequence.closed_by)]
 
@@ -220,7 +223,7 @@ class EngineThread:
         with self._lock:
             self._fault = fault
             self.failure = str(fault())
-        while not self._inbox.empty():  # nothing is added any more; jobs become known, and fail below
+        while not self._inbox.empty():  # starts the last jobs, so that they fail below
             with suppress(Exception):  # whatever state the engine was left in
                 self._inbox.get()()
         for job in list(self._jobs.values()):

@@ -1,16 +1,16 @@
-"""What can go wrong while generating.
+"""The errors of this package.
 
 RuntimeFault
-├── ModelLoadError      a model cannot be loaded: path and reason
-├── UnusableDevice      there is no such device here; those there are
+├── ModelLoadError      a model cannot be loaded; names it and the reason
+├── UnusableDevice      the device cannot be used; names those that can
 ├── RequestRefused      this request cannot be served as asked
-│   ├── PromptTooLong   the prompt leaves no room in the context
+│   ├── PromptTooLong   the prompt fills the model's context
 │   ├── BudgetTooSmall  max_tokens is below the shortest valid output
 │   └── UnknownModel    no such model is served
-├── Overloaded          the queue is full, try again after `retry_after_s`
-├── DeadlineExceeded    the time for this request is over
-└── GenerationFailed    this sequence failed (NaN logits)
-    └── EngineStopped   the engine was stopped before the answer was whole
+├── Overloaded          the queue is full; try again after `retry_after_s`
+├── DeadlineExceeded    the request's time ran out
+└── GenerationFailed    the generation failed, for instance because logits were NaN
+    └── EngineStopped   the engine was stopped before the answer was complete
 """
 
 from typing import Any, Self
@@ -32,12 +32,12 @@ class ModelLoadError(RuntimeFault):
 
     @classmethod
     def of(cls, model: Any, reason: str) -> Self:
-        """The error of transformers' model, read already."""
+        """The error for a transformers model that is in memory already."""
         return cls(model.config.name_or_path or type(model).__name__, reason)
 
 
 class UnusableDevice(RuntimeFault):
-    """A model cannot run on `device`; `usable` are the names that can be given."""
+    """A model cannot run on `device`; `usable` are the device names that work."""
 
     def __init__(self, device: str, usable: tuple[str, ...], reason: str) -> None:
         self.device = device
@@ -48,7 +48,7 @@ class UnusableDevice(RuntimeFault):
 
 
 class RequestRefused(RuntimeFault):
-    """This request cannot be served as asked; `parameter` names the culprit."""
+    """This request cannot be served as asked, because of `parameter`."""
 
     def __init__(self, message: str, parameter: str) -> None:
         self.parameter = parameter
@@ -56,14 +56,14 @@ class RequestRefused(RuntimeFault):
 
 
 class PromptTooLong(RequestRefused):
-    """The prompt leaves no room in the context; `at_least` so many tokens where they were not counted."""
+    """The prompt fills the model's context; `at_least` says that its tokens were estimated, not counted."""
 
     def __init__(self, num_prompt_tokens: int, context_length: int, *, at_least: bool = False) -> None:
         self.num_prompt_tokens = num_prompt_tokens
         self.context_length = context_length
         size = f"at least {num_prompt_tokens}" if at_least else f"{num_prompt_tokens}"
         super().__init__(
-            f"the prompt has {size} tokens, which leaves no room in this model's context of {context_length}",
+            f"the prompt has {size} tokens, but the context of this model has only {context_length}",
             "messages",
         )
 
@@ -98,18 +98,23 @@ class Overloaded(RuntimeFault):
 
 
 class DeadlineExceeded(RuntimeFault):
-    """The request's time was over before its answer was whole; nothing it sent may be used."""
+    """The request's time ran out before its answer was complete; discard what it has sent."""
 
     def __init__(self) -> None:
-        super().__init__("the time for this request was over before its answer was whole")
+        super().__init__("the time for this request ran out before its answer was complete")
 
 
 class GenerationFailed(RuntimeFault):
-    """This generation ended without a valid output; nothing it sent may be used."""
+    """This generation ended without a valid output; discard what it has sent."""
 
 
 class EngineStopped(GenerationFailed):
-    """The engine was stopped before the answer was whole: another one may serve it."""
+    """The engine was stopped before the answer was complete; another engine may serve the request."""
 
     def __init__(self) -> None:
         super().__init__("the engine was stopped")
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error's message, or the error's type if there is no message."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -1,11 +1,11 @@
-"""What a runtime answers with, in order, per choice: deltas, then one `Finished`."""
+"""The events of a generation: for each choice, deltas in order and then one `Finished`."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class FinishReason(StrEnum):
-    """Why a choice ended; `length` with a closed call is still a whole, valid call."""
+    """Why a choice ended. A call that the budget closer completed is valid, and ends in `length`."""
 
     STOP = "stop"
     TOOL_CALLS = "tool_calls"
@@ -14,7 +14,10 @@ class FinishReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """A token's text, bytes and natural-log probability under the distribution sampled from."""
+    """A token's text, bytes and natural log probability in the masked distribution.
+
+    `top` has the most probable tokens at this position.
+    """
 
     token: str
     token_bytes: bytes
@@ -33,7 +36,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True)
 class ThoughtDelta:
-    """More of what the model thinks before it answers, where its syntax tells that apart."""
+    """More of what the model thinks before it answers, if its call syntax marks thoughts."""
 
     choice: int
     text: str
@@ -41,7 +44,7 @@ class ThoughtDelta:
 
 @dataclass(frozen=True, slots=True)
 class CallStarted:
-    """The `index`-th call of a choice begins: its name is complete."""
+    """The call number `index` of a choice begins. Its name is complete."""
 
     choice: int
     index: int
@@ -50,7 +53,7 @@ class CallStarted:
 
 @dataclass(frozen=True, slots=True)
 class ArgumentsDelta:
-    """More JSON text of a call's arguments; the deltas of one call concatenate to the whole."""
+    """More JSON text of a call's arguments; the deltas of one call, concatenated, are all of it."""
 
     choice: int
     index: int
@@ -59,7 +62,11 @@ class ArgumentsDelta:
 
 @dataclass(frozen=True, slots=True)
 class GenerationStats:
-    """What one choice cost. Times in microseconds; `mass_removed`: mean probability masked away."""
+    """What one choice cost, with times in microseconds.
+
+    `num_rescued_tokens` counts the steps in which the mask forbade the model's most probable token.
+    `mass_removed` is the mean probability that the masks removed per step.
+    """
 
     num_prompt_tokens: int
     num_cached_tokens: int

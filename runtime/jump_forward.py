@@ -1,10 +1,17 @@
-"""Jump-forward: how the text that a grammar forces is spelled in tokens, and which of them are certain.
+"""Jump-forward: which tokens stand for the text that a grammar forces, and which of them are certain.
 
-A tokenizer spells a text by merging, so the tokens of a text, cut where one of them ends, are the tokens of
-each part. What follows a forced text is not known, and may be merged with its end: then some token of the
-vocabulary begins at a place inside the forced text and goes on behind it. The tokens on which the spellings
-up to all of these places agree with that of the whole are those of every text that begins so. Each of the
-others is certain only where the mask allows no token that leaves the forced text.
+A tokenizer merges characters to tokens. So if a text is cut where one of its tokens ends, the tokens of both
+parts together are the tokens of the whole. The text that follows a forced text is unknown, and its beginning
+may be merged with the forced text's end: some token then starts at a boundary inside the forced text and
+extends past it. Take the tokens of the forced text up to each such boundary. Where they agree with the tokens
+of the whole forced text, these are the tokens of every text that begins with it: they are certain. Each of
+the others is certain only where the mask allows no token that leaves the forced text.
+
+With Qwen 3's tokenizer:
+
+    jump_forward.tokenize(b'{"name": "').ids           # the ids of '{"', 'name', '":' and ' "'
+    jump_forward.tokenize(b'{"name": "').alternatives  # (None, None, None, (ids of ' ' and ' "')):
+                                                       # a longer token may begin with ' "'
 """
 
 import codecs
@@ -16,30 +23,31 @@ from typing import Any
 
 from compiler.vocabulary import Vocabulary
 
-MAX_KEPT = 4096
-"""Texts whose spelling is kept; a toolset forces a few per tool."""
-MAX_KEPT_BYTES = 2048
-"""Longer texts are spelled anew."""
+MAX_CACHED = 4096
+"""Texts whose tokens are cached; a toolset forces a few per tool."""
+MAX_CACHED_BYTES = 2048
+"""Longer texts are not cached."""
 MAX_TRIED = 1024
-"""Tokens that are tried behind a text; where more begin alike, one of them is taken to fit."""
+"""If more tokens than this begin with the same text, none is tried: one of them is assumed to merge."""
 _ANCHOR = "\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Spelled:
-    """Tokens of a forced text; `beginnings` has all that spell a beginning of the rest in each one's place.
+class ForcedTokens:
+    """The token ids of a forced text; `alternatives` has one entry for each of them.
 
-    It has None for a token that is certain, whatever follows the text.
+    It is None for a token that is certain. Else it has the ids of all tokens that the rest of the forced text
+    begins with: the token is certain if the mask allows only these.
     """
 
     ids: tuple[int, ...] = ()
-    beginnings: tuple[tuple[int, ...] | None, ...] = ()
+    alternatives: tuple[tuple[int, ...] | None, ...] = ()
 
 
 class JumpForward:
-    """Spells forced texts over one vocabulary, and keeps what it has spelled. Not thread-safe.
+    """Tokenizes forced texts for one vocabulary, and caches the results. Not thread-safe.
 
-    `encode` is the tokenizer: the ids of a text that does not begin an input, nothing added.
+    `encode` is the tokenizer: the ids of a text that does not begin an input, without added tokens.
     """
 
     def __init__(self, vocabulary: Vocabulary, encode: Callable[[str], list[int]]) -> None:
@@ -47,12 +55,12 @@ class JumpForward:
         self._vocabulary = vocabulary
         self._index = vocabulary.index
         self.encode = encode
-        self._kept: dict[bytes, Spelled] = {b"": Spelled()}
-        self._goes_on: dict[tuple[bytes, bytes], bool] = {}
+        self._cache: dict[bytes, ForcedTokens] = {b"": ForcedTokens()}
+        self._merges: dict[tuple[bytes, bytes], bool] = {}
 
     @classmethod
     def of(cls, tokenizer: Any, vocabulary: Vocabulary) -> "JumpForward | None":
-        """With a transformers tokenizer; None if its ids cannot be had from several threads at once."""
+        """For a transformers tokenizer; None if it cannot be called from several threads at once."""
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is None:
             return None
@@ -62,99 +70,99 @@ class JumpForward:
             ids: list[int] = backend.encode(text, add_special_tokens=False).ids
             if b"".join(vocabulary.tokens[i] for i in ids) == text.encode():
                 return ids
-            # Some tokenizers put a blank before a beginning.
+            # Some tokenizers put a blank before the first word of a text.
             anchored: list[int] = backend.encode(_ANCHOR + text, add_special_tokens=False).ids
             return anchored[len(anchor) :] if anchored[: len(anchor)] == anchor else []
 
         return cls(vocabulary, encode)
 
-    def spelled(self, text: bytes) -> Spelled:
-        """The tokens of a forced text; fewer, or none, where the tokenizer has no spelling of it."""
-        spelled = self._kept.get(text)
-        if spelled is None:
-            spelled = self._spell(text)
-            if len(text) <= MAX_KEPT_BYTES:
-                if len(self._kept) >= MAX_KEPT:
-                    self._kept = {b"": Spelled()}
-                self._kept[text] = spelled
-        return spelled
+    def tokenize(self, text: bytes) -> ForcedTokens:
+        """The tokens of a forced text, up to where the tokenizer has none for it or they are unknown."""
+        forced = self._cache.get(text)
+        if forced is None:
+            forced = self._tokenize(text)
+            if len(text) <= MAX_CACHED_BYTES:
+                if len(self._cache) >= MAX_CACHED:
+                    self._cache = {b"": ForcedTokens()}
+                self._cache[text] = forced
+        return forced
 
-    def _spell(self, text: bytes) -> Spelled:
+    def _tokenize(self, text: bytes) -> ForcedTokens:
         ids: list[int] = []
-        beginnings: list[tuple[int, ...] | None] = []
+        alternatives: list[tuple[int, ...] | None] = []
         for piece in self._vocabulary.pieces(text):
             if isinstance(piece, int):
                 ids.append(piece)
-                beginnings = [None] * len(ids)  # nothing is merged across a marker
+                alternatives = [None] * len(ids)  # nothing is merged with a marker
                 continue
             whole = _whole_characters(piece)
-            found = self._ids(whole)
-            beginnings += self._beginnings(whole, found)
+            found = self._encode(whole)
+            alternatives += self._alternatives(whole, found)
             ids += found
             if not found or len(whole) < len(piece):
                 break
-        return Spelled(tuple(ids[: len(beginnings)]), tuple(beginnings))
+        return ForcedTokens(tuple(ids[: len(alternatives)]), tuple(alternatives))
 
-    def _ids(self, text: bytes) -> list[int]:
-        """What the tokenizer makes of it; nothing if that spells something else, or it is no text."""
+    def _encode(self, text: bytes) -> list[int]:
+        """The tokenizer's ids of a text; none if they spell another text, or it is not UTF-8."""
         try:
             ids = self.encode(text.decode())
         except UnicodeDecodeError:
             return []
         return ids if b"".join(self._tokens[i] for i in ids) == text else []
 
-    def _beginnings(self, text: bytes, ids: list[int]) -> Iterator[tuple[int, ...] | None]:
-        """Of the tokens of a text; ends before one inside which another may begin that goes on behind it."""
+    def _alternatives(self, text: bytes, ids: list[int]) -> Iterator[tuple[int, ...] | None]:
+        """`ForcedTokens.alternatives` of a text; ends before a token that a merge may cut in two."""
         starts = [0, *accumulate(len(self._tokens[i]) for i in ids)]
-        places = list(self._places(text, starts))
+        boundaries = list(self._boundaries(text, starts))
         num_certain = len(ids)
-        for place in places:
-            shorter = self._ids(_whole_characters(text[:place]))
+        for boundary in boundaries:
+            shorter = self._encode(_whole_characters(text[:boundary]))
             num_certain = _num_shared(ids[:num_certain], shorter)
         for number, (start, end) in enumerate(pairwise(starts)):
             if number < num_certain:
                 yield None
-            elif any(start < place < end for place in places):
+            elif any(start < boundary < end for boundary in boundaries):
                 return
             else:
                 found = self._index.beginnings(text[start:])
-                yield tuple(token_id for at in found for token_id in self._index.ids[at])
+                yield tuple(token_id for position in found for token_id in self._index.ids[position])
 
-    def _places(self, text: bytes, starts: list[int]) -> Iterator[int]:
-        """Where a token may begin that goes on behind the text."""
-        for place in range(max(0, len(text) - self._index.longest), len(text)):
-            if self._index.goes_on(text[place:]):
-                context = starts[max(0, bisect_right(starts, place) - 2)]
-                key = (text[context:place], text[place:])
-                if key not in self._goes_on:
-                    if len(self._goes_on) >= MAX_KEPT:
-                        self._goes_on.clear()
-                    self._goes_on[key] = self._may_go_on(*key)
-                if self._goes_on[key]:
-                    yield place
+    def _boundaries(self, text: bytes, starts: list[int]) -> Iterator[int]:
+        """The offsets in `text` where a token may start that extends past its end."""
+        for offset in range(max(0, len(text) - self._index.longest), len(text)):
+            if self._index.goes_on(text[offset:]):
+                context = starts[max(0, bisect_right(starts, offset) - 2)]
+                key = (text[context:offset], text[offset:])
+                if key not in self._merges:
+                    if len(self._merges) >= MAX_CACHED:
+                        self._merges.clear()
+                    self._merges[key] = self._may_merge(*key)
+                if self._merges[key]:
+                    yield offset
 
-    def _may_go_on(self, before: bytes, rest: bytes) -> bool:
-        """Whether the tokenizer ever writes a token behind `before` that begins with `rest` and is longer."""
+    def _may_merge(self, before: bytes, rest: bytes) -> bool:
+        """Whether, behind `before`, the tokenizer ever writes a longer token that begins with `rest`."""
         low, high = self._index.narrow(rest)
         if high - low > MAX_TRIED:
             return True
         longer = (token for token in self._index.spellings[low:high] if token != rest)
-        return any(self._ends(before + token, token) for token in longer)
+        return any(self._ends_with_token(before + token, token) for token in longer)
 
-    def _ends(self, text: bytes, token: bytes) -> bool:
-        """Whether `token` is the last token of a text; it may be, of one that ends inside a character."""
-        ids = self._ids(text)
+    def _ends_with_token(self, text: bytes, token: bytes) -> bool:
+        """Whether `token` is a text's last token; assumed so if the text ends inside a character."""
+        ids = self._encode(text)
         return not ids or self._tokens[ids[-1]] == token
 
 
 def _num_shared(ids: list[int], others: list[int]) -> int:
-    """How many tokens both begin with."""
+    """The length of the longest common prefix."""
     pairs = zip(ids, others, strict=False)
     return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(ids), len(others)))
 
 
 def _whole_characters(text: bytes) -> bytes:
-    """The text up to a character that it ends inside; nothing if it begins inside one."""
+    """The text without a cut character at its end; nothing if it begins inside a character."""
     try:
         return codecs.getincrementaldecoder("utf-8")().decode(text).encode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Loading: a transformers causal LM, its tokenizer, and what they say about themselves."""
+"""Loading a model: a transformers causal LM, its tokenizer, and what both say about themselves."""
 
 import threading
 from collections.abc import Iterator
@@ -7,24 +7,28 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
+from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from compiler.syntaxes import find_syntax, syntax_of_template
 from compiler.vocabulary import Vocabulary
-from runtime.errors import ModelLoadError, UnusableDevice
+from runtime.device import pick_device
+from runtime.errors import ModelLoadError, first_line
 from runtime.forward.attention import IMPLEMENTATION
-from runtime.forward.context import context_length
-from runtime.hub import check_hub
+from runtime.forward.forward_pass import context_length
 from runtime.text.template import CHATML
 
 _ONE_AT_A_TIME = threading.Lock()
-"""While it loads, transformers changes torch's default type for the whole process."""
+"""While it loads a model, transformers changes torch's default type for the whole process."""
+_CONFIG = "config.json"
+_WRITE_INSTEAD = "write a hub id as OWNER/NAME, or a directory as ./PATH"
 
 
 @dataclass(frozen=True, eq=False)
 class LoadedModel:
-    """A model ready to run; `syntax` names how it spells calls, `context_length` is in tokens."""
+    """A model that is ready to run. `syntax` names its call syntax, `context_length` is in tokens."""
 
     model_id: str
     model: Any
@@ -42,10 +46,10 @@ def load_model(
     device: str = "auto",
     dtype: str = "auto",
 ) -> LoadedModel:
-    """Load from a directory or a hub id; `syntax` overrides what the chat template suggests.
+    """Load from a directory or a hub id; `syntax` overrides the one found by the chat template.
 
     Raises:
-        ModelLoadError: it is not there, not a causal LM, or its files are incomplete.
+        ModelLoadError: there is no such model, it is no causal LM, or files are missing or broken.
         UnusableDevice: there is no such device here.
         UnknownSyntax: there is no such syntax.
     """
@@ -73,47 +77,54 @@ def load_model(
     )
 
 
-def pick_device(name: str) -> str:
-    """A device that can be used, by torch's name; "auto" is the accelerator, if there is one.
-
-    Raises:
-        UnusableDevice: there is none of that name.
-    """
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.zeros(1, device=name).item()
-    except Exception as error:
-        gpus = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
-        raise UnusableDevice(name, ("auto", "cpu", *gpus), _first_line(error)) from error
-    return name
-
-
 def _load_config(source: str) -> Any:
     path = Path(source).expanduser()
     if (path.is_absolute() or source.startswith((".", "~"))) and not path.is_dir():
         raise ModelLoadError(source, "there is no such directory")
-    if path.is_dir() and not (path / "config.json").is_file():
-        raise ModelLoadError(source, "the directory has no config.json")
+    if path.is_dir() and not (path / _CONFIG).is_file():
+        raise ModelLoadError(source, f"the directory has no {_CONFIG}")
     if not path.is_dir():
-        check_hub(source)
+        _check_hub(source)
     try:
         config = AutoConfig.from_pretrained(source)
     except Exception as error:
-        raise ModelLoadError(source, _first_line(error)) from error
+        raise ModelLoadError(source, first_line(error)) from error
     if config.model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         raise ModelLoadError(source, f"models of type {config.model_type!r} are not causal language models")
     return config
+
+
+def _check_hub(model: str) -> None:
+    """Ask the model hub once for a model that is not in the cache; loading would ask several times a file.
+
+    Raises:
+        ModelLoadError: the hub does not have it or does not answer; says what to write instead.
+    """
+    try:
+        if try_to_load_from_cache(model, _CONFIG) is None:
+            get_hf_file_metadata(hf_hub_url(model, _CONFIG))
+    except HFValidationError as error:
+        reason = f"there is no such directory, and it is no hub id; {_WRITE_INSTEAD}"
+        raise ModelLoadError(model, reason) from error
+    except GatedRepoError as error:
+        reason = "the hub gives it only to users who log in: set HF_TOKEN, or run `hf auth login`"
+        raise ModelLoadError(model, reason) from error
+    except RepositoryNotFoundError as error:
+        reason = f"there is no such directory, and the hub has no such model, or hides it; {_WRITE_INSTEAD}"
+        raise ModelLoadError(model, reason) from error
+    except Exception as error:
+        reason = f"there is no such directory, it is not in the cache, and the hub does not answer ({error})"
+        raise ModelLoadError(model, f"{reason}; {_WRITE_INSTEAD}") from error
 
 
 def _load_tokenizer(source: str) -> Any:
     try:
         tokenizer = AutoTokenizer.from_pretrained(source)
     except Exception as error:
-        raise ModelLoadError(source, f"its tokenizer: {_first_line(error)}") from error
+        raise ModelLoadError(source, f"its tokenizer: {first_line(error)}") from error
     if not tokenizer.encode("a", add_special_tokens=False):
-        # Of a model whose files of it are missing, transformers makes one that knows no text.
-        raise ModelLoadError(source, "its tokenizer: it is missing, or knows no text")
+        # If the files of a tokenizer are missing, transformers makes an empty tokenizer.
+        raise ModelLoadError(source, "its tokenizer: it is missing, or has no tokens for text")
     if isinstance(tokenizer.chat_template, dict):
         templates = tokenizer.chat_template
         tokenizer.chat_template = templates.get("tool_use") or templates.get("default")
@@ -136,7 +147,7 @@ def _load_weights(source: str, config: Any, device: str, dtype: str) -> Any:
             )
         model = model.to(device)
     except Exception as error:
-        raise ModelLoadError(source, f"its weights: {_first_line(error)}") from error
+        raise ModelLoadError(source, f"its weights: {first_line(error)}") from error
     lost = sorted(map(str, [*loading["missing_keys"], *loading.get("mismatched_keys", ())]))
     if lost:
         raise ModelLoadError(source, f"its weights lack {len(lost)} tensors, such as {lost[0]}")
@@ -144,7 +155,7 @@ def _load_weights(source: str, config: Any, device: str, dtype: str) -> Any:
 
 
 def _dtype_on_cpu(config: Any) -> str:
-    """Half the bytes take half the time, where the CPU multiplies them."""
+    """bfloat16 is half the bytes and takes half the time, but only on CPUs that multiply it."""
     has_bfloat16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()  # noqa: SLF001
     return "bfloat16" if config.dtype == torch.bfloat16 and has_bfloat16 else "float32"
 
@@ -156,7 +167,3 @@ def _stop_ids(model: Any) -> Iterator[int]:
             yield ids
         else:
             yield from ids or ()
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -1,4 +1,4 @@
-"""Token masks: what each sequence may write next, applied before anything is drawn."""
+"""Token masks: which tokens each sequence may write next, applied before sampling."""
 
 import logging
 import time
@@ -17,30 +17,30 @@ from compiler.vocabulary import Vocabulary
 from runtime.device import upload
 from runtime.sequence import Sequence
 
-FAINT = 1e-20
-"""Share of a distribution below which its float32 values say too little of each other."""
+MIN_MASS = 1e-20
+"""Where less of a distribution is allowed, float32 cannot tell the allowed probabilities apart."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Masked:
-    """Distributions [rows, num_columns]; a row is NaN if its logits are not numbers, or nothing is allowed.
+class MaskedDistribution:
+    """Distributions [rows, num_columns] after the mask; a row without numbers or allowed tokens is NaN.
 
-    By row, `kept` is what the mask left of the model's own distribution, and `is_rescued` whether its
-    favourite was left out.
+    Per row, `allowed_mass` is the share of the model's own distribution that the mask allows. `is_rescued`
+    says whether the mask forbids the model's most probable token.
     """
 
     probabilities: Tensor
-    kept: Tensor
+    allowed_mass: Tensor
     is_rescued: Tensor
 
 
 class TokenMasks:
-    """Fills and applies masks over logits of `num_columns` columns.
+    """Fills masks and applies them to logits of `num_columns` columns.
 
-    Columns beyond the vocabulary are never allowed. A sequence without a matcher writes text and stop
-    tokens, never a marker: markers belong to the chat template and to calls.
+    Columns beyond the vocabulary are never allowed. A sequence without a matcher may write text and stop
+    tokens but no marker: markers belong to the chat template and to calls.
     """
 
     def __init__(self, vocabulary: Vocabulary, num_columns: int) -> None:
@@ -51,7 +51,7 @@ class TokenMasks:
         SparseMask.of_ids(vocabulary.stop_ids).add(self._stops)
 
     def fill(self, sequence: Sequence) -> NDArray[np.int32]:
-        """The mask of what may come next, int32 [ceil(width / 32)], filled once per token."""
+        """The mask of the next token, int32 [ceil(width / 32)]; the matcher fills it once per token."""
         if sequence.mask is None:
             if sequence.matcher is None:
                 sequence.mask = self._text
@@ -60,55 +60,59 @@ class TokenMasks:
         return sequence.mask
 
     def forbid(self, sequence: Sequence, token_id: int) -> None:
-        """Take one token out of what may come next."""
+        """Remove one token from the mask of the next one."""
         sequence.mask = self.fill(sequence).copy()
         forbid(sequence.mask, token_id)
 
     def allows_only(self, sequence: Sequence, token_ids: Iterable[int]) -> bool:
-        """Whether nothing but these tokens may come next."""
+        """Whether every allowed next token is one of `token_ids`, and there is one."""
         row = self.fill(sequence)
         others = row.copy()
         SparseMask.of_ids(token_ids, base=row).patch(others)
         return bool(row.any()) and not others.any()
 
     def is_exhausted(self, sequence: Sequence) -> bool:
-        """Whether the output is whole and nothing but a stop token may follow."""
+        """Whether the output is complete and only a stop token may follow."""
         if sequence.matcher is None or not sequence.matcher.is_completed():
             return False
         return not (self.fill(sequence) & ~self._stops).any()
 
-    def apply(self, logits: Tensor, sequences: list[Sequence]) -> "Masked":
-        """The distributions of what may come next, out of float32 logits [len(sequences), num_columns].
+    def apply(self, logits: Tensor, sequences: list[Sequence]) -> MaskedDistribution:
+        """Masked distributions of the next token, from float32 logits [len(sequences), num_columns].
 
-        Masks are filled here, while a device may still be computing the logits; nothing waits for it.
+        The masks are filled here, while a device may still be computing the logits. Nothing waits for it.
         """
         bitmask = np.stack([self.fill(sequence) for sequence in sequences])
         probabilities = logits.softmax(dim=1)
         peaks = probabilities.amax(dim=1)
-        self._weigh(probabilities, bitmask)
-        kept = probabilities.sum(dim=1)
+        self._zero_forbidden(probabilities, bitmask)
+        allowed_mass = probabilities.sum(dim=1)
         is_rescued = probabilities.amax(dim=1) < peaks
-        probabilities /= kept[:, None]
-        return Masked(probabilities, kept, is_rescued)
+        probabilities /= allowed_mass[:, None]
+        return MaskedDistribution(probabilities, allowed_mass, is_rescued)
 
-    def tally(self, masked: "Masked", sequences: list[Sequence]) -> list[int]:
-        """Count the masked steps; returns the rows that are too faint, for `restore`. Waits for a device."""
-        kept, is_rescued = torch.stack([masked.kept, masked.is_rescued.to(masked.kept.dtype)]).tolist()
-        for sequence, share, rescued in zip(sequences, kept, is_rescued, strict=True):
+    def count(self, masked: MaskedDistribution, sequences: list[Sequence]) -> list[int]:
+        """Count a masked step for each sequence; returns the rows below `MIN_MASS`, for `recompute`.
+
+        This waits for the device.
+        """
+        mass = masked.allowed_mass
+        masses, rescued = torch.stack([mass, masked.is_rescued.to(mass.dtype)]).tolist()
+        for sequence, allowed, is_rescued in zip(sequences, masses, rescued, strict=True):
             if sequence.matcher is not None:
-                sequence.tally.count_masked_step(max(0.0, 1.0 - share), is_rescued=bool(rescued))
-        return [row for row, share in enumerate(kept) if share < FAINT]
+                sequence.counters.count_masked_step(max(0.0, 1.0 - allowed), is_rescued=bool(is_rescued))
+        return [row for row, allowed in enumerate(masses) if allowed < MIN_MASS]
 
-    def restore(self, logits: Tensor, sequences: list[Sequence]) -> Tensor:
-        """The distributions of rows whose allowed tokens were too improbable to tell from zero."""
-        faint = logits.clone()
-        self._apply_bits(faint, np.stack([self.fill(sequence) for sequence in sequences]))
-        return faint.softmax(dim=1)
+    def recompute(self, logits: Tensor, sequences: list[Sequence]) -> Tensor:
+        """Masked distributions of rows below `MIN_MASS`: the mask comes first here, then softmax."""
+        masked = logits.clone()
+        self._apply_bits(masked, np.stack([self.fill(sequence) for sequence in sequences]))
+        return masked.softmax(dim=1)
 
-    def _weigh(self, probabilities: Tensor, bitmask: Bitmask) -> None:
-        """Set what is forbidden to zero, but NaN, which stays.
+    def _zero_forbidden(self, probabilities: Tensor, bitmask: Bitmask) -> None:
+        """Set forbidden probabilities to zero, but keep NaN.
 
-        On a CPU, xgrammar's kernel writes every forbidden token by itself: slow where most are.
+        On a CPU, xgrammar's kernel writes the forbidden tokens one by one, which is slow where most are.
         """
         if probabilities.device.type != "cpu":
             self._apply_bits(probabilities, bitmask)
@@ -120,7 +124,7 @@ class TokenMasks:
         probabilities[:, count:] *= 0
 
     def _apply_bits(self, values: Tensor, bitmask: Bitmask) -> None:
-        """Set what is forbidden to minus infinity."""
+        """Set forbidden values to minus infinity."""
         bits = upload(bitmask, values.device)
         xgr.apply_token_bitmask_inplace(values, bits, vocab_size=min(self.width, self.num_columns))
         values[:, self.width :] = float("-inf")
@@ -130,9 +134,9 @@ class TokenMasks:
         start = time.perf_counter_ns()
         try:
             matcher.fill_bitmask(bitmask, 0)
-        except Exception:  # a matcher that fails allows nothing, which ends its own sequence and no other
+        except Exception:  # a matcher that fails allows nothing: its own sequence ends, and no other
             logger.exception("sequence %s", sequence.sequence_id)
             bitmask[:] = 0
-        sequence.tally.count_fill((time.perf_counter_ns() - start) / 1000)
+        sequence.counters.count_fill((time.perf_counter_ns() - start) / 1000)
         row: NDArray[np.int32] = bitmask[0]
         return row

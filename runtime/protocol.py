@@ -1,4 +1,4 @@
-"""The protocol the gateway drives, whatever engine stands behind it."""
+"""The protocol between the gateway and whatever engine serves a model."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from runtime.request import GenerationRequest
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """A served model: its vocabulary and call syntax are what grammars are compiled for."""
+    """A served model. Grammars are compiled for its vocabulary and call syntax; lengths are in tokens."""
 
     model_id: str
     vocabulary: Vocabulary
@@ -21,7 +21,7 @@ class ModelCard:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether requests can be served, and if not, why; `is_lost`: nor will they be, by this process."""
+    """Whether requests can be served, and if not, the reason; `is_lost`: they never can be again."""
 
     is_ready: bool
     reason: str = ""
@@ -31,19 +31,19 @@ class Health:
 
 
 class Runtime(Protocol):
-    """An engine that generates. Errors are those of runtime/errors.py."""
+    """An engine that generates. It raises the errors of runtime/errors.py."""
 
     def generate(self, request: GenerationRequest) -> AsyncIterator[Event]:
-        """Events of all choices, interleaved; closing the iterator early aborts the request."""
+        """The events of all choices, interleaved; closing the iterator early aborts the request."""
 
     async def abort(self, request_id: str) -> None:
         """Stop generating for a request; unknown ids are ignored."""
 
     async def health(self) -> Health:
-        """The state right now."""
+        """The current state."""
 
     async def models(self) -> tuple[ModelCard, ...]:
-        """The models served."""
+        """The models that are served."""
 
     async def close(self) -> None:
-        """Stop; running requests end with `GenerationFailed`."""
+        """Stop the engine; running requests end with `GenerationFailed`."""

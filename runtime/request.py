@@ -1,16 +1,22 @@
-"""What a runtime is asked for: a conversation, the tools shown, a grammar, how to sample."""
+"""A generation request: the conversation, the tools shown, the grammar, how to sample; and its limits."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from compiler.constraint import Constraint
+from runtime.errors import RequestRefused
 from toolspecs.tool import Tool, ToolCall
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message. Roles: `system`, `user`, `assistant`, `tool`. `thought`: what came before the answer."""
+    """One message of the role `system`, `user`, `assistant` or `tool`.
+
+    `thought` is what the assistant thought before its answer. `call_id` and `name` say which call a message
+    of the role `tool` answers.
+    """
 
     role: str
     content: str = ""
@@ -22,7 +28,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How the next token is drawn; temperature 0 is greedy. `seed` None draws one."""
+    """How to sample; temperature 0 is greedy. `seed` None stands for a random seed."""
 
     temperature: float = 1.0
     top_p: float = 1.0
@@ -38,8 +44,8 @@ class Sampling:
 class GenerationRequest:
     """One generation of `num_choices` independent sequences over the same prompt.
 
-    `num_logprobs` None returns none; 0 returns those of the chosen tokens. After `timeout_s` seconds the
-    request ends with DeadlineExceeded.
+    `num_logprobs` is how many alternatives to report beside each sampled token's log probability; None
+    reports no log probabilities. After `timeout_s` seconds the request ends with DeadlineExceeded.
     """
 
     request_id: str
@@ -54,3 +60,36 @@ class GenerationRequest:
     num_logprobs: int | None = None
     template_options: Mapping[str, Any] = field(default_factory=dict)
     timeout_s: float | None = None
+
+
+def check_limits(request: GenerationRequest, vocabulary_width: int, max_choices: int) -> None:
+    """Refuse a request with a value that is out of its range.
+
+    Token ids are below `vocabulary_width`; `max_choices` sequences can wait in the queue.
+
+    Raises:
+        RequestRefused: names the parameter and its range.
+    """
+    for parameter, is_within, expected in _limits(request, vocabulary_width, max_choices):
+        if not is_within:
+            raise RequestRefused(f"{parameter} must be {expected}", parameter)
+
+
+def _limits(request: GenerationRequest, width: int, max_choices: int) -> Iterator[tuple[str, bool, str]]:
+    is_within = 1 <= request.num_choices <= max_choices
+    yield "n", is_within, f"from 1 to {max_choices}, the length of the queue"
+    yield "max_tokens", request.max_tokens is None or request.max_tokens >= 1, "at least 1"
+    yield "top_logprobs", request.num_logprobs is None or request.num_logprobs >= 0, "at least 0"
+    yield "timeout", request.timeout_s is None or request.timeout_s > 0, "above 0"
+    yield from _sampling_limits(request.sampling, width)
+
+
+def _sampling_limits(sampling: Sampling, width: int) -> Iterator[tuple[str, bool, str]]:
+    yield "temperature", 0 <= sampling.temperature < math.inf, "0 or above"
+    yield "top_p", 0 <= sampling.top_p <= 1, "from 0 to 1"
+    yield "top_k", sampling.top_k is None or sampling.top_k >= 1, "at least 1"
+    yield "min_p", 0 <= sampling.min_p <= 1, "from 0 to 1"
+    yield "presence_penalty", math.isfinite(sampling.presence_penalty), "a number"
+    yield "frequency_penalty", math.isfinite(sampling.frequency_penalty), "a number"
+    yield "logit_bias", all(map(math.isfinite, sampling.logit_bias.values())), "numbers"
+    yield "logit_bias", all(0 <= i < width for i in sampling.logit_bias), f"of token ids below {width}"

@@ -1,7 +1,7 @@
-"""Sampling: from logits to one token per sequence, `adjust` before the mask and `sample` after it.
+"""Sampling: from logits to one token per sequence. `adjust` runs before the mask, `sample` after it.
 
-The noise of a draw is a hash of the seed, the choice and the position, and nothing else: what a seeded
-sequence writes does not depend on what it shared a batch with.
+The random number behind a sampled token is a hash of the seed, the choice and the position, and of nothing
+else. So a seeded sequence writes the same tokens whatever other sequences share its batches.
 """
 
 import hashlib
@@ -19,14 +19,14 @@ from runtime.device import upload
 from runtime.request import Sampling
 from runtime.sequence import Sequence
 
-BLOCK = 128  # which divides the width of most models, so that nothing is copied
+BLOCK = 128  # divides the width of most models, so that padding copies nothing
 ALMOST_ONE = 1 - 2**-32
-LEAST_TEMPERATURE = 1e-5
+MIN_TEMPERATURE = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
-    """A token; its log probability and the most probable alternatives, if they were asked for."""
+class SampledToken:
+    """A token with its log probability and the most probable alternatives, if the request asked for them."""
 
     token_id: int
     logprob: float | None = None
@@ -35,30 +35,30 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class WrittenToken:
-    """A token of an output, and what the matcher told apart in it; `parts` None where there is no matcher.
+    """A token of an output, and what the matcher tells apart in it; `parts` is None without a matcher.
 
-    `is_thought`: it is of a thought that goes on behind it.
+    `is_thought` says that the token belongs to a thought that continues behind it.
     """
 
-    draw: Draw
+    sampled: SampledToken
     parts: tuple[OutputPart, ...] | None = None
     is_thought: bool = False
 
 
-def certain(token_id: int, num_logprobs: int | None) -> Draw:
-    """A token that was not drawn, as nothing else could stand there: its log probability is 0."""
+def forced_token(token_id: int, num_logprobs: int | None) -> SampledToken:
+    """A token that was not sampled because only this one is possible: its log probability is 0."""
     if num_logprobs is None:
-        return Draw(token_id)
-    return Draw(token_id, 0.0, ((token_id, 0.0),) if num_logprobs else ())
+        return SampledToken(token_id)
+    return SampledToken(token_id, 0.0, ((token_id, 0.0),) if num_logprobs else ())
 
 
 def is_greedy(sampling: Sampling) -> bool:
-    """Whether the likeliest token is taken; so near to zero, dividing by the temperature would overflow."""
-    return sampling.temperature < LEAST_TEMPERATURE
+    """Whether to take the most probable token; dividing by a temperature near zero would overflow."""
+    return sampling.temperature < MIN_TEMPERATURE
 
 
 def adjust(logits: Tensor, sequences: list[Sequence]) -> None:
-    """Bias, penalties and temperature, in place, on logits [len(sequences), num_columns]."""
+    """Apply bias, penalties and temperature, in place, to logits [len(sequences), num_columns]."""
     for row, sequence in zip(logits, sequences, strict=True):
         sampling = sequence.sampling
         if sampling.logit_bias:
@@ -74,30 +74,30 @@ def adjust(logits: Tensor, sequences: list[Sequence]) -> None:
         logits /= upload(temperatures, logits.device, logits.dtype)[:, None]
 
 
-def sample(probabilities: Tensor, sequences: list[Sequence]) -> list[Draw | None]:
-    """Draw one token per row of [len(sequences), num_columns], which are used up; None for a row of NaN.
+def sample(probabilities: Tensor, sequences: list[Sequence]) -> list[SampledToken | None]:
+    """One token per row of [len(sequences), num_columns], which is overwritten; None for a row of NaN.
 
-    A device is waited for once, when all that is asked of it has been asked.
+    This waits for the device once, after all work for it has been queued.
     """
     if not sequences:
         return []
-    is_sound = probabilities[:, 0].isfinite()
+    is_valid = probabilities[:, 0].isfinite()
     for row, sequence in zip(probabilities, sequences, strict=True):
         _truncate(row, sequence.sampling)
-    drawn = _choose(probabilities, sequences)
-    described = [
-        _describe(row, token_id, sequence.num_logprobs)
-        for row, token_id, sequence in zip(probabilities, drawn, sequences, strict=True)
+    chosen = _choose(probabilities, sequences)
+    logprobs = [
+        _logprobs(row, token_id, sequence.num_logprobs)
+        for row, token_id, sequence in zip(probabilities, chosen, sequences, strict=True)
     ]
-    token_ids = torch.where(is_sound, drawn, -1).tolist()
+    token_ids = torch.where(is_valid, chosen, -1).tolist()
     return [
-        Draw(token_id, *_read(description)) if token_id >= 0 else None
-        for token_id, description in zip(token_ids, described, strict=True)
+        SampledToken(token_id, *_download(tensors)) if token_id >= 0 else None
+        for token_id, tensors in zip(token_ids, logprobs, strict=True)
     ]
 
 
 def noise(seed: int, choice: int, position: int) -> float:
-    """Uniform in [0, 1), in steps of 2**-32."""
+    """A number uniform in [0, 1), in steps of 2**-32."""
     digest = hashlib.blake2b(struct.pack("<QII", seed % 2**64, choice, position), digest_size=4)
     return int.from_bytes(digest.digest(), "little") / 2**32
 
@@ -109,11 +109,11 @@ def _add(row: Tensor, amounts: Mapping[int, float]) -> None:
 
 
 def _truncate(row: Tensor, sampling: Sampling) -> None:
-    """Zero what top_k, top_p and min_p leave out, in place."""
+    """Set to zero, in place, what top_k, top_p and min_p leave out."""
     if sampling.top_k is not None or sampling.top_p < 1.0:
         values, order = row.topk(min(sampling.top_k or row.numel(), row.numel()))
-        before = values.cumsum(dim=0) - values
-        is_left_out = before >= sampling.top_p * values.sum()
+        mass_before = values.cumsum(dim=0) - values
+        is_left_out = mass_before >= sampling.top_p * values.sum()
         is_left_out[0] = False
         row.zero_().scatter_(0, order, values.masked_fill_(is_left_out, 0.0))
     if sampling.min_p > 0.0:
@@ -121,49 +121,52 @@ def _truncate(row: Tensor, sampling: Sampling) -> None:
 
 
 def _choose(probabilities: Tensor, sequences: list[Sequence]) -> Tensor:
-    """The token ids drawn; the likeliest ones for greedy sequences."""
-    is_likeliest = [is_greedy(sequence.sampling) for sequence in sequences]
-    if all(is_likeliest):
+    """A token id per row: the most probable one for greedy sequences, else a random one."""
+    greedy = [is_greedy(sequence.sampling) for sequence in sequences]
+    if all(greedy):
         return probabilities.argmax(dim=1)
     uniform = [noise(s.seed, s.choice, s.num_output) for s in sequences]
-    drawn = _draw(probabilities, upload(uniform, probabilities.device, torch.float64))
-    if any(is_likeliest):
-        drawn = torch.where(upload(is_likeliest, drawn.device), probabilities.argmax(dim=1), drawn)
-    return drawn
+    chosen = _choose_randomly(probabilities, upload(uniform, probabilities.device, torch.float64))
+    if any(greedy):
+        chosen = torch.where(upload(greedy, chosen.device), probabilities.argmax(dim=1), chosen)
+    return chosen
 
 
-def _draw(weights: Tensor, uniform: Tensor) -> Tensor:
-    """Invert the cumulative distribution, over blocks, then inside one; what weighs nothing is not drawn."""
+def _choose_randomly(weights: Tensor, uniform: Tensor) -> Tensor:
+    """Invert the cumulative distribution, first over blocks, then inside one; weight 0 is never chosen."""
     num_rows, num_columns = weights.shape
     if num_missing := -num_columns % BLOCK:
         weights = pad(weights, (0, num_missing))
     blocks = weights.view(num_rows, -1, BLOCK)
-    chosen, within = _invert(blocks.sum(dim=2), uniform)
-    inner, _ = _invert(blocks[torch.arange(num_rows, device=weights.device), chosen], within)
-    return (chosen * BLOCK + inner).clamp_(max=num_columns - 1)  # of a row of NaN, any id
+    block, rest = _invert(blocks.sum(dim=2), uniform)
+    column, _ = _invert(blocks[torch.arange(num_rows, device=weights.device), block], rest)
+    return (block * BLOCK + column).clamp_(max=num_columns - 1)  # any id for a row of NaN
 
 
 def _invert(weights: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
-    """By row, the column where the cumulated weight passes its `uniform` part, and how far into it."""
+    """Per row, the column where the cumulated weight passes its `uniform` share, and how far into it."""
     cumulative = weights.double().cumsum(dim=1)
     targets = uniform[:, None] * cumulative[:, -1:]
     columns = torch.searchsorted(cumulative, targets, right=True).clamp_(max=weights.shape[1] - 1)
     end, width = cumulative.gather(1, columns), weights.double().gather(1, columns)
-    within = (1 - (end - targets) / width).clamp(0, ALMOST_ONE)
-    return columns[:, 0], within[:, 0]
+    rest = (1 - (end - targets) / width).clamp(0, ALMOST_ONE)
+    return columns[:, 0], rest[:, 0]
 
 
-def _describe(probabilities: Tensor, token_id: Tensor, num_logprobs: int | None) -> tuple[Tensor, ...] | None:
-    """The log probability of a token, and those of the likeliest ones with their ids."""
+def _logprobs(probabilities: Tensor, token_id: Tensor, num_logprobs: int | None) -> tuple[Tensor, ...] | None:
+    """The log probability of a token, then those of the most probable tokens and their ids."""
     if num_logprobs is None:
         return None
     logprobs = (probabilities / probabilities.sum()).log()
     return logprobs.gather(0, token_id[None]), *logprobs.topk(min(num_logprobs, len(logprobs)))
 
 
-def _read(description: tuple[Tensor, ...] | None) -> tuple[float | None, tuple[tuple[int, float], ...]]:
-    if description is None:
+def _download(
+    tensors: tuple[Tensor, ...] | None,
+) -> tuple[float | None, tuple[tuple[int, float], ...]]:
+    """What `_logprobs` computed, as Python numbers."""
+    if tensors is None:
         return None, ()
-    logprob, values, ids = description
+    logprob, values, ids = tensors
     top = zip(ids.tolist(), values.tolist(), strict=True)
     return float(logprob), tuple((i, value) for i, value in top if value != float("-inf"))

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 from runtime.errors import Overloaded
 from runtime.page_pool import PagePool
-from runtime.sequence import Sequence, State
+from runtime.sequence import Sequence, SequenceStatus
 from runtime.settings import EngineSettings
 
 RECOVERY_STEPS = 64
-"""After as many steps that fit, one more sequence is run beside the others."""
+"""After a shortage of memory, one more sequence may run for every so many steps that fit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """`num_tokens` pending tokens of a sequence, from position `start`."""
+    """`num_tokens` pending tokens of a sequence, from position `start` on."""
 
     sequence: Sequence
     start: int
@@ -28,19 +28,19 @@ class Chunk:
 
     @property
     def is_sampled(self) -> bool:
-        """Whether the logits of the last token choose the next one."""
+        """Whether the logits of the last token choose the sequence's next token."""
         return self.end == len(self.sequence.token_ids)
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The chunks of one step; decoding is a chunk of one token."""
+    """The chunks of one step; a decoding sequence has a chunk of one token."""
 
     chunks: tuple[Chunk, ...]
 
     @property
     def num_tokens(self) -> int:
-        """Tokens of all chunks."""
+        """The tokens of all chunks together."""
         return sum(chunk.num_tokens for chunk in self.chunks)
 
     @property
@@ -50,10 +50,10 @@ class Batch:
 
 
 class Scheduler:
-    """Continuous batching: first come, first served, and whoever runs goes on.
+    """Continuous batching: sequences start in the order of arrival, and running ones go first.
 
-    Prompts share a step with decoding sequences, in chunks under the token budget. When pages run out, the
-    youngest sequence is preempted: it loses its pages and is computed again later.
+    Prefill shares a step with decoding, in chunks within the token budget. When pages run out, the youngest
+    running sequence is preempted: it loses its pages, and is computed again later.
     """
 
     def __init__(self, settings: EngineSettings, pool: PagePool) -> None:
@@ -62,7 +62,7 @@ class Scheduler:
         self.running: list[Sequence] = []
         self.waiting: deque[Sequence] = deque()
         self.max_running = settings.max_sequences
-        self._num_steps_since_retreat = 0
+        self._num_steps_since_shortage = 0
         self.num_preempted = 0
 
     def __iter__(self) -> Iterator[Sequence]:
@@ -71,7 +71,7 @@ class Scheduler:
         yield from self.waiting
 
     def add(self, sequence: Sequence) -> None:
-        """Queue a sequence, which must fit into the pool on its own.
+        """Queue a sequence. Its whole context must fit into the pool.
 
         Raises:
             Overloaded: the queue is full.
@@ -81,7 +81,7 @@ class Scheduler:
         self.waiting.append(sequence)
 
     def remove(self, sequence: Sequence, *, is_tainted: bool = False) -> list[int]:
-        """Let go of a sequence, wherever it is; returns the pages nobody uses now."""
+        """Remove a sequence, running or waiting; returns the pages that are free now."""
         if sequence in self.running:
             self.running.remove(sequence)
         elif sequence in self.waiting:
@@ -89,17 +89,18 @@ class Scheduler:
         return self._release(sequence, is_tainted=is_tainted)
 
     def schedule(self) -> Batch:
-        """The next step's work; empty only if there is nothing to do."""
+        """The batch of the next step, empty only if there is no work."""
         self._recover()
         chunks: list[Chunk] = []
         budget = self.settings.max_batch_tokens
         num_preempted = self.num_preempted
         for index, sequence in enumerate(list(self.running)):
-            if sequence.state is State.RUNNING:  # not preempted by an older one
+            if sequence.status is SequenceStatus.RUNNING:  # an older sequence may have preempted it
                 num_younger = len(self.running) - index - 1
                 chunk = self._advance(sequence, budget - num_younger)
-                chunks += [chunk] if chunk else []
-                budget -= chunk.num_tokens if chunk else 0
+                if chunk is not None:
+                    chunks.append(chunk)
+                    budget -= chunk.num_tokens
         while self.waiting and budget > 0 and num_preempted == self.num_preempted:
             chunk = self._admit(self.waiting[0], budget)
             if chunk is None:
@@ -109,68 +110,75 @@ class Scheduler:
         return Batch(tuple(chunks))
 
     def preempt(self, sequence: Sequence, *, is_tainted: bool = False) -> None:
-        """Send a running sequence back to the head of the queue, without its pages."""
+        """Take a running sequence's pages, and put it at the head of the queue."""
         self.running.remove(sequence)
         self._release(sequence, is_tainted=is_tainted)
-        sequence.state = State.WAITING
+        sequence.status = SequenceStatus.WAITING
         self.waiting.appendleft(sequence)
         self.num_preempted += 1
 
-    def retreat(self, batch: Batch) -> list[Sequence]:
-        """Undo a step that did not fit into memory, and run fewer sequences; later one more, and one more.
+    def preempt_batch(self, batch: Batch) -> list[Sequence]:
+        """Preempt a batch that did not fit into memory, and let half as many sequences run from now on.
 
-        Returns the sequences that wait again: all of the step, but for those that were stopped meanwhile.
+        The number grows again later, by one every `RECOVERY_STEPS`. Returns the preempted sequences: all of
+        the batch, except those that were stopped in the meantime.
         """
         self.max_running = max(1, len(batch.chunks) // 2)
-        self._num_steps_since_retreat = 0
-        undone = [chunk.sequence for chunk in batch.chunks if chunk.sequence.state is State.RUNNING]
-        for sequence in reversed(undone):
+        self._num_steps_since_shortage = 0
+        sequences = [
+            chunk.sequence for chunk in batch.chunks if chunk.sequence.status is SequenceStatus.RUNNING
+        ]
+        for sequence in reversed(sequences):
             self.preempt(sequence, is_tainted=True)
-        return undone
+        return sequences
 
     def _recover(self) -> None:
-        """Memory that was short once need not stay so."""
+        """Some time after a shortage of memory, let one more sequence run."""
         if self.max_running < self.settings.max_sequences:
-            self._num_steps_since_retreat += 1
-            if self._num_steps_since_retreat % RECOVERY_STEPS == 0:
+            self._num_steps_since_shortage += 1
+            if self._num_steps_since_shortage % RECOVERY_STEPS == 0:
                 self.max_running += 1
 
     def _advance(self, sequence: Sequence, budget: int) -> Chunk | None:
+        """The next chunk of a running sequence; None if it was preempted for lack of pages."""
         num_tokens = min(sequence.num_pending, budget)
         num_missing = self._num_pages(sequence.num_computed + num_tokens) - len(sequence.page_table)
-        while num_missing > self.pool.num_idle:
-            victim = self.running[-1]
-            self.preempt(victim)
-            if victim is sequence:
+        while num_missing > self.pool.num_free:
+            youngest = self.running[-1]
+            self.preempt(youngest)
+            if youngest is sequence:
                 return None
         sequence.page_table += self.pool.allocate(max(0, num_missing))
         return self._chunk(sequence, num_tokens)
 
     def _admit(self, sequence: Sequence, budget: int) -> Chunk | None:
-        """Start a waiting sequence if all it has so far fits, behind the longest prefix already computed."""
+        """Start a waiting sequence behind its longest cached prefix; None if its tokens do not fit now."""
         if len(self.running) >= self.max_running:
             return None
         size = self.pool.page_size
         hashes = sequence.page_hashes(size)
-        # The last token is always computed: its logits are what comes next.
-        shared = self.pool.match(hashes[: (len(sequence.token_ids) - 1) // size])
-        num_missing = self._num_pages(len(sequence.token_ids)) - len(shared)
-        if num_missing > self.pool.num_idle - self.pool.count_idle(shared):
+        # The last token is always computed: its logits choose the next one.
+        cached = self.pool.match(hashes[: (len(sequence.token_ids) - 1) // size])
+        num_missing = self._num_pages(len(sequence.token_ids)) - len(cached)
+        if num_missing > self.pool.num_free - self.pool.count_free(cached):
             return None
         self.waiting.popleft()
         self.running.append(sequence)
-        sequence.state = State.RUNNING
-        self.pool.take(shared)
-        sequence.page_table = shared + self.pool.allocate(num_missing)
-        sequence.num_computed = len(shared) * size
-        sequence.num_published = len(shared)
+        sequence.status = SequenceStatus.RUNNING
+        self.pool.share(cached)
+        sequence.page_table = cached + self.pool.allocate(num_missing)
+        sequence.num_computed = len(cached) * size
+        sequence.num_published = len(cached)
         if not sequence.has_run:
             sequence.has_run = True
-            sequence.tally.num_cached = sequence.num_computed
+            sequence.counters.num_cached = sequence.num_computed
         return self._chunk(sequence, min(sequence.num_pending, budget))
 
     def _chunk(self, sequence: Sequence, num_tokens: int) -> Chunk:
-        """Publish the pages this chunk fills already: every layer writes the whole batch before it reads."""
+        """A chunk; the pages that it fills are published now.
+
+        A sequence of the same batch may read them: every layer writes the whole batch before it reads.
+        """
         chunk = Chunk(sequence, sequence.num_computed, num_tokens)
         hashes = sequence.page_hashes(self.pool.page_size)
         for index in range(sequence.num_published, chunk.end // self.pool.page_size):
@@ -179,10 +187,10 @@ class Scheduler:
         return chunk
 
     def _release(self, sequence: Sequence, *, is_tainted: bool) -> list[int]:
-        idle = self.pool.release(sequence.page_table, is_tainted=is_tainted)
+        pages = self.pool.release(sequence.page_table, is_tainted=is_tainted)
         sequence.page_table = []
         sequence.num_computed = sequence.num_published = 0
-        return idle
+        return pages
 
     def _num_pages(self, num_tokens: int) -> int:
         return -(-num_tokens // self.pool.page_size)

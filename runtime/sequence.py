@@ -1,4 +1,4 @@
-"""A sequence: one prompt and what the engine has written after it."""
+"""A sequence: one prompt, and the output that the engine has generated behind it so far."""
 
 import hashlib
 import math
@@ -15,8 +15,8 @@ from runtime.events import FinishReason, GenerationStats
 from runtime.request import Sampling
 
 
-class State(Enum):
-    """Where a sequence is in its life."""
+class SequenceStatus(Enum):
+    """Whether a sequence waits for pages, has them, or is done."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -24,8 +24,8 @@ class State(Enum):
 
 
 @dataclass(slots=True)
-class Tally:
-    """What one sequence has cost so far; see `GenerationStats`."""
+class SequenceCounters:
+    """Counts what one sequence has cost so far; see `GenerationStats`."""
 
     num_cached: int = 0
     num_forced: int = 0
@@ -36,12 +36,12 @@ class Tally:
     mass_removed_sum: float = 0.0
 
     def count_fill(self, microseconds: float) -> None:
-        """A mask was filled."""
+        """Count one mask and the time it took to fill."""
         self.fill_us_sum += microseconds
         self.fill_us_max = max(self.fill_us_max, microseconds)
 
     def count_masked_step(self, mass_removed: float, *, is_rescued: bool) -> None:
-        """A token was drawn under a mask."""
+        """Count one token that was sampled under a mask."""
         self.num_masked_steps += 1
         self.mass_removed_sum += mass_removed
         self.num_rescued += is_rescued
@@ -49,10 +49,11 @@ class Tally:
 
 @dataclass(eq=False, slots=True)
 class Sequence:
-    """Token ids of a prompt and its output, where their keys and values lie, and how to go on.
+    """The token ids of a prompt and its output, the pages of their keys and values, and how to sample.
 
-    The first `num_computed` ids have keys and values in the pages of `page_table`; the rest is pending.
-    `deadline` is a time of `time.monotonic`.
+    The first `num_computed` ids have keys and values in the pages of `page_table`; the others are pending.
+    The first `num_published` pages are in the prefix cache. `mask` is that of the next token, None until it
+    is filled. `deadline` is a time of `time.monotonic`.
     """
 
     sequence_id: str
@@ -66,7 +67,7 @@ class Sequence:
     num_logprobs: int | None = None
     deadline: float = math.inf
 
-    state: State = State.WAITING
+    status: SequenceStatus = SequenceStatus.WAITING
     finish_reason: FinishReason | None = None
     closed_by: str | None = None
     token_ids: list[int] = field(init=False)
@@ -74,28 +75,28 @@ class Sequence:
     num_computed: int = 0
     num_published: int = 0
     page_table: list[int] = field(default_factory=list)
-    mask: NDArray[np.int32] | None = None  # what may come next, once it is known
-    tally: Tally = field(default_factory=Tally)
+    mask: NDArray[np.int32] | None = None
+    counters: SequenceCounters = field(default_factory=SequenceCounters)
     _page_hashes: list[bytes] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Start with the prompt."""
+        """Begin with the prompt."""
         assert self.prompt_ids, "an empty prompt gives no logits"
         self.token_ids = list(self.prompt_ids)
 
     @property
     def output_ids(self) -> list[int]:
-        """The ids after the prompt."""
+        """The ids behind the prompt."""
         return self.token_ids[len(self.prompt_ids) :]
 
     @property
     def num_output(self) -> int:
-        """Number of ids after the prompt."""
+        """The number of ids behind the prompt."""
         return len(self.token_ids) - len(self.prompt_ids)
 
     @property
     def num_pending(self) -> int:
-        """Number of ids without keys and values."""
+        """The number of ids without keys and values."""
         return len(self.token_ids) - self.num_computed
 
     @property
@@ -105,22 +106,22 @@ class Sequence:
 
     @property
     def stats(self) -> GenerationStats:
-        """The account of this sequence."""
-        tally = self.tally
+        """The counters, as they are reported with the last event."""
+        counters = self.counters
         return GenerationStats(
             num_prompt_tokens=len(self.prompt_ids),
-            # Cached pages may reach beyond the prompt, into what the grammar forces behind it.
-            num_cached_tokens=min(tally.num_cached, len(self.prompt_ids)),
+            # Cached pages may also hold tokens that the grammar forces behind the prompt.
+            num_cached_tokens=min(counters.num_cached, len(self.prompt_ids)),
             num_output_tokens=self.num_output,
-            num_forced_tokens=tally.num_forced,
-            num_rescued_tokens=tally.num_rescued,
-            mask_fill_us_sum=tally.fill_us_sum,
-            mask_fill_us_max=tally.fill_us_max,
-            mass_removed=tally.mass_removed_sum / max(1, tally.num_masked_steps),
+            num_forced_tokens=counters.num_forced,
+            num_rescued_tokens=counters.num_rescued,
+            mask_fill_us_sum=counters.fill_us_sum,
+            mask_fill_us_max=counters.fill_us_max,
+            mass_removed=counters.mass_removed_sum / max(1, counters.num_masked_steps),
         )
 
     def page_hashes(self, page_size: int) -> list[bytes]:
-        """One digest per full page; each covers everything before it, so equal digests are equal prefixes."""
+        """One digest per full page. It covers all tokens up to there: equal digests mean equal prefixes."""
         hashes = self._page_hashes
         for start in range(len(hashes) * page_size, len(self.token_ids) - page_size + 1, page_size):
             content = hashlib.blake2b(hashes[-1] if hashes else b"", digest_size=16)
@@ -129,6 +130,6 @@ class Sequence:
         return hashes
 
     def finish(self, reason: FinishReason) -> None:
-        """Nothing follows."""
-        self.state = State.FINISHED
+        """Mark the sequence as done."""
+        self.status = SequenceStatus.FINISHED
         self.finish_reason = reason

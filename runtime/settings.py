@@ -1,4 +1,4 @@
-"""How an engine is set up."""
+"""The settings of an engine."""
 
 from dataclasses import dataclass
 
@@ -8,13 +8,13 @@ class EngineSettings:
     """Sizes and limits of one engine.
 
     `num_pages` None takes as many pages as fit into `kv_bytes`. `max_batch_tokens` bounds one step: longer
-    prompts are computed in chunks. `dtype` and `device` are torch's names; "auto" is the checkpoint's own
-    type on an accelerator; on a CPU bfloat16, if the checkpoint is and the CPU multiplies it, else float32.
-    `jump_forward` False draws what the grammar forces, too. `compile_layers` has torch fuse what a layer does
-    between its matrix products and attention: fewer kernels, for a start that takes longer.
+    prompts are prefilled in chunks. `dtype` and `device` are torch's names. On an accelerator, `dtype` "auto"
+    is the checkpoint's own type; on a CPU it is bfloat16 if the checkpoint is and the CPU can multiply it,
+    else float32. Without `jump_forward`, forced tokens are sampled, too. `compile_layers` has torch fuse what
+    a layer does between its matrix products and attention: fewer kernels, slower start.
 
     Raises:
-        ValueError: a setting is out of range; it is named.
+        ValueError: names a setting that is out of range.
     """
 
     page_size: int = 16

@@ -7,7 +7,7 @@ from compiler.output_parts import ArgumentsPart, CallEnd, CallStart, OutputPart,
 from compiler.syntax import Syntax
 from runtime.events import ArgumentsDelta, CallStarted, Event, TextDelta, ThoughtDelta, TokenLogprob
 from runtime.sampling import WrittenToken
-from runtime.text.detokenizer import Detokenizer, Spelling, StopScanner
+from runtime.text.detokenizer import Detokenizer, StopScanner, TokenBytes
 from runtime.text.parameters import ParameterReader
 
 
@@ -22,7 +22,7 @@ class Transcript:
     def __init__(
         self,
         choice: int,
-        spelling: Spelling,
+        token_bytes: TokenBytes,
         *,
         syntax: Syntax | None,
         stop: Sequence[str],
@@ -31,7 +31,7 @@ class Transcript:
         self.num_calls = 0
         self.num_thought_tokens = 0
         self._choice = choice
-        self._spelling = spelling
+        self._token_bytes = token_bytes
         self._syntax = syntax
         self._types_of = types_of
         self._detokenizer = Detokenizer()
@@ -47,13 +47,13 @@ class Transcript:
 
     def feed(self, token: WrittenToken) -> list[Event]:
         """The events that one more token settles."""
-        draw = token.draw
-        if draw.logprob is not None and draw.token_id not in self._spelling.stop_ids:
-            top = tuple(self._logprob(i, value) for i, value in draw.top)
-            self._logprobs.append(self._logprob(draw.token_id, draw.logprob, top))
+        sampled = token.sampled
+        if sampled.logprob is not None and sampled.token_id not in self._token_bytes.stop_ids:
+            top = tuple(self._logprob(i, value) for i, value in sampled.top)
+            self._logprobs.append(self._logprob(sampled.token_id, sampled.logprob, top))
         self.num_thought_tokens += token.is_thought
         parts = token.parts
-        return self._events((TextPart(self._spelling[draw.token_id]),) if parts is None else parts)
+        return self._events((TextPart(self._token_bytes[sampled.token_id]),) if parts is None else parts)
 
     def finish(self, pending: Iterable[OutputPart] = ()) -> list[Event]:
         """The events of what was held back, `pending` included; call it once, at the end."""
@@ -121,7 +121,7 @@ class Transcript:
         return TextDelta(self._choice, text, logprobs)
 
     def _logprob(self, token_id: int, value: float, top: tuple[TokenLogprob, ...] = ()) -> TokenLogprob:
-        spelled = self._spelling[token_id]
+        spelled = self._token_bytes[token_id]
         return TokenLogprob(spelled.decode(errors="replace"), spelled, value, top)
 
 

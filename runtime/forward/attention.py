@@ -1,11 +1,11 @@
 """Attention over pages, registered with transformers as the implementation `callgate_paged`.
 
-One forward pass computes a whole batch as one packed row. What the attention modules need to know of it
-travels down to them as the keyword argument `paged`, a `PagedBatch`: every layer writes its new keys and
-values into the pages of the KV cache, then its `Reader` reads each sequence's pages back.
+One forward pass computes a whole batch as one packed row. The model hands the keyword argument `paged`, a
+`PagedBatch`, down to its attention modules. There, every layer writes its new keys and values into the pages
+of the KV cache; then the `AttentionBackend` lets each query attend to its sequence's pages.
 
-There are two readers. `gathered.Gathered` gathers pages, on any device, and is the reference; `walked.Walked`
-leaves the walking of page tables to a kernel.
+There are two attention backends. `gather_backend.GatherBackend` runs on any device and is the reference;
+`paged_triton_backend.PagedTritonBackend` hands page tables to a Triton kernel.
 """
 
 from collections.abc import Iterable
@@ -22,8 +22,8 @@ IMPLEMENTATION = "callgate_paged"
 class KVCache:
     """Keys and values of every layer: [num_pages, page_size, num_kv_heads, head_dim] each.
 
-    A layer's tensors are made when it first writes, in the shape and type it writes; values need not be as
-    wide as keys.
+    A layer's tensors are made when it first writes, with the shape and type of what it writes. Values may
+    have another width than keys.
     """
 
     def __init__(self, num_pages: int, page_size: int) -> None:
@@ -33,7 +33,7 @@ class KVCache:
 
     @property
     def bytes_per_page(self) -> int:
-        """What one page takes in all layers that have written."""
+        """The size of one page in all layers that have written."""
         return sum(t[0].nbytes for pair in self.layers.values() for t in pair)
 
     def resized(self, num_pages: int) -> "KVCache":
@@ -56,7 +56,7 @@ class KVCache:
 
     @torch.inference_mode()
     def clear(self, pages: Iterable[int]) -> None:
-        """Zero pages: a masked NaN is still a NaN."""
+        """Fill pages with zeros, since a NaN is still a NaN when its weight is zero."""
         index = list(pages)
         for keys, values in self.layers.values():
             keys[index] = 0
@@ -69,7 +69,11 @@ class KVCache:
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """How a layer turns queries and keys into weights; `sinks` [heads] take probability away."""
+    """How a layer scores keys for a query.
+
+    `scaling` None is 1 / sqrt(head_dim). Only the last `window` keys are seen. Scores are softly capped at
+    `softcap`. `sinks` [heads] are scores that take part in the softmax and have no value.
+    """
 
     scaling: float | None = None
     window: int | None = None
@@ -77,8 +81,8 @@ class Scoring:
     sinks: Tensor | None = None
 
 
-class Reader(Protocol):
-    """Where the queries of one batch find the keys that they see."""
+class AttentionBackend(Protocol):
+    """Lets the queries of one batch attend to the keys of their sequences."""
 
     def attend(self, query: Tensor, keys: Tensor, values: Tensor, scoring: Scoring) -> Tensor:
         """[heads, tokens, dim] to [tokens, heads, dim], over one layer of a `KVCache`."""
@@ -86,11 +90,11 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PagedBatch:
-    """What attention needs to know of a forward pass: `slots` [num_tokens], where new keys and values go."""
+    """What attention needs to know about a batch; `slots` [num_tokens] say where new keys and values go."""
 
     cache: KVCache
     slots: Tensor
-    reader: Reader
+    backend: AttentionBackend
 
 
 def paged_attention(
@@ -98,7 +102,7 @@ def paged_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    attention_mask: Tensor | None,  # noqa: ARG001 the interface passes it; causality follows from positions
+    attention_mask: Tensor | None,  # noqa: ARG001 part of the interface; causality follows from positions
     *,
     paged: PagedBatch | None = None,
     scaling: float | None = None,
@@ -107,16 +111,16 @@ def paged_attention(
     s_aux: Tensor | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Attend over the packed row: [1, heads, tokens, dim] in, [1, tokens, heads, dim] out.
+    """Attention of a packed row: [1, heads, tokens, dim] in, [1, tokens, heads, dim] out.
 
     Raises:
-        TypeError: the layers above did not hand `paged` down.
+        TypeError: the layers of the model did not hand `paged` down.
     """
     if paged is None:
-        raise TypeError("its layers do not hand down to their attention what the model is called with")
+        raise TypeError("its layers do not hand the model's keyword arguments down to attention")
     keys, values = paged.cache.write(int(module.layer_idx), key[0], value[0], paged.slots)  # type: ignore[arg-type]
     scoring = Scoring(scaling, sliding_window, softcap, s_aux)
-    return paged.reader.attend(query[0], keys, values, scoring)[None], None
+    return paged.backend.attend(query[0], keys, values, scoring)[None], None
 
 
 AttentionInterface.register(IMPLEMENTATION, paged_attention)

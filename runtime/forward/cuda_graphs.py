@@ -1,7 +1,6 @@
-"""Decode graphs: small batches, computed by replaying what was recorded once for each of a few sizes."""
+"""CUDA graphs: small batches are computed by replaying a step that was recorded for a batch of that size."""
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -11,65 +10,60 @@ from torch import Tensor
 from runtime.device import upload
 from runtime.forward.attention import KVCache, PagedBatch
 from runtime.forward.device_operations import Capture
-from runtime.forward.paged_triton_backend import AttendPages, Walk, Walked
+from runtime.forward.forward_pass import ForwardPass
+from runtime.forward.paged_triton_backend import PagedAttentionKernel, PagedTritonBackend, QueryBlocks
 from runtime.page_pool import NULL_PAGE
 from runtime.scheduler import Batch, Chunk
 
 LONGEST_CHUNK = 16
-"""A longer chunk is computed in blocks, outside: here each of its tokens would read all keys by itself."""
+"""Longer chunks run without graphs, in blocks of queries: here each token would read all keys separately."""
 TABLE, TOKEN, COUNT, POSITION, TOKEN_ID = range(5)
 
 
-class Forward(Protocol):
-    """A model over a packed row."""
-
-    def __call__(self, ids: Tensor, positions: Tensor, paged: PagedBatch) -> Tensor:
-        """Float32 logits [num_tokens, num_columns] of every token."""
-
-
 class TableRows:
-    """Which row of a device's page tables holds which sequence's, so that only what is new is copied.
+    """Assigns page tables to rows of a tensor on the device, so that only new pages are copied.
 
-    A page table is a list that only grows; a sequence that loses its pages gets another list.
+    A page table is a list that only grows. A sequence that is preempted gets a new list.
     """
 
     def __init__(self, num_rows: int) -> None:
         self._num_rows = num_rows
         self._row_of: dict[int, int] = {}
-        self._held: dict[int, tuple[list[int], int]] = {}  # by row; keeps the list, and so its id, alive
+        self._tables: dict[int, tuple[list[int], int]] = {}  # by row; keeps lists alive, and so their ids
 
-    def place(self, tables: Iterable[list[int]]) -> tuple[list[int], list[tuple[int, int, int]]]:
-        """The row of each table, and (row, index, page) of what these rows do not hold yet."""
+    def assign(self, tables: Iterable[list[int]]) -> tuple[list[int], list[tuple[int, int, int]]]:
+        """The row of each table, and (row, index, page) of each page that is not in its row yet."""
         wanted = list(tables)
-        kept = {id(table): self._row_of[id(table)] for table in wanted if id(table) in self._row_of}
-        free = iter(sorted(set(range(self._num_rows)) - set(kept.values())))
-        self._row_of = {id(table): kept.get(id(table), -1) for table in wanted}
-        self._held = {row: self._held[row] for row in kept.values()}
+        known = {id(table): self._row_of[id(table)] for table in wanted if id(table) in self._row_of}
+        free = iter(sorted(set(range(self._num_rows)) - set(known.values())))
+        self._row_of = {id(table): known.get(id(table), -1) for table in wanted}
+        self._tables = {row: self._tables[row] for row in known.values()}
         changes: list[tuple[int, int, int]] = []
         for table in wanted:
             row = self._row_of[id(table)]
             if row < 0:
                 row = self._row_of[id(table)] = next(free)
-            _, num_held = self._held.get(row, (table, 0))
-            changes += [(row, index, table[index]) for index in range(num_held, len(table))]
-            self._held[row] = (table, len(table))
+            _, num_copied = self._tables.get(row, (table, 0))
+            changes += [(row, index, table[index]) for index in range(num_copied, len(table))]
+            self._tables[row] = (table, len(table))
         return [self._row_of[id(table)] for table in wanted], changes
 
 
 class DecodeGraphs:
-    """Batches of at most `max_rows` pending tokens, over page tables of at most `max_pages` pages.
+    """Computes batches of at most `max_rows` tokens with page tables of at most `max_pages` pages.
 
-    A row is one token. A decoding sequence has one; a few tokens at once are rows over the same page table,
-    each of which sees those before it, since every layer writes before it reads. What the recorded steps
-    read stays in place: `rows` int32 [max_rows, 5], a block of a `Walk` and the token's id, and `tables`
-    int32 [max_rows + 1, max_pages]. Rows that fill a batch up to a recorded size are over the null page.
+    Each token is a row. A decoding sequence has one row. A chunk of a few tokens has several rows over the
+    same page table; each token sees those before it, since every layer writes before it reads. The recorded
+    steps read tensors that stay in place: `rows` int32 [max_rows, 5], a block of `QueryBlocks` and the
+    token's id, and `tables` int32 [max_rows + 1, max_pages]. Padding rows, up to a recorded size, use the
+    null page.
     """
 
     def __init__(
         self,
-        forward: Forward,
+        forward_pass: ForwardPass,
         cache: KVCache,
-        kernel: AttendPages,
+        kernel: PagedAttentionKernel,
         capture: Capture,
         *,
         max_rows: int,
@@ -78,14 +72,14 @@ class DecodeGraphs:
     ) -> None:
         self.sizes = sizes_up_to(max_rows)
         self.max_pages = max_pages
-        self._forward = forward
+        self._forward_pass = forward_pass
         self._cache = cache
         self._kernel = kernel
         self._device = device
         self._table_rows = TableRows(self.max_rows)
         self._tables = torch.full((self.max_rows + 1, max_pages), NULL_PAGE, dtype=torch.int32, device=device)
         self._rows = upload(self._padding(self.max_rows), device)
-        # The largest first: the others then find its memory.
+        # The largest first: the others then reuse its memory.
         self._replays = {size: capture(self._step(size)) for size in reversed(self.sizes)}
 
     @property
@@ -94,16 +88,16 @@ class DecodeGraphs:
         return self.sizes[-1]
 
     def takes(self, batch: Batch) -> bool:
-        """Whether a batch is small enough."""
+        """Whether a batch is small enough for the graphs."""
         return batch.num_tokens <= self.max_rows and all(
             chunk.num_tokens <= LONGEST_CHUNK and len(chunk.sequence.page_table) <= self.max_pages
             for chunk in batch.chunks
         )
 
     def run(self, batch: Batch) -> Tensor:
-        """Float32 logits [batch.num_tokens, num_columns], good until the next run."""
+        """Float32 logits [batch.num_tokens, num_columns], overwritten by the next run."""
         size = next(size for size in self.sizes if size >= batch.num_tokens)
-        table_rows, changes = self._table_rows.place(chunk.sequence.page_table for chunk in batch.chunks)
+        table_rows, changes = self._table_rows.assign(chunk.sequence.page_table for chunk in batch.chunks)
         if changes:
             self._write(changes)
         rows = self._padding(size)
@@ -113,14 +107,14 @@ class DecodeGraphs:
 
     def _step(self, size: int) -> Callable[[], Tensor]:
         rows = self._rows[:size]
-        reader = Walked(Walk(self._tables, rows, 1), self._kernel)
+        backend = PagedTritonBackend(QueryBlocks(self._tables, rows, 1), self._kernel)
         page_size = self._cache.page_size
 
         def step() -> Tensor:
             table_rows, positions, ids = (rows[:, i].long() for i in (TABLE, POSITION, TOKEN_ID))
             pages = self._tables[table_rows, positions // page_size].long()
             slots = pages * page_size + positions % page_size
-            return self._forward(ids, positions, PagedBatch(self._cache, slots, reader))
+            return self._forward_pass(ids, positions, PagedBatch(self._cache, slots, backend))
 
         return step
 
@@ -142,7 +136,7 @@ def sizes_up_to(max_rows: int) -> tuple[int, ...]:
 
 
 def _tokens(chunks: tuple[Chunk, ...], table_rows: list[int]) -> list[tuple[int, int, int]]:
-    """The row of its page table, the position and the id of each token."""
+    """Of each token: the row of its page table, its position and its id."""
     return [
         (row, position, chunk.sequence.token_ids[position])
         for chunk, row in zip(chunks, table_rows, strict=True)

@@ -1,4 +1,4 @@
-"""Backends: what a device has beyond what any device can do."""
+"""Device operations: what a device can do beyond torch's own operators."""
 
 import logging
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from runtime.forward.paged_triton_backend import AttendPages
+from runtime.forward.paged_triton_backend import PagedAttentionKernel
 
 logger = logging.getLogger(__name__)
 
@@ -16,28 +16,28 @@ NUM_WARM_UPS = 2
 
 
 class Capture(Protocol):
-    """Records a computation over tensors that stay where they are, to repeat it at once."""
+    """Records a computation over tensors that stay in place, so that it can be replayed in one launch."""
 
     def __call__(self, compute: Callable[[], Tensor]) -> Callable[[], Tensor]:
-        """What runs `compute` again, on whatever its tensors then hold."""
+        """A function that runs `compute` again, on the current values of its tensors."""
 
 
 @dataclass(frozen=True, slots=True)
-class Backend:
-    """A kernel that walks page tables, and how to record decode steps, if that can be done."""
+class DeviceOperations:
+    """A paged attention kernel, and how to record decode steps, if the device can."""
 
-    kernel: AttendPages
+    kernel: PagedAttentionKernel
     capture: Capture | None = None
 
 
 class CudaCapture:
-    """CUDA graphs. They share their memory, so what one returns is good until another is replayed."""
+    """Records CUDA graphs. They share memory: replaying one overwrites another one's output."""
 
     def __init__(self) -> None:
         self._pool = torch.cuda.graph_pool_handle()
 
     def __call__(self, compute: Callable[[], Tensor]) -> Callable[[], Tensor]:
-        """Run it a few times, so that kernels are compiled and libraries set up, then record it."""
+        """Run `compute` a few times, so that kernels are compiled and libraries set up; then record it."""
         stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -55,13 +55,13 @@ class CudaCapture:
         return replay
 
 
-def backend_of(device: torch.device) -> Backend | None:
-    """The backend of a device; None for one that does with what torch has everywhere."""
+def device_operations_of(device: torch.device) -> DeviceOperations | None:
+    """The operations of a device; None for a device that uses torch's operators only."""
     if device.type != "cuda":
         return None
     try:
         from runtime.forward.paged_triton_kernel import attend_pages  # noqa: PLC0415 Triton is not on every machine
     except ImportError as error:
-        logger.warning("attention gathers pages, and decoding runs without graphs: %s", error)
+        logger.warning("attention gathers pages, and decoding runs without CUDA graphs: %s", error)
         return None
-    return Backend(attend_pages, CudaCapture())
+    return DeviceOperations(attend_pages, CudaCapture())

@@ -1,7 +1,7 @@
-"""Attention that gathers pages, on any device; pages that lie side by side are read in place.
+"""The gather backend: attention that gathers pages with torch's own operators, on any device.
 
-Sequences that begin with the same pages attend to them together, once, and their parts are joined by their
-log-sum-exp.
+Adjacent pages are read in place. Sequences that begin with the same pages attend to these together, once.
+Each query's attention to the shared keys and to its own keys is then joined by their log-sum-exp.
 """
 
 from collections import Counter, defaultdict
@@ -23,10 +23,10 @@ _flash_attention_on_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for
 
 
 @dataclass(slots=True)
-class Span:
-    """A run of keys, the first at position `start`: `pages` by sequence, or one list if all share them.
+class KeySpan:
+    """Consecutive keys from position `start` on: a list of pages per sequence, or one list that all share.
 
-    `is_past`: whether all of it comes before every query.
+    `is_past` says that every query comes after all of these keys.
     """
 
     pages: list[list[int]]
@@ -37,7 +37,7 @@ class Span:
     _biases: dict[int | None, Tensor] = field(default_factory=dict)
 
     def read(self, states: Tensor) -> Tensor:
-        """[rows, num_kv_heads, keys, head_dim] out of a layer's keys or values."""
+        """The keys or values of a layer as [rows, num_kv_heads, num_keys, head_dim]."""
         first = self.pages[0]
         if len(self.pages) == 1 and first[-1] - first[0] == len(first) - 1 and first == sorted(first):
             found = states[None, first[0] : first[-1] + 1]
@@ -50,7 +50,7 @@ class Span:
     def bias(self, query: Tensor, positions: Tensor, window: int | None) -> Tensor | None:
         """[sequences, 1, repeats * queries, keys]: 0 where a query at `positions` sees a key, else -inf.
 
-        None if all see all; `query` [sequences, kv_heads, repeats * queries, dim].
+        None if every query sees every key. `query` is [sequences, kv_heads, repeats * queries, dim].
         """
         if self.is_past and window is None:
             return None
@@ -68,46 +68,49 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """Sequences with the same number of queries, attended to as one padded batch.
+class QueryGroup:
+    """Sequences of a prefix group with the same number of queries, computed as one padded batch.
 
-    `rows`: which of their family's queries they are; `positions` [sequences, queries]; `own` keys, among
-    which each query sees one at least.
+    `rows` are their queries among those of the prefix group; `positions` [sequences, queries]. Each query
+    sees at least one of the keys in `own_keys`.
     """
 
     rows: slice
     positions: Tensor
-    own: Span
+    own_keys: KeySpan
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
-    """Sequences that begin with the same pages; `shared` has the keys in these, which all queries come after.
+class PrefixGroup:
+    """Sequences that begin with the same pages; all their queries come after the keys in these pages.
 
-    `tokens` [queries]: where in the packed row they are; `positions` [1, queries].
+    `tokens` [queries] are the queries' indices in the packed row; `positions` [1, queries].
     """
 
     tokens: Tensor
     positions: Tensor
-    groups: tuple[Group, ...]
-    shared: Span | None
+    groups: tuple[QueryGroup, ...]
+    shared_keys: KeySpan | None
 
 
-_Placed = tuple[int, Chunk]
-"""A chunk, and where in the packed row it begins."""
+_Member = tuple[int, Chunk]
+"""A chunk, and its first index in the packed row."""
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
-    """The queries of a batch, in families."""
+class GatherBackend:
+    """The queries of a batch, by prefix group."""
 
-    families: tuple[Family, ...]
+    prefix_groups: tuple[PrefixGroup, ...]
 
     @classmethod
-    def of(cls, chunks: tuple[Chunk, ...], page_size: int, device: torch.device) -> "Gathered":
-        """With whom they share most pages; else single queries by length, and longer chunks alone."""
+    def of(cls, chunks: tuple[Chunk, ...], page_size: int, device: torch.device) -> "GatherBackend":
+        """Group sequences with those that they share most pages with.
+
+        Of the others, decoding sequences of similar length form a group, and each longer chunk is alone.
+        """
         depths = Counter(depth for chunk in chunks for depth in _depths(chunk, page_size))
-        members: defaultdict[tuple[int, ...], list[_Placed]] = defaultdict(list)
+        members: defaultdict[tuple[int, ...], list[_Member]] = defaultdict(list)
         offset = 0
         for chunk in chunks:
             shared = (depth for depth in reversed(_depths(chunk, page_size)) if depths[depth] > 1)
@@ -116,82 +119,88 @@ class Gathered:
             )
             members[next(shared, alone)].append((offset, chunk))
             offset += chunk.num_tokens
-        return cls(tuple(_family(family, page_size, device) for family in members.values()))
+        return cls(tuple(_prefix_group(found, page_size, device) for found in members.values()))
 
     def attend(self, query: Tensor, keys: Tensor, values: Tensor, scoring: Scoring) -> Tensor:
         """[heads, tokens, dim] to [tokens, heads, dim], over one layer of a `KVCache`."""
         output = query.new_empty(query.shape[1], query.shape[0], values.shape[-1])
-        for family in self.families:
-            found = _attend(query.index_select(1, family.tokens), keys, values, family, scoring)
-            output[family.tokens] = found
+        for group in self.prefix_groups:
+            found = _attend(query.index_select(1, group.tokens), keys, values, group, scoring)
+            output[group.tokens] = found
         return output
 
 
 def _depths(chunk: Chunk, size: int) -> list[tuple[int, int]]:
-    """Powers of two within the pages that lie before the chunk, with the page so deep: a prefix each."""
+    """Prefixes before the chunk whose lengths are powers of two: (number of pages, last page) each."""
     num_before = chunk.start // size
     powers = (1 << exponent for exponent in range(num_before.bit_length()))
     return [(depth, chunk.sequence.page_table[depth - 1]) for depth in powers]
 
 
-def _family(members: list[_Placed], size: int, device: torch.device) -> Family:
+def _prefix_group(members: list[_Member], size: int, device: torch.device) -> PrefixGroup:
     tables = [chunk.sequence.page_table[: -(-chunk.end // size)] for _, chunk in members]
     num_shared = min(_num_shared(tables), *(chunk.start // size for _, chunk in members))
-    alike: defaultdict[tuple[int, int], list[tuple[_Placed, list[int]]]] = defaultdict(list)
-    for placed, table in zip(members, tables, strict=True):
+    alike: defaultdict[tuple[int, int], list[tuple[_Member, list[int]]]] = defaultdict(list)
+    for member, table in zip(members, tables, strict=True):
         own = table[num_shared:]
-        alike[placed[1].num_tokens, len(own).bit_length()].append((placed, own))
-    groups: list[Group] = []
+        alike[member[1].num_tokens, len(own).bit_length()].append((member, own))
+    groups: list[QueryGroup] = []
     tokens: list[int] = []
     positions: list[int] = []
     for (num_tokens, _), group in alike.items():
         rows = slice(len(tokens), len(tokens) + num_tokens * len(group))
         at = [list(range(chunk.start, chunk.end)) for (_, chunk), _ in group]
-        span = Span([own for _, own in group], num_shared * size, size)
-        groups.append(Group(rows, upload(at, device), span))
+        own_keys = KeySpan([own for _, own in group], num_shared * size, size)
+        groups.append(QueryGroup(rows, upload(at, device), own_keys))
         tokens += [offset + i for (offset, _), _ in group for i in range(num_tokens)]
         positions += [position for row in at for position in row]
-    shared = Span([tables[0][:num_shared]], 0, size, is_past=True) if num_shared else None
-    return Family(upload(tokens, device), upload([positions], device), tuple(groups), shared)
+    shared = KeySpan([tables[0][:num_shared]], 0, size, is_past=True) if num_shared else None
+    return PrefixGroup(upload(tokens, device), upload([positions], device), tuple(groups), shared)
 
 
 def _num_shared(tables: list[list[int]]) -> int:
-    """How many pages all of several tables begin with."""
+    """The number of pages that all of several page tables begin with; 0 for a single table."""
     if len(tables) == 1:
         return 0
     columns = zip(*tables, strict=False)
     return sum(1 for _ in takewhile(lambda pages: len(set(pages)) == 1, columns))
 
 
-def _attend(query: Tensor, keys: Tensor, values: Tensor, family: Family, scoring: Scoring) -> Tensor:
-    """One family: [heads, queries, dim] to [queries, heads, dim].
+def _attend(
+    query: Tensor, keys: Tensor, values: Tensor, prefix_group: PrefixGroup, scoring: Scoring
+) -> Tensor:
+    """Attention of one prefix group: [heads, queries, dim] to [queries, heads, dim].
 
-    Each query attends to its own keys and to the shared ones by themselves; a part weighs as much as its
-    share of the whole sum of exponentials.
+    Each query attends separately to its own keys and to the shared ones. Each part is then weighted by its
+    share of the total sum of exponentials.
     """
     if (
-        family.shared is None
-        and len(family.groups) == 1
+        prefix_group.shared_keys is None
+        and len(prefix_group.groups) == 1
         and scoring.softcap is None
         and scoring.sinks is None
     ):
-        (group,) = family.groups
+        (group,) = prefix_group.groups
         batch = _batched(query, group.positions, keys)
         output = scaled_dot_product_attention(
             batch,
-            group.own.read(keys),
-            group.own.read(values),
-            attn_mask=group.own.bias(batch, group.positions, scoring.window),
+            group.own_keys.read(keys),
+            group.own_keys.read(values),
+            attn_mask=group.own_keys.bias(batch, group.positions, scoring.window),
             scale=scoring.scaling,
         )
         return _unbatched(output, group.positions, query.shape[0])
     own = [
-        _part(query[:, group.rows], keys, values, scoring, span=group.own, positions=group.positions)
-        for group in family.groups
+        _part(query[:, group.rows], keys, values, scoring, span=group.own_keys, positions=group.positions)
+        for group in prefix_group.groups
     ]
     parts = [(torch.cat([output for output, _ in own]), torch.cat([mass for _, mass in own]))]
-    if family.shared is not None:
-        parts.append(_part(query, keys, values, scoring, span=family.shared, positions=family.positions))
+    if prefix_group.shared_keys is not None:
+        parts.append(
+            _part(
+                query, keys, values, scoring, span=prefix_group.shared_keys, positions=prefix_group.positions
+            )
+        )
     total = torch.stack([mass for _, mass in parts]).logsumexp(dim=0)
     if scoring.sinks is not None:
         total = total.logaddexp(scoring.sinks.view(1, -1, 1).float())
@@ -199,9 +208,9 @@ def _attend(query: Tensor, keys: Tensor, values: Tensor, family: Family, scoring
 
 
 def _part(
-    query: Tensor, keys: Tensor, values: Tensor, scoring: Scoring, *, span: Span, positions: Tensor
+    query: Tensor, keys: Tensor, values: Tensor, scoring: Scoring, *, span: KeySpan, positions: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Attention [queries, heads, dim] to a span, and the log of the sum of exponentials of its scores."""
+    """Attention [queries, heads, dim] to a span of keys, and the log-sum-exp of its scores."""
     batch = _batched(query, positions, keys)
     bias = span.bias(batch, positions, scoring.window)
     found = _attend_to(batch, span.read(keys), span.read(values), bias, scoring)
@@ -212,7 +221,7 @@ def _part(
 def _batched(query: Tensor, positions: Tensor, keys: Tensor) -> Tensor:
     """[heads, sequences * queries, dim] to [sequences, kv_heads, repeats * queries, dim].
 
-    Query heads that share a key head become more queries of that head, so that keys are never repeated.
+    Query heads that share a key head become additional queries of that head, so that no key is copied.
     """
     heads, _, dim = query.shape
     num, length = positions.shape
@@ -231,10 +240,10 @@ def _unbatched(states: Tensor, positions: Tensor, heads: int) -> Tensor:
 def _attend_to(
     query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, scoring: Scoring
 ) -> tuple[Tensor, Tensor]:
-    """Attention to some of the keys, and the log of the sum of exponentials of their scores.
+    """Attention to some of the keys, and the log-sum-exp of their scores.
 
-    torch's own kernel gives both, where a query sees a key at least, its scores are as they come, and values
-    are as wide as keys.
+    Torch's CPU kernel returns both. It needs plain scores, values as wide as keys, and for each query at
+    least one key that it sees.
     """
     is_plain = scoring.window is None and scoring.softcap is None and key.shape[-1] == value.shape[-1]
     if is_plain and query.device.type == "cpu":
@@ -246,7 +255,7 @@ def _attend_to(
         scores = torch.tanh(scores / scoring.softcap) * scoring.softcap
     if bias is not None:
         scores = scores + bias
-    # Where no key is seen the sum is zero; its logarithm stays finite, so that no NaN comes of it.
+    # A query that sees no key has a sum of zero; a finite logarithm keeps it from becoming NaN.
     mass = scores.logsumexp(dim=-1, keepdim=True).clamp(min=torch.finfo(torch.float32).min)
     return (scores - mass).exp().to(value.dtype) @ value, mass
 

@@ -1,29 +1,21 @@
-"""The model runner: a batch of token ids in, logits out."""
+"""The model runner: computes a batch, by CUDA graphs where they fit, else kernel by kernel."""
 
 import logging
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AttentionInterface
-from transformers.modeling_layers import GradientCheckpointingLayer
 
-from runtime.device import upload
+from runtime.device import is_out_of_memory, upload
 from runtime.errors import ModelLoadError
-from runtime.forward.attention import IMPLEMENTATION, KVCache, PagedBatch, Reader, paged_attention
-from runtime.forward.context import context_length, longest_row
+from runtime.forward.attention import KVCache
 from runtime.forward.cuda_graphs import DecodeGraphs
-from runtime.forward.device_operations import Backend, backend_of
-from runtime.forward.forward_pass import pack_weights
-from runtime.forward.gather_backend import Gathered
-from runtime.forward.paged_triton_backend import Walk, Walked
+from runtime.forward.device_operations import DeviceOperations, device_operations_of
+from runtime.forward.forward_pass import ForwardPass, compile_layers, context_length, max_row_tokens, prepare
 from runtime.forward.probe import probe
-from runtime.memory import is_out_of_memory
 from runtime.scheduler import Batch, Chunk
 from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
-
-COMPILE_OPTIONS: dict[str, Any] = {"dynamic": True}
 
 logger = logging.getLogger(__name__)
 
@@ -31,94 +23,73 @@ logger = logging.getLogger(__name__)
 class ModelRunner:
     """A transformers causal LM over a paged KV cache.
 
-    `num_columns` is the width of its logits. `backend` is by default that of the model's device; its graphs
-    compute decode steps, and whatever else a step holds is launched kernel by kernel. `is_async` is whether
-    `run` returns before the logits are computed. On a CPU the model's weights may be packed, in place.
+    `num_columns` is the width of its logits. `operations` are by default those of the model's device. Their
+    graphs compute decode steps; all other steps are launched kernel by kernel. `is_async` says whether `run`
+    returns before the logits are computed. The model is changed in place: its attention, and on a CPU the
+    layout of its weights.
 
     Raises:
-        ModelLoadError: it would not write over pages what it writes by itself, and why (`probe`).
+        ModelLoadError: over pages the model would compute something else (`probe`), or memory is too small.
     """
 
-    def __init__(self, model: Any, settings: EngineSettings, backend: Backend | None = None) -> None:
-        _check_row(model, settings.max_batch_tokens)
-        model.set_attn_implementation(IMPLEMENTATION)
-        self.model = model.eval()
-        pack_weights(model)
+    def __init__(
+        self, model: Any, settings: EngineSettings, operations: DeviceOperations | None = None
+    ) -> None:
+        _check_row_length(model, settings.max_batch_tokens)
+        self.model = prepare(model)
         self.device: torch.device = model.device
         self.is_async = self.device.type != "cpu"
-        self.backend = backend or backend_of(self.device)
+        self.operations = operations or device_operations_of(self.device)
+        self.forward_pass = ForwardPass(self.model, self.operations)
         self.graphs: DecodeGraphs | None = None
-        self.cache = KVCache(0, settings.page_size)
-        self.num_columns = probe(self)
-        self.cache = self._sized_cache(settings)
+        self.num_columns, cache = probe(self.forward_pass, settings.page_size)
+        self.cache = self._sized_cache(cache, settings)
         if settings.compile_layers:
-            _compile_layers(model)
+            compile_layers(model)
         if self.is_async:
             self._warm_up(settings)
-        self.graphs = self._record(settings)
-
-    def _sized_cache(self, settings: EngineSettings) -> KVCache:
-        num_pages = settings.num_pages or max(2, settings.kv_bytes // self.cache.bytes_per_page)
-        try:
-            return self.cache.resized(num_pages)
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            size = num_pages * self.cache.bytes_per_page
-            raise ModelLoadError.of(
-                self.model, f"a KV cache of {size} bytes does not fit beside it into memory; lower kv_bytes"
-            ) from error
+        self.graphs = self._record_graphs(settings)
 
     @torch.inference_mode()
     def run(self, batch: Batch) -> Tensor:
-        """Compute a batch; float32 logits [len(batch.sampled), num_columns], good until the next run.
+        """Compute a batch; float32 logits [len(batch.sampled), num_columns], overwritten by the next run.
 
-        On an accelerator they may not be computed yet when this returns: reading them waits.
+        On an accelerator this may return before they are computed; reading them waits.
         """
         last = _last_tokens(batch.chunks)
         if self.graphs is not None and self.graphs.takes(batch):
             logits = self.graphs.run(batch)
             return logits if len(last) == len(logits) else logits[upload(last, self.device, torch.long)]
-        reader = self.reader(batch.chunks)
-        return self.compute(batch.chunks, reader, upload(last, self.device, torch.long))
+        backend = self.forward_pass.attention_backend(batch.chunks, self.cache.page_size)
+        keep = upload(last, self.device, torch.long)
+        return self.forward_pass.compute(batch.chunks, self.cache, backend, keep)
 
-    def compute(self, chunks: tuple[Chunk, ...], reader: Reader, keep: Tensor | int = 0) -> Tensor:
-        """Float32 logits of the tokens in `keep`, 0 for all, launched kernel by kernel."""
-        ids = [i for chunk in chunks for i in chunk.sequence.token_ids[chunk.start : chunk.end]]
-        positions = [p for chunk in chunks for p in range(chunk.start, chunk.end)]
-        inputs = upload([ids, positions, self._slots(chunks)], self.device)
-        return self._forward(inputs[0], inputs[1], PagedBatch(self.cache, inputs[2], reader), keep)
-
-    def reader(self, chunks: tuple[Chunk, ...]) -> Reader:
-        """What reads the pages of some chunks, on this device."""
-        if self.backend is None:
-            return Gathered.of(chunks, self.cache.page_size, self.device)
-        return Walked(Walk.of(chunks, self.device), self.backend.kernel)
-
-    def _forward(self, ids: Tensor, positions: Tensor, paged: PagedBatch, keep: Tensor | int = 0) -> Tensor:
-        output = self.model(
-            input_ids=ids[None],
-            position_ids=positions[None],
-            use_cache=False,
-            logits_to_keep=keep,
-            paged=paged,
-        )
-        logits: Tensor = output.logits[0].float()
-        return logits
+    def _sized_cache(self, cache: KVCache, settings: EngineSettings) -> KVCache:
+        """A cache with the layers of `cache` and as many pages as the settings ask for."""
+        num_pages = settings.num_pages or max(2, settings.kv_bytes // cache.bytes_per_page)
+        try:
+            return cache.resized(num_pages)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            size = num_pages * cache.bytes_per_page
+            raise ModelLoadError.of(
+                self.model, f"a KV cache of {size} bytes does not fit into memory beside it; lower kv_bytes"
+            ) from error
 
     def _warm_up(self, settings: EngineSettings) -> None:
         """Run a short and a full batch, so that no request waits for kernels to be compiled."""
-        room = (self.cache.num_pages - 1) * self.cache.page_size
+        max_tokens = (self.cache.num_pages - 1) * self.cache.page_size
         for num_tokens in (2, settings.max_batch_tokens):
-            sequence = Sequence("warm-up", [0] * min(num_tokens, room), max_tokens=1)
+            sequence = Sequence("warm-up", [0] * min(num_tokens, max_tokens), max_tokens=1)
             sequence.page_table = list(range(1, 1 + -(-len(sequence.token_ids) // self.cache.page_size)))
             self.run(Batch((Chunk(sequence, 0, len(sequence.token_ids)),)))
         self.cache.clear(range(1, self.cache.num_pages))
 
     @torch.inference_mode()
-    def _record(self, settings: EngineSettings) -> DecodeGraphs | None:
-        """Graphs for every running sequence to decode, and as many tokens again that are forced."""
-        if self.backend is None or self.backend.capture is None:
+    def _record_graphs(self, settings: EngineSettings) -> DecodeGraphs | None:
+        """Graphs of up to two tokens for each running sequence: one to decode, and one that is forced."""
+        if self.operations is None or self.operations.capture is None:
             return None
         length = min(
             context_length(self.model.config.get_text_config()),
@@ -126,49 +97,29 @@ class ModelRunner:
         )
         try:
             return DecodeGraphs(
-                self._forward,
+                self.forward_pass,
                 self.cache,
-                self.backend.kernel,
-                self.backend.capture,
+                self.operations.kernel,
+                self.operations.capture,
                 max_rows=min(2 * settings.max_sequences, settings.max_batch_tokens),
                 max_pages=min(-(-length // self.cache.page_size), self.cache.num_pages),
                 device=self.device,
             )
-        except RuntimeError as error:  # a module that looks at values, as some mixtures of experts do
-            logger.warning("decoding runs without graphs: %s", error)
+        except RuntimeError as error:  # some modules look at values, as some mixtures of experts do
+            logger.warning("decoding runs without CUDA graphs: %s", error)
             return None
 
-    def _slots(self, chunks: tuple[Chunk, ...]) -> list[int]:
-        size = self.cache.page_size
-        return [
-            chunk.sequence.page_table[position // size] * size + position % size
-            for chunk in chunks
-            for position in range(chunk.start, chunk.end)
-        ]
 
-
-def _check_row(model: Any, num_tokens: int) -> None:
-    longest = longest_row(model.config.get_text_config())
+def _check_row_length(model: Any, num_tokens: int) -> None:
+    longest = max_row_tokens(model.config.get_text_config())
     if longest is not None and num_tokens > longest:
         raise ModelLoadError.of(
             model, f"it computes at most {longest} tokens at once; set max_batch_tokens to no more"
         )
 
 
-def _compile_layers(model: Any) -> None:
-    """Compile each layer for any number of tokens; all layers of a kind share what is compiled.
-
-    They are cut at attention, which depends on what a batch holds and not only on its shape.
-    """
-    whole = torch.compiler.disable(paged_attention)  # type: ignore[no-untyped-call]
-    AttentionInterface.register(IMPLEMENTATION, whole)
-    for module in model.modules():
-        if isinstance(module, GradientCheckpointingLayer):  # transformers' word for a layer
-            module.compile(**COMPILE_OPTIONS)
-
-
 def _last_tokens(chunks: tuple[Chunk, ...]) -> list[int]:
-    """Where in the packed row the sampled chunks end."""
+    """The indices in the packed row of the last tokens of sampled chunks."""
     last, offset = [], 0
     for chunk in chunks:
         offset += chunk.num_tokens

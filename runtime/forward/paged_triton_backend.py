@@ -1,4 +1,4 @@
-"""Attention that leaves the walking of page tables to a kernel."""
+"""The paged Triton backend: a kernel gets page tables, and looks up pages itself."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -16,12 +16,13 @@ BLOCK_SIZE = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
-    """Which queries walk which pages: int32 on the device that reads them.
+class QueryBlocks:
+    """Which queries attend to which pages: int32 tensors on the device.
 
-    `tables` [num_tables, longest], padded with the null page. `blocks` [num_blocks, 4 or more], a row for at
-    most `block_size` queries that follow one another: the row of their table, where in the packed row the
-    first one is, how many there are, and the first one's position in its sequence.
+    `tables` [num_tables, longest] are page tables, padded with the null page. `blocks` [num_blocks, 4 or
+    more] has a row for at most `block_size` consecutive queries of a sequence: the row of its page table, the
+    first query's index in the packed row, the number of queries, and the first query's position in the
+    sequence.
     """
 
     tables: Tensor
@@ -29,8 +30,8 @@ class Walk:
     block_size: int
 
     @classmethod
-    def of(cls, chunks: tuple[Chunk, ...], device: torch.device) -> "Walk":
-        """The walk of a batch; decoding alone makes blocks of one query."""
+    def of(cls, chunks: tuple[Chunk, ...], device: torch.device) -> "QueryBlocks":
+        """The blocks of a batch; where all sequences decode, each block is one query."""
         block_size = BLOCK_SIZE if any(chunk.num_tokens > 1 for chunk in chunks) else 1
         tables = np.full((len(chunks), max(len(c.sequence.page_table) for c in chunks)), NULL_PAGE, np.int32)
         blocks: list[tuple[int, int, int, int]] = []
@@ -44,20 +45,22 @@ class Walk:
         return cls(upload(tables, device), upload(blocks, device, torch.int32), block_size)
 
 
-class AttendPages(Protocol):
-    """A kernel that walks page tables; `walk_kernel.attend_pages` is one."""
+class PagedAttentionKernel(Protocol):
+    """A kernel that looks up pages in page tables; `paged_triton_kernel.attend_pages` is one."""
 
-    def __call__(self, query: Tensor, keys: Tensor, values: Tensor, walk: Walk, scoring: Scoring) -> Tensor:
+    def __call__(
+        self, query: Tensor, keys: Tensor, values: Tensor, queries: QueryBlocks, scoring: Scoring
+    ) -> Tensor:
         """[heads, tokens, dim] to [tokens, heads, dim], over one layer of a `KVCache`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Walked:
-    """The queries of a batch, in blocks."""
+class PagedTritonBackend:
+    """Attention of a batch's blocks of queries, by a kernel."""
 
-    walk: Walk
-    kernel: AttendPages
+    queries: QueryBlocks
+    kernel: PagedAttentionKernel
 
     def attend(self, query: Tensor, keys: Tensor, values: Tensor, scoring: Scoring) -> Tensor:
         """[heads, tokens, dim] to [tokens, heads, dim], over one layer of a `KVCache`."""
-        return self.kernel(query, keys, values, self.walk, scoring)
+        return self.kernel(query, keys, values, self.queries, scoring)

@@ -1,10 +1,10 @@
-"""Attention that walks page tables itself, in Triton.
+"""Paged attention in Triton: the kernel looks up pages in page tables itself.
 
-A program attends for one block of queries and one key head, over one split of the keys they see: it looks
-up the page of each key, and keeps a running softmax (Dao et al., FlashAttention, 2022; splits joined by their
-log-sum-exp as in Flash-Decoding, 2023). Query heads that share a key head are rows of the same block, so keys
-are read once for all of them. What no query sees is not read: neither what lies before a sliding window, nor
-what an earlier owner left in a page.
+One program computes one block of queries and one key head, over one split of the keys that they see. It
+looks up the page of each key, and keeps a running softmax (Dao et al., FlashAttention, 2022; splits are
+joined by their log-sum-exp as in Flash-Decoding, 2023). Query heads that share a key head are rows of the
+same block, so that keys are read once for all of them. Keys that no query sees are not read: neither those
+before a sliding window, nor those that an earlier sequence left in a page.
 """
 
 from functools import cache
@@ -17,19 +17,19 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     from runtime.forward.attention import Scoring
-    from runtime.forward.paged_triton_backend import Walk
+    from runtime.forward.paged_triton_backend import QueryBlocks
 
 LOG2_E = tl.constexpr(1.4426950408889634)
 SPLITS = (32, 8, 1)
-"""Few, since each is compiled by itself."""
+"""Few, since each number of splits is compiled by itself."""
 MIN_ROWS = 16
-"""Matrix units multiply at least so many rows."""
+"""Matrix units multiply at least this many rows."""
 TILE_BYTES = 16384
 
 
 @triton.jit
-def _span(position, count, split, num_splits, WINDOW: tl.constexpr, BLOCK_KEYS: tl.constexpr):
-    """The keys of one split, of all that `count` queries from `position` on see."""
+def _key_range(position, count, split, num_splits, WINDOW: tl.constexpr, BLOCK_KEYS: tl.constexpr):
+    """The range of one split, of all keys that `count` queries from `position` on see."""
     low = tl.maximum(position - WINDOW + 1, 0) if WINDOW > 0 else 0
     high = position + count
     length = tl.cdiv(tl.cdiv(high - low, BLOCK_KEYS), num_splits) * BLOCK_KEYS
@@ -39,21 +39,29 @@ def _span(position, count, split, num_splits, WINDOW: tl.constexpr, BLOCK_KEYS: 
 
 @triton.jit
 def _scores(
-    states, key, scale, softcap, places, is_key, own, WINDOW: tl.constexpr, HAS_SOFTCAP: tl.constexpr
+    states,
+    key,
+    scale,
+    softcap,
+    key_positions,
+    is_key,
+    query_positions,
+    WINDOW: tl.constexpr,
+    HAS_SOFTCAP: tl.constexpr,
 ):
-    """What each query makes of each key, in powers of two: [rows, keys], -inf where it does not see it."""
+    """Scores [rows, keys] for powers of two, -inf where a query does not see a key."""
     scores = tl.dot(states, key, input_precision="ieee") * scale
     if HAS_SOFTCAP:  # softcap * tanh(scores / softcap)
         scores = softcap * (2.0 * tl.sigmoid(2.0 * scores / softcap) - 1.0)
-    is_seen = is_key[None, :] & (places[None, :] <= own[:, None])
+    is_seen = is_key[None, :] & (key_positions[None, :] <= query_positions[:, None])
     if WINDOW > 0:
-        is_seen = is_seen & (own[:, None] - places[None, :] < WINDOW)
+        is_seen = is_seen & (query_positions[:, None] - key_positions[None, :] < WINDOW)
     return tl.where(is_seen, scores * LOG2_E, float("-inf"))
 
 
 @triton.jit
 def _weights(best, scores):
-    """A step of the softmax: the best score so far, the weights by it, and by what earlier ones shrink."""
+    """A softmax step: the best score so far, weights relative to it, the factor for earlier weights."""
     higher = tl.maximum(best, tl.max(scores, 1))
     base = tl.where(higher == float("-inf"), 0.0, higher)  # a row may see none of these keys
     return higher, tl.exp2(scores - base[:, None]), tl.exp2(best - base)
@@ -61,7 +69,7 @@ def _weights(best, scores):
 
 @triton.jit
 def _start(sinks, head, is_query, split, HAS_SINKS: tl.constexpr, BLOCK_ROWS: tl.constexpr):
-    """The softmax before any key: a sink is a key without a value, which the first split counts."""
+    """The softmax before any key; a sink is a key without a value, which the first split counts."""
     best = tl.full([BLOCK_ROWS], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_ROWS], tl.float32)
     if HAS_SINKS:
@@ -72,19 +80,19 @@ def _start(sinks, head, is_query, split, HAS_SINKS: tl.constexpr, BLOCK_ROWS: tl
 
 
 @triton.jit
-def _slots(table, places, is_key, key_head, PAGE_SIZE: tl.constexpr, KEY_HEADS: tl.constexpr):
-    """Where in the cache one head's keys at some positions are."""
-    page = tl.load(table + places // PAGE_SIZE, mask=is_key, other=0)
-    return (page.to(tl.int64) * PAGE_SIZE + places % PAGE_SIZE) * KEY_HEADS + key_head
+def _slots(table, key_positions, is_key, key_head, PAGE_SIZE: tl.constexpr, KEY_HEADS: tl.constexpr):
+    """The indices in the cache of one head's keys at some positions."""
+    page = tl.load(table + key_positions // PAGE_SIZE, mask=is_key, other=0)
+    return (page.to(tl.int64) * PAGE_SIZE + key_positions % PAGE_SIZE) * KEY_HEADS + key_head
 
 
 @triton.jit
 def _tile(states, rows, columns, is_row, WIDTH: tl.constexpr):
-    """States of some rows that are `WIDTH` wide, padded with zeros."""
+    """Load rows of states that are `WIDTH` wide, padded with zeros."""
     return tl.load(states + rows + columns, mask=is_row & (columns < WIDTH), other=0.0)
 
 
-# Numbers that differ from batch to batch are no reason to compile anew.
+# These numbers differ from batch to batch: the kernel is not compiled again for each.
 @triton.jit(do_not_specialize=["num_splits", "num_tokens", "table_stride"])
 def _attend(
     query,
@@ -130,35 +138,37 @@ def _attend(
     is_query = (index < count) & (repeat < REPEATS)
     head = key_head * REPEATS + repeat
     token = (first + index).to(tl.int64)
-    own = position + index
+    query_positions = position + index
     dims, value_dims = tl.arange(0, BLOCK_DIM), tl.arange(0, BLOCK_VALUE_DIM)
     at_query = head * query_head_stride + token * query_token_stride
     states = _tile(query, at_query[:, None], dims[None, :], is_query[:, None], DIM)
 
-    start, end = _span(position, count, split, num_splits, WINDOW, BLOCK_KEYS)
+    start, end = _key_range(position, count, split, num_splits, WINDOW, BLOCK_KEYS)
     best, total = _start(sinks, head, is_query, split, HAS_SINKS, BLOCK_ROWS)
     found = tl.zeros([BLOCK_ROWS, BLOCK_VALUE_DIM], tl.float32)
     for at in range(start, end, BLOCK_KEYS):
-        places = at + tl.arange(0, BLOCK_KEYS)
-        is_key = places < end
-        slot = _slots(table, places, is_key, key_head, PAGE_SIZE, KEY_HEADS)
+        key_positions = at + tl.arange(0, BLOCK_KEYS)
+        is_key = key_positions < end
+        slot = _slots(table, key_positions, is_key, key_head, PAGE_SIZE, KEY_HEADS)
         key = _tile(keys, slot[None, :] * DIM, dims[:, None], is_key[None, :], DIM)
-        scores = _scores(states, key, scale, softcap, places, is_key, own, WINDOW, HAS_SOFTCAP)
+        scores = _scores(
+            states, key, scale, softcap, key_positions, is_key, query_positions, WINDOW, HAS_SOFTCAP
+        )
         best, weights, shrink = _weights(best, scores)
         value = _tile(values, slot[:, None] * VALUE_DIM, value_dims[None, :], is_key[:, None], VALUE_DIM)
         total = total * shrink + tl.sum(weights, 1)
         found = found * shrink[:, None] + tl.dot(weights.to(value.dtype), value, input_precision="ieee")
 
     divisor = tl.where(total > 0, total, 1.0)
-    place = (split * num_tokens + token) * (KEY_HEADS * REPEATS) + head
+    output_rows = (split * num_tokens + token) * (KEY_HEADS * REPEATS) + head
     tl.store(
-        output + place[:, None] * VALUE_DIM + value_dims[None, :],
+        output + output_rows[:, None] * VALUE_DIM + value_dims[None, :],
         (found / divisor[:, None]).to(output.dtype.element_ty),
         mask=is_query[:, None] & (value_dims < VALUE_DIM)[None, :],
     )
     if IS_SPLIT:
         mass = tl.where(total > 0, best + tl.log2(divisor), float("-inf"))
-        tl.store(masses + place, mass, mask=is_query)
+        tl.store(masses + output_rows, mass, mask=is_query)
 
 
 @triton.jit(do_not_specialize=["num_rows"])
@@ -171,14 +181,14 @@ def _join(
     BLOCK_DIM: tl.constexpr,
     NUM_SPLITS: tl.constexpr,
 ):
-    """One query and one head: what the splits found, each by its share of the softmax's total."""
+    """One query and one head: the splits' outputs, each weighted by its share of the softmax's total."""
     row = tl.program_id(0).to(tl.int64)
     dims = tl.arange(0, BLOCK_DIM)
-    places = tl.arange(0, NUM_SPLITS) * num_rows + row
-    mass = tl.load(masses + places)
+    part_rows = tl.arange(0, NUM_SPLITS) * num_rows + row
+    mass = tl.load(masses + part_rows)
     weights = tl.exp2(mass - tl.max(mass, 0))
     found = tl.load(
-        parts + places[:, None] * VALUE_DIM + dims[None, :], mask=(dims < VALUE_DIM)[None, :], other=0.0
+        parts + part_rows[:, None] * VALUE_DIM + dims[None, :], mask=(dims < VALUE_DIM)[None, :], other=0.0
     )
     joined = tl.sum(found * weights[:, None], 0) / tl.sum(weights, 0)
     tl.store(output + row * VALUE_DIM + dims, joined.to(output.dtype.element_ty), mask=dims < VALUE_DIM)
@@ -188,19 +198,19 @@ def attend_pages(
     query: Tensor,
     keys: Tensor,
     values: Tensor,
-    walk: "Walk",
+    queries: "QueryBlocks",
     scoring: "Scoring",
     num_splits: int | None = None,
 ) -> Tensor:
     """Attention of [heads, tokens, dim] to pages [pages, page_size, kv_heads, dim]; [tokens, heads, dim].
 
-    `num_splits`, a power of two, is by default what fills the device.
+    `num_splits` is a power of two; by default the device is filled.
     """
     heads, num_tokens, dim = query.shape
     _, page_size, key_heads, value_dim = values.shape
     if query.stride(2) != 1:
         query = query.contiguous()
-    num_blocks = len(walk.blocks)
+    num_blocks = len(queries.blocks)
     splits = num_splits or _num_splits(num_blocks * key_heads, query.device)
     shape = (splits, num_tokens, heads)
     parts = query.new_empty(*shape, value_dim, dtype=query.dtype if splits == 1 else torch.float32)
@@ -210,16 +220,16 @@ def attend_pages(
         keys,
         values,
         scoring.sinks,
-        walk.tables,
-        walk.blocks,
+        queries.tables,
+        queries.blocks,
         parts,
         masses,
         dim**-0.5 if scoring.scaling is None else scoring.scaling,
         scoring.softcap or 1.0,
         query.stride(0),
         query.stride(1),
-        walk.tables.stride(0),
-        walk.blocks.stride(0),
+        queries.tables.stride(0),
+        queries.blocks.stride(0),
         num_tokens,
         splits,
         WINDOW=scoring.window or 0,
@@ -230,13 +240,13 @@ def attend_pages(
         DIM=dim,
         VALUE_DIM=value_dim,
         IS_SPLIT=splits > 1,
-        **_tiling(heads // key_heads, walk.block_size, dim, value_dim, keys.element_size()),
+        **_tiling(heads // key_heads, queries.block_size, dim, value_dim, keys.element_size()),
     )
     return parts[0] if splits == 1 else _joined(parts, masses, query.dtype)
 
 
 def _tiling(repeats: int, block_size: int, dim: int, value_dim: int, key_bytes: int) -> dict[str, int]:
-    """What one program holds at a time, padded to powers of two, and how many warps share it."""
+    """The sizes of one program's tiles, padded to powers of two, and how many warps compute them."""
     pack = triton.next_power_of_2(repeats)
     block_dim = max(16, triton.next_power_of_2(dim))
     block_rows = max(MIN_ROWS, triton.next_power_of_2(block_size) * pack)
@@ -253,7 +263,7 @@ def _tiling(repeats: int, block_size: int, dim: int, value_dim: int, key_bytes: 
 
 
 def _joined(parts: Tensor, masses: Tensor, dtype: torch.dtype) -> Tensor:
-    """What all splits found [splits, tokens, heads, dim], each by its mass; [tokens, heads, dim]."""
+    """The sum over splits of [splits, tokens, heads, dim], weighted by `masses`; [tokens, heads, dim]."""
     splits, num_tokens, heads, dim = parts.shape
     output = parts.new_empty(num_tokens, heads, dim, dtype=dtype)
     _join[num_tokens * heads,](
@@ -269,7 +279,7 @@ def _joined(parts: Tensor, masses: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _num_splits(num_programs: int, device: torch.device) -> int:
-    """What makes about two programs for each of the device's processors."""
+    """The number of splits that makes about two programs for each of the device's processors."""
     wanted = 2 * _num_processors(device) // num_programs
     return next((splits for splits in SPLITS if splits <= wanted), 1)
 

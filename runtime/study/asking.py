@@ -9,15 +9,15 @@ from runtime.forward.model_runner import ModelRunner
 from runtime.jump_forward import JumpForward
 from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
-from runtime.study.exchange import Answer, Asked, Exchange
-from runtime.study.subject import Subject
+from runtime.study.exchange import AskedQuestion, Exchange, StudyAnswer
+from runtime.study.subject import StudiedModel
 from runtime.study.unmasked import Unmasked
 
 
 class Asker:
     """A model's engine, with at most `num_at_once` questions open."""
 
-    def __init__(self, subject: Subject, *, num_at_once: int) -> None:
+    def __init__(self, subject: StudiedModel, *, num_at_once: int) -> None:
         loaded = subject.loaded
         settings = EngineSettings(
             max_batch_tokens=2048, max_sequences=num_at_once, device=str(loaded.model.device)
@@ -40,7 +40,7 @@ class Asker:
             while self._engine.has_work:
                 self._engine.step()
 
-    def answer(self, asked: Iterable[Asked]) -> Iterator[Answer]:
+    def answer(self, asked: Iterable[AskedQuestion]) -> Iterator[StudyAnswer]:
         """The answers, in order; a question is begun as soon as another one is over."""
         waiting = enumerate(question.exchange() for question in asked)
         running = _Running(self._engine)
@@ -60,7 +60,7 @@ class _Running:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.open: dict[Sequence, tuple[int, Exchange]] = {}
-        self.answers: dict[int, Answer] = {}
+        self.answers: dict[int, StudyAnswer] = {}
 
     def begin(self, place: int, exchange: Exchange) -> None:
         """Run an exchange's first sequence."""

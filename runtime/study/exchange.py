@@ -8,18 +8,18 @@ from runtime.errors import RuntimeFault
 from runtime.events import FinishReason
 from runtime.request import Message, Sampling
 from runtime.sequence import Sequence
-from runtime.study.grammars import Grammar
-from runtime.study.judging import Verdict, judge
+from runtime.study.grammars import OutputGrammar
+from runtime.study.judging import Judgement, judge
 from runtime.study.questions import Question
 from runtime.study.strategies import Strategy
-from runtime.study.subject import Subject
+from runtime.study.subject import StudiedModel
 
 ATTEMPT_SEEDS = 1 << 32
 """Apart from one attempt to the next."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StudyAnswer:
     """The last attempt's text and verdict; counts and seconds are of all attempts together.
 
     Attempts that could only repeat the first one are counted, not made.
@@ -29,7 +29,7 @@ class Answer:
     """
 
     text: str
-    verdict: Verdict
+    verdict: Judgement
     seconds: float
     num_attempts: int = 1
     num_prompt_tokens: int = 0
@@ -42,18 +42,18 @@ class Answer:
     is_closed_by_budget: bool = False
 
 
-Exchange = Generator[Sequence, RuntimeFault | None, Answer]
+Exchange = Generator[Sequence, RuntimeFault | None, StudyAnswer]
 """Yields sequences to run; is sent each one's fault, if any, when it has ended."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedQuestion:
     """What an exchange is about. `prompt`: the token ids of what is shown."""
 
-    subject: Subject
+    subject: StudiedModel
     strategy: Strategy
     question: Question
-    grammar: Grammar
+    grammar: OutputGrammar
     prompt: tuple[int, ...]
     number: int
     temperature: float
@@ -92,7 +92,7 @@ class Asked:
             closer=closer,
         )
 
-    def _judge(self, sequence: Sequence, text: str, *, is_failed: bool) -> Verdict:
+    def _judge(self, sequence: Sequence, text: str, *, is_failed: bool) -> Judgement:
         strategy = self.strategy
         is_ended = sequence.finish_reason is FinishReason.STOP or sequence.closed_by is not None
         return judge(
@@ -104,7 +104,7 @@ class Asked:
             ignored=strategy.ignored(self.question) if strategy.ignored else None,
         )
 
-    def _again(self, text: str, verdict: Verdict) -> list[int]:
+    def _again(self, text: str, verdict: Judgement) -> list[int]:
         """The prompt with the latest failure behind it, as instructor has it."""
         if verdict.is_valid or not self.strategy.complains:
             return list(self.prompt)
@@ -113,11 +113,13 @@ class Asked:
         failed = (Message("assistant", text), Message("user", complaint))
         return self.subject.prompt(replace(shown, messages=(*shown.messages, *failed)))
 
-    def _answer(self, sequences: list[Sequence], text: str, verdict: Verdict, seconds: float) -> Answer:
+    def _answer(
+        self, sequences: list[Sequence], text: str, verdict: Judgement, seconds: float
+    ) -> StudyAnswer:
         stats = [sequence.stats for sequence in sequences]
-        tallies = [sequence.tally for sequence in sequences]
+        tallies = [sequence.counters for sequence in sequences]
         times = 1 if verdict.is_valid or not self._repeats else self.strategy.max_attempts
-        return Answer(
+        return StudyAnswer(
             text,
             verdict,
             times * seconds,

@@ -1,4 +1,4 @@
-"""What is wrong with an output: one kind each, the first that applies in the order of `Fault`."""
+"""What is wrong with an output: one kind each, the first that applies in the order of `OutputFault`."""
 
 import json
 import math
@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import jsonschema_rs
 
 
-class Fault(StrEnum):
+class OutputFault(StrEnum):
     """The kinds, in order of precedence: how an output ended, what is around a call, its JSON, its values."""
 
     REFUSED = "refused"  # the strategy has no grammar for the tools
@@ -61,48 +61,48 @@ def read_json(text: str, start: int = 0) -> tuple[Any, int]:
     return value, end
 
 
-def syntax_fault(text: str, start: int, error: ValueError | RecursionError) -> Fault:
+def syntax_fault(text: str, start: int, error: ValueError | RecursionError) -> OutputFault:
     """The kind of an error of `read_json` at `start`, told by the place where reading stopped."""
     match error:
         case RepeatedKey():
-            return Fault.REPEATED_KEY
+            return OutputFault.REPEATED_KEY
         case LoneSurrogate():
-            return Fault.ESCAPING
+            return OutputFault.ESCAPING
         case BadLiteral():
-            return Fault.BAD_LITERAL
+            return OutputFault.BAD_LITERAL
         case json.JSONDecodeError(msg=message, pos=at):
             return _fault_at(text[start:at], text[at:], message)
         case _:
-            return Fault.UNCLOSED
+            return OutputFault.UNCLOSED
 
 
-def schema_fault(errors: Iterable[jsonschema_rs.ValidationError]) -> Fault | None:
+def schema_fault(errors: Iterable[jsonschema_rs.ValidationError]) -> OutputFault | None:
     """The kind of what a validator finds, None if it finds nothing."""
-    found = {_KEYWORDS.get(error.kind.name, Fault.BAD_VALUE) for error in errors}
-    return next((fault for fault in Fault if fault in found), None)
+    found = {_KEYWORDS.get(error.kind.name, OutputFault.BAD_VALUE) for error in errors}
+    return next((fault for fault in OutputFault if fault in found), None)
 
 
 _KEYWORDS = {
-    "required": Fault.MISSING_KEY,
-    "minProperties": Fault.MISSING_KEY,
-    "additionalProperties": Fault.EXTRA_KEY,
-    "unevaluatedProperties": Fault.EXTRA_KEY,
-    "maxProperties": Fault.EXTRA_KEY,
-    "propertyNames": Fault.EXTRA_KEY,
-    "type": Fault.WRONG_TYPE,
+    "required": OutputFault.MISSING_KEY,
+    "minProperties": OutputFault.MISSING_KEY,
+    "additionalProperties": OutputFault.EXTRA_KEY,
+    "unevaluatedProperties": OutputFault.EXTRA_KEY,
+    "maxProperties": OutputFault.EXTRA_KEY,
+    "propertyNames": OutputFault.EXTRA_KEY,
+    "type": OutputFault.WRONG_TYPE,
 }
 
 
-def _fault_at(before: str, rest: str, message: str) -> Fault:
+def _fault_at(before: str, rest: str, message: str) -> OutputFault:
     rest = rest.lstrip()
     fitting = (
         fault
         for begin, behind, ahead, fault in _PLACES
         if message.startswith(begin) and re.search(behind, before) and re.match(ahead, rest)
     )
-    fault = next(fitting, Fault.PUNCTUATION)
-    is_stray = fault is Fault.UNCLOSED and rest[:1] == "]" and not _is_in_array(before)
-    return Fault.PUNCTUATION if is_stray else fault
+    fault = next(fitting, OutputFault.PUNCTUATION)
+    is_stray = fault is OutputFault.UNCLOSED and rest[:1] == "]" and not _is_in_array(before)
+    return OutputFault.PUNCTUATION if is_stray else fault
 
 
 def _is_in_array(before: str) -> bool:
@@ -116,22 +116,27 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _LITERAL = r"[-+.]?(\d|\.\d|NaN\b|nan\b|Inf|inf)|(None|True|False|TRUE|FALSE|NULL|Null|undefined)\b|[,\]}]"
 _BARE = r"[^\s\",:;=()\[\]{}]"
 _PLACES = (
-    ("Invalid control character", "", "", Fault.RAW_NEWLINE),
-    ("Invalid \\", "", "", Fault.ESCAPING),
-    ("Illegal trailing comma", "", "", Fault.TRAILING_COMMA),
-    ("Unterminated string", "", "", Fault.UNCLOSED),
-    ("", "", r"$", Fault.UNCLOSED),
-    ("", "", r"//|/\*|#", Fault.COMMENT),
-    ("", r",\s*$", r"[\]}]", Fault.TRAILING_COMMA),
-    ("Expecting ',' delimiter", "", r"[\]}]", Fault.UNCLOSED),  # another bracket is open
-    ("Expecting ',' delimiter", r'"\s*$', _BARE, Fault.ESCAPING),  # the string was meant to go on
-    ("Expecting ',' delimiter", r"[\d.]$", r'"', Fault.QUOTING),  # 3"
-    ("Expecting ',' delimiter", r"[\d.]\s*$", rf':?{_BARE}[^",;\[\]{{}}]*"', Fault.QUOTING),  # 3 metres"
-    ("Expecting ',' delimiter", r"[\d.]\s*$", rf":?{_BARE}", Fault.BAD_LITERAL),
-    ("Expecting ':' delimiter", r'"\s*$', _BARE, Fault.QUOTING),  # the key lacks its second quote
-    ("Expecting value", "", _LITERAL, Fault.BAD_LITERAL),
-    ("Expecting value", "", _BARE, Fault.QUOTING),
-    ("Expecting property name", "", _BARE, Fault.QUOTING),
+    ("Invalid control character", "", "", OutputFault.RAW_NEWLINE),
+    ("Invalid \\", "", "", OutputFault.ESCAPING),
+    ("Illegal trailing comma", "", "", OutputFault.TRAILING_COMMA),
+    ("Unterminated string", "", "", OutputFault.UNCLOSED),
+    ("", "", r"$", OutputFault.UNCLOSED),
+    ("", "", r"//|/\*|#", OutputFault.COMMENT),
+    ("", r",\s*$", r"[\]}]", OutputFault.TRAILING_COMMA),
+    ("Expecting ',' delimiter", "", r"[\]}]", OutputFault.UNCLOSED),  # another bracket is open
+    ("Expecting ',' delimiter", r'"\s*$', _BARE, OutputFault.ESCAPING),  # the string was meant to go on
+    ("Expecting ',' delimiter", r"[\d.]$", r'"', OutputFault.QUOTING),  # 3"
+    (
+        "Expecting ',' delimiter",
+        r"[\d.]\s*$",
+        rf':?{_BARE}[^",;\[\]{{}}]*"',
+        OutputFault.QUOTING,
+    ),  # 3 metres"
+    ("Expecting ',' delimiter", r"[\d.]\s*$", rf":?{_BARE}", OutputFault.BAD_LITERAL),
+    ("Expecting ':' delimiter", r'"\s*$', _BARE, OutputFault.QUOTING),  # the key lacks its second quote
+    ("Expecting value", "", _LITERAL, OutputFault.BAD_LITERAL),
+    ("Expecting value", "", _BARE, OutputFault.QUOTING),
+    ("Expecting property name", "", _BARE, OutputFault.QUOTING),
 )
 """How a message of `json` begins, what stands before and behind the place, and what that is; first match."""
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from runtime.errors import RequestRefused
 from runtime.study.plots import NEEDED, draw
-from runtime.study.report import Report
+from runtime.study.report import StudyReport
 
 
 def check_folder(folder: Path) -> None:
@@ -21,7 +21,7 @@ def check_folder(folder: Path) -> None:
         raise RequestRefused(f"cannot write to {folder}: {error.strerror or error}", "out") from error
 
 
-def write(report: Report, folder: Path) -> Iterator[str]:
+def write(report: StudyReport, folder: Path) -> Iterator[str]:
     """Write everything; yields a line for each file, or why there is none."""
     (folder / "study.md").write_text(report.as_markdown(), "utf-8")
     yield f"{folder / 'study.md'}: all tables"

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from runtime.study.exchange import Answer
+from runtime.study.exchange import StudyAnswer
 from runtime.study.rows import Cell
 
 
@@ -39,7 +39,7 @@ class Findings:
     seconds: float = 0.0
     is_whole: bool = False
 
-    def add(self, questions: str, strategy: str, temperature: float, answers: Sequence[Answer]) -> None:
+    def add(self, questions: str, strategy: str, temperature: float, answers: Sequence[StudyAnswer]) -> None:
         """More answers of a cell."""
         key = (questions, strategy, temperature)
         before = self.cells[key].answers if key in self.cells else ()

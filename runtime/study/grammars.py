@@ -20,16 +20,16 @@ from compiler.vocabulary import Vocabulary
 from runtime.study.drawn import Drawn
 from runtime.study.judging import closed
 from runtime.study.questions import Question
-from runtime.study.subject import Subject
+from runtime.study.subject import StudiedModel
 from runtime.study.unmasked import Unmasked
 from toolspecs.tool import Tool
 
 
-class Refused(Exception):
+class NoGrammar(Exception):
     """There is no grammar for the tools of a question; the message says why."""
 
 
-class Grammar(Protocol):
+class OutputGrammar(Protocol):
     """What one question's outputs are held to."""
 
     def start(self, *, is_thinking: bool) -> tuple[Matcher, Closer | None]:
@@ -37,13 +37,13 @@ class Grammar(Protocol):
 
 
 STDERR = 2
-MakeGrammar = Callable[[Subject, Question], Grammar]
-"""Raises Refused."""
+MakeGrammar = Callable[[StudiedModel, Question], OutputGrammar]
+"""Raises NoGrammar."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Free:
-    subject: Subject
+    subject: StudiedModel
 
     def start(self, *, is_thinking: bool) -> tuple[Matcher, Closer | None]:  # noqa: ARG002 - the common method
         return Unmasked(self.subject.vocabulary.stop_ids), None
@@ -70,12 +70,12 @@ class _Converted:
         return GuardedMatcher(self.compiled, None, self.vocabulary), None
 
 
-def free(subject: Subject, question: Question) -> Grammar:  # noqa: ARG001 - the common signature
+def free(subject: StudiedModel, question: Question) -> OutputGrammar:  # noqa: ARG001 - the common signature
     """Nothing is masked."""
     return _Free(subject)
 
 
-def inserted(subject: Subject, question: Question) -> Grammar:
+def inserted(subject: StudiedModel, question: Question) -> OutputGrammar:
     """Tool names, keys and punctuation are written for the model; it fills in values of their JSON type.
 
     As jsonformer does: every declared property in order, optional ones too; nothing else of a schema counts.
@@ -85,7 +85,7 @@ def inserted(subject: Subject, question: Question) -> Grammar:
     return _linked(subject, tools, subject.syntax, is_closed=False)
 
 
-def converted(subject: Subject, question: Question) -> Grammar:
+def converted(subject: StudiedModel, question: Question) -> OutputGrammar:
     """The conversion of JSON Schemas that comes with xgrammar, in a structural tag as servers build it.
 
     Objects are closed for it, since that is how calls are judged. What it says on stderr of keywords that it
@@ -106,27 +106,27 @@ def converted(subject: Subject, question: Question) -> Grammar:
         with _silent():
             return _Converted(subject.xgrammar.compile_structural_tag(tag), subject.vocabulary)
     except (RuntimeError, ValueError) as error:
-        raise Refused(str(error).strip()) from error
+        raise NoGrammar(str(error).strip()) from error
 
 
-def ours(subject: Subject, question: Question) -> Grammar:
+def ours(subject: StudiedModel, question: Question) -> OutputGrammar:
     """Callgate's grammar, and what closes an output in time."""
     return _linked(subject, question.tools, subject.syntax)
 
 
-def ours_drawn(subject: Subject, question: Question) -> Grammar:
+def ours_drawn(subject: StudiedModel, question: Question) -> OutputGrammar:
     """Callgate's grammar, every token drawn, also where there is no choice of text."""
     return _linked(subject, question.tools, subject.syntax, is_drawn=True)
 
 
-def ours_compact(subject: Subject, question: Question) -> Grammar:
+def ours_compact(subject: StudiedModel, question: Question) -> OutputGrammar:
     """Callgate's grammar without blanks behind separators."""
     name = f"{subject.syntax.name}, compact"
     compact = replace(subject.syntax, name=name, item_separator=",", key_separator=":")
     return _linked(subject, question.tools, compact)
 
 
-def ours_behind_thought(subject: Subject, question: Question) -> Grammar:
+def ours_behind_thought(subject: StudiedModel, question: Question) -> OutputGrammar:
     """Callgate's grammar, with free thinking before the call."""
     assert subject.thinking_syntax is not None, "a model that thinks"
     return _linked(subject, question.tools, subject.thinking_syntax)
@@ -176,15 +176,15 @@ def _silent() -> Iterator[None]:
 
 
 def _linked(
-    subject: Subject,
+    subject: StudiedModel,
     tools: tuple[Tool, ...] | list[Tool],
     syntax: Syntax,
     *,
     is_closed: bool = True,
     is_drawn: bool = False,
-) -> Grammar:
+) -> OutputGrammar:
     try:
         grammar = compile_toolset(tools, tokenizer=subject.vocabulary, syntax=syntax, parallel=False)
     except CompilerError as error:
-        raise Refused(str(error)) from error
+        raise NoGrammar(str(error)) from error
     return _Linked(grammar, is_closed, is_drawn)

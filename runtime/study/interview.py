@@ -4,21 +4,21 @@ import time
 from collections.abc import Callable, Sequence
 
 from runtime.study.asking import Asker
-from runtime.study.exchange import Answer, Asked
+from runtime.study.exchange import AskedQuestion, StudyAnswer
 from runtime.study.findings import Findings
-from runtime.study.grammars import Grammar, Refused
+from runtime.study.grammars import NoGrammar, OutputGrammar
 from runtime.study.judging import REFUSED
 from runtime.study.questions import Question
 from runtime.study.strategies import Strategy
-from runtime.study.subject import Subject
+from runtime.study.subject import StudiedModel
 
-_REFUSED = Answer("", REFUSED, 0.0)
+_REFUSED = StudyAnswer("", REFUSED, 0.0)
 
 
 class Interview:
     """Asks one model; `say` is told of every answer what it is about, and how many there are."""
 
-    def __init__(self, subject: Subject, findings: Findings, say: Callable[[str, int], None]) -> None:
+    def __init__(self, subject: StudiedModel, findings: Findings, say: Callable[[str, int], None]) -> None:
         self._subject = subject
         self._findings = findings
         self._say = say
@@ -34,7 +34,7 @@ class Interview:
         self._asker.warm(prompts)
         for temperature in settings.temperatures:
             asked = (
-                Asked(
+                AskedQuestion(
                     self._subject,
                     strategy,
                     question,
@@ -55,12 +55,12 @@ class Interview:
                 self._say(f"{name}: {strategy.name}, T={temperature:g}", self._num_answers)
             self._findings.add(name, strategy.name, temperature, answers)
 
-    def _grammar(self, strategy: Strategy, name: str, question: Question) -> Grammar | None:
+    def _grammar(self, strategy: Strategy, name: str, question: Question) -> OutputGrammar | None:
         """The grammar of a question; how long it took is noted, or why there is none."""
         begun = time.monotonic()
         try:
             grammar = strategy.grammar(self._subject, strategy.show(question))
-        except Refused as refusal:
+        except NoGrammar as refusal:
             self._findings.refusals.setdefault((name, strategy.name), []).append(str(refusal))
             return None
         if strategy.is_masked:
@@ -69,6 +69,6 @@ class Interview:
         return grammar
 
 
-def prompt_of(subject: Subject, strategy: Strategy, question: Question) -> tuple[int, ...]:
+def prompt_of(subject: StudiedModel, strategy: Strategy, question: Question) -> tuple[int, ...]:
     """The token ids of a question as a strategy shows it."""
     return tuple(subject.prompt(strategy.show(question), thinks=strategy.thinks))

@@ -8,13 +8,13 @@ from typing import Any
 import jsonschema_rs
 
 from compiler.syntax import Syntax
-from runtime.study.faults import Fault, schema_fault
+from runtime.study.faults import OutputFault, schema_fault
 from runtime.study.questions import Question
-from runtime.study.reading import ReadCall, Reading, read
+from runtime.study.reading import ParsedCall, ParsedOutput, read
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Judgement:
     """What one output is worth.
 
     `is_json`: calls in the model's syntax and nothing else, each with arguments that parse. `is_valid`: each
@@ -31,14 +31,19 @@ class Verdict:
     is_valid_open: bool
     is_tool: bool
     is_right: bool
-    fault: Fault | None = None
+    fault: OutputFault | None = None
     reason: str = ""
     calls: tuple[tuple[str, str], ...] = ()
     is_reordered: bool = False
 
 
-REFUSED = Verdict(
-    is_json=False, is_valid=False, is_valid_open=False, is_tool=False, is_right=False, fault=Fault.REFUSED
+REFUSED = Judgement(
+    is_json=False,
+    is_valid=False,
+    is_valid_open=False,
+    is_tool=False,
+    is_right=False,
+    fault=OutputFault.REFUSED,
 )
 
 
@@ -50,7 +55,7 @@ def judge(
     is_whole: bool,
     is_utf8: bool = True,
     ignored: str | None = None,
-) -> Verdict:
+) -> Judgement:
     """Judge an output; a member `ignored` of the arguments is taken out before.
 
     `is_whole`: it was not cut off. `is_utf8`: its bytes are text.
@@ -59,7 +64,7 @@ def judge(
     calls = [_without(call, ignored) for call in reading.calls]
     fault, reason = _first_fault(question, reading, calls, is_whole=is_whole, is_utf8=is_utf8)
     is_json = is_whole and is_utf8 and reading.is_json
-    return Verdict(
+    return Judgement(
         is_json=is_json,
         is_valid=fault is None,
         is_valid_open=fault is None or (is_json and _are_valid_open(question, calls)),
@@ -87,11 +92,11 @@ def closed(schema: Any) -> Any:
 
 
 def _first_fault(
-    question: Question, reading: Reading, calls: Sequence[ReadCall], *, is_whole: bool, is_utf8: bool
-) -> tuple[Fault | None, str]:
+    question: Question, reading: ParsedOutput, calls: Sequence[ParsedCall], *, is_whole: bool, is_utf8: bool
+) -> tuple[OutputFault | None, str]:
     if not (is_whole and is_utf8):
         cut, broken_text = "the answer was cut off", "the answer is not UTF-8"
-        return (Fault.BROKEN_UTF8, broken_text) if is_whole else (Fault.TRUNCATED, cut)
+        return (OutputFault.BROKEN_UTF8, broken_text) if is_whole else (OutputFault.TRUNCATED, cut)
     if reading.fault is not None:
         return reading.fault, reading.reason
     broken = next((call for call in calls if call.fault is not None), None)
@@ -100,14 +105,14 @@ def _first_fault(
     schemas = {tool.name: tool.parameters for tool in question.tools}
     for call in calls:
         if call.name not in schemas:
-            return Fault.UNKNOWN_TOOL, f"there is no tool {call.name!r}"
+            return OutputFault.UNKNOWN_TOOL, f"there is no tool {call.name!r}"
         errors = list(_validator(closed(dict(schemas[call.name]))).iter_errors(call.arguments))
         if errors:
             return schema_fault(errors), "; ".join(error.message for error in errors)
     return None, ""
 
 
-def _are_valid_open(question: Question, calls: Sequence[ReadCall]) -> bool:
+def _are_valid_open(question: Question, calls: Sequence[ParsedCall]) -> bool:
     schemas = {tool.name: tool.parameters for tool in question.tools}
     return all(
         call.fault is None
@@ -117,7 +122,7 @@ def _are_valid_open(question: Question, calls: Sequence[ReadCall]) -> bool:
     )
 
 
-def _is_in_order(question: Question, call: ReadCall) -> bool:
+def _is_in_order(question: Question, call: ParsedCall) -> bool:
     schema = next(tool.parameters for tool in question.tools if tool.name == call.name)
     return _has_declared_order(dict(schema), call.arguments)
 
@@ -139,10 +144,10 @@ def _validator(schema: Any) -> jsonschema_rs.Validator:
     return jsonschema_rs.validator_for(schema, validate_formats=True, offline=True)
 
 
-def _without(call: ReadCall, ignored: str | None) -> ReadCall:
+def _without(call: ParsedCall, ignored: str | None) -> ParsedCall:
     if ignored is None or not isinstance(call.arguments, dict):
         return call
-    return ReadCall(
+    return ParsedCall(
         call.name,
         {key: value for key, value in call.arguments.items() if key != ignored},
         call.fault,

@@ -4,8 +4,8 @@ import math
 from pathlib import Path
 from typing import Any
 
-from runtime.study.faults import Fault
-from runtime.study.report import TITLES, Report
+from runtime.study.faults import OutputFault
+from runtime.study.report import TITLES, StudyReport
 from runtime.study.rows import interval
 
 NEEDED = "no pictures, as matplotlib is missing: pip install 'callgate[bench]'"
@@ -21,7 +21,7 @@ OTHER = "other"
 SHADES = ("#9ecae1", "#4292c6", "#08519c", "#08306b")
 
 
-def draw(report: Report, folder: Path) -> list[Path]:
+def draw(report: StudyReport, folder: Path) -> list[Path]:
     """Write the pictures into `folder`; returns their paths.
 
     Raises:
@@ -33,7 +33,7 @@ def draw(report: Report, folder: Path) -> list[Path]:
         return [_draw_shares(report, folder / "study.svg"), _draw_faults(report, folder / "faults.svg")]
 
 
-def _draw_shares(report: Report, path: Path) -> Path:
+def _draw_shares(report: StudyReport, path: Path) -> Path:
     """Valid and right calls by strategy, a panel for each set, a bar for each temperature."""
     from matplotlib.figure import Figure  # noqa: PLC0415
 
@@ -53,7 +53,7 @@ def _draw_shares(report: Report, path: Path) -> Path:
     return _saved(figure, path)
 
 
-def _draw_bars(axes: Any, report: Report, questions: str, share: str) -> float:
+def _draw_bars(axes: Any, report: StudyReport, questions: str, share: str) -> float:
     """Returns the upper end of the longest bar's interval."""
     height = 0.8 / len(report.temperatures)
     highest = 0.0
@@ -77,7 +77,7 @@ def _draw_bars(axes: Any, report: Report, questions: str, share: str) -> float:
     return highest
 
 
-def _draw_faults(report: Report, path: Path) -> Path:
+def _draw_faults(report: StudyReport, path: Path) -> Path:
     """First faults by strategy, a panel for each group of sets, as shares of all answers to it."""
     from matplotlib.figure import Figure  # noqa: PLC0415
 
@@ -103,9 +103,9 @@ def _draw_faults(report: Report, path: Path) -> Path:
     return _saved(figure, path)
 
 
-def _kinds(report: Report) -> dict[str, list[str]]:
-    """Labels and their kinds, in the order of `Fault`; what is rare is together, at the end."""
-    counts = {str(fault): 0 for fault in Fault}
+def _kinds(report: StudyReport) -> dict[str, list[str]]:
+    """Labels and their kinds, in the order of `OutputFault`; what is rare is together, at the end."""
+    counts = {str(fault): 0 for fault in OutputFault}
     for row in report.rows:
         for kind, count in row.faults.items():
             counts[kind] += count

@@ -10,30 +10,30 @@ from functools import cache
 from typing import Any
 
 from compiler.syntax import Syntax
-from runtime.study.faults import Fault, RepeatedKey, read_json, syntax_fault
+from runtime.study.faults import OutputFault, RepeatedKey, read_json, syntax_fault
 
 
 @dataclass(frozen=True, slots=True)
-class ReadCall:
+class ParsedCall:
     """A call; `arguments` only if `fault` is None. `reason` says the fault in words."""
 
     name: str
     arguments: Any
-    fault: Fault | None = None
+    fault: OutputFault | None = None
     reason: str = ""
 
     @property
     def is_json(self) -> bool:
         """Whether the call is whole and its arguments are JSON; a repeated key is."""
-        return self.fault in {None, Fault.REPEATED_KEY}
+        return self.fault in {None, OutputFault.REPEATED_KEY}
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ParsedOutput:
     """The calls of an output and whether there was anything but calls; `fault` if that is the first fault."""
 
-    calls: tuple[ReadCall, ...]
-    fault: Fault | None = None
+    calls: tuple[ParsedCall, ...]
+    fault: OutputFault | None = None
     reason: str = ""
 
     @property
@@ -47,7 +47,7 @@ def can_be_read(syntax: Syntax) -> bool:
     return syntax.tags is None and not syntax.messages and syntax.after_number is None
 
 
-def read(text: str, syntax: Syntax) -> Reading:
+def read(text: str, syntax: Syntax) -> ParsedOutput:
     """The calls in an output, behind its thought."""
     if syntax.thought is not None:
         text = text.rpartition(syntax.thought.end)[2]
@@ -56,7 +56,7 @@ def read(text: str, syntax: Syntax) -> Reading:
     if found is None:
         return _without_call(text, syntax)
     prefix = text[: found.start()]
-    calls: list[ReadCall] = []
+    calls: list[ParsedCall] = []
     end = 0
     while found is not None:
         call, end = _read_call(text, found, shape)
@@ -66,11 +66,13 @@ def read(text: str, syntax: Syntax) -> Reading:
     suffix = text[closing.end() if closing else end :]
     if prose := (prefix + suffix).strip():
         is_broken = _begins_call(prose, syntax) and shape.first.search(prose) is None
-        kind = Fault.PREFIX if prefix.strip() else Fault.SUFFIX
-        return Reading(tuple(calls), Fault.INVENTED if is_broken else kind, "there is more than calls")
+        kind = OutputFault.PREFIX if prefix.strip() else OutputFault.SUFFIX
+        return ParsedOutput(
+            tuple(calls), OutputFault.INVENTED if is_broken else kind, "there is more than calls"
+        )
     if closing is None:
-        return Reading(tuple(calls), Fault.UNCLOSED, "the list of calls is not closed")
-    return Reading(tuple(calls))
+        return ParsedOutput(tuple(calls), OutputFault.UNCLOSED, "the list of calls is not closed")
+    return ParsedOutput(tuple(calls))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +125,7 @@ def _shape(syntax: Syntax) -> _Shape:
     )
 
 
-def _read_call(text: str, header: re.Match[str], shape: _Shape) -> tuple[ReadCall, int]:
+def _read_call(text: str, header: re.Match[str], shape: _Shape) -> tuple[ParsedCall, int]:
     """A call, and where the text goes on."""
     name, start = _unescaped(header[1] or ""), _skip_blanks(text, header.end())
     try:
@@ -136,19 +138,19 @@ def _read_call(text: str, header: re.Match[str], shape: _Shape) -> tuple[ReadCal
         name, at = _unescaped(behind[1]), behind.end()
     has_name = behind is not None or header[1] is not None
     if has_name and (found := shape.end.match(text, at)) is not None:
-        return ReadCall(name, arguments), found.end()
+        return ParsedCall(name, arguments), found.end()
     body, end = _end_of(text, at, shape)
     fault = _end_fault(text[at:body].strip(), has_end=shape.end.match(text, body) is not None)
-    return ReadCall(name, None, fault, "the call does not end behind its arguments"), end
+    return ParsedCall(name, None, fault, "the call does not end behind its arguments"), end
 
 
-def _end_fault(rest: str, *, has_end: bool) -> Fault:
+def _end_fault(rest: str, *, has_end: bool) -> OutputFault:
     """The kind of what stands behind arguments where a call should end; `has_end`: it does so later."""
     if re.match(r"//|/\*|#", rest):
-        return Fault.COMMENT
+        return OutputFault.COMMENT
     if not rest.strip("}") and not has_end:
-        return Fault.UNCLOSED
-    return Fault.PUNCTUATION if re.match(r'[:;"\]}]', rest) else Fault.INVENTED
+        return OutputFault.UNCLOSED
+    return OutputFault.PUNCTUATION if re.match(r'[:;"\]}]', rest) else OutputFault.INVENTED
 
 
 def _end_of(text: str, start: int, shape: _Shape) -> tuple[int, int]:
@@ -159,21 +161,21 @@ def _end_of(text: str, start: int, shape: _Shape) -> tuple[int, int]:
     return (at, at + len(shape.tail)) if at >= 0 else (len(text), len(text))
 
 
-def _broken(name: str, body: str, start: int, error: ValueError | RecursionError) -> ReadCall:
+def _broken(name: str, body: str, start: int, error: ValueError | RecursionError) -> ParsedCall:
     """The body alone decides, so that what follows a call is not taken for a part of it."""
     if not isinstance(error, RepeatedKey):
         try:
             read_json(body, start)
         except (ValueError, RecursionError) as own:
             error = own
-    return ReadCall(name, None, syntax_fault(body, start, error), f"the arguments are not JSON: {error}")
+    return ParsedCall(name, None, syntax_fault(body, start, error), f"the arguments are not JSON: {error}")
 
 
-def _without_call(text: str, syntax: Syntax) -> Reading:
+def _without_call(text: str, syntax: Syntax) -> ParsedOutput:
     marks = (syntax.trigger.strip(), _shape(syntax).tail)
     if _CALL.search(text) or any(mark and mark in text for mark in marks):
-        return Reading((), Fault.INVENTED, "the call is not in the format asked for")
-    return Reading((), Fault.NO_CALL, "there is no call")
+        return ParsedOutput((), OutputFault.INVENTED, "the call is not in the format asked for")
+    return ParsedOutput((), OutputFault.NO_CALL, "there is no call")
 
 
 def _begins_call(text: str, syntax: Syntax) -> bool:

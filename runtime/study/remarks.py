@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from runtime.study.comparison import compare
-from runtime.study.exchange import Answer
+from runtime.study.exchange import StudyAnswer
 from runtime.study.rows import Cell, merged
 from runtime.study.strategies import CALLGATE, PROMPT
 
@@ -47,7 +47,7 @@ def _together(cells: Cells, sets: Sequence[str], strategy: str) -> Cell | None:
     return merged(found) if found else None
 
 
-def _num_right(answers: Sequence[Answer]) -> int:
+def _num_right(answers: Sequence[StudyAnswer]) -> int:
     return sum(answer.verdict.is_right for answer in answers)
 
 

@@ -8,10 +8,10 @@ from dataclasses import asdict
 from typing import Any
 
 from runtime.study.comparison import Comparison, compare
-from runtime.study.faults import Fault
+from runtime.study.faults import OutputFault
 from runtime.study.findings import Findings
 from runtime.study.remarks import remarks
-from runtime.study.rows import Row, interval, merged, quantile, row_of
+from runtime.study.rows import StrategySummary, interval, merged, quantile, summarize
 from runtime.study.strategies import CALLGATE, PROMPT, STRATEGIES
 
 TITLES = {strategy.name: strategy.title for strategy in STRATEGIES}
@@ -19,13 +19,13 @@ OURS = (CALLGATE.name, "drawn", "compact", "reasoning", "thinking")
 COMPARED = ("insert", "xgrammar", *OURS)
 
 
-class Report:
+class StudyReport:
     """Rows, comparisons and tables of a study."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
         self.cells = list(findings.cells.values())
-        self.rows = [row_of(cell) for cell in self.cells]
+        self.rows = [summarize(cell) for cell in self.cells]
         self.sets = list(dict.fromkeys(cell.questions for cell in self.cells))
         self.strategies = list(dict.fromkeys(cell.strategy for cell in self.cells))
         self.temperatures = list(dict.fromkeys(cell.temperature for cell in self.cells))
@@ -33,19 +33,19 @@ class Report:
         for name in self.sets:
             self.groups.setdefault(name.partition(" ")[0], []).append(name)
 
-    def of(self, questions: str, strategy: str) -> list[Row]:
+    def of(self, questions: str, strategy: str) -> list[StrategySummary]:
         """The rows of a strategy, one a temperature."""
         return [row for row in self.rows if (row.questions, row.strategy) == (questions, strategy)]
 
-    def pooled(self, questions: str, strategy: str) -> Row:
+    def pooled(self, questions: str, strategy: str) -> StrategySummary:
         """All temperatures as one row."""
         cells = [c for c in self.cells if (c.questions, c.strategy) == (questions, strategy)]
-        return row_of(merged(cells))
+        return summarize(merged(cells))
 
-    def grouped(self, group: str, strategy: str) -> Row:
+    def grouped(self, group: str, strategy: str) -> StrategySummary:
         """The sets of a group, BFCL's being one, and all temperatures as one row."""
         sets = self.groups[group]
-        return row_of(merged([c for c in self.cells if c.questions in sets and c.strategy == strategy]))
+        return summarize(merged([c for c in self.cells if c.questions in sets and c.strategy == strategy]))
 
     def comparisons(self) -> list[Comparison]:
         """Every masked cell beside the unmasked one of its questions and temperature."""
@@ -149,7 +149,9 @@ class Report:
         rows = {name: [self.grouped(group, name) for group in self.groups] for name in self.strategies}
         faulty = {name: parts for name, parts in rows.items() if any(row.faults for row in parts)}
         kinds = [
-            str(fault) for fault in Fault if any(fault in row.faults for p in faulty.values() for row in p)
+            str(fault)
+            for fault in OutputFault
+            if any(fault in row.faults for p in faulty.values() for row in p)
         ]
         counts = _each([row.num_questions for row in next(iter(rows.values()))], "{:.0f}".format)
         head = [f"first fault: {' / '.join(self.groups)}, of {counts}", *(TITLES[name] for name in faulty)]
@@ -259,7 +261,7 @@ def _change_row(one: Comparison) -> list[str]:
     ]
 
 
-def _fault_counts(rows: Sequence[Row], kind: str) -> str:
+def _fault_counts(rows: Sequence[StrategySummary], kind: str) -> str:
     counts = [row.faults.get(kind, 0) for row in rows]
     return _each(counts, "{:.0f}".format) if any(counts) else ""
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import NormalDist
 from typing import Any
 
-from runtime.study.exchange import Answer
+from runtime.study.exchange import StudyAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,11 +17,11 @@ class Cell:
     questions: str
     strategy: str
     temperature: float
-    answers: tuple[Answer, ...]
+    answers: tuple[StudyAnswer, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StrategySummary:
     """Shares are of `num_questions`; `num_refused` had no grammar, which counts as a fault of the strategy.
 
     `seconds_p50`, `seconds_p99`: until a question had a valid call, infinite if that many never had one.
@@ -61,7 +61,7 @@ class Row:
         }
 
 
-def row_of(cell: Cell) -> Row:
+def summarize(cell: Cell) -> StrategySummary:
     """The sums of a cell."""
     answers = cell.answers
     verdicts = [answer.verdict for answer in answers]
@@ -69,7 +69,7 @@ def row_of(cell: Cell) -> Row:
     faults = Counter(str(verdict.fault) for verdict in verdicts if verdict.fault)
     num_tokens, num_steps = (sum(getattr(a, name) for a in answers) for name in ("num_tokens", "num_steps"))
     seconds = sorted(a.seconds if a.verdict.is_valid else math.inf for a in answers)
-    return Row(
+    return StrategySummary(
         cell.questions,
         cell.strategy,
         cell.temperature,

@@ -8,7 +8,7 @@ from runtime.request import Message
 from runtime.study import grammars
 from runtime.study.grammars import MakeGrammar
 from runtime.study.questions import Question
-from runtime.study.subject import Subject
+from runtime.study.subject import StudiedModel
 from toolspecs.nearest import instead
 from toolspecs.tool import Tool, ToolCall
 
@@ -131,7 +131,7 @@ _BY_NAME = {strategy.name: strategy for strategy in STRATEGIES}
 PROMPT, CALLGATE = _BY_NAME["prompt"], _BY_NAME["callgate"]
 
 
-def strategies_for(subject: Subject, names: Iterable[str] | None = None) -> tuple[Strategy, ...]:
+def strategies_for(subject: StudiedModel, names: Iterable[str] | None = None) -> tuple[Strategy, ...]:
     """Those asked for, all without names; thinking only for a model that thinks.
 
     Raises:

@@ -15,7 +15,7 @@ from runtime.study.hardening import harden
 from runtime.study.interview import Interview, prompt_of
 from runtime.study.questions import Question, bfcl, held_out
 from runtime.study.strategies import Strategy, strategies_for
-from runtime.study.subject import Subject
+from runtime.study.subject import StudiedModel
 
 EASY, HARD = "easy", "hard"
 BFCL = ("simple_python", "multiple")
@@ -32,7 +32,7 @@ def run_study(loaded: LoadedModel, settings: StudySettings, say: Say) -> Finding
         RequestRefused: a strategy is unknown, BFCL's files are not in the folder, the model's calls cannot be
             read, or no prompt has room in its context.
     """
-    subject = Subject(loaded)
+    subject = StudiedModel(loaded)
     strategies = strategies_for(subject, settings.strategies)
     sets = question_sets(settings)
     findings = Findings(
@@ -86,7 +86,7 @@ def _bfcl(path: Path, count: int) -> list[Question]:
 
 
 def _ask_everything(
-    subject: Subject,
+    subject: StudiedModel,
     strategies: Sequence[Strategy],
     sets: Mapping[str, Sequence[Question]],
     findings: Findings,
@@ -110,7 +110,7 @@ def _ask_everything(
 
 
 def _fits(
-    subject: Subject, strategies: Sequence[Strategy], question: Question, settings: StudySettings
+    subject: StudiedModel, strategies: Sequence[Strategy], question: Question, settings: StudySettings
 ) -> bool:
     """Whether every strategy's prompt leaves room for an answer."""
     longest = max(len(prompt_of(subject, strategy, question)) for strategy in strategies)

@@ -11,14 +11,14 @@ from runtime.errors import RequestRefused
 from runtime.loading import LoadedModel
 from runtime.study.questions import Question
 from runtime.study.reading import can_be_read
-from runtime.text.detokenizer import Spelling
+from runtime.text.detokenizer import TokenBytes
 from runtime.text.template import render_prompt
 
 _SWITCH = "enable_thinking"
 """What chat templates call the option that has a model think, or not."""
 
 
-class Subject:
+class StudiedModel:
     """A loaded model.
 
     Raises:
@@ -29,7 +29,7 @@ class Subject:
         self.loaded = loaded
         self.vocabulary = loaded.vocabulary
         self.syntax: Syntax = find_syntax(loaded.syntax.removesuffix(THINK))
-        self._spelling = Spelling(loaded.vocabulary)
+        self._spelling = TokenBytes(loaded.vocabulary)
         if not can_be_read(self.syntax):
             raise RequestRefused(
                 f"model {loaded.model_id!r} spells calls as {self.syntax.name!r} does; the study reads calls"

@@ -1,4 +1,5 @@
 """Text: from messages to the ids of a prompt, and from ids to prose and calls.
 
-All but the template read what a model writes, as it comes; the engine never sees text.
+The template makes the prompt; the other files read the output while it is generated. The engine sees ids
+only.
 """

@@ -1,4 +1,4 @@
-"""From token ids to text, as they come."""
+"""From token ids to text, token by token, up to a stop string."""
 
 import codecs
 from collections.abc import Iterable, Sequence
@@ -7,8 +7,8 @@ from compiler.syntax import Syntax
 from compiler.vocabulary import Vocabulary
 
 
-class Spelling:
-    """What each token id looks like to a reader: markers as they are written, stop tokens as nothing."""
+class TokenBytes:
+    """The bytes of each token id: markers as they are written, stop tokens as nothing."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self.stop_ids = frozenset(vocabulary.stop_ids)
@@ -20,11 +20,11 @@ class Spelling:
         return self._markers.get(token_id) or self._tokens[token_id]
 
     def of(self, token_ids: Iterable[int]) -> bytes:
-        """What several spell, one behind the other."""
+        """The bytes of several tokens, concatenated."""
         return b"".join(self[token_id] for token_id in token_ids)
 
     def is_thinking(self, prompt_ids: Sequence[int], syntax: Syntax | None) -> bool:
-        """Whether a prompt ends with the beginning of a thought, blanks aside."""
+        """Whether a prompt ends with the beginning of a thought, apart from blanks."""
         begin_id = self._marker_ids.get(syntax.thought.begin) if syntax and syntax.thought else None
         if begin_id is None or begin_id not in prompt_ids:
             return False
@@ -33,7 +33,7 @@ class Spelling:
 
 
 class Detokenizer:
-    """Turns the bytes of tokens into text, which never ends inside a character.
+    """Decodes the bytes of tokens to text, which never ends inside a character.
 
     Bytes that are not UTF-8 become U+FFFD.
     """
@@ -41,19 +41,19 @@ class Detokenizer:
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
-    def feed(self, spelled: bytes) -> str:
-        """The text that is certain after more bytes."""
-        return self._decoder.decode(spelled)
+    def feed(self, token_bytes: bytes) -> str:
+        """The text that these bytes complete."""
+        return self._decoder.decode(token_bytes)
 
     def finish(self) -> str:
-        """What is left of a character that was never completed; another text may begin then."""
-        left = self._decoder.decode(b"", final=True)
+        """U+FFFD if the last character was not completed. Another text may begin after that."""
+        rest = self._decoder.decode(b"", final=True)
         self._decoder.reset()
-        return left
+        return rest
 
 
 class StopScanner:
-    """Cuts text before the first of the stop strings, wherever tokens begin and end."""
+    """Cuts text before the first stop string, which may begin and end anywhere in the tokens."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = [stop for stop in stops if stop]
@@ -61,7 +61,7 @@ class StopScanner:
         self.is_stopped = False
 
     def feed(self, text: str) -> str:
-        """The text that is certain not to belong to a stop string."""
+        """The text that is certainly not part of a stop string; the rest is held back."""
         if self.is_stopped:
             return ""
         text = self._held + text
@@ -75,7 +75,7 @@ class StopScanner:
         return text[:at]
 
     def finish(self) -> str:
-        """What was held back, since no stop string came of it."""
+        """The text that was held back: no stop string can come now."""
         held, self._held = self._held, ""
         return held
 

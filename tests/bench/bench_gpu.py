@@ -21,8 +21,9 @@ import transformers
 from gpu_timing import SCALES, Bench, copy_rate, vocabulary_for
 
 from runtime.engine import Engine
-from runtime.forward.device_operations import Backend, backend_of
-from runtime.forward.model_runner import COMPILE_OPTIONS, ModelRunner
+from runtime.forward.device_operations import DeviceOperations, device_operations_of
+from runtime.forward.forward_pass import COMPILE_OPTIONS
+from runtime.forward.model_runner import ModelRunner
 from runtime.request import Sampling
 from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
@@ -76,19 +77,19 @@ def main() -> None:
 
 def _check_kernel(device: torch.device) -> dict[str, float]:
     """The largest relative error by type, over the cases that the interpreter is tested with, and bf16."""
-    if backend_of(device) is None:
+    if device_operations_of(device) is None:
         return {}
     from runtime.forward.paged_triton_kernel import attend_pages
 
     errors: defaultdict[str, list[float]] = defaultdict(list)
     for case, dtype in product(paged_attention_cases.CASES, (torch.float32, torch.float16, torch.bfloat16)):
-        query, keys, values, walk, scoring = case.make()
+        query, keys, values, queries, scoring = case.make()
         query, keys, values = (states.to(dtype) for states in (query, keys, values))
-        expected = paged_attention_cases.reference(query.double(), keys, values, walk, scoring)
+        expected = paged_attention_cases.reference(query.double(), keys, values, queries, scoring)
         query, keys, values = (states.to(device) for states in (query, keys, values))
-        walk, scoring = paged_attention_cases.moved(walk, scoring, device)
+        queries, scoring = paged_attention_cases.moved(queries, scoring, device)
         for num_splits in {1, case.num_splits, None}:
-            found = attend_pages(query, keys, values, walk, scoring, num_splits).double().cpu()
+            found = attend_pages(query, keys, values, queries, scoring, num_splits).double().cpu()
             error = float((found - expected).norm() / expected.norm())
             errors[str(dtype).removeprefix("torch.")].append(math.inf if math.isnan(error) else error)
     return {name: max(found) for name, found in errors.items()}
@@ -96,7 +97,9 @@ def _check_kernel(device: torch.device) -> dict[str, float]:
 
 def _check_shape(name: str, device: torch.device) -> str:
     """Greedy tokens of a small model: the device's against those of pages gathered on the CPU."""
-    backend = backend_of(device) or Backend(paged_attention_cases.reference, lambda step: step)
+    backend = device_operations_of(device) or DeviceOperations(
+        paged_attention_cases.reference, lambda step: step
+    )
     expected, _ = _greedy(shapes.build(shapes.CONFIGS[name]), None)
     try:
         found, has_graphs = _greedy(shapes.build(shapes.CONFIGS[name]).to(device), backend)
@@ -107,7 +110,7 @@ def _check_shape(name: str, device: torch.device) -> str:
     return "equal, in graphs" if has_graphs else "equal, without graphs"
 
 
-def _greedy(model: Any, backend: Backend | None) -> tuple[list[list[int]], bool]:
+def _greedy(model: Any, backend: DeviceOperations | None) -> tuple[list[list[int]], bool]:
     settings = EngineSettings(page_size=4, num_pages=128, max_batch_tokens=16, max_sequences=8)
     runner = ModelRunner(model, settings, backend)
     engine = Engine(runner, shapes.EVERYTHING, settings, context_length=256)

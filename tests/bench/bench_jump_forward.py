@@ -21,7 +21,7 @@ from soundness.corpora import sample
 from compiler import compile_toolset
 from compiler.syntaxes import SYNTAXES, Syntax
 from compiler.vocabulary import Vocabulary
-from runtime.text.detokenizer import Spelling
+from runtime.text.detokenizer import TokenBytes
 from toolspecs.tool import Tool
 
 
@@ -31,8 +31,8 @@ def outputs(corpus_name: str, vocabulary: Vocabulary, syntax: str, every: int) -
         for case in sample("mcp", every=every):
             tool = Tool(case.name.partition("/")[2], "", case.schema)
             grammar = compile_toolset([tool], tokenizer=vocabulary, syntax=syntax)
-            spelling = Spelling(vocabulary)
-            yield grammar, b"".join(spelling[i] for i in grammar.closer().closing()).decode()
+            token_bytes = TokenBytes(vocabulary)
+            yield grammar, b"".join(token_bytes[i] for i in grammar.closer().closing()).decode()
         return
     found = [item for path in sorted(corpus("bfcl").glob("*.gz")) for item in json_lines(path)]
     for item in [item for item in found if item["ground_truth"]][::every]:
@@ -86,7 +86,7 @@ def main() -> None:
         if output != ids:
             print("OTHER", [vocabulary.tokens[i] for i in output], [vocabulary.tokens[i] for i in ids])
         counts["tokens"] += len(output)
-        counts["forced"] += sequence.tally.num_forced
+        counts["forced"] += sequence.counters.num_forced
     share = counts["forced"] / max(1, counts["tokens"])
     print(
         f"{options.corpus}, {options.vocabulary}, {options.syntax}: {dict(counts)}, {share:.1%} of the tokens forced,"

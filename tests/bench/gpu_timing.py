@@ -23,7 +23,7 @@ from compiler.vocabulary import Vocabulary
 from runtime.engine import Engine
 from runtime.forward.model_runner import ModelRunner
 from runtime.request import Sampling
-from runtime.sequence import Sequence, State
+from runtime.sequence import Sequence, SequenceStatus
 from runtime.settings import EngineSettings
 
 ITEM = {
@@ -178,7 +178,7 @@ class Bench:
                 times[masked] += measured
                 rounds[masked].append(statistics.median(measured))
                 if masked:
-                    fills += [s.tally.fill_us_sum for s in sequences]
+                    fills += [s.counters.fill_us_sum for s in sequences]
                     tokens += sum(s.num_output for s in sequences)
         ratios = [m / u for m, u in zip(rounds[True], rounds[False], strict=True)]
         unmasked, masked_ms = (1e3 * statistics.median(times[masked]) for masked in (False, True))
@@ -251,7 +251,7 @@ class Bench:
             start = time.perf_counter()
             self.engine.step()
             times.append(time.perf_counter() - start)
-        ended = [s for s in sequences if s.state is State.FINISHED]
+        ended = [s for s in sequences if s.status is SequenceStatus.FINISHED]
         for sequence in sequences if stop else ():
             self.engine.stop(sequence)
         if 10 * len(ended) > len(sequences):

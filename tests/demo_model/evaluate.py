@@ -9,11 +9,11 @@ from pathlib import Path
 
 from runtime.loading import load_model
 from runtime.study.asking import Asker
-from runtime.study.exchange import Answer, Asked
-from runtime.study.grammars import Refused
+from runtime.study.exchange import AskedQuestion, StudyAnswer
+from runtime.study.grammars import NoGrammar
 from runtime.study.questions import Question, bfcl, held_out
 from runtime.study.strategies import CALLGATE, PROMPT, Strategy
-from runtime.study.subject import Subject
+from runtime.study.subject import StudiedModel
 
 STRATEGIES = tuple(
     (name, strategy, temperature)
@@ -43,7 +43,7 @@ class Score:
     tokens: float
 
 
-def score(strategy: str, answers: Sequence[Answer | None]) -> Score:
+def score(strategy: str, answers: Sequence[StudyAnswer | None]) -> Score:
     """Count what is valid and right."""
     given = [answer for answer in answers if answer is not None]
     verdicts = [answer.verdict for answer in given]
@@ -60,8 +60,8 @@ def score(strategy: str, answers: Sequence[Answer | None]) -> Score:
 
 
 def answers_to(
-    questions: Iterable[Question], strategy: Strategy, temperature: float, subject: Subject, asker: Asker
-) -> list[Answer | None]:
+    questions: Iterable[Question], strategy: Strategy, temperature: float, subject: StudiedModel, asker: Asker
+) -> list[StudyAnswer | None]:
     """An answer to each, in order; None where a tool cannot be masked or there is no room."""
     asked = [
         _asked(number, question, strategy, temperature, subject) for number, question in enumerate(questions)
@@ -71,23 +71,23 @@ def answers_to(
 
 
 def _asked(
-    number: int, question: Question, strategy: Strategy, temperature: float, subject: Subject
-) -> Asked | None:
+    number: int, question: Question, strategy: Strategy, temperature: float, subject: StudiedModel
+) -> AskedQuestion | None:
     prompt = tuple(subject.prompt(question))
     if len(prompt) + MAX_TOKENS > subject.loaded.context_length:
         return None
     try:
         grammar = strategy.grammar(subject, question)
-    except Refused:
+    except NoGrammar:
         return None
-    return Asked(subject, strategy, question, grammar, prompt, number, temperature, MAX_TOKENS)
+    return AskedQuestion(subject, strategy, question, grammar, prompt, number, temperature, MAX_TOKENS)
 
 
 def main() -> None:
     """Print a table, and write it as JSON lines beside the model."""
     options = _parser().parse_args()
     folder = options.folder / "model" if (options.folder / "model").is_dir() else options.folder
-    subject = Subject(load_model(folder, device=options.device))
+    subject = StudiedModel(load_model(folder, device=options.device))
     asker = Asker(subject, num_at_once=_NUM_AT_ONCE)
     sets = {"unseen domains, 4 tools": list(held_out(options.count))}
     if options.bfcl:

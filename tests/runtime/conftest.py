@@ -12,7 +12,7 @@ from runtime.engine import Engine
 from runtime.forward.model_runner import ModelRunner
 from runtime.models.random_model import RandomModelSettings, ensure_random_model
 from runtime.request import Sampling
-from runtime.sequence import Sequence, State
+from runtime.sequence import Sequence, SequenceStatus
 from runtime.settings import EngineSettings
 
 
@@ -87,8 +87,8 @@ def finish():
                 break
             outputs += engine.step()
             engine.check_integrity()
-        assert all(sequence.state is State.FINISHED for sequence in sequences)
-        assert engine.pool.num_idle == engine.pool.num_usable
+        assert all(sequence.status is SequenceStatus.FINISHED for sequence in sequences)
+        assert engine.pool.num_free == engine.pool.num_usable
         return outputs
 
     return run

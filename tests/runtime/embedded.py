@@ -84,7 +84,7 @@ async def settled(runtime):
     for _ in range(1000):
         health = await runtime.health()
         engine = runtime._thread.engine
-        if not (health.num_running or health.num_waiting) and engine.pool.num_idle == engine.pool.num_usable:
+        if not (health.num_running or health.num_waiting) and engine.pool.num_free == engine.pool.num_usable:
             return
         await asyncio.sleep(0.01)
     raise AssertionError("something still runs")

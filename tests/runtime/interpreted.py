@@ -14,10 +14,10 @@ from runtime.forward.paged_triton_kernel import attend_pages
 
 
 def error(case):
-    query, keys, values, walk, scoring = case.make()
-    found = attend_pages(query, keys, values, walk, scoring, case.num_splits)
+    query, keys, values, queries, scoring = case.make()
+    found = attend_pages(query, keys, values, queries, scoring, case.num_splits)
     assert found.dtype == query.dtype
-    expected = reference(query.double(), keys, values, walk, scoring)
+    expected = reference(query.double(), keys, values, queries, scoring)
     return float((found.double() - expected).norm() / expected.norm())
 
 

@@ -1,4 +1,4 @@
-"""Random page walks, and what attention over them is, computed the slow way."""
+"""Shapes of paged attention, and the attention of each, computed slowly and simply."""
 
 import math
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from runtime.forward.attention import Scoring
-from runtime.forward.paged_triton_backend import Walk
+from runtime.forward.paged_triton_backend import QueryBlocks
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Case:
     num_splits: int = 1
 
     def make(self, seed=0):
-        """query, keys, values, walk, scoring; keys that no query may see are NaN."""
+        """query, keys, values, queries, scoring; keys that no query may see are NaN."""
         noise = torch.Generator().manual_seed(seed)
 
         def randn(*shape):
@@ -46,9 +46,15 @@ class Case:
         tokens = sum(pending for _, pending in self.lengths)
         sinks = randn(self.heads) if self.has_sinks else None
         scoring = Scoring(0.3, self.window, self.softcap, sinks)
-        return randn(tokens, self.heads, self.dim).transpose(0, 1), keys, values, self._walk(tables), scoring
+        return (
+            randn(tokens, self.heads, self.dim).transpose(0, 1),
+            keys,
+            values,
+            self._query_blocks(tables),
+            scoring,
+        )
 
-    def _walk(self, tables):
+    def _query_blocks(self, tables):
         size = min(4, max(pending for _, pending in self.lengths))
         blocks, first = [], 0
         for row, (before, pending) in enumerate(self.lengths):
@@ -59,20 +65,22 @@ class Case:
             first += pending
         longest = max(map(len, tables))
         padded = [table + [0] * (longest - len(table)) for table in tables]
-        return Walk(torch.tensor(padded, dtype=torch.int32), torch.tensor(blocks, dtype=torch.int32), size)
+        return QueryBlocks(
+            torch.tensor(padded, dtype=torch.int32), torch.tensor(blocks, dtype=torch.int32), size
+        )
 
 
-def reference(query, keys, values, walk, scoring):
+def reference(query, keys, values, queries, scoring):
     """One query and one head at a time, in the type of `query`, or in float64 if that is what it is."""
     heads, tokens, dim = query.shape
     repeats = heads // keys.shape[2]
     output = torch.full((tokens, heads, values.shape[-1]), math.nan, dtype=query.dtype)
-    for row, first, count, position in walk.blocks[:, :4].tolist():
+    for row, first, count, position in queries.blocks[:, :4].tolist():
         for index in range(count):
             own = position + index
             low = 0 if scoring.window is None else max(0, own - scoring.window + 1)
             seen = torch.arange(low, own + 1)
-            pages, offsets = walk.tables[row].long()[seen // keys.shape[1]], seen % keys.shape[1]
+            pages, offsets = queries.tables[row].long()[seen // keys.shape[1]], seen % keys.shape[1]
             key = keys[pages, offsets].to(query.dtype).repeat_interleave(repeats, 1)
             value = values[pages, offsets].to(query.dtype).repeat_interleave(repeats, 1)
             scale = dim**-0.5 if scoring.scaling is None else scoring.scaling
@@ -86,11 +94,11 @@ def reference(query, keys, values, walk, scoring):
     return output
 
 
-def moved(walk, scoring, device):
+def moved(queries, scoring, device):
     """The same on another device."""
     sinks = None if scoring.sinks is None else scoring.sinks.to(device)
-    walk = Walk(walk.tables.to(device), walk.blocks.to(device), walk.block_size)
-    return walk, replace(scoring, sinks=sinks)
+    queries = QueryBlocks(queries.tables.to(device), queries.blocks.to(device), queries.block_size)
+    return queries, replace(scoring, sinks=sinks)
 
 
 MIXED = ((5, 7), (20, 1), (0, 3))

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from paged_attention_cases import reference
 
 from runtime.engine import Engine
-from runtime.forward import model_runner
+from runtime.forward import forward_pass
 from runtime.forward.cuda_graphs import LONGEST_CHUNK, TableRows, sizes_up_to
-from runtime.forward.device_operations import Backend, backend_of
+from runtime.forward.device_operations import DeviceOperations, device_operations_of
 from runtime.forward.model_runner import ModelRunner
 from runtime.scheduler import Batch, Chunk
 from runtime.sequence import Sequence
@@ -51,7 +51,7 @@ def make_runner(byte_model):
 
     def make(capture, **settings):
         chosen = EngineSettings(**{"page_size": 4, "num_pages": 256, "max_sequences": 4} | settings)
-        return ModelRunner(byte_model, chosen, Backend(reference, capture))
+        return ModelRunner(byte_model, chosen, DeviceOperations(reference, capture))
 
     return make
 
@@ -101,11 +101,11 @@ def test_compiled_layers_write_the_same(
 ):
     """Traced as on a GPU, in one piece before attention and one behind it; run by torch's own operators."""
     counters = torch._dynamo.utils.counters
-    monkeypatch.setitem(model_runner.COMPILE_OPTIONS, "backend", "eager")
+    monkeypatch.setitem(forward_pass.COMPILE_OPTIONS, "backend", "eager")
     counters.clear()
     settings = EngineSettings(page_size=4, num_pages=256, max_sequences=4, compile_layers=True)
     expected = outputs_of(make_engine(), finish, [make_sequence(p) for p in PROMPTS])
-    runner = ModelRunner(copy.deepcopy(byte_model), settings, Backend(reference, recorder))
+    runner = ModelRunner(copy.deepcopy(byte_model), settings, DeviceOperations(reference, recorder))
     engine = Engine(runner, vocabulary, settings, context_length=512)
     assert outputs_of(engine, finish, [make_sequence(p) for p in PROMPTS]) == expected
     assert counters["frames"]["ok"] > 0
@@ -199,7 +199,7 @@ def test_table_rows_hold_the_tables_of_the_batch(steps):
                 tables[number] = []
             tables[number] += range(page, page := page + growth)
         batch = [tables[number] for number in {number for number, _ in step}]
-        placed, changes = rows.place(batch)
+        placed, changes = rows.assign(batch)
         device |= {(row, index): held for row, index, held in changes}
         assert len(set(placed)) == len(batch)
         for row, table in zip(placed, batch, strict=True):
@@ -208,10 +208,10 @@ def test_table_rows_hold_the_tables_of_the_batch(steps):
 
 def test_unchanged_tables_are_not_copied_again():
     rows, one, two = TableRows(2), [5, 6], [7]
-    assert rows.place([one, two]) == ([0, 1], [(0, 0, 5), (0, 1, 6), (1, 0, 7)])
+    assert rows.assign([one, two]) == ([0, 1], [(0, 0, 5), (0, 1, 6), (1, 0, 7)])
     two.append(8)
-    assert rows.place([two]) == ([1], [(1, 1, 8)])
-    assert rows.place([two, [5, 6]]) == ([1, 0], [(0, 0, 5), (0, 1, 6)])
+    assert rows.assign([two]) == ([1], [(1, 1, 8)])
+    assert rows.assign([two, [5, 6]]) == ([1, 0], [(0, 0, 5), (0, 1, 6)])
 
 
 def test_warming_up_leaves_no_trace(make_runner, recorder):
@@ -226,9 +226,9 @@ def test_warming_up_leaves_no_trace(make_runner, recorder):
 
 def test_without_triton_a_gpu_gathers(monkeypatch, caplog):
     monkeypatch.setitem(sys.modules, "runtime.forward.paged_triton_kernel", None)
-    assert backend_of(torch.device("cuda")) is None
+    assert device_operations_of(torch.device("cuda")) is None
     assert "gathers pages" in caplog.text
 
 
 def test_a_cpu_has_no_backend_of_its_own():
-    assert backend_of(torch.device("cpu")) is None
+    assert device_operations_of(torch.device("cpu")) is None

@@ -11,17 +11,17 @@ from runtime.errors import RequestRefused
 from runtime.loading import load_model
 from runtime.models import DEMO_MODEL_FOLDER
 from runtime.study.asking import Asker
-from runtime.study.exchange import Asked
+from runtime.study.exchange import AskedQuestion
 from runtime.study.questions import HELD_OUT_FILE, NUM_HELD_OUT, held_out
 from runtime.study.strategies import CALLGATE
-from runtime.study.subject import Subject
+from runtime.study.subject import StudiedModel
 
 MEGABYTE = 1_000_000
 
 
 @pytest.fixture(scope="module")
 def subject():
-    return Subject(load_model(DEMO_MODEL_FOLDER, device="cpu"))
+    return StudiedModel(load_model(DEMO_MODEL_FOLDER, device="cpu"))
 
 
 def test_it_is_small_enough_for_a_package():
@@ -45,7 +45,7 @@ def test_masked_it_is_always_valid_and_right_far_more_often_than_by_chance(subje
     questions = list(held_out(24))
     asker = Asker(subject, num_at_once=8)
     asked = [
-        Asked(
+        AskedQuestion(
             subject,
             CALLGATE,
             question,

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compiler.vocabulary import Vocabulary
-from runtime.text.detokenizer import Detokenizer, Spelling, StopScanner
+from runtime.text.detokenizer import Detokenizer, StopScanner, TokenBytes
 
-BYTES = Spelling(
+BYTES = TokenBytes(
     Vocabulary.from_tokens([*map(bytes, zip(range(256))), b"", b""], markers={"<m>": 256}, stop_ids=(257,))
 )
 

@@ -10,7 +10,7 @@ from compiler.vocabulary import Vocabulary
 from runtime.device import upload
 from runtime.masks import TokenMasks
 from runtime.request import Sampling
-from runtime.sampling import _choose, _describe, _truncate, adjust, sample
+from runtime.sampling import _choose, _logprobs, _truncate, adjust, sample
 from runtime.sequence import Sequence
 
 SAMPLINGS = [
@@ -38,7 +38,7 @@ def test_nothing_before_the_draw_looks_at_values(sequences, monkeypatch):
     for row, sequence in zip(probabilities, sequences, strict=True):
         _truncate(row, sequence.sampling)
     drawn = _choose(probabilities, sequences)
-    logprob, values, ids = _describe(probabilities[0], drawn[0], 5)
+    logprob, values, ids = _logprobs(probabilities[0], drawn[0], 5)
     assert (drawn.shape, logprob.shape, values.shape, ids.shape) == ((4,), (1,), (5,), (5,))
 
 

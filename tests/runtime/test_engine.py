@@ -9,7 +9,7 @@ from runtime import engine as engine_module
 from runtime.errors import DeadlineExceeded, GenerationFailed, Overloaded, PromptTooLong
 from runtime.events import FinishReason
 from runtime.request import Sampling
-from runtime.sequence import State
+from runtime.sequence import SequenceStatus
 
 PROMPTS = ["a", "the quick brown fox", "the quick brown dog jumps", "zzz" * 12]
 
@@ -60,7 +60,7 @@ def test_a_prefix_is_computed_once(make_engine, make_sequence, finish):
     finish(engine, first)
     again, longer = make_sequence("x" * 41), make_sequence("x" * 41 + "yz")
     finish(engine, again, longer)
-    assert (first.tally.num_cached, again.tally.num_cached, longer.tally.num_cached) == (0, 40, 40)
+    assert (first.counters.num_cached, again.counters.num_cached, longer.counters.num_cached) == (0, 40, 40)
     assert again.output_ids == first.output_ids
 
 
@@ -70,7 +70,7 @@ def test_choices_share_a_prompt_in_their_first_step(make_engine, make_sequence, 
     engine = make_engine()
     choices = [make_sequence("p" * 33, choice=i) for i in range(3)]
     finish(engine, *choices)
-    assert [c.tally.num_cached for c in choices] == [0, 32, 32]
+    assert [c.counters.num_cached for c in choices] == [0, 32, 32]
     assert all(c.output_ids == alone.output_ids for c in choices)
 
 
@@ -79,7 +79,7 @@ def test_a_whole_prompt_in_the_cache_still_gives_logits(make_engine, make_sequen
     first, again = make_sequence("x" * 40), make_sequence("x" * 40)
     finish(engine, first)
     finish(engine, again)
-    assert again.tally.num_cached == 36
+    assert again.counters.num_cached == 36
     assert again.output_ids == first.output_ids
 
 
@@ -94,7 +94,7 @@ def test_stopping_frees_every_page(make_engine, make_sequence):
         engine.stop(sequence)
         engine.check_integrity()
     assert not engine.has_work
-    assert engine.pool.num_idle == engine.pool.num_usable
+    assert engine.pool.num_free == engine.pool.num_usable
 
 
 def test_a_sequence_stopped_while_its_step_is_computed_gets_nothing(make_engine, make_sequence, finish):
@@ -142,7 +142,7 @@ def test_a_deadline_ends_a_sequence_within_a_step(make_engine, make_sequence, mo
     for sequence in (running, late, waiting):
         engine.add(sequence)
     assert not any(output.error for _ in range(3) for output in engine.step())
-    assert (late.num_output, waiting.state) == (3, State.WAITING)
+    assert (late.num_output, waiting.status) == (3, SequenceStatus.WAITING)
     now = 101.0
     failed = {o.sequence: o.error for o in engine.step() if o.error}
     assert {*failed} == {late, waiting}
@@ -201,7 +201,7 @@ def test_broken_logits_end_their_own_sequence_only(make_engine, make_sequence, f
     assert not any(keys.isnan().any() for keys, _ in engine.runner.cache.layers.values())
     later = make_sequence("broken", 20)  # its prefix is not served from what the broken one left
     finish(engine, later)
-    assert later.tally.num_cached == 0
+    assert later.counters.num_cached == 0
 
 
 def out_of_memory():
@@ -333,4 +333,4 @@ def test_running_sequences_go_on_while_a_long_prompt_is_computed(make_engine, ma
     for _ in range(5):
         engine.step()
     assert running.num_output == before + 5
-    assert running.state is State.RUNNING
+    assert running.status is SequenceStatus.RUNNING

@@ -44,13 +44,13 @@ def test_the_closer_completes_an_output_at_its_budget(make_engine, make_sequence
     assert (sequence.finish_reason, sequence.closed_by) == (FinishReason.LENGTH, "budget")
     assert sequence.stats.num_forced_tokens == 2
     assert sequence.closer.seen == sequence.output_ids
-    assert [t.draw.token_id for o in outputs for t in o.tokens] == sequence.output_ids
+    assert [t.sampled.token_id for o in outputs for t in o.tokens] == sequence.output_ids
 
 
 def test_a_budget_of_exactly_the_minimum_is_all_closing(make_engine, make_sequence, finish):
     sequence = make_sequence("x", 2, closer=Appends("42"), matcher=Digits())
     (output,) = finish(make_engine(), sequence)
-    assert bytes(t.draw.token_id for t in output.tokens) == b"42"
+    assert bytes(t.sampled.token_id for t in output.tokens) == b"42"
     assert sequence.closed_by == "budget"
 
 

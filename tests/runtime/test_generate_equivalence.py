@@ -25,7 +25,7 @@ from transformers import (
 from compiler.vocabulary import Vocabulary
 from runtime.engine import Engine
 from runtime.errors import ModelLoadError
-from runtime.forward.device_operations import Backend
+from runtime.forward.device_operations import DeviceOperations
 from runtime.forward.model_runner import ModelRunner
 from runtime.settings import EngineSettings
 
@@ -88,7 +88,7 @@ CONFIGS = {
     "llama4": Llama4TextConfig(**SHAPE, **HEADS, **CHUNKED),
     "deepseek-v3": DeepseekV3Config(**SHAPE | LATENT, **EXPERTS),
 }
-BACKENDS = ["pages gathered", "page tables walked, in graphs"]
+BACKENDS = ["pages gathered", "page tables, in graphs"]
 PREFIX = list(range(40, 62))
 PROMPTS = [[7, 9, 11], [*PREFIX, 3, 4], PREFIX + [5] * 9, [100 + i for i in range(50)], [8]]
 EVERYTHING = Vocabulary.from_tokens(
@@ -114,7 +114,7 @@ def reference(model, prompt, length):
 
 
 @pytest.mark.parametrize(
-    "backend", [None, Backend(paged_attention_cases.reference, lambda step: step)], ids=BACKENDS
+    "backend", [None, DeviceOperations(paged_attention_cases.reference, lambda step: step)], ids=BACKENDS
 )
 @pytest.mark.parametrize("name", CONFIGS)
 def test_as_generate(name, backend, make_sequence, finish, monkeypatch):
@@ -136,11 +136,11 @@ def test_a_decode_step_looks_at_no_values(name):
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(CONFIGS[name], dtype=torch.bfloat16).eval()
 
-    def kernel(query, keys, values, walk, scoring):
+    def kernel(query, keys, values, queries, scoring):
         return query.new_empty(query.shape[1], query.shape[0], values.shape[-1])
 
     shapes = []
-    backend = Backend(kernel, lambda step: shapes.append(tuple(step().shape)))
+    backend = DeviceOperations(kernel, lambda step: shapes.append(tuple(step().shape)))
     ModelRunner(model, EngineSettings(page_size=4, num_pages=8, max_sequences=2), backend)
     assert shapes == [(4, 258), (2, 258), (1, 258)]
 
@@ -149,10 +149,13 @@ SETTINGS = EngineSettings(page_size=4, num_pages=8)
 WINDOWED = {"use_sliding_window": True, "max_window_layers": 2, "num_experts": 4}
 REFUSED = {
     "attends twice in a layer": (DiffLlamaConfig(**SHAPE), "2 layers attend 4 times"),
-    "hands nothing down": (NemotronConfig(**SHAPE), "TypeError: its layers do not hand down"),
+    "hands nothing down": (
+        NemotronConfig(**SHAPE),
+        "TypeError: its layers do not hand the model",
+    ),
     "a window in masks alone": (
         Qwen2MoeConfig(**SHAPE, **WINDOWED, sliding_window=200),
-        "sliding window of 200 is in its masks alone",
+        "sliding window of 200 is only in its masks",
     ),
     "tempers queries by their place in a row": (
         Llama4TextConfig(**SHAPE, **HEADS, **CHUNKED, floor_scale=512),
@@ -184,7 +187,7 @@ def test_a_model_that_computes_something_else_over_pages_is_refused(dtype):
         return (states[0] * (1 + places / 16), *states[1:])
 
     hook = model.model.layers[0].register_forward_pre_hook(count)
-    with pytest.raises(ModelLoadError, match=r"other logits than by itself, which differ by \d+%"):
+    with pytest.raises(ModelLoadError, match=r"other logits than by itself, they differ by \d+%"):
         ModelRunner(model, SETTINGS)
     hook.remove()
     ModelRunner(model, SETTINGS)

@@ -135,7 +135,7 @@ def test_bytes_are_the_same_with_any_model(make_jumping, make_sequence, finish, 
             for number, (grammar, budget) in enumerate(cases, 1)
         ]
         finish(engine, *sequences)
-        assert any(s.tally.num_forced > 8 for s in sequences) or not jumps
+        assert any(s.counters.num_forced > 8 for s in sequences) or not jumps
         assert not options.get("num_pages") or engine.scheduler.num_preempted
         return [(s.output_ids, s.finish_reason, s.closed_by) for s in sequences]
 
@@ -162,13 +162,13 @@ def test_what_is_forced_from_the_start_is_computed_with_the_prompt(make_jumping,
     engine.add(sequence)
     assert bytes(sequence.output_ids) == b'[{"name": "'
     (output,) = engine.step()
-    assert bytes(t.draw.token_id for t in output.tokens) == b'[{"name": "'
+    assert bytes(t.sampled.token_id for t in output.tokens) == b'[{"name": "'
     assert sequence.num_computed == 0
     engine.step()
     assert sequence.num_computed == len("prompt") + 11
     engine.stop(sequence)
     engine.check_integrity()
-    assert engine.pool.num_idle == engine.pool.num_usable
+    assert engine.pool.num_free == engine.pool.num_usable
 
 
 def test_an_output_without_a_choice_takes_no_step(make_jumping, make_sequence):
@@ -177,7 +177,7 @@ def test_an_output_without_a_choice_takes_no_step(make_jumping, make_sequence):
     sequence = make_sequence("x", 9, matcher=compile_schema({"const": 12}, tokenizer=BYTES).matcher())
     engine.add(sequence)
     (output,) = engine.step()
-    assert bytes(t.draw.token_id for t in output.tokens) == b"12"
+    assert bytes(t.sampled.token_id for t in output.tokens) == b"12"
     assert sequence.finish_reason is FinishReason.STOP
     assert not engine.has_work
 
@@ -205,7 +205,7 @@ def test_choices_differ_and_share_their_prefix(make_jumping, make_sequence, fini
         for i in range(3)
     ]  # fmt: skip
     finish(engine, *choices)
-    assert [c.tally.num_cached for c in choices] == [0, 40, 40]  # 30 of the prompt, 11 forced
+    assert [c.counters.num_cached for c in choices] == [0, 40, 40]  # 30 of the prompt, 11 forced
     assert [c.stats.num_cached_tokens for c in choices] == [0, 30, 30], "no more than there is of the prompt"
     assert len({tuple(c.output_ids) for c in choices}) > 1
 
@@ -223,7 +223,7 @@ def test_a_dictated_call_is_written_token_for_token(syntax, qwen, mistral):
         ids = ids_of(outputs[syntax], vocabulary, jump_forward)
         sequence = dictate(grammar, ids, jump_forward)
         assert sequence.output_ids == ids == dictate(grammar, ids, None).output_ids
-        assert sequence.tally.num_forced > len(ids) / 3
+        assert sequence.counters.num_forced > len(ids) / 3
 
 
 def test_real_calls_are_written_token_for_token(qwen):
@@ -237,7 +237,7 @@ def test_real_calls_are_written_token_for_token(qwen):
             ids = ids_of(call, vocabulary, jump_forward)
             sequence = dictate(grammar, ids, jump_forward)
             assert sequence.output_ids == ids
-            num_forced += sequence.tally.num_forced
+            num_forced += sequence.counters.num_forced
             num_tokens += len(ids)
     assert num_forced > 0.4 * num_tokens
 
@@ -255,21 +255,21 @@ def test_real_calls_are_written_token_for_token(qwen):
 )
 def test_what_is_certain_of_a_forced_text(qwen, text, tokens, num_certain):
     vocabulary, jump_forward = qwen
-    spelled = jump_forward.spelled(vocabulary.spell(text).encode())
+    forced = jump_forward.tokenize(vocabulary.spell(text).encode())
     markers = {i: marker for marker, i in vocabulary.markers.items()}
-    assert [markers.get(i) or vocabulary.tokens[i].decode() for i in spelled.ids] == tokens
-    assert [b is None for b in spelled.beginnings] == [n < num_certain for n in range(len(tokens))]
+    assert [markers.get(i) or vocabulary.tokens[i].decode() for i in forced.ids] == tokens
+    assert [b is None for b in forced.alternatives] == [n < num_certain for n in range(len(tokens))]
 
 
 def test_a_text_that_ends_inside_a_character_is_spelled_up_to_it(qwen):
     vocabulary, jump_forward = qwen
-    spelled = jump_forward.spelled('{"größe'.encode()[:5])
-    assert b"".join(vocabulary.tokens[i] for i in spelled.ids) in (b'{"gr', b'{"')
-    assert jump_forward.spelled("ö".encode()[1:]).ids == ()
+    forced = jump_forward.tokenize('{"größe'.encode()[:5])
+    assert b"".join(vocabulary.tokens[i] for i in forced.ids) in (b'{"gr', b'{"')
+    assert jump_forward.tokenize("ö".encode()[1:]).ids == ()
 
 
 def test_a_text_that_the_tokenizer_changes_is_left_to_the_model(qwen):
-    assert qwen[1].spelled("e\N{COMBINING ACUTE ACCENT}-".encode()).ids == ()
+    assert qwen[1].tokenize("e\N{COMBINING ACUTE ACCENT}-".encode()).ids == ()
 
 
 @settings(deadline=None, max_examples=60)

@@ -5,8 +5,7 @@ import math
 import pytest
 
 from runtime.errors import RequestRefused
-from runtime.limits import check_limits
-from runtime.request import GenerationRequest, Sampling
+from runtime.request import GenerationRequest, Sampling, check_limits
 from runtime.settings import EngineSettings
 
 

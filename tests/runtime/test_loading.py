@@ -9,7 +9,7 @@ from transformers import AutoTokenizer, Llama4TextConfig
 
 from compiler.errors import UnknownSyntax
 from runtime.errors import ModelLoadError
-from runtime.forward.context import context_length
+from runtime.forward.forward_pass import context_length
 from runtime.forward.model_runner import ModelRunner
 from runtime.loading import load_model
 from runtime.settings import EngineSettings
@@ -164,7 +164,7 @@ def test_the_hub_is_asked_once(monkeypatch, model, num_asked, said):
         asked.append(url)
         raise ConnectionError("nobody there")
 
-    monkeypatch.setattr("runtime.hub.get_hf_file_metadata", ask)
+    monkeypatch.setattr("runtime.loading.get_hf_file_metadata", ask)
     with pytest.raises(ModelLoadError) as error:
         load_model(model)
     assert said in str(error.value)

@@ -38,8 +38,8 @@ def sequence(matcher=None):
 def apply(masks, logits, sequences):
     """The distributions, as an engine comes by them."""
     masked = masks.apply(logits, sequences)
-    if faint := masks.tally(masked, sequences):
-        masked.probabilities[faint] = masks.restore(logits[faint], [sequences[row] for row in faint])
+    if faint := masks.count(masked, sequences):
+        masked.probabilities[faint] = masks.recompute(logits[faint], [sequences[row] for row in faint])
     return masked.probabilities
 
 

@@ -28,9 +28,9 @@ def test_random_use_keeps_integrity(actions):
         for index, page in enumerate(shared):
             assert contents[page] == tuple(prompt[: (index + 1) * size])
         num_missing = -(-len(prompt) // size) - len(shared)
-        if num_missing > pool.num_idle - pool.count_idle(shared):
+        if num_missing > pool.num_free - pool.count_free(shared):
             continue
-        pool.take(shared)
+        pool.share(shared)
         table = shared + pool.allocate(num_missing)
         for index in range(len(shared), len(hashes)):
             contents[table[index]] = tuple(prompt[: (index + 1) * size])
@@ -40,7 +40,7 @@ def test_random_use_keeps_integrity(actions):
     for table in tables:
         pool.release(table)
     pool.check_integrity([])
-    assert pool.num_idle == pool.num_usable
+    assert pool.num_free == pool.num_usable
 
 
 def test_idle_pages_are_reused_oldest_first_and_empty_ones_before_them():
@@ -70,7 +70,7 @@ def test_tainted_pages_are_never_found_again():
     pool = PagePool(4, 1)
     table = pool.allocate(2)
     pool.publish(table[0], b"a")
-    pool.take(table[:1])
+    pool.share(table[:1])
     assert pool.release(table, is_tainted=True) == [table[1]]  # somebody else still uses the first
     assert pool.match([b"a"]) == []
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 from paged_attention_cases import CASES, reference
 
-from runtime.forward.gather_backend import Gathered
-from runtime.forward.paged_triton_backend import Walk
+from runtime.forward.gather_backend import GatherBackend
+from runtime.forward.paged_triton_backend import QueryBlocks
 from runtime.scheduler import Chunk
 from runtime.sequence import Sequence
 
@@ -55,9 +55,9 @@ def test_a_walk_of_chunks_reads_what_gathering_reads(case, lengths):
         chunks.append(Chunk(sequence, before, pending))
     query = torch.randn(sum(pending for _, pending in lengths), case.heads, case.dim).transpose(0, 1)
     keys, values = keys.nan_to_num(0.5), values.nan_to_num(0.5)
-    walk = Walk.of(tuple(chunks), query.device)
-    gathered = Gathered.of(tuple(chunks), 4, query.device).attend(query, keys, values, scoring)
-    assert torch.allclose(reference(query, keys, values, walk, scoring), gathered, atol=1e-5)
+    queries = QueryBlocks.of(tuple(chunks), query.device)
+    gathered = GatherBackend.of(tuple(chunks), 4, query.device).attend(query, keys, values, scoring)
+    assert torch.allclose(reference(query, keys, values, queries, scoring), gathered, atol=1e-5)
 
 
 def compiled(dtype, **constants):

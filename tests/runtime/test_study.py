@@ -15,19 +15,19 @@ from runtime.request import Message
 from runtime.study import plots
 from runtime.study.asking import Asker
 from runtime.study.comparison import compare
-from runtime.study.exchange import Answer, Asked
-from runtime.study.faults import Fault
+from runtime.study.exchange import AskedQuestion, StudyAnswer
+from runtime.study.faults import OutputFault
 from runtime.study.files import check_folder, write
 from runtime.study.findings import StudySettings
-from runtime.study.grammars import Refused, converted
-from runtime.study.judging import REFUSED, Verdict
+from runtime.study.grammars import NoGrammar, converted
+from runtime.study.judging import REFUSED, Judgement
 from runtime.study.questions import MISSING, Question
 from runtime.study.remarks import remarks
-from runtime.study.report import Report
-from runtime.study.rows import Cell, interval, row_of
+from runtime.study.report import StudyReport
+from runtime.study.rows import Cell, interval, summarize
 from runtime.study.strategies import STRATEGIES, strategies_for
 from runtime.study.study import BFCL, question_sets, run_study
-from runtime.study.subject import Subject
+from runtime.study.subject import StudiedModel
 from toolspecs.tool import Tool
 
 SCHEMA = {
@@ -56,14 +56,14 @@ def loaded(random_model):
 
 @pytest.fixture(scope="module")
 def subject(loaded):
-    return Subject(loaded)
+    return StudiedModel(loaded)
 
 
 def asked(subject, name, *, number=0, temperature=1.0, max_tokens=96, question=QUESTION):
     strategy = BY_NAME[name]
     prompt = tuple(subject.prompt(strategy.show(question)))
     grammar = strategy.grammar(subject, strategy.show(question))
-    return Asked(subject, strategy, question, grammar, prompt, number, temperature, max_tokens)
+    return AskedQuestion(subject, strategy, question, grammar, prompt, number, temperature, max_tokens)
 
 
 def answered(subject, name, count=4, **options):
@@ -116,7 +116,7 @@ def test_draws_end_after_ten_of_the_same_prompt(subject):
     script = Script(asked(subject, "retry"))
     answers = [script.write(subject, "no") for _ in range(10)]
     assert answers[:9] == 9 * [None]
-    assert (answers[9].num_attempts, answers[9].verdict.fault) == (10, Fault.NO_CALL)
+    assert (answers[9].num_attempts, answers[9].verdict.fault) == (10, OutputFault.NO_CALL)
     assert len({tuple(sequence.prompt_ids) for sequence in script.sequences}) == 1
     assert len({sequence.seed for sequence in script.sequences}) == 10
 
@@ -135,7 +135,7 @@ def test_complaints_end_after_three_attempts_or_where_the_context_does(subject):
     script = Script(asked(subject, "complaint", temperature=0.0))
     answers = [script.write(subject, "no") for _ in range(3)]
     assert answers[:2] == 2 * [None]
-    assert (answers[2].num_attempts, answers[2].verdict.fault) == (3, Fault.NO_CALL)
+    assert (answers[2].num_attempts, answers[2].verdict.fault) == (3, OutputFault.NO_CALL)
     question = asked(subject, "complaint")
     room = subject.loaded.context_length - len(question.prompt)
     assert Script(replace(question, max_tokens=room)).write(subject, "no").num_attempts == 1
@@ -144,7 +144,7 @@ def test_complaints_end_after_three_attempts_or_where_the_context_does(subject):
 def test_what_ends_at_the_limit_or_fails_is_cut_off(subject):
     for options in ({"reason": FinishReason.LENGTH}, {"fault": BudgetTooSmall(1, 2)}):
         answer = Script(asked(subject, "prompt")).write(subject, RIGHT, **options)
-        assert answer.verdict.fault == Fault.TRUNCATED
+        assert answer.verdict.fault == OutputFault.TRUNCATED
         assert answer.verdict.is_tool
 
 
@@ -164,7 +164,7 @@ def test_who_asks_finds_the_prompt_in_the_cache(subject):
     asker._engine.add(sequence)
     while asker._engine.has_work:
         asker._engine.step()
-    assert len(question.prompt) - 2 * 16 < sequence.tally.num_cached < len(question.prompt)
+    assert len(question.prompt) - 2 * 16 < sequence.counters.num_cached < len(question.prompt)
 
 
 def test_inserted_tokens_are_every_key_in_order_and_values_know_their_type_alone(subject):
@@ -196,7 +196,7 @@ def test_bytes_that_are_no_text_are_a_fault(subject):
     half = next(i for i, token in enumerate(vocabulary.tokens) if token == b"\xc3")
     script = Script(asked(subject, "prompt"))
     script.sequences[0].token_ids.append(half)
-    assert script.write(subject, RIGHT).verdict.fault == Fault.BROKEN_UTF8
+    assert script.write(subject, RIGHT).verdict.fault == OutputFault.BROKEN_UTF8
 
 
 def test_a_sample_of_bfcl_is_spread_over_the_file_and_the_same_each_time(tmp_path):
@@ -235,15 +235,15 @@ def test_xgrammars_conversion_masks_by_its_own_reading(subject):
     }
     loose = replace(QUESTION, tools=(Tool("add", "", {**both, "required": ["n"]}),))
     assert {answer.verdict.fault for answer in answered(subject, "xgrammar", 6, question=loose)} & {
-        Fault.WRONG_TYPE,
-        Fault.BAD_VALUE,
+        OutputFault.WRONG_TYPE,
+        OutputFault.BAD_VALUE,
     }
     assert all(answer.verdict.is_valid for answer in answered(subject, "callgate", 6, question=loose))
 
 
 def test_tools_that_xgrammar_refuses_are_its_faults(subject):
     pattern = {"type": "object", "properties": {"s": {"type": "string", "pattern": r"a\b"}}}
-    with pytest.raises(Refused):
+    with pytest.raises(NoGrammar):
         converted(subject, replace(QUESTION, tools=(Tool("add", "", pattern),)))
 
 
@@ -266,7 +266,7 @@ def thinking(loaded):
     ][:2]
     markers = {**known.markers, "<think>": first, "</think>": second}
     vocabulary = Vocabulary.from_tokens(known.tokens, markers=markers, stop_ids=known.stop_ids)
-    return Subject(replace(loaded, vocabulary=vocabulary, syntax="hermes+think"))
+    return StudiedModel(replace(loaded, vocabulary=vocabulary, syntax="hermes+think"))
 
 
 def test_who_can_think_has_a_row_for_it_and_calls_behind_the_thought(thinking, subject):
@@ -285,8 +285,8 @@ def test_a_study_runs_to_the_end_and_is_written_down(loaded, tmp_path, monkeypat
     settings = StudySettings(count=2, temperatures=(1.0,), num_at_once=2, max_tokens=96)
     findings = run_study(loaded, settings, lambda *what: said.append(what))
     assert findings.is_whole
-    report = Report(findings)
-    strategies = [strategy.name for strategy in strategies_for(Subject(loaded))]
+    report = StudyReport(findings)
+    strategies = [strategy.name for strategy in strategies_for(StudiedModel(loaded))]
     assert "thinking" not in strategies
     assert report.strategies == strategies
     assert report.sets == ["easy", "hard"]
@@ -325,7 +325,7 @@ def test_an_interrupt_keeps_the_questions_that_all_have_answered(loaded):
     findings = run_study(loaded, settings, say)
     assert not findings.is_whole
     assert sorted(findings.cells) == [("easy", "example", 0.0), ("easy", "prompt", 0.0)]
-    assert "interrupted" in Report(findings).summary()
+    assert "interrupted" in StudyReport(findings).summary()
 
 
 @pytest.mark.parametrize(
@@ -354,7 +354,7 @@ def test_bfcl_that_is_not_there_or_not_bfcl_is_refused(loaded, tmp_path):
 
 def test_a_model_whose_calls_cannot_be_read_is_refused(loaded):
     with pytest.raises(RequestRefused, match="qwen3_coder"):
-        Subject(replace(loaded, syntax="qwen3_coder"))
+        StudiedModel(replace(loaded, syntax="qwen3_coder"))
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path):
@@ -364,8 +364,8 @@ def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path):
 
 
 def answer_of(*, valid, right=False, calls=(), is_reordered=False, seconds=1.0, **options):
-    fault = None if valid else Fault.UNCLOSED
-    verdict = Verdict(
+    fault = None if valid else OutputFault.UNCLOSED
+    verdict = Judgement(
         is_json=valid,
         is_valid=valid,
         is_valid_open=valid,
@@ -375,19 +375,19 @@ def answer_of(*, valid, right=False, calls=(), is_reordered=False, seconds=1.0, 
         calls=calls,
         is_reordered=is_reordered,
     )
-    return Answer("", verdict, seconds, num_tokens=10, **options)
+    return StudyAnswer("", verdict, seconds, num_tokens=10, **options)
 
 
 def test_a_row_counts_tokens_of_all_answers_for_each_valid_one():
     answers = [answer_of(valid=True, right=True, seconds=n) for n in (2.0, 1.0)]
-    answers += [answer_of(valid=False, seconds=9.0), Answer("", REFUSED, 0.0)]
-    row = row_of(Cell("easy", "prompt", 0.0, tuple(answers)))
+    answers += [answer_of(valid=False, seconds=9.0), StudyAnswer("", REFUSED, 0.0)]
+    row = summarize(Cell("easy", "prompt", 0.0, tuple(answers)))
     assert (row.valid, row.right, row.num_refused) == (0.5, 0.5, 1)
     assert row.tokens_per_valid == 15
     assert (row.seconds_p50, row.seconds_p99) == (2.0, float("inf"))
     assert row.faults == {"unclosed": 1, "refused": 1}
     assert row.as_json["seconds_p99"] is None
-    empty = row_of(Cell("easy", "prompt", 0.0, (answer_of(valid=False),)))
+    empty = summarize(Cell("easy", "prompt", 0.0, (answer_of(valid=False),)))
     assert empty.tokens_per_valid == float("inf")
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from compiler.syntaxes import SYNTAXES, find_syntax
 from runtime.request import Message
-from runtime.study.faults import Fault
+from runtime.study.faults import OutputFault
 from runtime.study.judging import closed, judge
 from runtime.study.questions import MISSING, Question
 from runtime.study.reading import can_be_read, read
@@ -86,85 +86,85 @@ def test_whitespace_between_the_fixed_texts_and_the_order_of_name_and_arguments_
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("I cannot do that.", Fault.NO_CALL),
-        ("", Fault.NO_CALL),
-        ('{"tool": "add", "input": {"n": 3}}', Fault.INVENTED),
-        ("<tool_call>add(n=3)</tool_call>", Fault.INVENTED),
-        (called("add", '{"n": 3}, "id": 7'), Fault.INVENTED),
-        (RIGHT + '\n<tool_call>\n{"name": "add"}\n</tool_call>', Fault.INVENTED),
-        ("[add(n=3)]", Fault.INVENTED),
-        ("I have {3} of them [1].", Fault.NO_CALL),
-        ("Sure: " + RIGHT, Fault.PREFIX),
-        ("Sure: " + RIGHT + "\nDone.", Fault.PREFIX),
-        (RIGHT + "\nDone.", Fault.SUFFIX),
-        (RIGHT + " and " + RIGHT, Fault.SUFFIX),
-        ("Sure: " + called("add", '{"n": 3,}'), Fault.PREFIX),
-        (called("add", '{"n": 3 /* three */}'), Fault.COMMENT),
-        (called("add", '{"n": // three\n 3}'), Fault.COMMENT),
-        (called("add", '{"n": 3, # three\n "s": "x"}'), Fault.COMMENT),
-        (called("add", '{"n": 3} /* three */'), Fault.COMMENT),
-        (called("add", '{"n": 3} // three\n'), Fault.COMMENT),
-        (called("add", '{"n": 3,}'), Fault.TRAILING_COMMA),
-        (called("add", '{"n": [1, 2,]}'), Fault.TRAILING_COMMA),
-        (called("add", "{'n': 3}"), Fault.QUOTING),
-        (called("add", "{n: 3}"), Fault.QUOTING),
-        (called("add", '{"n": 3, "s": x}'), Fault.QUOTING),
-        (called("add", '{"n": 3, "s": \'x\'}'), Fault.QUOTING),
-        (called("add", '{"n": 3, "s": hvg@klerout.org"}'), Fault.QUOTING),
-        (called("add", '{"n": [/etc/passwd, "x"]}'), Fault.QUOTING),
-        (called("add", '{"n": 3, "s: "x", "day": 1}'), Fault.QUOTING),
-        (called("add", '{"n": 3": 4}'), Fault.QUOTING),
-        (called("add", '{"n": 1991-02-26"}'), Fault.QUOTING),
-        (called("add", '{"n": 30 degrees"}'), Fault.QUOTING),
-        (called("add", '{"n": 3, "s": "C:\\x"}'), Fault.ESCAPING),
-        (called("add", '{"n": 3, "s": "\\ud83d"}'), Fault.ESCAPING),
-        (called("add", '{"n": 3, "s": "\\u12"}'), Fault.ESCAPING),
-        (called("add", '{"n": 3, "s": "a "quoted" word"}'), Fault.ESCAPING),
-        (called("add", '{"n": NaN}'), Fault.BAD_LITERAL),
-        (called("add", '{"n": -Infinity}'), Fault.BAD_LITERAL),
-        (called("add", '{"n": 1e999}'), Fault.BAD_LITERAL),
-        (called("add", '{"n": None}'), Fault.BAD_LITERAL),
-        (called("add", '{"n": True}'), Fault.BAD_LITERAL),
-        (called("add", '{"n": 007}'), Fault.BAD_LITERAL),
-        (called("add", '{"n": 19:11, "s": "x"}'), Fault.BAD_LITERAL),
-        (called("add", '{"n": 5C, "s": "x"}'), Fault.BAD_LITERAL),
-        (called("add", '{"n": .5}'), Fault.BAD_LITERAL),
-        (called("add", '{"n": 1.}'), Fault.BAD_LITERAL),
-        (called("add", '{"n": }'), Fault.BAD_LITERAL),
-        (called("add", '{"n": 3, "s": "a\nb"}'), Fault.RAW_NEWLINE),
-        (called("add", '{"n": 3'), Fault.UNCLOSED),
-        (called("add", '{"n": [1}'), Fault.UNCLOSED),
-        (called("add", '{"n": 3, "s": "x}'), Fault.UNCLOSED),
-        ('<tool_call>\n{"name": "add", "arguments": {"n": 3}', Fault.UNCLOSED),
-        ('<tool_call>\n{"name": "add", "arguments": {"n": 3}}', Fault.UNCLOSED),
-        ('<tool_call>\n{"name": "add", "arguments": {"n": 3}\n</tool_call>', Fault.UNCLOSED),
-        ('<tool_call>\n{"name": "add", "arguments": ', Fault.UNCLOSED),
-        (called("add", '{"n": [{"s": "]"]}'), Fault.UNCLOSED),
-        (called("add", '{"n": 3}}'), Fault.PUNCTUATION),
-        (called("add", '{"n": 3]}'), Fault.PUNCTUATION),
-        (called("add", '{"n": "3": 3}'), Fault.PUNCTUATION),
-        (called("add", '{"n": 3; "s": "x"}'), Fault.PUNCTUATION),
-        (called("add", '{"s": "x"; "n": 3}'), Fault.PUNCTUATION),
-        (called("add", '{"n": 3 "s": "x"}'), Fault.PUNCTUATION),
-        (called("add", '{"n", "s": "x"}'), Fault.PUNCTUATION),
-        (called("add", '{"n"= 3}'), Fault.PUNCTUATION),
-        (called("add", '{"n": 3}"}'), Fault.PUNCTUATION),
-        (reversed_call("add", '{"n": 3,}'), Fault.TRAILING_COMMA),
-        (reversed_call("mul", '{"n": 3}'), Fault.UNKNOWN_TOOL),
-        ('<tool_call>\n{"arguments": {"n": 3}}\n</tool_call>', Fault.INVENTED),
-        (called("add", '{"n": 3, "n": 3}'), Fault.REPEATED_KEY),
-        (called("mul", '{"n": "x"}'), Fault.UNKNOWN_TOOL),
-        (called("", '{"n": 3}'), Fault.UNKNOWN_TOOL),
-        (called("add", "{}"), Fault.MISSING_KEY),
-        (called("add", '{"n": 3, "day": "2026-01-02"}'), Fault.MISSING_KEY),
-        (called("add", '{"z": 3}'), Fault.MISSING_KEY),
-        (called("add", '{"n": "3", "z": 1}'), Fault.EXTRA_KEY),
-        (called("add", '{"n": "3"}'), Fault.WRONG_TYPE),
-        (called("add", "[]"), Fault.WRONG_TYPE),
-        (called("add", '{"n": 3, "s": "z"}'), Fault.BAD_VALUE),
-        (called("add", '{"n": 3, "s": "x", "day": "2026-02-31"}'), Fault.BAD_VALUE),
-        (RIGHT + "\n" + called("add", "{}"), Fault.MISSING_KEY),
-        (called("add", '{"n": ' + 5000 * "["), Fault.UNCLOSED),
+        ("I cannot do that.", OutputFault.NO_CALL),
+        ("", OutputFault.NO_CALL),
+        ('{"tool": "add", "input": {"n": 3}}', OutputFault.INVENTED),
+        ("<tool_call>add(n=3)</tool_call>", OutputFault.INVENTED),
+        (called("add", '{"n": 3}, "id": 7'), OutputFault.INVENTED),
+        (RIGHT + '\n<tool_call>\n{"name": "add"}\n</tool_call>', OutputFault.INVENTED),
+        ("[add(n=3)]", OutputFault.INVENTED),
+        ("I have {3} of them [1].", OutputFault.NO_CALL),
+        ("Sure: " + RIGHT, OutputFault.PREFIX),
+        ("Sure: " + RIGHT + "\nDone.", OutputFault.PREFIX),
+        (RIGHT + "\nDone.", OutputFault.SUFFIX),
+        (RIGHT + " and " + RIGHT, OutputFault.SUFFIX),
+        ("Sure: " + called("add", '{"n": 3,}'), OutputFault.PREFIX),
+        (called("add", '{"n": 3 /* three */}'), OutputFault.COMMENT),
+        (called("add", '{"n": // three\n 3}'), OutputFault.COMMENT),
+        (called("add", '{"n": 3, # three\n "s": "x"}'), OutputFault.COMMENT),
+        (called("add", '{"n": 3} /* three */'), OutputFault.COMMENT),
+        (called("add", '{"n": 3} // three\n'), OutputFault.COMMENT),
+        (called("add", '{"n": 3,}'), OutputFault.TRAILING_COMMA),
+        (called("add", '{"n": [1, 2,]}'), OutputFault.TRAILING_COMMA),
+        (called("add", "{'n': 3}"), OutputFault.QUOTING),
+        (called("add", "{n: 3}"), OutputFault.QUOTING),
+        (called("add", '{"n": 3, "s": x}'), OutputFault.QUOTING),
+        (called("add", '{"n": 3, "s": \'x\'}'), OutputFault.QUOTING),
+        (called("add", '{"n": 3, "s": hvg@klerout.org"}'), OutputFault.QUOTING),
+        (called("add", '{"n": [/etc/passwd, "x"]}'), OutputFault.QUOTING),
+        (called("add", '{"n": 3, "s: "x", "day": 1}'), OutputFault.QUOTING),
+        (called("add", '{"n": 3": 4}'), OutputFault.QUOTING),
+        (called("add", '{"n": 1991-02-26"}'), OutputFault.QUOTING),
+        (called("add", '{"n": 30 degrees"}'), OutputFault.QUOTING),
+        (called("add", '{"n": 3, "s": "C:\\x"}'), OutputFault.ESCAPING),
+        (called("add", '{"n": 3, "s": "\\ud83d"}'), OutputFault.ESCAPING),
+        (called("add", '{"n": 3, "s": "\\u12"}'), OutputFault.ESCAPING),
+        (called("add", '{"n": 3, "s": "a "quoted" word"}'), OutputFault.ESCAPING),
+        (called("add", '{"n": NaN}'), OutputFault.BAD_LITERAL),
+        (called("add", '{"n": -Infinity}'), OutputFault.BAD_LITERAL),
+        (called("add", '{"n": 1e999}'), OutputFault.BAD_LITERAL),
+        (called("add", '{"n": None}'), OutputFault.BAD_LITERAL),
+        (called("add", '{"n": True}'), OutputFault.BAD_LITERAL),
+        (called("add", '{"n": 007}'), OutputFault.BAD_LITERAL),
+        (called("add", '{"n": 19:11, "s": "x"}'), OutputFault.BAD_LITERAL),
+        (called("add", '{"n": 5C, "s": "x"}'), OutputFault.BAD_LITERAL),
+        (called("add", '{"n": .5}'), OutputFault.BAD_LITERAL),
+        (called("add", '{"n": 1.}'), OutputFault.BAD_LITERAL),
+        (called("add", '{"n": }'), OutputFault.BAD_LITERAL),
+        (called("add", '{"n": 3, "s": "a\nb"}'), OutputFault.RAW_NEWLINE),
+        (called("add", '{"n": 3'), OutputFault.UNCLOSED),
+        (called("add", '{"n": [1}'), OutputFault.UNCLOSED),
+        (called("add", '{"n": 3, "s": "x}'), OutputFault.UNCLOSED),
+        ('<tool_call>\n{"name": "add", "arguments": {"n": 3}', OutputFault.UNCLOSED),
+        ('<tool_call>\n{"name": "add", "arguments": {"n": 3}}', OutputFault.UNCLOSED),
+        ('<tool_call>\n{"name": "add", "arguments": {"n": 3}\n</tool_call>', OutputFault.UNCLOSED),
+        ('<tool_call>\n{"name": "add", "arguments": ', OutputFault.UNCLOSED),
+        (called("add", '{"n": [{"s": "]"]}'), OutputFault.UNCLOSED),
+        (called("add", '{"n": 3}}'), OutputFault.PUNCTUATION),
+        (called("add", '{"n": 3]}'), OutputFault.PUNCTUATION),
+        (called("add", '{"n": "3": 3}'), OutputFault.PUNCTUATION),
+        (called("add", '{"n": 3; "s": "x"}'), OutputFault.PUNCTUATION),
+        (called("add", '{"s": "x"; "n": 3}'), OutputFault.PUNCTUATION),
+        (called("add", '{"n": 3 "s": "x"}'), OutputFault.PUNCTUATION),
+        (called("add", '{"n", "s": "x"}'), OutputFault.PUNCTUATION),
+        (called("add", '{"n"= 3}'), OutputFault.PUNCTUATION),
+        (called("add", '{"n": 3}"}'), OutputFault.PUNCTUATION),
+        (reversed_call("add", '{"n": 3,}'), OutputFault.TRAILING_COMMA),
+        (reversed_call("mul", '{"n": 3}'), OutputFault.UNKNOWN_TOOL),
+        ('<tool_call>\n{"arguments": {"n": 3}}\n</tool_call>', OutputFault.INVENTED),
+        (called("add", '{"n": 3, "n": 3}'), OutputFault.REPEATED_KEY),
+        (called("mul", '{"n": "x"}'), OutputFault.UNKNOWN_TOOL),
+        (called("", '{"n": 3}'), OutputFault.UNKNOWN_TOOL),
+        (called("add", "{}"), OutputFault.MISSING_KEY),
+        (called("add", '{"n": 3, "day": "2026-01-02"}'), OutputFault.MISSING_KEY),
+        (called("add", '{"z": 3}'), OutputFault.MISSING_KEY),
+        (called("add", '{"n": "3", "z": 1}'), OutputFault.EXTRA_KEY),
+        (called("add", '{"n": "3"}'), OutputFault.WRONG_TYPE),
+        (called("add", "[]"), OutputFault.WRONG_TYPE),
+        (called("add", '{"n": 3, "s": "z"}'), OutputFault.BAD_VALUE),
+        (called("add", '{"n": 3, "s": "x", "day": "2026-02-31"}'), OutputFault.BAD_VALUE),
+        (RIGHT + "\n" + called("add", "{}"), OutputFault.MISSING_KEY),
+        (called("add", '{"n": ' + 5000 * "["), OutputFault.UNCLOSED),
     ],
 )
 def test_every_fault_has_its_kind(text, fault):
@@ -173,7 +173,7 @@ def test_every_fault_has_its_kind(text, fault):
 
 def test_what_is_no_text_is_no_json():
     broken = verdict(RIGHT, is_utf8=False)
-    assert (broken.fault, broken.is_json, broken.is_valid_open) == (Fault.BROKEN_UTF8, False, False)
+    assert (broken.fault, broken.is_json, broken.is_valid_open) == (OutputFault.BROKEN_UTF8, False, False)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_valid_calls_tell_the_order_of_their_keys(arguments, is_reordered):
 
 
 def test_what_was_cut_off_is_truncated_whatever_it_holds():
-    assert verdict(RIGHT, is_whole=False).fault == Fault.TRUNCATED
+    assert verdict(RIGHT, is_whole=False).fault == OutputFault.TRUNCATED
     assert not verdict(RIGHT, is_whole=False).is_json
 
 
@@ -217,7 +217,7 @@ def test_json_and_open_objects_are_told_apart(arguments, is_json, is_valid_open)
 
 def test_an_ignored_key_counts_for_nothing():
     text = called("add", '{"reasoning": "so", "n": 3}')
-    assert verdict(text).fault == Fault.EXTRA_KEY
+    assert verdict(text).fault == OutputFault.EXTRA_KEY
     assert verdict(text, ignored="reasoning").is_right
 
 
@@ -241,7 +241,7 @@ def test_every_syntax_with_json_arguments_is_read(name):
     assert reading.is_json
     if row.separator is not None:
         assert len(read(row.opening + call + row.separator + call + row.closing, row).calls) == 2
-    assert read("Sure. " + text, row).fault == Fault.PREFIX
+    assert read("Sure. " + text, row).fault == OutputFault.PREFIX
 
 
 def test_a_thought_before_the_call_is_no_prose():

@@ -29,11 +29,11 @@ from compiler.vocabulary import Vocabulary
 from runtime.loading import load_model
 from runtime.models import DEMO_MODEL_FOLDER
 from runtime.study.asking import Asker
-from runtime.study.exchange import Answer
-from runtime.study.judging import Verdict, closed
+from runtime.study.exchange import StudyAnswer
+from runtime.study.judging import Judgement, closed
 from runtime.study.questions import bfcl, held_out
 from runtime.study.strategies import CALLGATE
-from runtime.study.subject import Subject
+from runtime.study.subject import StudiedModel
 from runtime.text.template import render_prompt
 
 TINY = Recipe(
@@ -200,7 +200,7 @@ def test_a_run_that_was_cut_off_goes_on_bit_for_bit_and_its_model_answers(tmp_pa
 
     loaded = load_model(tmp_path / "cut" / MODEL)
     assert loaded.syntax == "hermes"
-    subject = Subject(loaded)
+    subject = StudiedModel(loaded)
     masked = score("", answers_to(held_out(2), CALLGATE, 1.0, subject, Asker(subject, num_at_once=2)))
     assert (masked.valid, masked.num_left_out, masked.num_questions) == (1.0, 0, 2)
 
@@ -282,8 +282,8 @@ def test_questions_of_bfcl_are_read(tmp_path):
 
 
 def test_answers_are_counted():
-    right = Verdict(is_json=True, is_valid=True, is_valid_open=True, is_tool=True, is_right=True)
+    right = Judgement(is_json=True, is_valid=True, is_valid_open=True, is_tool=True, is_right=True)
     tool = replace(right, is_valid=False, is_right=False)
-    found = score("", [Answer("", verdict, 0.1, num_tokens=6) for verdict in (right, tool)] + [None])
+    found = score("", [StudyAnswer("", verdict, 0.1, num_tokens=6) for verdict in (right, tool)] + [None])
     assert (found.num_questions, found.num_left_out) == (3, 1)
     assert (found.valid, found.tool, found.right, found.tokens) == (0.5, 1, 0.5, 6)

@@ -12,8 +12,8 @@ from monolith import tagged
 from compiler import Vocabulary, compile_toolset
 from compiler.syntaxes import SYNTAXES, find_syntax
 from runtime.events import ArgumentsDelta, CallStarted, TextDelta, ThoughtDelta
-from runtime.sampling import Draw, WrittenToken
-from runtime.text.detokenizer import Spelling
+from runtime.sampling import SampledToken, WrittenToken
+from runtime.text.detokenizer import TokenBytes
 from runtime.transcript import Transcript
 from toolspecs import Tool
 
@@ -21,7 +21,7 @@ MARKERS = {"<tool_call>": 256, "</tool_call>": 257}
 VOCABULARY = Vocabulary.from_tokens(
     [*map(bytes, zip(range(256))), b"", b"", b""], markers=MARKERS, stop_ids=(258,)
 )
-SPELLING = Spelling(VOCABULARY)
+SPELLING = TokenBytes(VOCABULARY)
 
 
 @cache
@@ -54,7 +54,7 @@ def transcribe(text, *, name=None, stop=(), logprobs=False, grammar=None, types_
 
 def written(token_id, logprob=None, matcher=None, top=()):
     """A token as the engine hands it on."""
-    draw = Draw(token_id, logprob, top)
+    draw = SampledToken(token_id, logprob, top)
     return (
         WrittenToken(draw)
         if matcher is None

@@ -30,7 +30,7 @@ from runtime.models.random_model import RandomModelSettings, ensure_random_model
 from runtime.request import Constraint, Sampling
 from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
-from runtime.text.detokenizer import Spelling
+from runtime.text.detokenizer import TokenBytes
 from toolspecs.tool import Tool
 
 SECONDS = 120.0
@@ -200,7 +200,7 @@ def _faults(sequence: Sequence, constraint: Any, judges: Judges) -> list[str]:
 
 
 def _text(sequence: Sequence, vocabulary: Vocabulary) -> bytes:
-    spelling = Spelling(vocabulary)
+    spelling = TokenBytes(vocabulary)
     return b"".join(spelling[i] for i in sequence.output_ids)
 
 

@@ -5,18 +5,18 @@ import threading
 import pytest
 
 from runtime import embedded
-from runtime.passing_thread import in_passing_thread
+from runtime.embedded import run_in_short_lived_thread
 
 
 def test_the_result_comes_from_a_thread_that_has_ended():
-    thread = in_passing_thread(threading.current_thread)
+    thread = run_in_short_lived_thread(threading.current_thread)
     assert thread is not threading.current_thread()
     assert not thread.is_alive()
 
 
 def test_what_is_raised_there_is_raised_here():
     with pytest.raises(ZeroDivisionError):
-        in_passing_thread(lambda: 1 // 0)
+        run_in_short_lived_thread(lambda: 1 // 0)
 
 
 def test_a_model_is_loaded_by_such_a_thread(make_runtime, monkeypatch):
