@@ -14,10 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from gateway.app import model_source
 from gateway.settings import Settings
 from runtime.loading import load_model
-from runtime.study.files import check_folder, write
-from runtime.study.findings import StudySettings
-from runtime.study.report import StudyReport
-from runtime.study.study import Say, run_study
+from runtime.study import OnProgress, StudyReport, StudySettings, check_folder, run_study, write_report
 
 INTERRUPTED = 130
 
@@ -41,13 +38,13 @@ def study(settings: Settings, options: Mapping[str, Any], folder: Path, console:
         return INTERRUPTED
     report = StudyReport(findings)
     console.print(Markdown(report.summary()))
-    for line in write(report, folder):
+    for line in write_report(report, folder):
         console.print(line, highlight=False, soft_wrap=True)
     return 0 if findings.is_whole else INTERRUPTED
 
 
 @contextmanager
-def progress(console: Console) -> Iterator[Say]:
+def progress(console: Console) -> Iterator[OnProgress]:
     """A bar at a terminal, elsewhere twenty lines."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:

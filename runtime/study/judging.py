@@ -1,4 +1,4 @@
-"""The verdict on one output."""
+"""Judges one output: is it valid, and is it the wanted call?"""
 
 import json
 from collections.abc import Sequence
@@ -8,22 +8,21 @@ from typing import Any
 import jsonschema_rs
 
 from compiler.syntax import Syntax
-from runtime.study.faults import OutputFault, schema_fault
+from runtime.study.lenient_parser import OutputFault, ParsedCall, ParsedOutput, parse_output, schema_fault
 from runtime.study.questions import Question
-from runtime.study.reading import ParsedCall, ParsedOutput, read
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What one output is worth.
+    """What is right and what is wrong with one output.
 
-    `is_json`: calls in the model's syntax and nothing else, each with arguments that parse. `is_valid`: each
-    of a tool that is there, its arguments valid, formats asserted, objects closed. `is_valid_open`: the
-    same, with undeclared keys where the schema does not forbid them. `is_tool`: the first call is of the
-    right tool. `is_right`: valid, and the only call is the one wanted in all its arguments. `fault` is None
-    if and only if it is valid; `reason` is the fault in words. `calls`: name and arguments, as JSON, of the
-    calls of a valid output, to be compared. `is_reordered`: it is valid, with keys in another order than
-    the schema's.
+    `is_json`: it has calls in the model's syntax and nothing else, each with arguments that parse.
+    `is_valid`: each call names a tool of the question, and its arguments are valid, with formats asserted and
+    objects closed. `is_valid_open`: the same, but undeclared keys are allowed where the schema allows them.
+    `is_tool`: the first call names the right tool. `is_right`: it is valid, and its only call is the wanted
+    one. `fault` is None if and only if it is valid; `reason` is the fault in words. `calls`: name and
+    arguments, as JSON, of a valid output's calls. `is_reordered`: it is valid, but keys are in another order
+    than in the schema.
     """
 
     is_json: bool
@@ -56,14 +55,14 @@ def judge(
     is_utf8: bool = True,
     ignored: str | None = None,
 ) -> Judgement:
-    """Judge an output; a member `ignored` of the arguments is taken out before.
+    """Judge an output. The argument `ignored` is removed first.
 
-    `is_whole`: it was not cut off. `is_utf8`: its bytes are text.
+    `is_whole` says that it was not cut off, `is_utf8` that its bytes are text.
     """
-    reading = read(text, syntax)
-    calls = [_without(call, ignored) for call in reading.calls]
-    fault, reason = _first_fault(question, reading, calls, is_whole=is_whole, is_utf8=is_utf8)
-    is_json = is_whole and is_utf8 and reading.is_json
+    parsed = parse_output(text, syntax)
+    calls = [_without(call, ignored) for call in parsed.calls]
+    fault, reason = _first_fault(question, parsed, calls, is_whole=is_whole, is_utf8=is_utf8)
+    is_json = is_whole and is_utf8 and parsed.is_json
     return Judgement(
         is_json=is_json,
         is_valid=fault is None,
@@ -80,7 +79,7 @@ def judge(
 
 
 def closed(schema: Any) -> Any:
-    """The schema without undeclared keys, as calls are masked."""
+    """The schema with undeclared keys forbidden, as in the grammar of calls."""
     match schema:
         case {"properties": dict() as properties, **rest}:
             inner = {key: closed(value) for key, value in properties.items()}
@@ -92,13 +91,13 @@ def closed(schema: Any) -> Any:
 
 
 def _first_fault(
-    question: Question, reading: ParsedOutput, calls: Sequence[ParsedCall], *, is_whole: bool, is_utf8: bool
+    question: Question, parsed: ParsedOutput, calls: Sequence[ParsedCall], *, is_whole: bool, is_utf8: bool
 ) -> tuple[OutputFault | None, str]:
     if not (is_whole and is_utf8):
         cut, broken_text = "the answer was cut off", "the answer is not UTF-8"
         return (OutputFault.BROKEN_UTF8, broken_text) if is_whole else (OutputFault.TRUNCATED, cut)
-    if reading.fault is not None:
-        return reading.fault, reading.reason
+    if parsed.fault is not None:
+        return parsed.fault, parsed.reason
     broken = next((call for call in calls if call.fault is not None), None)
     if broken is not None:
         return broken.fault, broken.reason

@@ -1,12 +1,12 @@
-"""The strategies: how a question is shown, what an output is held to, and how often one is asked for."""
+"""The strategies: how a question is shown, which grammar its outputs have, how many attempts there are."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from runtime.errors import RequestRefused
 from runtime.request import Message
-from runtime.study import grammars
-from runtime.study.grammars import MakeGrammar
+from runtime.study import output_grammars
+from runtime.study.output_grammars import MakeGrammar
 from runtime.study.questions import Question
 from runtime.study.subject import StudiedModel
 from toolspecs.nearest import instead
@@ -16,7 +16,7 @@ Show = Callable[[Question], Question]
 
 
 def as_asked(question: Question) -> Question:
-    """The question as it is."""
+    """The question, unchanged."""
     return question
 
 
@@ -45,14 +45,14 @@ _EXAMPLE = (
 
 
 def with_example(question: Question) -> Question:
-    """Behind a system text, a whole exchange over a tool of its own, which is among those shown."""
+    """Insert a complete exchange, behind a system message; its tool is shown with the others."""
     at = sum(message.role == "system" for message in question.messages[:1])
     messages = (*question.messages[:at], *_EXAMPLE, *question.messages[at:])
     return replace(question, messages=messages, tools=(*question.tools, EXAMPLE_TOOL))
 
 
 def reasoning_key(question: Question) -> str:
-    """A key for reasoning that no tool has already."""
+    """A key for the model's reasoning that none of the tools has."""
     taken = {key for tool in question.tools for key in tool.parameters.get("properties", {})}
     return next(key for n in range(len(taken) + 1) if (key := "reasoning" + "_" * n) not in taken)
 
@@ -61,7 +61,7 @@ REASONING_CHARACTERS = 160
 
 
 def with_reasoning(question: Question) -> Question:
-    """Every tool's first parameter is a required text."""
+    """Add a required text for reasoning as the first parameter of every tool."""
     key = reasoning_key(question)
     text = {
         "type": "string",
@@ -86,17 +86,17 @@ def with_reasoning(question: Question) -> Question:
 class Strategy:
     """One row of the tables.
 
-    `judged`: the question whose tools an output is judged by. `ignored`: a key that counts for nothing.
-    `complains`: another attempt is shown the last one and what was wrong with it; otherwise it is the same
-    prompt again. The seed of an answer depends on its question and attempt alone, so that strategies meet
-    the same noise.
+    `show` makes the question that the model sees, `judged` the one whose tools an output is judged by. The
+    argument `ignored` is not judged. If the strategy `complains`, further attempts are shown the last one and
+    what was wrong with it; otherwise they get the same prompt. Seeds depend on the question and the attempt
+    only, so that all strategies sample with the same random numbers.
     """
 
     name: str
     title: str
     show: Show = as_asked
     judged: Show = as_asked
-    grammar: MakeGrammar = grammars.free
+    grammar: MakeGrammar = output_grammars.unconstrained
     ignored: Callable[[Question], str] | None = None
     max_attempts: int = 1
     complains: bool = False
@@ -104,8 +104,8 @@ class Strategy:
 
     @property
     def is_masked(self) -> bool:
-        """Whether there is a grammar."""
-        return self.grammar is not grammars.free
+        """Whether the strategy masks."""
+        return self.grammar is not output_grammars.unconstrained
 
 
 STRATEGIES = (
@@ -113,26 +113,31 @@ STRATEGIES = (
     Strategy("example", "prompt with an example", show=with_example, judged=with_example),
     Strategy("retry", "draw until valid, at most 10", max_attempts=10),
     Strategy("complaint", "say what was wrong, at most 3", max_attempts=3, complains=True),
-    Strategy("insert", "insert schema tokens", grammar=grammars.inserted),
-    Strategy("xgrammar", "xgrammar's conversion", grammar=grammars.converted),
-    Strategy("callgate", "**Callgate**", grammar=grammars.ours),
-    Strategy("drawn", "Callgate, jump-forward off", grammar=grammars.ours_drawn),
-    Strategy("compact", "Callgate, no blanks", grammar=grammars.ours_compact),
+    Strategy("insert", "insert schema tokens", grammar=output_grammars.json_types_only),
+    Strategy("xgrammar", "xgrammar's conversion", grammar=output_grammars.xgrammar_conversion),
+    Strategy("callgate", "**Callgate**", grammar=output_grammars.callgate),
+    Strategy("drawn", "Callgate, jump-forward off", grammar=output_grammars.callgate_without_jump_forward),
+    Strategy("compact", "Callgate, no blanks", grammar=output_grammars.callgate_compact),
     Strategy(
         "reasoning",
         "Callgate, reasoning field first",
         show=with_reasoning,
-        grammar=grammars.ours,
+        grammar=output_grammars.callgate,
         ignored=reasoning_key,
     ),
-    Strategy("thinking", "Callgate, free thinking first", grammar=grammars.ours_behind_thought, thinks=True),
+    Strategy(
+        "thinking",
+        "Callgate, free thinking first",
+        grammar=output_grammars.callgate_after_thought,
+        thinks=True,
+    ),
 )
 _BY_NAME = {strategy.name: strategy for strategy in STRATEGIES}
 PROMPT, CALLGATE = _BY_NAME["prompt"], _BY_NAME["callgate"]
 
 
 def strategies_for(subject: StudiedModel, names: Iterable[str] | None = None) -> tuple[Strategy, ...]:
-    """Those asked for, all without names; thinking only for a model that thinks.
+    """The strategies of some names, or all of them; thinking is left out if the model cannot think.
 
     Raises:
         RequestRefused: there is no such strategy.

@@ -8,9 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from runtime.loading import load_model
-from runtime.study.asking import Asker
-from runtime.study.exchange import AskedQuestion, StudyAnswer
-from runtime.study.grammars import NoGrammar
+from runtime.study.answering import AskedQuestion, Asker, StudyAnswer
+from runtime.study.output_grammars import NoGrammar
 from runtime.study.questions import Question, bfcl, held_out
 from runtime.study.strategies import CALLGATE, PROMPT, Strategy
 from runtime.study.subject import StudiedModel

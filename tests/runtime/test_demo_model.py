@@ -10,8 +10,7 @@ from demo_model.tokenizer import TEMPLATE
 from runtime.errors import RequestRefused
 from runtime.loading import load_model
 from runtime.models import DEMO_MODEL_FOLDER
-from runtime.study.asking import Asker
-from runtime.study.exchange import AskedQuestion
+from runtime.study.answering import AskedQuestion, Asker
 from runtime.study.questions import HELD_OUT_FILE, NUM_HELD_OUT, held_out
 from runtime.study.strategies import CALLGATE
 from runtime.study.subject import StudiedModel

@@ -124,7 +124,7 @@ def test_as_generate(name, backend, make_sequence, finish, monkeypatch):
     settings = EngineSettings(page_size=4, num_pages=128, max_batch_tokens=16, max_sequences=8)
     engine = Engine(ModelRunner(model, settings, backend), EVERYTHING, settings, context_length=256)
     monkeypatch.setattr(engine, "stop_ids", frozenset())
-    monkeypatch.setattr(engine.masks, "_weigh", lambda probabilities, bitmask: None)
+    monkeypatch.setattr(engine.masks, "_zero_forbidden", lambda probabilities, bitmask: None)
     sequences = [make_sequence(prompt, 24) for prompt in PROMPTS]
     finish(engine, *sequences)
     assert [sequence.output_ids for sequence in sequences] == expected

@@ -12,21 +12,17 @@ from runtime.errors import BudgetTooSmall, RequestRefused
 from runtime.events import FinishReason
 from runtime.loading import load_model
 from runtime.request import Message
-from runtime.study import plots
-from runtime.study.asking import Asker
-from runtime.study.comparison import compare
-from runtime.study.exchange import AskedQuestion, StudyAnswer
-from runtime.study.faults import OutputFault
-from runtime.study.files import check_folder, write
-from runtime.study.findings import StudySettings
-from runtime.study.grammars import NoGrammar, converted
+from runtime.study import output_folder
+from runtime.study.answering import AskedQuestion, Asker, StudyAnswer
 from runtime.study.judging import REFUSED, Judgement
+from runtime.study.lenient_parser import OutputFault
+from runtime.study.output_folder import check_folder, write_report
+from runtime.study.output_grammars import NoGrammar, xgrammar_conversion
 from runtime.study.questions import MISSING, Question
-from runtime.study.remarks import remarks
-from runtime.study.report import StudyReport
-from runtime.study.rows import Cell, interval, summarize
+from runtime.study.results import Cell, StudySettings, compare, interval, summarize
+from runtime.study.run import BFCL, question_sets, run_study
 from runtime.study.strategies import STRATEGIES, strategies_for
-from runtime.study.study import BFCL, question_sets, run_study
+from runtime.study.study_report import StudyReport, remarks
 from runtime.study.subject import StudiedModel
 from toolspecs.tool import Tool
 
@@ -244,7 +240,7 @@ def test_xgrammars_conversion_masks_by_its_own_reading(subject):
 def test_tools_that_xgrammar_refuses_are_its_faults(subject):
     pattern = {"type": "object", "properties": {"s": {"type": "string", "pattern": r"a\b"}}}
     with pytest.raises(NoGrammar):
-        converted(subject, replace(QUESTION, tools=(Tool("add", "", pattern),)))
+        xgrammar_conversion(subject, replace(QUESTION, tools=(Tool("add", "", pattern),)))
 
 
 @pytest.mark.parametrize("name", ["callgate", "compact", "reasoning"])
@@ -297,13 +293,13 @@ def test_a_study_runs_to_the_end_and_is_written_down(loaded, tmp_path, monkeypat
         assert by_row[questions, "callgate", 1.0].valid == 1
         assert by_row[questions, "prompt", 1.0].num_questions == 2
     if importlib.util.find_spec("matplotlib"):
-        assert [path.suffix for path in plots.draw(report, tmp_path)] == [".svg", ".svg"]
+        assert [path.suffix for path in output_folder.draw_pictures(report, tmp_path)] == [".svg", ".svg"]
 
     def fail(*_):
         raise ImportError
 
-    monkeypatch.setattr("runtime.study.files.draw", fail)
-    assert list(write(report, tmp_path))[-1] == plots.NEEDED
+    monkeypatch.setattr("runtime.study.output_folder.draw_pictures", fail)
+    assert list(write_report(report, tmp_path))[-1] == output_folder.NEEDED
     numbers = json.loads((tmp_path / "study.json").read_text())
     assert len(numbers["rows"]) == len(report.rows)
     assert len((tmp_path / "answers.jsonl").read_text().splitlines()) == 2 * len(report.rows)
@@ -335,7 +331,7 @@ def test_an_interrupt_keeps_the_questions_that_all_have_answered(loaded):
             StudySettings(strategies=("prompt", "magic")),
             "no strategy 'magic'; there are 'prompt', 'example',",
         ),
-        (StudySettings(count=1, max_tokens=1 << 20), "no question has room"),
+        (StudySettings(count=1, max_tokens=1 << 20), "no question fits"),
     ],
 )
 def test_what_cannot_be_studied_is_refused(loaded, settings, message):

@@ -4,10 +4,9 @@ import pytest
 
 from compiler.syntaxes import SYNTAXES, find_syntax
 from runtime.request import Message
-from runtime.study.faults import OutputFault
 from runtime.study.judging import closed, judge
+from runtime.study.lenient_parser import OutputFault, can_be_read, parse_output
 from runtime.study.questions import MISSING, Question
-from runtime.study.reading import can_be_read, read
 from toolspecs.tool import Tool
 
 SCHEMA = {
@@ -236,13 +235,13 @@ def test_every_syntax_with_json_arguments_is_read(name):
     row = SYNTAXES[name]
     call = row.header("add") + '{"n": 3}' + row.end
     text = row.opening + call + row.closing
-    reading = read(text, row)
+    reading = parse_output(text, row)
     assert [(c.name, c.arguments) for c in reading.calls] == [("add", {"n": 3})]
     assert reading.is_json
     if row.separator is not None:
-        assert len(read(row.opening + call + row.separator + call + row.closing, row).calls) == 2
-    assert read("Sure. " + text, row).fault == OutputFault.PREFIX
+        assert len(parse_output(row.opening + call + row.separator + call + row.closing, row).calls) == 2
+    assert parse_output("Sure. " + text, row).fault == OutputFault.PREFIX
 
 
 def test_a_thought_before_the_call_is_no_prose():
-    assert read("<think>\nwhich one?\n</think>\n\n" + RIGHT, find_syntax("hermes+think")).is_json
+    assert parse_output("<think>\nwhich one?\n</think>\n\n" + RIGHT, find_syntax("hermes+think")).is_json

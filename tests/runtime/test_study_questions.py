@@ -9,10 +9,9 @@ import pytest
 from compiler import compile_toolset
 from compiler.vocabulary import Vocabulary
 from runtime.request import Message
-from runtime.study.grammars import skeleton
-from runtime.study.hardening import harden
 from runtime.study.judging import closed
-from runtime.study.questions import MISSING, Question, held_out
+from runtime.study.output_grammars import skeleton
+from runtime.study.questions import MISSING, Question, harden, held_out
 from runtime.study.strategies import EXAMPLE_TOOL, reasoning_key, with_example, with_reasoning
 from toolspecs.tool import Tool
 

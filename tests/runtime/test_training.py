@@ -28,8 +28,7 @@ from compiler.syntaxes import find_syntax
 from compiler.vocabulary import Vocabulary
 from runtime.loading import load_model
 from runtime.models import DEMO_MODEL_FOLDER
-from runtime.study.asking import Asker
-from runtime.study.exchange import StudyAnswer
+from runtime.study.answering import Asker, StudyAnswer
 from runtime.study.judging import Judgement, closed
 from runtime.study.questions import bfcl, held_out
 from runtime.study.strategies import CALLGATE

@@ -1,17 +1,25 @@
-"""What was found, as Markdown and as JSON. The documentation takes the Markdown as it is."""
+"""The report of a study: tables and sentences as Markdown, which docs/study.md quotes, and JSON."""
 
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from runtime.study.comparison import Comparison, compare
-from runtime.study.faults import OutputFault
-from runtime.study.findings import Findings
-from runtime.study.remarks import remarks
-from runtime.study.rows import StrategySummary, interval, merged, quantile, summarize
+from runtime.study.answering import StudyAnswer
+from runtime.study.lenient_parser import OutputFault
+from runtime.study.results import (
+    Cell,
+    Comparison,
+    Findings,
+    StrategySummary,
+    compare,
+    interval,
+    merged,
+    quantile,
+    summarize,
+)
 from runtime.study.strategies import CALLGATE, PROMPT, STRATEGIES
 
 TITLES = {strategy.name: strategy.title for strategy in STRATEGIES}
@@ -20,7 +28,7 @@ COMPARED = ("insert", "xgrammar", *OURS)
 
 
 class StudyReport:
-    """Rows, comparisons and tables of a study."""
+    """Summaries, comparisons and tables of a study's findings."""
 
     def __init__(self, findings: Findings) -> None:
         self._findings = findings
@@ -34,21 +42,21 @@ class StudyReport:
             self.groups.setdefault(name.partition(" ")[0], []).append(name)
 
     def of(self, questions: str, strategy: str) -> list[StrategySummary]:
-        """The rows of a strategy, one a temperature."""
+        """The summaries of a strategy, one per temperature."""
         return [row for row in self.rows if (row.questions, row.strategy) == (questions, strategy)]
 
     def pooled(self, questions: str, strategy: str) -> StrategySummary:
-        """All temperatures as one row."""
+        """The summary of all temperatures together."""
         cells = [c for c in self.cells if (c.questions, c.strategy) == (questions, strategy)]
         return summarize(merged(cells))
 
     def grouped(self, group: str, strategy: str) -> StrategySummary:
-        """The sets of a group, BFCL's being one, and all temperatures as one row."""
+        """The summary of all sets in a group, such as BFCL's, at all temperatures together."""
         sets = self.groups[group]
         return summarize(merged([c for c in self.cells if c.questions in sets and c.strategy == strategy]))
 
     def comparisons(self) -> list[Comparison]:
-        """Every masked cell beside the unmasked one of its questions and temperature."""
+        """Each masked cell compared with the unmasked one of the same questions and temperature."""
         cells = self._findings.cells
         return [
             compare(cells[questions, PROMPT.name, temperature], cell)
@@ -57,7 +65,7 @@ class StudyReport:
         ]
 
     def summary(self) -> str:
-        """The tables that a terminal has room for."""
+        """The tables that fit a terminal."""
         parts = [self._heading(), *map(self._main_table, self.sets), self._faults()]
         return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -93,7 +101,7 @@ class StudyReport:
         return json.dumps(content, indent=1) + "\n"
 
     def answers(self) -> Iterator[str]:
-        """Every output with its verdict, a line of JSON each."""
+        """One line of JSON per output, with its judgement."""
         for cell in self.cells:
             for number, answer in enumerate(cell.answers):
                 where: dict[str, Any] = {
@@ -145,7 +153,7 @@ class StudyReport:
         ]
 
     def _faults(self) -> str:
-        """Kinds by strategy, a number for each group of sets, all temperatures together."""
+        """First faults by strategy, a number for each group of sets, at all temperatures together."""
         rows = {name: [self.grouped(group, name) for group in self.groups] for name in self.strategies}
         faulty = {name: parts for name, parts in rows.items() if any(row.faults for row in parts)}
         kinds = [
@@ -159,7 +167,7 @@ class StudyReport:
         return _table(head, lines) if faulty else ""
 
     def _changes(self) -> str:
-        """Greedy answers, and all that were drawn together."""
+        """Calls that the mask changed: greedy answers, and all sampled answers together."""
         rows = [
             [compared.questions, TITLES[compared.strategy], label, *_change_row(compared)]
             for questions, strategy in itertools.product(self.sets, self.strategies)
@@ -267,7 +275,7 @@ def _fault_counts(rows: Sequence[StrategySummary], kind: str) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, num_texts: int = 1) -> str:
-    """A table whose columns are aligned to the right, but the first `num_texts`."""
+    """A table in Markdown; all columns but the first `num_texts` are aligned to the right."""
     first, *others = (f"| {' | '.join(cells)} |" for cells in (head, *rows))
     return "\n".join([first, "|" + "---|" * num_texts + "--:|" * (len(head) - num_texts), *others])
 
@@ -277,7 +285,7 @@ def _each(values: Iterable[float], spell: Callable[[float], str]) -> str:
 
 
 def _points(part: float) -> str:
-    """Per cent; only a whole is 100, only nothing is 0."""
+    """A share in per cent; only 1 is shown as 100, and only 0 as 0."""
     percent = 100 * part
     if 0 < part < 1:
         percent = min(max(round(percent), 1), 99)
@@ -294,3 +302,54 @@ def _count(number: float) -> str:
 
 def _seconds(number: float) -> str:
     return f"{number:.2f}" if math.isfinite(number) else "never"
+
+
+Cells = Mapping[tuple[str, str, float], Cell]
+
+
+def remarks(cells: Cells, sets: Sequence[str], name: str, max_tokens: int) -> Iterator[str]:
+    """Sentences about some sets of questions, named `name`, at all temperatures together.
+
+    They count what the tables do not: kept and changed calls, their tokens, calls that the budget closed.
+    """
+    unmasked, masked = (_together(cells, sets, strategy) for strategy in (PROMPT.name, CALLGATE.name))
+    if masked is None:
+        return
+    if unmasked is not None:
+        found = compare(unmasked, masked)
+        yield (
+            f"{name}: {found.num_valid} calls were valid unmasked; Callgate's are the same"
+            f" in {found.num_valid - found.num_changed} cases. {found.num_reordered} had keys in another"
+            f" order than the schema's, {found.num_reordered_changed} of which are among the"
+            f" {found.num_changed} that changed. Of {found.num_invalid} that were not valid,"
+            f" {found.num_rescued} are right under the mask."
+        )
+        pairs = [
+            (one, other)
+            for one, other in zip(unmasked.answers, masked.answers, strict=True)
+            if one.verdict.is_valid and other.verdict.is_valid
+        ]
+        if pairs:
+            yield (
+                f"{name}: where both are valid, a call takes {_mean([one.num_tokens for one, _ in pairs])}"
+                f" tokens unmasked and {_mean([other.num_tokens for _, other in pairs])} under Callgate,"
+                f" {_mean([other.num_tokens - other.num_forced for _, other in pairs])} of them drawn."
+            )
+    closed = [answer for answer in masked.answers if answer.is_closed_by_budget]
+    yield (
+        f"{name}: of Callgate's {len(masked.answers)} calls, {len(closed)} were closed at the limit of"
+        f" {max_tokens} tokens; {_num_right(closed)} of those are right."
+    )
+
+
+def _together(cells: Cells, sets: Sequence[str], strategy: str) -> Cell | None:
+    found = [cell for (questions, name, _), cell in cells.items() if questions in sets and name == strategy]
+    return merged(found) if found else None
+
+
+def _num_right(answers: Sequence[StudyAnswer]) -> int:
+    return sum(answer.verdict.is_right for answer in answers)
+
+
+def _mean(counts: Sequence[int]) -> str:
+    return f"{sum(counts) / len(counts):.1f}"

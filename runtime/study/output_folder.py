@@ -1,27 +1,29 @@
-"""Pictures of a study."""
+"""The folder of a study: `study.md`, `study.json`, `answers.jsonl` and, with matplotlib, two pictures."""
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from runtime.study.faults import OutputFault
-from runtime.study.report import TITLES, StudyReport
-from runtime.study.rows import interval
+from runtime.errors import RequestRefused
+from runtime.study.lenient_parser import OutputFault
+from runtime.study.results import interval
+from runtime.study.study_report import TITLES, StudyReport
 
 NEEDED = "no pictures, as matplotlib is missing: pip install 'callgate[bench]'"
 
 NUM_KINDS = 11
-"""As many kinds of faults have a colour of their own, the most frequent ones; the others are one."""
+"""The most frequent kinds of faults have colours of their own; the others share one."""
 COLOURS = (
     "#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377",
     "#ee7733", "#004488", "#997700", "#99cc99", "#882255",
 )  # fmt: skip
-"""Told apart side by side; mostly after Paul Tol's colour schemes, 2021."""
+"""Distinguishable side by side; mostly from Paul Tol's colour schemes, 2021."""
 OTHER = "other"
 SHADES = ("#9ecae1", "#4292c6", "#08519c", "#08306b")
 
 
-def draw(report: StudyReport, folder: Path) -> list[Path]:
+def draw_pictures(report: StudyReport, folder: Path) -> list[Path]:
     """Write the pictures into `folder`; returns their paths.
 
     Raises:
@@ -34,7 +36,7 @@ def draw(report: StudyReport, folder: Path) -> list[Path]:
 
 
 def _draw_shares(report: StudyReport, path: Path) -> Path:
-    """Valid and right calls by strategy, a panel for each set, a bar for each temperature."""
+    """Draw valid and right calls by strategy: a panel for each set, a bar for each temperature."""
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     names = report.strategies
@@ -54,7 +56,7 @@ def _draw_shares(report: StudyReport, path: Path) -> Path:
 
 
 def _draw_bars(axes: Any, report: StudyReport, questions: str, share: str) -> float:
-    """Returns the upper end of the longest bar's interval."""
+    """Draw the bars; returns the highest end of an interval."""
     height = 0.8 / len(report.temperatures)
     highest = 0.0
     for index, temperature in enumerate(report.temperatures):
@@ -63,7 +65,7 @@ def _draw_bars(axes: Any, report: StudyReport, questions: str, share: str) -> fl
         bounds = [interval(value, row.num_questions) for value, row in zip(values, rows, strict=True)]
         highest = max([highest, *(high for _, high in bounds)])
         axes.barh(
-            [place - 0.4 + (index + 0.5) * height for place in range(len(rows))],
+            [y - 0.4 + (index + 0.5) * height for y in range(len(rows))],
             values,
             height,
             xerr=[
@@ -78,12 +80,12 @@ def _draw_bars(axes: Any, report: StudyReport, questions: str, share: str) -> fl
 
 
 def _draw_faults(report: StudyReport, path: Path) -> Path:
-    """First faults by strategy, a panel for each group of sets, as shares of all answers to it."""
+    """Draw first faults by strategy as shares of all answers: a panel for each group of sets."""
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     names = report.strategies
     rows = {group: [report.grouped(group, name) for name in names] for group in report.groups}
-    kinds = _kinds(report)
+    kinds = _fault_labels(report)
     figure = Figure(figsize=(9, 1.1 + 0.22 * len(names)), layout="constrained")
     panels = figure.subplots(1, len(rows), squeeze=False, sharey=True)[0]
     for axes, (group, parts) in zip(panels, rows.items(), strict=True):
@@ -103,8 +105,8 @@ def _draw_faults(report: StudyReport, path: Path) -> Path:
     return _saved(figure, path)
 
 
-def _kinds(report: StudyReport) -> dict[str, list[str]]:
-    """Labels and their kinds, in the order of `OutputFault`; what is rare is together, at the end."""
+def _fault_labels(report: StudyReport) -> dict[str, list[str]]:
+    """Labels and their kinds in the order of `OutputFault`; rare kinds share the last label."""
     counts = {str(fault): 0 for fault in OutputFault}
     for row in report.rows:
         for kind, count in row.faults.items():
@@ -116,7 +118,7 @@ def _kinds(report: StudyReport) -> dict[str, list[str]]:
 
 
 def _round_end(highest: float) -> float:
-    """The next tenth, at least one and at most ten of them."""
+    """The next tenth, at least 0.1 and at most 1."""
     return min(1.0, max(0.1, math.ceil(10 * highest - 1e-9) / 10))
 
 
@@ -130,3 +132,32 @@ def _set_percent(axes: Any, end: float) -> None:
 def _saved(figure: Any, path: Path) -> Path:
     figure.savefig(path, metadata={"Date": None})
     return path
+
+
+def check_folder(folder: Path) -> None:
+    """Make the folder, before a study spends time.
+
+    Raises:
+        RequestRefused: the folder cannot be written to.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "study.json").open("a", encoding="utf-8").close()
+    except OSError as error:
+        raise RequestRefused(f"cannot write to {folder}: {error.strerror or error}", "out") from error
+
+
+def write_report(report: StudyReport, folder: Path) -> Iterator[str]:
+    """Write all files; yields a line for each, or the reason why there are no pictures."""
+    (folder / "study.md").write_text(report.as_markdown(), "utf-8")
+    yield f"{folder / 'study.md'}: all tables"
+    (folder / "study.json").write_text(report.as_json(), "utf-8")
+    yield f"{folder / 'study.json'}: all numbers"
+    (folder / "answers.jsonl").write_text("".join(report.answers()), "utf-8")
+    yield f"{folder / 'answers.jsonl'}: every answer with its verdict"
+    try:
+        pictures = draw_pictures(report, folder)
+    except ImportError:
+        yield NEEDED
+        return
+    yield from (f"{path}: a picture" for path in pictures)

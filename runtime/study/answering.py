@@ -1,0 +1,218 @@
+"""Asks the model: one attempt or several at each question, many questions at once, through the engine."""
+
+import itertools
+import time
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from runtime.engine import Engine
+from runtime.errors import BudgetTooSmall, RuntimeFault
+from runtime.events import FinishReason
+from runtime.forward.model_runner import ModelRunner
+from runtime.jump_forward import JumpForward
+from runtime.request import Message, Sampling
+from runtime.sequence import Sequence
+from runtime.settings import EngineSettings
+from runtime.study.judging import Judgement, judge
+from runtime.study.output_grammars import AllowsEverything, OutputGrammar
+from runtime.study.questions import Question
+from runtime.study.strategies import Strategy
+from runtime.study.subject import StudiedModel
+
+ATTEMPT_SEEDS = 1 << 32
+"""The distance between the seeds of one attempt and the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyAnswer:
+    """The text and judgement of the last attempt, with counts and seconds of all attempts together.
+
+    Attempts that could only repeat the first one are counted but not made. `num_forced` tokens were not
+    sampled. In `num_rescued` of `num_steps` masked steps, the mask forbade the model's most probable token;
+    `mass_removed` is the sum over the steps of the probability that the mask removed. `is_spelled_so`: the
+    tokenizer makes the same tokens of the text.
+    """
+
+    text: str
+    verdict: Judgement
+    seconds: float
+    num_attempts: int = 1
+    num_prompt_tokens: int = 0
+    num_tokens: int = 0
+    num_forced: int = 0
+    num_steps: int = 0
+    num_rescued: int = 0
+    mass_removed: float = 0.0
+    is_spelled_so: bool = False
+    is_closed_by_budget: bool = False
+
+
+Exchange = Generator[Sequence, RuntimeFault | None, StudyAnswer]
+"""Yields sequences to run. When one has ended, it is sent its error, or None."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskedQuestion:
+    """A question, how it is asked, and the token ids of its prompt."""
+
+    subject: StudiedModel
+    strategy: Strategy
+    question: Question
+    grammar: OutputGrammar
+    prompt: tuple[int, ...]
+    number: int
+    temperature: float
+    max_tokens: int
+
+    def exchange(self) -> Exchange:
+        """Ask until an attempt is valid, or attempts or context run out.
+
+        Strategies that complain show the model what was wrong with its last attempt.
+        """
+        begun = time.monotonic()
+        max_attempts = 1 if self._repeats else self.strategy.max_attempts
+        prompt, sequences = list(self.prompt), list[Sequence]()
+        while True:
+            sequence = self._sequence(prompt, len(sequences))
+            fault = yield sequence
+            sequences.append(sequence)
+            text = self.subject.text(sequence.output_ids)
+            verdict = self._judge(sequence, text, is_failed=fault is not None)
+            prompt = self._again(text, verdict)
+            is_over = verdict.is_valid or len(sequences) == max_attempts
+            if is_over or len(prompt) + self.max_tokens > self.subject.loaded.context_length:
+                return self._answer(sequences, text, verdict, time.monotonic() - begun)
+
+    @property
+    def _repeats(self) -> bool:
+        """Whether another attempt would be identical: greedy, with the same prompt."""
+        return self.temperature == 0 and not self.strategy.complains
+
+    def _sequence(self, prompt: list[int], attempt: int) -> Sequence:
+        matcher, closer = self.grammar.start(is_thinking=self.subject.has_begun_to_think(prompt))
+        return Sequence(
+            f"{self.strategy.name}/{self.number}/{attempt}",
+            prompt,
+            self.max_tokens,
+            Sampling(temperature=self.temperature),
+            seed=self.number + attempt * ATTEMPT_SEEDS,
+            matcher=matcher,
+            closer=closer,
+        )
+
+    def _judge(self, sequence: Sequence, text: str, *, is_failed: bool) -> Judgement:
+        strategy = self.strategy
+        is_ended = sequence.finish_reason is FinishReason.STOP or sequence.closed_by is not None
+        return judge(
+            strategy.judged(self.question),
+            text,
+            self.subject.thinking_syntax or self.subject.syntax,
+            is_whole=is_ended and not is_failed,
+            is_utf8=self.subject.is_utf8(sequence.output_ids),
+            ignored=strategy.ignored(self.question) if strategy.ignored else None,
+        )
+
+    def _again(self, text: str, verdict: Judgement) -> list[int]:
+        """The prompt of the next attempt; with a complaint, it shows the last failure, as instructor does."""
+        if verdict.is_valid or not self.strategy.complains:
+            return list(self.prompt)
+        shown = self.strategy.show(self.question)
+        complaint = f"{verdict.reason}\nCall the function again, and fix this."
+        failed = (Message("assistant", text), Message("user", complaint))
+        return self.subject.prompt(replace(shown, messages=(*shown.messages, *failed)))
+
+    def _answer(
+        self, sequences: list[Sequence], text: str, verdict: Judgement, seconds: float
+    ) -> StudyAnswer:
+        stats = [sequence.stats for sequence in sequences]
+        tallies = [sequence.counters for sequence in sequences]
+        times = 1 if verdict.is_valid or not self._repeats else self.strategy.max_attempts
+        return StudyAnswer(
+            text,
+            verdict,
+            times * seconds,
+            num_attempts=times * len(sequences),
+            num_prompt_tokens=times * sum(stat.num_prompt_tokens for stat in stats),
+            num_tokens=times * sum(stat.num_output_tokens for stat in stats),
+            num_forced=times * sum(stat.num_forced_tokens for stat in stats),
+            num_steps=times * sum(tally.num_masked_steps for tally in tallies),
+            num_rescued=times * sum(tally.num_rescued for tally in tallies),
+            mass_removed=times * sum(tally.mass_removed_sum for tally in tallies),
+            is_spelled_so=self.subject.spells_so(sequences[-1].output_ids),
+            is_closed_by_budget=sequences[-1].closed_by is not None,
+        )
+
+
+class Asker:
+    """Asks through an engine of its own, at most `num_at_once` questions at a time."""
+
+    def __init__(self, subject: StudiedModel, *, num_at_once: int) -> None:
+        loaded = subject.loaded
+        settings = EngineSettings(
+            max_batch_tokens=2048, max_sequences=num_at_once, device=str(loaded.model.device)
+        )
+        self._num_at_once = num_at_once
+        self._stop_ids = loaded.vocabulary.stop_ids
+        self._engine = Engine(
+            ModelRunner(loaded.model, settings),
+            loaded.vocabulary,
+            settings,
+            context_length=loaded.context_length,
+            jump_forward=JumpForward.of(loaded.tokenizer, loaded.vocabulary),
+        )
+
+    def warm(self, prompts: Iterable[Iterable[int]]) -> None:
+        """Compute prompts, so that they are in the prefix cache."""
+        for number, prompt in enumerate(prompts):
+            matcher = AllowsEverything(self._stop_ids)
+            self._engine.add(Sequence(f"warm/{number}", list(prompt), 1, matcher=matcher))
+            while self._engine.has_work:
+                self._engine.step()
+
+    def answer(self, asked: Iterable[AskedQuestion]) -> Iterator[StudyAnswer]:
+        """The answers, in order; each question begins as soon as another one is done."""
+        waiting = enumerate(question.exchange() for question in asked)
+        running = _Running(self._engine)
+        for number in itertools.count():
+            while number not in running.answers:
+                for index, exchange in itertools.islice(waiting, self._num_at_once - len(running.open)):
+                    running.begin(index, exchange)
+                if not running.open:
+                    return
+                running.step()
+            yield running.answers.pop(number)
+
+
+class _Running:
+    """The exchanges whose sequences run, and the answers of those that are done, by number."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.open: dict[Sequence, tuple[int, Exchange]] = {}
+        self.answers: dict[int, StudyAnswer] = {}
+
+    def begin(self, number: int, exchange: Exchange) -> None:
+        """Run the first sequence of an exchange."""
+        self._run(next(exchange), number, exchange)
+
+    def step(self) -> None:
+        """Run one step of the engine; exchanges whose sequence has ended continue."""
+        for output in self._engine.step():
+            if output.is_last:
+                self._continue(*self.open.pop(output.sequence), output.error)
+
+    def _run(self, sequence: Sequence, number: int, exchange: Exchange) -> None:
+        try:
+            self._engine.add(sequence)
+        except BudgetTooSmall as refusal:
+            self._continue(number, exchange, refusal)
+        else:
+            self.open[sequence] = (number, exchange)
+
+    def _continue(self, number: int, exchange: Exchange, fault: RuntimeFault | None) -> None:
+        try:
+            sequence = exchange.send(fault)
+        except StopIteration as end:
+            self.answers[number] = end.value
+        else:
+            self._run(sequence, number, exchange)
