@@ -187,7 +187,7 @@ def test_a_model_that_computes_something_else_over_pages_is_refused(dtype):
         return (states[0] * (1 + places / 16), *states[1:])
 
     hook = model.model.layers[0].register_forward_pre_hook(count)
-    with pytest.raises(ModelLoadError, match=r"other logits than by itself, they differ by \d+%"):
+    with pytest.raises(ModelLoadError, match=r"other logits than by itself: they differ by \d+%"):
         ModelRunner(model, SETTINGS)
     hook.remove()
     ModelRunner(model, SETTINGS)
