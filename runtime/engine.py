@@ -250,7 +250,7 @@ class Engine:
         return Output(sequence, tokens)
 
     def _append(self, sequence: Sequence, token: SampledToken) -> WrittenToken:
-        """Append a token; returns it with the parts that the matcher tells apart, which the engine ignores."""
+        """Append a token; returns it with the parts that the matcher tells apart in it."""
         token_id, matcher = token.token_id, sequence.matcher
         if matcher is not None and not matcher.accept(token_id):
             raise GenerationFailed(f"the grammar refused token {token_id}, which its mask had allowed")
