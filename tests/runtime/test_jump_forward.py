@@ -192,7 +192,7 @@ def test_without_a_closer_the_budget_cuts_a_jump(make_jumping, make_sequence, fi
 def test_a_forced_token_has_the_log_probability_of_the_certain(make_jumping, make_sequence, finish):
     sequence = make_sequence("x", 60, matcher=calling().matcher(), closer=None, num_logprobs=2)
     outputs = finish(make_jumping(jumps=True), sequence)
-    draws = [token.draw for output in outputs for token in output.tokens]
+    draws = [token.sampled for output in outputs for token in output.tokens]
     assert [(d.logprob, d.top) for d in draws[:11]] == [(0.0, ((d.token_id, 0.0),)) for d in draws[:11]]
     assert all(d.logprob is not None for d in draws)
 
