@@ -1,4 +1,4 @@
-"""The matcher protocol: where in a grammar one sequence is, and what may follow."""
+"""The matcher protocol: follows one sequence through a grammar, and tells which tokens may follow."""
 
 from typing import Protocol
 
@@ -29,10 +29,7 @@ class Matcher(Protocol):
         """Undo the last `num_tokens` accepted tokens."""
 
     def forced_text(self) -> bytes:
-        """What every continuation begins with, as far as that is easily known; empty where there is a choice.
-
-        Where the output may end there is one.
-        """
+        """What every continuation begins with, as far as easily known; empty where the output may end."""
 
     def parts(self) -> tuple[OutputPart, ...]:
         """What the last accepted token settled: prose, thoughts and calls told apart."""

@@ -1,4 +1,4 @@
-"""Response formats: what a whole answer may be, other than a call."""
+"""Response formats: what an answer that calls nothing may be."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,17 +19,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ResponseFormat:
-    """`kind` is `schema`, `pattern`, `choice` or `grammar`; `content` the JSON value that says which one.
+    """A kind of format, and the JSON value that says which one of this kind.
 
-    A JSON Schema; an ECMA-262 pattern, which the whole answer must match; a list of texts; an EBNF grammar
-    whose root rule is `root`.
+    | `kind` | `content` |
+    |---|---|
+    | `schema` | a JSON Schema |
+    | `pattern` | an ECMA-262 pattern, which the whole answer must match |
+    | `choice` | a list of texts |
+    | `grammar` | an EBNF grammar whose root rule is `root` |
     """
 
     kind: str
     content: Any
 
     def __post_init__(self) -> None:
-        """Know the kind."""
+        """Check the kind."""
         assert self.kind == SCHEMA or self.kind in _LOWERINGS, f"no response format is called {self.kind!r}"
 
 
@@ -48,13 +52,18 @@ def compile_format(
     tokenizer: "Vocabulary | PreTrainedTokenizerBase | None" = None,
     formatting: JsonFormatting = FLEXIBLE,
 ) -> CompiledSchema:
-    """Compile a response format for a tokenizer's vocabulary; bytes without one.
+    """Compile a response format for a tokenizer's vocabulary, of bytes if none is given.
 
     `formatting` is how JSON is spelled.
 
+        >>> compiled = compile_format(ResponseFormat("choice", ["yes", "no"]))
+        >>> compiled.accepts("yes"), compiled.accepts("maybe")
+        (True, False)
+
     Raises:
-        UnsupportedSchema: it cannot be read or upheld, or no text is of it; the pointer is into the format.
-        UnsupportedGrammar: the back end refuses its grammar.
+        UnsupportedSchema: the format cannot be read or upheld, or no text satisfies it; the pointer is one
+            into the format's content.
+        UnsupportedGrammar: xgrammar refuses the grammar.
     """
     if response_format.kind == SCHEMA:
         return compile_schema(response_format.content, tokenizer=tokenizer, formatting=formatting)

@@ -1,4 +1,4 @@
-"""`compile_schema`: one JSON Schema, one grammar."""
+"""`compile_schema`: from one JSON Schema to one grammar."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -36,9 +36,10 @@ _STORED_KIND = "schema"
 
 @dataclass(frozen=True, slots=True)
 class LoweredSchema:
-    """A schema as a grammar of its texts, and how each keyword is enforced.
+    """The grammar of a schema's valid texts, and how it enforces each keyword.
 
-    `types`: the JSON types that a reader may take the value of a tagged parameter for, by its key.
+    `types` has, by key, the JSON types that a reader may take a tagged parameter for (see
+    `compiler.constraint.ParameterTypes`).
     """
 
     grammar: Grammar
@@ -57,7 +58,8 @@ def lower_schema(
 ) -> LoweredSchema:
     """Lower a schema without compiling it for any vocabulary.
 
-    `only_objects` leaves other types out. With `tags`, the keys and values of the object stand between tags.
+    `only_objects` leaves out values that are not objects. With `tags`, the keys and values of the object are
+    written between tags.
 
     Raises:
         UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema.
@@ -86,7 +88,7 @@ def lower_schema(
 class CompiledSchema(CompiledGrammar):
     """A schema, or another response format, compiled for one vocabulary; shared and immutable.
 
-    One matcher per sequence.
+    A `Constraint` whose outputs are the answer alone, without thoughts or calls.
     """
 
     grammar: Grammar
@@ -95,7 +97,7 @@ class CompiledSchema(CompiledGrammar):
 
     @property
     def digest(self) -> str:
-        """Names the grammar, whatever the vocabulary."""
+        """Names the grammar; the vocabulary is not part of it."""
         return self.grammar.digest
 
     @property
@@ -104,7 +106,7 @@ class CompiledSchema(CompiledGrammar):
         return int(self.compiled.memory_size_bytes) + BYTES_PER_CHAR * len(self.grammar.ebnf)
 
     def to_bytes(self, vocabulary: Vocabulary) -> bytes:
-        """What a store keeps; the report is kept beside it."""
+        """The bytes that a store keeps, without the report."""
         return pack(self.digest, _STORED_KIND, grammar_to_json(self.grammar), vocabulary)
 
     @classmethod
@@ -116,7 +118,7 @@ class CompiledSchema(CompiledGrammar):
         """
         _, kind, source = unpack(data, vocabulary)
         if kind != _STORED_KIND:
-            raise CorruptUnit(f"a stored unit of {kind!r}, where a schema's was expected")
+            raise CorruptUnit(f"a stored unit of {kind!r}; a schema's was expected")
         try:
             return cls(grammar_from_json(source), report, vocabulary)
         except ValueError as error:
@@ -143,7 +145,7 @@ class CompiledSchema(CompiledGrammar):
         return self.matcher().read(text)
 
     def accepts(self, text: str) -> bool:
-        """Whether `text`, whole, is a sentence the mask would let a model write."""
+        """Whether the mask lets a model write `text` and then stop."""
         try:
             data = text.encode()
         except UnicodeEncodeError:
@@ -162,11 +164,17 @@ def compile_schema(
     objects: Objects = "schema",
     formatting: JsonFormatting = FLEXIBLE,
 ) -> CompiledSchema:
-    """Compile a JSON Schema (dict or bool) for a tokenizer's vocabulary; bytes without one.
+    """Compile a JSON Schema (dict or bool) for a tokenizer's vocabulary, of bytes if none is given.
 
-    `objects="closed"` leaves undeclared keys out wherever keys are declared and none other are admitted in so
-    many words; `"schema"` does as the schema says. `documents` are the schemas it may refer to, by URI;
-    nothing is fetched.
+    `objects="closed"` leaves out undeclared keys of objects that declare some, unless the schema explicitly
+    admits others; `"schema"` admits what the schema does. `documents` are the schemas that this one may refer
+    to, by URI; nothing is fetched.
+
+        >>> compiled = compile_schema({"properties": {"a": {"type": "integer"}}, "required": ["a"]})
+        >>> compiled.accepts('{"a": 1}'), compiled.accepts('{"a": "1"}')
+        (True, False)
+        >>> [(entry.pointer, entry.keyword, str(entry.verdict)) for entry in compiled.report][-1]
+        ('/properties/a', 'type', 'narrowed')
 
     Raises:
         UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema.

@@ -1,11 +1,13 @@
 """The syntax of tool calls: what a model writes around names and arguments, and around its prose.
 
 An output with calls is `opening call (separator call)* closing`, where a call is
-`begin name after_name arguments end` and the arguments are a JSON object, or tagged parameters. In text,
-`trigger` (how `opening begin` starts) is what tells a call from prose; after the last call the output ends.
-Where a family frames its prose too, an output is a series of messages and a call or a last message. Texts
-are written as a reader of the output sees them; `Vocabulary.spell` turns the marker tokens among them into
-sentinels.
+`begin name after_name arguments end` and the arguments are a JSON object or tagged parameters. In text,
+`trigger`, the beginning of `opening begin`, tells a call from prose. After the last call the output ends.
+
+Some families frame their prose too. Then an output is a series of messages, and a call or a last message.
+
+All texts are written here as a reader of the output sees them. `Vocabulary.spell` replaces the marker tokens
+in them by sentinels.
 """
 
 import json
@@ -15,10 +17,10 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tags:
-    """Arguments as parameters in tags, each `begin key after_key value end`, one after the other.
+    """Arguments as parameters in tags: each is `begin key after_key value end`, one after the other.
 
-    A string is its text as it is, every other value is JSON. `after_string_key` stands behind the key of a
-    string, where the family tells them apart.
+    A string value is written as it is, without quotes or escapes; every other value is JSON. Where the family
+    marks strings, `after_string_key` follows the key of a string.
     """
 
     begin: str
@@ -28,15 +30,16 @@ class Tags:
 
     @property
     def tells_strings(self) -> bool:
-        """Whether a reader knows from the tag alone that a value is a string."""
+        """Whether the tag itself tells a reader that a value is a string."""
         return self.after_string_key is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageFrame:
-    """Framed prose: `begin text end`. `is_thought`: not part of the answer.
+    """How a model frames prose: `begin text end`.
 
-    `is_last`: the output stops in its text instead.
+    `is_thought`: the text is not part of the answer. `is_last`: `end` is not written, the output stops in the
+    text.
     """
 
     begin: str
@@ -49,12 +52,16 @@ class MessageFrame:
 class Syntax:
     """How one family of models spells a call: one row of `compiler.syntaxes`.
 
-    `separator` None: one call an output. `after_number`: behind `after_name` stand the number of the call, as
-    the model counts it, and this text. `has_plain_names`: a name stands in a call as it is, not escaped as
-    in a JSON string. `other_headers` are (begin, after_name) that models write as well. `messages` are the
-    frames of prose, the text between two of them `message_separator`; there is no trigger then. `thought` is
-    what a model may begin with, where its vocabulary has markers for it. `may_answer`: an output that does
-    not begin with the trigger is an answer in a given format.
+    | column | meaning |
+    |---|---|
+    | `separator` | None: an output has one call at most |
+    | `after_number` | behind `after_name` the model writes the call's number, as it counts calls, and this |
+    | `has_plain_names` | a name is written as it is, not escaped as in a JSON string |
+    | `other_headers` | other pairs of `begin` and `after_name` that models write |
+    | `messages` | the frames of prose; a syntax that has some has no trigger |
+    | `message_separator` | what is written between two messages |
+    | `thought` | what an output may begin with, if the vocabulary has markers for it |
+    | `may_answer` | an output that does not begin with the trigger is an answer in a given format |
     """
 
     name: str
@@ -78,27 +85,27 @@ class Syntax:
 
     @property
     def frames_prose(self) -> bool:
-        """Whether some of an output is neither call nor answer, tools or not."""
+        """Whether an output can contain prose that is neither a call nor the answer, even without tools."""
         return bool(self.messages) or self.thought is not None
 
     @property
     def answering(self) -> "Syntax":
-        """The row for an output that is an answer in a given format: no text of it leads into a call."""
+        """The row for outputs that are answers in a given format: nothing in them begins a call."""
         return replace(self, trigger="", may_answer=False)
 
     @property
     def calling_or_answering(self) -> "Syntax":
-        """The row for an output that is calls, or an answer in a given format."""
+        """The row for outputs that are calls or an answer in a given format."""
         return replace(self, may_answer=True)
 
     @property
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """What stands before and after a call's name, in every way it may be written."""
+        """The texts before and after a call's name, in every variant."""
         return ((self.begin, self.after_name), *self.other_headers)
 
     @property
     def tag_texts(self) -> tuple[str, ...]:
-        """Every tag of tagged arguments: what a raw text must not hold."""
+        """Every tag of tagged arguments: a string without quotes must not contain any of them."""
         if self.tags is None:
             return ()
         fixed = (self.tags.end, self.tags.begin, self.tags.after_key, self.end, self.closing)
@@ -106,16 +113,16 @@ class Syntax:
         return tuple(dict.fromkeys(pieces))
 
     def header(self, name: str) -> str:
-        """A call's text up to its arguments, where it has a number that of a first one."""
+        """The text of a first call up to its arguments."""
         number = "" if self.after_number is None else f"0{self.after_number}"
         return self.begin + self.spell_name(name) + self.after_name + number
 
     def spell_name(self, name: str) -> str:
-        """A tool name as it stands in a call."""
+        """A tool name as it is written in a call."""
         return name if self.has_plain_names else json.dumps(name, ensure_ascii=False)[1:-1]
 
     def can_spell(self, name: str) -> bool:
-        """Whether a reader gets this name back out of a call."""
+        """Whether a reader finds exactly this name in a call."""
         if not self.has_plain_names:
             return True
         is_plain = not re.search(r"[\x00-\x20<>]", name)

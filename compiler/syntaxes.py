@@ -1,4 +1,4 @@
-"""How a model family spells a tool call: one row a family (see `compiler.syntax` for the columns)."""
+"""How each family of models spells a tool call: one row per family (columns: `compiler.syntax`)."""
 # ruff: noqa: RUF001 - markers are spelled with the characters their vocabularies spell them with
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from compiler.syntax import MessageFrame, Syntax, Tags
 
 
 def _dsml(name: str, calls: str, space: str = "") -> Syntax:
-    """The rows of DeepSeek's markup, which differ in little."""
+    """A row of DeepSeek's markup; its versions differ only in these texts."""
     return Syntax(
         name=name,
         opening=f"<｜DSML｜{calls}>\n",
@@ -193,7 +193,7 @@ _ROWS = (
 )
 
 THINK = "+think"
-"""Behind the name of a row: its models think first, between `<think>` and `</think>`."""
+"""A suffix to the name of a row: models think first, between `<think>` and `</think>`."""
 _THOUGHT = MessageFrame(begin="<think>", end="</think>", is_thought=True)
 
 SYNTAXES: Mapping[str, Syntax] = MappingProxyType({row.name: row for row in _ROWS})
@@ -220,14 +220,14 @@ _MARKS = (
     ("llama3", ("<|start_header_id|>", '"parameters": ')),
     ("llama3", ("<|header_start|>", '"parameters": ')),
 )
-"""Texts that a chat template of the family contains, all of them; the first row that fits is it."""
+"""Texts that chat templates of a family contain. The first row whose texts are all there wins."""
 
 
 def find_syntax(name: str) -> Syntax:
-    """The row of that name, or (`hermes+think`) the row for models that think first.
+    """The row of that name; with the suffix `+think`, the row for models that think first.
 
     Raises:
-        UnknownSyntax: there is none; the error names those there are.
+        UnknownSyntax: there is no such row; the error names all rows.
     """
     row = SYNTAXES.get(name.removesuffix(THINK))
     if row is None or (row.messages and name.endswith(THINK)):
@@ -236,9 +236,9 @@ def find_syntax(name: str) -> Syntax:
 
 
 def syntax_of_template(chat_template: str | None) -> Syntax:
-    """The row whose marks the chat template holds; `json`, which any model can write, if there is none.
+    """The row whose marks the chat template contains; `json`, which any model can write, if there is none.
 
-    Where the template knows the end of a thought, the model thinks first.
+    If the template contains the end of a thought, models think first.
     """
     template = chat_template or ""
     fitting = (name for name, marks in _MARKS if all(mark in template for mark in marks))

@@ -1,4 +1,4 @@
-"""`compile_toolset`: the tools of a request, one linked grammar."""
+"""`compile_toolset`: from the tools of a request to one linked grammar."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 
 def lower_tool(tool: Tool, syntax: Syntax, vocabulary: Vocabulary) -> LoweredSchema:
-    """Lower a tool's arguments: an object, closed where keys are declared, spelled as the syntax is trained.
+    """Lower a tool's arguments: an object, closed where keys are declared.
 
-    The vocabulary says which tags are marker tokens.
+    JSON is spelled with the separators that models of the syntax are trained on. The vocabulary tells which
+    tags are marker tokens.
 
     Raises:
         UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema.
@@ -44,12 +45,17 @@ def compile_toolset(
     tool_choice: str | ToolChoice = "required",
     parallel: bool = True,
 ) -> LinkedGrammar:
-    """Compile every tool for a vocabulary and link them; `tool_choice` is a mode or a `ToolChoice`.
+    r"""Compile every tool for a vocabulary, of bytes if none is given, and link them.
 
-    `syntax` names a row of the table, or is one.
+    `tool_choice` is a mode or a `ToolChoice`. `syntax` is a row of the table of syntaxes, or its name.
+
+        >>> pay = Tool("pay", "Pay", {"properties": {"amount": {"type": "integer"}}, "required": ["amount"]})
+        >>> grammar = compile_toolset([pay], syntax="hermes", tool_choice="required")
+        >>> bytes(grammar.closer().closing())  # the shortest output
+        b'<tool_call>\n{"name": "pay", "arguments": {"amount": 0}}\n</tool_call>'
 
     Raises:
-        UnsupportedToolset: some tools cannot be upheld; all of them are named.
+        UnsupportedToolset: the schemas of some tools cannot be upheld; the error names all of these tools.
     """
     vocabulary = vocabulary_of(tokenizer)
     family = syntax if isinstance(syntax, Syntax) else find_syntax(syntax)

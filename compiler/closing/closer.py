@@ -19,10 +19,10 @@ from compiler.vocabulary import Vocabulary
 
 
 class Closable(Protocol):
-    """A place in an output from which the output can be completed; a value."""
+    """A position in an output from which the output can be completed; a value."""
 
     def after(self, token_id: int, token: bytes) -> "Closable | None":
-        """The place after a token; None if it does not fit."""
+        """The position after a token; None if it does not fit."""
 
     def completions(self) -> Iterator[bytes]:
         """Bytes that complete the output: the shortest for each tool or message that may follow."""
@@ -38,7 +38,7 @@ class ParsedText:
     recogniser: Recogniser
 
     def after(self, token_id: int, token: bytes) -> "ParsedText | None":  # noqa: ARG002 - the protocol's
-        """The place after a token; None if it does not fit."""
+        """The position after a token; None if it does not fit."""
         recogniser = self.recogniser.fork()
         return ParsedText(recogniser) if recogniser.advance(token) else None
 
@@ -72,26 +72,26 @@ class Closer:
         self._vocabulary = vocabulary
         self._segmentation = Segmentation(vocabulary.index)
         self._stop_ids = frozenset(vocabulary.stop_ids)
-        self._place = start
+        self._position = start
         self._admitted: tuple[int, Closable] | None = None
-        """The token that was admitted last, and the place after it: `accepted` need not read it again."""
+        """The token that was admitted last, and the position after it: `accepted` need not read it again."""
 
     def minimum(self) -> int:
         """Tokens of the shortest completion from here; looks at every tool that may follow."""
-        return min((self._segmentation.count(text) for text in self._place.completions()), default=NEVER)
+        return min((self._segmentation.count(text) for text in self._position.completions()), default=NEVER)
 
     def fits(self, remaining: int) -> bool:
         """Whether the output can be completed within `remaining` tokens: `minimum() <= remaining`, sooner."""
-        return self._fits(self._place, remaining)
+        return self._fits(self._position, remaining)
 
     def admits(self, token_id: int, remaining: int) -> bool:
         """Whether the output can be completed within `remaining` tokens of which `token_id` is the first."""
         if token_id in self._stop_ids:
             return True
-        place = self._place.after(token_id, self._vocabulary.tokens[token_id])
-        if place is None or not self._fits(place, remaining - 1):
+        position = self._position.after(token_id, self._vocabulary.tokens[token_id])
+        if position is None or not self._fits(position, remaining - 1):
             return False
-        self._admitted = (token_id, place)
+        self._admitted = (token_id, position)
         return True
 
     def accepted(self, token_id: int) -> None:
@@ -99,11 +99,11 @@ class Closer:
         if token_id in self._stop_ids:
             return
         if self._admitted is not None and self._admitted[0] == token_id:
-            self._place = self._admitted[1]
+            self._position = self._admitted[1]
         else:
-            place = self._place.after(token_id, self._vocabulary.tokens[token_id])
-            assert place is not None, f"token {token_id} was accepted against the grammar"
-            self._place = place
+            position = self._position.after(token_id, self._vocabulary.tokens[token_id])
+            assert position is not None, f"token {token_id} was accepted against the grammar"
+            self._position = position
         self._admitted = None
 
     def closing(self, remaining: int | None = None) -> list[int]:
@@ -113,26 +113,26 @@ class Closer:
             UnsupportedGrammar: the vocabulary cannot spell any completion.
         """
         count = self._segmentation.count
-        fitting = (text for text in self._place.completions() if count(text) <= (remaining or 0))
+        fitting = (text for text in self._position.completions() if count(text) <= (remaining or 0))
         text = next(fitting, None) if remaining is not None else None
         if text is None:
-            text = min(self._place.completions(), key=count, default=None)
+            text = min(self._position.completions(), key=count, default=None)
         if text is None or count(text) >= NEVER:
             raise UnsupportedGrammar("no tokens of the vocabulary spell the rest of the output")
         return self._segmentation.ids(text)
 
     def fork(self) -> "Closer":
-        """Another one at the same place."""
-        twin = Closer(self._vocabulary, self._place)
+        """Another one at the same position."""
+        twin = Closer(self._vocabulary, self._position)
         twin._segmentation = self._segmentation
         return twin
 
-    def _fits(self, place: Closable, budget: int) -> bool:
-        if self._spells_bytes and place.bound() <= budget:
+    def _fits(self, position: Closable, budget: int) -> bool:
+        if self._spells_bytes and position.bound() <= budget:
             return True
         return any(
             (self._spells_bytes and len(text) <= budget) or self._segmentation.count(text) <= budget
-            for text in place.completions()
+            for text in position.completions()
         )
 
     @cached_property

@@ -7,7 +7,7 @@ from compiler.token_index import TokenIndex
 
 
 class Segmentation:
-    """Answers are kept by what is left to spell, as completions end alike."""
+    """Caches answers by the bytes that are left to spell, since completions have the same endings."""
 
     def __init__(self, index: TokenIndex) -> None:
         self._index = index
@@ -22,7 +22,7 @@ class Segmentation:
         return self._best[text][0]
 
     def ids(self, text: bytes) -> list[int]:
-        """The tokens; there must be some."""
+        """The tokens; `count` must be below `NEVER`."""
         assert self.count(text) < NEVER, f"no tokens of the vocabulary spell {text!r}"
         ids = []
         while text:
@@ -31,7 +31,7 @@ class Segmentation:
         return ids
 
     def _options(self, text: bytes) -> Iterator[tuple[int, int, bytes]]:
-        """Every token that `text` begins with: the count it leads to, its id, and what is left."""
+        """Every token that `text` begins with: the count with it, its id, and the bytes that are left."""
         for at in self._index.beginnings(text):
             rest = text[len(self._index.spellings[at]) :]
             count = self._best[rest][0] + 1

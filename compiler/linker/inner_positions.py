@@ -123,13 +123,13 @@ class InUnit(Position):
 
 @dataclass(frozen=True, slots=True)
 class ParsedUnit:
-    """A closer's place in a tool's arguments or the end of its call."""
+    """A closer's position in a tool's arguments or the end of its call."""
 
     dispatcher: Dispatcher = field(repr=False)
     recogniser: Recogniser
 
     def after(self, token_id: int, token: bytes) -> Closable | None:  # noqa: ARG002 - the protocol's
-        """The place after a token; None if it does not fit. Behind the unit, the token's rest leads on."""
+        """The position after a token; None if it does not fit. Behind the unit, the token's rest leads on."""
         recogniser = self.recogniser.fork()
         if recogniser.advance(token) and not recogniser.is_complete:
             return ParsedUnit(self.dispatcher, recogniser)

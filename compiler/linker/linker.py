@@ -29,7 +29,12 @@ from toolspecs.tool import ChoiceMode, ToolChoice
 
 @dataclass(frozen=True, eq=False)
 class LinkedGrammar:
-    """What a toolset's outputs may be; immutable and shared.
+    r"""What a toolset's outputs may be: text, calls, thoughts; immutable and shared.
+
+        >>> grammar = compile_toolset([pay], tool_choice="required")
+        >>> matcher = grammar.matcher()
+        >>> matcher.forced_text()
+        b'<tool_call>\n{"name": "pay", "arguments": {"amount": '
 
     `names` are the tools that may be called, `units` may contain more tools. `answer` is the format of an
     output that is not calls, None for any text. `syntax` tells calls, answers and thoughts apart.
@@ -108,6 +113,10 @@ def link(
     answer: CompiledSchema | None = None,
 ) -> LinkedGrammar:
     """Join units, by tool name, that were compiled for this syntax and vocabulary.
+
+        >>> units = compile_toolset([pay, search], tool_choice="auto").units
+        >>> link(units, find_syntax("hermes"), vocabulary, ToolChoice(ChoiceMode.REQUIRED, ("pay",))).names
+        ('pay',)
 
     `parallel` False: at most one call. A mode of `auto` without tools is `none`. With an `answer`, an output
     under `auto` that calls nothing is an answer in this format.

@@ -1,4 +1,4 @@
-"""Units: what is compiled for one vocabulary, how it is matched by itself, and how it is stored.
+"""Units: a tool's arguments compiled for one vocabulary, their matcher by itself, and how they are stored.
 
-Made of a lowered grammar, and joined by the linker.
+A unit is made of a lowered grammar; the linker joins units. Response formats are compiled and stored alike.
 """

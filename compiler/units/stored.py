@@ -1,8 +1,9 @@
 """The stored form of a compiled grammar: a line of identity and the grammar's source, compressed.
 
-The compiled form is left out, since a kept compiler rebuilds it faster than it is read: 2 against 11 ms at
-the median, 96 against 450 ms for the largest of the demo's tools. Of slow grammars it is huge: one that takes
-3 s to compile takes 12 s to write, 111 MB, and 3 s to read. Compiling lets go of the interpreter's lock.
+The compiled form is not stored: a warm compiler rebuilds it faster than it could be read, in 2 ms against
+11 at the median, and in 96 ms against 450 for the largest of the demo's tools. The compiled form of a slow
+grammar is huge: one that compiles in 3 s has 111 MB, which take 12 s to write and 3 s to read. And compiling
+releases the interpreter's lock.
 """
 
 import importlib.metadata
@@ -17,13 +18,13 @@ from compiler.vocabulary import Vocabulary
 
 MAX_BYTES = 64 * 2**20
 BYTES_PER_CHAR = 10
-"""Memory that source, grammar, network and shortest sentences take per character of source, in real tools."""
+"""Memory that source, grammar and network of real tools take per character of source."""
 VERSIONS = (importlib.metadata.version("xgrammar"), str(xgr.get_serialization_version()))
 _ZSTD_LEVEL = 9
 
 
 def pack(digest: str, kind: str, source: str, vocabulary: Vocabulary) -> bytes:
-    """Bytes that `unpack` reads; `kind` says how the grammar is used."""
+    """The bytes that `unpack` reads; `kind` tells what the grammar is used for."""
     identity = json.dumps([digest, kind, vocabulary.digest, *VERSIONS])
     return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(f"{identity}\n{source}".encode())
 

@@ -1,7 +1,7 @@
 """The unit: one tool's arguments and the rest of its call, compiled for one vocabulary.
 
-A unit ends with its call's fixed end, so its sentences are prefix-free: none goes on where another stops.
-The linker relies on that, and on knowing the byte that arguments start with.
+A unit ends with the fixed end of its call, so its sentences are prefix-free: no sentence begins with another.
+The linker relies on that, and on knowing the bytes that arguments can start with.
 """
 
 import hashlib
@@ -34,15 +34,15 @@ from compiler.units.stored import BYTES_PER_CHAR, VERSIONS, pack, unpack
 from compiler.vocabulary import Vocabulary
 
 _MAX_DIGITS = 3
-"""Of a call's number, where the syntax has one."""
+"""Of the number of a call, in syntaxes that number them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Unit(CompiledGrammar):
     """Content-addressed by `digest`; `source` is the JSON form of `grammar`.
 
-    `types` says what tagged parameters may be read as (see `LoweredSchema`). What is read from a store is
-    compiled when it is first used: of a toolset's many tools, a generation calls few.
+    `types` says what tagged parameters may be read as (see `LoweredSchema`). A unit that was read from a
+    store is compiled when it is first used, since a generation calls few of a toolset's many tools.
     """
 
     digest: str
@@ -54,7 +54,7 @@ class Unit(CompiledGrammar):
 
     @cached_property
     def compiled(self) -> xgr.CompiledGrammar:
-        """The back end's compiled grammar; of a unit that is only matched, `grammar` is not kept."""
+        """The grammar as xgrammar compiles it; `grammar` is not kept for it, since matching needs none."""
         return self.vocabulary.backend.compile(grammar_from_json(self.source).ebnf)
 
     @cached_property
@@ -68,9 +68,9 @@ class Unit(CompiledGrammar):
         return int(self.compiled.memory_size_bytes) + BYTES_PER_CHAR * len(self.source)
 
     def consumed(self, start: bytes) -> int | None:
-        """How much of `start` the unit takes from its beginning; None if `start` does not fit.
+        """How many bytes of `start` the unit consumes at its beginning; None if `start` does not fit.
 
-        Less than all of it only if the unit is complete there. Answers are kept: a vocabulary has few
+        They are fewer than all only if the unit is complete there. Answers are cached: a vocabulary has few
         tokens that reach into a unit.
         """
         if start not in self._starts:
@@ -82,10 +82,11 @@ class Unit(CompiledGrammar):
         """What every sentence begins with."""
         return forced_text(xgr.GrammarMatcher(self.compiled))
 
-    def _guarded(self, start: bytes, taken: int | None) -> int | None:
-        """What was taken of a start; None if a key or an item repeats one in it."""
-        repeats = self.guard is not None and taken and self.guard.start.advance(start[:taken]) is None
-        return None if repeats else taken
+    def _guarded(self, start: bytes, num_consumed: int | None) -> int | None:
+        """The same number; None if the guard refuses these bytes."""
+        if self.guard is None or not num_consumed:
+            return num_consumed
+        return None if self.guard.start.advance(start[:num_consumed]) is None else num_consumed
 
     def _consume(self, start: bytes) -> int | None:
         matcher = xgr.GrammarMatcher(self.compiled)
@@ -99,7 +100,7 @@ class Unit(CompiledGrammar):
         raise AssertionError("a text was accepted byte by byte but not whole")
 
     def to_bytes(self, vocabulary: Vocabulary) -> bytes:
-        """What a store keeps."""
+        """The bytes that a store keeps."""
         return pack(self.digest, self.syntax, f"{json.dumps(self.types)}\n{self.source}", vocabulary)
 
     @classmethod
@@ -128,7 +129,7 @@ def compile_unit(
     """Compile an arguments grammar together with the end of a call in `syntax`.
 
     Raises:
-        UnsupportedGrammar: xgrammar refuses it, or not all its sentences begin as arguments do.
+        UnsupportedGrammar: xgrammar refuses it, or some sentence does not begin as arguments do.
     """
     whole = call_of(grammar, syntax, vocabulary)
     digest, source = unit_digest(whole, syntax, vocabulary), grammar_to_json(whole)
@@ -142,7 +143,7 @@ def compile_unit(
 
 
 def argument_starts(syntax: Syntax, vocabulary: Vocabulary) -> bytes:
-    """The bytes that a unit can begin with: of an object, a call's number, or a tag and the call's end."""
+    """The bytes that a unit can begin with: of an object, of a number, or of a tag and of the call's end."""
     if syntax.after_number is not None:
         return b"0123456789"
     if syntax.tags is None:
@@ -157,26 +158,26 @@ def unit_tail(syntax: Syntax, vocabulary: Vocabulary) -> bytes:
 
 
 def unit_digest(whole: Grammar, syntax: Syntax, vocabulary: Vocabulary) -> str:
-    """The digest of the unit that this grammar, the call's end included, compiles to."""
+    """The digest of the unit that this grammar compiles to; the call's end is part of the grammar."""
     content = json.dumps([whole.digest, syntax.name, vocabulary.digest, *VERSIONS])
     return hashlib.sha256(content.encode()).hexdigest()
 
 
 def call_of(grammar: Grammar, syntax: Syntax, vocabulary: Vocabulary) -> Grammar:
-    """The grammar of a unit: an arguments grammar up to the end of the call, the call's number before it."""
+    """The grammar of a unit: the call's number, if the syntax has one, the arguments, the call's end."""
     number: Expr = EMPTY
     if syntax.after_number is not None:
         digits = Repeat(CharClass.of((0x30, 0x39)), 0, _MAX_DIGITS - 1)
         counted = choice(Literal("0"), concat(CharClass.of((0x31, 0x39)), digits))
         number = concat(counted, Literal(vocabulary.spell(syntax.after_number)))
-    return framed(grammar, number, vocabulary.spell(syntax.end))
+    return _enclosed(grammar, number, vocabulary.spell(syntax.end))
 
 
-def framed(grammar: Grammar, begin: Expr, end: str) -> Grammar:
+def _enclosed(grammar: Grammar, begin: Expr, end: str) -> Grammar:
     """The grammar of `grammar`'s sentences, each between `begin` and `end`.
 
-    The root's body is written out, so that what follows it is known where masks are precomputed; the old
-    root rule stays only if the grammar is recursive through it.
+    The root's body is inlined, so that xgrammar knows what follows it when it precomputes masks. The old root
+    rule stays only if the grammar is recursive through it.
     """
     rules = dict(grammar.rules)
     body = rules[grammar.root].body
