@@ -1,8 +1,16 @@
-"""The engine that decodes under masks.
+"""The engine: decodes under the masks of a grammar.
 
-Text becomes token ids in `text.template` and comes back in `transcript`; in between there are only ids:
+A request becomes token ids once, and events once; in between there are only ids:
 
-    embedded -> engine_thread -> engine: scheduler -> forward -> masks -> sampling
+    embedded        renders the prompt (`text.template`), asks the request's grammar for a matcher and a closer
+    engine_thread   owns the engine; takes jobs from event loops, and sends events back
+    engine          one step: schedule, run, mask, sample, postprocess
+      scheduler       which tokens of which sequences the step computes; pages of the KV cache (`page_pool`)
+      forward         computes the logits of these tokens (`forward.model_runner`)
+      masks           forbids all tokens that the matcher does not allow
+      sampling        chooses a token for each sequence
+      jump_forward    appends the tokens that the grammar forces, without sampling them
+    transcript      turns each sequence's tokens into events (`text.detokenizer`)
 
 `protocol`, `request`, `events` and `errors` need no model, and are all that a gateway sees.
 """

@@ -1,7 +1,7 @@
 """The forward pass of a transformers causal LM over a paged KV cache: a packed row of tokens in, logits out.
 
 `prepare` makes a loaded model ready for it. `context_length` and `max_row_tokens` say how long texts and rows
-may be so that the model computes what it was made to compute.
+may be. Beyond that, models compute something else without an error.
 """
 
 from collections.abc import Iterator
@@ -105,7 +105,7 @@ def context_length(config: Any) -> int:
 def max_row_tokens(config: Any) -> int | None:
     """How many tokens one packed row may have; None for any number.
 
-    Llama 4 scales queries by their place in the row, from `floor_scale` on.
+    Llama 4 scales queries by their index in the row, from `floor_scale` on.
     """
     return int(config.floor_scale) - 1 if getattr(config, "attn_temperature_tuning", None) else None
 

@@ -1,7 +1,7 @@
-"""The random model: small, deterministic, knows nothing.
+"""The random model: small and deterministic, with random weights, and built without a download.
 
-It is the hardest case for a mask, since nothing else keeps its output right, and it needs no download.
-Its output layer has a bias toward what ends strings, lists and calls, so that its outputs come to an end.
+It is the hardest case for a mask, since it never chooses a valid token by itself. Its output layer has a bias
+towards tokens that end strings, lists and calls, so that its outputs come to an end.
 """
 
 import hashlib
@@ -75,7 +75,7 @@ class RandomModelSettings:
 
     @property
     def digest(self) -> str:
-        """Names a model of these settings, in a folder of such."""
+        """Names the model of these settings."""
         content = json.dumps([_FORMAT, TEMPLATE, _WORDS, asdict(self)], sort_keys=True)
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
@@ -84,7 +84,7 @@ _FORMAT = 3  # raise it when the same settings no longer make the same files
 
 
 def ensure_random_model(folder: Path, settings: RandomModelSettings | None = None) -> Path:
-    """The directory of the model, built below `folder` if it is not there; safe to call at the same time."""
+    """The directory of the model, built in `folder` if it is not there; several processes may do so at once."""
     settings = settings or RandomModelSettings()
     target = Path(folder) / f"random-{settings.digest}"
     if target.is_dir():
@@ -121,7 +121,7 @@ def build_tokenizer(settings: RandomModelSettings) -> Any:
 def train_tokenizer(
     pieces: Any, texts: Iterator[str], size: int, *, chat_template: str, context_length: int
 ) -> Any:
-    """A byte-level BPE of `size` entries, hermes markers among them; `pieces` cuts a text before merging."""
+    """A byte-level BPE of `size` entries, hermes markers included; `pieces` splits a text before merging."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pieces
     tokenizer.decoder = decoders.ByteLevel()
@@ -225,7 +225,7 @@ def _key(source: random.Random) -> str:
 
 
 def _move(built: Path, target: Path) -> None:
-    """Put the finished directory in its place, unless another process was first."""
+    """Rename the finished directory, unless another process was faster."""
     try:
         built.rename(target)
     except OSError:

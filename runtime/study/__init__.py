@@ -9,13 +9,15 @@ Every strategy answers all questions through the same engine; `callgate study` p
     for line in write_report(report, folder):
         print(line)
 
-A question's way: `questions` -> `strategies` (how it is shown) with `output_grammars` -> `answering` (the
-engine, `subject` being the model) -> `judging` by way of the `lenient_parser` -> `results` -> `study_report`.
+What happens to a question of `questions`: one of the `strategies` says how it is shown to the `studied_model`,
+and with which of the `output_grammars`. `answering` runs it through the engine. `judging` judges the output,
+which `lenient_parser` parses. `results` collects the answers, and `study_report` makes tables of them, which
+`output_folder` writes. `study_runner` does this for all questions.
 """
 
 from runtime.study.output_folder import check_folder, write_report
 from runtime.study.results import StudySettings
-from runtime.study.run import OnProgress, run_study
 from runtime.study.study_report import StudyReport
+from runtime.study.study_runner import OnProgress, run_study
 
 __all__ = ["OnProgress", "StudyReport", "StudySettings", "check_folder", "run_study", "write_report"]

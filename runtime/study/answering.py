@@ -1,4 +1,4 @@
-"""Asks the model: one attempt or several at each question, many questions at once, through the engine."""
+"""Asks the model through the engine: many questions at the same time, each in one or more attempts."""
 
 import itertools
 import time
@@ -17,7 +17,7 @@ from runtime.study.judging import Judgement, judge
 from runtime.study.output_grammars import AllowsEverything, OutputGrammar
 from runtime.study.questions import Question
 from runtime.study.strategies import Strategy
-from runtime.study.subject import StudiedModel
+from runtime.study.studied_model import StudiedModel
 
 ATTEMPT_SEEDS = 1 << 32
 """The distance between the seeds of one attempt and the next."""

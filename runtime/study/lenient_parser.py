@@ -270,8 +270,8 @@ def _shape(syntax: Syntax) -> _Shape:
         behind = comma.lstrip('"') + name_key + _NAME + '"'
 
     def free(*fixed: str) -> re.Pattern[str]:
-        spelled = (r"\s*".join(map(re.escape, _PIECES.findall(text))) for text in fixed)
-        return re.compile(rf"\s*(?:{'|'.join(spelled)})".replace(re.escape(_NAME), name))
+        patterns = (r"\s*".join(map(re.escape, _PIECES.findall(text))) for text in fixed)
+        return re.compile(rf"\s*(?:{'|'.join(patterns)})".replace(re.escape(_NAME), name))
 
     following = None
     if syntax.separator is not None:

@@ -21,7 +21,7 @@ from compiler.units.compiled_grammar import GuardedMatcher
 from compiler.vocabulary import Vocabulary
 from runtime.study.judging import closed
 from runtime.study.questions import Question
-from runtime.study.subject import StudiedModel
+from runtime.study.studied_model import StudiedModel
 from toolspecs.tool import Tool
 
 
@@ -215,15 +215,15 @@ class AllowsEverything:
         return b""
 
     def parts(self) -> tuple[OutputPart, ...]:
-        """Nothing is told apart: the study reads whole texts."""
+        """No parts: the study parses whole texts."""
         return ()
 
     def pending_parts(self) -> tuple[OutputPart, ...]:
-        """Nothing is told apart."""
+        """No parts."""
         return ()
 
     def is_in_thought(self) -> bool:
-        """Nothing is told apart."""
+        """Thoughts are not told apart."""
         return False
 
     def is_completed(self) -> bool:

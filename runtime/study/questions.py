@@ -1,9 +1,8 @@
 """The questions of an evaluation: the held-out ones that come with the package, BFCL's, and hard ones.
 
-`harden` rewrites the tools' schemas of a question: it says the same in another way, or says more, and keeps
-the wanted call valid. `_hard_property` has a rule for each kind of property. Objects get a
-`dependentRequired`, and a `oneOf` of their cases if they have a required choice. Nothing that was invalid
-becomes valid.
+`harden` rewrites the schemas of a question's tools with harder keywords, or makes them stricter. The wanted
+call stays valid, and nothing that was invalid becomes valid. `_hard_property` has a rule for each kind of
+property. Objects get a `dependentRequired`, and a `oneOf` of their cases if they have a required choice.
 """
 
 import gzip
@@ -94,8 +93,8 @@ def _schema(parameters: Any) -> Any:
         return parameters
     schema = {key: value for key, value in parameters.items() if key not in {"type", "optional", "default"}}
     kind = str(parameters.get("type", "")).lower()
-    if spelled := _TYPES.get(kind) or FOREIGN_TYPES.get(kind):
-        schema = {"type": spelled, **schema}
+    if type_name := _TYPES.get(kind) or FOREIGN_TYPES.get(kind):
+        schema = {"type": type_name, **schema}
     if isinstance(schema.get("properties"), dict):
         schema["properties"] = {key: _schema(value) for key, value in schema["properties"].items()}
     if "items" in schema:

@@ -8,7 +8,7 @@ from runtime.request import Message
 from runtime.study import output_grammars
 from runtime.study.output_grammars import MakeGrammar
 from runtime.study.questions import Question
-from runtime.study.subject import StudiedModel
+from runtime.study.studied_model import StudiedModel
 from toolspecs.nearest import instead
 from toolspecs.tool import Tool, ToolCall
 
@@ -52,7 +52,7 @@ def with_example(question: Question) -> Question:
 
 
 def reasoning_key(question: Question) -> str:
-    """A key for the model's reasoning that none of the tools has."""
+    """A key for the model's reasoning, different from all keys of the tools."""
     taken = {key for tool in question.tools for key in tool.parameters.get("properties", {})}
     return next(key for n in range(len(taken) + 1) if (key := "reasoning" + "_" * n) not in taken)
 

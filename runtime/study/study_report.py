@@ -123,8 +123,10 @@ class StudyReport:
             f"{found.seconds / 60:.1f} minutes in all.",
         ]
         if len(self.temperatures) > 1:
-            spelled = _each(self.temperatures, "{:g}".format)
-            sentences.append(f"Where a cell has {len(self.temperatures)} numbers: temperature {spelled}.")
+            temperatures = _each(self.temperatures, "{:g}".format)
+            sentences.append(
+                f"Where a cell has {len(self.temperatures)} numbers: temperature {temperatures}."
+            )
         if counts:
             points = _points(interval(0.5, min(counts))[1] - 0.5)
             sentences.append(f"A share of {min(counts)} questions is good to ±{points} points at worst.")
@@ -259,10 +261,10 @@ _SHARES = ("json", "valid", "tool", "right")
 
 
 def _change_row(one: Comparison) -> list[str]:
-    kept = (one.same_tool, one.same_call, one.right_unmasked, one.right_masked)
+    shares = (one.same_tool, one.same_call, one.right_unmasked, one.right_masked)
     return [
         str(one.num_valid),
-        *(_points(part) if one.num_valid else "-" for part in kept),
+        *(_points(part) if one.num_valid else "-" for part in shares),
         f"{one.num_reordered}, {one.num_reordered_changed}",
         str(one.num_invalid),
         *(_points(part) if one.num_invalid else "-" for part in (one.rescued_tool, one.rescued_right)),
@@ -280,8 +282,8 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, num_texts: int
     return "\n".join([first, "|" + "---|" * num_texts + "--:|" * (len(head) - num_texts), *others])
 
 
-def _each(values: Iterable[float], spell: Callable[[float], str]) -> str:
-    return " / ".join(map(spell, values))
+def _each(values: Iterable[float], format_value: Callable[[float], str]) -> str:
+    return " / ".join(map(format_value, values))
 
 
 def _points(part: float) -> str:
@@ -310,7 +312,7 @@ Cells = Mapping[tuple[str, str, float], Cell]
 def remarks(cells: Cells, sets: Sequence[str], name: str, max_tokens: int) -> Iterator[str]:
     """Sentences about some sets of questions, named `name`, at all temperatures together.
 
-    They count what the tables do not: kept and changed calls, their tokens, calls that the budget closed.
+    They count what the tables do not: changed calls, tokens of the same calls, calls that the budget closed.
     """
     unmasked, masked = (_together(cells, sets, strategy) for strategy in (PROMPT.name, CALLGATE.name))
     if masked is None:

@@ -76,8 +76,8 @@ class StopScanner:
 
     def finish(self) -> str:
         """The text that was held back: no stop string can come now."""
-        held, self._held = self._held, ""
-        return held
+        rest, self._held = self._held, ""
+        return rest
 
 
 def overlap(text: str, pattern: str) -> int:

@@ -12,7 +12,7 @@ from runtime.study.answering import AskedQuestion, Asker, StudyAnswer
 from runtime.study.output_grammars import NoGrammar
 from runtime.study.questions import Question, bfcl, held_out
 from runtime.study.strategies import CALLGATE, PROMPT, Strategy
-from runtime.study.subject import StudiedModel
+from runtime.study.studied_model import StudiedModel
 
 STRATEGIES = tuple(
     (name, strategy, temperature)

@@ -13,7 +13,7 @@ from runtime.models import DEMO_MODEL_FOLDER
 from runtime.study.answering import AskedQuestion, Asker
 from runtime.study.questions import HELD_OUT_FILE, NUM_HELD_OUT, held_out
 from runtime.study.strategies import CALLGATE
-from runtime.study.subject import StudiedModel
+from runtime.study.studied_model import StudiedModel
 
 MEGABYTE = 1_000_000
 

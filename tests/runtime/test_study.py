@@ -20,10 +20,10 @@ from runtime.study.output_folder import check_folder, write_report
 from runtime.study.output_grammars import NoGrammar, xgrammar_conversion
 from runtime.study.questions import MISSING, Question
 from runtime.study.results import Cell, StudySettings, compare, interval, summarize
-from runtime.study.run import BFCL, question_sets, run_study
 from runtime.study.strategies import STRATEGIES, strategies_for
+from runtime.study.studied_model import StudiedModel
 from runtime.study.study_report import StudyReport, remarks
-from runtime.study.subject import StudiedModel
+from runtime.study.study_runner import BFCL, question_sets, run_study
 from toolspecs.tool import Tool
 
 SCHEMA = {

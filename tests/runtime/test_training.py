@@ -32,7 +32,7 @@ from runtime.study.answering import Asker, StudyAnswer
 from runtime.study.judging import Judgement, closed
 from runtime.study.questions import bfcl, held_out
 from runtime.study.strategies import CALLGATE
-from runtime.study.subject import StudiedModel
+from runtime.study.studied_model import StudiedModel
 from runtime.text.template import render_prompt
 
 TINY = Recipe(

@@ -63,11 +63,11 @@ class StudiedModel:
 
     def is_utf8(self, token_ids: Sequence[int]) -> bool:
         """Whether the bytes of tokens are UTF-8, apart from those of a thought."""
-        spelled = self._token_bytes.of(token_ids)
+        output = self._token_bytes.of(token_ids)
         if self.thinking_syntax is not None and self.thinking_syntax.thought is not None:
-            spelled = spelled.rpartition(self.thinking_syntax.thought.end.encode())[2]
+            output = output.rpartition(self.thinking_syntax.thought.end.encode())[2]
         try:
-            spelled.decode("utf-8")
+            output.decode("utf-8")
         except UnicodeDecodeError:
             return False
         return True

@@ -16,7 +16,7 @@ from runtime.study.output_grammars import NoGrammar, OutputGrammar
 from runtime.study.questions import Question, bfcl, harden, held_out
 from runtime.study.results import Findings, StudySettings
 from runtime.study.strategies import Strategy, strategies_for
-from runtime.study.subject import StudiedModel
+from runtime.study.studied_model import StudiedModel
 
 EASY, HARD = "easy", "hard"
 BFCL = ("simple_python", "multiple")
