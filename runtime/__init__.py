@@ -2,7 +2,7 @@
 
 A request becomes token ids once, and events once; in between there are only ids:
 
-    embedded        renders the prompt (`text.template`), asks the request's grammar for a matcher and a closer
+    embedded        renders the prompt (`text.template`), gets a matcher and a closer from the grammar
     engine_thread   owns the engine; takes jobs from event loops, and sends events back
     engine          one step: schedule, run, mask, sample, postprocess
       scheduler       which tokens of which sequences the step computes; pages of the KV cache (`page_pool`)

@@ -84,7 +84,7 @@ _FORMAT = 3  # raise it when the same settings no longer make the same files
 
 
 def ensure_random_model(folder: Path, settings: RandomModelSettings | None = None) -> Path:
-    """The directory of the model, built in `folder` if it is not there; several processes may do so at once."""
+    """The directory of the model, built in `folder` if it is missing; several processes may do so at once."""
     settings = settings or RandomModelSettings()
     target = Path(folder) / f"random-{settings.digest}"
     if target.is_dir():

@@ -9,8 +9,8 @@ Every strategy answers all questions through the same engine; `callgate study` p
     for line in write_report(report, folder):
         print(line)
 
-What happens to a question of `questions`: one of the `strategies` says how it is shown to the `studied_model`,
-and with which of the `output_grammars`. `answering` runs it through the engine. `judging` judges the output,
+What happens to a question of `questions`: one of the `strategies` says how it is shown to the
+`studied_model`, and with which of the `output_grammars`. `answering` runs it through the engine. `judging` judges the output,
 which `lenient_parser` parses. `results` collects the answers, and `study_report` makes tables of them, which
 `output_folder` writes. `study_runner` does this for all questions.
 """
