@@ -10,9 +10,9 @@ Every strategy answers all questions through the same engine; `callgate study` p
         print(line)
 
 What happens to a question of `questions`: one of the `strategies` says how it is shown to the
-`studied_model`, and with which of the `output_grammars`. `answering` runs it through the engine. `judging` judges the output,
-which `lenient_parser` parses. `results` collects the answers, and `study_report` makes tables of them, which
-`output_folder` writes. `study_runner` does this for all questions.
+`studied_model`, and with which of the `output_grammars`. `answering` runs it through the engine. `judging`
+judges the output, which `lenient_parser` parses. `results` collects the answers, and `study_report` makes
+tables of them, which `output_folder` writes. `study_runner` does this for all questions.
 """
 
 from runtime.study.output_folder import check_folder, write_report
