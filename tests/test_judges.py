@@ -6,13 +6,13 @@ import re
 
 import pytest
 import unruly
+from random_decoding import EmptyMask, RandomDecoder
 from soundness.comparison import Outcome, Score, spellings
 from soundness.corpora import Case, Instance
 from soundness.judges import Judges
 from soundness.key_order import in_declared_order
 from soundness.mutations import mutations
 from soundness.workers import run
-from walks import EmptyMask, Walker
 
 from compiler.matcher import Bitmask
 from compiler.vocabulary import Vocabulary
@@ -161,6 +161,6 @@ class _Stuck:
         return False
 
 
-def test_a_walk_notices_an_empty_mask():
+def test_decoding_notices_an_empty_mask():
     with pytest.raises(EmptyMask, match="b'a'"):
-        Walker(Vocabulary.of_bytes()).walk(_Stuck(), random.Random(0))
+        RandomDecoder(Vocabulary.of_bytes()).decode(_Stuck(), random.Random(0))

@@ -6,8 +6,8 @@ import random
 import numpy as np
 import pytest
 from linked import AUTO, BYTES, HERMES, REQUIRED, STOP, accepts, ids, linked, written
+from random_decoding import Generation, allowed_ids
 from text_call_parser import CallEnd, CallParser, CallStart, TextPart, ThoughtPart
-from walks import Generation, allowed_ids
 
 from compiler import ResponseFormat, UnsupportedSchema, compile_format
 from compiler.syntaxes import find_syntax

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from random_decoding import Generation, allowed_ids
 from vocabularies import named_vocabulary
-from walks import Generation, allowed_ids
 from whole_outputs import parse_calls
 
 from compiler import compile_schema, compile_toolset

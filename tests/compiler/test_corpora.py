@@ -1,4 +1,4 @@
-"""Real schemas: no invalid instance is accepted, most valid ones are, and what walks at random along a mask is valid.
+"""Real schemas: no invalid instance is accepted, most valid ones are, and what is decoded at random is valid.
 
 `make test` runs a fixed sample in this process, `make test-corpus` everything in worker processes with limits.
 """
@@ -9,9 +9,9 @@ import random
 import pytest
 from soundness.comparison import outcomes, score
 from soundness.corpora import CORPORA, sample
+from soundness.decoding import decode_schemas
 from soundness.judges import Judges
 from soundness.mutations import mutations, wrongly_accepted
-from soundness.random_walks import walks
 
 from compiler.errors import CompilerError
 from compiler.schema import compile_schema
@@ -72,27 +72,27 @@ def test_what_is_a_change_away_from_a_real_instance_is_judged_right():
     assert num_mutations > 200
 
 
-def walked(corpus, vocabulary, *, every=1, per_schema, workers=0, objects="schema"):
+def decoded(corpus, vocabulary, *, every=1, per_schema, workers=0, objects="schema"):
     cases = sample(corpus, every=every)
-    *_, tally = walks(cases, vocabulary, per_schema, objects=objects, workers=workers)
+    *_, tally = decode_schemas(cases, vocabulary, per_schema, objects=objects, workers=workers)
     print(f"\n{corpus}, {vocabulary}, {objects}: {dict(tally.counts)}")
     assert tally.faults == []
     assert tally.counts["valid"] > 0.8 * per_schema * tally.counts["schemas done"]
 
 
 @pytest.mark.parametrize("corpus", CORPORA)
-def test_random_walks_over_a_sample_are_valid(corpus):
-    walked(corpus, "bytes", every=100, per_schema=8)
+def test_random_outputs_over_a_sample_are_valid(corpus):
+    decoded(corpus, "bytes", every=100, per_schema=8)
 
 
-def test_random_walks_over_tools_with_a_real_vocabulary_are_valid():
-    walked("mcp", "qwen3", every=60, per_schema=25, objects="closed")
+def test_random_outputs_over_tools_with_a_real_vocabulary_are_valid():
+    decoded("mcp", "qwen3", every=60, per_schema=25, objects="closed")
 
 
 @pytest.mark.corpus
 @pytest.mark.timeout(12 * 3600)
 @pytest.mark.parametrize("corpus", CORPORA)
-def test_random_walks_are_valid(corpus):
+def test_random_outputs_are_valid(corpus):
     """Ten over each of about eleven thousand schemas: more than 100,000."""
     for objects in ("schema", "closed") if corpus in TOOLS else ("schema",):
-        walked(corpus, "qwen3", per_schema=10, objects=objects, workers=os.cpu_count() or 1)
+        decoded(corpus, "qwen3", per_schema=10, objects=objects, workers=os.cpu_count() or 1)

@@ -6,17 +6,17 @@ import random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from random_decoding import RandomDecoder
 from soundness.judges import Judges
 from soundness.mutations import mutations, wrongly_accepted
 from soundness.schemas import DIALECTS, schemas
-from walks import Walker
 
 from compiler.errors import UnsupportedSchema
 from compiler.schema import compile_schema
 from compiler.vocabulary import Vocabulary
 
 BYTES = Vocabulary.of_bytes()
-WALKER = Walker(BYTES)
+DECODER = RandomDecoder(BYTES)
 CALM = settings(deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -28,7 +28,7 @@ def check(schema, seed: int) -> None:
     judges = Judges(schema)
     rng = random.Random(seed)
     for bias in (0.05, 0.3, 0.6):
-        text = WALKER.walk(compiled.matcher(), rng, max_tokens=200, bias=bias)
+        text = DECODER.decode(compiled.matcher(), rng, max_tokens=200, bias=bias)
         if text is None:
             continue
         assert judges.faults(text) == [], text

@@ -8,8 +8,8 @@ import jsonschema_rs
 import numpy as np
 import pytest
 import xgrammar as xgr
+from random_decoding import flags
 from vocabularies import named_vocabulary, spelled
-from walks import flags
 
 from compiler import compile_schema
 from compiler.linker.linker import link
@@ -99,7 +99,7 @@ def _chosen(ids: np.ndarray, vocabulary: Vocabulary, rng: random.Random, habit: 
     return drawn[0]
 
 
-def _walk(matcher, vocabulary: Vocabulary, seed: int, habit: str, max_tokens: int = 60) -> list[int]:
+def _decode(matcher, vocabulary: Vocabulary, seed: int, habit: str, max_tokens: int = 60) -> list[int]:
     rng = random.Random(seed)
     bitmask = allocate_bitmask(1, vocabulary.width)
     written: list[int] = []
@@ -128,7 +128,7 @@ def test_what_is_written_is_short_enough(name, vocabulary):
     assert compiled.guard is not None
     for seed, habit in enumerate(HABITS):
         matcher = compiled.matcher()
-        written = _walk(matcher, vocabulary, seed, habit)
+        written = _decode(matcher, vocabulary, seed, habit)
         if not matcher.is_completed():
             continue
         text = spelled(written, vocabulary).decode()
@@ -141,7 +141,7 @@ def test_the_mask_is_what_the_grammar_allows_and_the_cursor_can_read(name, vocab
     compiled = _compiled(name, vocabulary)
     bitmask = allocate_bitmask(2, vocabulary.width)
     for seed, habit in enumerate(HABITS):
-        written = _walk(compiled.matcher(), vocabulary, seed, habit, max_tokens=20)
+        written = _decode(compiled.matcher(), vocabulary, seed, habit, max_tokens=20)
         matcher, bare, cursor = (
             compiled.matcher(),
             xgr.GrammarMatcher(compiled.compiled),
@@ -170,7 +170,7 @@ def test_whatever_is_closed_is_short_enough(name, vocabulary):
         closer, matcher = compiled.closer(), compiled.matcher()
         remaining = closer.minimum() + budget
         written: list[int] = []
-        for token_id in _walk(compiled.matcher(), vocabulary, budget, "long"):
+        for token_id in _decode(compiled.matcher(), vocabulary, budget, "long"):
             if not closer.admits(token_id, remaining):
                 break
             assert matcher.accept(token_id)
@@ -218,7 +218,7 @@ def test_linked_calls_keep_to_lengths(syntax):
     linked = link({"t": unit}, SYNTAXES[syntax], vocabulary, ToolChoice(ChoiceMode.REQUIRED), parallel=False)
     for seed, habit in enumerate(HABITS):
         matcher = linked.matcher()
-        written = _walk(matcher, vocabulary, seed, habit, max_tokens=100)
+        written = _decode(matcher, vocabulary, seed, habit, max_tokens=100)
         if matcher.is_completed():
             text = spelled(written, vocabulary).decode()
             value, _ = json.JSONDecoder().raw_decode(text[text.index('{"a"') :])

@@ -14,8 +14,8 @@ import pytest
 from guarded_patterns import PATTERNS, STRING, bounds_of, in_array, in_object
 from hypothesis import HealthCheck, assume, given, reject, settings
 from hypothesis import strategies as st
+from random_decoding import flags
 from vocabularies import named_vocabulary
-from walks import flags
 
 from compiler import UnsupportedSchema, compile_schema
 from compiler.frontend.canonical_form import canonical_form

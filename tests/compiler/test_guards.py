@@ -8,8 +8,8 @@ import jsonschema_rs
 import numpy as np
 import pytest
 from guarded_schemas import GUARDED, POINT, REPEATS, STRINGS
+from random_decoding import flags
 from vocabularies import named_vocabulary, spelled
-from walks import flags
 
 from compiler import UnsupportedSchema, compile_schema
 from compiler.grammar.json_form import grammar_from_json, grammar_to_json
@@ -42,7 +42,7 @@ def _unique(pairs: list) -> dict:
     return dict(pairs)
 
 
-def _walk(
+def _decode(
     matcher, vocabulary: Vocabulary, seed: int, max_tokens: int = 80, *, partly: bool = False
 ) -> list[int]:
     """Tokens drawn under the mask, by a writer who loves to write what it wrote before; cut off only if `partly`."""
@@ -65,12 +65,12 @@ def _walk(
 
 
 @pytest.mark.parametrize("name", GUARDED)
-def test_walks_never_repeat_and_never_get_stuck(name, vocabulary):
+def test_random_outputs_never_repeat_and_never_get_stuck(name, vocabulary):
     schema = GUARDED[name]
     compiled = compile_schema(schema, tokenizer=vocabulary)
     num_ended = 0
     for seed in range(5):
-        written = _walk(compiled.matcher(), vocabulary, seed)
+        written = _decode(compiled.matcher(), vocabulary, seed)
         if not written:
             continue
         num_ended += 1
@@ -114,7 +114,7 @@ def test_no_token_of_a_mask_repeats(name):
     assert compiled.guard is not None
     bitmask = allocate_bitmask(1, vocabulary.width)
     for seed in range(2):
-        written = _walk(compiled.matcher(), vocabulary, seed, max_tokens=40, partly=True)
+        written = _decode(compiled.matcher(), vocabulary, seed, max_tokens=40, partly=True)
         matcher, cursor = compiled.matcher(), compiled.guard.start
         places = set(random.Random(seed).sample(range(len(written)), min(3, len(written))))
         for at, token_id in enumerate(written):
@@ -130,7 +130,7 @@ def test_no_token_of_a_mask_repeats(name):
 def test_the_mask_and_accept_agree_and_roll_back(name, vocabulary):
     compiled = compile_schema(GUARDED[name], tokenizer=vocabulary)
     rng = random.Random(name)
-    written = _walk(compiled.matcher(), vocabulary, 5, max_tokens=40, partly=True)
+    written = _decode(compiled.matcher(), vocabulary, 5, max_tokens=40, partly=True)
     bitmask = allocate_bitmask(1, vocabulary.width)
     matcher = compiled.matcher()
     for token_id in written:
@@ -185,7 +185,7 @@ def test_linked_calls_are_guarded(syntax):
     )
     for seed in range(10):
         matcher = linked.matcher()
-        written = _walk(matcher, vocabulary, seed, max_tokens=300)
+        written = _decode(matcher, vocabulary, seed, max_tokens=300)
         if not written:
             continue
         text = spelled(written, vocabulary).decode()

@@ -5,7 +5,7 @@ import json
 import pytest
 from linked import AUTO, BYTES, HERMES, NONE, REQUIRED, STOP, accepts, ids, linked, written
 from monolith import SAMPLES, TOOLS, toolbox
-from walks import allowed_ids
+from random_decoding import allowed_ids
 
 from compiler.errors import UnsupportedGrammar, UnsupportedToolset
 from compiler.linker.linker import link

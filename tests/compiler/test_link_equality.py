@@ -37,7 +37,7 @@ def _unit(vocabulary: Vocabulary, syntax: Syntax, name: str) -> Unit:
     return compile_unit(toolbox(100, syntax, vocabulary)[name], syntax, vocabulary)
 
 
-class Walk:
+class Comparison:
     """Both matchers side by side, along random tokens that lean towards the syntax's own text."""
 
     def __init__(self, linked: LinkedMatcher, reference: xgr.GrammarMatcher, vocabulary, texts, seed):
@@ -170,7 +170,11 @@ def _compare(vocabulary, syntax, mode, *, parallel, num_tools, num_steps):
     texts = {"trigger": syntax.trigger if shown else "", "guides": guides}
     num_done, num_units, seed = 0, 0, 0
     while num_done < num_steps or (num_units == 0 and seed < 20 and shown):
-        walk = Walk(linked.matcher(), xgr.GrammarMatcher(whole), vocabulary, texts, seed)
-        walk.run(400)
-        num_done, num_units, seed = num_done + walk.num_steps, num_units + walk.num_units, seed + 1
-    assert num_units > 0 or mode is ChoiceMode.NONE, "the walks never came through a call"
+        comparison = Comparison(linked.matcher(), xgr.GrammarMatcher(whole), vocabulary, texts, seed)
+        comparison.run(400)
+        num_done, num_units, seed = (
+            num_done + comparison.num_steps,
+            num_units + comparison.num_units,
+            seed + 1,
+        )
+    assert num_units > 0 or mode is ChoiceMode.NONE, "no output came through a call"

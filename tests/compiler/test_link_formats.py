@@ -5,8 +5,8 @@ import re
 
 import numpy as np
 import pytest
+from random_decoding import Generation, allowed_ids
 from text_call_parser import CallParser, TextPart, ThoughtPart
-from walks import Generation, allowed_ids
 
 from compiler import ResponseFormat, UnsupportedSchema, compile_format
 from compiler.linker.linker import FramedFormat, link_format

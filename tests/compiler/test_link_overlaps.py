@@ -52,10 +52,10 @@ def test_every_token_that_one_grammar_accepts_and_no_other(syntax, data):
     units = {name: compile_unit(grammar, syntax, vocabulary) for name, grammar in grammars.items()}
     linked = link(units, syntax, vocabulary, ToolChoice(mode), parallel=parallel).matcher()
     whole = vocabulary.backend.compile(monolith(grammars, syntax, vocabulary, mode, parallel=parallel))
-    _walk(linked, xgr.GrammarMatcher(whole), vocabulary, random.Random(data.draw(st.integers())))
+    _decode(linked, xgr.GrammarMatcher(whole), vocabulary, random.Random(data.draw(st.integers())))
 
 
-def _walk(linked, reference, vocabulary, rng):
+def _decode(linked, reference, vocabulary, rng):
     bitmask = allocate_bitmask(1, vocabulary.width)
     ids = [i for i, token in enumerate(vocabulary.tokens) if token]
     for _ in range(25):

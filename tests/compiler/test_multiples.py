@@ -7,8 +7,8 @@ from fractions import Fraction
 from itertools import product
 
 import pytest
+from random_decoding import RandomDecoder
 from soundness.judges import Judges
-from walks import Walker
 
 from compiler.grammar.grammar import CharClass, Choice, Concatenation, Literal, RuleRef
 from compiler.grammar.rules import RuleTable
@@ -18,7 +18,7 @@ from compiler.schema import compile_schema
 from compiler.vocabulary import Vocabulary
 
 BYTES = Vocabulary.of_bytes()
-WALKER = Walker(BYTES)
+DECODER = RandomDecoder(BYTES)
 BOUNDS = [(0, 30_000), (-2_000, 2_500), (12_345, 43_210), (-9_999, -1), (86_400, 86_400), (1, 6)]
 DIVISORS = [1, 7, 16, 97, 125, 500, 997, 1000, 3600, 7919, 86_400]
 SPANS = [
@@ -157,6 +157,6 @@ SOUND = [
 def test_what_is_written_is_valid_and_no_mask_is_empty(schema):
     compiled, judges = compile_schema(schema, tokenizer=BYTES), Judges(schema)
     for seed in range(12):
-        text = WALKER.walk(compiled.matcher(), random.Random(seed), max_tokens=200, bias=0.1)
+        text = DECODER.decode(compiled.matcher(), random.Random(seed), max_tokens=200, bias=0.1)
         if text is not None:
             assert judges.faults(text) == []

@@ -6,8 +6,8 @@ import re
 import pytest
 from linked import AUTO, BYTES, NONE, REQUIRED, ids, linked, written
 from monolith import TOOLS
+from random_decoding import Generation, allowed_ids
 from text_call_parser import CallParser
-from walks import Generation, allowed_ids
 
 from compiler.linker.linker import link_format
 from compiler.output_parts import ArgumentsPart, CallEnd, CallStart, TextPart, ThoughtPart

@@ -5,7 +5,7 @@ import random
 
 import jsonschema_rs
 import pytest
-from walks import Walker
+from random_decoding import RandomDecoder
 
 from compiler.errors import UnsupportedSchema
 from compiler.lowering.arrays import MAX_LEAST
@@ -91,7 +91,7 @@ def test_more_than_can_be_closed_in_time_is_refused():
 
 
 @pytest.mark.parametrize("is_distinct", [False, True])
-def test_walks_stay_within_large_bounds(is_distinct):
+def test_random_outputs_stay_within_large_bounds(is_distinct):
     schema = {
         "type": "array",
         "items": {"type": "integer", "minimum": 0, "maximum": 99},
@@ -100,10 +100,10 @@ def test_walks_stay_within_large_bounds(is_distinct):
         "uniqueItems": is_distinct,
     }
     compiled = compile_schema(schema, tokenizer=BYTES)
-    walker, rng = Walker(BYTES), random.Random(2)
+    decoder, rng = RandomDecoder(BYTES), random.Random(2)
     lengths = []
     for bias in (0.02, 0.3, 0.9) * 3:
-        text = walker.walk(compiled.matcher(), rng, max_tokens=600, bias=bias)
+        text = decoder.decode(compiled.matcher(), rng, max_tokens=600, bias=bias)
         if text is not None:
             assert jsonschema_rs.is_valid(schema, json.loads(text)), text
             lengths.append(len(json.loads(text)))

@@ -7,7 +7,7 @@ import pytest
 from corpus import corpus, json_lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from walks import walk
+from random_decoding import decode_randomly
 
 from compiler import UnsupportedSchema, compile_schema
 from compiler.grammar.grammar import CharClass, Choice, Concatenation, Grammar, Literal, Repeat, Rule, RuleRef
@@ -62,9 +62,9 @@ def test_the_shortest_sentence(number):
 
 @settings(deadline=None, max_examples=150)
 @given(st.integers(0, len(SHORTEST) - 1), st.integers(0, 2**32), st.data())
-def test_agrees_with_the_mask_on_walks_and_their_mutations(number, seed, data):
+def test_agrees_with_the_mask_on_random_outputs_and_their_mutations(number, seed, data):
     compiled = _compiled(number)
-    text = walk(compiled.matcher(), BYTES, random.Random(seed), max_tokens=120) or b"{"
+    text = decode_randomly(compiled.matcher(), BYTES, random.Random(seed), max_tokens=120) or b"{"
     characters = list(text.decode())
     for _ in range(data.draw(st.integers(0, 2))):
         at = data.draw(st.integers(0, len(characters)))
@@ -78,9 +78,9 @@ def test_agrees_with_the_mask_on_walks_and_their_mutations(number, seed, data):
 
 @settings(deadline=None, max_examples=100)
 @given(st.integers(0, len(SHORTEST) - 1), st.integers(0, 2**32))
-def test_from_everywhere_on_a_walk_there_is_a_completion_within_its_bound(number, seed):
+def test_from_everywhere_in_an_output_there_is_a_completion_within_its_bound(number, seed):
     compiled = _compiled(number)
-    text = walk(compiled.matcher(), BYTES, random.Random(seed), max_tokens=60, bias=0.2) or b""
+    text = decode_randomly(compiled.matcher(), BYTES, random.Random(seed), max_tokens=60, bias=0.2) or b""
     recogniser = _recogniser(number)
     for at in range(len(text)):
         assert recogniser.advance(text[at : at + 1])
@@ -151,19 +151,19 @@ def test_left_recursion_and_ambiguity_are_followed():
 def test_real_schemas_complete_from_everywhere():
     rng = random.Random(4)
     lines = list(json_lines(corpus("jsonschemabench", "Github_easy.jsonl.gz")))
-    num_walks = 0
+    num_outputs = 0
     for line in rng.sample(lines, min(40, len(lines))):
         try:
             compiled = compile_schema(line["schema"])
         except UnsupportedSchema:
             continue
-        text = walk(compiled.matcher(), BYTES, rng, max_tokens=150, bias=0.2)
+        text = decode_randomly(compiled.matcher(), BYTES, rng, max_tokens=150, bias=0.2)
         if text is None:
             continue
-        num_walks += 1
+        num_outputs += 1
         recogniser = Recogniser.of(compiled.network)
         for start in range(0, len(text), 7):
             assert recogniser.advance(text[start : start + 7])
             completed = text[: start + 7] + recogniser.completion()
             assert compiled.accepts(completed.decode())
-    assert num_walks >= 5
+    assert num_outputs >= 5

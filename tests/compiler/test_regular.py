@@ -82,7 +82,7 @@ def test_several_patterns_exclusions_and_values_together():
 
 
 def sample(dfa: Dfa, rng: random.Random, length: int = 40) -> str | None:
-    """A random text of the language, None if the walk does not end in time."""
+    """A random text of the language, None if it does not end in time."""
     state, text = 0, ""
     for _ in range(length):
         if state in dfa.accepting and rng.random() < 0.2:

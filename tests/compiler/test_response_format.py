@@ -7,8 +7,8 @@ from functools import cache
 
 import pytest
 import xgrammar as xgr
+from random_decoding import Generation, RandomDecoder, allowed_ids
 from vocabularies import named_vocabulary
-from walks import Generation, Walker, allowed_ids
 
 from compiler import ResponseFormat, UnsupportedSchema, compile_format
 from compiler.recogniser.parser_state import initial_state
@@ -99,7 +99,7 @@ def test_whole_texts_are_accepted(source, texts):
 def test_what_is_drawn_is_of_the_format(number, qwen):
     """No mask is empty, the matcher takes what its mask allows, and where it ends it may."""
     for vocabulary, seed in itertools.product((BYTES, qwen), range(6)):
-        text = Walker(vocabulary).walk(
+        text = RandomDecoder(vocabulary).decode(
             compiled(number, vocabulary).matcher(), random.Random(seed), max_tokens=25, bias=0.3
         )
         assert text is None or is_of(text.decode(), number), text  # None: it could go on for ever

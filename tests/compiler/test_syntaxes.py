@@ -10,7 +10,7 @@ import pytest
 import xgrammar as xgr
 from jsonschema import Draft202012Validator
 from monolith import tagged
-from walks import Generation
+from random_decoding import Generation
 from whole_outputs import parse_calls
 
 from compiler import compile_toolset

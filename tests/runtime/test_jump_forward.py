@@ -7,9 +7,9 @@ import pytest
 from dictation import Indifferent, dictate, engine_of, ids_of, spelled_vocabulary
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_decoding import allowed_ids
 from soundness.corpora import sample
 from tokenizers import Tokenizer, models
-from walks import allowed_ids
 
 from compiler import compile_schema, compile_toolset
 from compiler.syntaxes import SYNTAXES

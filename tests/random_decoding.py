@@ -1,4 +1,4 @@
-"""Random walks: a matcher driven by random allowed tokens, the hardest test of a mask."""
+"""Random decoding: tokens drawn at random from masks, the hardest test of a matcher."""
 
 import random
 
@@ -15,8 +15,8 @@ class EmptyMask(AssertionError):
     """The matcher allowed nothing at all."""
 
 
-class Walker:
-    """Walks over one vocabulary; a step costs about as much as the mask, whatever the vocabulary's size."""
+class RandomDecoder:
+    """Decodes over one vocabulary; a step costs about as much as the mask, whatever the vocabulary's size."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._tokens = vocabulary.tokens
@@ -26,13 +26,13 @@ class Walker:
         closing = (i for i, token in enumerate(vocabulary.tokens) if token and _CLOSING.issuperset(token))
         self._closing = _bits(closing, vocabulary.width)
 
-    def walk(
+    def decode(
         self, matcher: Matcher, rng: random.Random, *, max_tokens: int = 300, bias: float = 0.5
     ) -> bytes | None:
-        """The bytes of one walk to the end, None if it found none.
+        """The bytes of one whole output, None if it did not come to an end.
 
         Tokens are drawn uniformly. With probability `bias`, and always beyond `max_tokens`, a step prefers to
-        stop, or else a token that closes something; beyond ten times `max_tokens` the walk is given up.
+        stop, or else a token that closes something; beyond ten times `max_tokens` decoding is given up.
 
         Raises:
             EmptyMask: nothing was allowed.
@@ -69,11 +69,11 @@ def allowed_ids(matcher: Matcher, vocabulary: Vocabulary) -> np.ndarray:
     return ids
 
 
-def walk(
+def decode_randomly(
     matcher: Matcher, vocabulary: Vocabulary, rng: random.Random, *, max_tokens: int = 300, bias: float = 0.5
 ) -> bytes | None:
-    """One walk over a small vocabulary; see `Walker`."""
-    return Walker(vocabulary).walk(matcher, rng, max_tokens=max_tokens, bias=bias)
+    """One output over a small vocabulary; see `RandomDecoder`."""
+    return RandomDecoder(vocabulary).decode(matcher, rng, max_tokens=max_tokens, bias=bias)
 
 
 def _bits(ids, width: int) -> Bitmask:

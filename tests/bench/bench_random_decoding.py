@@ -1,6 +1,6 @@
-"""Random walks over the corpora's schemas: how many there were, and whether any was wrong.
+"""Random decoding over the corpora's schemas: how many outputs there were, and whether any was wrong.
 
-PYTHONPATH=.:tests python tests/bench/bench_walks.py [--per-schema 10] [--every 1] [--vocabulary qwen3]
+PYTHONPATH=.:tests python tests/bench/bench_random_decoding.py [--per-schema 10] [--every 1] [--vocabulary qwen3]
 """
 
 import argparse
@@ -9,11 +9,11 @@ import sys
 import time
 
 from soundness.corpora import CORPORA, sample
-from soundness.random_walks import walks
+from soundness.decoding import decode_schemas
 
 
 def main() -> None:
-    """Walk and print."""
+    """Decode and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--corpus", nargs="+", choices=CORPORA, default=list(CORPORA))
     parser.add_argument("--vocabulary", choices=["qwen3", "mistral-v3", "bytes"], default="qwen3")
@@ -29,7 +29,7 @@ def main() -> None:
         cases = [case for case in drawn if options.holding in json.dumps(case.schema)]
         start = time.perf_counter()
         num_faults = 0
-        found = walks(
+        found = decode_schemas(
             cases,
             options.vocabulary,
             options.per_schema,

@@ -1,4 +1,4 @@
-"""Random walks over the grammars of many schemas, and what the judges say of each."""
+"""Random decoding under the grammars of many schemas, and what the judges say of each output."""
 
 import json
 import random
@@ -8,31 +8,31 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from random_decoding import EmptyMask, RandomDecoder
 from soundness.corpora import Case
 from soundness.judges import Judges
 from soundness.workers import Finished, Job, allow, run
 from vocabularies import named_vocabulary
-from walks import EmptyMask, Walker
 
 from compiler.errors import CompilerError
 from compiler.schema import Objects, compile_schema
 
 BIASES = (0.02, 0.1, 0.3, 0.6)
-"""How often a step prefers to end: long walks and short ones."""
+"""How often a step prefers to end: for long outputs and short ones."""
 MAX_TOKENS = 150
 SECONDS = 60.0
-"""Processor time for all walks of a schema, compiling included."""
+"""Processor time for all outputs of a schema, compiling included."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """Counts by what became of a walk, and every fault found."""
+    """Counts by what became of an output, and every fault found."""
 
     counts: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
 
     def add(self, case: Case, finished: Finished) -> None:
-        """Count one schema's walks."""
+        """Count one schema's outputs."""
         self.counts[f"schemas {finished.end}"] += 1
         if not finished.findings:
             self.counts["schemas refused"] += 1
@@ -42,7 +42,7 @@ class Tally:
                 self.faults.append(f"{case.corpus} {case.name}: {fault}")
 
 
-def walks(
+def decode_schemas(
     cases: Iterable[Case],
     vocabulary: str,
     per_schema: int,
@@ -63,7 +63,7 @@ def walks(
 
 def _job(vocabulary: str, per_schema: int, objects: Objects, seed: int, *, is_limited: bool) -> Job:
     words = named_vocabulary(vocabulary)
-    walker = Walker(words)
+    decoder = RandomDecoder(words)
 
     def outcomes(case: Case) -> Iterator[tuple[str, str]]:
         if is_limited:
@@ -75,15 +75,17 @@ def _job(vocabulary: str, per_schema: int, objects: Objects, seed: int, *, is_li
         judges = Judges(case.schema, case.documents)
         rng = random.Random(f"{seed} {case.name}")
         for number in range(per_schema):
-            yield outcome(walker, compiled.matcher(), judges, rng, BIASES[number % len(BIASES)])
+            yield outcome(decoder, compiled.matcher(), judges, rng, BIASES[number % len(BIASES)])
 
     return outcomes
 
 
-def outcome(walker: Walker, matcher: Any, judges: Judges, rng: random.Random, bias: float) -> tuple[str, str]:
-    """What became of one walk ("valid", "unfinished", "wrong", "empty mask"), and the fault."""
+def outcome(
+    decoder: RandomDecoder, matcher: Any, judges: Judges, rng: random.Random, bias: float
+) -> tuple[str, str]:
+    """What became of one output ("valid", "unfinished", "wrong", "empty mask"), and the fault."""
     try:
-        text = walker.walk(matcher, rng, max_tokens=MAX_TOKENS, bias=bias)
+        text = decoder.decode(matcher, rng, max_tokens=MAX_TOKENS, bias=bias)
     except EmptyMask as empty:
         return "empty mask", str(empty)
     if text is None:
