@@ -1,8 +1,9 @@
-"""Ambiguity without bounds, by which reading gets slower and slower.
+"""Unbounded ambiguity, which makes parsing slower and slower.
 
-A rule whose texts may begin with one of its own and end with one (`e ::= e "+" e`) splits a text in as many
-ways as it has places to: reading a byte then takes time that grows with the square of what was read. So do
-many parts in a row of which each may be left out or go on (`x* x* x*`).
+If the texts of a rule may begin and end with texts of the same rule (`e ::= e "+" e`), a text can be split in
+as many ways as it has operators: parsing one byte then takes time that grows with the square of what was
+read. Many nullable parts in a row, of which each may be left out or repeated (`x* x* x*`), have the same
+effect.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,13 +13,13 @@ from compiler.grammar.grammar import EMPTY, Choice, Concatenation, Expr, Grammar
 from compiler.grammar.shortest import ShortestSentences
 
 LOOP = 8
-"""As many parts as a loop counts for."""
+"""How many nullable parts a loop counts for."""
 
 _Graph = Mapping[str, tuple[str, ...]]
 
 
 def doubly_recursive(grammar: Grammar, shortest: ShortestSentences) -> str | None:
-    """A rule whose texts may both begin and end with one of its own, parts that may be empty aside."""
+    """A rule that is both left-recursive and right-recursive, nullable parts aside; None if there is none."""
     at_start = {name: _first(rule.body, shortest, 1) for name, rule in grammar.rules.items()}
     at_end = {name: _first(rule.body, shortest, -1) for name, rule in grammar.rules.items()}
     both = (name for name in grammar.rules if _leads_back(name, at_end) and _leads_back(name, at_start))
@@ -26,14 +27,14 @@ def doubly_recursive(grammar: Grammar, shortest: ShortestSentences) -> str | Non
 
 
 def most_nullable_in_a_row(grammar: Grammar, shortest: ShortestSentences) -> tuple[str, int]:
-    """The rule with the most parts in a row that may be empty, and how many; a loop counts as `LOOP`."""
+    """The rule with the most nullable parts in a row, and their number; a loop counts as `LOOP`."""
     rows = _Rows(grammar, shortest)
     longest = {name: rows.longest(rule.body) for name, rule in grammar.rules.items()}
     return max(longest.items(), key=lambda pair: pair[1])
 
 
 class _Rows:
-    """Counts parts in a row that may be empty."""
+    """Counts nullable parts in a row: parts that admit the empty text."""
 
     def __init__(self, grammar: Grammar, shortest: ShortestSentences) -> None:
         self._rules = grammar.rules
@@ -41,7 +42,7 @@ class _Rows:
         self._counts: dict[str, int] = {}
 
     def longest(self, expr: Expr) -> int:
-        """The longest row in any of the sequences of an expression."""
+        """The length of the longest row in any concatenation of an expression."""
         rows = [0]
         for part in subexpressions(expr):
             rows.append(0)
@@ -50,7 +51,7 @@ class _Rows:
         return max(rows)
 
     def _count(self, expr: Expr) -> int:
-        """The parts of an expression that may be empty as a whole."""
+        """The number of nullable parts of a nullable expression."""
         match expr:
             case RuleRef(name):
                 return self._count_rule(name)
@@ -63,7 +64,7 @@ class _Rows:
 
     def _count_rule(self, name: str) -> int:
         if name not in self._counts:
-            self._counts[name] = LOOP  # where it leads back to itself
+            self._counts[name] = LOOP  # where it is recursive
             body = self._rules[name].body
             if RuleRef(name) not in subexpressions(body):
                 self._counts[name] = max(1, self._count(body))
@@ -71,7 +72,7 @@ class _Rows:
 
 
 def _first(expr: Expr, shortest: ShortestSentences, direction: int) -> tuple[str, ...]:
-    """The rules that may stand first in an expression, or (`direction` -1) last."""
+    """The rules with which texts of an expression may begin, or (`direction` -1) end."""
     match expr:
         case RuleRef(name):
             return (name,)

@@ -1,7 +1,7 @@
-"""Reading grammars that strangers wrote, in EBNF as xgrammar and llama.cpp (GBNF) have it.
+"""Reading a grammar that a client sends, in EBNF as xgrammar and llama.cpp (GBNF) have it.
 
-xgrammar parses and normalises the text; its rules are read out of its serialized form into ours, so that the
-closer knows them too. What is compiled in the end is written out of ours again.
+xgrammar parses and normalises the text. Its serialized form is read into our rules, because the budget closer
+needs these. The grammar that is compiled in the end is written from our rules again.
 """
 
 import json
@@ -37,7 +37,7 @@ MAX_NESTING = 200
 MAX_COUNT = 1_000
 MAX_IN_A_ROW = 64
 MAX_SHORTEST_BYTES = 1 << 16
-"""Of a rule: a longer text fits no context, and would be built to find that out."""
+"""The longest shortest text of a rule; a longer one fits no context window."""
 
 _POINTER = "/grammar"
 _UNBOUNDED = -1
@@ -47,20 +47,20 @@ _PLACE_IN_SOURCE = re.compile(r"^\[[\d:]+\] \S+: ")
 
 
 def ebnf_grammar(text: str) -> Grammar:
-    """The grammar of an EBNF text whose root rule is `root`.
+    """The grammar of an EBNF text whose root rule is `root`, for example `root ::= "a" root | "b"`.
 
     Raises:
-        UnsupportedSchema: it cannot be read, uses more than rules, counts too far, or has a rule that no text
-            completes, none of bearable length, or too many in too many ways.
+        UnsupportedSchema: the text cannot be parsed, uses lookaheads or macros, counts too far, or has a rule
+            that no text or no short text completes, or that is too ambiguous.
     """
     _check_nesting(text)
     try:
         source = json.loads(xgr.Grammar.from_ebnf(text).serialize_json())
     except (RuntimeError, ValueError) as error:
         raise _refusal(_PLACE_IN_SOURCE.sub("", str(error).strip())) from error
-    grammar = _Reader(source).grammar()
+    grammar = _SerializedGrammar(source).grammar()
     pruned = prune(inlined(grammar))
-    assert pruned is not None, "every rule has been found to be productive"
+    assert pruned is not None, "every rule is productive"
     return pruned
 
 
@@ -69,7 +69,7 @@ def _refusal(reason: str, suggestion: str = "") -> UnsupportedSchema:
 
 
 def _check_nesting(text: str) -> None:
-    """Refuse what would exhaust the parser's stack."""
+    """Refuse groups so deep that they would exhaust the parser's stack."""
     depth = 0
     for lexeme in _LEXEME.findall(text):
         depth += {"(": 1, ")": -1}.get(lexeme, 0)
@@ -78,7 +78,7 @@ def _check_nesting(text: str) -> None:
 
 
 class _Kind(IntEnum):
-    """How xgrammar numbers the kinds of expressions that are read here; the others are macros."""
+    """xgrammar's numbers for the kinds of expressions; all other kinds are macros."""
 
     TEXT = 0
     CHAR_CLASS = 1
@@ -90,8 +90,8 @@ class _Kind(IntEnum):
     REPEAT = 8
 
 
-class _Reader:
-    """Reads the serialized form of one of xgrammar's grammars."""
+class _SerializedGrammar:
+    """The serialized form of one of xgrammar's grammars, to be read into our rules."""
 
     def __init__(self, source: dict[str, Any]) -> None:
         self._source = source
@@ -124,13 +124,15 @@ class _Reader:
         names = {ref.name: name for name, ref in zip(self._names, self._refs, strict=True)}
         rule = doubly_recursive(grammar, shortest)
         if rule is not None:
-            reason = f"texts of rule {names.get(rule, rule)!r} may begin and end with others of the same rule"
-            advice = 'Recurse on one side, as in `e ::= t ("+" t)*`, and repeat nothing that may be empty.'
+            reason = f"texts of rule {names.get(rule, rule)!r} may begin and end with texts of the same rule"
+            advice = (
+                'Recurse on one side only, as in `e ::= t ("+" t)*`, and do not repeat what may be empty.'
+            )
             raise _refusal(reason, advice)
         rule, num_parts = most_nullable_in_a_row(grammar, shortest)
         if num_parts > MAX_IN_A_ROW:
             reason = f"rule {names.get(rule, rule)!r} has too many parts in a row that may be empty"
-            raise _refusal(reason, "Write one loop in the place of several, or lower its counts.")
+            raise _refusal(reason, "Write one loop instead of several, or lower the counts.")
 
     def _expr(self, expr_id: int) -> Expr:  # noqa: PLR0911 - one case per kind of expression
         kind, content = self._node(expr_id)
@@ -152,7 +154,9 @@ class _Reader:
             case _Kind.REPEAT:
                 return self._repeat(*content)
             case _:
-                raise _refusal("it uses a macro such as TagDispatch or Token", "Write rules and literals.")
+                raise _refusal(
+                    "it uses a macro such as TagDispatch or Token", "Use only rules, literals and classes."
+                )
 
     def _node(self, expr_id: int) -> tuple[int, list[int]]:
         numbers, start = self._source["grammar_expr_data"], self._source["grammar_expr_indptr"][expr_id]
@@ -160,9 +164,9 @@ class _Reader:
         return kind, numbers[start + 2 : start + 2 + length]
 
     def _repeat(self, rule_id: int, low: int, high: int) -> Expr:
-        """A rule `low` to `high` times, written out; of single characters the engine counts itself."""
+        """A rule `low` to `high` times, written out, except that xgrammar itself counts single characters."""
         if max(low, high) > MAX_COUNT:
-            raise _refusal(f"counts to {max(low, high)}; at most to {MAX_COUNT}", "Use `*`, or lower it.")
+            raise _refusal(f"counts to {max(low, high)}, more than {MAX_COUNT}", "Use `*`, or lower it.")
         item: Expr = self._refs[rule_id]
         body = self._expr(self._source["rules"][rule_id][1])
         if isinstance(body, CharClass):
@@ -179,16 +183,18 @@ def _literal(spelled: bytes) -> Expr:
     try:
         text = spelled.decode()
     except UnicodeDecodeError:
-        raise _refusal("it holds an escape of no character (a lone surrogate?)", "Leave it out.") from None
+        raise _refusal(
+            "it has an escape that is not a character (perhaps a lone surrogate)", "Leave it out."
+        ) from None
     check_characters(text, _POINTER)
     return Literal(text)
 
 
 def _char_class(content: Sequence[int]) -> CharClass:
-    """The characters of a class that can be written."""
+    """A class without the characters that are never written."""
     is_negated, *bounds = content
     ranges = charset.union(tuple(zip(bounds[::2], bounds[1::2], strict=True)))
     ranges = charset.intersection(charset.complement(ranges) if is_negated else ranges, ALLOWED_CHARACTERS)
     if not ranges:
-        raise _refusal("a class of characters holds none that can be written", "Leave it out.")
+        raise _refusal("a character class has only control characters or surrogates", "Leave it out.")
     return CharClass(ranges)

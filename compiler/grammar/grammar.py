@@ -1,11 +1,11 @@
-"""The grammar: rules over Unicode text, the target of every lowering.
+"""The grammar: rules over Unicode text, which every lowering produces.
 
 An expression is one of `Literal`, `CharClass`, `Repeat`, `Concatenation`, `Choice` or `RuleRef`; a rule's
-body can be `Prose` instead. All are frozen and hashable, so equal grammars are equal values. `to_ebnf` writes
-what xgrammar compiles.
+body can also be `Prose`. All are frozen and hashable, so equal grammars are equal values. `to_ebnf` writes
+the text that xgrammar compiles.
 
-Shapes that are fast to mask (docs/benchmarks.md): right recursion; a lookahead where what follows is
-known; `Repeat` over single character classes only. Counts of anything else are unrolled by the lowering.
+Masks are fast with right recursion, with a lookahead where it is known what follows a rule, and with `Repeat`
+only over single character classes (docs/benchmarks.md). The lowering writes all other counts out as rules.
 """
 
 import hashlib
@@ -24,34 +24,36 @@ from compiler.regular.charset import Ranges
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """Exactly this text; the empty text is the empty sentence."""
+    """Exactly this text, which may be empty."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class CharClass:
-    """One character out of inclusive code point ranges: sorted, disjoint, without surrogates, not empty."""
+    """One character from inclusive ranges of code points: sorted, disjoint, without surrogates, not empty."""
 
     ranges: tuple[tuple[int, int], ...]
 
     @classmethod
     def of(cls, *ranges: tuple[int, int] | str) -> "CharClass":
-        """Normalise ranges and single characters; surrogates are cut out, as no decoder takes them back.
+        """The class of some ranges and single characters, without surrogates, which UTF-8 cannot encode.
+
+        `CharClass.of("b", (0x30, 0x39), "a")` is `CharClass(((0x30, 0x39), (0x61, 0x62)))`.
 
         Raises:
             ValueError: nothing is left.
         """
         spans = ((ord(span), ord(span)) if isinstance(span, str) else span for span in ranges)
-        kept = charset.intersection(charset.union(spans), charset.ALL)
-        if not kept:
+        characters = charset.intersection(charset.union(spans), charset.ALL)
+        if not characters:
             raise ValueError("an empty character class matches nothing")
-        return cls(kept)
+        return cls(characters)
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """`item` from `low` to `high` times; `high` None is without bound."""
+    """`item` from `low` to `high` times (None: any number of times)."""
 
     item: CharClass
     low: int = 0
@@ -60,31 +62,31 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Concatenation:
-    """One after the other."""
+    """The items one after the other."""
 
     items: tuple["Expr", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Any one of, at least one."""
+    """Any one of the options, of which there is at least one."""
 
     options: tuple["Expr", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RuleRef:
-    """The rule of that name."""
+    """A reference to the rule of that name."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Prose:
-    """Any bytes that hold none of these texts; may only be the whole body of a rule.
+    """Any bytes that contain none of these texts; only as the whole body of a rule.
 
-    Written as xgrammar's `TagDispatch`, which compiles in no time whatever the texts are, where an automaton
-    over characters takes some 50 ms a state.
+    It becomes xgrammar's `TagDispatch`, which compiles fast whatever the texts are. An automaton over
+    characters would take about 50 ms per state.
     """
 
     excludes: tuple[str, ...]
@@ -94,13 +96,17 @@ Expr = Literal | CharClass | Repeat | Concatenation | Choice | RuleRef | Prose
 
 EMPTY = Literal("")
 
+CONTROL_CHARACTERS: Ranges = ((0x00, 0x08), (0x0B, 0x0C), (0x0E, 0x1F))
+"""Never written. Some of them stand for marker tokens (`compiler.vocabulary`)."""
+ALLOWED_CHARACTERS = charset.complement(CONTROL_CHARACTERS)
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule's body; `lookahead` is sound only if every use of the rule is followed by such a text.
+    """A rule's body; every use of the rule must be followed by a text that `lookahead` admits.
 
-    A lookahead never removes a sentence: it tells the engine what follows, so that masks can be
-    precomputed across the rule's end. Choices in it need a rule of their own.
+    So a lookahead removes no sentence: it tells xgrammar what follows, which can then precompute masks across
+    the rule's end. A choice in it needs a rule of its own.
     """
 
     body: Expr
@@ -114,7 +120,7 @@ class Grammar:
     rules: Mapping[str, Rule]
     root: str = "root"
     plan: GuardPlan | None = None
-    """What guards must look at; None if the rules say everything."""
+    """What guards must check; None if the rules say everything."""
 
     def __post_init__(self) -> None:
         """Freeze the mapping."""
@@ -156,7 +162,7 @@ def concat(*items: Expr | None) -> Expr | None:
 
 
 def choice(*options: Expr) -> Expr:
-    """A choice, flattened, duplicates dropped, order kept."""
+    """Any of the options in their order, flattened, without duplicates."""
     flat: dict[Expr, None] = {}
     for option in options:
         for part in option.options if isinstance(option, Choice) else (option,):
@@ -172,13 +178,13 @@ def optional(item: Expr) -> Expr:
 
 
 def union(options: Iterable[Expr | None]) -> Expr | None:
-    """A choice of what there is, where None has no sentence; None if all are."""
+    """A choice of those options that are not None; None if all are. None has no sentences."""
     live = [option for option in options if option is not None]
     return choice(*live) if live else None
 
 
 def subexpressions(expr: Expr) -> Iterator[Expr]:
-    """The expression and everything written inside it, as a reader meets it; references are not followed."""
+    """The expression and all expressions inside it, in reading order; references are not followed."""
     pending = [expr]
     while pending:
         part = pending.pop()
@@ -253,13 +259,8 @@ def _escape(code: int, *, in_class: bool) -> str:
     return f"\\U{code:08x}"
 
 
-CONTROL_CHARACTERS: Ranges = ((0x00, 0x08), (0x0B, 0x0C), (0x0E, 0x1F))
-"""Never written: among them are the characters that stand for marker tokens."""
-ALLOWED_CHARACTERS = charset.complement(CONTROL_CHARACTERS)
-
-
 def check_characters(text: str, pointer: str) -> None:
-    """Refuse a text that holds what is never written; raises UnsupportedSchema."""
+    """Refuse a text with a character that is never written; raises UnsupportedSchema."""
     for char in text:
         if not charset.contains(ALLOWED_CHARACTERS, ord(char)):
             kind = "a lone surrogate" if 0xD800 <= ord(char) <= 0xDFFF else "a control character"

@@ -1,4 +1,4 @@
-"""The grammar as JSON, so that a stored unit keeps its readable form."""
+"""The JSON form of a grammar, in which a stored unit keeps it."""
 
 import json
 from typing import Any
@@ -19,9 +19,10 @@ from compiler.guard.plan import plan_from_json, plan_to_json
 
 
 def grammar_to_json(grammar: Grammar) -> str:
-    """`{"root": name, "rules": {name: [body, lookahead or null]}, "plan": plan or null}`.
+    """The JSON form: `{"root": name, "rules": {name: [body, lookahead or null]}, "plan": plan or null}`.
 
-    Expressions are tagged arrays.
+    An expression is an array that begins with its kind. `root ::= "a" | [0-9]*` is
+    `{"root":"root","rules":{"root":[["choice",["text","a"],["repeat",["class",48,57],0,null]],null]},"plan":null}`.
     """
     rules = {
         name: [_write(rule.body), None if rule.lookahead is None else _write(rule.lookahead)]
@@ -33,10 +34,10 @@ def grammar_to_json(grammar: Grammar) -> str:
 
 
 def grammar_from_json(text: str) -> Grammar:
-    """The grammar that `grammar_to_json` wrote; the text must come from there.
+    """The grammar that `grammar_to_json` wrote.
 
     Raises:
-        ValueError: it does not.
+        ValueError: the text does not come from `grammar_to_json`.
     """
     try:
         content = json.loads(text)

@@ -1,4 +1,10 @@
-"""Pruning: what no finite text can complete, and what nothing refers to, leaves the grammar."""
+"""Passes over a grammar: pruning and inlining. Neither changes its language.
+
+Pruning removes unproductive rules, which no finite text completes, and unreachable ones. Inlining writes the
+alternatives of a rule that a loop repeats into the loop itself: where a loop refers to a rule in every round,
+xgrammar cannot know in advance which tokens fit across the end of the rule and tries most of the vocabulary.
+For the characters of a string a mask takes 100 ms with the reference and 0.1 ms without.
+"""
 
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -16,9 +22,16 @@ from compiler.grammar.grammar import (
     subexpressions,
 )
 
+_MAX_DEPTH = 4
+"""How many rules inside one another are inlined."""
+_MAX_OPTIONS = 64
+
 
 def prune(grammar: Grammar) -> Grammar | None:
-    """The same language without dead rules; None if it is empty."""
+    """The grammar without unproductive and unreachable rules; None if its language is empty.
+
+    Of `root ::= "a" | x`, `x ::= "b" x` it keeps `root ::= "a"`.
+    """
     reached, innermost_first = _orders(grammar.rules, grammar.root)
     productive = _productive(grammar.rules, innermost_first)
     if grammar.root not in productive:
@@ -26,14 +39,14 @@ def prune(grammar: Grammar) -> Grammar | None:
     if len(productive) == len(reached):
         return Grammar({name: grammar.rules[name] for name in reached}, grammar.root, grammar.plan)
     live = {
-        name: Rule(_without_dead(grammar.rules[name].body, productive), grammar.rules[name].lookahead)
+        name: Rule(_without_unproductive(grammar.rules[name].body, productive), grammar.rules[name].lookahead)
         for name in productive
     }
     return Grammar({name: live[name] for name in _orders(live, grammar.root)[0]}, grammar.root, grammar.plan)
 
 
 def _productive(rules: Mapping[str, Rule], innermost_first: list[str]) -> set[str]:
-    """The rules that some text completes; only recursive ones are looked at twice."""
+    """The rules that some text completes; only recursive rules are visited more than once."""
     productive: set[str] = set()
     waiting = innermost_first
     while True:
@@ -60,19 +73,19 @@ def _is_productive(expr: Expr, productive: AbstractSet[str]) -> bool:
             return True
 
 
-def _without_dead(expr: Expr, productive: AbstractSet[str]) -> Expr:
+def _without_unproductive(expr: Expr, productive: AbstractSet[str]) -> Expr:
     match expr:
         case Choice(options):
             live = [o for o in options if _is_productive(o, productive)]
-            return choice(*(_without_dead(option, productive) for option in live))
+            return choice(*(_without_unproductive(option, productive) for option in live))
         case Concatenation(items):
-            return concat(*(_without_dead(item, productive) for item in items))
+            return concat(*(_without_unproductive(item, productive) for item in items))
         case _:
             return expr
 
 
 def _orders(rules: Mapping[str, Rule], root: str) -> tuple[list[str], list[str]]:
-    """Names as a reader meets them from the root on, and each after those its rule refers to."""
+    """The reachable rules as a reader meets them, and again with each one behind those that it refers to."""
     met: dict[str, None] = {}
     innermost_first: list[str] = []
     stack = [(root, False)]
@@ -91,17 +104,16 @@ def _orders(rules: Mapping[str, Rule], root: str) -> tuple[list[str], list[str]]
     return list(met), innermost_first
 
 
-_MAX_DEPTH = 4
-_MAX_OPTIONS = 64
-
-
 def inlined(grammar: Grammar) -> Grammar:
-    """The same language; rules that nothing refers to any more are still there."""
-    rules = {name: Rule(_unfold(name, rule.body, grammar.rules)) for name, rule in grammar.rules.items()}
+    """The grammar with the rules inlined that loops repeat; unreachable rules stay in it.
+
+    Of `root ::= char root | ""`, `char ::= [a-z] | "-"` it makes `root ::= [a-z] root | "-" root | ""`.
+    """
+    rules = {name: Rule(_inline(name, rule.body, grammar.rules)) for name, rule in grammar.rules.items()}
     return Grammar(rules, grammar.root, grammar.plan)
 
 
-def _unfold(name: str, body: Expr, rules: Mapping[str, Rule]) -> Expr:
+def _inline(name: str, body: Expr, rules: Mapping[str, Rule]) -> Expr:
     again = RuleRef(name)
     found: list[Expr] = []
     for option in body.options if isinstance(body, Choice) else (body,):

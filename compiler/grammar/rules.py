@@ -2,33 +2,20 @@
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from compiler.grammar.grammar import Grammar, Rule, RuleRef
 from compiler.guard.plan import GuardPlan
 
 _MAX_HINT = 32
-_KEYWORDS = ("true", "false")  # and names of macros, which begin with a capital
-
-
-class RuleSink(Protocol):
-    """Where a lowering puts the rules its expressions refer to."""
-
-    def define(self, hint: str, rule: Rule) -> RuleRef:
-        """A name for `rule`; equal rules get one name."""
-
-    def reserve(self, hint: str) -> RuleRef:
-        """A name whose rule `fill` gives later, for rules that refer to themselves."""
-
-    def fill(self, ref: RuleRef, rule: Rule) -> None:
-        """Give a reserved name its rule, once."""
-
-    def shared(self, key: str, build: Callable[[RuleRef], Rule]) -> RuleRef:
-        """The rule that every use of `key` shares; `build` gets its name, to refer to itself."""
+_RESERVED = ("true", "false")  # in xgrammar's EBNF, with all names that begin with a capital
 
 
 class RuleTable:
-    """Rules by name. Hints become names that are valid and unique; equal defined rules share one."""
+    """The rules of a grammar by name. A hint becomes a valid, unique name.
+
+    `table.define("comma", Rule(Literal(", ")))` is `RuleRef("comma")`, and so is the same call with any other
+    hint, because equal rules share one name.
+    """
 
     def __init__(self) -> None:
         self._rules: dict[str, Rule | None] = {}
@@ -38,12 +25,12 @@ class RuleTable:
 
     @property
     def rules(self) -> Mapping[str, Rule]:
-        """Every rule so far, in the order of their names' first use."""
+        """Every rule so far, in the order in which they were named."""
         assert all(rule is not None for rule in self._rules.values()), "a reserved rule was never filled"
         return {name: rule for name, rule in self._rules.items() if rule is not None}
 
     def define(self, hint: str, rule: Rule) -> RuleRef:
-        """A name for `rule`; equal rules get one name."""
+        """A reference to `rule`; equal rules share one name."""
         if rule not in self._names:
             ref = self.reserve(hint)
             self.fill(ref, rule)
@@ -51,30 +38,30 @@ class RuleTable:
         return self._names[rule]
 
     def reserve(self, hint: str) -> RuleRef:
-        """A name whose rule `fill` gives later, for rules that refer to themselves."""
+        """A reference to a rule that `fill` defines later, for rules that refer to themselves."""
         name = self._unique(hint)
         self._rules[name] = None
         return RuleRef(name)
 
     def fill(self, ref: RuleRef, rule: Rule) -> None:
-        """Give a reserved name its rule, once."""
+        """Define a reserved rule, once."""
         assert self._rules.get(ref.name, rule) is None, f"{ref.name} is not a reserved rule"
         self._rules[ref.name] = rule
 
     def shared(self, key: str, build: Callable[[RuleRef], Rule]) -> RuleRef:
-        """The rule that every use of `key` shares; `build` gets its name, to refer to itself."""
+        """The rule that all uses of `key` share; `build` gets a reference to it, for recursion."""
         if key not in self._shared:
             self._shared[key] = ref = self.reserve(key)
             self.fill(ref, build(ref))
         return self._shared[key]
 
     def grammar(self, root: Rule, plan: GuardPlan | None = None) -> Grammar:
-        """The grammar of these rules under `root`, with what is left to guards."""
+        """The grammar of these rules under `root`; `plan` says what guards keep."""
         return Grammar({"root": root, **self.rules}, plan=plan)
 
     def _unique(self, hint: str) -> str:
         stem = re.sub(r"[^a-zA-Z0-9_]+", "_", hint)[:_MAX_HINT].strip("_") or "rule"
-        if stem in _KEYWORDS or not stem[0].islower():
+        if stem in _RESERVED or not stem[0].islower():
             stem = f"r_{stem}"
         name = stem
         while name in self._rules or name == "root":

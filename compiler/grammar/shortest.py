@@ -16,7 +16,7 @@ from compiler.grammar.grammar import (
 )
 
 NEVER = 1 << 60
-"""The cost of what has no finite sentence, or more."""
+"""The cost of an expression that has no finite sentence; other costs are lower."""
 
 
 class ShortestSentences:
@@ -36,9 +36,9 @@ class ShortestSentences:
             case Literal(text):
                 return len(text.encode())
             case CharClass(ranges):
-                return _width(chr(ranges[0][0]))
+                return _width(ranges[0][0])
             case Repeat(item, low, _):
-                return low * _width(chr(item.ranges[0][0]))
+                return low * _width(item.ranges[0][0])
             case Concatenation(items):
                 return min(NEVER, sum(map(self.of, items)))
             case Choice(options):
@@ -53,7 +53,10 @@ class ShortestSentences:
         return int(self.of(expr))
 
     def _find(self, grammar: Grammar) -> None:
-        """The rules in the order of their costs, each found from those before it."""
+        """Find the costs of the rules, the cheapest first; a rule's cost depends only on cheaper ones.
+
+        Donald E. Knuth, "A generalization of Dijkstra's algorithm", Information Processing Letters 6 (1977).
+        """
         users: dict[str, set[str]] = {name: set() for name in grammar.rules}
         for name, rule in grammar.rules.items():
             for part in subexpressions(rule.body):
@@ -73,7 +76,6 @@ class ShortestSentences:
                     heapq.heappush(heap, (cost, user))
 
 
-def _width(char: str) -> int:
-    """Bytes of a character in UTF-8."""
-    code = ord(char)
+def _width(code: int) -> int:
+    """The number of bytes of a code point in UTF-8."""
     return 1 + (code >= 0x80) + (code >= 0x800) + (code >= 0x10000)

@@ -8,7 +8,7 @@ the rest.
 from dataclasses import dataclass
 
 from compiler.grammar.grammar import CharClass, Expr, Rule, choice, concat
-from compiler.grammar.rules import RuleSink
+from compiler.grammar.rules import RuleTable
 
 _FEW = 4
 """Up to 2 ** 4 members are written out: xgrammar then knows what follows a member and masks are faster."""
@@ -24,7 +24,7 @@ class Quantifier:
     member: Expr
     close: Expr
     ahead: CharClass
-    rules: RuleSink
+    rules: RuleTable
     name: str
 
     def between(self, low: int, high: int | None) -> Expr:

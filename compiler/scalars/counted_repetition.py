@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from compiler.grammar.grammar import EMPTY, CharClass, Expr, Literal, Rule, RuleRef, choice, concat
-from compiler.grammar.rules import RuleSink
+from compiler.grammar.rules import RuleTable
 
 BLOCK = 32
 AHEAD = 16
@@ -40,7 +40,7 @@ class CountedRepetition:
     key: str
     encode: Callable[[Expr], Expr]
     ahead: CharClass | None
-    rules: RuleSink
+    rules: RuleTable
     close: Literal
 
     def between(self, low: int, high: int | None) -> Expr:

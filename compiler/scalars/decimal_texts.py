@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 
 from compiler.digraph import reverse_topological_order
 from compiler.grammar.grammar import EMPTY, CharClass, Expr, Literal, Rule, RuleRef, choice, concat
-from compiler.grammar.rules import RuleSink
+from compiler.grammar.rules import RuleTable
 from compiler.regular import charset
 from compiler.regular.dfa import DEAD, Alphabet, Dfa, build_dfa
 
@@ -101,7 +101,7 @@ def without_trailing_zeros() -> Dfa:
     return build_dfa(ALPHABET, "whole", successors, lambda state: state in ("whole", "digit"))
 
 
-def digit_rules(dfa: Dfa, rules: RuleSink) -> Expr | None:
+def digit_rules(dfa: Dfa, rules: RuleTable) -> Expr | None:
     """The texts of a minimised automaton over digits; None if there are none. The automaton has no cycles."""
     if dfa.is_empty:
         return None
@@ -113,7 +113,7 @@ def digit_rules(dfa: Dfa, rules: RuleSink) -> Expr | None:
     return texts[0]
 
 
-def _texts_from(state: int, dfa: Dfa, texts: Mapping[int, Expr], rules: RuleSink) -> Expr:
+def _texts_from(state: int, dfa: Dfa, texts: Mapping[int, Expr], rules: RuleTable) -> Expr:
     """The texts from a state on, given those from its successors on."""
     chars_to: dict[int, list[str]] = {}
     for symbol, target in enumerate(dfa.table[state]):
@@ -173,7 +173,7 @@ def _compare(first: int, second: int) -> int:
     return (first > second) - (first < second)
 
 
-def lower_magnitudes(interval: Interval, places: int, rules: RuleSink, *, is_unique: bool) -> Expr | None:
+def lower_magnitudes(interval: Interval, places: int, rules: RuleTable, *, is_unique: bool) -> Expr | None:
     """The non-negative numbers of an interval with at most `places` digits after the point; None if none.
 
     With `is_unique` no two of the texts are the same double: digits are few, and no zeros end them.

@@ -17,7 +17,7 @@ from math import ceil, floor, lcm
 from typing import NamedTuple
 
 from compiler.grammar.grammar import Expr
-from compiler.grammar.rules import RuleSink
+from compiler.grammar.rules import RuleTable
 from compiler.regular.dfa import Dfa, TooManyStates, build_dfa
 from compiler.scalars.decimal_texts import (
     ALPHABET,
@@ -111,7 +111,7 @@ class Multiples:
         self.is_unique = is_unique
         self._automata = _ContinuationAutomaton()
 
-    def lower(self, interval: Interval, rules: RuleSink) -> tuple[Expr | None, Fraction | None]:
+    def lower(self, interval: Interval, rules: RuleTable) -> tuple[Expr | None, Fraction | None]:
         """The texts of the multiples in an interval from zero up; None if there are none.
 
         If their automaton is too large, only the smallest multiples are written. The second value is the

@@ -22,7 +22,7 @@ from compiler.grammar.grammar import (
     optional,
     union,
 )
-from compiler.grammar.rules import RuleSink
+from compiler.grammar.rules import RuleTable
 from compiler.report import Verdict
 from compiler.scalars.decimal_texts import MAX_COUNTED_PLACES, Interval, lower_magnitudes
 from compiler.scalars.multiples import Multiples, common_multiple
@@ -76,7 +76,7 @@ class LoweredNumber:
 
 
 def lower_integer(
-    constraint: IntegerConstraint, rules: RuleSink, *, is_unique: bool = False
+    constraint: IntegerConstraint, rules: RuleTable, *, is_unique: bool = False
 ) -> LoweredNumber | None:
     """The integers that a constraint admits; None if there are none.
 
@@ -101,7 +101,7 @@ def lower_integer(
 
 
 def lower_number(
-    constraint: NumberConstraint, rules: RuleSink, *, is_unique: bool = False
+    constraint: NumberConstraint, rules: RuleTable, *, is_unique: bool = False
 ) -> LoweredNumber | None:
     """The numbers that a constraint admits; None if there are none.
 
@@ -151,7 +151,7 @@ def _from_automata(
     multiples: Multiples | None,
     places: int,
     notes: tuple[Note, ...],
-    rules: RuleSink,
+    rules: RuleTable,
     *,
     is_unique: bool,
 ) -> LoweredNumber | None:

@@ -16,7 +16,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 
 from compiler.errors import UnsupportedKeyword
 from compiler.grammar.grammar import CharClass, Expr, Literal, choice, concat
-from compiler.grammar.rules import RuleSink
+from compiler.grammar.rules import RuleTable
 from compiler.guard.string_bounds import LengthBound, string_automaton
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
@@ -151,7 +151,7 @@ _KEY_END = CharClass.of(":")
 
 def lower_string(
     constraint: StringConstraint,
-    rules: RuleSink,
+    rules: RuleTable,
     *,
     in_container: bool = True,
     is_key: bool = False,
@@ -178,7 +178,7 @@ class StringLowering:
     same encoding share. Characters of `left_out` are never written.
     """
 
-    rules: RuleSink
+    rules: RuleTable
     ahead: CharClass | None
     close: Literal = QUOTE
     _: KW_ONLY

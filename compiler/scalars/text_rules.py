@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 
 from compiler.digraph import cyclic_components
 from compiler.grammar.grammar import CharClass, Expr, Literal, Repeat, Rule, RuleRef, choice, concat
-from compiler.grammar.rules import RuleSink
+from compiler.grammar.rules import RuleTable
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
 from compiler.scalars.char_encoding import ESCAPED, UNESCAPED, CharEncoding
@@ -32,7 +32,7 @@ _OFTEN = 8
 
 def text_rules(
     texts: BoundedAutomaton,
-    rules: RuleSink,
+    rules: RuleTable,
     *,
     encode: CharEncoding,
     lower_suffix: Callable[[Suffix], Expr],
@@ -164,7 +164,7 @@ class _RuleWriter:
     def __init__(
         self,
         texts: BoundedAutomaton,
-        rules: RuleSink,
+        rules: RuleTable,
         *,
         encode: CharEncoding,
         lower_suffix: Callable[[Suffix], Expr],

@@ -27,7 +27,7 @@ from compiler.grammar.grammar import (
     choice,
     concat,
 )
-from compiler.grammar.rules import RuleSink, RuleTable
+from compiler.grammar.rules import RuleTable
 from compiler.regular import charset
 from compiler.regular.ecma import PatternError, parse
 from compiler.report import Verdict
@@ -83,7 +83,7 @@ _NOTE = f"without {TAG_START!r}"
 
 
 def lower_raw_string(
-    constraint: StringConstraint, rules: RuleSink, *, close: str, tags: tuple[str, ...]
+    constraint: StringConstraint, rules: RuleTable, *, close: str, tags: tuple[str, ...]
 ) -> LoweredString | None:
     """The strings that a constraint admits and that hold none of `tags`, each followed by `close`.
 
