@@ -89,15 +89,15 @@ class AskedQuestion:
         return self.temperature == 0 and not self.strategy.complains
 
     def _sequence(self, prompt: list[int], attempt: int) -> Sequence:
-        matcher, closer = self.grammar.start(is_thinking=self.subject.has_begun_to_think(prompt))
+        is_thinking = self.subject.has_begun_to_think(prompt)
         return Sequence(
             f"{self.strategy.name}/{self.number}/{attempt}",
             prompt,
             self.max_tokens,
             Sampling(temperature=self.temperature),
             seed=self.number + attempt * ATTEMPT_SEEDS,
-            matcher=matcher,
-            closer=closer,
+            matcher=self.grammar.matcher(is_thinking=is_thinking),
+            closer=self.grammar.closer(is_thinking=is_thinking),
         )
 
     def _judge(self, sequence: Sequence, text: str, *, is_failed: bool) -> Judgement:

@@ -30,10 +30,13 @@ class NoGrammar(Exception):
 
 
 class OutputGrammar(Protocol):
-    """The grammar of one question's outputs."""
+    """The grammar of one question's outputs: what the study asks of a `compiler.constraint.Constraint`."""
 
-    def start(self, *, is_thinking: bool) -> tuple[Matcher, Closer | None]:
-        """A matcher and a closer for one output; `is_thinking` says that its prompt ends inside a thought."""
+    def matcher(self, *, is_thinking: bool = False) -> Matcher:
+        """A fresh matcher; `is_thinking` says that the prompt ends inside a thought."""
+
+    def closer(self, *, is_thinking: bool = False) -> Closer | None:
+        """A fresh budget closer; None where the budget cuts the output off."""
 
 
 STDERR = 2
@@ -45,20 +48,33 @@ MakeGrammar = Callable[[StudiedModel, Question], OutputGrammar]
 class _Unconstrained:
     subject: StudiedModel
 
-    def start(self, *, is_thinking: bool) -> tuple[Matcher, Closer | None]:  # noqa: ARG002 - the common method
-        return AllowsEverything(self.subject.vocabulary.stop_ids), None
+    def matcher(self, *, is_thinking: bool = False) -> Matcher:  # noqa: ARG002 - the protocol's
+        return AllowsEverything(self.subject.vocabulary.stop_ids)
+
+    def closer(self, *, is_thinking: bool = False) -> None:
+        """Any text is complete; the budget cuts it off."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Linked:
+class _WithoutCloser:
     grammar: LinkedGrammar
-    has_closer: bool
-    has_jump_forward: bool = True
 
-    def start(self, *, is_thinking: bool) -> tuple[Matcher, Closer | None]:
-        closer = self.grammar.closer(is_thinking=is_thinking) if self.has_closer else None
-        matcher = self.grammar.matcher(is_thinking=is_thinking)
-        return (matcher if self.has_jump_forward else WithoutJumpForward(matcher)), closer
+    def matcher(self, *, is_thinking: bool = False) -> Matcher:
+        return self.grammar.matcher(is_thinking=is_thinking)
+
+    def closer(self, *, is_thinking: bool = False) -> None:
+        """The budget cuts the output off."""
+
+
+@dataclass(frozen=True, slots=True)
+class _WithoutJumpForward:
+    grammar: LinkedGrammar
+
+    def matcher(self, *, is_thinking: bool = False) -> Matcher:
+        return WithoutJumpForward(self.grammar.matcher(is_thinking=is_thinking))
+
+    def closer(self, *, is_thinking: bool = False) -> Closer:
+        return self.grammar.closer(is_thinking=is_thinking)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +82,11 @@ class _XgrammarConversion:
     compiled: xgr.CompiledGrammar
     vocabulary: Vocabulary
 
-    def start(self, *, is_thinking: bool) -> tuple[Matcher, Closer | None]:  # noqa: ARG002 - the common method
-        return GuardedMatcher(self.compiled, None, self.vocabulary), None
+    def matcher(self, *, is_thinking: bool = False) -> Matcher:  # noqa: ARG002 - the protocol's
+        return GuardedMatcher(self.compiled, None, self.vocabulary)
+
+    def closer(self, *, is_thinking: bool = False) -> None:
+        """The shortest completions are not known."""
 
 
 def unconstrained(subject: StudiedModel, question: Question) -> OutputGrammar:  # noqa: ARG001 - the common signature
@@ -82,7 +101,7 @@ def json_types_only(subject: StudiedModel, question: Question) -> OutputGrammar:
     in a schema counts. Values are bounded as in jsonformer: see `skeleton`.
     """
     tools = [replace(tool, parameters=skeleton(dict(tool.parameters))) for tool in question.tools]
-    return _linked(subject, tools, subject.syntax, has_closer=False)
+    return _WithoutCloser(_linked(subject, tools, subject.syntax))
 
 
 def xgrammar_conversion(subject: StudiedModel, question: Question) -> OutputGrammar:
@@ -116,7 +135,7 @@ def callgate(subject: StudiedModel, question: Question) -> OutputGrammar:
 
 def callgate_without_jump_forward(subject: StudiedModel, question: Question) -> OutputGrammar:
     """Callgate's grammar without jump-forward: forced tokens are sampled, too."""
-    return _linked(subject, question.tools, subject.syntax, has_jump_forward=False)
+    return _WithoutJumpForward(_linked(subject, question.tools, subject.syntax))
 
 
 def callgate_compact(subject: StudiedModel, question: Question) -> OutputGrammar:
@@ -175,19 +194,11 @@ def _silent() -> Iterator[None]:
         os.close(saved)
 
 
-def _linked(
-    subject: StudiedModel,
-    tools: tuple[Tool, ...] | list[Tool],
-    syntax: Syntax,
-    *,
-    has_closer: bool = True,
-    has_jump_forward: bool = True,
-) -> OutputGrammar:
+def _linked(subject: StudiedModel, tools: tuple[Tool, ...] | list[Tool], syntax: Syntax) -> LinkedGrammar:
     try:
-        grammar = compile_toolset(tools, tokenizer=subject.vocabulary, syntax=syntax, parallel=False)
+        return compile_toolset(tools, tokenizer=subject.vocabulary, syntax=syntax, parallel=False)
     except CompilerError as error:
         raise NoGrammar(str(error)) from error
-    return _Linked(grammar, has_closer, has_jump_forward)
 
 
 class AllowsEverything:
