@@ -16,6 +16,7 @@ from opentelemetry import trace
 
 from compiler.cache.grammar_store import GrammarStore
 from compiler.cache_entry import CacheEntry
+from compiler.constraint import Constraint
 from compiler.errors import (
     CompilingUnfinished,
     CorruptUnit,
@@ -28,7 +29,7 @@ from compiler.errors import (
 from compiler.isolation.compile_job import CompileJob, CompilePool
 from compiler.isolation.limits import CompileBudget
 from compiler.isolation.pools import ThreadPool
-from compiler.linker.linker import FramedFormat, LinkedGrammar, link, link_format
+from compiler.linker.linker import link, link_format
 from compiler.report import ToolReport
 from compiler.response_format import ResponseFormat
 from compiler.schema import CompiledSchema
@@ -49,7 +50,7 @@ _SLOW_MS = 200.0
 class GrammarLookup:
     """A grammar, where its slowest part came from (memory, store, compiled), and how long it took."""
 
-    grammar: LinkedGrammar | FramedFormat | CompiledSchema
+    grammar: Constraint
     source: str
     wait_ms: float
 
