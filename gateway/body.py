@@ -66,7 +66,7 @@ def convert(value: Any, shape: type[T]) -> T:
             reason = f"there is no such field{instead(unknown['field'], expected.fields)}"
             raise InvalidField(f"{path}.{field}" if path else field, reason) from error
         if isinstance(found, str) and expected.texts:
-            reason = f"{shorten(found, MAX_NAME)!r} is none of its values{instead(found, expected.texts)}"
+            reason = f"{shorten(found, MAX_NAME)!r} is not one of its values{instead(found, expected.texts)}"
         else:
             reason = place["reason"] + (f"; expected {expected}" if str(expected) else "")
         raise InvalidField(path, reason) from error

@@ -1,18 +1,18 @@
-"""What can go wrong between a client and the engine, and before the gateway starts.
+"""What can go wrong in the gateway: at its start, and between a client and the engine.
 
 GatewayError
-├── SettingsError        a setting is unknown or has a bad value: the start fails, naming it and its source
+├── SettingsError        a setting is unknown or has a bad value; the start fails and names it and its source
 ├── MalformedBody        the body is not JSON: line and column
-│   └── DeepBody         it is, but nested too deeply to be read
+│   └── DeepBody         the body is nested too deeply to be read
 ├── InvalidField         a field of a request is unknown, of the wrong type, or cannot be honoured
 ├── ToolsetConflict      the toolsets of one request define a tool twice
-├── RefusedTool          an inline tool's schema cannot be upheld: where among `tools`
+├── RefusedTool          the schema of an inline tool cannot be enforced: its index in `tools`
 ├── Unauthorized         the API key is missing or wrong
-├── ForeignPage          a page of another site asks, and no API key keeps it out
-├── ClientGone           the client closed the connection before it was answered
+├── ForeignPage          a web page of another site sent the request, and no API key keeps it out
+├── ClientGone           the client closed the connection before the answer was complete
 ├── NotReady             the gateway cannot serve yet, or no longer
-├── ExtraMissing         a feature needs an optional dependency: names the extra
-└── BenchMissing         the benchmarks are in the repository only
+├── ExtraMissing         a feature needs an optional dependency; the extra that installs it
+└── BenchMissing         the benchmarks are not installed; they are part of the repository
 """
 
 
@@ -21,7 +21,7 @@ class GatewayError(Exception):
 
 
 class SettingsError(GatewayError):
-    """`name` is the setting, `source` where the bad value came from, empty where the reason tells."""
+    """`name` is the setting; `source` says where the bad value came from, or is empty."""
 
     def __init__(self, name: str, source: str, reason: str) -> None:
         self.name = name
@@ -31,7 +31,7 @@ class SettingsError(GatewayError):
 
 
 class MalformedBody(GatewayError):
-    """The body is not JSON; `line` and `column` count from 1, 0 where unknown."""
+    """The body is not JSON; `line` and `column` count from 1 and are 0 if unknown."""
 
     def __init__(self, reason: str, line: int = 0, column: int = 0) -> None:
         self.line = line
@@ -43,7 +43,7 @@ class MalformedBody(GatewayError):
 
 
 class DeepBody(MalformedBody):
-    """The body may be JSON, but nobody could read it."""
+    """The body may be JSON, but it is nested too deeply to be read."""
 
     fault = "cannot be read"
 
@@ -70,7 +70,7 @@ class ToolsetConflict(InvalidField):
 
 
 class RefusedTool(GatewayError):
-    """Inline tools cannot be upheld; `index` is the place of the first of them in the request's `tools`."""
+    """Inline tools cannot be enforced; `index` is the index of the first of them in the request's `tools`."""
 
     def __init__(self, index: int, reason: str) -> None:
         self.index = index
@@ -85,21 +85,21 @@ class Unauthorized(GatewayError):
 
 
 class ForeignPage(GatewayError):
-    """A browser shows a page of another site, which asks; `origin` is that site."""
+    """A browser sent the request for a page of another site; `origin` is that site."""
 
     def __init__(self, origin: str) -> None:
         self.origin = origin
         super().__init__(
-            f"a page of {origin!r} may not call a gateway that needs no API key:"
-            " set one, or have the page's own server call"
+            f"a page of {origin!r} may not call a gateway that runs without an API key;"
+            " set `api_key`, or let the server of the page make the call"
         )
 
 
 class ClientGone(GatewayError):
-    """The client closed the connection before it was answered; nobody reads this."""
+    """The client closed the connection before the answer was complete; nobody reads this message."""
 
     def __init__(self) -> None:
-        super().__init__("the client went away before the answer was whole")
+        super().__init__("the client closed the connection before the answer was complete")
 
 
 class NotReady(GatewayError):
@@ -119,10 +119,10 @@ class ExtraMissing(GatewayError):
 
 
 class BenchMissing(GatewayError):
-    """The benchmarks are no part of the installed package."""
+    """The benchmarks are not part of the installed package."""
 
     def __init__(self) -> None:
         super().__init__(
-            "the benchmarks are part of the repository, not of the package:"
+            "the benchmarks are part of the repository, not of the installed package:"
             " clone it and `pip install -e '.[dev,bench]'`"
         )

@@ -1,8 +1,16 @@
-"""Tools, toolsets and revisions, where they are stored, and the shapes they are read from.
+"""Tools, toolsets and their revisions: how they are read, checked and stored.
 
-A `Tool` is read from the shape of any API (`parse_tool`, `parse_tools`) and checked on the way; a `Catalog`
-keeps `Toolset` values, tools and the documents they refer to, as numbered `Revision` values over a `Store`,
-which `open_store` opens by its URL. Knows nothing of grammars, models or HTTP.
+`parse_tool` and `parse_tools` read a `Tool` from the shape of any API and check it. A `Toolset` is tools and
+the documents that they refer to. A `Catalog` keeps toolsets as numbered `Revision` values in a `Store`, which
+`open_store` opens by its URL:
+
+>>> [send] = parse_tools([{"name": "send", "inputSchema": {"type": "object"}}])
+>>> catalog = Catalog(open_store("sqlite://:memory:"))
+>>> revision = await catalog.put(Toolset("mail", (send,)))
+>>> revision.number, revision.toolset.tool_names
+(1, ('send',))
+
+This package knows nothing of grammars, models or HTTP.
 """
 
 from toolspecs.catalog import Catalog

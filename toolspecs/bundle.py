@@ -1,9 +1,16 @@
-"""Bundling: what a tool's schema leads to among the documents registered with its toolset.
+"""References between schema documents, and bundles: the documents that one tool's schema refers to.
 
-A bundle holds the documents that references reach, directly or by way of others, each with no more than the
-parts that are reached, at their places. So what a tool means depends on its schema and its bundle alone: not
-on documents of the same toolset that it never refers to, nor on another toolset's document of the same URI.
-A reference that bundling does not see through is one that the compiler does not find, and refuses.
+A bundle holds the documents that references reach, directly or through other documents. Of each document it
+holds only the parts that are reached, under their own keys:
+
+>>> definitions = {"amount": {"type": "number"}, "code": {"type": "string"}}
+>>> documents = {"https://a.example/money": {"$defs": definitions}}
+>>> Bundler(documents).bundle({"$ref": "https://a.example/money#/$defs/amount"})[0]
+{'https://a.example/money': {'$defs': {'amount': {'type': 'number'}}}}
+
+So the meaning of a tool depends on its schema and its bundle only: not on documents of the same toolset that
+it never refers to, nor on a document that another toolset registered under the same URI. A reference that
+bundling misses leads to nothing in the compiler, which then refuses the schema.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,24 +32,24 @@ _DYNAMIC = ("$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor"
 
 
 class BundleTooLarge(ValueError):
-    """What a schema leads to takes more than `max_bytes`."""
+    """The documents that a schema refers to take more than `max_bytes`."""
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
-        super().__init__(f"what the schema leads to takes more than {max_bytes} bytes")
+        super().__init__(f"the documents that the schema refers to take more than {max_bytes} bytes")
 
 
 def bundle_tools(
     tools: Sequence[Tool],
     documents: Documents,
-    places: Sequence[str] = (),
+    pointers: Sequence[str] = (),
     *,
     limits: Limits = DEFAULT_LIMITS,
 ) -> tuple[Tool, ...]:
-    """The tools, each with its bundle; `places` are their JSON pointers, by default those of a toolset.
+    """The tools, each with its bundle; `pointers` are the tools' JSON pointers, by default `/tools/<index>`.
 
     Raises:
-        InvalidTools: some bundles are larger than a tool may be.
+        InvalidTools: bundles are larger than a tool may be.
         LimitExceeded: all bundles together are larger than a toolset may be.
     """
     if not documents:
@@ -52,13 +59,13 @@ def bundle_tools(
     faults: list[Fault] = []
     num_bytes = 0
     for index, tool in enumerate(tools):
-        place = places[index] if places else f"/tools/{index}"
+        at = pointers[index] if pointers else f"/tools/{index}"
         try:
             bundle, size = bundler.bundle(tool.parameters, limits.tool_bytes)
         except BundleTooLarge as error:
             message = f"the documents it refers to add more than {error.max_bytes} bytes to the tool"
             suggestion = "refer to parts of documents, by JSON pointers, or to smaller documents"
-            faults.append(Fault(tool.name, place, "$ref", message, suggestion))
+            faults.append(Fault(tool.name, at, "$ref", message, suggestion))
             size = error.max_bytes
         else:
             bundled.append(replace(tool, documents=bundle))
@@ -71,7 +78,7 @@ def bundle_tools(
 
 
 class Bundler:
-    """Bundles out of the same documents."""
+    """Makes bundles of the same documents; it reads each part of a document once for all tools."""
 
     def __init__(self, documents: Documents) -> None:
         self._documents = documents
@@ -79,10 +86,10 @@ class Bundler:
         self._read: dict[tuple[str, _Keys], tuple[int, frozenset[tuple[str, str]]]] = {}
 
     def bundle(self, schema: Any, max_bytes: int | None = None) -> tuple[dict[str, Any], int]:
-        """The documents that a schema leads to, by URI, and the bytes looked through to find them.
+        """The bundle of a schema, by URI, and the number of bytes that were read to find it.
 
         Raises:
-            BundleTooLarge: those are more than `max_bytes`.
+            BundleTooLarge: more than `max_bytes` were read.
         """
         _, found = _references(schema, "")
         references = list(found)
@@ -105,16 +112,16 @@ class Bundler:
         return {uri: _pruned(self._documents[uri], needed[uri]) for uri in sorted(needed)}, num_bytes
 
     def _part(self, uri: str, keys: _Keys) -> tuple[int, frozenset[tuple[str, str]]]:
-        """The size of a part in bytes, and what it refers to; looked through once for all tools."""
+        """The size of a part in bytes, and the URIs and fragments that it refers to."""
         if (uri, keys) not in self._read:
             self._read[uri, keys] = _references(_at(self._documents[uri], keys), uri)
         return self._read[uri, keys]
 
     def _keys(self, uri: str, fragment: str) -> _Keys | None:
-        """The part that a fragment needs, as the keys that lead there; None if there is no such part."""
+        """The keys that lead to the part that a fragment means; None if there is no such part."""
         document = self._documents[uri]
         if not fragment.startswith("/") or not self._can_be_divided(uri):
-            return _WHOLE  # an anchor may stand anywhere
+            return _WHOLE  # an anchor may be anywhere
         keys = pointer_keys(fragment)
         for length, key in enumerate(keys):
             if isinstance(document, list):
@@ -125,7 +132,7 @@ class Bundler:
         return keys
 
     def _can_be_divided(self, uri: str) -> bool:
-        """Whether references mean the same in a part as in the whole."""
+        """Whether references mean the same in a part of the document as in the whole document."""
         if uri not in self._is_divisible:
             document = self._documents[uri]
             self._is_divisible[uri] = not any(
@@ -136,7 +143,7 @@ class Bundler:
 
 
 def objects_in(value: Any) -> Iterator[dict[str, Any]]:
-    """Every object in a JSON value, in no promised order."""
+    """Every object in a JSON value, in no particular order."""
     stack = [value]
     while stack:
         item = stack.pop()
@@ -150,8 +157,8 @@ def objects_in(value: Any) -> Iterator[dict[str, Any]]:
 def _references(value: Any, root: str) -> tuple[int, frozenset[tuple[str, str]]]:
     """The size of a JSON value in bytes, and the URIs and fragments that it refers to.
 
-    Values that are no schemas are looked at, too, and names that are no base URI: a reference too many does
-    no harm.
+    It also reads values that are not schemas, and identifiers that are not base URIs: finding a reference too
+    many does no harm.
     """
     size = 0
     found: set[tuple[str, str]] = set()
@@ -171,7 +178,7 @@ def _references(value: Any, root: str) -> tuple[int, frozenset[tuple[str, str]]]
 
 
 def _identity(schema: Mapping[str, Any]) -> str:
-    """The URI that a schema names itself by, or nothing."""
+    """The URI in a schema's `$id` or `id`, or nothing."""
     names = (schema.get("$id"), schema.get("id"))
     return next((name for name in names if isinstance(name, str) and name[:1] != "#"), "")
 
@@ -183,30 +190,33 @@ def _at(document: Any, keys: _Keys) -> Any:
 
 
 def _pruned(document: Any, parts: set[_Keys]) -> Any:
-    """The document with nothing but some of its parts, and what it says of itself."""
+    """The document with only some of its parts, and with its own `$schema` and identifier."""
     if _WHOLE in parts or not isinstance(document, dict):
         return document
-    kept = {key: document[key] for key in _ROOT_KEYWORDS if isinstance(document.get(key), str)}
+    pruned = {key: document[key] for key in _ROOT_KEYWORDS if isinstance(document.get(key), str)}
     for keys in sorted(parts):
         if any(keys[:length] in parts for length in range(len(keys))):
             continue
-        holder: dict[str, Any] = kept
+        holder: dict[str, Any] = pruned
         for key in keys[:-1]:
             holder = holder.setdefault(key, {})
         holder[keys[-1]] = _at(document, keys)
-    return kept
+    return pruned
 
 
 KEYWORDS = ("$ref", "$dynamicRef", "$recursiveRef")
 
 
 def absolute(base: str, reference: str) -> tuple[str, str]:
-    """The URI of the document that `reference` leads to from `base`, and the fragment, decoded.
+    """The URI of the document that `reference` means at the base URI `base`, and the decoded fragment.
 
-    Both are empty where the reference is no URI.
+    Both are empty if the reference is not a URI.
+
+    >>> absolute("https://a.example/schemas/order", "money#/$defs/amount")
+    ('https://a.example/schemas/money', '/$defs/amount')
     """
     try:
-        # `urljoin` leaves a fragment alone that stands behind a URN.
+        # `urljoin` does not join a fragment to a URN.
         uri, fragment = urldefrag(base + reference if reference[:1] == "#" else urljoin(base, reference))
     except ValueError:
         return "", ""
@@ -214,5 +224,5 @@ def absolute(base: str, reference: str) -> tuple[str, str]:
 
 
 def pointer_keys(fragment: str) -> tuple[str, ...]:
-    """The keys of a JSON pointer, unescaped."""
+    """The keys of a JSON pointer, unescaped: `/a~1b/0` gives `("a/b", "0")`."""
     return tuple(key.replace("~1", "/").replace("~0", "~") for key in fragment.split("/")[1:])

@@ -1,21 +1,21 @@
 """What can go wrong with tools, toolsets and the stores that hold them.
 
 ToolspecsError
-├── InvalidName         a name that toolsets or references cannot have
+├── InvalidName         a toolset or a reference cannot have that name; the rule
 ├── InvalidTools        every fault of a toolset's tools and documents, each with its JSON pointer
-├── LimitExceeded       a whole toolset is too large
-├── UnknownToolset      no such toolset; near matches, or some of those there are
-│   └── DeletedToolset  there was one; the revision to restore
-├── UnknownTool         no such tool in the toolset; near matches
+├── LimitExceeded       the whole toolset is too large
+├── UnknownToolset      there is no such toolset; similar names, or some that exist
+│   └── DeletedToolset  there was one; its last revision, to be restored
+├── UnknownTool         the toolset has no such tool; similar names
 ├── UnknownRevision     the toolset has no such revision; the latest one
 ├── StaleRevision       the precondition does not hold; the current ETag
 └── StoreError
-    ├── InvalidStoreURL     no store is at such a URL
+    ├── InvalidStoreURL     the URL does not name a store
     ├── MissingExtra        the store's driver is not installed
     ├── StoreUnavailable    the store cannot be reached, or failed
-    ├── DamagedEntry        what lies in the store is none of what was written there, or is gone
-    ├── LockTimeout         the lease stayed somebody else's for as long as was waited
-    └── NotACounter         the value to increment is not a whole number
+    ├── DamagedEntry        an entry of the store was altered, cut short or lost
+    ├── LockTimeout         somebody else held the lease for the whole wait
+    └── NotACounter         the value to increment is not an integer
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,7 +30,7 @@ class ToolspecsError(Exception):
 
 
 class InvalidName(ToolspecsError):
-    """`name` is no `kind` ("toolset name", "reference to a toolset"); `rule` says what one looks like."""
+    """`name` is not a `kind` ("toolset name", "reference to a toolset"); `rule` says what one looks like."""
 
     def __init__(self, kind: str, name: str, rule: str) -> None:
         self.kind = kind
@@ -44,7 +44,7 @@ class Fault:
     """One thing wrong with one tool, or with a document that tools refer to (`tool` None).
 
     `tool` is its name, or its index where it has none. `pointer` is a JSON pointer into the submitted
-    document, `keyword` the schema keyword or field at fault, `suggestion` the way out, if one is known.
+    document, `keyword` the schema keyword or field at fault, `suggestion` what to do, if that is known.
     """
 
     tool: str | int | None
@@ -56,8 +56,8 @@ class Fault:
     def __str__(self) -> str:
         named = repr(shorten(self.tool, 100)) if isinstance(self.tool, str) else f"#{self.tool}"
         subject = () if self.tool is None else (f"tool {named}",)
-        place = (f"at {self.pointer}",) if self.pointer else ()
-        where = " ".join((*subject, *place))
+        pointer = (f"at {self.pointer}",) if self.pointer else ()
+        where = " ".join((*subject, *pointer))
         return f"{where}: {self.message}" + (f" ({self.suggestion})" if self.suggestion else "")
 
 
@@ -83,12 +83,12 @@ class LimitExceeded(ToolspecsError):
 _LIMIT_NOUNS = {
     "num_tools": "tools",
     "num_documents": "documents",
-    "toolset_bytes": "bytes of tools, with what they refer to",
+    "toolset_bytes": "bytes of tools and of the documents they refer to",
 }
 
 
 class UnknownToolset(ToolspecsError):
-    """No toolset has that name; `near` are names like it, `known` some of those there are."""
+    """No toolset has that name; `near` are similar names, `known` some of the names that exist."""
 
     def __init__(self, name: str, known: Iterable[str] = ()) -> None:
         self.name = name
@@ -98,7 +98,7 @@ class UnknownToolset(ToolspecsError):
 
 
 class DeletedToolset(UnknownToolset):
-    """The toolset was deleted `deleted_at`; `latest` is its last revision, which can be restored."""
+    """The toolset was deleted at `deleted_at`; `latest` is its last revision, which can be restored."""
 
     def __init__(self, name: str, latest: int, deleted_at: datetime) -> None:
         self.name = name
@@ -112,7 +112,7 @@ class DeletedToolset(UnknownToolset):
 
 
 class UnknownTool(ToolspecsError):
-    """The toolset has no tool of that name; `near` are names like it."""
+    """The toolset has no tool of that name; `near` are similar names."""
 
     def __init__(self, toolset: str, name: str, known: Iterable[str] = ()) -> None:
         self.toolset = toolset
@@ -123,7 +123,7 @@ class UnknownTool(ToolspecsError):
 
 
 class UnknownRevision(ToolspecsError):
-    """The toolset exists and has no such revision; `latest` is its highest number."""
+    """The toolset exists, but not this revision of it; `latest` is its highest number."""
 
     def __init__(self, toolset: str, number: int, latest: int) -> None:
         self.toolset = toolset
@@ -133,14 +133,14 @@ class UnknownRevision(ToolspecsError):
 
 
 class StaleRevision(ToolspecsError):
-    """`expected` is what the writer required; `current_etag` is None where there is no such toolset."""
+    """`expected` is what the writer required; `current_etag` is None if there is no such toolset."""
 
     def __init__(self, toolset: str, expected: str, current_etag: str | None) -> None:
         self.toolset = toolset
         self.expected = expected
         self.current_etag = current_etag
         state = f"is at {current_etag}" if current_etag else "does not exist"
-        super().__init__(f"toolset {toolset!r} {state}, the request requires {shorten(expected, 100)}")
+        super().__init__(f"toolset {toolset!r} {state}, but the request requires {shorten(expected, 100)}")
 
 
 class StoreError(ToolspecsError):
@@ -148,7 +148,7 @@ class StoreError(ToolspecsError):
 
 
 class InvalidStoreURL(StoreError):
-    """No store is at such a URL; the message never holds its password."""
+    """The URL does not name a store; the message never contains the URL's password."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -158,7 +158,7 @@ class InvalidStoreURL(StoreError):
 
 
 class MissingExtra(StoreError):
-    """The driver of a store is not installed; `extra` is the extra that brings it."""
+    """The driver of a store is not installed; `extra` is the extra that installs it."""
 
     def __init__(self, extra: str) -> None:
         self.extra = extra
@@ -166,7 +166,7 @@ class MissingExtra(StoreError):
 
 
 class StoreUnavailable(StoreError):
-    """The store cannot be reached or failed; whether the operation took effect is not known."""
+    """The store cannot be reached, or failed; whether the operation took effect is unknown."""
 
     def __init__(self, store: str, reason: str) -> None:
         self.store = store
@@ -175,7 +175,7 @@ class StoreUnavailable(StoreError):
 
 
 class DamagedEntry(StoreError):
-    """The entry at `key` was cut short, altered, or written by something else; others can be used."""
+    """The entry at `key` was altered, cut short, lost, or written by another program; others can be used."""
 
     def __init__(self, key: str, reason: str) -> None:
         self.key = key
@@ -193,8 +193,8 @@ class LockTimeout(StoreError):
 
 
 class NotACounter(StoreError):
-    """The value at `key` is not a whole number of 64 bits."""
+    """The value at `key` is not a 64-bit integer."""
 
     def __init__(self, key: str) -> None:
         self.key = key
-        super().__init__(f"the value at {key!r} is not a whole number of 64 bits")
+        super().__init__(f"the value at {key!r} is not a 64-bit integer")

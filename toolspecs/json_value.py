@@ -1,7 +1,7 @@
-"""JSON values from anybody: whether they are what JSON can hold, and no larger than allowed.
+"""JSON values from anybody: whether JSON can hold them, and whether they are within the limits.
 
-Everything here is iterative. Whatever is recursive (encoders, validators, compilers) runs afterwards, on
-values that passed.
+Everything here is iterative. Encoders, validators and compilers are recursive; they run afterwards, on values
+that passed.
 """
 
 import math
@@ -31,18 +31,21 @@ TYPE_NAMES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Sizes in bytes are of compact JSON without escapes; the defaults admit every real tool we know of."""
+    """How large tools and toolsets may be. Sizes are bytes of compact JSON without escapes.
+
+    The defaults admit every real tool that we know of.
+    """
 
     num_tools: int = 2048
     tool_bytes: int = 1024 * 1024
     num_documents: int = 256
     document_bytes: int = 4 * 1024 * 1024
     toolset_bytes: int = 16 * 1024 * 1024
-    depth: int = 100  # objects and lists inside one another, in one tool or document
+    depth: int = 100  # of nested objects and lists, in one tool or document
     num_enum_values: int = 10_000
     tool_name_length: int = 128
     description_length: int = 32 * 1024
-    num_faults_per_tool: int = 20  # reported; more are not looked for
+    num_faults_per_tool: int = 20  # that are reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +59,12 @@ class Flaw:
 
 
 def find_flaw(value: Any, limits: Limits, *, is_document: bool = False) -> Flaw | None:
-    """The first thing in document order that keeps `value` from being a JSON value within `limits`.
+    """The first flaw in document order: something JSON cannot hold, or something beyond the limits.
 
-    The limits are those of a tool, or of a document that tools refer to.
+    The limits are those of a tool, or with `is_document` those of a document that tools refer to.
+
+    >>> find_flaw({"enum": [1, float("nan")]}, Limits())
+    Flaw(path=('enum', 1), keyword='', message='JSON has no infinite numbers and no NaN', suggestion='')
     """
     noun, max_bytes = ("document", limits.document_bytes) if is_document else ("tool", limits.tool_bytes)
     num_bytes = 0
@@ -90,7 +96,7 @@ def find_flaw(value: Any, limits: Limits, *, is_document: bool = False) -> Flaw 
 
 
 def own_size(item: Any) -> int:
-    """About the bytes an item takes in compact JSON, without its children."""
+    """About how many bytes an item takes in compact JSON, without its children."""
     if isinstance(item, str):
         return _text_size(item)
     if isinstance(item, int):
@@ -135,12 +141,12 @@ def _text_flaw(text: str, path: Path, keyword: str) -> Flaw | None:
         text.encode()
     except UnicodeEncodeError:
         message = "a string with half a surrogate pair is not Unicode text"
-        return Flaw(path, keyword, message, "write the whole pair, or leave it out")
+        return Flaw(path, keyword, message, "write both halves of the pair, or leave the character out")
     return None
 
 
 def _too_large(path: Path, noun: str, max_bytes: int) -> Flaw:
-    message = f"the {noun} is larger than {max_bytes} bytes, which it exceeds here"
+    message = f"the {noun} is larger than {max_bytes} bytes; it exceeds them here"
     return Flaw(path[:8], "", message, f"split the {noun}, or shorten its schema")
 
 
@@ -150,6 +156,10 @@ def _too_deep(path: Path, limits: Limits) -> Flaw:
 
 
 def pointer(base: str, path: Path) -> str:
-    """The JSON pointer (RFC 6901) of `path` below `base`; keys of absurd length are cut."""
+    """The JSON pointer (RFC 6901) of `path` below `base`; keys of more than 200 characters are cut.
+
+    >>> pointer("/tools/0", ("properties", "a/b"))
+    '/tools/0/properties/a~1b'
+    """
     tokens = (str(token).replace("~", "~0").replace("/", "~1") for token in path)
     return base + "".join("/" + shorten(token, 200) for token in tokens)

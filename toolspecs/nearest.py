@@ -1,4 +1,4 @@
-"""What an error says of a name that nobody knows: the ones like it, and those there are."""
+"""What an error says about an unknown name: similar names, and the names that exist."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -6,16 +6,20 @@ from difflib import get_close_matches
 MAX_LISTED = 24
 MAX_NAME = 100
 MAX_COMPARED = 2048
-"""Names that one is compared with; of more, none is called near, as that would take seconds."""
+"""Comparing a name with more than these would take seconds, so nothing is suggested then."""
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
-    """`no {kind} 'name'`, with what `instead` says."""
+    """The message for an unknown name.
+
+    >>> unknown("tool", "get", ["got", "post"])
+    "no tool 'get'; did you mean 'got'? There are 'got', 'post'"
+    """
     return f"no {kind} {shorten(name, MAX_NAME)!r}{instead(name, known)}"
 
 
 def instead(name: str, known: Iterable[str]) -> str:
-    """`; did you mean 'x'? There are 'x', 'y'`: what goes behind the message that `name` is unknown."""
+    """The end of a message that `name` is unknown: `; did you mean 'x'? There are 'x', 'y'`."""
     known = tuple(known)
     near = did_you_mean(likely := near_matches(name, known))
     if len(likely) == len(known):
@@ -24,20 +28,20 @@ def instead(name: str, known: Iterable[str]) -> str:
 
 
 def did_you_mean(near: Iterable[str]) -> str:
-    """The question behind a message, nothing where `near` is empty."""
+    """The question at the end of a message; empty if `near` is."""
     names = " or ".join(repr(shorten(name, MAX_NAME)) for name in near)
     return f"; did you mean {names}?" if names else ""
 
 
 def listed(names: Iterable[str]) -> str:
-    """Quoted names, the first `MAX_LISTED` of them."""
+    """The first `MAX_LISTED` names, quoted, and the number of the others."""
     names = tuple(names)
     shown = ", ".join(repr(shorten(name, MAX_NAME)) for name in names[:MAX_LISTED])
     return f"{shown} and {len(names) - MAX_LISTED} more" if len(names) > MAX_LISTED else shown
 
 
 def near_matches(name: str, known: Iterable[str], maximum: int = 3, cutoff: float = 0.6) -> tuple[str, ...]:
-    """Up to `maximum` of `known` that look like `name`, the nearest first."""
+    """Up to `maximum` of the `known` names that are similar to `name`, the nearest first."""
     names = sorted(known)
     if len(name) > 256 or len(names) > MAX_COMPARED:
         return ()
@@ -45,5 +49,5 @@ def near_matches(name: str, known: Iterable[str], maximum: int = 3, cutoff: floa
 
 
 def shorten(text: str, length: int) -> str:
-    """`text`, cut to `length` characters with an ellipsis where it is longer."""
+    """`text`; if it is longer than `length` characters, it is cut and ends in an ellipsis."""
     return text if len(text) <= length else text[: length - 1] + "…"

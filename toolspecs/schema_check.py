@@ -1,7 +1,11 @@
-"""Whether a tool's parameters, or a document, are a JSON Schema, by the metaschema of its draft.
+"""Whether a tool's parameters, or the documents of a toolset, are JSON Schemas.
 
-The metaschemas are the validator's own. A `$schema` outside the table is refused before anything could
-look it up on the network.
+Each is validated against the metaschema of its draft; the metaschemas are part of jsonschema-rs. A `$schema`
+outside the table is refused before anything could look it up on the network.
+
+The documents are schemas by URI that tools may refer to. Nothing is ever fetched. A document is known by one
+URI, the one under which it is registered, so that a reference has one meaning: the document's own `$id` may
+repeat that URI, and no schema inside the document may have another `$id`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,7 +32,7 @@ DRAFTS: Mapping[str, type[jsonschema_rs.Validator]] = {
 
 TYPES = ("object", "array", "string", "integer", "number", "boolean", "null")
 
-# What other languages and formats call the types of JSON Schema.
+# The types of JSON Schema, by the names that other languages and formats have for them.
 FOREIGN_TYPES = {
     "dict": "object",
     "map": "object",
@@ -49,7 +53,7 @@ FOREIGN_TYPES = {
     "none": "null",
 }
 
-# Keywords by what stands below them: one schema (or a list of them), or schemas by name.
+# Keywords whose value is an object of schemas by name.
 SCHEMAS_BY_NAME = frozenset(
     {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
 )
@@ -58,7 +62,7 @@ SCHEMAS_BY_NAME = frozenset(
 def check_schema(schema: Any, limits: Limits) -> tuple[Flaw, ...]:
     """What is wrong with the parameters of a tool, in document order; empty if nothing is.
 
-    Never recursive before `schema` is known to be within `limits`.
+    Nothing recursive runs before `schema` is known to be within `limits`.
     """
     if flaw := find_flaw(schema, limits):
         return (flaw,)
@@ -74,7 +78,7 @@ def check_schema(schema: Any, limits: Limits) -> tuple[Flaw, ...]:
 
 
 def check_document(document: Any, limits: Limits) -> tuple[Flaw, ...]:
-    """What is wrong with a schema of any values that others may refer to; as `check_schema`."""
+    """What is wrong with a document, which may be a schema of any values; otherwise as `check_schema`."""
     if flaw := find_flaw(document, limits, is_document=True):
         return (flaw,)
     if isinstance(document, bool):
@@ -98,7 +102,7 @@ def _draft_flaw(schema: dict[str, Any]) -> Flaw | None:
 
 
 def _normal_uri(uri: Any) -> str:
-    """The spelling of `DRAFTS`: no empty fragment, and the draft's own scheme."""
+    """A draft's URI as `DRAFTS` spells it: without an empty fragment, and with the draft's own scheme."""
     bare = uri.removesuffix("#") if isinstance(uri, str) else ""
     _, _, rest = bare.partition("://")
     return next((known for known in DRAFTS if bare.startswith("http") and known.endswith(f"://{rest}")), bare)
@@ -114,7 +118,7 @@ def _metaschema_flaws(schema: dict[str, Any], maximum: int) -> Iterator[Flaw]:
     for error in _metaschema(_normal_uri(schema.get("$schema", DEFAULT_DRAFT))).iter_errors(schema):
         deepest = _deepest(error)
         path = tuple(deepest.instance_path)
-        # Only patterns have to be well formed: identifiers are looser in real schemas than in the drafts.
+        # Of all formats only patterns are checked: real schemas have identifiers that no draft allows.
         if path in seen or (deepest.kind.name == "format" and '"regex"' not in deepest.message):
             continue
         seen.add(path)
@@ -124,7 +128,7 @@ def _metaschema_flaws(schema: dict[str, Any], maximum: int) -> Iterator[Flaw]:
 
 
 def _deepest(error: Any) -> Any:
-    """The error farthest down: that of the branch of an `anyOf` which came farthest."""
+    """The error deepest in the schema: of an `anyOf`, that of the branch that got deepest."""
     while branches := getattr(error.kind, "context", None):
         inner = [cause for branch in branches for cause in branch]
         cause = max(inner, key=lambda cause: len(cause.instance_path), default=error)
@@ -159,12 +163,16 @@ def _suggestion(keyword: str, value: Any) -> str:
     if keyword == "items" and isinstance(value, list):
         return "write 'prefixItems', or set $schema to draft-07"
     if keyword in {"pattern", "patternProperties"} and isinstance(value, str):
-        return "write it as ECMA-262 does, with the flag u: letters are not escaped without need"
+        return "write it as ECMA-262 does with the flag u; it allows no needless escapes of letters"
     return ""
 
 
 def keyword_at(path: Path) -> str:
-    """The schema keyword that a path ends in or below, knowing names of properties from keywords."""
+    """The last schema keyword of a path; names of properties are not keywords.
+
+    >>> keyword_at(("properties", "type", "maxLength"))
+    'maxLength'
+    """
     keyword = ""
     is_name = False
     for token in path:
@@ -195,7 +203,7 @@ _URI = jsonschema_rs.Draft202012Validator({"type": "string", "format": "uri"}, v
 
 
 def check_documents(documents: Any, *, limits: Limits, base: str = "/documents") -> None:
-    """Refuse what are no schemas by URI; `base` is the JSON pointer of their object.
+    """Check the documents of a toolset; `base` is the JSON pointer of the object that holds them.
 
     Raises:
         InvalidTools: with every fault of every document.
@@ -229,12 +237,12 @@ def _flaws(uri: str, document: Any, limits: Limits) -> Iterator[Flaw]:
 def _uri_flaw(uri: str) -> Flaw | None:
     shown = shorten(ascii(uri), 100)
     if not uri.isascii() or not _URI.is_valid(uri):
-        message = f"{shown} is no absolute URI"
-        return Flaw((), "", message, "register it under the URI that tools refer to, scheme included")
+        message = f"{shown} is not an absolute URI"
+        return Flaw((), "", message, "register it under the URI that tools refer to, with its scheme")
     if "#" in uri:
         return Flaw((), "", f"{shown} has a fragment", "a document's URI ends before the `#`")
     if urlsplit(uri).hostname == _BUILT_IN:
-        message = f"{shown} is reserved: the schemas of the drafts are built in"
+        message = f"{shown} is reserved for the schemas of the drafts, which are built in"
         return Flaw((), "", message, "register it under a URI of your own")
     normal = _normal(uri)
     if normal != uri:
@@ -243,7 +251,7 @@ def _uri_flaw(uri: str) -> Flaw | None:
 
 
 def _normal(uri: str) -> str:
-    """One spelling of a URI: scheme and host in lower case, no dots among the segments of its path."""
+    """A URI in normal form: scheme and host in lower case, no `.` or `..` in its path."""
     parts = urlsplit(uri)
     lowered = parts._replace(scheme=parts.scheme.lower(), netloc=parts.netloc.lower())
     if not lowered.netloc:
@@ -260,6 +268,6 @@ def _identity_flaws(uri: str, document: dict[str, Any]) -> Iterator[Flaw]:
     for schema in objects_in(document):
         inner = schema.get("$id")
         if schema is not document and isinstance(inner, str) and inner[:1] != "#":
-            message = f"it holds another document, {shorten(ascii(inner), 100)}"
-            yield Flaw((), "$id", message, "register that under a URI of its own, or leave its $id out")
+            message = f"it contains another document, {shorten(ascii(inner), 100)}"
+            yield Flaw((), "$id", message, "register that document under its own URI, or leave its $id out")
             return

@@ -1,4 +1,4 @@
-"""The shapes in which APIs write tools: read from each, written to each.
+"""The shapes in which APIs write tools: a tool is read from any of them and written to any of them.
 
 | shape              | a tool                                                                            |
 |--------------------|-----------------------------------------------------------------------------------|
@@ -8,9 +8,9 @@
 | `mcp`              | `{"name", "description", "inputSchema"}`                                            |
 | `function`         | `{"name", "description", "parameters"}`                                             |
 
-The shape is detected tool by tool. Informational fields (the `extras` of the table below) are kept with the
-tool and written back, and have no effect on the grammar; `strict` is among them, as every call is valid with
-or without it. Any other field is refused by name. A field that is null counts as left out.
+The shape is detected for each tool. Informational fields (the `extras` of the table below) are kept with the
+tool and written back; they do not change the grammar. `strict` is one of them, because every call is valid
+with or without it. Any other field is refused by name. A field that is null counts as left out.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ from toolspecs.toolset import TOOL_NAME, TOOL_RULE, find_duplicates
 
 
 class Shape(StrEnum):
-    """Who writes tools this way."""
+    """The API that writes tools in this shape."""
 
     OPENAI = "openai"
     OPENAI_RESPONSES = "openai_responses"
@@ -38,7 +38,11 @@ class Shape(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ShapeRow:
-    """`tag`: the value of `type`; `wrapper`: the field that holds all others; `extras`: type by field."""
+    """How a shape is spelled.
+
+    `tag` is the value of `type`, `wrapper` the field that holds all others, `extras` the types of the
+    informational fields.
+    """
 
     schema_field: str
     extras: Mapping[str, type]
@@ -75,7 +79,7 @@ DEFAULT_LIMITS = Limits()
 
 
 def detect_shape(document: Mapping[str, Any]) -> Shape:
-    """The shape a tool is written in; the nearest one for a document that is none of them."""
+    """The shape a tool is written in, or the most similar one if it is in none of them."""
     if "function" in document:
         return Shape.OPENAI
     if document.get("type") == "function":
@@ -111,7 +115,7 @@ def parse_tool(document: Any, *, limits: Limits = DEFAULT_LIMITS) -> Tool:
 
 
 def read_tool(document: Any, *, limits: Limits, base: str = "") -> "CheckedTool":
-    """As `parse_tool`, with the place of the schema; `base` is the JSON pointer of the tool."""
+    """As `parse_tool`, with the pointer of the schema; `base` is the JSON pointer of the tool."""
     parser = _ToolParser(document, 0, base, limits)
     if parser.faults:
         raise InvalidTools(parser.faults)
@@ -141,12 +145,16 @@ def read_tools(
 
 
 def check_tool(tool: Tool, limits: Limits = DEFAULT_LIMITS, *, index: int = 0, base: str = "") -> list[Fault]:
-    """The faults of a tool that was not parsed here; pointers are into its `function` shape."""
+    """The faults of a tool that was not read by this module; pointers are into its `function` shape."""
     return _ToolParser(write_tool(tool, Shape.FUNCTION, all_extras=True), index, base, limits, EXTRAS).faults
 
 
 def write_tool(tool: Tool, shape: Shape, *, all_extras: bool = False) -> dict[str, Any]:
-    """The tool in `shape`, with the extras that the shape knows; values are the tool's own, not copies."""
+    """The tool in `shape`, with the extras that the shape has; values are not copied.
+
+    >>> write_tool(Tool("now", "Tells the time.", {"type": "object"}), Shape.ANTHROPIC)
+    {'name': 'now', 'description': 'Tells the time.', 'input_schema': {'type': 'object'}}
+    """
     row = SHAPES[shape]
     fields = {"name": tool.name, "description": tool.description, row.schema_field: tool.parameters}
     fields |= {field: value for field, value in tool.extras.items() if all_extras or field in row.extras}
@@ -163,7 +171,7 @@ class CheckedTool:
 
 
 class _ToolParser:
-    """Reads one tool: afterwards it has faults, or the tool."""
+    """Reads one tool; afterwards it has the faults, or the tool."""
 
     def __init__(
         self,
@@ -232,7 +240,7 @@ class _ToolParser:
 
 
 def _peek_name(document: Any) -> str | None:
-    """The name to report a tool by, of a document that nothing is known about yet."""
+    """The name under which faults are reported, of a document that has not been read yet."""
     fields = document.get("function", document) if isinstance(document, dict) else None
     name = fields.get("name") if isinstance(fields, dict) else None
     return name if isinstance(name, str) and TOOL_NAME.fullmatch(name) else None
@@ -243,7 +251,7 @@ def _type_name(value: Any) -> str:
 
 
 def _outer_flaws(document: dict[str, Any], row: ShapeRow) -> Iterator[Flaw]:
-    """What is wrong with `type` and around the wrapper."""
+    """What is wrong with `type` and with fields outside the wrapper."""
     tag = document.get("type")
     if tag is not None and tag != row.tag:
         shown = shorten(repr(tag), 60) if isinstance(tag, str) else _type_name(tag)
@@ -252,7 +260,10 @@ def _outer_flaws(document: dict[str, Any], row: ShapeRow) -> Iterator[Flaw]:
     if not row.wrapper:
         return
     if tag is None:
-        message, suggestion = 'a tool with "function" needs "type" beside it', 'add "type": "function"'
+        message, suggestion = (
+            'a tool with the field "function" needs the field "type" too',
+            'add "type": "function"',
+        )
         yield Flaw((), "type", message, suggestion)
     if not isinstance(document.get(row.wrapper), dict):
         yield Flaw((), row.wrapper, 'the field "function" is missing or not an object')
@@ -265,7 +276,7 @@ def _outer_flaws(document: dict[str, Any], row: ShapeRow) -> Iterator[Flaw]:
 def _unknown_fields(fields: dict[str, Any], shape: Shape, extras: Mapping[str, type]) -> Iterator[Flaw]:
     row = SHAPES[shape]
     known = ["name", "description", row.schema_field, *extras]
-    # Without a schema the shape is a guess, and the field may be meant to be any shape's.
+    # Without a schema the shape is a guess, so the field may belong to any shape.
     schema_fields = {other.schema_field for other in SHAPES.values()}
     others = () if schema_fields & {*fields} else schema_fields - {*known}
     admitted = {*known, "type"} if row.tag and not row.wrapper else set(known)

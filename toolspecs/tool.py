@@ -1,4 +1,4 @@
-"""A tool: what a model may call."""
+"""A tool that a model may call, a call of one, and the choice which tools a model may or must call."""
 
 import hashlib
 import json
@@ -13,10 +13,10 @@ from typing import Any
 class Tool:
     """A name, a description for the model, and the JSON Schema of the arguments.
 
-    `parameters` is never modified after construction; the order of its keys is the order in which
-    arguments are generated, so it is part of the tool's identity. `extras` are the informational fields
-    of the shape the tool was read from (an MCP title, annotations, ...): kept and given back, without
-    any effect on the grammar.
+    `parameters` is never modified after construction. Arguments are generated in the order of its keys, so
+    that order is part of the tool's identity. `extras` are the informational fields of the shape that the
+    tool was read from, such as an MCP title. They are kept and given back, and do not change the grammar.
+    `documents` are the tool's bundle: the parts of the toolset's documents that the schema refers to, by URI.
     """
 
     name: str
@@ -27,7 +27,7 @@ class Tool:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over the tool's content, what it refers to included, hexadecimal; key order counts."""
+        """SHA-256 over the tool and its bundle, in hexadecimal; the order of keys counts."""
         fields = [self.name, self.description, self.parameters]
         if self.extras or self.documents:
             fields.append(self.extras)
@@ -39,7 +39,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """`arguments` is JSON text that validates against the named tool's parameters."""
+    """A call that a model made; `arguments` is JSON text that validates against the tool's parameters."""
 
     call_id: str
     name: str
@@ -56,9 +56,9 @@ class ChoiceMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ToolChoice:
-    """A mode, and the tools it is restricted to (`None`: every tool of the toolset).
+    """A mode, and the tools that may be called (None: every tool of the request).
 
-    `is_named` marks the choice of one function by name, which wire formats finish differently.
+    `is_named` marks the choice of one function by name: OpenAI gives it another finish reason.
     """
 
     mode: ChoiceMode = ChoiceMode.AUTO
@@ -67,5 +67,5 @@ class ToolChoice:
 
     @classmethod
     def named(cls, name: str) -> "ToolChoice":
-        """The choice that calls exactly the tool `name`."""
+        """The choice that makes the model call the tool `name`."""
         return cls(ChoiceMode.REQUIRED, (name,), is_named=True)

@@ -1,30 +1,69 @@
-"""Fields that the APIs of OpenAI's kind share."""
+"""What Chat Completions and Responses share: fields, response formats, checks of earlier calls."""
 
 import json
 import math
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import msgspec
+from msgspec import Meta
+
+from compiler.response_format import ResponseFormat
 from gateway.errors import InvalidField
+from runtime.request import Sampling
 from toolspecs.errors import InvalidName
 from toolspecs.nearest import MAX_NAME, instead, shorten
 from toolspecs.tool import ChoiceMode, ToolChoice
 from toolspecs.toolset import ToolsetReference
 
 MAX_TOOLSETS = 64
-"""Of one request; each is looked up."""
+"""Toolsets that one request may name; each is looked up."""
+
+IGNORED_IN_BOTH = frozenset(
+    {
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "safety_identifier",
+        "user",
+    }
+)
+"""Fields that by their own definition change nothing in the output, in both APIs."""
+
+NO_REASONING_EFFORT = "leave it out; chat_template_kwargs sets what the model's template offers"
 
 Fixed = Mapping[str, tuple[tuple[Any, ...], str]]
-"""Fields of which some values ask for no more than what happens anyway: these values, and why no others."""
+"""Fields of which only some values are supported: these values, and why there are no others."""
+
+ANY_OBJECT = {"type": "object", "additionalProperties": True}
+
+
+class TurnFields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The fields that are honoured in both APIs; absent and null mean the same."""
+
+    model: Annotated[str, Meta(min_length=1)]
+    toolset: str | list[str] | None = None
+    tools: list[Any] | None = None
+    tool_choice: Any = None
+    parallel_tool_calls: bool | None = None
+    stream: bool | None = None
+    seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Meta(ge=1)] | None = None
+    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    timeout: Annotated[float, Meta(gt=0)] | None = None
 
 
 def supported(
     body: Any, *, ignored: Collection[str], fixed: Fixed, refused: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The fields of a body that are left to be read.
+    """The fields of a body without those that are ignored, and without those in `fixed` and `refused`.
 
     Raises:
-        InvalidField: the body is no object, a field is `refused`, or has none of its `fixed` values.
+        InvalidField: the body is not an object, a field is `refused`, or a `fixed` field has another value.
     """
     if not isinstance(body, dict):
         raise InvalidField("", "the body must be a JSON object")
@@ -36,12 +75,19 @@ def supported(
     for name, reason in refused.items():
         if body.get(name) is not None:
             raise InvalidField(name, reason)
-    read = {*ignored, *fixed, *refused}
-    return {name: value for name, value in body.items() if name not in read}
+    handled = {*ignored, *fixed, *refused}
+    return {name: value for name, value in body.items() if name not in handled}
 
 
 def read_toolsets(field: str | list[str] | None, header: str | None) -> tuple[ToolsetReference, ...]:
-    """`toolset` and `X-Toolset`, each named once; raises InvalidField."""
+    """The toolsets of the field `toolset` and the header `X-Toolset`, without repetitions.
+
+    >>> [str(reference) for reference in read_toolsets("mail@2", "files, mail@2")]
+    ['mail@2', 'files']
+
+    Raises:
+        InvalidField: a reference is malformed, or there are too many.
+    """
     named = [field] if isinstance(field, str) else field or []
     refs: dict[ToolsetReference, None] = {}
     for source, texts in (("toolset", named), ("X-Toolset", header.split(",") if header else [])):
@@ -56,7 +102,7 @@ def read_toolsets(field: str | list[str] | None, header: str | None) -> tuple[To
 
 
 def read_timeout(field: float | None, header: str | None) -> float | None:
-    """Seconds; the shorter of `timeout` and `X-Request-Timeout`. Raises InvalidField."""
+    """Seconds: the shorter of the field `timeout` and the header `X-Request-Timeout`. Raises InvalidField."""
     timeouts = [field] if field is not None else []
     if header is not None:
         try:
@@ -64,19 +110,83 @@ def read_timeout(field: float | None, header: str | None) -> float | None:
         except ValueError:
             timeouts.append(math.nan)
     if not all(0 < timeout < math.inf for timeout in timeouts):
-        raise InvalidField("X-Request-Timeout", f"{header!r} is no number of seconds above 0")
+        raise InvalidField("X-Request-Timeout", f"{header!r} is not a number of seconds above 0")
     return min(timeouts, default=None)
 
 
+def read_sampling(fields: TurnFields) -> Sampling:
+    """How tokens are sampled; the defaults are OpenAI's."""
+    return Sampling(
+        temperature=1.0 if fields.temperature is None else fields.temperature,
+        top_p=1.0 if fields.top_p is None else fields.top_p,
+        top_k=fields.top_k,
+        min_p=fields.min_p or 0.0,
+        seed=fields.seed,
+    )
+
+
 def allowed_choice(mode: str, names: Collection[str], param: str) -> ToolChoice:
-    """The choice among some functions, listed at `param`; raises InvalidField."""
+    """The choice among some functions, which the request lists at `param`; raises InvalidField."""
     if not names:
-        raise InvalidField(param, "it is empty; use `none` for no tool at all")
+        raise InvalidField(param, "the list is empty; use `none` for no tool at all")
     return ToolChoice(ChoiceMode(mode), tuple(dict.fromkeys(names)))
 
 
+class TextFormat(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="text"):
+    """Any text."""
+
+
+class JsonObject(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="json_object"):
+    """Any JSON object."""
+
+
+class NamedSchema(msgspec.Struct, forbid_unknown_fields=True):
+    """A schema. It is enforced whatever `strict` says."""
+
+    name: str
+    schema: dict[str, Any] | bool
+    description: str | None = None
+    strict: bool | None = None
+
+
+class Regex(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="regex"):
+    """A text that matches an ECMA-262 pattern as a whole."""
+
+    pattern: str
+
+
+class Choice(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="choice"):
+    """One of several texts."""
+
+    choices: Annotated[list[str], Meta(min_length=1)]
+
+
+class Grammar(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="grammar"):
+    """A text of a context-free grammar."""
+
+    grammar: str
+    syntax: Literal["ebnf"] = "ebnf"
+
+
+def read_shared_format(
+    response_format: TextFormat | JsonObject | Regex | Choice | Grammar | None,
+) -> ResponseFormat | None:
+    """A response format that both APIs spell alike; None is any text."""
+    match response_format:
+        case JsonObject():
+            return ResponseFormat("schema", ANY_OBJECT)
+        case Regex(pattern=pattern):
+            return ResponseFormat("pattern", pattern)
+        case Choice(choices=choices):
+            return ResponseFormat("choice", choices)
+        case Grammar(grammar=grammar):
+            return ResponseFormat("grammar", grammar)
+        case _:
+            return None
+
+
 def check_result(call_id: str, called: Collection[str], param: str) -> None:
-    """Raise InvalidField unless a call before it has the id: a model would be shown a result of nothing."""
+    """Raise InvalidField unless an earlier call has the id: a model cannot use the result of no call."""
     if call_id not in called:
         reason = f"no call before it has the id {shorten(call_id, MAX_NAME)!r}{instead(call_id, called)}"
         raise InvalidField(param, f"{reason}; send the assistant's message with its calls first")
@@ -87,7 +197,7 @@ def check_arguments(arguments: str, param: str) -> None:
     try:
         json.loads(arguments or "{}")
     except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise InvalidField(
-            param, f"the arguments of a call are a JSON text; this is none: {reason}"
+            param, f"the arguments of a call must be a JSON text; this is not one: {reason}"
         ) from error

@@ -11,7 +11,7 @@ from openai.types.chat.completion_create_params import (
 from compiler.response_format import ResponseFormat
 from gateway.errors import InvalidField
 from gateway.wire.openai import read_request
-from gateway.wire.openai.request import FIXED, IGNORED, REFUSED, Fields
+from gateway.wire.openai.request import FIXED, IGNORED, REFUSED, ChatFields
 from runtime.request import Message, Sampling
 from toolspecs.tool import ChoiceMode, ToolCall, ToolChoice
 from toolspecs.toolset import ToolsetReference
@@ -35,7 +35,7 @@ def test_every_field_the_official_client_knows_has_a_decision():
         for params in (CompletionCreateParamsNonStreaming, CompletionCreateParamsStreaming)
         for name in typing.get_type_hints(params)
     }
-    decided = [*Fields.__struct_fields__, *IGNORED, *FIXED, *REFUSED]
+    decided = [*ChatFields.__struct_fields__, *IGNORED, *FIXED, *REFUSED]
     assert len(decided) == len(set(decided))
     assert known <= set(decided)
 
@@ -329,7 +329,7 @@ MENDED = [
     (
         {"tool_choice": "any"},
         "tool_choice",
-        "'any' is none of its values; there are 'auto', 'none', 'required'",
+        "'any' is not one of its values; there are 'auto', 'none', 'required'",
     ),
     (
         {"tool_choice": 5},
@@ -364,7 +364,7 @@ def test_a_refusal_says_what_to_write(fields, param, said):
 def test_nothing_cuts_an_answer_in_a_format():
     body = {"model": "m", "messages": [USER], "stop": ["}"]}
     assert read_request(body | {"response_format": {"type": "text"}}).turn.stop == ("}",)
-    with pytest.raises(InvalidField, match="would cut the answer") as refused:
+    with pytest.raises(InvalidField, match="could cut off an answer") as refused:
         read_request(body | {"response_format": {"type": "json_object"}})
     assert refused.value.param == "stop"
 

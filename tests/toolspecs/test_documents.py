@@ -150,7 +150,7 @@ def test_a_bundle_has_a_limit():
         ("a", "/tools/0"),
         ("b", "/tools/1"),
     ]
-    with pytest.raises(LimitExceeded, match="with what they refer to"):
+    with pytest.raises(LimitExceeded, match="documents they refer to"):
         bundle_tools(tools, documents, limits=Limits(toolset_bytes=2500))
 
 

@@ -1,4 +1,4 @@
-"""The stores, and the one their URL names."""
+"""The stores; `open_store` opens one by its URL."""
 
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -11,14 +11,14 @@ __all__ = ["SQLiteStore", "open_store"]
 
 
 def open_store(url: str) -> Store:
-    """The store at a URL; nothing is connected or created before its first use (`ping` is one).
+    """The store at a URL. It connects and creates nothing before its first use; `ping` is one.
 
-    `sqlite:///absolute/path`, `sqlite://relative/path` and `sqlite://:memory:` name one file, in a folder
-    that is there, or memory; `redis://[user:password@]host[:port][/number]` and `rediss://` (TLS) a Redis
-    server, whose driver takes its own options in the query.
+    `sqlite:///absolute/path` and `sqlite://relative/path` name a file in an existing folder, and
+    `sqlite://:memory:` names memory. `redis://[user:password@]host[:port][/number]` and `rediss://` (TLS)
+    name a Redis server; the query may hold options of its driver.
 
     Raises:
-        InvalidStoreURL: it is none of these.
+        InvalidStoreURL: the URL is none of these.
         MissingExtra: the driver is not installed.
     """
     scheme, _, rest = url.partition("://")
@@ -32,14 +32,14 @@ def open_store(url: str) -> Store:
             raise MissingExtra("redis") from error
         return RedisStore(url)
     raise InvalidStoreURL(
-        f"no store has a URL that begins with {scheme[:20]!r}" if rest else "no URL of a store"
+        f"no store has a URL that begins with {scheme[:20]!r}" if rest else "this is not the URL of a store"
     )
 
 
 def _sqlite_path(rest: str) -> Path | None:
     """The file of a URL without its scheme, None for memory."""
     if "?" in rest or "#" in rest or "\0" in unquote(rest):
-        raise InvalidStoreURL("a sqlite URL is a path: write ? as %3F and # as %23")
+        raise InvalidStoreURL("a sqlite URL is a path, without a query: write ? as %3F and # as %23")
     path = unquote(rest)
     if path.endswith("/"):
         raise InvalidStoreURL("a sqlite URL names a file, not a folder")

@@ -1,11 +1,11 @@
-"""A store in Redis: shared by every gateway and runtime of a deployment.
+"""A store in Redis, which every gateway and runtime of a deployment shares.
 
-Scripts run atomically in the server. The driver repeats a command whose connection was lost; `acquire` is
-written so that a repetition finds the lease its own. Registrations have no expiry and grammars have one, so
-the eviction policies `volatile-*` take grammars alone.
+Scripts run atomically in the server. The driver repeats a command whose connection was lost; a repeated
+`acquire` finds that it already holds the lease. Registrations do not expire and grammars do, so the eviction
+policies `volatile-*` evict only grammars.
 
-A server that is away is told at once. One that hangs takes `SOCKET_TIMEOUT_S` to tell from a slow one; from
-then on nobody waits for it, until a ping of the store's own has been answered.
+If the server is not there, commands fail at once. If the server hangs, the first command fails after
+`SOCKET_TIMEOUT_S`; every later one fails at once until the server has answered a ping of this store.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ from toolspecs.store import hold_lease
 CONNECT_TIMEOUT_S = 3
 SOCKET_TIMEOUT_S = 3
 NUM_CONNECTIONS = 64
-"""Opened at most; more callers at once wait for one another."""
+"""At most; when all are in use, callers wait for one."""
 SCAN_COUNT = 1000
 
-# Absence cannot be told from an empty string in ARGV, so flags say which values count.
+# ARGV cannot tell None from an empty string, so flags say which values are given.
 COMPARE_AND_SET = """
 local current = redis.call('GET', KEYS[1])
 if ARGV[1] == '1' then
@@ -77,10 +77,10 @@ class RedisStore:
                 socket_connect_timeout=CONNECT_TIMEOUT_S,
                 socket_timeout=SOCKET_TIMEOUT_S,
                 health_check_interval=30,
-                # A connection that the server closed meanwhile, once more.
+                # If the server had closed the connection, the driver tries once more.
                 retry=Retry(NoBackoff(), 1, supported_errors=(ConnectionLost,)),
             )
-            pool.make_connection()  # type: ignore[no-untyped-call] # connects nothing, but reads the options
+            pool.make_connection()  # type: ignore[no-untyped-call] # reads the options without connecting
         except (ValueError, TypeError) as error:
             raise InvalidStoreURL(f"the URL cannot be read ({error})") from None
         self._client = redis.asyncio.Redis.from_pool(pool)
@@ -122,7 +122,7 @@ class RedisStore:
             for key in keys:
                 if key not in seen:
                     seen.add(key)
-                    with suppress(UnicodeDecodeError):  # none of ours
+                    with suppress(UnicodeDecodeError):  # another program wrote that key
                         yield key.decode()[len(self._prefix) :]
             if cursor == 0:
                 return
@@ -179,21 +179,21 @@ class RedisStore:
             raise StoreUnavailable(self._name, _reason(error)) from error
 
     async def _await_answer(self) -> None:
-        """Ping until the server answers, or is gone."""
+        """Ping until the server answers, or the connection fails."""
         try:
             while True:
                 with suppress(NoAnswer):
                     await self._client.ping()
                     return
         except (RedisError, OSError):
-            return  # to be told to the next caller
+            return  # the next caller meets the error itself
         finally:
             self._awaiting = None
 
 
 def _reason(error: Exception) -> str:
-    """What the driver says, in the words of whoever set the store up."""
-    text, _, _ = str(error).partition(" script: ")  # behind it, which of ours it was
+    """What the driver says, for the person who set up the store."""
+    text, _, _ = str(error).partition(" script: ")  # the driver appends the script
     if "HELLO must be called" in text or "NOAUTH" in text:
         return "it asks for a password, and the URL has none"
     return text or type(error).__name__

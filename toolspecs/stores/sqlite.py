@@ -1,7 +1,7 @@
-"""A store in one SQLite file: the embedded default, safe between processes of one machine.
+"""A store in one SQLite file, which is the default. Processes of one machine may share it.
 
-Each operation is a single statement in autocommit, so tasks that share the connection cannot see each
-other half way. Times of expiry are wall-clock seconds, as other processes have to understand them.
+Each operation is a single statement in autocommit mode, so tasks that share the connection never see half of
+another's operation. Times of expiry are wall-clock seconds, because other processes read them too.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from toolspecs.errors import NotACounter, StoreUnavailable
 from toolspecs.store import hold_lease
 
 BUSY_TIMEOUT_S = 30
-SWEEP_EVERY = 256  # writes with an expiry between two removals of what has expired
+SWEEP_EVERY = 256  # of this many writes with an expiry, one removes expired entries first
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries (
@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS entries (
 ) WITHOUT ROWID
 """
 
-# What follows is put together from constants alone.
+# The statements below are made of constants only.
 # ruff: noqa: S608
 _FRESH = "(expires_at IS NULL OR expires_at > :now)"
 
@@ -51,7 +51,7 @@ SCAN = f"SELECT key FROM entries WHERE key >= :prefix AND key < :prefix || char(
 SWEEP = "DELETE FROM entries WHERE expires_at <= :now"
 ACQUIRE = f"{SET} WHERE NOT {_FRESH} OR value = :value"
 
-# Adding to an INTEGER overflows into a REAL, which the last condition then catches.
+# An INTEGER that overflows becomes a REAL; the last condition refuses that.
 _COUNT = "CAST(CAST(value AS TEXT) AS INTEGER)"
 INCREMENT = f"""
 INSERT INTO entries VALUES (:key, CAST(CAST(:by AS TEXT) AS BLOB), NULL)
@@ -64,7 +64,7 @@ RETURNING value
 
 
 class SQLiteStore:
-    """A `Store` in the file `path` (None: in memory), which is created; its folder has to be there."""
+    """A `Store` in the file `path` (None: in memory). It creates the file, but not its folder."""
 
     def __init__(self, path: Path | None, clock: Callable[[], float] = time.time) -> None:
         self._path = path
@@ -147,7 +147,7 @@ class SQLiteStore:
         return None if seconds is None else self._clock() + seconds
 
     async def _sweep(self) -> None:
-        """Now and then remove what has expired, so that the file does not grow with it."""
+        """Now and then, remove expired entries, so that they do not fill the file."""
         if self._num_expiring % SWEEP_EVERY == 0:
             await self._execute(SWEEP)
         self._num_expiring += 1
@@ -156,7 +156,7 @@ class SQLiteStore:
         return bool(await self._execute(f"{statement} RETURNING 1", **values))
 
     async def _execute(self, statement: str, **values: Any) -> list[sqlite3.Row]:
-        """The rows of a statement, run and fetched in one go: none stays open over an await."""
+        """Run a statement and fetch all rows at once, so that no cursor stays open over an await."""
         values["now"] = self._clock()
         try:
             connection = self._connection or await self._open()
@@ -173,16 +173,16 @@ class SQLiteStore:
 
 async def _connect(path: Path | None) -> aiosqlite.Connection:
     if path is not None and not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {str(path.parent.absolute())!r}; make it first")
+        raise FileNotFoundError(f"there is no folder {str(path.parent.absolute())!r}; create it first")
     connection = aiosqlite.connect(path or ":memory:", timeout=BUSY_TIMEOUT_S, isolation_level=None)
-    # A program that ends without closing its stores would wait for the driver's thread for ever. The
-    # thread was the connection itself until aiosqlite 0.22.
+    # Otherwise a program that ends without closing its stores waits for the driver's thread for ever. Until
+    # aiosqlite 0.22 the connection itself was the thread.
     thread: Any = getattr(connection, "_thread", connection)
     thread.daemon = True
     await connection
     try:
         await _use_write_ahead_log(connection)
-        # FULL, as a registration that was acknowledged has to survive a power cut.
+        # FULL, because a registration that was acknowledged has to survive a power cut.
         await connection.execute_fetchall("PRAGMA synchronous = FULL")
         await connection.execute_fetchall(SCHEMA)
     except BaseException:
@@ -192,7 +192,7 @@ async def _connect(path: Path | None) -> aiosqlite.Connection:
 
 
 async def _use_write_ahead_log(connection: aiosqlite.Connection) -> None:
-    """Switch modes, again while other processes do: SQLite does not wait there as it does elsewhere."""
+    """Switch to the write-ahead log; retry while other processes do too, as SQLite does not wait here."""
     for attempt in range(50):
         try:
             await connection.execute_fetchall("PRAGMA journal_mode = WAL")

@@ -1,8 +1,8 @@
-"""A Chat Completions request to a turn."""
+"""A Chat Completions request becomes a turn: the fields, the response format, the tools and the choice."""
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -12,27 +12,33 @@ from compiler.response_format import ResponseFormat
 from gateway.body import convert
 from gateway.errors import InvalidField
 from gateway.turn import Turn
-from gateway.wire.fields import allowed_choice, read_timeout, read_toolsets, supported
+from gateway.wire.fields import (
+    IGNORED_IN_BOTH,
+    NO_REASONING_EFFORT,
+    Choice,
+    Fixed,
+    Grammar,
+    JsonObject,
+    NamedSchema,
+    Regex,
+    TextFormat,
+    TurnFields,
+    allowed_choice,
+    read_sampling,
+    read_shared_format,
+    read_timeout,
+    read_toolsets,
+    supported,
+)
 from gateway.wire.openai.messages import read_messages
 from runtime.request import Sampling
 from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.shapes import parse_tools
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
-# Fields that by their own definition change nothing in the output.
-IGNORED = frozenset(
-    {
-        "metadata",
-        "prompt_cache_key",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "safety_identifier",
-        "user",
-    }
-)
+IGNORED = IGNORED_IN_BOTH | {"metadata"}
 
-# Fields of which some values ask for no more than what happens anyway; the others are refused.
-FIXED: Mapping[str, tuple[tuple[Any, ...], str]] = {
+FIXED: Fixed = {
     "store": ((False,), "completions are not stored"),
     "service_tier": (("auto", "default"), "there is one service tier"),
     "modalities": ((["text"],), "only text is generated"),
@@ -50,9 +56,9 @@ REFUSED: Mapping[str, str] = {
     "functions": "use tools",
     "moderation": "there is no moderation",
     "prediction": "predicted outputs are not supported",
-    "reasoning_effort": "leave it out; chat_template_kwargs sets what the model's template offers",
+    "reasoning_effort": NO_REASONING_EFFORT,
     "web_search_options": "there is no web search",
-    # As vLLM and SGLang have them.
+    # Fields of vLLM and SGLang.
     "ebnf": _GRAMMAR,
     "guided_choice": _CHOICE,
     "guided_grammar": _GRAMMAR,
@@ -75,34 +81,20 @@ class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
     include_obfuscation: Literal[False] | None = None
 
 
-class Fields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class ChatFields(TurnFields, forbid_unknown_fields=True, kw_only=True):
     """The fields that are honoured; absent and null mean the same."""
 
-    model: Annotated[str, Meta(min_length=1)]
     messages: Annotated[list[Any], Meta(min_length=1)]
-    toolset: str | list[str] | None = None
-    tools: list[Any] | None = None
-    tool_choice: Any = None
-    parallel_tool_calls: bool | None = None
     response_format: Any = None
-    stream: bool | None = None
     stream_options: StreamOptions | None = None
     max_tokens: NumTokens | None = None
     max_completion_tokens: NumTokens | None = None
     n: Annotated[int, Meta(ge=1)] | None = None
     stop: str | list[str] | None = None
-    seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
-    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Meta(ge=1)] | None = None
-    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
     logit_bias: dict[str, Any] | None = None
     logprobs: bool | None = None
-    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
-    timeout: Annotated[float, Meta(gt=0)] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +109,13 @@ class ChatRequest:
 def read_request(
     body: Any, *, toolset_header: str | None = None, timeout_header: str | None = None
 ) -> ChatRequest:
-    """Translate a decoded body; the headers are `X-Toolset` and `X-Request-Timeout`.
+    """Read a decoded body; the headers are `X-Toolset` and `X-Request-Timeout`.
 
     Raises:
-        InvalidField: a field is unknown, of the wrong type, or asks for what is not offered.
+        InvalidField: a field is unknown, of the wrong type, or asks for something unsupported.
         InvalidTools: an inline tool is not well-formed.
     """
-    fields = convert(supported(body, ignored=IGNORED, fixed=FIXED, refused=REFUSED), Fields)
+    fields = convert(supported(body, ignored=IGNORED, fixed=FIXED, refused=REFUSED), ChatFields)
     if fields.stream_options and not fields.stream:
         raise InvalidField("stream_options", "it is only allowed with `stream: true`")
     response_format = read_response_format(fields.response_format)
@@ -148,13 +140,9 @@ def read_request(
     return ChatRequest(turn, is_streamed=bool(fields.stream), includes_usage=usage)
 
 
-def _read_sampling(fields: Fields) -> Sampling:
-    return Sampling(
-        temperature=1.0 if fields.temperature is None else fields.temperature,
-        top_p=1.0 if fields.top_p is None else fields.top_p,
-        top_k=fields.top_k,
-        min_p=fields.min_p or 0.0,
-        seed=fields.seed,
+def _read_sampling(fields: ChatFields) -> Sampling:
+    return replace(
+        read_sampling(fields),
         presence_penalty=fields.presence_penalty or 0.0,
         frequency_penalty=fields.frequency_penalty or 0.0,
         logit_bias=dict(_read_bias(key, value) for key, value in (fields.logit_bias or {}).items()),
@@ -163,7 +151,7 @@ def _read_sampling(fields: Fields) -> Sampling:
 
 def _read_bias(key: str, value: Any) -> tuple[int, float]:
     if not _TOKEN_ID.fullmatch(key):
-        raise InvalidField("logit_bias", f"{shorten(key, MAX_NAME)!r} is no token id")
+        raise InvalidField("logit_bias", f"{shorten(key, MAX_NAME)!r} is not a token id")
     if type(value) not in {int, float} or not -100 <= value <= 100:
         raise InvalidField(f'logit_bias["{key}"]', "it must be a number from -100 to 100")
     return int(key), float(value)
@@ -174,46 +162,26 @@ def _read_stop(value: str | list[str] | None, response_format: ResponseFormat | 
     if len(stop) > 16:
         raise InvalidField("stop", "at most 16 sequences are supported")
     if "" in stop:
-        raise InvalidField("stop", "an empty sequence would stop everything")
+        raise InvalidField("stop", "an empty sequence would end every answer at once")
     if stop and response_format is not None:
-        reason = "it would cut the answer, which is whole under a `response_format`; leave one of them out"
+        reason = "it could cut off an answer that `response_format` wants whole; leave one of them out"
         raise InvalidField("stop", reason)
     return stop
 
 
-def _read_max_tokens(fields: Fields) -> int | None:
+def _read_max_tokens(fields: ChatFields) -> int | None:
     old, new = fields.max_tokens, fields.max_completion_tokens
     if old is not None and new is not None and old != new:
         raise InvalidField("max_completion_tokens", f"it is {new}, but max_tokens is {old}; give one of them")
     return new if new is not None else old
 
 
-def _read_logprobs(fields: Fields) -> int | None:
+def _read_logprobs(fields: ChatFields) -> int | None:
     if not fields.logprobs:
         if fields.top_logprobs is not None:
             raise InvalidField("top_logprobs", "it is only allowed with `logprobs: true`")
         return None
     return fields.top_logprobs or 0
-
-
-ANY_OBJECT = {"type": "object", "additionalProperties": True}
-
-
-class TextFormat(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="text"):
-    """Anything."""
-
-
-class JsonObject(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="json_object"):
-    """Any JSON object."""
-
-
-class NamedSchema(msgspec.Struct, forbid_unknown_fields=True):
-    """A schema, which is upheld whatever `strict` says."""
-
-    name: str
-    schema: dict[str, Any] | bool
-    description: str | None = None
-    strict: bool | None = None
 
 
 class JsonSchema(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="json_schema"):
@@ -222,50 +190,16 @@ class JsonSchema(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", t
     json_schema: NamedSchema
 
 
-class Regex(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="regex"):
-    """A text that matches an ECMA-262 pattern as a whole."""
-
-    pattern: str
-
-
-class Choice(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="choice"):
-    """One of some texts."""
-
-    choices: Annotated[list[str], Meta(min_length=1)]
-
-
-class Grammar(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="grammar"):
-    """A text of a context-free grammar."""
-
-    grammar: str
-    syntax: Literal["ebnf"] = "ebnf"
-
-
 class _FormatFields(msgspec.Struct):
     response_format: TextFormat | JsonObject | JsonSchema | Regex | Choice | Grammar | None
 
 
 def read_response_format(value: Any) -> ResponseFormat | None:
-    """Translate; None is any text. Raises InvalidField."""
+    """`response_format`; None is any text. Raises InvalidField."""
     read = convert({"response_format": value}, _FormatFields).response_format
     if isinstance(read, JsonSchema):
         return ResponseFormat("schema", read.json_schema.schema)
-    return other_format(read)
-
-
-def other_format(read: TextFormat | JsonObject | Regex | Choice | Grammar | None) -> ResponseFormat | None:
-    """A format that is written alike in every API."""
-    match read:
-        case JsonObject():
-            return ResponseFormat("schema", ANY_OBJECT)
-        case Regex(pattern=pattern):
-            return ResponseFormat("pattern", pattern)
-        case Choice(choices=choices):
-            return ResponseFormat("choice", choices)
-        case Grammar(grammar=grammar):
-            return ResponseFormat("grammar", grammar)
-        case _:
-            return None
+    return read_shared_format(read)
 
 
 class FunctionName(msgspec.Struct, forbid_unknown_fields=True):
@@ -281,7 +215,7 @@ class Named(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="f
 
 
 class AllowedTools(msgspec.Struct, forbid_unknown_fields=True):
-    """The functions the choice is restricted to."""
+    """The functions that the model may choose among."""
 
     mode: Literal["auto", "required"]
     tools: list[Named]
@@ -312,5 +246,5 @@ def read_choice(value: Any) -> ToolChoice | None:
 
 
 def read_tools(documents: list[Any]) -> tuple[Tool, ...]:
-    """`tools`, in this API's shape or any other known one; raises InvalidTools, LimitExceeded."""
+    """`tools`, in the shape of this or another API; raises InvalidTools, LimitExceeded."""
     return parse_tools(documents, base="/tools")

@@ -1,4 +1,4 @@
-"""A Responses request to a turn."""
+"""A Responses request becomes a turn: the fields, the format of the text, the tools and the choice."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,36 +11,42 @@ from compiler.response_format import ResponseFormat
 from gateway.body import convert
 from gateway.errors import InvalidField
 from gateway.turn import Turn
-from gateway.wire.fields import Fixed, allowed_choice, read_timeout, read_toolsets, supported
-from gateway.wire.openai.request import IGNORED as IGNORED_BY_CHAT
-from gateway.wire.openai.request import (
+from gateway.wire.fields import (
+    IGNORED_IN_BOTH,
+    NO_REASONING_EFFORT,
     Choice,
+    Fixed,
     Grammar,
     JsonObject,
     NamedSchema,
     Regex,
     TextFormat,
-    other_format,
+    TurnFields,
+    allowed_choice,
+    read_sampling,
+    read_shared_format,
+    read_timeout,
+    read_toolsets,
+    supported,
 )
 from gateway.wire.responses.items import read_input
-from runtime.request import Sampling
 from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.shapes import parse_tools
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 LOGPROBS = "message.output_text.logprobs"
 
-# `max_tool_calls` counts calls of OpenAI's own tools alone.
-IGNORED = (IGNORED_BY_CHAT | {"max_tool_calls"}) - {"metadata"}
+# `max_tool_calls` counts only calls of OpenAI's own tools.
+IGNORED = IGNORED_IN_BOTH | {"max_tool_calls"}
 
 FIXED: Fixed = {
-    "background": ((False,), "answers come at once"),
+    "background": ((False,), "every answer is made at once"),
     "service_tier": (("auto", "default"), "there is one service tier"),
     "store": ((False,), "responses are not stored"),
-    "truncation": (("disabled",), "nothing of the input is left out"),
+    "truncation": (("disabled",), "no part of the input is left out"),
 }
 
-_SENT_WHOLE = "responses are not stored: send the conversation whole, in input"
+_SENT_WHOLE = "responses are not stored: send the whole conversation in input"
 
 REFUSED: Mapping[str, str] = {
     "context_management": "it is not supported",
@@ -48,12 +54,12 @@ REFUSED: Mapping[str, str] = {
     "moderation": "there is no moderation",
     "previous_response_id": _SENT_WHOLE,
     "prompt": "prompts are not stored: send instructions and input",
-    # As Chat Completions has them.
+    # Fields of Chat Completions.
     "functions": "use tools",
     "max_completion_tokens": "use max_output_tokens",
     "max_tokens": "use max_output_tokens",
     "messages": "use input",
-    "reasoning_effort": "leave it out; chat_template_kwargs sets what the model's template offers",
+    "reasoning_effort": NO_REASONING_EFFORT,
     "response_format": "use text.format",
 }
 
@@ -69,7 +75,7 @@ ECHOED: Mapping[str, Any] = {
     "top_logprobs": 0,
     "top_p": 1.0,
 }
-"""Fields that a response repeats, with what they are when left out."""
+"""Request fields that a response repeats, and their values when the request leaves them out."""
 
 
 class JsonSchema(NamedSchema, tag_field="type", tag="json_schema"):
@@ -89,37 +95,23 @@ class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
     include_obfuscation: Literal[False] | None = None
 
 
-class Fields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class ResponsesFields(TurnFields, forbid_unknown_fields=True, kw_only=True):
     """The fields that are honoured; absent and null mean the same."""
 
-    model: Annotated[str, Meta(min_length=1)]
     input: str | Annotated[list[Any], Meta(min_length=1)]
     instructions: str | None = None
-    toolset: str | list[str] | None = None
-    tools: list[Any] | None = None
-    tool_choice: Any = None
-    parallel_tool_calls: bool | None = None
     text: Text | None = None
     # Thoughts are never encrypted: they are sent, and can be sent back, as text.
     include: list[Literal["message.output_text.logprobs", "reasoning.encrypted_content"]] | None = None
-    stream: bool | None = None
     stream_options: StreamOptions | None = None
     max_output_tokens: Annotated[int, Meta(ge=1)] | None = None
     metadata: dict[str, str] | None = None
     reasoning: dict[str, Any] | None = None
-    seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
-    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Meta(ge=1)] | None = None
-    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
-    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
-    timeout: Annotated[float, Meta(gt=0)] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ResponsesRequest:
-    """A turn, how its answer is sent, and what the answer repeats of the request."""
+    """A turn, how its answer is sent, and the request fields that the answer repeats."""
 
     turn: Turn
     is_streamed: bool
@@ -129,13 +121,13 @@ class ResponsesRequest:
 def read_request(
     body: Any, *, toolset_header: str | None = None, timeout_header: str | None = None
 ) -> ResponsesRequest:
-    """Translate a decoded body; the headers are `X-Toolset` and `X-Request-Timeout`.
+    """Read a decoded body; the headers are `X-Toolset` and `X-Request-Timeout`.
 
     Raises:
-        InvalidField: a field is unknown, of the wrong type, or asks for what is not offered.
+        InvalidField: a field is unknown, of the wrong type, or asks for something unsupported.
         InvalidTools: an inline tool is not well-formed.
     """
-    fields = convert(supported(body, ignored=IGNORED, fixed=FIXED, refused=REFUSED), Fields)
+    fields = convert(supported(body, ignored=IGNORED, fixed=FIXED, refused=REFUSED), ResponsesFields)
     _check_reasoning(fields.reasoning or {})
     turn = Turn(
         model=fields.model,
@@ -145,7 +137,7 @@ def read_request(
         choice=read_choice(fields.tool_choice),
         is_parallel=fields.parallel_tool_calls is not False,
         response_format=_read_format(fields.text),
-        sampling=_read_sampling(fields),
+        sampling=read_sampling(fields),
         max_tokens=fields.max_output_tokens,
         num_logprobs=_read_logprobs(fields),
         template_options=fields.chat_template_kwargs or {},
@@ -158,28 +150,17 @@ def read_request(
 def _check_reasoning(reasoning: Mapping[str, Any]) -> None:
     asked = next((name for name, value in reasoning.items() if value is not None), None)
     if asked is not None:
-        reason = "leave it out; chat_template_kwargs sets what the model's template offers"
-        raise InvalidField(f"reasoning.{asked}", reason)
+        raise InvalidField(f"reasoning.{asked}", NO_REASONING_EFFORT)
 
 
 def _read_format(text: Text | None) -> ResponseFormat | None:
     read = text.format if text else None
     if isinstance(read, JsonSchema):
         return ResponseFormat("schema", read.schema)
-    return other_format(read)
+    return read_shared_format(read)
 
 
-def _read_sampling(fields: Fields) -> Sampling:
-    return Sampling(
-        temperature=1.0 if fields.temperature is None else fields.temperature,
-        top_p=1.0 if fields.top_p is None else fields.top_p,
-        top_k=fields.top_k,
-        min_p=fields.min_p or 0.0,
-        seed=fields.seed,
-    )
-
-
-def _read_logprobs(fields: Fields) -> int | None:
+def _read_logprobs(fields: ResponsesFields) -> int | None:
     if LOGPROBS in (fields.include or ()):
         return fields.top_logprobs or 0
     if fields.top_logprobs:
