@@ -10,6 +10,7 @@ from gateway.settings import Settings, settings_table
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PICTURE = ROOT / "docs" / "architecture.svg"
 API = (ROOT / "docs" / "api.md").read_text("utf-8")
 
 
@@ -24,6 +25,12 @@ def test_every_file_named_in_code_type_exists(path):
     named = re.findall(
         r"`((?:compiler|docs|gateway|helm|runtime|tests|toolspecs)/[\w./-]+)`", path.read_text("utf-8")
     )
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_every_file_in_the_picture_exists():
+    named = re.findall(r">((?:compiler|gateway|runtime|toolspecs)/[\w./]+\.py)<", PICTURE.read_text("utf-8"))
+    assert named
     assert [name for name in named if not (ROOT / name).exists()] == []
 
 
