@@ -13,7 +13,7 @@ from demo_model.trainer import LOG, Run, RunRefused, train
 
 
 def main() -> None:
-    """Train, or go on training; SIGINT and SIGTERM end it with a checkpoint and a model."""
+    """Train, or resume training; on SIGINT and SIGTERM, write a checkpoint and a model, and end."""
     parser = _parser()
     options = parser.parse_args()
     if options.threads:

@@ -1,4 +1,4 @@
-"""Batches: pools of conversations, generated ahead by other processes, sorted by length and cut."""
+"""Batches: other processes generate pools of conversations ahead, sort each by length, and cut it into batches."""
 
 import multiprocessing
 import signal
@@ -22,12 +22,12 @@ from demo_model.recipe import Recipe
 from demo_model.renaming import Renaming
 
 _MULTIPLE = 32
-"""Lengths are padded to multiples, so that few shapes occur."""
+"""Lengths are padded to a multiple of this, so that there are few shapes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where in the stream of batches: this batch of this pool is next."""
+class StreamPosition:
+    """A position in the stream of batches: the pool and the batch that come next."""
 
     pool: int = 0
     batch: int = 0
@@ -35,20 +35,20 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class TrainingBatch:
-    """`ids` [rows, length], padded on the right; `is_answer` [rows, length] marks what the loss is on."""
+    """`ids` [rows, length], padded on the right; `is_answer` [rows, length] marks the tokens of the loss."""
 
     ids: Tensor
     is_answer: Tensor
 
     def to(self, device: str) -> "TrainingBatch":
-        """The same on a device."""
+        """The same batch on a device."""
         return TrainingBatch(
             self.ids.to(device, non_blocking=True), self.is_answer.to(device, non_blocking=True)
         )
 
 
 def collate(examples: Sequence[Example]) -> TrainingBatch:
-    """Pad to the longest; id 0 stands where nothing is, which nothing before it sees."""
+    """Pad examples to the longest with id 0, to which no token of theirs attends."""
     length = _padded(max(map(len, examples)))
     ids = np.zeros((len(examples), length), np.int64)
     is_answer = np.zeros((len(examples), length), np.bool_)
@@ -63,7 +63,7 @@ def _padded(length: int) -> int:
 
 
 def pool_of(tokenizer: Any, renaming: Renaming, recipe: Recipe, seed: int, pool: int) -> list[list[Example]]:
-    """The batches of a pool, in the order in which they are trained on."""
+    """The batches of a pool, in the order of training."""
     examples: list[Example] = []
     for number in range(pool * recipe.pool_size, (pool + 1) * recipe.pool_size):
         stage = recipe.stage(number)
@@ -76,7 +76,7 @@ def pool_of(tokenizer: Any, renaming: Renaming, recipe: Recipe, seed: int, pool:
     examples.sort(key=len)
     batches: list[list[Example]] = [[]]
     for example in examples:
-        # The longest of a batch comes last, and all are padded to it.
+        # The last example of a batch is the longest, and all are padded to it.
         num_tokens = (len(batches[-1]) + 1) * _padded(len(example))
         if num_tokens > recipe.batch_tokens and batches[-1]:
             batches.append([])
@@ -86,10 +86,7 @@ def pool_of(tokenizer: Any, renaming: Renaming, recipe: Recipe, seed: int, pool:
 
 
 class BatchStream:
-    """The batches from a place on, each with the place behind it.
-
-    `num_workers` 0 generates them in this process.
-    """
+    """Generates batches in `num_workers` other processes; 0 generates them in this one."""
 
     def __init__(self, tokenizer_folder: Path, recipe: Recipe, seed: int, num_workers: int) -> None:
         self._recipe = recipe
@@ -114,13 +111,14 @@ class BatchStream:
         if self._workers is not None:
             self._workers.shutdown(cancel_futures=True)
 
-    def batches(self, start: Place) -> Iterator[tuple[TrainingBatch, Place]]:
-        """Without end."""
+    def batches(self, start: StreamPosition) -> Iterator[tuple[TrainingBatch, StreamPosition]]:
+        """An endless stream of batches, each with the position behind it."""
         for pool, content in self._pools(start.pool):
             for index, examples in enumerate(content):
                 if (pool, index) >= (start.pool, start.batch):
                     is_last = index + 1 == len(content)
-                    yield collate(examples), Place(pool + 1) if is_last else Place(pool, index + 1)
+                    following = StreamPosition(pool + 1) if is_last else StreamPosition(pool, index + 1)
+                    yield collate(examples), following
 
     def _pools(self, first: int) -> Iterator[tuple[int, list[list[Example]]]]:
         if self._workers is None:
@@ -138,11 +136,11 @@ class BatchStream:
 
 
 _WORKER: dict[str, Any] = {}
-"""What a worker process was started with."""
+"""The arguments that a worker process was started with."""
 
 
 def _start(tokenizer_folder: Path, recipe: Recipe, seed: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # which ends the run in the process that trains
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the training process handles it
     torch.set_num_threads(1)
     tokenizer = AutoTokenizer.from_pretrained(tokenizer_folder)
     _WORKER.update(tokenizer=tokenizer, renaming=Renaming.of(tokenizer), recipe=recipe, seed=seed)

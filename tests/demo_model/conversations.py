@@ -1,4 +1,4 @@
-"""Synthetic conversations: each a function of a seed and a number alone."""
+"""Synthetic conversations. A seed and a number determine a conversation."""
 
 import json
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _PLAIN = ToolStyle()
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """What conversations are made of: a stage of the curriculum, or a test."""
+    """The kinds and shares that conversations are made of, in a stage of the curriculum or in a test."""
 
     domains: tuple[Domain, ...] = domains.TRAINING
     style: ToolStyle = _PLAIN
@@ -42,14 +42,14 @@ HELD_OUT = Mix(
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """`tools` as shown, and messages that end with the assistant's."""
+    """The tools that are shown, and messages, of which the last is the assistant's."""
 
     tools: tuple[Tool, ...]
     messages: tuple[Message, ...]
 
     @property
     def prompt(self) -> tuple[Message, ...]:
-        """What stands before the last answer."""
+        """The messages before the last answer."""
         return self.messages[:-1]
 
     @property
@@ -59,7 +59,7 @@ class Conversation:
 
 
 def converse(seed: int, number: int, mix: Mix) -> Conversation:
-    """The conversation of a number; nothing but the arguments decides what it is."""
+    """The conversation of a seed and a number; the same arguments give the same conversation."""
     rng = Random(f"{seed}/{number}")
     tools = invent_tools(rng, mix.domains, mix.style, rng.randint(*mix.num_tools))
     rng.shuffle(tools)
@@ -75,7 +75,7 @@ def _system(rng: Random, mix: Mix) -> str:
 
 
 def _turn(rng: Random, mix: Mix, tools: list[Invented], position: int) -> list[Message]:
-    """A message and its answer; where there are calls, perhaps their results and what they say."""
+    """A message and its answer; after calls, perhaps their results and a sentence about them."""
     if rng.random() < mix.no_call:
         return _without_call(rng, mix, tools)
     count = rng.choice((2, 2, 3)) if rng.random() < mix.parallel else 1
@@ -117,7 +117,7 @@ def _without_call(rng: Random, mix: Mix, tools: list[Invented]) -> list[Message]
 
 
 def _arguments(rng: Random, tool: Invented) -> dict[str, Value]:
-    """Values in the declared order; of what is optional, half is left out."""
+    """Values in the declared order; half of the optional parameters are left out."""
     return {
         parameter.name: draw(rng, parameter)
         for parameter in tool.parameters

@@ -7,9 +7,9 @@ from typing import Any
 
 
 def draw_curves(log: Path, picture: Path) -> bool:
-    """Loss and held-out shares over minutes, as a picture; False, and nothing, without matplotlib.
+    """Draw loss and held-out shares over minutes; returns False if matplotlib is missing.
 
-    Thin lines stand where the run was resumed with a later end: its learning rate rose again.
+    Thin lines mark where the run was resumed with a later end, so that its learning rate rose again.
     """
     try:
         from matplotlib.figure import Figure

@@ -1,6 +1,6 @@
-"""What tools are about: one row a domain, and which of them are never trained on.
+"""The domains of tools, one row each; those that are held out are never trained on.
 
-A held-out row shares no word with a training row, so that it is new to the model in every word.
+A held-out row shares no word with a training row: every word in it is new to the model.
 """
 
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ TEXT, PERSON, CODE, COUNT, AMOUNT, DATE, TIME, FLAG, CHOICE, WORDS, RECORD = (
     "words",
     "record",
 )
-"""Kinds of parameters; `values` draws of each."""
+"""Kinds of parameters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """Nouns are what is acted on, verbs (`plain/synonym`) what is done, attributes are parameters by kind."""
+    """Words for tools: nouns, verbs with a synonym each, and attributes, which are parameters and their kinds."""
 
     name: str
     nouns: tuple[str, ...]

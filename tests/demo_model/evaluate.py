@@ -26,11 +26,11 @@ BFCL = ("simple_python", "multiple", "live_simple", "live_multiple")
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Shares of `num_questions`; `num_left_out` did not fit, or have a tool that cannot be masked.
+    """Shares of `num_questions`; `num_left_out` have too long a prompt, or tools without a grammar.
 
-    `valid`: the answer is one call or more and nothing else, each of a tool that is there, with arguments
-    that validate against its schema, objects closed. `tool`: the first call is of the right tool. `right`:
-    the only call is the right one, in all its arguments.
+    `valid`: the answer has one call or more and nothing else; each call names one of the tools, and its
+    arguments are valid, with objects closed. `tool`: the first call names the right tool. `right`: the only
+    call is the right one, with all its arguments.
     """
 
     strategy: str
@@ -61,7 +61,7 @@ def score(strategy: str, answers: Sequence[StudyAnswer | None]) -> Score:
 def answers_to(
     questions: Iterable[Question], strategy: Strategy, temperature: float, subject: StudiedModel, asker: Asker
 ) -> list[StudyAnswer | None]:
-    """An answer to each, in order; None where a tool cannot be masked or there is no room."""
+    """The answers in order; None for a question whose tools have no grammar or whose prompt is too long."""
     asked = [
         _asked(number, question, strategy, temperature, subject) for number, question in enumerate(questions)
     ]

@@ -1,4 +1,4 @@
-"""Conversations as token ids, with a mark on those that the model has to write."""
+"""Conversations as token ids, with a mark on the tokens that the model writes."""
 
 import re
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _ANSWER = re.compile(r"(?<=<\|im_start\|>assistant\n).*?<\|im_end\|>", re.DOTALL
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """`ids` [num_tokens], and `is_answer` [num_tokens]: what counts in the loss."""
+    """`ids` [num_tokens]; `is_answer` [num_tokens] marks the tokens of the loss."""
 
     ids: NDArray[np.int32]
     is_answer: NDArray[np.bool_]
@@ -25,7 +25,7 @@ class Example:
 
 
 def example_of(tokenizer: Any, conversation: Conversation) -> Example:
-    """The conversation as the runtime would render it, each answer cut off from what stands before it."""
+    """The conversation as the runtime renders it; each answer is tokenized separately from its prompt."""
     turns, functions = conversation_fields(tokenizer, conversation.messages, conversation.tools)
     text: str = tokenizer.apply_chat_template(turns, tools=functions or None, tokenize=False)
     pieces: list[tuple[str, bool]] = []

@@ -1,4 +1,4 @@
-"""Invented parameters: a name, a schema, and values for it with the words that say them in a request."""
+"""Invented parameters: names, schemas, and values with the words for them in a request."""
 
 from dataclasses import dataclass, field
 from random import Random
@@ -9,7 +9,7 @@ from demo_model import domains, words
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One parameter. `shape` says what is left of its schema without any names."""
+    """One parameter. Its `shape` is its schema without names."""
 
     name: str
     kind: str
@@ -27,7 +27,7 @@ class Parameter:
 
     @property
     def tells_kind(self) -> bool:
-        """Whether the schema says more than that this is a string, whatever the name."""
+        """Whether the schema shows the kind of the value, apart from its JSON type and its name."""
         hint = _HINTS.get(self.kind, "")
         is_hinted = bool(hint) and hint in self.schema.get("description", "")
         return is_hinted or not {"format", "pattern"}.isdisjoint(self.schema)
@@ -41,7 +41,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value, as JSON has it, and as a request says it."""
+    """A value, in JSON and in the words of a request."""
 
     json: Any
     spoken: str
@@ -88,9 +88,9 @@ def invent(
     verbose: float = 0.0,
     is_rich: bool = False,
 ) -> Parameter:
-    """A parameter of a kind; what its schema leaves out and says varies.
+    """A parameter of a kind, with a schema that says more or less.
 
-    A rich one may be negative, a list of choices, or an object of members that are not all plain.
+    A rich parameter may be negative, a list of choices, or an object with members of several kinds.
     """
     schema: dict[str, Any] = {"type": _TYPES.get(kind, "string")} | _described(rng, name, kind, verbose)
     inner: tuple[Parameter, ...] = ()
@@ -124,7 +124,7 @@ def _described(rng: Random, name: str, kind: str, verbose: float) -> dict[str, s
 
 
 def _distract(rng: Random, parameter: Parameter) -> None:
-    """Values in a schema that are not those asked for."""
+    """Default and example values, which no request asks for."""
     if parameter.kind in {domains.WORDS, domains.RECORD} or rng.random() > 0.2:
         return
     value = draw(rng, parameter).json
@@ -142,7 +142,7 @@ _REMARKS = (
     "Spaces at either end are not removed.",
     "Must not be longer than what the form has room for; longer ones are cut.",
 )
-"""What authors of schemas go on to say; no request depends on it."""
+"""Further sentences in descriptions; no request depends on them."""
 
 
 def _item(rng: Random, choices: tuple[str, ...], *, is_rich: bool) -> Parameter:
@@ -168,7 +168,7 @@ def object_schema(parameters: tuple[Parameter, ...]) -> dict[str, Any]:
 
 
 def draw(rng: Random, parameter: Parameter) -> Value:
-    """A value of a parameter; what is spoken holds it letter by letter, but for booleans."""
+    """A random value of a parameter; its words contain the value literally, except for booleans."""
     match parameter.kind:
         case domains.COUNT:
             text = _sign(rng, parameter) + words.digits(rng, 1, rng.choice((1, 2, 2, 3, 4)))

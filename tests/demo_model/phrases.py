@@ -62,7 +62,7 @@ def request(rng: Random, tool: Invented, values: dict[str, Value]) -> str:
 
 
 def _is_clear(parameter: Parameter, tool: Invented) -> bool:
-    """Whether a value says by itself, and by a preposition, which parameter it is for."""
+    """Whether a value with a preposition shows which parameter it is for."""
     others = [other for other in tool.parameters if other is not parameter]
     if parameter.kind not in _NATURAL or any(other.kind == parameter.kind for other in others):
         return False
@@ -105,7 +105,7 @@ SMALL_TALK = (
     ("Bye", "Goodbye!"),
     ("That is all for today.", "Goodbye!"),
 )
-"""What is said, and answered, without any tool."""
+"""Messages and answers without any tool."""
 
 NAME_TOOLS = ("What can you do?", "Which tools do you have?", "List your tools.", "How can you help me?")
 

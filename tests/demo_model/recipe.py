@@ -14,7 +14,7 @@ from demo_model.tools import ToolStyle
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What is trained on up to the conversation of number `until`, without those over `max_length` tokens.
+    """The mixes of all conversations up to number `until`; those of more than `max_length` tokens are left out.
 
     The conversations are of each mix by turns.
     """
@@ -24,12 +24,12 @@ class Stage:
     until: float = math.inf
 
     def mix(self, number: int) -> Mix:
-        """That of a conversation."""
+        """The mix of a conversation."""
         return self.mixes[number % len(self.mixes)]
 
 
 def _curriculum(scale: int) -> tuple[Stage, ...]:
-    """Short conversations first: copying is learnt from them, cheaply, and then found again in long ones.
+    """Short conversations come first: a model learns copying cheaply from them, and uses it in long ones.
 
     Random names are what makes a model read: with those of the domains alone it goes by what it remembers.
     In the end, conversations like those of users take turns with two that ask much in few tokens: many
@@ -77,7 +77,7 @@ def _curriculum(scale: int) -> tuple[Stage, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A Qwen 3 of this shape, and its training: Muon or AdamW, warm-up and cosine, loss on answers alone.
+    """The shape of a Qwen 3 and its training: Muon or AdamW, warm-up and cosine, loss on answers only.
 
     A batch holds up to `batch_tokens`, padding counted; a pool is what is sorted by length, so that there is
     little padding. `context_length` is what the model is declared to take. Heads are wide: to copy is to tell
@@ -140,7 +140,7 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
         ),
     }
 )
-"""By the device they are for; both fit into 24 MB as bfloat16."""
+"""Recipes by the device that they are for; both models fit into 24 MB as bfloat16."""
 
 
 def new_model(recipe: Recipe, tokenizer: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A renaming: in a conversation, words become others at random, each the same one wherever it stands."""
+"""Renaming: the words of a conversation are replaced by random ones, each by the same one everywhere."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from demo_model.conversations import Mix, converse
 from demo_model.examples import Example, example_of
 
-_SEED = 1 << 39  # apart from what is trained on
+_SEED = 1 << 39  # no conversation of training has this seed
 _SAMPLES = (Mix(), Mix(num_tools=(1, 1), num_turns=(4, 4), no_call=1.0))
 _NUM_SAMPLED = 400
 _FREQUENT = 0.04
@@ -20,11 +20,11 @@ _FREQUENT = 0.04
 
 @dataclass(frozen=True, slots=True)
 class Renaming:
-    """Of a vocabulary of `size`, `groups` [num_forms, num_words]: words that may stand for one another.
+    """Replaces words of a vocabulary of `size` within `groups` [num_forms, num_words].
 
-    Half of a tokenizer's words hardly ever occur in what has to be copied, and a model copies none that it
-    has seen in a few places alone. Renamed at random, all of them occur as often. What the generator itself
-    goes on saying (types, keywords, openings, small talk) keeps its meaning: it is not renamed.
+    Half of a tokenizer's words hardly ever occur in values, and a model does not copy words that it has seen
+    only in a few places. After random renaming, all of them occur equally often. Words that the generator
+    repeats (types, keywords, openings, small talk) are not renamed: they keep their meaning.
     """
 
     size: int
@@ -32,7 +32,7 @@ class Renaming:
 
     @classmethod
     def of(cls, tokenizer: Any) -> Self:
-        """What can be renamed: words of two letters or more that few conversations hold."""
+        """The renaming of all words of two letters or more that few conversations contain."""
         frequent = {tokenizer.decode([token]).lower() for token in _frequent(tokenizer)}
         words = {
             word: token
@@ -51,7 +51,7 @@ class Renaming:
         return cls(len(tokenizer), tuple(np.array(group, np.int64) for group in groups))
 
     def apply(self, rng: Random, example: Example) -> Example:
-        """The same conversation in other words."""
+        """The same conversation with other words."""
         order = np.random.default_rng(rng.getrandbits(64))
         names = np.arange(self.size, dtype=np.int32)
         for group in self.groups:
@@ -60,7 +60,7 @@ class Renaming:
 
 
 def _frequent(tokenizer: Any, samples: Sequence[Mix] = _SAMPLES) -> set[int]:
-    """The tokens that one conversation in twenty-five holds, or of those without calls."""
+    """The tokens that one in 25 conversations contains, or one in 25 of those without calls."""
     frequent: set[int] = set()
     for mix in samples:
         counts: Counter[int] = Counter()

@@ -1,7 +1,8 @@
-"""The tokenizer of the demo model: a byte-level BPE whose pieces are the same wherever a value stands.
+"""The tokenizer of the demo model: a byte-level BPE in which a value has the same tokens everywhere.
 
-What is copied from a request into a call has to be the same tokens in both. So blanks belong to no word,
-digits stand alone, and JSON's punctuation, with the blanks around it, merges with itself only.
+The model copies values from a request into a call, so they must have the same tokens in both. Therefore no
+word includes a blank, each digit is a token, and JSON's punctuation and the blanks around it merge only with
+each other.
 """
 
 import json
@@ -33,14 +34,14 @@ TEMPLATE = r"""
     {{- '<|im_end|>\n' }}
 {%- endif %}
 """ + CHATML[CHATML.index(_MESSAGES) :]
-"""ChatML and calls in the `hermes` syntax; definitions alone, since who is trained needs no advice.
+"""ChatML with calls in the `hermes` syntax; it shows definitions without advice, which training replaces.
 
-A description stands before the name: a token knows what precedes it alone, so a name is then found by what
-its tool does in one step of attention instead of two.
+The description comes before the name. A token attends only to what precedes it, so one step of attention
+finds a name by what its tool does, instead of two steps.
 """
 
 _PIECES = r"""\p{Lu}?[\p{Ll}\p{Lo}\p{M}]+|\p{L}|\p{N}|[\s{}\[\]":,]+|[^\p{L}\p{N}\s{}\[\]":,]"""
-_SEED = 1 << 40  # apart from what is trained on
+_SEED = 1 << 40  # no conversation of training has this seed
 
 
 def build_tokenizer(size: int, context_length: int, *, num_conversations: int = 6000) -> Any:
@@ -59,7 +60,7 @@ def build_tokenizer(size: int, context_length: int, *, num_conversations: int = 
 
 
 def _texts(count: int) -> Iterator[str]:
-    """Definitions, requests and calls as they are spelled, markers left out."""
+    """The texts of definitions, requests and calls, without markers."""
     mix = Mix()
     for number in range(count):
         conversation = converse(_SEED, number, mix)

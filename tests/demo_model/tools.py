@@ -12,7 +12,7 @@ from toolspecs.tool import Tool
 
 @dataclass(frozen=True, slots=True)
 class Invented:
-    """A tool with what requests for it are made of: `actions` are ways to say what it does."""
+    """A tool, and what requests for it are made of; `actions` are phrases for what it does."""
 
     tool: Tool
     parameters: tuple[Parameter, ...]
@@ -25,13 +25,13 @@ class Invented:
 
 
 def is_held_out(shape: str) -> bool:
-    """A quarter of all shapes is never trained on; those of a single parameter all are."""
+    """Whether a shape is held out: a quarter of those with several parameters is never trained on."""
     return "," in shape and zlib.crc32(shape.encode()) % 4 == 0
 
 
 @dataclass(frozen=True, slots=True)
 class ToolStyle:
-    """How tools are invented: the shares of random names, long descriptions and sets in jargon; which shapes.
+    """How tools are invented: shares of random names, long descriptions and jargon, and the shapes.
 
     In jargon, verbs and nouns are invented, few, and shared by the tools of a set: one alone seldom tells
     which tool is meant. `rich` is the share of parameters that are more than the usual: negative numbers,
@@ -80,7 +80,7 @@ def _invent(rng: Random, domain: Domain, style: ToolStyle) -> Invented:
     plain, synonym = (f"{_spaced(verb)} {_article(noun)}{_spaced(noun)}" for verb in verbs)
     name = _name(rng, verbs[0], noun, is_random=is_random)
     description = rng.choice((plain, synonym, synonym)) if rng.random() < 0.9 else ""
-    # A name that says nothing is explained, or asked for by itself.
+    # A random name has a description, or requests use the name.
     actions = [f"{use} {name}" for use in ("use", "call", "run")]
     if description or not is_random:
         actions = [description or plain] if is_random else [plain, description or plain]
@@ -156,7 +156,7 @@ _REMARKS = (
     "The answer holds an identifier, which other calls take.",
     "Do not use this for more than one {noun} at a time. Results may take a few seconds.",
 )
-"""What authors of tools go on to say; no request depends on it."""
+"""Further sentences in descriptions; no request depends on them."""
 
 
 def _article(noun: str) -> str:

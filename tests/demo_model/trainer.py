@@ -1,4 +1,4 @@
-"""The trainer: a step, a checkpoint, a log; it goes on where it was cut off."""
+"""The trainer: steps, checkpoints and a log; a run that was cut off can be resumed."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from transformers import AutoTokenizer
 
-from demo_model.batches import BatchStream, Place, TrainingBatch
+from demo_model.batches import BatchStream, StreamPosition, TrainingBatch
 from demo_model.probe import Probe
 from demo_model.recipe import Recipe, new_model
 from demo_model.tokenizer import build_tokenizer
@@ -26,7 +26,7 @@ _SHARD_SIZE = "15MB"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """How long, where and how often: `minutes` of training, or `num_steps` where these are given."""
+    """How long a run takes, on which device, and how often it saves; `num_steps`, if given, replaces `minutes`."""
 
     minutes: float = 120.0
     num_steps: int | None = None
@@ -42,27 +42,27 @@ class Run:
 
 @dataclass(slots=True)
 class Progress:
-    """How far a run has come; `seconds` are of training, over all its parts."""
+    """How far a run has come; `seconds` is the training time of all its parts."""
 
     step: int = 0
     seconds: float = 0.0
     num_tokens: int = 0
     num_answer_tokens: int = 0
-    place: Place = field(default_factory=Place)
+    place: StreamPosition = field(default_factory=StreamPosition)
 
     def share(self, run: Run) -> float:
-        """Of the whole run, between 0 and 1."""
+        """The share of the whole run that is done, between 0 and 1."""
         if run.num_steps is not None:
             return min(1.0, self.step / run.num_steps)
         return min(1.0, self.seconds / (60 * run.minutes))
 
 
 class RunRefused(Exception):
-    """A run cannot begin, or go on, in this folder; the message says what to do."""
+    """A run cannot begin or be resumed in this folder; the message says what to do."""
 
 
 class Trainer:
-    """Weights, the optimizers' states, and how far they have come."""
+    """The weights, the optimizers' states, and the progress of a run."""
 
     def __init__(self, recipe: Recipe, run: Run, tokenizer: Any) -> None:
         torch.manual_seed(run.seed)
@@ -75,7 +75,7 @@ class Trainer:
         self._body = torch.compile(body, dynamic=True) if run.compiles else body
 
     def step(self, batch: TrainingBatch) -> float:
-        """One update; the mean loss in nats over the tokens of answers.
+        """Do one update; returns the mean loss over the tokens of answers, in nats.
 
         Raises:
             FloatingPointError: the loss is not a number.
@@ -100,13 +100,13 @@ class Trainer:
         return value
 
     def autocast(self) -> AbstractContextManager[None]:
-        """Matrix products in bfloat16, where the device has them."""
+        """Compute matrix products in bfloat16, if the device can."""
         if self.run.device == "cpu" and not torch.cpu._is_avx512_bf16_supported():
             return nullcontext()
         return torch.autocast(self.run.device.partition(":")[0], torch.bfloat16)
 
     def save(self, path: Path) -> None:
-        """Write a checkpoint; the one before it stays until this one is whole."""
+        """Write a checkpoint; it replaces the last one when it is complete."""
         state = {
             "model": self.model.state_dict(),
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
@@ -119,10 +119,10 @@ class Trainer:
         partial.replace(path)
 
     def load(self, path: Path) -> None:
-        """Go on from a checkpoint.
+        """Continue from a checkpoint.
 
         Raises:
-            RunRefused: it is of another recipe or seed.
+            RunRefused: the checkpoint has another recipe or seed.
         """
         state = torch.load(path, map_location=self.run.device, weights_only=True)
         there, here = (state["recipe"], state["seed"]), (repr(self.recipe), self.run.seed)
@@ -133,12 +133,14 @@ class Trainer:
             ]
             raise RunRefused(
                 f"{path} was begun with {' '.join(changed) or 'another recipe'}:"
-                " go on with the same --recipe and options, or give another --out"
+                " resume with the same --recipe and options, or give another --out"
             )
         self.model.load_state_dict(state["model"])
-        for optimizer, kept in zip(self.optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(kept)
-        self.progress = Progress(**state["progress"] | {"place": Place(**state["progress"]["place"])})
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        self.progress = Progress(
+            **state["progress"] | {"place": StreamPosition(**state["progress"]["place"])}
+        )
 
     def export(self, folder: Path, tokenizer: Any) -> None:
         """Write model and tokenizer in transformers' format, as bfloat16."""
@@ -147,7 +149,7 @@ class Trainer:
         tokenizer.save_pretrained(folder)
 
     def _loss(self, batch: TrainingBatch) -> Tensor:
-        """No attention mask: padding stands on the right, where nobody looks."""
+        """Needs no attention mask: padding is on the right, where no token attends to it."""
         states = self._body(input_ids=batch.ids, use_cache=False).last_hidden_state
         is_next = batch.is_answer[:, 1:]
         logits = self.model.lm_head(states[:, :-1][is_next])
@@ -162,16 +164,16 @@ def train(
     resume: bool = False,
     is_stopped: Callable[[], bool] = lambda: False,
 ) -> Trainer:
-    """Train into `folder`: `model/`, `checkpoint.pt` and `log.jsonl`; stops early, whole, when told to.
+    """Train into `folder`: `model/`, `checkpoint.pt` and `log.jsonl`; all are complete if it is stopped.
 
     Raises:
-        RunRefused: the folder holds a run that is not to be resumed, or none that is, or another one.
+        RunRefused: the folder has a run and `resume` is not set, or no run to resume, or another run.
     """
     checkpoint = folder / CHECKPOINT
     if checkpoint.exists() and not resume:
-        raise RunRefused(f"{folder} holds a run: add --resume to go on, or give another --out")
+        raise RunRefused(f"{folder} has a run already: add --resume to continue it, or give another --out")
     if resume and not checkpoint.exists():
-        raise RunRefused(f"there is no {checkpoint} to go on from: mend --out, or begin without --resume")
+        raise RunRefused(f"there is no {checkpoint} to resume: correct --out, or begin without --resume")
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer = _tokenizer(folder / MODEL, recipe)
     trainer = Trainer(recipe, run, tokenizer)
@@ -193,25 +195,28 @@ def train(
                 losses.clear()
             if trainer.progress.seconds - probed >= 60 * run.probe_minutes:
                 probed = trainer.progress.seconds
-                _log(folder / LOG, _row(trainer, ()) | probe.measure(trainer))
+                _log(
+                    folder / LOG,
+                    _row(trainer, ()) | probe.measure(trainer.model, run.device, trainer.autocast()),
+                )
             if trainer.progress.seconds - saved >= 60 * run.save_minutes:
                 saved = trainer.progress.seconds
                 trainer.save(checkpoint)
                 trainer.export(folder / MODEL, tokenizer)
     trainer.save(checkpoint)
     trainer.export(folder / MODEL, tokenizer)
-    _log(folder / LOG, _row(trainer, losses) | probe.measure(trainer))
+    _log(folder / LOG, _row(trainer, losses) | probe.measure(trainer.model, run.device, trainer.autocast()))
     return trainer
 
 
 def _options(recipe: str, seed: int) -> dict[str, str]:
-    """What of a recipe, by its `repr`, the command line can change."""
+    """The values of a recipe, given as its `repr`, that the command line can change."""
     shown = re.findall(r"\b(hidden_size|num_layers|batch_tokens|learning_rate|optimizer)=([^,)]+)", recipe)
     return {name: value.strip("'") for name, value in shown} | {"seed": str(seed)}
 
 
 def _tokenizer(folder: Path, recipe: Recipe) -> Any:
-    """The run's own tokenizer, built when it begins."""
+    """The tokenizer of the run, built when the run begins."""
     if not (folder / "tokenizer.json").exists():
         build_tokenizer(
             recipe.vocabulary_size,
@@ -222,7 +227,7 @@ def _tokenizer(folder: Path, recipe: Recipe) -> Any:
 
 
 def _optimizers(model: Any, recipe: Recipe) -> list[torch.optim.Optimizer]:
-    """Weight decay for matrices alone; `muon` takes those of the layers, and leaves the rest to AdamW."""
+    """The optimizers: `muon` updates the layers' matrices, AdamW the rest; only matrices decay."""
     named = list(model.named_parameters())
     matrices = [p for name, p in named if p.dim() == 2 and "embed" not in name]
     rest = [p for name, p in named if p.dim() != 2 or "embed" in name]

@@ -1,4 +1,4 @@
-"""Words, names and codes made of random syllables: nobody can have learnt them by heart."""
+"""Words, names and codes of random syllables, which a model cannot know by heart."""
 
 import re
 from random import Random
@@ -25,10 +25,9 @@ _FREQUENT = "eeettaaooiinnsshhrrddllccuummwwffggyyppbbvkjxqz"
 
 
 def syllables(rng: Random, low: int = 2, high: int = 3) -> str:
-    """A word that does not exist, in lower case: of syllables, pieces of words that exist, or any letters.
+    """An invented word in lower case, of syllables, pieces of real words, or any letters.
 
-    Whatever tokens there are have to be read and written somewhere: a model copies none of those that it has
-    seen in a few words alone.
+    All tokens must occur in many words: a model does not copy a token that it has seen only in a few.
     """
     count, kind = rng.randint(low, high), rng.random()
     if kind < 0.4:
@@ -39,7 +38,7 @@ def syllables(rng: Random, low: int = 2, high: int = 3) -> str:
 
 
 def _piece(rng: Random, word: str) -> str:
-    """Some letters of it: its beginning, or its end, or what is between."""
+    """Some letters of a word: its beginning, its middle or its end."""
     start = rng.choice((0, rng.randrange(len(word))))
     end = rng.choice((len(word), start + rng.randint(2, 6)))
     return word[start:end]
@@ -65,7 +64,7 @@ def digits(rng: Random, low: int, high: int) -> str:
 
 
 def code(rng: Random) -> str:
-    """What stands on labels and in databases: `KX-4821`, `zor_17`, `7f3a9c`."""
+    """A code like those on labels and in databases: `KX-4821`, `zor_17`, `7f3a9c`."""
     letters = "".join(rng.choices(_LETTERS, k=rng.randint(1, 3)))
     forms = (
         lambda: f"{letters}-{digits(rng, 2, 5)}",
@@ -91,7 +90,7 @@ def path(rng: Random) -> str:
 
 
 def phrase(rng: Random, common: tuple[str, ...]) -> str:
-    """A few words, common and invented, as a title has them."""
+    """A few common and invented words, as in a title."""
     words = [
         rng.choice(common) if rng.random() < 0.6 else syllables(rng, 1, 3) for _ in range(rng.randint(2, 5))
     ]

@@ -219,9 +219,9 @@ def test_a_checkpoint_of_another_recipe_is_refused(tokenizer, tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "holds a run: add --resume"),
+        ([], "has a run already: add --resume"),
         (["--resume", "--seed", "7"], "was begun with --seed 0"),
-        (["--resume", "--out", "nowhere"], "there is no nowhere/checkpoint.pt to go on from: mend --out"),
+        (["--resume", "--out", "nowhere"], "there is no nowhere/checkpoint.pt to resume: correct --out"),
     ],
 )
 def test_a_run_that_cannot_begin_says_why_in_a_line(tokenizer, tmp_path, monkeypatch, capsys, options, said):
