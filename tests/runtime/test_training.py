@@ -212,7 +212,7 @@ def test_a_checkpoint_of_another_recipe_is_refused(tokenizer, tmp_path):
         (replace(TINY, optimizer="adamw", batch_tokens=64), 0, "--batch-tokens 2048 --optimizer muon"),
         (replace(TINY, pool_size=4), 0, "another recipe"),
     ):
-        with pytest.raises(RunRefused, match=f"was begun with {begun}: go on"):
+        with pytest.raises(RunRefused, match=f"was begun with {begun}: resume"):
             Trainer(recipe, Run(seed=seed, num_steps=1), tokenizer).load(tmp_path / CHECKPOINT)
 
 
