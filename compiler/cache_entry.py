@@ -1,4 +1,4 @@
-"""A cache entry: a compiled grammar and its report, as stored."""
+"""Cache entries: a compiled grammar with its report, and the bytes that are stored of them."""
 
 import json
 import time
@@ -18,16 +18,16 @@ from compiler.vocabulary import Vocabulary
 from toolspecs.tool import Tool
 
 SOON_MS = 20.0
-"""What generations may stand still for when a tool is first called; more is compiled before they start."""
+"""A unit that compiles faster may be compiled when its tool is first called; others are compiled before."""
 
 _TOOL = "tool"
 
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """A tool's unit or a response's format, the verdict on its keywords, and what compiling it took.
+    """A tool's unit or a response format, the report on its keywords, and the time that compiling it took.
 
-    `num_bytes` is the memory of all that is compiled of it, whether it is yet or not.
+    `num_bytes` is the memory that it takes once all of it is compiled.
     """
 
     unit: Unit | CompiledSchema
@@ -39,17 +39,17 @@ class CacheEntry:
 
     @property
     def can_wait(self) -> bool:
-        """Whether it is compiled soon enough when a call of the tool first begins."""
+        """Whether it compiles fast enough to be compiled when a call of the tool first begins."""
         return isinstance(self.unit, Unit) and self.compile_ms < SOON_MS
 
     def prepare(self) -> None:
-        """Compile it, and build what closing a call reads, unless that is done; takes as long as it took."""
+        """Compile it and build what the budget closer needs, if not done yet; takes about `compile_ms`."""
         assert self.unit.compiled is not None
         assert self.unit.network is not None
 
     @classmethod
     def of_tool(cls, tool: Tool, syntax: Syntax, vocabulary: Vocabulary) -> "CacheEntry":
-        """Compile a tool, all of it; raises UnsupportedSchema, UnsupportedGrammar."""
+        """Compile a tool completely; raises UnsupportedSchema, UnsupportedGrammar."""
         start = time.perf_counter()
         lowered = lower_tool(tool, syntax, vocabulary)
         unit = compile_unit(lowered.grammar, syntax, vocabulary, lowered.types)
@@ -57,7 +57,7 @@ class CacheEntry:
 
     @classmethod
     def of_format(cls, response_format: ResponseFormat, vocabulary: Vocabulary) -> "CacheEntry":
-        """Compile a response's format, all of it; raises UnsupportedSchema, UnsupportedGrammar."""
+        """Compile a response format completely; raises UnsupportedSchema, UnsupportedGrammar."""
         start = time.perf_counter()
         compiled = compile_format(response_format, tokenizer=vocabulary, formatting=SPACED)
         return cls._prepared(compiled, compiled.report, start, vocabulary, response_format.kind)
@@ -76,19 +76,19 @@ class CacheEntry:
         return replace(entry, compile_ms=_milliseconds_since(start))
 
     def to_bytes(self) -> bytes:
-        """A line of JSON on the entry, one with the report, then the unit's bytes."""
+        """The stored form: a line of JSON with kind, time and size, one with the report, the unit's bytes."""
         head = json.dumps([self.kind, self.compile_ms, self.num_bytes])
         report = json.dumps([asdict(entry) for entry in self.report.entries])
         return b"\n".join([head.encode(), report.encode(), self.unit.to_bytes(self.vocabulary)])
 
     @classmethod
     def from_bytes(cls, data: bytes, vocabulary: Vocabulary, expected_kind: str) -> "CacheEntry":
-        """Read what `to_bytes` wrote, once it is authenticated, and compile nothing.
+        """Read what `to_bytes` wrote, without compiling; whoever calls this has verified the signature.
 
-        A kind is `tool`, or a response format's.
+        `expected_kind` is `tool` or the kind of a response format.
 
         Raises:
-            CorruptUnit: of another kind, version, vocabulary or xgrammar.
+            CorruptUnit: the entry is of another kind, version, vocabulary or xgrammar.
         """
         try:
             head, rows, body = data.split(b"\n", 2)

@@ -1,18 +1,18 @@
-"""What can go wrong while compiling.
+"""The errors of the compiler.
 
 CompilerError
-├── UnsupportedSchema       a schema whose every keyword cannot be upheld, or that admits nothing
-│   └── LimitReached        a schema that takes too much time or memory to compile
-│       └── NotTried        a schema of a request that had too many of these
-│           └── NotReached  a schema of a request whose time for compiling was over
-├── UnsupportedToolset      a toolset with such schemas (all of them named), or with an unknown tool chosen
-├── CompilingUnfinished     a request's time for compiling was over; nothing is known to be wrong
-├── UnsupportedGrammar      a grammar the back end refused
+├── UnsupportedSchema       some keyword of a schema cannot be upheld, or nothing satisfies the schema
+│   └── LimitReached        compiling the schema takes too much time or memory
+│       └── NotTried        too many other schemas of the same request reached their limits
+│           └── NotReached  the time for compiling the request was over
+├── UnsupportedToolset      some tools of a toolset are refused, or the chosen tool is not among them
+├── CompilingUnfinished     the time for compiling a request was over; nothing is known to be wrong
+├── UnsupportedGrammar      the back end refused a grammar
 ├── UnknownSyntax           no call syntax has that name
-├── CorruptUnit             stored bytes that are no unit of this vocabulary and this version
-└── WorkersUnavailable      no process can be had that compiles
+├── CorruptUnit             stored bytes are not a unit of this vocabulary and this version
+└── WorkersUnavailable      no compile worker can be started
 
-UnsupportedKeyword never leaves the lowering, which knows the place and makes an UnsupportedSchema of it.
+UnsupportedKeyword never leaves the lowering, which adds the pointer and raises UnsupportedSchema instead.
 """
 
 from collections.abc import Sequence
@@ -25,10 +25,11 @@ class CompilerError(ValueError):
 
 
 class UnsupportedSchema(CompilerError):
-    """`reason` says why, `suggestion` the way out.
+    """A schema is refused: `reason` says why, `suggestion` what to do.
 
-    `pointer` is the place of what is to blame: `keyword` itself where one is and is spelled, else the schema
-    that it is about. In a document that the schema refers to it is a URI, `#` and the pointer proper.
+    `pointer` leads to the keyword that is to blame or, if there is none in the text of the schema, to the
+    schema object. In another document that the schema refers to, it begins with the URI of the document and
+    `#`.
     """
 
     def __init__(self, pointer: str, keyword: str, reason: str, suggestion: str = "") -> None:
@@ -36,13 +37,13 @@ class UnsupportedSchema(CompilerError):
         self.keyword = keyword
         self.reason = reason
         self.suggestion = suggestion
-        is_told = not keyword or pointer.endswith(f"/{keyword}")
-        where = pointer or "/" if is_told else f"{pointer or '/'} ({keyword})"
+        names_keyword = not keyword or pointer.endswith(f"/{keyword}")
+        where = pointer or "/" if names_keyword else f"{pointer or '/'} ({keyword})"
         super().__init__(f"{where}: {reason}" + (f". {suggestion}" if suggestion else ""))
 
 
 class UnsupportedKeyword(ValueError):
-    """A string or number cannot uphold `keyword`, for `reason`; `suggestion` is the way out."""
+    """A string or number cannot uphold `keyword`: `reason` says why, `suggestion` what to do."""
 
     def __init__(self, keyword: str, reason: str, suggestion: str = "") -> None:
         self.keyword = keyword
@@ -52,19 +53,19 @@ class UnsupportedKeyword(ValueError):
 
 
 class LimitReached(UnsupportedSchema):
-    """Compiling the schema took too much time or memory, or ended the process that did it."""
+    """Compiling the schema took too much time or memory, or ended the worker."""
 
 
 class NotTried(LimitReached):
-    """Compiling the schema was not begun, because of the others of its request."""
+    """Compiling the schema was not started: too many others of its request reached their limits."""
 
 
 class NotReached(NotTried):
-    """Compiling the schema was not begun, because the time of its request was over."""
+    """Compiling the schema was not started: the time of its request was over."""
 
 
 class UnsupportedToolset(CompilerError):
-    """Every bad tool of a toolset, by name."""
+    """Some tools of a toolset are refused; `refusals` are their names and errors."""
 
     def __init__(self, refusals: Sequence[tuple[str, UnsupportedSchema]]) -> None:
         self.refusals = tuple(refusals)
@@ -72,15 +73,15 @@ class UnsupportedToolset(CompilerError):
 
 
 class CompilingUnfinished(CompilerError):
-    """`tools` were not reached within the `seconds` of a request; the others are compiled, and kept."""
+    """`tools` were not reached within the `seconds` of a request; the others are compiled and cached."""
 
     def __init__(self, tools: Sequence[str], seconds: float) -> None:
         self.tools = tuple(tools)
         self.seconds = seconds
         super().__init__(
-            f"compiling what was asked for takes longer than {seconds:g} seconds:"
-            f" {len(self.tools)} tools were not reached;"
-            " send it again, since what was compiled is kept, or send fewer tools at a time"
+            f"compiling this request takes longer than {seconds:g} seconds:"
+            f" {len(self.tools)} tools were not reached."
+            " Send it again, since the others are cached now, or send fewer tools at a time"
         )
 
 
@@ -98,11 +99,11 @@ class UnknownSyntax(CompilerError):
 
 
 class CorruptUnit(CompilerError):
-    """Stored bytes that are no unit of this vocabulary and this version; compile it again."""
+    """Stored bytes are not a unit of this vocabulary and this version; the unit must be compiled again."""
 
 
 class WorkersUnavailable(CompilerError):
-    """No process can be had that compiles; no fault of the schema's."""
+    """No compile worker can be started; the schema is not at fault."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"no compile worker can be started: {reason}")

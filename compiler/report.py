@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Verdict(StrEnum):
-    """How a constraint is kept."""
+    """How a keyword is enforced."""
 
     EXACT = "exact"  # the mask admits what the keyword admits
     NARROWED = "narrowed"  # the mask admits a subset of it
@@ -16,7 +16,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReportEntry:
-    """One keyword at one place: `pointer` names the schema object that holds `keyword`."""
+    """One keyword of one schema object; `pointer` is the JSON pointer of that object."""
 
     pointer: str
     keyword: str
@@ -26,23 +26,23 @@ class ReportEntry:
 
 @dataclass(frozen=True, slots=True)
 class EnforcementReport:
-    """The verdict on every keyword of a schema, in document order."""
+    """The verdict on every keyword of a schema, in the order of the document."""
 
     entries: tuple[ReportEntry, ...]
 
     def __iter__(self) -> Iterator[ReportEntry]:
-        """Iterate over the entries."""
+        """The entries."""
         return iter(self.entries)
 
     @property
     def ignored(self) -> Iterator[ReportEntry]:
-        """Keywords and formats that nobody knows, most likely slips."""
+        """Unknown keywords and formats, most likely misspelled."""
         return (entry for entry in self.entries if entry.verdict is Verdict.ANNOTATION and entry.note)
 
 
 @dataclass(frozen=True, slots=True)
 class ToolReport:
-    """What became of one tool: its keywords, the size of its unit in bytes, how long compiling took."""
+    """The result of compiling one tool: the report, the bytes that its unit takes, the time that it took."""
 
     name: str
     digest: str

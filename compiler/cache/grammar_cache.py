@@ -1,8 +1,8 @@
-"""The grammar cache: memory, then the store, then compile; one flight per grammar.
+"""The grammar cache: grammars from memory, from the store, or compiled.
 
-What is stored is a grammar as it was lowered, and its report, compressed and authenticated: the schema is not
-lowered again, and the back end rebuilds the compiled form faster than that could be read. An entry that does
-not authenticate, or is of another vocabulary, another xgrammar or another version of the lowering, is a miss.
+What is stored is the lowered grammar with its report, compressed and signed. A stored schema is not lowered
+again, and the back end compiles its grammar faster than the compiled form could be read. An entry is a miss
+if its signature is wrong, or if it is of another vocabulary, xgrammar or version of the lowering.
 """
 
 import asyncio
@@ -41,6 +41,7 @@ from toolspecs.store import Store
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 UnitT = TypeVar("UnitT", Unit, CompiledSchema)
+ResultT = TypeVar("ResultT")
 
 _SOURCES = ("memory", "store", "compiled")
 _SLOW_MS = 200.0
@@ -48,17 +49,47 @@ _SLOW_MS = 200.0
 
 @dataclass(frozen=True, slots=True)
 class GrammarLookup:
-    """A grammar, where its slowest part came from (memory, store, compiled), and how long it took."""
+    """What a look-up found. `source`, of its slowest part: memory, store or compiled."""
 
     grammar: Constraint
     source: str
     wait_ms: float
 
 
-class GrammarCache:
-    """Grammars by content, bounded in bytes in memory; `store` None keeps nothing beyond the process.
+class SingleFlight(Generic[ResultT]):
+    """Tasks, at most one per key at a time; a task goes on if the caller that started it goes away."""
 
-    Not thread-safe: one event loop owns it. Schemas are compiled by `compile_pool`, threads unless given.
+    def __init__(self) -> None:
+        self._tasks: dict[str, asyncio.Task[ResultT]] = {}
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._tasks
+
+    def join(self, key: str, start: Callable[[], Coroutine[Any, Any, ResultT]]) -> asyncio.Future[ResultT]:
+        """Wait for the task of `key`; `start` makes it if there is none. Cancelling this does not stop it."""
+        if key not in self._tasks:
+            self._tasks[key] = task = asyncio.create_task(start())
+            task.add_done_callback(lambda task: self._remove(key, task))
+        return asyncio.shield(self._tasks[key])
+
+    async def cancel(self) -> None:
+        """Cancel all tasks."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _remove(self, key: str, task: asyncio.Task[ResultT]) -> None:
+        del self._tasks[key]
+        if not task.cancelled():
+            task.exception()  # marks it as retrieved: if nobody waits any more, asyncio is not to warn
+
+
+class GrammarCache:
+    """Grammars by content: an LRU cache in memory, bounded in bytes, behind it the store if there is one.
+
+    Schemas are compiled by `compile_pool`, in threads of this process if it is None. One event loop owns the
+    cache; it is not thread-safe.
     """
 
     def __init__(
@@ -72,21 +103,21 @@ class GrammarCache:
         self._store = GrammarStore(store, secret)
         self._memory: LruCache[CacheEntry] = LruCache(memory_bytes)
         self._pool = compile_pool or ThreadPool()
-        self._flights: SingleFlight[tuple[CacheEntry, str]] = SingleFlight()
+        self._single_flight: SingleFlight[tuple[CacheEntry, str]] = SingleFlight()
         self._preparing: set[asyncio.Task[None]] = set()
         self._slow = asyncio.Semaphore(1)
 
     @property
     def num_bytes(self) -> int:
-        """Memory that the kept grammars take."""
+        """Bytes of memory that the cached grammars take."""
         return self._memory.num_bytes
 
     async def close(self) -> None:
-        """Give up what is being compiled, and stop compiling."""
+        """Cancel what is being compiled and close the pool."""
         tasks = list(self._preparing)
         for task in tasks:
             task.cancel()
-        await asyncio.gather(self._flights.cancel(), *tasks, return_exceptions=True)
+        await asyncio.gather(self._single_flight.cancel(), *tasks, return_exceptions=True)
         await self._pool.close()
 
     async def toolset(
@@ -99,12 +130,14 @@ class GrammarCache:
         parallel: bool = True,
         response_format: ResponseFormat | None = None,
     ) -> GrammarLookup:
-        """The linked grammar of `tools` under a choice; what `auto` answers is of the format.
+        """The linked grammar of `tools` under a tool choice.
+
+        With the choice `auto` and a response format, an answer without calls is of that format.
 
         Raises:
-            UnsupportedToolset: some tools cannot be upheld; all of them are named.
-            UnsupportedSchema: the format cannot, or its texts cannot be told from calls.
-            CompilingUnfinished: it takes longer than one request may.
+            UnsupportedToolset: some tools are refused; the error names all of them.
+            UnsupportedSchema: the format is refused, or its texts cannot be told from calls.
+            CompilingUnfinished: compiling takes longer than one request may take.
             WorkersUnavailable: nothing can be compiled right now.
         """
         start = time.perf_counter()
@@ -123,10 +156,10 @@ class GrammarCache:
     async def format(
         self, response_format: ResponseFormat, *, vocabulary: Vocabulary, syntax: str | None = None
     ) -> GrammarLookup:
-        """The grammar of a response's format, as models of `syntax` write it.
+        """The grammar of a response format; with `syntax`, framed as models of that syntax frame answers.
 
         Raises:
-            UnsupportedSchema: it cannot be read or upheld, or no text is of it.
+            UnsupportedSchema: the format cannot be read or upheld, or no text is of it.
             WorkersUnavailable: nothing can be compiled right now.
         """
         start = time.perf_counter()
@@ -145,9 +178,9 @@ class GrammarCache:
         syntax: str = "hermes",
         budget: CompileBudget | None = None,
     ) -> list[ToolReport]:
-        """Compile every tool ahead of its first request, and report; raises as `toolset`.
+        """Compile every tool ahead of its first request, and report on it; raises the errors of `toolset`.
 
-        `budget` is that of a request which asks for more than this.
+        `budget` is for requests that ask for several such things.
         """
         found = await self._tools(tools, syntax, vocabulary, budget or self.compile_budget())
         return [
@@ -158,7 +191,7 @@ class GrammarCache:
     async def covers(
         self, outer: Tool, inner: Tool, *, vocabulary: Vocabulary, budget: CompileBudget | None = None
     ) -> bool:
-        """Whether one tool is proved to admit all arguments of another; False where it takes too long."""
+        """Whether `outer` is proved to admit all arguments of `inner`; False if the proof takes too long."""
         if budget and budget.is_over:
             return False
         try:
@@ -167,7 +200,7 @@ class GrammarCache:
             return False
 
     def compile_budget(self) -> CompileBudget:
-        """What one request may ask, from now on."""
+        """A fresh budget for one request; its time starts now."""
         return CompileBudget(self._pool.limits, self._pool.num_workers)
 
     async def _tools(
@@ -176,8 +209,8 @@ class GrammarCache:
         jobs = [CompileJob.tool(tool.parameters, syntax, tool.documents) for tool in tools]
         with trace.get_tracer(__name__).start_as_current_span("callgate.grammar.units"):
             stored = await self._stored(jobs, vocabulary)
-            flights = [self._entry(job, vocabulary, budget, stored) for job in jobs]
-            results = await asyncio.gather(*flights, return_exceptions=True)
+            lookups = [self._entry(job, vocabulary, budget, stored) for job in jobs]
+            results = await asyncio.gather(*lookups, return_exceptions=True)
         refusals = [
             (tool.name, result)
             for tool, result in zip(tools, results, strict=True)
@@ -193,18 +226,21 @@ class GrammarCache:
         return [result for result in results if not isinstance(result, BaseException)]
 
     async def _stored(self, jobs: Sequence[CompileJob], vocabulary: Vocabulary) -> Mapping[str, CacheEntry]:
-        """What the store has of jobs that are not in memory and need no compiling now; read in one go."""
+        """The stored entries of those jobs that are not in memory, read in one round trip.
+
+        Entries that take long to prepare are left out; `_fetch` loads those one by one.
+        """
         wanted: dict[str, CompileJob] = {}
         for job in jobs:
-            with suppress(UnsupportedSchema):  # raised again for this job alone
+            with suppress(UnsupportedSchema):  # `_entry` raises it again, for this job alone
                 wanted[job.key(vocabulary)] = job
-        missing = [key for key in wanted if key not in self._flights and self._memory.get(key) is None]
+        missing = [key for key in wanted if key not in self._single_flight and self._memory.get(key) is None]
         contents = await self._store.load_many(missing) if len(missing) > 1 else {}
 
         def read() -> dict[str, CacheEntry]:
             entries = {}
             for key, content in contents.items():
-                with suppress(CorruptUnit):  # to be said when it is looked for by itself
+                with suppress(CorruptUnit):  # `_load` logs it when it loads this entry alone
                     entries[key] = CacheEntry.from_bytes(content, vocabulary, wanted[key].task)
             return entries
 
@@ -220,7 +256,7 @@ class GrammarCache:
         return ready
 
     async def _prepare(self, entries: Sequence[CacheEntry]) -> None:
-        """Compile, one at a time, what may be in use already: a call that comes sooner compiles it then."""
+        """Prepare entries one at a time in the background; a call that comes first prepares its own."""
         for entry in entries:
             async with self._slow:
                 await asyncio.to_thread(entry.prepare)
@@ -232,31 +268,34 @@ class GrammarCache:
         budget: CompileBudget,
         stored: Mapping[str, CacheEntry] | None = None,
     ) -> tuple[CacheEntry, str]:
-        """A job's entry and where it came from."""
+        """The entry of a job, and where it came from."""
         key = job.key(vocabulary)
         if stored and key in stored:
             return stored[key], "store"
-        kept = self._memory.get(key)
-        if kept is not None:
-            return kept, "memory"
+        cached = self._memory.get(key)
+        if cached is not None:
+            return cached, "memory"
         while True:
-            is_own = key not in self._flights
+            is_own = key not in self._single_flight
             try:
-                return await self._flights.join(key, lambda: self._fetch(key, job, vocabulary, budget))
+                return await self._single_flight.join(key, lambda: self._fetch(key, job, vocabulary, budget))
             except NotTried:
                 if is_own:
-                    raise  # else it was another's budget that ended
+                    raise  # otherwise the budget of another request is used up, not this one's
 
     async def _fetch(
         self, key: str, job: CompileJob, vocabulary: Vocabulary, budget: CompileBudget
     ) -> tuple[CacheEntry, str]:
+        """From the store or, under a lease of the store, from the pool."""
         async with budget.loads:
             entry = await self._load(key, job, vocabulary)
         source = "store"
         if entry is None:
             budget.check()
-            async with budget.turns, self._store.lease(key):
-                entry = await self._load(key, job, vocabulary)  # of many replicas one compiles
+            async with budget.workers, self._store.lease(key):
+                entry = await self._load(
+                    key, job, vocabulary
+                )  # another replica may have compiled it meanwhile
                 if entry is None:
                     entry = await self._compile(key, job, vocabulary, budget)
                     source = "compiled"
@@ -269,8 +308,8 @@ class GrammarCache:
         budget.check()
         try:
             content = await self._pool.run(job, vocabulary)
-        except LimitReached as limit:
-            budget.count(limit)
+        except LimitReached:
+            budget.count_limit_reached()
             raise
         entry = await self._read(content, job, vocabulary)
         await self._store.save(key, content)
@@ -283,11 +322,11 @@ class GrammarCache:
         try:
             return await self._read(content, job, vocabulary)
         except CorruptUnit as error:
-            self._store.reject(key, error)
+            self._store.log_rejected(key, error)
             return None
 
     async def _read(self, content: bytes, job: CompileJob, vocabulary: Vocabulary) -> CacheEntry:
-        """An entry, compiled in a thread unless that can wait; slow ones one at a time, to hold up none."""
+        """Read an entry, and prepare it in a thread unless that can wait; slow ones one at a time."""
         entry = await asyncio.to_thread(CacheEntry.from_bytes, content, vocabulary, job.task)
         if not entry.can_wait:
             async with self._slow if entry.compile_ms > _SLOW_MS else nullcontext():
@@ -306,35 +345,3 @@ def _as(kind: type[UnitT], entry: CacheEntry) -> UnitT:
 
 def _milliseconds_since(start: float) -> float:
     return (time.perf_counter() - start) * 1e3
-
-
-ResultT = TypeVar("ResultT")
-
-
-class SingleFlight(Generic[ResultT]):
-    """Tasks by key, one at a time for each; they go on where whoever began one goes away."""
-
-    def __init__(self) -> None:
-        self._tasks: dict[str, asyncio.Task[ResultT]] = {}
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._tasks
-
-    def join(self, key: str, begin: Callable[[], Coroutine[Any, Any, ResultT]]) -> asyncio.Future[ResultT]:
-        """The flight of a key, begun unless it is under way; what cancels the future does not cancel it."""
-        if key not in self._tasks:
-            self._tasks[key] = task = asyncio.create_task(begin())
-            task.add_done_callback(lambda task: self._landed(key, task))
-        return asyncio.shield(self._tasks[key])
-
-    async def cancel(self) -> None:
-        """End them all."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _landed(self, key: str, task: asyncio.Task[ResultT]) -> None:
-        del self._tasks[key]
-        if not task.cancelled():
-            task.exception()  # whoever still waits gets it; nobody waiting is no error

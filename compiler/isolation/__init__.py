@@ -1,4 +1,19 @@
-"""Isolation: schemas are hostile, and compiled in worker processes within limits of time and memory.
+"""Isolation: schemas are hostile input; worker processes compile them within limits of time and memory.
 
-In front of it stands the cache, which asks only for what it has not.
+One schema through it, a tool's `{"type": "object", "properties": {"s": {"pattern": "(a|aa)+$"}}}`:
+
+1. The grammar cache has no entry for it and calls `WorkerPool.run(CompileJob.tool(...), vocabulary)`
+   (`pools`). `CompileJob.check` refuses schemas that are too large or too deep before they go anywhere.
+2. No worker is free, so the pool asks the zygote for one. The zygote (`zygote`) is a process that has
+   imported the compiler, read the vocabulary and compiled the rules that most schemas share (`priming`). It
+   forks: in 15 ms there is a worker that shares all of that. The zygote itself never sees a schema.
+3. The worker limits its memory and reads the job from its socket: the digest of the vocabulary and a JSON
+   array, `["tool", {"type": "object", ...}, "hermes"]`. It starts two timers, one on processor time and one
+   on the clock (`limits.CompileLimits`), and compiles.
+4. The answer is `+` and the bytes of a `CacheEntry`, or `-` and a refusal as JSON: pointer, keyword, reason
+   and suggestion. The worker then waits for the next job.
+5. If a timer ends the worker or the system kills it, the pool sees the socket close. It raises
+   `LimitReached`, which is a refusal of this one schema, and forks another worker for the next job.
+
+The cache asks for nothing that it already has; what one request may ask for is its `limits.CompileBudget`.
 """

@@ -1,7 +1,7 @@
-"""Jobs: what a compile worker is asked, and what it answers. Both cross between processes as bytes.
+"""Compile jobs: what a compile worker is asked and what it answers. Both cross between processes as bytes.
 
-An answer is a byte that tells its kind, and a result or a refusal. Nothing in it is ever unpickled: what
-compiles a hostile schema is not to be trusted any more.
+An answer is one byte for its kind, then a result or a refusal. No part of it is ever unpickled: a process
+that has compiled a hostile schema is no longer trusted.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from compiler.vocabulary import Vocabulary
 from toolspecs.tool import Tool
 
 LOWERING_VERSION = 16
-"""Counted up whenever the same schema lowers to another grammar: older entries are then misses."""
+"""To be raised whenever the same schema lowers to another grammar: stored entries then become misses."""
 
 _RESULT, _REFUSAL, _LIMIT = b"+", b"-", b"!"
 _log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class CompileJob:
-    """A task by its name, and the JSON values it takes; equal jobs have equal results."""
+    """The name of a task and its arguments, JSON values; equal jobs have equal results."""
 
     task: str
     arguments: tuple[Any, ...]
@@ -42,18 +42,18 @@ class CompileJob:
     ) -> "CompileJob":
         """Compile a tool's parameters in a call syntax; the result is a `CacheEntry` with a `Unit`.
 
-        `documents` are those that the parameters lead to and no other, since they are part of the key.
+        `documents` must be those that the parameters refer to and no others, since they are part of the key.
         """
         return cls("tool", (parameters, syntax, *([documents] if documents else ())))
 
     @classmethod
     def format(cls, response_format: ResponseFormat) -> "CompileJob":
-        """Compile a response's format; the result is a `CacheEntry` with a `CompiledSchema`."""
+        """Compile a response format; the result is a `CacheEntry` with a `CompiledSchema`."""
         return cls(response_format.kind, (response_format.content,))
 
     @classmethod
     def covers(cls, outer: Tool, inner: Tool) -> "CompileJob":
-        """Whether all arguments of `inner` are `outer`'s; the result is `1` if that is proved, else `0`."""
+        """Whether `outer` admits all arguments of `inner`; the result is `1` if that is proved, else `0`."""
         return cls("covers", (outer.parameters, outer.documents, inner.parameters, inner.documents))
 
     @classmethod
@@ -74,44 +74,42 @@ class CompileJob:
             raise too_deep() from None
 
     def key(self, vocabulary: Vocabulary) -> str:
-        """Names the result: the same job, rules and vocabulary, and nothing else.
+        """The key of the result: a hash of the job, the version of the rules and the vocabulary.
 
         Raises:
-            UnsupportedSchema: the schema is nested too deeply to be written.
+            UnsupportedSchema: the schema is nested too deeply to be written as JSON.
         """
         rules = _rules(self.arguments[1] if self.task == "tool" else None)
         content = f"{rules}\n{vocabulary.digest}\n{self._content}"
         return hashlib.sha256(content.encode()).hexdigest()
 
     def check(self, limits: CompileLimits) -> None:
-        """Refuse what is too large to be handed on; raises UnsupportedSchema."""
+        """Check the size before the job goes to a worker; raises UnsupportedSchema."""
         limits.check_schema(self.arguments, len(self._content))
 
     def answer(self, vocabulary: Vocabulary, limits: CompileLimits) -> bytes:
-        """Do the job, whatever happens: what is no result is a refusal."""
+        """Do the job. It does not raise: every error becomes a refusal."""
         try:
             return _RESULT + _TASKS[self.task](vocabulary, limits, *self.arguments)
         except UnsupportedSchema as refusal:
-            return _REFUSAL + _written(refusal)
+            return _REFUSAL + _encode_refusal(refusal)
         except UnsupportedGrammar as error:
-            return _REFUSAL + _written(UnsupportedSchema("", "", str(error)))
+            return _REFUSAL + _encode_refusal(UnsupportedSchema("", "", str(error)))
         except MemoryError:
-            return _LIMIT + _written(out_of_memory(limits))
+            return _LIMIT + _encode_refusal(out_of_memory(limits))
         except RecursionError:
-            return _REFUSAL + _written(too_deep())
-        except Exception as error:  # noqa: BLE001 - a fault of the compiler's is one schema's refusal
+            return _REFUSAL + _encode_refusal(too_deep())
+        except Exception as error:  # noqa: BLE001 - a fault of the compiler refuses one schema and stops nothing else
             _log.exception("a schema made the compiler fail")
             reason = f"the compiler failed on it ({type(error).__name__}: {str(error)[:200]})"
-            return _REFUSAL + _written(
-                UnsupportedSchema("", "", reason, "Write the schema in simpler words.")
-            )
+            return _REFUSAL + _encode_refusal(UnsupportedSchema("", "", reason, "Simplify the schema."))
 
 
 def read_answer(answer: bytes) -> bytes:
-    """The result.
+    """The result in an answer.
 
     Raises:
-        UnsupportedSchema: the answer is a refusal; `LimitReached` where a limit was.
+        UnsupportedSchema: the answer is a refusal; `LimitReached` if the schema reached a limit.
     """
     kind, content = answer[:1], answer[1:]
     if kind == _RESULT:
@@ -120,19 +118,19 @@ def read_answer(answer: bytes) -> bytes:
 
 
 class CompilePool(Protocol):
-    """Who does jobs: worker processes, or threads of this process."""
+    """Does compile jobs, in worker processes or in threads of this process."""
 
     limits: CompileLimits
     num_workers: int
 
     async def run(self, job: CompileJob, vocabulary: Vocabulary) -> bytes:
-        """The job's result; raises UnsupportedSchema, or WorkersUnavailable where no worker can be had."""
+        """The result of a job; raises UnsupportedSchema, WorkersUnavailable if no worker starts."""
 
     def launch(self) -> None:
-        """Begin what takes seconds before any vocabulary is known; does not wait."""
+        """Start what takes seconds and needs no vocabulary; does not wait."""
 
     def start(self, vocabulary: Vocabulary) -> None:
-        """Get ready for jobs over a vocabulary; does not wait."""
+        """Start to prepare for jobs over a vocabulary; does not wait."""
 
     async def close(self) -> None:
         """Stop."""
@@ -140,27 +138,27 @@ class CompilePool(Protocol):
 
 @lru_cache
 def _rules(syntax: str | None) -> str:
-    """The version of the rules that a result was made by, on one line: the lowering's, a syntax's row.
+    """The rules that a result depends on, on one line: the version of the lowering and the row of a syntax.
 
-    Stored keys hold a hash of this, so the row's classes keep the names that they had when it was first used.
+    Stored keys hash this text, so the classes in it keep the names that they had when keys were first stored.
     """
     row = repr(find_syntax(syntax)).replace("MessageFrame(", "Message(") if syntax else None
     return json.dumps([LOWERING_VERSION, row])
 
 
 def out_of_memory(limits: CompileLimits) -> LimitReached:
-    """The refusal of a schema that takes too much memory."""
+    """The refusal of a schema that takes too much memory to compile."""
     reason = f"compiling it takes more than {limits.memory_bytes / 2**20:.0f} MiB of memory"
     return LimitReached("", "", reason, "Combine fewer alternatives, or lower counts and bounds.")
 
 
 def out_of_time(limits: CompileLimits) -> LimitReached:
-    """The refusal of a schema that takes too long."""
+    """The refusal of a schema that takes too long to compile."""
     reason = f"compiling it takes longer than {limits.seconds:g} seconds"
     return LimitReached("", "", reason, "Combine fewer alternatives, or lower counts, bounds and patterns.")
 
 
-def _written(refusal: UnsupportedSchema) -> bytes:
+def _encode_refusal(refusal: UnsupportedSchema) -> bytes:
     return json.dumps([refusal.pointer, refusal.keyword, refusal.reason, refusal.suggestion]).encode()
 
 

@@ -1,23 +1,23 @@
-"""What compiling may cost; a schema that costs more is refused."""
+"""Limits: what compiling one schema may cost, and what all schemas of one request may cost."""
 
 import asyncio
 import time
 from dataclasses import dataclass
 from typing import Any
 
-from compiler.errors import LimitReached, NotReached, NotTried, UnsupportedSchema
+from compiler.errors import NotReached, NotTried, UnsupportedSchema
 from compiler.frontend.depth import MAX_DEPTH, check_depth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileLimits:
-    """Per schema.
+    """The limits of one schema; one that exceeds them is refused.
 
-    `seconds` are of processor time, so that a machine that is busy otherwise refuses nobody's schema for it,
-    and `wall_seconds` by the clock bound what one waits for a refusal. `memory_bytes` is what a worker may
-    allocate beyond what it starts with; real tools take 30 MB with a vocabulary of 152k. `schema_bytes` are
-    of compact JSON, `stored_bytes` of the stored form, compressed, `grammar_bytes` of the compiled one.
-    `request_seconds`, by the clock, are for all schemas of one request together.
+    `seconds` is processor time, so that no schema is refused because the machine is busy; `wall_seconds` is
+    time by the clock, the longest wait for a refusal. `memory_bytes` is what a worker may allocate in
+    addition to what it starts with; real tools take 30 MB with a vocabulary of 152k tokens. `schema_bytes` is
+    the size as compact JSON, `stored_bytes` the size of the stored form, compressed, `grammar_bytes` that of
+    the compiled grammar. `request_seconds` is time by the clock for all schemas of one request together.
     """
 
     seconds: float = 3.0
@@ -30,32 +30,32 @@ class CompileLimits:
 
     @property
     def wall_seconds(self) -> float:
-        """Longest time by the clock."""
+        """The longest time by the clock."""
         return 4 / 3 * self.seconds
 
     def check_schema(self, document: Any, num_bytes: int) -> None:
-        """Refuse a document that is too deep or, written in `num_bytes`, too large.
+        """Check a document whose JSON takes `num_bytes`.
 
         Raises:
-            UnsupportedSchema: says which limit.
+            UnsupportedSchema: it is nested too deeply or too large.
         """
         check_depth(document, self.depth)
         if num_bytes > self.schema_bytes:
-            reason = f"{num_bytes} bytes of schema; at most {self.schema_bytes} are compiled"
+            reason = f"the schema has {num_bytes} bytes; at most {self.schema_bytes} are compiled"
             raise UnsupportedSchema("", "", reason, "Shorten the schema.")
 
     def check_result(self, num_stored_bytes: int, num_grammar_bytes: int) -> None:
-        """Refuse a compiled grammar that is too large to keep.
+        """Check the sizes of a compiled grammar.
 
         Raises:
-            UnsupportedSchema: says which limit.
+            UnsupportedSchema: it is too large to be stored or to be held in memory.
         """
         for num_bytes, limit, form in (
             (num_stored_bytes, self.stored_bytes, "stored"),
             (num_grammar_bytes, self.grammar_bytes, "in memory"),
         ):
             if num_bytes > limit:
-                reason = f"its grammar takes {num_bytes} bytes {form}; at most {limit} are kept"
+                reason = f"its grammar takes {num_bytes} bytes {form}; at most {limit} are allowed"
                 raise UnsupportedSchema("", "", reason, "Split the schema, or lower its counts and bounds.")
 
 
@@ -64,13 +64,15 @@ _NUM_LOADS = 16
 
 
 class CompileBudget:
-    """One request's: all workers but one at once, few hopeless schemas, and so much time for all together.
+    """What compiling may cost one request, however many schemas it brings.
 
-    Time starts now. What is compiled when it ends is finished, since each schema has limits of its own.
+    It uses at most all workers but one at a time, stops after a few schemas that reach their limits, and has
+    `request_seconds` of time, which start now. Schemas that are being compiled at the end of that time are
+    finished, since each has limits of its own.
     """
 
     def __init__(self, limits: CompileLimits, num_workers: int) -> None:
-        self.turns = asyncio.Semaphore(max(1, num_workers - 1))
+        self.workers = asyncio.Semaphore(max(1, num_workers - 1))
         self.loads = asyncio.Semaphore(_NUM_LOADS)
         self.seconds = limits.request_seconds
         self._num_limits_reached = 0
@@ -78,18 +80,25 @@ class CompileBudget:
 
     @property
     def is_over(self) -> bool:
-        """Whether the time is."""
+        """Whether the time is over."""
         return time.monotonic() >= self._end
 
     def check(self) -> None:
-        """Raise `NotTried` or `NotReached` instead of beginning with another schema."""
+        """Check before another schema is compiled.
+
+        Raises:
+            NotTried: too many schemas of the request reached their limits.
+            NotReached: the time is over.
+        """
         if self._num_limits_reached >= MAX_LIMITS_REACHED:
             reason = f"not tried: {MAX_LIMITS_REACHED} others took too much time or memory"
-            raise NotTried("", "", reason, "Submit it without them.")
+            raise NotTried("", "", reason, "Send it again without them.")
         if self.is_over:
-            reason = f"not reached: compiling what was asked for takes longer than {self.seconds:g} seconds"
-            raise NotReached("", "", reason, "Send it again: what was compiled is kept. Or send fewer tools.")
+            reason = f"not reached: compiling this request takes longer than {self.seconds:g} seconds"
+            raise NotReached(
+                "", "", reason, "Send it again: what is compiled already is cached. Or send fewer tools."
+            )
 
-    def count(self, _limit: LimitReached) -> None:
-        """A schema was hopeless."""
+    def count_limit_reached(self) -> None:
+        """Count a schema that reached one of its limits."""
         self._num_limits_reached += 1

@@ -1,7 +1,7 @@
-"""Worker processes that compile, seen from the gateway: a schema can take down or hold up nothing else.
+"""Pools that do compile jobs: worker processes that nothing but their own schema can hurt, or plain threads.
 
-`WorkerPool.run` hands a job to a worker that is free. One that ends meanwhile, because its time is up or by a
-fault, is that job's refusal, and the next job gets another.
+`WorkerPool.run` hands a job to a free worker. If the worker ends before it answers, because its time is up or
+because of a fault, the job is refused, and the next job gets another worker.
 """
 
 import asyncio
@@ -16,12 +16,12 @@ from compiler.errors import LimitReached, WorkersUnavailable
 from compiler.isolation.compile_job import CompileJob, out_of_time, read_answer
 from compiler.isolation.limits import CompileLimits
 from compiler.isolation.priming import priming
-from compiler.isolation.zygote import LENGTH_BYTES, Zygote
+from compiler.isolation.zygote import LENGTH_BYTES, Zygote, framed
 from compiler.vocabulary import Vocabulary
 
 
 class ThreadPool:
-    """Does jobs in `num_workers` threads; time and memory are not bounded."""
+    """Threads of this process, for libraries and tests; nothing bounds time or memory."""
 
     def __init__(self, num_workers: int = 2, limits: CompileLimits | None = None) -> None:
         self.num_workers = num_workers
@@ -29,19 +29,19 @@ class ThreadPool:
         self._threads = ThreadPoolExecutor(num_workers, "compile")
 
     def launch(self) -> None:
-        """Nothing has to be begun."""
+        """Threads need no preparation."""
 
     def start(self, vocabulary: Vocabulary) -> None:
-        """Nothing has to be started."""
+        """Threads need no preparation."""
 
     async def run(self, job: CompileJob, vocabulary: Vocabulary) -> bytes:
-        """The result of a job; raises UnsupportedSchema."""
+        """Do a job in a thread; raises UnsupportedSchema."""
         job.check(self.limits)
         loop = asyncio.get_running_loop()
         return read_answer(await loop.run_in_executor(self._threads, job.answer, vocabulary, self.limits))
 
     async def close(self) -> None:
-        """Let the threads end."""
+        """Let running jobs end; cancel those that wait."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -52,20 +52,20 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class _Worker:
-    """One worker's channel, and the vocabularies it knows."""
+    """The channel to one worker, and the digests of the vocabularies that it knows."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     known: frozenset[str]
 
-    async def ask(self, frame: bytes, max_bytes: int) -> bytes:
-        """Its answer; raises EOFError or OSError where it ends instead."""
-        self.writer.write(len(frame).to_bytes(LENGTH_BYTES) + frame)
+    async def ask(self, content: bytes, max_bytes: int) -> bytes:
+        """The worker's answer; raises EOFError or OSError if the worker ends instead."""
+        self.writer.write(framed(content))
         await self.writer.drain()
         return await self.answer(max_bytes)
 
     async def answer(self, max_bytes: int) -> bytes:
-        """What it says next."""
+        """The next frame from the worker, of at most `max_bytes`."""
         num_bytes = int.from_bytes(await self.reader.readexactly(LENGTH_BYTES))
         if num_bytes > max_bytes:
             raise EOFError
@@ -80,7 +80,7 @@ class _Worker:
 
 
 class WorkerPool:
-    """Up to `num_workers` processes that compile; owned by one event loop."""
+    """Up to `num_workers` worker processes; owned by one event loop."""
 
     def __init__(self, num_workers: int = 4, limits: CompileLimits | None = None) -> None:
         self.num_workers = num_workers
@@ -93,32 +93,32 @@ class WorkerPool:
         self._is_closed = False
 
     def launch(self) -> None:
-        """Have the zygote import the compiler, which takes seconds, while a model is loaded, say."""
+        """Start the zygote, which takes seconds to import the compiler; models can be loaded meanwhile."""
         if self._zygote is None:
-            with suppress(OSError):  # `run` tries again, and says what is wrong
+            with suppress(OSError):  # `run` tries again and reports the error
                 self._zygote = Zygote(self.limits)
 
     def start(self, vocabulary: Vocabulary) -> None:
-        """Get a worker ready in the background, and prime this process, which compiles again what passed."""
+        """In the background, fork workers and prime this process, which compiles stored grammars itself."""
         if self._starting is None:
             self._starting = asyncio.create_task(self._warm(vocabulary))
 
     async def run(self, job: CompileJob, vocabulary: Vocabulary) -> bytes:
-        """The result of a job.
+        """Do a job in a worker.
 
         Raises:
-            UnsupportedSchema: the schema is refused; `LimitReached` where it cost the worker.
+            UnsupportedSchema: the schema is refused; `LimitReached` if the worker ended because of it.
             WorkersUnavailable: no worker can be started.
         """
         job.check(self.limits)
-        frame = vocabulary.digest.encode() + b"\n" + job.to_bytes()
+        request = vocabulary.digest.encode() + b"\n" + job.to_bytes()
         async with self._free:
-            worker = await self._take(vocabulary)
+            worker = await self._idle_or_new(vocabulary)
             start = time.monotonic()
             is_whole = False
             try:
                 async with asyncio.timeout(self.limits.wall_seconds + _GRACE_S):
-                    answer = await worker.ask(frame, self.limits.stored_bytes + 1)
+                    answer = await worker.ask(request, self.limits.stored_bytes + 1)
                 is_whole = True
             except (EOFError, OSError):  # TimeoutError is an OSError
                 raise self._lost(time.monotonic() - start) from None
@@ -130,7 +130,7 @@ class WorkerPool:
         return read_answer(answer)
 
     async def close(self) -> None:
-        """Stop; jobs that still run end with their limits."""
+        """Stop. Jobs that still run end at their limits."""
         self._is_closed = True
         if self._starting is not None:
             self._starting.cancel()
@@ -141,19 +141,20 @@ class WorkerPool:
             await self._end_zygote()
 
     def _lost(self, seconds: float) -> LimitReached:
+        """The refusal of a schema whose worker ended after so many seconds."""
         if seconds >= self.limits.seconds:
             _log.warning("a schema was refused: compiling it took longer than %g s", self.limits.seconds)
             return out_of_time(self.limits)
         _log.warning("a schema was refused: the worker that compiled it ended after %.1f s", seconds)
         reason = (
-            "compiling it ended the compiler: it takes too much memory, or meets a fault of the compiler's"
+            "its compile worker ended: compiling it takes too much memory, or meets a fault of the compiler"
         )
         return LimitReached("", "", reason, "Combine fewer alternatives, or lower counts and bounds.")
 
     async def _warm(self, vocabulary: Vocabulary) -> None:
-        """Workers for all as soon as can be; once all is primed, which takes seconds, one in their place."""
+        """Fork all workers at once; replace them by a primed one when the zygote is primed, seconds later."""
         try:
-            for _ in range(self.num_workers):  # the zygote forks none while it takes a step of priming
+            for _ in range(self.num_workers):  # now, since the zygote does not fork during a step of priming
                 self._idle.append(await self._fork(vocabulary))
             await asyncio.to_thread(self._prepare, vocabulary)
             primed = await self._fork(vocabulary)
@@ -165,13 +166,13 @@ class WorkerPool:
         self._idle.append(primed)
 
     def _prepare(self, vocabulary: Vocabulary) -> None:
-        """In a thread, which cannot be cancelled: a process that ends waits for one step of it, no longer."""
+        """Prime this process, in a thread. Threads cannot be cancelled, so each step checks for `close`."""
         for _ in priming(vocabulary):
             if self._is_closed:
                 return
         assert vocabulary.index is not None
 
-    async def _take(self, vocabulary: Vocabulary) -> _Worker:
+    async def _idle_or_new(self, vocabulary: Vocabulary) -> _Worker:
         while self._idle:
             worker = self._idle.pop()
             if worker.is_alive and vocabulary.digest in worker.known:
@@ -180,19 +181,19 @@ class WorkerPool:
         return await self._fork(vocabulary)
 
     async def _fork(self, vocabulary: Vocabulary) -> _Worker:
-        """A new worker; of a new zygote where the old one is gone."""
+        """Fork a worker, from a new zygote if the old one is gone."""
         reason: Exception | None = None
         for _ in range(2):
             async with self._forking:
                 try:
                     async with asyncio.timeout(_START_S):
-                        return await self._hatch(vocabulary)
+                        return await self._try_fork(vocabulary)
                 except (EOFError, OSError) as error:
                     reason = error
                     await self._end_zygote()
-        raise WorkersUnavailable(f"its process ended at the start ({reason!r})")
+        raise WorkersUnavailable(f"the process ended while it started ({reason!r})")
 
-    async def _hatch(self, vocabulary: Vocabulary) -> _Worker:
+    async def _try_fork(self, vocabulary: Vocabulary) -> _Worker:
         if self._zygote is None:
             self._zygote = Zygote(self.limits)
         ours, theirs = socket.socketpair()

@@ -1,7 +1,7 @@
-"""Priming: a compiler that has seen the rules which most schemas share compiles the first like the next.
+"""Priming: what most schemas share is compiled ahead, so that first schemas compile as fast as later ones.
 
-Every grammar has these rules anew in its text, but the back end keeps what it compiled by content. With Qwen
-3's vocabulary priming takes some 5 s of processor time, most of it for host names.
+Every grammar repeats these rules in its text, but the back end caches what it compiled of a rule by content.
+With Qwen 3's vocabulary priming takes some 5 s of processor time, most of it for host names.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from compiler.vocabulary import Vocabulary
 
 _FORMATS = ("date-time", "date", "time", "uuid", "uri", "uri-reference", "ipv4", "ipv6", "hostname", "email")
 _BOUNDS = ({"maxLength": SHORTEST_GUARDED - 1}, {"minLength": 32})
-"""The rules of each hold those of all lower bounds; higher upper ones are guarded."""
+"""The rules of each bound include those of all lower bounds; guards keep higher upper bounds."""
 _INTERVALS = (
     {"minimum": 1},
     *({"minimum": low, "maximum": high} for low, high in ((0, 1), (0, 100), (1, 100))),
@@ -27,17 +27,17 @@ _TYPICAL = {
     "required": ["a"],
 }
 _KEYS = tuple("@HPX`hpx")
-"""Undeclared keys are told from declared ones by blocks of characters; these keys need all the large ones."""
+"""Rules tell undeclared keys from declared ones by blocks of characters; these keys need all large blocks."""
 
 
 def prime(vocabulary: Vocabulary) -> None:
-    """Have the vocabulary's compiler see the shared rules; takes seconds, mostly off the GIL."""
+    """Compile the shared rules for a vocabulary; takes seconds, mostly without the GIL."""
     for _ in priming(vocabulary):
         pass
 
 
 def priming(vocabulary: Vocabulary) -> Iterator[None]:
-    """`prime`, a step at a time."""
+    """As `prime`, one schema a step."""
     for schema in _shared():
         vocabulary.backend.compile(lower_schema(schema, formatting=SPACED).grammar.ebnf)
         yield
@@ -45,7 +45,7 @@ def priming(vocabulary: Vocabulary) -> Iterator[None]:
 
 
 def _shared() -> Iterator[Any]:
-    # First, since what is kept of a rule is what its first grammar made of it.
+    # This comes first: of a rule the back end caches the form that the first grammar with it led to.
     yield {**_TYPICAL, "additionalProperties": False}
     yield {"type": "object", "properties": {name: {"type": name} for name in ("string", "number", "integer")}}
     yield from ({"type": name} for name in ("string", "array", "object"))
@@ -54,5 +54,5 @@ def _shared() -> Iterator[Any]:
     values = [{"type": "string", **bound} for bound in _BOUNDS]
     values += [{"type": "string", "format": name} for name in _FORMATS]
     values += [{"type": "number", **interval} for interval in _INTERVALS]
-    for value in values:  # in an object, where `,` or `}` is known to follow
+    for value in values:  # in an object, so that `,` or `}` is known to follow
         yield {"type": "object", "additionalProperties": False, "properties": {"value": value}}

@@ -1,9 +1,16 @@
-"""The processes that compile: a zygote, and the workers it forks; `zygote.Zygote` starts the one.
+"""The zygote, a process with the compiler imported, and the workers that are forked from it.
 
-The zygote imports the compiler, which takes seconds, reads vocabularies, forks, and primes itself while no
-fork is wanted; it never sees a schema. It has one thread, so that a fork of it is whole. A worker starts in
-milliseconds with all of that shared, compiles one schema at a time, and ends where one takes too long: by
-its own timer, whoever else is gone.
+`Zygote` is the zygote as the gateway sees it; `zygote` is what runs in the process itself. It imports the
+compiler, which takes seconds, reads vocabularies, forks workers, and primes itself while nobody asks for a
+worker. It never sees a schema. It has one thread, so that its forks are whole.
+
+A worker starts in milliseconds, since it shares all of that, and compiles one schema at a time. If a schema
+takes too long, the worker's own timer ends it, even if the gateway and the zygote are gone.
+
+Existing pools of processes do not serve. Some start a worker anew when one is lost, which takes 2.5 s for the
+imports alone (pebble, anyio); some have no time limit for a task (loky); some import the main module again in
+every worker (multiprocessing); and all of them unpickle what comes from the process that ran a hostile
+schema. A fork of the zygote takes 15 ms.
 """
 
 import gc
@@ -25,7 +32,7 @@ from compiler.isolation.limits import CompileLimits
 from compiler.isolation.priming import priming
 from compiler.vocabulary import Vocabulary
 
-# numpy's linear algebra starts threads unless told not to, and a process with threads must not fork.
+# numpy's linear algebra starts threads by default, and a process with threads must not fork.
 _ENTRY = """
 import json, os, sys
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
@@ -36,13 +43,13 @@ zygote(int(sys.argv[2]), sys.argv[3])
 
 
 class Zygote:
-    """The process that workers are forked from; its methods block."""
+    """The gateway's handle of the zygote process; its methods block."""
 
     def __init__(self, limits: CompileLimits) -> None:
         self._control, theirs = socket.socketpair()
         arguments = [json.dumps(sys.path), str(theirs.fileno()), json.dumps(asdict(limits))]
         with theirs:
-            # A session of its own, so that an interrupt at the terminal is the gateway's alone to answer.
+            # In a session of its own, so that an interrupt at the terminal reaches the gateway alone.
             self._process = subprocess.Popen(  # noqa: S603 - this interpreter and this code
                 [sys.executable, "-c", _ENTRY, *arguments],
                 stdin=subprocess.DEVNULL,
@@ -52,19 +59,19 @@ class Zygote:
         self.known: frozenset[str] = frozenset()
 
     def fork(self, channel: socket.socket, vocabulary: Vocabulary) -> None:
-        """Have a worker serve `channel` that knows a vocabulary.
+        """Fork a worker that knows a vocabulary and serves `channel`.
 
         Raises:
             OSError: the zygote is gone.
         """
         if vocabulary.digest not in self.known:
             content = vocabulary.to_bytes()
-            self._control.sendall(VOCABULARY + len(content).to_bytes(LENGTH_BYTES) + content)
+            self._control.sendall(VOCABULARY + framed(content))
             self.known |= {vocabulary.digest}
         socket.send_fds(self._control, [FORK], [channel.fileno()])
 
     def close(self) -> None:
-        """End it; its workers end when they are idle."""
+        """End the zygote; its workers end when they are idle."""
         self._process.terminate()
         self._process.wait()
         self._control.close()
@@ -74,7 +81,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FORK, VOCABULARY = b"f", b"v"
-"""What the zygote is told: to fork a worker that serves the socket sent along; to read a vocabulary."""
+"""The commands to the zygote: fork a worker that serves the socket sent along; read a vocabulary."""
 
 LENGTH_BYTES = 8
 _DONE = object()
@@ -82,22 +89,22 @@ _OUT_OF_MEMORY_FIRST = "1000"
 
 
 def zygote(control_fd: int, limits: str) -> None:
-    """Do as told on the control socket until it closes; `limits` are `CompileLimits` as JSON."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # workers are nobody's to wait for
+    """Follow the commands on the control socket until it closes; `limits` are `CompileLimits` as JSON."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for workers, so they leave no zombies
     bounds = CompileLimits(**json.loads(limits))
     vocabularies: dict[str, Vocabulary] = {}
     to_prime: list[Iterator[None]] = []
     with socket.socket(fileno=control_fd) as control:
         while True:
-            if to_prime and not select.select([control], [], [], 0)[0]:  # whoever waits is served first
+            if to_prime and not select.select([control], [], [], 0)[0]:  # commands come first
                 if next(to_prime[0], _DONE) is _DONE:
                     del to_prime[0]
                 gc.collect()
-                gc.freeze()  # a collection in a worker then leaves the shared pages alone
+                gc.freeze()  # so that garbage collection in a worker does not touch the shared pages
                 continue
             command, descriptors, *_ = socket.recv_fds(control, 1, 1)
             if command == VOCABULARY:
-                vocabulary = Vocabulary.from_bytes(read_frame(control))
+                vocabulary = Vocabulary.from_bytes(_read_frame(control))
                 vocabularies[vocabulary.digest] = vocabulary
                 to_prime.append(priming(vocabulary))
             elif command == FORK:
@@ -110,16 +117,16 @@ def zygote(control_fd: int, limits: str) -> None:
                 return
 
 
-def write_frame(channel: socket.socket, content: bytes) -> None:
-    """Write a length and as many bytes."""
-    channel.sendall(len(content).to_bytes(LENGTH_BYTES) + content)
+def framed(content: bytes) -> bytes:
+    """A frame: the length of `content` in `LENGTH_BYTES`, then `content`."""
+    return len(content).to_bytes(LENGTH_BYTES) + content
 
 
-def read_frame(channel: socket.socket) -> bytes:
-    """Read what `write_frame` wrote.
+def _read_frame(channel: socket.socket) -> bytes:
+    """The content of the next frame.
 
     Raises:
-        EOFError: the other end is gone.
+        EOFError: the other end has closed the channel.
     """
     return _read(channel, int.from_bytes(_read(channel, LENGTH_BYTES)))
 
@@ -136,24 +143,25 @@ def _read(channel: socket.socket, num_bytes: int) -> bytes:
 
 
 def _work(descriptor: int, vocabularies: dict[str, Vocabulary], limits: CompileLimits) -> None:
-    """Be a worker until the gateway is gone, or this process is worn; never returns."""
+    """Serve jobs until the gateway is gone or this process has grown too large; never returns."""
     with suppress(BaseException), socket.socket(fileno=descriptor) as channel:
         at_start = _allocated()
         _bound(limits, at_start)
-        write_frame(channel, b"")  # ready
-        # What a hostile schema left behind is not carried on to the next ones' limits.
+        channel.sendall(framed(b""))  # ready
+        # Memory that one schema left behind must not count against the limits of the next ones for long.
         while _allocated() - at_start < limits.memory_bytes // 2:
-            digest, _, job = read_frame(channel).partition(b"\n")
+            digest, _, job = _read_frame(channel).partition(b"\n")
             _set_timers(limits.seconds, limits.wall_seconds)
             answer = CompileJob.from_bytes(job).answer(vocabularies[digest.decode()], limits)
             _set_timers(0, 0)
-            write_frame(channel, answer)
+            channel.sendall(framed(answer))
     os._exit(0)
 
 
 def _bound(limits: CompileLimits, at_start: int) -> None:
+    """Bound this process: timers end it, and it cannot allocate more than `limits` beyond `at_start`."""
     for timer in (signal.SIGALRM, signal.SIGPROF):
-        signal.signal(timer, signal.SIG_DFL)  # ends the process, in C++ too
+        signal.signal(timer, signal.SIG_DFL)  # ends the process even inside C++ code
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if at_start:
         most = at_start + limits.memory_bytes
@@ -168,7 +176,7 @@ def _set_timers(processor_s: float, wall_s: float) -> None:
 
 
 def _allocated() -> int:
-    """Bytes of private memory of this process, what RLIMIT_DATA counts; 0 where the system does not tell."""
+    """Bytes of private memory of this process, which RLIMIT_DATA bounds; 0 if the system does not say."""
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii")
     except OSError:

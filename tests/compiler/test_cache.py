@@ -180,7 +180,7 @@ async def test_response_schemas_are_shared_like_tools(store, vocabulary):
 
 
 async def test_an_entry_of_a_tool_is_no_entry_of_a_schema(store, vocabulary, caplog):
-    """Sealed for the wrong key it does not authenticate; sign by mistake, it is still not used."""
+    """An entry signed for another key is not authentic; one that was stored under the wrong key is not used."""
     cache = GrammarCache(store, secret=SECRET)
     await find(cache, [tool("f")], vocabulary)
     key = CompileJob.tool(tool("f").parameters, "json").key(vocabulary)
@@ -237,7 +237,7 @@ async def test_a_grammar_too_large_to_keep_is_refused(vocabulary):
     limits = CompileLimits(grammar_bytes=10_000)
     cache = GrammarCache(None, secret=SECRET, compile_pool=ThreadPool(limits=limits))
     listed = tool("f", p={"enum": [f"value {i}" for i in range(500)]})
-    with pytest.raises(UnsupportedToolset, match="at most 10000 are kept"):
+    with pytest.raises(UnsupportedToolset, match="at most 10000 are allowed"):
         await find(cache, [listed], vocabulary)
 
 

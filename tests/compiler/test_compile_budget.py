@@ -59,7 +59,7 @@ async def test_a_request_compiles_no_longer_than_it_may_and_goes_on_when_sent_ag
     tools = [tool(f"t{i}", **{f"p{i}": {}}) for i in range(10)]
     num_left = []
     for _ in range(2):
-        with pytest.raises(CompilingUnfinished, match="send it again") as unfinished:
+        with pytest.raises(CompilingUnfinished, match="Send it again") as unfinished:
             await find(cache, tools, vocabulary)
         assert {tool.name for tool in tools} > set(unfinished.value.tools)
         num_left.append(len(unfinished.value.tools))

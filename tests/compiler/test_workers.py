@@ -103,7 +103,7 @@ async def test_a_worker_that_crashes_is_one_refusal(workers, number):
     for pid in children(zygote_pid(workers)):
         os.kill(pid, number)
     # Told from one that ran out of time by the time it took, which a busy machine stretches.
-    with pytest.raises(LimitReached, match=r"ended the compiler|takes longer"):
+    with pytest.raises(LimitReached, match=r"compile worker ended|takes longer"):
         await running
     assert await is_fine(workers)
 
@@ -135,7 +135,7 @@ async def test_a_schema_too_large_or_too_deep_is_not_handed_on(workers):
         deep = {"not": deep}
     with pytest.raises(UnsupportedSchema, match="nested"):
         await workers.run(CompileJob.format(ResponseFormat("schema", deep)), VOCABULARY)
-    with pytest.raises(UnsupportedSchema, match="bytes of schema"):
+    with pytest.raises(UnsupportedSchema, match="the schema has"):
         await workers.run(
             CompileJob.format(ResponseFormat("schema", {"const": "x" * LIMITS.schema_bytes})), VOCABULARY
         )

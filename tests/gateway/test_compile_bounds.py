@@ -34,7 +34,7 @@ async def test_what_was_not_reached_is_told(client, method, url, body):
     assert response.status_code == 503, response.text
     assert response.json()["type"] == "urn:callgate:compiling-unfinished"
     assert response.json()["not_reached"] == ["get_weather"]
-    assert "send it again" in response.json()["detail"]
+    assert "Send it again" in response.json()["detail"]
     assert response.headers["retry-after"] == "1"
     assert (await client.get(URL)).status_code == 404
     assert (await client.get("/v1/toolsets/known")).json()["revision"] == 1
