@@ -172,7 +172,7 @@ class Vocabulary:
 
     def display(self, text: bytes) -> bytes:
         """A grammar's text as readers see it: each sentinel is its marker's spelling."""
-        if MARKER_START.encode() not in text:
+        if _SENTINEL_START not in text:
             return text
         spellings = {i: spelling.encode() for spelling, i in self.markers.items()}
         return b"".join(p if isinstance(p, bytes) else spellings[p] for p in self.pieces(text))

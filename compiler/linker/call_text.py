@@ -47,19 +47,25 @@ class CallText:
             if not is_whole:
                 return replace(self, number=number), b""
             return replace(self, has_arguments=True).advance(text, matcher)
-        num_behind = self._num_behind(text, matcher)
+        if self.end is None or b"}" not in text:
+            return self, text
+        num_behind = self._num_behind(text, self.end, matcher)
         if num_behind is None:
             return self, text
         return replace(self, is_over=True), text[: len(text) - num_behind]
 
-    def _num_behind(self, text: bytes, matcher: xgr.GrammarMatcher) -> int | None:
+    def complete(self, text: bytes) -> bytes:
+        """What of `text`, with which the call is complete, is arguments."""
+        if self.is_over:
+            return b""
+        if not self.has_arguments:
+            text = (self.number + text).partition(self.after_number)[2]
+        return text[: len(text) - len(self.end or b"")]
+
+    def _num_behind(self, text: bytes, end: bytes, matcher: xgr.GrammarMatcher) -> int | None:
         """How many bytes of `text` stand behind the arguments; None if these are not over."""
-        if self.end is None:
-            return None
-        if matcher.is_completed():
-            return min(len(self.end), len(text))
-        for num_read in range(min(len(self.end), len(text))):
-            if text.endswith(b"}" + self.end[:num_read]) and matcher.accept_string(self.end[num_read:]):
+        for num_read in range(min(len(end), len(text))):
+            if text.endswith(b"}" + end[:num_read]) and matcher.accept_string(end[num_read:]):
                 is_whole = matcher.is_completed()
                 matcher.rollback(1)
                 if is_whole:

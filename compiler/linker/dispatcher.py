@@ -150,10 +150,12 @@ class Dispatcher:
         matcher = xgr.GrammarMatcher(unit.compiled)
         if start:
             matcher.accept_string(start)
-        call, arguments = self.call_text.advance(start, matcher)
-        parts = (*parts, CallStart(name), *self.argument_parts(arguments))
         if matcher.is_completed():
-            return self.enter(self.after_call, text[num_consumed:], (*parts, CallEnd()))
+            arguments = self.argument_parts(self.call_text.complete(start))
+            parts = (*parts, CallStart(name), *arguments, CallEnd())
+            return self.enter(self.after_call, text[num_consumed:], parts)
+        call, argument_bytes = self.call_text.advance(start, matcher)
+        parts = (*parts, CallStart(name), *self.argument_parts(argument_bytes))
         guarded = None if unit.guard is None else GuardState.begin(unit.guard).read(start)
         assert guarded is not None or unit.guard is None, "what the unit consumes repeats nothing"
         return InUnit(self, unit, matcher, guarded, call, start, parts=parts)

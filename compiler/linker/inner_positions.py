@@ -85,8 +85,8 @@ class InUnit(Position):
 
     def _over(self, text: bytes, rest: bytes) -> Position | None:
         """The position after a token of which `text` completes the unit, and `rest` goes on behind it."""
-        _, arguments = self.call.advance(text, self.matcher)
-        parts: tuple[OutputPart, ...] = (*self.dispatcher.argument_parts(arguments), CallEnd())
+        arguments = self.dispatcher.argument_parts(self.call.complete(text))
+        parts: tuple[OutputPart, ...] = (*arguments, CallEnd())
         return self.dispatcher.enter(self.dispatcher.after_call, rest, parts)
 
     def after(self, token_id: int, token: bytes) -> Closable | None:
