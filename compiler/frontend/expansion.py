@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import reduce
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import jsonschema_rs
 from jsonschema_rs import CanonicalSchema, canonical
@@ -34,39 +34,46 @@ def simple(document: Any, draft: int) -> CanonicalSchema:
     return jsonschema_rs.canonicalize(document, draft=draft, validate_formats=True, offline=True)
 
 
+class Expansion(NamedTuple):
+    """The cases of an expanded form; `is_narrowed`: they admit less than the form does."""
+
+    cases: Cases
+    is_narrowed: bool
+
+
 class TooManyCases(canonical.UnsupportedResult):
     """A combination has more than `MAX_CASES` cases."""
 
 
 class Expander:
-    """Expands the forms of one document; `is_narrowed`: the last result admits less than the form does."""
+    """Expands the forms of one document."""
 
     def __init__(self, document: CanonicalSchema) -> None:
         self._document = document
         self._draft = document.draft
         self._prefix = prefix_items_keyword(document.draft)
-        self.is_narrowed = False
+        self._is_narrowed = False
         self._stops_early = False
 
-    def expand(self, schema: CanonicalSchema) -> Cases:
+    def expand(self, schema: CanonicalSchema) -> Expansion:
         """Follow the outermost references and carry out the combination of their targets, as a union.
 
-        The result is the schema itself if there is nothing to expand.
+        The only case is the schema itself if there is nothing to expand.
 
         Raises:
             CanonicalizationError: the result has no canonical form, or a reference has no target.
         """
-        self.is_narrowed = False
         match schema.view():
             case canonical.ReferenceView():
-                return [self._target(schema)]
+                return Expansion([self._target(schema)], is_narrowed=False)
             case canonical.AnyOfView():
-                return [schema]
+                return Expansion([schema], is_narrowed=False)
         with suppress(canonical.CanonicalizationError):
             whole = self._whole(schema)
             if whole != schema:
-                return [whole]
-        return self._cases(schema, 0)
+                return Expansion([whole], is_narrowed=False)
+        self._is_narrowed = False
+        return Expansion(self._cases(schema, 0), self._is_narrowed)
 
     def _whole(self, schema: CanonicalSchema) -> CanonicalSchema:
         """The expansion as one form."""
@@ -139,7 +146,7 @@ class Expander:
         try:
             return self._each_alone(unions)
         except TooManyCases:
-            self._stops_early = self.is_narrowed = True
+            self._stops_early = self._is_narrowed = True
             try:
                 return self._each_alone(unions)
             finally:
@@ -177,7 +184,7 @@ class Expander:
             case canonical.EnumView(values):
                 return reduce(self._without, values, [part])
             case canonical.ObjectView() as view:
-                self.is_narrowed = True
+                self._is_narrowed = True
                 return self._restricted(part, _failing(view))
             case _:
                 raise canonical.UnsupportedResult("it cannot be negated")
@@ -194,7 +201,7 @@ class Expander:
             try:
                 found += self._live([part.intersect(self._simple(condition))])
             except canonical.CanonicalizationError:
-                self.is_narrowed = True
+                self._is_narrowed = True
             if found and self._stops_early:
                 break
         return found

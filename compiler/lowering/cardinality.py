@@ -84,8 +84,8 @@ class Cardinality:
                 return 0
             case _:
                 with suppress(canonical.CanonicalizationError):
-                    expanded = self._expander.expand(schema)
-                    return max(map(self.at_least, expanded), default=0) if expanded != [schema] else 0
+                    cases, _ = self._expander.expand(schema)
+                    return max(map(self.at_least, cases), default=0) if cases != [schema] else 0
                 return 0
 
     def _num_arrays(self, constraint: ArrayConstraint) -> float:

@@ -206,16 +206,16 @@ class Lowering:
                 why = f"its combination of keywords cannot be resolved ({reason})"
                 raise UnsupportedSchema(pointer or location.pointer, "", why, _WRITE_OUT)
         try:
-            expanded = self._expander.expand(schema)
+            cases, is_narrowed = self._expander.expand(schema)
         except canonical.CanonicalizationError as error:
             raise self.reporter.refusal(location, "$ref", f"{_NOT_EXPANDED}: {error}", _WRITE_OUT) from error
-        if expanded == [schema] or (not expanded and self._expander.is_narrowed):
+        if cases == [schema] or (not cases and is_narrowed):
             raise self.reporter.refusal(location, "$ref", _NOT_EXPANDED, _WRITE_OUT)
-        if self._expander.is_narrowed:
+        if is_narrowed:
             for keyword in ("oneOf", "not", "allOf", "anyOf"):
                 note = "only values that are known to fail the schemas which must fail"
                 self.reporter.note(location, keyword, Verdict.NARROWED, note)
-        return expanded
+        return cases
 
     def _object(self, constraint: ObjectConstraint, context: Context) -> Expr | None:
         if not context.is_distinct:  # where it is, equal objects must have their keys in one order

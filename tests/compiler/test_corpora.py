@@ -93,6 +93,6 @@ def test_random_outputs_over_tools_with_a_real_vocabulary_are_valid():
 @pytest.mark.timeout(12 * 3600)
 @pytest.mark.parametrize("corpus", CORPORA)
 def test_random_outputs_are_valid(corpus):
-    """Ten over each of about eleven thousand schemas: more than 100,000."""
+    """Ten outputs for each of about 11,000 schemas: more than 100,000."""
     for objects in ("schema", "closed") if corpus in TOOLS else ("schema",):
         decoded(corpus, "qwen3", per_schema=10, objects=objects, workers=os.cpu_count() or 1)

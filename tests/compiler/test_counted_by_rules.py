@@ -1,4 +1,4 @@
-"""Lengths that rules count: a guard could not tell which of several strings stands there."""
+"""String lengths that rules count, because a guard could not tell which of several strings it reads."""
 
 import pytest
 from guarded_patterns import PATTERNS, STRING, bounds_of, in_array, in_object

@@ -1,4 +1,4 @@
-"""References: long chains are refused before native code recurses through them, and so are endless ones."""
+"""Long chains of references are refused before native code recurses through them, and so are cycles."""
 
 import pytest
 
@@ -9,7 +9,7 @@ URI = "https://example.com/"
 
 
 def links(number, link, end=None):
-    """A schema and its definitions: `link(i)` says something of the schema after it."""
+    """A schema and its definitions: `link(i)` refers to definition i + 1."""
     defs = {str(i): link(i) for i in range(number)} | {str(number): end or {"type": "string"}}
     return {"$ref": "#/$defs/0", "$defs": defs}
 
@@ -79,7 +79,7 @@ def test_a_large_schema_of_short_chains_compiles():
 
 
 @pytest.mark.parametrize(
-    ("schema", "culprit"),
+    ("schema", "pointer"),
     [
         ({"$ref": "#"}, ""),
         ({"properties": {"p": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"$ref": "#/$defs/a"}}}, "/$defs/a"),
@@ -88,10 +88,10 @@ def test_a_large_schema_of_short_chains_compiles():
         ({"properties": {"a/b": {"if": {"$ref": "#/properties/a~1b"}}}}, "/properties/a~1b/if"),
     ],
 )
-def test_a_cycle_with_no_way_out_is_refused(schema, culprit):
+def test_a_cycle_with_no_way_out_is_refused(schema, pointer):
     with pytest.raises(UnsupportedSchema, match="refers back to itself") as refused:
         compile_schema(schema)
-    assert refused.value.pointer == f"{culprit}/$ref"
+    assert refused.value.pointer == f"{pointer}/$ref"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What engines read differently in one dialect: what is written is valid under either reading, or refused."""
+"""Dialect-dependent keywords: outputs are valid under both readings, or the schema is refused."""
 
 import json
 
@@ -28,7 +28,7 @@ INSTANCES = (
 
 
 def placed(schema):
-    """The schema at places where asserting more admits more, and where it does not."""
+    """The schema under keywords where asserting more admits more, and under others."""
     yield {"not": schema}
     yield {"oneOf": [schema, {"required": ["b"]}]}
     yield {"oneOf": [schema, {"minLength": 1}]}

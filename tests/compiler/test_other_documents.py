@@ -72,7 +72,7 @@ def test_recursion_through_documents_is_no_cycle():
 @pytest.mark.parametrize(("own", "other"), [(DRAFT_7, DRAFT_2020), (DRAFT_2020, DRAFT_7), (None, DRAFT_7)])
 @pytest.mark.parametrize("uri", [A, f"{A}#/$defs/t"])
 def test_a_document_in_another_dialect_is_refused(own, other, uri):
-    """Engines disagree on it: draft 7 ignores what stands beside `$ref`."""
+    """Validators disagree: draft 7 ignores keywords beside `$ref`."""
     target = {"$ref": "#/$defs/s", "minimum": 5, "$defs": {"s": INTEGER}}
     document = {"$schema": other, **target, "$defs": {"t": target, "s": INTEGER}}
     schema = refer(uri, **({"$schema": own} if own else {}))
@@ -102,7 +102,7 @@ def test_a_refusal_in_a_document_names_the_document():
 
 
 def test_deep_chains_of_documents_end():
-    """Each document is shallow, the chain of them is not."""
+    """Each document is shallow, but the chain of documents is long."""
     uris = [f"https://example.com/{number}" for number in range(500)]
     chain = {
         uri: {"type": "object", "properties": {"n": {"$ref": after}}, "required": ["n"]}
@@ -199,7 +199,7 @@ def made_up_document(rng):
 
 
 def test_what_a_bundle_admits_is_valid_with_all_documents():
-    """However documents refer to one another, a part of them means what it means in the whole."""
+    """A part of the documents means what it means in the whole, however they refer to one another."""
     rng = random.Random(0)
     num_accepted = 0
     for _ in range(300):

@@ -1,4 +1,4 @@
-"""Numbers of items and members, counted by doubling: exactly those that a schema admits, at any size."""
+"""Quantifiers admit exactly the numbers of items and members that a schema admits, at any size."""
 
 import json
 import random
@@ -33,7 +33,7 @@ def _schema(rng: random.Random):
 
 
 def _arrays(schema, rng: random.Random):
-    """Of as many items as the bounds have, about, and others."""
+    """Arrays with about as many items as the bounds, and other arrays."""
     low, high = schema.get("minItems", 0), schema.get("maxItems", 40)
     for number in {
         0,

@@ -1,4 +1,4 @@
-"""Refusals: whatever is refused, the error names the place, the keyword, why, and a way out."""
+"""Refusals: every error names the pointer, the keyword, the reason and a suggestion."""
 
 import pytest
 
@@ -62,7 +62,7 @@ def test_an_unknown_dialect_is_named():
 
 
 def test_keys_that_a_syntax_cannot_write_are_what_is_refused():
-    """Not the schema, which admits much."""
+    """The refusal names `minProperties`, not the schema, which admits many objects."""
     schema = {"type": "object", "additionalProperties": {"type": "integer"}, "minProperties": 1}
     with pytest.raises(UnsupportedToolset) as refusal:
         compile_toolset([Tool("f", "", schema)], syntax="qwen3_coder")

@@ -1,4 +1,4 @@
-"""Response formats other than schemas: what is written is of the format, whatever is drawn and however little."""
+"""Response formats other than schemas: every output is of the format, at random and within any budget."""
 
 import itertools
 import random
@@ -71,7 +71,7 @@ def compiled(number: int, vocabulary: Vocabulary):
 
 
 def is_of(text: str, number: int) -> bool:
-    """By another way than the mask's: Python's re, or the reader behind the closer."""
+    """Checked without masks: by Python's re, or by the recogniser of the budget closer."""
     kind, content = FORMATS[number].kind, FORMATS[number].content
     if kind == "pattern":
         return re.fullmatch(content, text, re.ASCII) is not None
@@ -97,7 +97,7 @@ def test_whole_texts_are_accepted(source, texts):
 
 @pytest.mark.parametrize("number", range(len(FORMATS)))
 def test_what_is_drawn_is_of_the_format(number, qwen):
-    """No mask is empty, the matcher takes what its mask allows, and where it ends it may."""
+    """No mask is empty, the matcher accepts what its mask allows, and outputs end only where they may."""
     for vocabulary, seed in itertools.product((BYTES, qwen), range(6)):
         text = RandomDecoder(vocabulary).decode(
             compiled(number, vocabulary).matcher(), random.Random(seed), max_tokens=25, bias=0.3
@@ -119,7 +119,7 @@ def test_a_text_is_complete_within_any_budget(number, qwen):
 
 @pytest.mark.parametrize("grammar", GRAMMARS)
 def test_masks_are_those_of_the_grammar_as_it_was_written(grammar, qwen):
-    """Reading the rules and writing them out again changes no mask, special tokens and control characters aside."""
+    """Reading the rules and writing them again changes no mask, except for special tokens and control characters."""
     ours = compile_format(ResponseFormat("grammar", grammar), tokenizer=qwen)
     theirs = qwen.backend.compile(grammar)
     rng = random.Random(0)
@@ -130,7 +130,7 @@ def test_masks_are_those_of_the_grammar_as_it_was_written(grammar, qwen):
 
 @cache
 def _with_controls(vocabulary: Vocabulary) -> set[int]:
-    """The tokens that hold a control character, which is never written."""
+    """The tokens with a control character, which is never written."""
     controls = {*range(0x20)} - {*b"\t\n\r"}
     return {i for i, token in enumerate(vocabulary.tokens) if controls & {*token}}
 
@@ -194,7 +194,7 @@ def test_what_cannot_be_upheld_is_refused(kind, content, pointer, said):
 
 
 def test_loops_are_written_out_without_calls():
-    """Else the engine tries most of a vocabulary for every mask."""
+    """Otherwise xgrammar tries most of the vocabulary for every mask."""
     grammar = 'root ::= "\'" char* "\'"\nchar ::= plain | "\\\\" [\'\\\\]\nplain ::= [^\'\\\\]'
     answer = compile_format(ResponseFormat("grammar", grammar))
     assert {*answer.grammar.rules} == {"root_2", "root_1"}

@@ -311,7 +311,7 @@ def test_what_is_ignored_is_told(keyword, value, note):
 
 
 def test_the_report_names_what_is_referred_to_in_any_place():
-    """Schemas made of OpenAPI documents keep theirs under `components`."""
+    """Schemas made from OpenAPI documents have their definitions under `components`."""
     size = {"type": "integer", "minimun": 1}
     schema = {
         "properties": {"a": {"$ref": "#/components/schemas/A"}},
@@ -337,7 +337,7 @@ UNRESOLVED = {"allOf": [{"contains": {"const": 2}}, {"contains": {"const": 3}}],
     [(UNRESOLVED, ""), ({"type": "object", "properties": {"a": UNRESOLVED}}, "/properties/a")],
 )
 def test_arguments_that_stay_unresolved_are_refused_where_they_do(schema, pointer):
-    """Among the objects, too, of which alone a tool's arguments are."""
+    """This holds for tool arguments too, which are objects only."""
     for only_objects in (False, True):
         with pytest.raises(UnsupportedSchema, match="cannot be resolved") as refused:
             lower_schema(schema, only_objects=only_objects)
@@ -375,7 +375,7 @@ DOUBLE = 1.7976931348623157e308
     ],
 )
 def test_bounds_out_of_reach_are_no_obstacle(schema, accepted, rejected):
-    """Generators of schemas write the largest double where they mean any number."""
+    """Schema generators write the largest double where they mean any number."""
     compiled = compile_schema({"type": "number"} | schema)
     assert [text for text in accepted if not compiled.accepts(text)] == []
     assert [text for text in rejected if compiled.accepts(text)] == []

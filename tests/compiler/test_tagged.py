@@ -1,4 +1,4 @@
-"""Arguments as tagged parameters: what is written, what a reader makes of it, and what is refused."""
+"""Arguments as tagged parameters: what is written, what a client reads from it, and what is refused."""
 
 import json
 import random
@@ -97,7 +97,7 @@ def test_one_parameter(row, schema, valid, invalid):
     ],
 )
 def test_no_string_reads_as_another_type(row, types, texts):
-    """What is accepted in spite of it is JSON of that type: the string part has no such text."""
+    """If such a text is accepted, it is JSON of the other type: the string alternative does not admit it."""
     report = lower_tool(Tool("f", "", schema_of("k", k={"type": types})), row, BYTES).report
     [entry] = [e for e in report.entries if (e.pointer, e.keyword) == ("/properties/k", "type")]
     assert entry.verdict is Verdict.NARROWED

@@ -1,4 +1,4 @@
-"""BFCL's tools as JSON Schemas, and its expected calls as values: upstream writes neither as such."""
+"""BFCL's tools as JSON Schemas, and its expected calls as values: upstream has other forms of both."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ TYPES = {
     "char": "string",
     "Boolean": "boolean",
 }
-"""To JSON Schema's types; `any` and the empty string say nothing and are left out."""
+"""JSON Schema's name for each type; `any` and the empty string mean any type and are left out."""
 
 _Tool = tuple[str, Any, list[Any]]
 
@@ -40,7 +40,7 @@ def tools(items: Iterable[dict[str, Any]]) -> Iterator[_Tool]:
 
 
 def schema_of(parameters: Any) -> Any:
-    """`parameters` with JSON Schema's names of types, wherever a schema stands."""
+    """`parameters` with JSON Schema's names of types, in all subschemas."""
     if not isinstance(parameters, dict):
         return parameters
     schema = {key: value for key, value in parameters.items() if key != "type"}

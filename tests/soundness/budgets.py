@@ -1,4 +1,4 @@
-"""Budgets: what an engine writes of a model that knows nothing, when it may not write for long."""
+"""Budgets: the outputs of an engine with a model that knows nothing and a small token limit."""
 
 import random
 import tempfile
@@ -39,12 +39,12 @@ MEAN_EXTRA = 25
 """Tokens by which a budget is larger than the minimum, on average; one in four has none to spare."""
 CLOSING = frozenset(b'"}]')
 EAGERNESS = (0.0, 8.0, 12.0)
-"""Added to the logits of tokens that close something: at 0 hardly a string ends, at 12 most do at once."""
+"""Added to the logits of tokens that close something: at 0 few strings end, at 12 most end at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One output: how it ended, how early it was closed (None: it was not), and what is wrong with it."""
+    """One output: how it ended, how early it was closed (None: not at all), and what is wrong with it."""
 
     end: str
     early: int | None = None
@@ -77,7 +77,7 @@ class Tally:
 def outputs(
     cases: Iterable[Case], vocabulary: str, per_schema: int, *, workers: int, seed: int = 0
 ) -> Iterator[Tally]:
-    """The tally so far, after each case; the schemas of `mcp` are called as tools, the others answered with."""
+    """The tally so far, after each case; the schemas of `mcp` are called as tools, the others are response formats."""
     cases = list(cases)
     found = run(partial(_job, vocabulary, per_schema, seed, is_limited=bool(workers)), cases, workers=workers)
     tally = Tally()
@@ -167,7 +167,7 @@ def _sequence(constraint: Any, budget: int, sampling: Sampling, rng: random.Rand
 
 
 def _refused(engine: Engine, sequence: Sequence, minimum: int) -> Written:
-    """A budget below the minimum is refused before anything is computed, and the minimum named."""
+    """A budget below the minimum is refused before anything is computed; the error names the minimum."""
     try:
         engine.add(sequence)
     except BudgetTooSmall as refusal:

@@ -1,4 +1,4 @@
-"""What an engine makes of a case, and the scores of many."""
+"""The outcome of a case under an engine, and the scores of many cases."""
 
 import json
 import time
@@ -24,8 +24,8 @@ class Outcome:
     """One case under one engine.
 
     `end` is "compiled", "refused" (then `why`, `keyword`, `pointer` say more), "over time" or "crashed";
-    `accepted` tells of each instance whether the engine would let a model write it as it stands, `writable` whether
-    it would do so as it stands or with keys in declared order.
+    `accepted` says for each instance whether the engine lets a model write it as it is, `writable` whether it does
+    so as it is or with keys in declared order.
     """
 
     corpus: str
@@ -110,10 +110,10 @@ def _outcome(case: Case, finished: Finished) -> Outcome:
 
 @dataclass(slots=True)
 class Score:
-    """A row of the table, and what stands behind it.
+    """A row of the table, and the instances that it counts.
 
     `wrong` are invalid instances that can be written, `missed` valid ones that cannot, and `disordered` valid ones
-    that can be written with keys in declared order alone; each with the name of its schema.
+    that can only be written with keys in declared order; each with the name of its schema.
     """
 
     tally: Counter[str] = field(default_factory=Counter)

@@ -1,4 +1,4 @@
-"""The shared corpora as cases: a schema, and instances whose label somebody else has given.
+"""The shared corpora as cases: a schema, and instances that the corpus labels valid or invalid.
 
 | corpus | schemas | instances |
 |---|---|---|
@@ -22,7 +22,7 @@ from soundness import bfcl, openapi_tools
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A value, and whether the schema admits it; `needs_format` if only a format speaks against it."""
+    """A value, and whether the schema admits it; `needs_format`: it is invalid only because of a format."""
 
     value: Any
     is_valid: bool
@@ -48,7 +48,7 @@ DIALECTS = {
 
 
 REMOTES = "http://localhost:1234/"
-"""Where the suite's schemas look for its other documents; nothing is ever served there."""
+"""The URI of the suite's other documents; no server ever runs there."""
 
 
 def remotes(draft: str) -> Mapping[str, Any]:
@@ -118,7 +118,7 @@ CORPORA: Mapping[str, Callable[[], Iterator[Case]]] = {
 
 
 def sample(name: str, *, every: int = 1, seed: int = 0) -> Sequence[Case]:
-    """A fixed share of a corpus, drawn with `seed`, in the corpus's order."""
+    """A fixed share of a corpus, sampled with `seed`, in the order of the corpus."""
     cases = list(CORPORA[name]())
     chosen = sorted(random.Random(seed).sample(range(len(cases)), -(-len(cases) // every)))
     return [cases[index] for index in chosen]

@@ -1,4 +1,4 @@
-"""Random decoding under the grammars of many schemas, and what the judges say of each output."""
+"""Random decoding under the grammars of many schemas, and the judges' verdict on each output."""
 
 import json
 import random
@@ -26,7 +26,7 @@ SECONDS = 60.0
 
 @dataclass(slots=True)
 class Tally:
-    """Counts by what became of an output, and every fault found."""
+    """Counts of outputs by verdict, and every fault found."""
 
     counts: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
@@ -83,7 +83,7 @@ def _job(vocabulary: str, per_schema: int, objects: Objects, seed: int, *, is_li
 def outcome(
     decoder: RandomDecoder, matcher: Any, judges: Judges, rng: random.Random, bias: float
 ) -> tuple[str, str]:
-    """What became of one output ("valid", "unfinished", "wrong", "empty mask"), and the fault."""
+    """The verdict on one output ("valid", "unfinished", "wrong", "empty mask"), and the fault."""
     try:
         text = decoder.decode(matcher, rng, max_tokens=MAX_TOKENS, bias=bias)
     except EmptyMask as empty:

@@ -19,7 +19,7 @@ Engine = Callable[[Any, Mapping[str, Any]], Accepts]
 
 
 class Refused(Exception):
-    """The engine does not take the schema, and says so."""
+    """The engine refuses the schema."""
 
     def __init__(self, why: str, *, keyword: str = "", pointer: str = "") -> None:
         self.why = why
@@ -29,7 +29,7 @@ class Refused(Exception):
 
 
 def callgate(objects: Objects = "schema") -> Engine:
-    """Ours; closed as tools are, or as the schema says."""
+    """Callgate: objects closed as for tools, or as the schema says."""
     vocabulary = Vocabulary.of_bytes()
 
     def compiled(schema: Any, documents: Mapping[str, Any]) -> Accepts:
@@ -68,7 +68,7 @@ def xgrammar() -> Engine:
 
 
 class _Bytes:
-    """The byte vocabulary as llguidance asks for it."""
+    """The byte vocabulary in the form that llguidance expects."""
 
     eos_token_id = 256
     bos_token_id = None

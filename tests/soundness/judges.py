@@ -1,4 +1,4 @@
-"""Two independent validators, and a strict reading of JSON, as judges of what a mask let through.
+"""Two independent validators, and a strict reading of JSON, as judges of what a mask admitted.
 
 `jsonschema_rs` (Rust) reads numbers as Python's `json` does. `jsonschema` (Python) judges twice: on floats, and on exact decimals,
 since in floats its `multipleOf` divides in binary and is wrong for some decimals.
@@ -59,10 +59,10 @@ class Judges:
 
 
 def _read(text: str, parse_float: Any) -> Any:
-    """A JSON text by the letter: no NaN, no control character in a string, no lone surrogate, no key twice.
+    """The value of a strict JSON text: no NaN, no control character in a string, no lone surrogate, no repeated key.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not strict JSON.
     """
     value = json.loads(
         text, parse_float=parse_float, parse_constant=_refuse, object_pairs_hook=_without_repeats

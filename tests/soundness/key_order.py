@@ -1,8 +1,8 @@
 """A value with its keys in declared order: an object has no order, but the texts that a grammar admits have one.
 
-The declared order is that of first appearance under `properties`, then under `required`, for a reader of the schema
-who follows references. Alternatives that declare other orders are read in two ways: as they stand, and those first that
-the value satisfies.
+The declared order is that of first appearance under `properties`, then under `required`, references followed.
+Where alternatives declare different orders there are two readings: the alternatives in document order, and those first
+that the value satisfies.
 """
 
 import re
@@ -32,9 +32,9 @@ _OTHER_ITEMS = ("items", "additionalItems", "unevaluatedItems", "contains")
 def in_declared_order(
     value: Any, schema: Any, documents: Mapping[str, Any] = MappingProxyType({})
 ) -> tuple[Any, Any]:
-    """`value` with the keys of each of its objects in declared order, undeclared ones behind as they stood, in both readings.
+    """`value` in both readings: the keys of its objects in declared order, then undeclared ones in their old order.
 
-    The schema may refer to `documents` by URI; a reference that leads nowhere is passed over.
+    The schema may refer to `documents` by URI; a reference without a target is ignored.
     """
     kind = validator_for(schema, default=jsonschema.Draft202012Validator)
     specification = specification_with(kind.META_SCHEMA["$schema"], default=DRAFT202012)
@@ -55,7 +55,7 @@ class _Subschema:
     validator: Any
 
     def inside(self, schema: Any) -> "_Subschema":
-        """A schema that stands in this one."""
+        """A subschema of this one."""
         here = self.resolver.in_subresource(Resource(self.schema, self.specification))
         return replace(self, schema=schema, resolver=here)
 
@@ -68,14 +68,14 @@ class _Subschema:
         yield replace(self, schema=found.contents, resolver=found.resolver)
 
     def admits(self, value: Any) -> bool:
-        """Whether the schema admits a value, as far as can be told."""
+        """Whether the schema admits a value, as far as is known."""
         try:
             return next(self.validator.descend(value, self.schema, resolver=self.resolver), None) is None
         except (Unresolvable, RecursionError, re.error, TypeError):
             return True
 
     def beside(self, keyword: str) -> Iterator["_Subschema"]:
-        """The schemas under a keyword that speak about the same value as this one."""
+        """The schemas under a keyword that apply to the same value as this one."""
         match self.schema[keyword]:
             case str(uri) if keyword in _REFERENCES:
                 yield from self.referent(uri)
@@ -87,7 +87,7 @@ class _Subschema:
                 yield self.inside(schema)
 
     def of_key(self, keyword: str, key: str) -> Iterator["_Subschema"]:
-        """The schemas under a keyword that speak about the value under `key`."""
+        """The schemas under a keyword that apply to the value under `key`."""
         match self.schema[keyword]:
             case {**schemas} if keyword == "properties" and key in schemas:
                 yield self.inside(schemas[key])
@@ -98,7 +98,7 @@ class _Subschema:
                 yield self.inside(schema)
 
     def of_item(self, keyword: str, index: int) -> Iterator["_Subschema"]:
-        """The schemas under a keyword that speak about the item at `index`."""
+        """The schemas under a keyword that apply to the item at `index`."""
         match self.schema[keyword]:
             case list(schemas) if keyword in ("prefixItems", "items"):
                 yield from map(self.inside, schemas[index : index + 1])
@@ -107,7 +107,7 @@ class _Subschema:
 
 
 def _ordered(value: Any, subschemas: list[_Subschema], *, is_fitting_first: bool) -> Any:
-    """`value` in the order declared by the schemas that speak about it."""
+    """`value` in the order declared by the schemas that apply to it."""
     if not isinstance(value, dict | list):
         return value
     met = list(_keywords(subschemas, None, set()))
@@ -136,7 +136,7 @@ def _ordered(value: Any, subschemas: list[_Subschema], *, is_fitting_first: bool
 def _keywords(
     subschemas: Iterable[_Subschema], value: Any | None, seen: set[int]
 ) -> Iterator[tuple[_Subschema, str]]:
-    """The keywords of schemas, and of all that speak about the same value, as a reader meets them.
+    """The keywords of schemas, and of all that apply to the same value, in reading order.
 
     With a `value` alternatives are left out that do not admit it. Each schema is read once.
     """

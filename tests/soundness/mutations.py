@@ -1,4 +1,4 @@
-"""Values a change away from valid ones: what a mask that is a little too wide would let through."""
+"""Values that differ a little from valid ones, which a mask that is slightly too wide would admit."""
 
 import copy
 import random
@@ -15,7 +15,7 @@ from compiler.schema import CompiledSchema
 def wrongly_accepted(
     compiled: CompiledSchema, judges: Judges, values: Iterable[Any]
 ) -> list[tuple[str, list[str]]]:
-    """The texts among all spellings of `values` that are invalid and accepted, and what is wrong with each."""
+    """The texts of `values` that are invalid and yet accepted, and what is wrong with each."""
     accepted = (text for value in values for text in spellings(value) if compiled.accepts(text))
     return [(text, faults) for text in accepted if (faults := judges.faults(text.encode()))]
 

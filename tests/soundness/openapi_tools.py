@@ -8,7 +8,7 @@ _PREFIX = "#/components/schemas/"
 
 
 def tools(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Name and schema of each operation; what it refers to stands in its `$defs`."""
+    """Name and schema of each operation; its `$defs` have what it refers to."""
     components = document.get("components", {}).get("schemas", {})
     is_nullable_a_keyword = document["openapi"].startswith("3.0")
     for path, item in document["paths"].items():

@@ -1,4 +1,4 @@
-"""Schemas that no corpus has: nested combinations of every keyword."""
+"""Generated schemas: nested combinations of every keyword."""
 
 import copy
 from typing import Any
@@ -43,7 +43,7 @@ _values = st.recursive(
 _counts = st.integers(0, 4)
 _names = st.lists(st.sampled_from(KEYS), unique=True, max_size=3)
 _some_names = _names.filter(bool)
-"""Draft 4 wants one at least."""
+"""Draft 4 requires at least one."""
 
 
 def schemas(draft: int) -> st.SearchStrategy[Any]:

@@ -1,4 +1,4 @@
-"""Worker processes for what may hang or crash: native code heeds no exception, but a process can be ended."""
+"""Worker processes for code that may hang or crash: native code ignores exceptions, but a process can be ended."""
 
 import multiprocessing
 import os
@@ -18,7 +18,7 @@ MAX_BYTES = 6 * 2**30
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What a job yielded until its end; `end` is "done", "over time" or "crashed"."""
+    """What a job yielded before it ended; `end` is "done", "over time" or "crashed"."""
 
     findings: list[Any]
     end: str
