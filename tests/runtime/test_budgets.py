@@ -1,4 +1,4 @@
-"""Never a broken call: whatever is drawn, and at any budget, the output is complete and valid.
+"""Never a broken call: whatever is sampled, and at any budget, the output is complete and valid.
 
 `make test` writes for a fixed sample of real schemas in this process, `make test-corpus` for all tools and 2,500
 schemas in worker processes with limits.

@@ -1,4 +1,4 @@
-"""Decode graphs, with a kernel and a recorder that any machine has."""
+"""CUDA graphs, with a kernel and a recorder that run on any machine."""
 
 import copy
 import sys
@@ -91,7 +91,7 @@ def test_graphs_survive_preemption(make_engine, make_graphed_engine, make_sequen
     assert recorder.replayed
 
 
-def test_a_walking_kernel_without_graphs(make_engine, make_graphed_engine, make_sequence, finish):
+def test_a_paged_kernel_without_graphs(make_engine, make_graphed_engine, make_sequence, finish):
     expected = outputs_of(make_engine(), finish, [make_sequence(p) for p in PROMPTS])
     assert outputs_of(make_graphed_engine(None), finish, [make_sequence(p) for p in PROMPTS]) == expected
 
@@ -200,7 +200,7 @@ def test_table_rows_hold_the_tables_of_the_batch(steps):
             tables[number] += range(page, page := page + growth)
         batch = [tables[number] for number in {number for number, _ in step}]
         placed, changes = rows.assign(batch)
-        device |= {(row, index): held for row, index, held in changes}
+        device |= {(row, index): page for row, index, page in changes}
         assert len(set(placed)) == len(batch)
         for row, table in zip(placed, batch, strict=True):
             assert [device[row, index] for index in range(len(table))] == table
@@ -230,5 +230,5 @@ def test_without_triton_a_gpu_gathers(monkeypatch, caplog):
     assert "gathers pages" in caplog.text
 
 
-def test_a_cpu_has_no_backend_of_its_own():
+def test_a_cpu_has_no_operations_of_its_own():
     assert device_operations_of(torch.device("cpu")) is None

@@ -1,4 +1,4 @@
-"""A step waits for its device once, for what was drawn: until then nothing looks at a tensor's values.
+"""A step waits for its device once, for the sampled tokens: until then nothing looks at a tensor's values.
 
 Tensors on torch's `meta` device have no values, so whatever looks at one raises.
 """
@@ -29,7 +29,7 @@ def sequences():
     return made
 
 
-def test_nothing_before_the_draw_looks_at_values(sequences, monkeypatch):
+def test_nothing_before_sampling_looks_at_values(sequences, monkeypatch):
     masks = TokenMasks(Vocabulary.of_bytes(), 300)
     monkeypatch.setattr(masks, "_apply_bits", lambda values, bitmask: upload(bitmask, values.device))
     logits = torch.zeros(len(sequences), 300, device="meta")
@@ -37,9 +37,9 @@ def test_nothing_before_the_draw_looks_at_values(sequences, monkeypatch):
     probabilities = masks.apply(logits, sequences).probabilities
     for row, sequence in zip(probabilities, sequences, strict=True):
         _truncate(row, sequence.sampling)
-    drawn = _choose(probabilities, sequences)
-    logprob, values, ids = _logprobs(probabilities[0], drawn[0], 5)
-    assert (drawn.shape, logprob.shape, values.shape, ids.shape) == ((4,), (1,), (5,), (5,))
+    chosen = _choose(probabilities, sequences)
+    logprob, values, ids = _logprobs(probabilities[0], chosen[0], 5)
+    assert (chosen.shape, logprob.shape, values.shape, ids.shape) == ((4,), (1,), (5,), (5,))
 
 
 def test_only_the_end_of_sampling_looks_at_values(sequences):

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import json
+import threading
 from collections import Counter
 
 import jsonschema_rs
@@ -12,6 +13,8 @@ from embedded import SETTINGS, assert_valid, calls_of, events_of, linked, reques
 from compiler import ResponseFormat, compile_format, compile_schema
 from compiler.linker.linker import link_format
 from compiler.syntaxes import find_syntax
+from runtime import embedded as embedded_module
+from runtime.embedded import run_in_short_lived_thread
 from runtime.errors import (
     BudgetTooSmall,
     DeadlineExceeded,
@@ -256,3 +259,29 @@ async def test_log_probabilities_of_forced_tokens_spell_the_text(runtime):
     is_certain = [entry.logprob == 0.0 and len(entry.top) == 1 for entry in logprobs]
     assert is_certain.count(True) >= events[-1].stats.num_forced_tokens > 3
     assert not all(is_certain)
+
+
+def test_a_short_lived_thread_has_ended_when_its_result_is_there():
+    thread = run_in_short_lived_thread(threading.current_thread)
+    assert thread is not threading.current_thread()
+    assert not thread.is_alive()
+
+
+def test_what_is_raised_in_a_short_lived_thread_is_raised_here():
+    with pytest.raises(ZeroDivisionError):
+        run_in_short_lived_thread(lambda: 1 // 0)
+
+
+def test_a_model_is_loaded_by_a_short_lived_thread(make_runtime, monkeypatch):
+    loaders = []
+    load_model = embedded_module.load_model
+
+    def noted(*arguments, **options):
+        loaders.append(threading.current_thread())
+        return load_model(*arguments, **options)
+
+    monkeypatch.setattr(embedded_module, "load_model", noted)
+    make_runtime()
+    (loader,) = loaders
+    assert loader is not threading.current_thread()
+    assert not loader.is_alive()

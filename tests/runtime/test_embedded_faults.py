@@ -73,10 +73,10 @@ async def test_a_deadline_ends_a_request_that_runs_or_waits(make_runtime, monkey
 async def test_an_output_that_cannot_be_read_fails_its_request_alone(runtime, monkeypatch):
     feed = Transcript.feed
 
-    def explode(transcript, draw):
+    def explode(transcript, token):
         if transcript._choice == 1:
             raise ValueError("unreadable")
-        return feed(transcript, draw)
+        return feed(transcript, token)
 
     monkeypatch.setattr(Transcript, "feed", explode)
     with pytest.raises(GenerationFailed, match="unreadable"):

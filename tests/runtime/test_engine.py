@@ -255,12 +255,12 @@ def test_memory_that_was_short_once_is_used_again(make_engine, make_sequence):
 def test_out_of_memory_while_sampling_preempts_and_goes_on(make_engine, make_sequence, finish, monkeypatch):
     expected = outputs_of(make_engine(), finish, [make_sequence(p) for p in PROMPTS])
     engine = make_engine()
-    draw = engine_module.sample
+    sample = engine_module.sample
 
     def cramped(probabilities, sequences):
         if len(sequences) > 2:
             raise torch.OutOfMemoryError("too many")
-        return draw(probabilities, sequences)
+        return sample(probabilities, sequences)
 
     monkeypatch.setattr(engine_module, "sample", cramped)
     assert outputs_of(engine, finish, [make_sequence(p) for p in PROMPTS]) == expected
@@ -274,7 +274,7 @@ def test_out_of_memory_after_a_sequence_was_stopped(
     others = [make_sequence(p) for p in PROMPTS[:num_others]]
     expected = outputs_of(make_engine(), finish, [make_sequence(p) for p in PROMPTS[:num_others]])
     engine = make_engine()
-    draw = engine_module.sample
+    sample = engine_module.sample
     stopped = make_sequence("stopped by what it wrote a step before", 40)
     for sequence in (stopped, *others):
         engine.add(sequence)
@@ -282,7 +282,7 @@ def test_out_of_memory_after_a_sequence_was_stopped(
     written = stopped.output_ids
 
     def cramped(probabilities, sequences):
-        monkeypatch.setattr(engine_module, "sample", draw)
+        monkeypatch.setattr(engine_module, "sample", sample)
         raise torch.OutOfMemoryError("too many")
 
     monkeypatch.setattr(engine_module, "sample", cramped)

@@ -88,7 +88,7 @@ CONFIGS = {
     "llama4": Llama4TextConfig(**SHAPE, **HEADS, **CHUNKED),
     "deepseek-v3": DeepseekV3Config(**SHAPE | LATENT, **EXPERTS),
 }
-BACKENDS = ["pages gathered", "page tables, in graphs"]
+BACKENDS = ["gather", "paged, in graphs"]
 PREFIX = list(range(40, 62))
 PROMPTS = [[7, 9, 11], [*PREFIX, 3, 4], PREFIX + [5] * 9, [100 + i for i in range(50)], [8]]
 EVERYTHING = Vocabulary.from_tokens(
@@ -157,7 +157,7 @@ REFUSED = {
         Qwen2MoeConfig(**SHAPE, **WINDOWED, sliding_window=200),
         "sliding window of 200 is only in its masks",
     ),
-    "tempers queries by their place in a row": (
+    "scales queries by their index in a row": (
         Llama4TextConfig(**SHAPE, **HEADS, **CHUNKED, floor_scale=512),
         "at most 511 tokens at once",
     ),
@@ -179,12 +179,12 @@ def test_a_model_whose_layers_ignore_the_attention_interface_is_refused():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_model_that_computes_something_else_over_pages_is_refused(dtype):
-    """Here one that takes a token's place in the row for its position."""
+    """For instance, one that takes a token's index in the row for its position."""
     model = build(CONFIGS["llama"], dtype)
 
     def count(layer, states):
-        places = torch.arange(states[0].shape[1], dtype=dtype)[:, None]
-        return (states[0] * (1 + places / 16), *states[1:])
+        indices = torch.arange(states[0].shape[1], dtype=dtype)[:, None]
+        return (states[0] * (1 + indices / 16), *states[1:])
 
     hook = model.model.layers[0].register_forward_pre_hook(count)
     with pytest.raises(ModelLoadError, match=r"other logits than by itself: they differ by \d+%"):

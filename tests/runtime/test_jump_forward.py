@@ -1,4 +1,4 @@
-"""Jump-forward: the same output as drawn token by token, by a model that spells as its tokenizer does."""
+"""Jump-forward: the same output as sampled token by token, by a model that writes its tokenizer's own tokens."""
 
 import json
 import random
@@ -192,9 +192,9 @@ def test_without_a_closer_the_budget_cuts_a_jump(make_jumping, make_sequence, fi
 def test_a_forced_token_has_the_log_probability_of_the_certain(make_jumping, make_sequence, finish):
     sequence = make_sequence("x", 60, matcher=calling().matcher(), closer=None, num_logprobs=2)
     outputs = finish(make_jumping(jumps=True), sequence)
-    draws = [token.sampled for output in outputs for token in output.tokens]
-    assert [(d.logprob, d.top) for d in draws[:11]] == [(0.0, ((d.token_id, 0.0),)) for d in draws[:11]]
-    assert all(d.logprob is not None for d in draws)
+    tokens = [token.sampled for output in outputs for token in output.tokens]
+    assert [(d.logprob, d.top) for d in tokens[:11]] == [(0.0, ((d.token_id, 0.0),)) for d in tokens[:11]]
+    assert all(d.logprob is not None for d in tokens)
 
 
 def test_choices_differ_and_share_their_prefix(make_jumping, make_sequence, finish):

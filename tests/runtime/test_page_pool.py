@@ -1,4 +1,4 @@
-"""The page pool never loses a page, and never finds one that holds something else."""
+"""The page pool never loses a page, and never finds one with other content."""
 
 import pytest
 from hypothesis import given
@@ -43,7 +43,7 @@ def test_random_use_keeps_integrity(actions):
     assert pool.num_free == pool.num_usable
 
 
-def test_idle_pages_are_reused_oldest_first_and_empty_ones_before_them():
+def test_free_pages_are_reused_oldest_first_and_empty_ones_before_them():
     pool = PagePool(5, 1)
     first, second = pool.allocate(1), pool.allocate(1)
     pool.publish(first[0], b"a")
@@ -71,7 +71,7 @@ def test_tainted_pages_are_never_found_again():
     table = pool.allocate(2)
     pool.publish(table[0], b"a")
     pool.share(table[:1])
-    assert pool.release(table, is_tainted=True) == [table[1]]  # somebody else still uses the first
+    assert pool.release(table, is_tainted=True) == [table[1]]  # another sequence still uses the first
     assert pool.match([b"a"]) == []
 
 

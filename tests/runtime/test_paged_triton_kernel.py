@@ -43,8 +43,8 @@ def test_the_kernel_in_the_interpreter(case, errors):
 @pytest.mark.parametrize(
     "case", CASES[:1] + [c for c in CASES if c.name == "everything"], ids=lambda c: c.name
 )
-def test_a_walk_of_chunks_reads_what_gathering_reads(case, lengths):
-    """The kernel's reference and the engine's: two ways to the same numbers."""
+def test_query_blocks_of_chunks_give_what_gathering_gives(case, lengths):
+    """The kernel's reference and the gather backend compute the same numbers."""
     _, keys, values, _, scoring = case.make()
     chunks, page = [], 1
     for before, pending in lengths:

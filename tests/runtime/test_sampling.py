@@ -1,4 +1,4 @@
-"""What is drawn from which logits."""
+"""Which tokens are sampled from which logits."""
 
 import math
 from collections import Counter
@@ -16,27 +16,27 @@ INF = math.inf
 
 
 def sequence(sampling, *, seed=0, choice=0, output=(), num_logprobs=None):
-    drawn = Sequence("s", [0], 100, sampling, seed=seed, choice=choice, num_logprobs=num_logprobs)
-    drawn.token_ids += output
-    return drawn
+    sampled = Sequence("s", [0], 100, sampling, seed=seed, choice=choice, num_logprobs=num_logprobs)
+    sampled.token_ids += output
+    return sampled
 
 
-def draw_all(logits, rows):
+def sample_all(logits, rows):
     """What the engine does, without a mask."""
     logits = logits.clone()
     adjust(logits, rows)
     return sample(logits.softmax(dim=1), rows)
 
 
-def draw(logits, sampling=None, **options):
-    (drawn,) = draw_all(torch.tensor([logits]), [sequence(sampling or Sampling(), **options)])
-    return drawn
+def sample_one(logits, sampling=None, **options):
+    (sampled,) = sample_all(torch.tensor([logits]), [sequence(sampling or Sampling(), **options)])
+    return sampled
 
 
 def support(logits, sampling):
-    """Every token that is ever drawn."""
+    """Every token that is ever sampled."""
     rows = [sequence(sampling, seed=seed) for seed in range(300)]
-    return {d.token_id for d in draw_all(torch.tensor(logits).repeat(300, 1), rows)}
+    return {d.token_id for d in sample_all(torch.tensor(logits).repeat(300, 1), rows)}
 
 
 @pytest.mark.parametrize(
@@ -66,14 +66,14 @@ def test_the_tokens_that_can_be_drawn(sampling, expected):
 def test_frequencies_follow_the_probabilities():
     probabilities = torch.tensor([0.5, 0.0, 0.2, 0.3])
     rows = [sequence(Sampling(), seed=seed) for seed in range(5000)]
-    counts = Counter(d.token_id for d in draw_all(probabilities.log().repeat(5000, 1), rows))
+    counts = Counter(d.token_id for d in sample_all(probabilities.log().repeat(5000, 1), rows))
     assert [counts[i] / 5000 for i in range(4)] == pytest.approx(probabilities.tolist(), abs=0.02)
 
 
 def test_temperature_flattens():
     logits = [math.log(0.8), math.log(0.2)]
     rows = [sequence(Sampling(temperature=2.0), seed=seed) for seed in range(3000)]
-    ones = sum(d.token_id for d in draw_all(torch.tensor(logits).repeat(3000, 1), rows))
+    ones = sum(d.token_id for d in sample_all(torch.tensor(logits).repeat(3000, 1), rows))
     assert ones / 3000 == pytest.approx(1 / 3, abs=0.03)
 
 
@@ -82,50 +82,50 @@ def test_temperature_flattens():
     st.integers(0, 2**63),
 )
 def test_a_masked_token_is_never_drawn(logits, seed):
-    drawn = draw(logits, seed=seed)
+    sampled = sample_one(logits, seed=seed)
     if all(value == -INF for value in logits):
-        assert drawn is None
+        assert sampled is None
     else:
-        assert logits[drawn.token_id] != -INF
+        assert logits[sampled.token_id] != -INF
 
 
 @pytest.mark.parametrize("row", [[math.nan, 0.0], [INF, 0.0], [-INF, -INF]])
 def test_nothing_is_drawn_from_a_broken_row(row):
     healthy = [0.0, 5.0]
     rows = [sequence(Sampling(temperature=0)), sequence(Sampling()), sequence(Sampling(temperature=0))]
-    drawn = draw_all(torch.tensor([healthy, row, healthy]), rows)
-    assert (drawn[0].token_id, drawn[1], drawn[2].token_id) == (1, None, 1)
+    sampled = sample_all(torch.tensor([healthy, row, healthy]), rows)
+    assert (sampled[0].token_id, sampled[1], sampled[2].token_id) == (1, None, 1)
 
 
 def test_every_block_of_a_wide_row_is_reached():
     probabilities = torch.zeros(2000)
     probabilities[[0, 511, 512, 1999]] = torch.tensor([0.1, 0.2, 0.3, 0.4])
     rows = [sequence(Sampling(), seed=seed) for seed in range(4000)]
-    counts = Counter(d.token_id for d in draw_all(probabilities.log().repeat(4000, 1), rows))
+    counts = Counter(d.token_id for d in sample_all(probabilities.log().repeat(4000, 1), rows))
     expected = {0: 0.1, 511: 0.2, 512: 0.3, 1999: 0.4}
     assert {i: n / 4000 for i, n in counts.items()} == pytest.approx(expected, abs=0.03)
 
 
 def test_penalties_count_what_was_written_and_not_the_prompt():
     logits = [1.0, 0.9, 0.0]
-    assert draw(logits, Sampling(temperature=0, presence_penalty=0.5)).token_id == 0
-    assert draw(logits, Sampling(temperature=0, presence_penalty=0.5), output=[0]).token_id == 1
-    assert draw(logits, Sampling(temperature=0, frequency_penalty=0.08), output=[0]).token_id == 0
-    assert draw(logits, Sampling(temperature=0, frequency_penalty=0.08), output=[0, 0]).token_id == 1
+    assert sample_one(logits, Sampling(temperature=0, presence_penalty=0.5)).token_id == 0
+    assert sample_one(logits, Sampling(temperature=0, presence_penalty=0.5), output=[0]).token_id == 1
+    assert sample_one(logits, Sampling(temperature=0, frequency_penalty=0.08), output=[0]).token_id == 0
+    assert sample_one(logits, Sampling(temperature=0, frequency_penalty=0.08), output=[0, 0]).token_id == 1
 
 
 def test_logprobs_are_of_the_distribution_that_was_drawn_from():
     logits = torch.tensor([0.1, 0.2, 0.7]).log().tolist()
-    drawn = draw(logits, Sampling(top_k=2, seed=1), num_logprobs=3)
-    assert drawn.top == ((2, pytest.approx(math.log(0.7 / 0.9))), (1, pytest.approx(math.log(0.2 / 0.9))))
-    assert drawn.logprob == pytest.approx(dict(drawn.top)[drawn.token_id])
-    greedy = draw(logits, Sampling(temperature=0), num_logprobs=0)
+    sampled = sample_one(logits, Sampling(top_k=2, seed=1), num_logprobs=3)
+    assert sampled.top == ((2, pytest.approx(math.log(0.7 / 0.9))), (1, pytest.approx(math.log(0.2 / 0.9))))
+    assert sampled.logprob == pytest.approx(dict(sampled.top)[sampled.token_id])
+    greedy = sample_one(logits, Sampling(temperature=0), num_logprobs=0)
     assert (greedy.logprob, greedy.top) == (pytest.approx(math.log(0.7)), ())
-    assert draw(logits).logprob is None
+    assert sample_one(logits).logprob is None
 
 
 def test_more_logprobs_than_there_are_tokens():
-    assert len(draw([0.0, 0.0], num_logprobs=20).top) == 2
+    assert len(sample_one([0.0, 0.0], num_logprobs=20).top) == 2
 
 
 @given(st.integers(-(2**63), 2**64), st.integers(0, 100), st.integers(0, 10**6))

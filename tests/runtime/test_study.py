@@ -133,8 +133,8 @@ def test_complaints_end_after_three_attempts_or_where_the_context_does(subject):
     assert answers[:2] == 2 * [None]
     assert (answers[2].num_attempts, answers[2].verdict.fault) == (3, OutputFault.NO_CALL)
     question = asked(subject, "complaint")
-    room = subject.loaded.context_length - len(question.prompt)
-    assert Script(replace(question, max_tokens=room)).write(subject, "no").num_attempts == 1
+    num_left = subject.loaded.context_length - len(question.prompt)
+    assert Script(replace(question, max_tokens=num_left)).write(subject, "no").num_attempts == 1
 
 
 def test_what_ends_at_the_limit_or_fails_is_cut_off(subject):

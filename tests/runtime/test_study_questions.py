@@ -1,4 +1,4 @@
-"""What the study asks: hard schemas, other prompts, and what outputs are held to."""
+"""The questions of the study: hard schemas, other prompts, and the grammars of outputs."""
 
 import json
 from itertools import islice

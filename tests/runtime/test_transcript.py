@@ -54,11 +54,11 @@ def transcribe(text, *, name=None, stop=(), logprobs=False, grammar=None, types_
 
 def written(token_id, logprob=None, matcher=None, top=()):
     """A token as the engine hands it on."""
-    draw = SampledToken(token_id, logprob, top)
+    sampled = SampledToken(token_id, logprob, top)
     return (
-        WrittenToken(draw)
+        WrittenToken(sampled)
         if matcher is None
-        else WrittenToken(draw, matcher.parts(), matcher.is_in_thought())
+        else WrittenToken(sampled, matcher.parts(), matcher.is_in_thought())
     )
 
 
