@@ -39,7 +39,7 @@ class Thought:
 
 @dataclass(frozen=True, slots=True)
 class CallOrAnswer:
-    """Where an output begins that is calls or an answer; no answer begins as readers tell a call by."""
+    """An output begins with a call or an answer, and no answer begins with the trigger of a call."""
 
     calls: DispatchState
     answer: CompiledSchema
@@ -47,10 +47,11 @@ class CallOrAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Dispatcher:
-    """The fixed part of a linked grammar; its matchers share it.
+    """The fixed part of a linked grammar; its matchers and closers share it.
 
-    `start` is where an output begins: text, the header of a call or message, an answer, or any of calls and
-    an answer. `boundary` None: there are no calls. `call_text` is where the text of a call begins.
+    `start` is what an output begins with: text, the header of a call or message, an answer, or either a call
+    or an answer. `boundary` is None where there are no calls. `call_text` is the state in which the text of
+    every call begins.
     """
 
     vocabulary: Vocabulary = field(repr=False)
@@ -61,7 +62,7 @@ class Dispatcher:
     thought: Thought | None = None
 
     def begin(self, *, is_thinking: bool = False) -> Position:
-        """Where an output begins; `is_thinking`: the prompt has begun a thought."""
+        """The position at the beginning; `is_thinking`: the prompt has begun a thought."""
         if self.thought is None:
             return self.begin_answer()
         if is_thinking:
@@ -69,14 +70,14 @@ class Dispatcher:
         return BeforeThought(self, self.thought, self.begin_answer())
 
     def begin_answer(self, *, is_behind_thought: bool = False) -> Position:
-        """Where the output begins that is not thought."""
+        """The position at the beginning, or behind a thought, where no thought can follow."""
         start = self.start
         if isinstance(start, FreeText):
             return InText(self, start, 0, is_leading=is_behind_thought)
         if isinstance(start, DispatchState):
             return InFixedText(self, start, b"")
         answer = InAnswer.begin(start.answer if isinstance(start, CallOrAnswer) else start, b"")
-        assert answer is not None, "a format has a text"
+        assert answer is not None, "a format admits some text"
         return AtCallOrAnswer(self, start, b"", answer) if isinstance(start, CallOrAnswer) else answer
 
     def enter(self, state: DispatchState, text: bytes, parts: tuple[OutputPart, ...] = ()) -> Position | None:
@@ -104,9 +105,9 @@ class Dispatcher:
     def completions_after(self, state: DispatchState, text: bytes) -> Iterator[bytes]:
         """What completes an output after `text`, read from the beginning of a state on.
 
-        That is the closing, or the shortest call of each tool, those with the shortest headers first; or the
-        header of a message in which the output may stop at once. The header of any other message is on the
-        shortest way only where no header but such ones is possible.
+        These are the closing, the shortest call of each tool, with the shortest header first, and the header
+        of each message in which the output may stop at once. Other messages are considered only where nothing
+        else is possible, since they lead on to a further header.
         """
         if state.closing is not None and state.closing.startswith(text):
             yield state.closing[len(text) :]
@@ -125,13 +126,13 @@ class Dispatcher:
 
     @property
     def after_call(self) -> DispatchState:
-        """The state behind every call."""
+        """The state that follows every call."""
         assert self.boundary is not None, "a header leads into a unit"
         return self.boundary.after_call
 
     @property
     def closing(self) -> bytes:
-        """The shortest end of an output behind a call."""
+        """The shortest text that ends an output after a call."""
         return self.after_call.closing or b""
 
     def _enter_target(self, match: HeaderMatch, parts: tuple[OutputPart, ...]) -> Position | None:
@@ -161,17 +162,17 @@ class Dispatcher:
         return InUnit(self, unit, matcher, guarded, call, start, parts=parts)
 
     def argument_parts(self, text: bytes) -> tuple[ArgumentsPart, ...]:
-        """The part that is some text of arguments, markers as they are spelled; none where that is empty."""
+        """A part with this text of arguments, marker tokens as readers see them; no part if it is empty."""
         return (ArgumentsPart(self.vocabulary.display(text)),) if text else ()
 
 
 def _is_open(target: HeaderTarget) -> bool:
-    """Whether an output cannot end where this header leads."""
+    """Whether an output cannot end in what this header leads to."""
     return isinstance(target, FreeText) and not target.may_stop
 
 
 def consumed(units: Mapping[str, Unit], name: str, text: bytes) -> int | None:
-    """How much of `text` the unit of `name` takes (see `Unit.consumed`); a unit is loaded only if it must."""
+    """How many bytes of `text` a unit consumes (see `Unit.consumed`); compiles it only if needed."""
     return units[name].consumed(text) if text else 0
 
 
@@ -356,7 +357,7 @@ class InFixedText(Position):
 
 @dataclass(frozen=True, slots=True)
 class AtCallOrAnswer(Position):
-    """Both calls and answers begin with `read`; `answer` is the position in an answer after it."""
+    """After `read`, with which both calls and answers begin; `answer` is the position in an answer."""
 
     dispatcher: Dispatcher = field(repr=False)
     start: CallOrAnswer
@@ -392,7 +393,7 @@ class AtCallOrAnswer(Position):
         return (TextPart(self.read),) if self.read else ()
 
     def _answer_after(self, token_id: int, read: bytes) -> InAnswer | None:
-        """A new matcher, so that this position stays a value."""
+        """The position in an answer, with a matcher of its own, so that this position stays a value."""
         if not self.answer.matcher.accept(token_id):
             return None
         self.answer.matcher.rollback(1)
