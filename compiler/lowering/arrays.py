@@ -8,7 +8,7 @@ rule.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from jsonschema_rs import CanonicalSchema, canonical
 from compiler.grammar.grammar import CharClass, Expr, Literal, Rule, concat, union
 from compiler.guard.planner import ItemStep
 from compiler.lowering.cardinality import MOST_DISTINCT, is_roomy
+from compiler.lowering.constraints import intersection
 from compiler.lowering.quantifier import Quantifier
 from compiler.report import Verdict
 
@@ -124,7 +125,8 @@ class _ItemRules:
         sought = [contains for contains in self.constraint.contains if contains.low]
         if len(sought) > 1 and self.constraint.max_items is not None:  # one item may have to serve several
             return False
-        return all(count(_both(c.schema, self.constraint.items)) >= c.low and not prefix for c in sought)
+        items = self.constraint.items
+        return all(count(intersection(c.schema, items)) >= c.low and not prefix for c in sought)
 
     def lower(self) -> Expr | None:
         """The whole array; None if no number of items is admitted."""
@@ -227,16 +229,14 @@ class _ItemRules:
         """An item that satisfies every matched `contains`, and no other one that has an upper bound."""
         prefix = self.constraint.prefix_items
         schema = prefix[index] if index < len(prefix) else self.constraint.items
-        parts = [] if schema is None else [schema]
+        parts = [schema]
         for contains, is_match in zip(self.constraint.contains, matched, strict=True):
             if is_match:
                 parts.append(contains.schema)
             elif contains.high is not None:
                 parts.append(self._negated(contains.schema))
-        if not parts:
-            return self.lowering.unconstrained.value(self.context, ItemStep(index))
-        inner = self.context.inside(self.lowering.source_map.item(self.context.location, index))
-        return self.lowering.value(reduce(CanonicalSchema.intersect, parts), inner, ItemStep(index))
+        location = self.lowering.source_map.item(self.context.location, index)
+        return self.lowering.part(intersection(*parts), self.context, location, ItemStep(index))
 
     def _negated(self, schema: CanonicalSchema) -> CanonicalSchema:
         try:
@@ -245,7 +245,3 @@ class _ItemRules:
             raise self.lowering.reporter.refusal(
                 self.context.location, "contains", f"cannot be negated, which `maxContains` needs: {error}"
             ) from error
-
-
-def _both(schema: CanonicalSchema, other: CanonicalSchema | None) -> CanonicalSchema:
-    return schema if other is None else schema.intersect(other)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any
 
 from jsonschema_rs import CanonicalSchema, canonical
@@ -78,6 +79,12 @@ class ObjectConstraint:
     """Schemas each of which the key or the value of at least one member must fail."""
     failing_members: tuple[FailingMember, ...] = ()
     """Members under undeclared keys that must be there."""
+
+
+def intersection(*schemas: CanonicalSchema | None) -> CanonicalSchema | None:
+    """The schema that admits what all of them admit; None admits any value."""
+    constraining = [schema for schema in schemas if schema is not None]
+    return reduce(CanonicalSchema.intersect, constraining) if constraining else None
 
 
 def string_constraint(view: canonical.StringView, draft: int = LATEST) -> StringConstraint:

@@ -151,6 +151,14 @@ class Lowering:
         self._done[key] = self._named(body, self._open.pop(key), location)
         return self._done[key]
 
+    def part(
+        self, schema: CanonicalSchema | None, context: Context, location: SchemaLocation, step: PathStep
+    ) -> Expr | None:
+        """The values of a member or an item of the value of `context`; a schema of None admits any value."""
+        if schema is None:
+            return self.unconstrained.value(context, step)
+        return self.value(schema, context.inside(location), step)
+
     def _named(self, body: Expr | None, ref: RuleRef | None, location: SchemaLocation) -> Expr | None:
         """A reference to the rule of `body` if it has one already or is a choice or concatenation."""
         if ref is not None:

@@ -7,7 +7,7 @@ flat rule where something is required and runs of optional keys are short, or on
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from compiler.grammar.grammar import (
 )
 from compiler.guard.planner import KeyStep
 from compiler.lowering.cardinality import MOST_DISTINCT, finite_names
+from compiler.lowering.constraints import intersection
 from compiler.lowering.quantifier import Quantifier
 from compiler.lowering.undeclared import UndeclaredMember, lower_undeclared
 from compiler.report import Verdict
@@ -128,12 +129,8 @@ def _members(
     members = []
     for key in keys:
         schema = value_schema(constraint, key)
-        inner = context.inside(lowering.source_map.property(context.location, key))
-        value = (
-            lowering.unconstrained.value(context, KeyStep(key))
-            if schema is None
-            else lowering.value(schema, inner, KeyStep(key))
-        )
+        location = lowering.source_map.property(context.location, key)
+        value = lowering.part(schema, context, location, KeyStep(key))
         is_required = key in constraint.required
         if value is not None:
             text = concat(lowering.formatting.text(key), lowering.formatting.key_separator, value)
@@ -157,7 +154,7 @@ def value_schema(constraint: ObjectConstraint, key: str) -> CanonicalSchema | No
         for pattern, schema in constraint.pattern_properties.items()
         if jsonschema_rs.is_valid({"pattern": pattern}, key)
     ]
-    return reduce(CanonicalSchema.intersect, matching) if matching else constraint.additional_properties
+    return intersection(*matching) if matching else constraint.additional_properties
 
 
 def _note(lowering: Lowering, location: SchemaLocation, *, num_keys: int, is_open: bool) -> None:

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import reduce
 from typing import TYPE_CHECKING
-
-from jsonschema_rs import CanonicalSchema
 
 from compiler.errors import UnsupportedSchema
 from compiler.grammar.grammar import Expr, Rule, choice, concat, union
 from compiler.guard.planner import OtherKeyStep
-from compiler.lowering.constraints import strings_of
+from compiler.lowering.constraints import intersection, strings_of
 from compiler.regular.language import TooManyOverlaps, overlaps
 from compiler.report import Verdict
 from compiler.scalars.strings import StringConstraint
 
 if TYPE_CHECKING:
+    from jsonschema_rs import CanonicalSchema
+
     from compiler.frontend.source_map import SchemaLocation
     from compiler.lowering.constraints import Context, FailingMember, ObjectConstraint
     from compiler.lowering.lowering import Lowering
@@ -131,15 +130,12 @@ def _value(
     failing: FailingMember | None,
 ) -> Expr | None:
     """The values under the keys of a class; None if there is none."""
-    schemas = [constraint.pattern_properties[pattern] for pattern in matched]
-    if not schemas and constraint.additional_properties is not None:
-        schemas = [constraint.additional_properties]
-    if failing is not None and failing.value is not None:
-        schemas.append(failing.value)
-    if not schemas:
-        return lowering.unconstrained.value(context, OtherKeyStep())
-    inner = context.inside(lowering.source_map.undeclared(context.location, matched))
-    return lowering.value(reduce(CanonicalSchema.intersect, schemas), inner, OtherKeyStep())
+    matching = [constraint.pattern_properties[pattern] for pattern in matched]
+    schema = intersection(*matching) if matching else constraint.additional_properties
+    if failing is not None:
+        schema = intersection(schema, failing.value)
+    location = lowering.source_map.undeclared(context.location, matched)
+    return lowering.part(schema, context, location, OtherKeyStep())
 
 
 def _note_left_out(lowering: Lowering, location: SchemaLocation, refusals: list[UnsupportedSchema]) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.grammar.grammar import union
-from compiler.lowering.constraints import FailingMember, Violation
+from compiler.lowering.constraints import FailingMember, Violation, intersection
 from compiler.lowering.objects import declared_keys, lower_object, value_schema
 from compiler.report import Verdict
 
@@ -80,10 +80,7 @@ def _choices(
     for key in (*keys, *named):
         if not lowering.admits(failing.key, key):
             continue
-        schema = value_schema(constraint, key)
-        if failing.value is not None:
-            schema = failing.value if schema is None else schema.intersect(failing.value)
-        schema = lowering.simple({}) if schema is None else schema
+        schema = intersection(value_schema(constraint, key), failing.value) or lowering.simple({})
         if schema.satisfiability() == canonical.Satisfiability.NO:
             continue
         is_declared = True
@@ -106,10 +103,7 @@ def _names(schema: CanonicalSchema) -> list[str]:
 
 
 def _both(first: FailingMember, second: FailingMember) -> FailingMember:
-    values = [failing.value for failing in (first, second) if failing.value is not None]
-    return FailingMember(
-        first.key.intersect(second.key), reduce(CanonicalSchema.intersect, values) if values else None
-    )
+    return FailingMember(first.key.intersect(second.key), intersection(first.value, second.value))
 
 
 def _failing_member(lowering: Lowering, violation: Violation, location: SchemaLocation) -> FailingMember:
