@@ -1,4 +1,4 @@
-"""The composition root: settings in, a Litestar application out."""
+"""The composition root: it makes the application, the runtime and the store that the settings ask for."""
 
 import asyncio
 import logging
@@ -53,11 +53,13 @@ def create_app(
     store: Store | None = None,
     tracer_provider: trace.TracerProvider | None = None,
 ) -> Litestar:
-    """The gateway. What is not given is made from the settings; what is given is closed with the rest.
+    """The gateway as a Litestar application.
+
+    What is not given is made from the settings. What is given is closed with the rest.
 
     Raises:
-        SettingsError: keys or secret cannot be read.
-        InvalidStoreURL, MissingExtra, ExtraMissing: a part cannot be had.
+        SettingsError: the keys or the secret cannot be read.
+        InvalidStoreURL, MissingExtra, ExtraMissing: the store or the telemetry cannot be opened.
     """
     keys = read_keys(settings)
     secret = read_secret(settings)
@@ -100,7 +102,7 @@ async def wire(
     compile_pool: CompilePool,
     runtime: Runtime,
 ) -> Services:
-    """Put the parts together."""
+    """Connect what the routes use."""
     for model in await runtime.models():
         compile_pool.start(model.vocabulary)
     grammars = GrammarCache(
@@ -120,12 +122,12 @@ async def wire(
 
 
 def read_secret(settings: Settings) -> bytes:
-    """The key that signs stored grammars: the setting, or one made once and kept in `data_dir`."""
+    """The key that signs stored grammars: the setting, or a key that is made once and kept in `data_dir`."""
     if settings.secret:
         return settings.secret.encode()
     if settings.shares_store:
         _log.warning(
-            "the store can be shared, but `secret` is not set: gateways with other secrets ignore each"
+            "the store can be shared, but `secret` is not set: gateways with different secrets ignore each"
             " other's stored grammars and compile their own; give all of them the same `secret`"
         )
     path = Path(settings.data_dir, "secret")
@@ -142,10 +144,10 @@ def read_secret(settings: Settings) -> bytes:
 
 
 def open_store_of(settings: Settings) -> Store:
-    """The store that is set; only the folder of the embedded default is made with it.
+    """The store of the settings. Only the default store gets its folder created.
 
     Raises:
-        SettingsError, InvalidStoreURL, MissingExtra: it cannot be had.
+        SettingsError, InvalidStoreURL, MissingExtra: the store cannot be opened.
     """
     if settings.store is None:
         make_data_dir(settings)
@@ -153,7 +155,7 @@ def open_store_of(settings: Settings) -> Store:
 
 
 def make_data_dir(settings: Settings) -> None:
-    """Have `data_dir` be a folder; raises SettingsError."""
+    """Create the folder `data_dir` if it is missing; raises SettingsError."""
     try:
         Path(settings.data_dir).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -162,8 +164,10 @@ def make_data_dir(settings: Settings) -> None:
 
 def _bad_data_dir(settings: Settings, error: OSError) -> SettingsError:
     folder = Path(settings.data_dir).absolute()
-    reason = f"{str(folder)!r} is no folder that can be written to ({error.strerror})"
-    return SettingsError("data_dir", "", f"{reason}; --data-dir names another, which is made if need be")
+    reason = f"{str(folder)!r} is not a folder that can be written to ({error.strerror})"
+    return SettingsError(
+        "data_dir", "", f"{reason}; choose another with --data-dir, it is created if it does not exist"
+    )
 
 
 def _services(state: State) -> Services:
@@ -173,7 +177,7 @@ def _services(state: State) -> Services:
 
 
 def load_runtime(settings: Settings, compile_pool: CompilePool) -> Runtime:
-    """`start_runtime` while `compile_pool` begins, too, which is closed if there is no model to be had."""
+    """Start the compile pool and the runtime together; if the runtime fails, the pool is closed."""
     compile_pool.launch()
     try:
         return start_runtime(settings)
@@ -183,7 +187,7 @@ def load_runtime(settings: Settings, compile_pool: CompilePool) -> Runtime:
 
 
 def open_compile_pool(settings: Settings) -> CompilePool:
-    """Who compiles: processes, or threads of this one."""
+    """What compiles grammars: worker processes, or with `compile_workers` 0 threads of this process."""
     limits = CompileLimits(
         seconds=settings.compile_seconds,
         memory_bytes=settings.compile_bytes,
@@ -198,17 +202,17 @@ def start_runtime(settings: Settings) -> Runtime:
     """Load the model and start its engine; blocks for seconds.
 
     Raises:
-        ModelLoadError: it cannot be loaded; path and reason.
-        SettingsError, UnusableDevice, UnknownSyntax: a setting does not fit.
+        ModelLoadError: the model cannot be loaded; with path and reason.
+        SettingsError, UnusableDevice, UnknownSyntax: a setting does not fit the model or the machine.
     """
-    # Here, as torch and transformers take seconds to import, which `callgate tools` need not wait for.
+    # Imported here, because torch and transformers take seconds, and not every command loads a model.
     import transformers.utils.logging  # noqa: PLC0415
 
     from runtime.device import pick_device  # noqa: PLC0415
     from runtime.embedded import EmbeddedRuntime  # noqa: PLC0415
     from runtime.settings import EngineSettings  # noqa: PLC0415
 
-    transformers.utils.logging.disable_progress_bar()  # whoever serves shows progress in its own way
+    transformers.utils.logging.disable_progress_bar()  # the caller shows progress itself
 
     try:
         engine = EngineSettings(
@@ -230,7 +234,7 @@ def start_runtime(settings: Settings) -> Runtime:
 
 
 def model_source(settings: Settings) -> str | Path:
-    """The folder or hub id of the model to serve; the random one is built if it is not there."""
+    """The folder or hub id of the model to serve; the random model is built if it does not exist."""
     if settings.model == DEMO_MODEL:
         return DEMO_MODEL_FOLDER
     if settings.model == RANDOM_MODEL:

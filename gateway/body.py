@@ -1,4 +1,8 @@
-"""Reading JSON bodies, with errors that say where."""
+"""Reads JSON bodies, with errors that say where and what is expected there.
+
+>>> convert({"nmae": "a"}, Person)
+InvalidField: nmae: there is no such field; did you mean 'name'?
+"""
 
 import json
 import re
@@ -15,25 +19,25 @@ from toolspecs.nearest import MAX_NAME, instead, listed, shorten
 
 T = TypeVar("T")
 
-_PLACE = re.compile(r"^(?P<reason>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
+_MSGSPEC_ERROR = re.compile(r"^(?P<reason>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
 _SCALAR = re.compile(r'"(?:[^"\\]|\\.)*+"|[^\s"\[\]{},:]+')
 _WHOLE_ESCAPES = re.compile(
     r"(?:[^\\]|\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\(?!u[dD][89a-fA-F]).)*+"
 )
 _BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]')
-_DEEP = 500
-"""Levels that are always read; Python's stack allows for some more."""
+_MAX_DEPTH = 500
+"""Levels of nesting that can always be read; Python's stack allows some more."""
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<field>.*)`", re.DOTALL)
 
 
 def read_json(raw: bytes, *, keeps_surrogates: bool = False) -> Any:
     """The value of a JSON text.
 
-    A byte order mark before it is ignored, as RFC 8259 allows. An escape of half a surrogate pair is no text,
-    and the body malformed, unless `keeps_surrogates`: for readers that name the place.
+    A byte order mark at the start is ignored, as RFC 8259 allows. A body with an escape of half a surrogate
+    pair is malformed. With `keeps_surrogates` it is read all the same; the reader then names the field.
 
     Raises:
-        MalformedBody: it is none, or (DeepBody) nested too deeply to be read; says where.
+        MalformedBody: the text is not JSON, or (DeepBody) is nested too deeply; with line and column.
     """
     try:
         return msgspec.json.decode(raw.removeprefix(BOM_UTF8))
@@ -54,26 +58,26 @@ def convert(value: Any, shape: type[T]) -> T:
     try:
         return msgspec.convert(value, shape)
     except UnicodeEncodeError as error:
-        raise InvalidField("", "a key is half a surrogate pair, which is no Unicode text") from error
+        raise InvalidField("", "a key holds half a surrogate pair, which is not Unicode text") from error
     except msgspec.ValidationError as error:
-        place = _PLACE.match(str(error))
-        assert place, "msgspec words its errors as `reason - at $.path`"
-        path = (place["path"] or "").lstrip(".")
+        matched = _MSGSPEC_ERROR.match(str(error))
+        assert matched, "an error of msgspec reads `reason - at $.path`"
+        path = (matched["path"] or "").lstrip(".")
         found = value_at(value, path)
         expected = expected_at(shape, path, found)
-        if unknown := _UNKNOWN.fullmatch(place["reason"]):
+        if unknown := _UNKNOWN.fullmatch(matched["reason"]):
             field = shorten(unknown["field"], MAX_NAME)
             reason = f"there is no such field{instead(unknown['field'], expected.fields)}"
             raise InvalidField(f"{path}.{field}" if path else field, reason) from error
         if isinstance(found, str) and expected.texts:
             reason = f"{shorten(found, MAX_NAME)!r} is not one of its values{instead(found, expected.texts)}"
         else:
-            reason = place["reason"] + (f"; expected {expected}" if str(expected) else "")
+            reason = matched["reason"] + (f"; expected {expected}" if str(expected) else "")
         raise InvalidField(path, reason) from error
 
 
 def _with_surrogates(raw: bytes) -> Any:
-    """The value of a text that is JSON but for such escapes; None if it is none."""
+    """The value of a text that is JSON except for half surrogate pairs; None if it is not."""
     try:
         return json.loads(raw, parse_constant=_refuse)
     except (ValueError, RecursionError):
@@ -85,7 +89,7 @@ def _refuse(constant: str) -> None:
 
 
 def _located(raw: bytes, reason: str) -> MalformedBody:
-    """The error of a body that is no JSON, with its place, as msgspec tells that of some faults only."""
+    """The error of a body that is not JSON, with line and column, which msgspec does not always tell."""
     try:
         text = raw.decode()
         json.loads(text, parse_int=str, parse_float=str)
@@ -95,7 +99,7 @@ def _located(raw: bytes, reason: str) -> MalformedBody:
         return MalformedBody(error.msg, error.lineno, error.colno)
     except RecursionError:
         return MalformedBody(reason)
-    # Python reads more than JSON allows: NaN, numbers out of range, escapes of lone surrogates.
+    # Python also reads what JSON does not allow: NaN, numbers out of range, escapes of half surrogate pairs.
     for scalar in _SCALAR.finditer(text):
         try:
             msgspec.json.decode(scalar[0])
@@ -106,32 +110,32 @@ def _located(raw: bytes, reason: str) -> MalformedBody:
 
 
 def _flaw(scalar: str) -> tuple[int, str]:
-    """Where in a scalar of Python's JSON, and why, it is none of JSON's."""
+    """Where a scalar that Python reads is not JSON, and why not."""
     if scalar.startswith('"'):
         half = _WHOLE_ESCAPES.match(scalar)
-        return half.end() if half else 0, "an escape of half a surrogate pair, which is no text"
+        return half.end() if half else 0, "an escape of half a surrogate pair, which is not text"
     if scalar[-1].isdigit():
         return 0, "a number larger than any double"
-    return 0, f"{scalar} is no JSON value"
+    return 0, f"{scalar} is not a JSON value"
 
 
 def _too_deep(text: str) -> DeepBody:
-    """The error of a text that Python's stack is too small for."""
+    """The error of a text that is nested too deeply for Python's stack."""
     depth = 0
     for found in _BRACKET.finditer(text):
         depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
-        if depth > _DEEP:
-            return DeepBody(f"nested more than {_DEEP} deep", *_place(text[: found.start()]))
-    return DeepBody("nested too deeply")
+        if depth > _MAX_DEPTH:
+            return DeepBody(f"it is nested more than {_MAX_DEPTH} deep", *_position(text[: found.start()]))
+    return DeepBody("it is nested too deeply")
 
 
 def _malformed(before: str, reason: str) -> MalformedBody:
-    """The error of what stands behind `before`."""
-    return MalformedBody(reason, *_place(before))
+    """The error of what comes right after `before`."""
+    return MalformedBody(reason, *_position(before))
 
 
-def _place(before: str) -> tuple[int, int]:
-    """Line and column, from 1, of what stands behind `before`."""
+def _position(before: str) -> tuple[int, int]:
+    """The line and column, from 1, of what comes right after `before`."""
     return before.count("\n") + 1, len(before) - before.rfind("\n")
 
 
@@ -140,7 +144,7 @@ _STEP = re.compile(r"\.?([^.\[\]]+)|\[([^\]]*)\]")
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The texts that a value may be, an object's tags and their field, and its other fields."""
+    """What a msgspec type admits: texts, objects by their tags, and the fields of an object."""
 
     texts: tuple[str, ...]
     tags: tuple[str, ...]
@@ -148,13 +152,13 @@ class Expected:
     fields: tuple[str, ...]
 
     def __str__(self) -> str:
-        """In words, nothing where any text will do."""
+        """In words; empty if any text is admitted."""
         objects = f"an object whose {self.tag_field!r} is one of {listed(self.tags)}" if self.tags else ""
         return " or ".join(filter(None, (listed(self.texts), objects)))
 
 
 def expected_at(shape: Any, path: str, value: Any) -> Expected:
-    """What a value of the type `shape` admits at `path`, such as `messages[0].role`, given what is there."""
+    """What the msgspec type `shape` admits at a path such as `messages[0].role`, where `value` is now."""
     types = list(_alternatives(inspect.type_info(shape)))
     for step in _STEP.finditer(path):
         types = [inner for outer in types for inner in _below(outer, step[1])]
@@ -173,7 +177,7 @@ def expected_at(shape: Any, path: str, value: Any) -> Expected:
 
 
 def value_at(value: Any, path: str) -> Any:
-    """What is at a path; None where there is nothing, or it does not say which item."""
+    """The value at a path; None if there is none, or if the path does not say which item."""
     for step in _STEP.finditer(path):
         if isinstance(value, dict):
             value = value.get(step[1])
@@ -185,7 +189,7 @@ def value_at(value: Any, path: str) -> Any:
 
 
 def _below(outer: inspect.Type, name: str | None) -> Iterator[inspect.Type]:
-    """The types of a field, or (None) of an item or a value."""
+    """The types of the field `name`; with None, those of a list's items or a mapping's values."""
     match outer:
         case inspect.StructType(fields=fields, tag_field=tag_field, tag=tag):
             for field in fields:

@@ -1,4 +1,4 @@
-"""The `callgate` command."""
+"""The `callgate` command: serve, demo, bench, study, settings, and the group tools."""
 
 import inspect
 import runpy
@@ -27,7 +27,7 @@ cli.add_typer(tools, name="tools")
 FAILED = 1
 
 
-def _print_version(is_wanted: bool) -> None:  # noqa: FBT001 - as typer calls it
+def _print_version(is_wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
     if is_wanted:
         typer.echo(f"callgate {version('callgate')}")
         raise typer.Exit
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command an option for every setting, from their table; it gets those that were given."""
+    """Give a command an option for every setting of the table; it receives those that were given."""
     options = [
         inspect.Parameter(
             setting.name,
@@ -79,7 +79,7 @@ def serve(
     *, config: Annotated[Path | None, typer.Option(help="TOML file of settings.")] = None, **options: Any
 ) -> None:
     """Serve until interrupted. Every setting is also an environment variable, CALLGATE_ and its name."""
-    with explained():
+    with errors_explained():
         settings = load(options, config=config)
         from gateway.server import serve as run  # noqa: PLC0415 - loads the web framework
 
@@ -88,10 +88,10 @@ def serve(
 
 @cli.command()
 def demo() -> None:
-    """Start a gateway, register the demo toolsets, call them in every mode, check every call."""
+    """Start a gateway, register the demo toolsets, call them in every mode, and check every call."""
     from gateway.demo.run import run_demo  # noqa: PLC0415 - loads the web framework
 
-    with explained():
+    with errors_explained():
         raise typer.Exit(run_demo())
 
 
@@ -99,39 +99,39 @@ def demo() -> None:
     context_settings={"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 )
 def bench(context: typer.Context) -> None:
-    """Measure the engine beside others, from a clone; `callgate bench --help` lists what can be chosen."""
-    with explained():
-        run_beside_others(context.args)
+    """Measure the engine beside others, in a clone; `callgate bench --help` lists the options."""
+    with errors_explained():
+        run_comparison(context.args)
 
 
 @cli.command()
 def study(
     *,
     model: Annotated[
-        str | None, typer.Option(help="A directory or a hub id; by default the one that is served.")
+        str | None, typer.Option(help="Model: a directory or a hub id; by default the one that is served.")
     ] = None,
-    count: Annotated[int, typer.Option(min=1, help="Questions of each set.")] = 30,
-    temperatures: Annotated[str, typer.Option(help="Separated by commas.")] = "0,0.7,1",
+    count: Annotated[int, typer.Option(min=1, help="Questions in each set.")] = 30,
+    temperatures: Annotated[str, typer.Option(help="Temperatures, separated by commas.")] = "0,0.7,1",
     strategies: Annotated[
-        str | None, typer.Option(help="Which rows, separated by commas; by default all.")
+        str | None, typer.Option(help="Strategies to compare, separated by commas; by default all.")
     ] = None,
     bfcl: Annotated[
-        Path | None, typer.Option(help="Folder of BFCL's files, for questions of people, too.")
+        Path | None, typer.Option(help="Folder of BFCL's files, to add its questions, which people wrote.")
     ] = None,
-    at_once: Annotated[int, typer.Option(min=1, help="Questions open at a time.")] = 8,
-    max_tokens: Annotated[int, typer.Option(min=16, help="Longest answer.")] = 256,
-    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, …")] = None,
+    at_once: Annotated[int, typer.Option(min=1, help="Questions that run at the same time.")] = 8,
+    max_tokens: Annotated[int, typer.Option(min=16, help="Most tokens of an answer.")] = 256,
+    device: Annotated[str | None, typer.Option(help="Device the model runs on: auto, cpu, cuda, …")] = None,
     num_threads: Annotated[
-        str | None, typer.Option(help="Threads a model on the CPU computes with; by default torch's choice.")
+        str | None, typer.Option(help="Threads for a model on the CPU; by default torch chooses.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for tables, numbers, pictures and answers.")] = Path(
+    out: Annotated[Path, typer.Option(help="Folder for tables, numbers, plots and answers.")] = Path(
         "callgate-study"
     ),
 ) -> None:
-    """Measure what masking buys: valid and right calls, tokens and time, beside six other ways."""
+    """Measure what masking gains: valid and right calls, tokens and time, beside six other strategies."""
     from gateway.study_cli import study as run  # noqa: PLC0415 - loads torch
 
-    with explained():
+    with errors_explained():
         settings = load({"model": model, "device": device, "num_threads": num_threads})
         options = {
             "count": count,
@@ -151,25 +151,25 @@ def _numbers(text: str) -> tuple[float, ...]:
         numbers = ()
     if not numbers or not all(0 <= number <= 2 for number in numbers):
         raise typer.BadParameter(
-            f"wanted numbers from 0 to 2, such as 0,0.7,1, got {text!r}", param_hint="--temperatures"
+            f"expected numbers from 0 to 2, such as 0,0.7,1, got {text!r}", param_hint="--temperatures"
         )
     return numbers
 
 
 @cli.command("settings")
 def show_settings() -> None:
-    """Every setting, its environment variable, its default, and what it does."""
+    """List every setting with its environment variable, its default and its description."""
     shown = table("option", "environment", "default", "what")
     for setting in settings_table():
         shown.add_row(setting.option, setting.variable, setting.default, setting.description)
     output().print(shown)
 
 
-def run_beside_others(arguments: list[str]) -> None:
-    """Run the comparison, which is no part of the package.
+def run_comparison(arguments: list[str]) -> None:
+    """Run the comparison, which is not part of the installed package.
 
     Raises:
-        BenchMissing: this is no clone of the repository.
+        BenchMissing: this is not a clone of the repository.
     """
     tests = Path(__file__).parents[1] / "tests"
     if not (tests / "bench").is_dir():
@@ -180,8 +180,8 @@ def run_beside_others(arguments: list[str]) -> None:
 
 
 @contextmanager
-def explained() -> Iterator[None]:
-    """End with exit code 1 and the message, without a traceback, where the message says it all."""
+def errors_explained() -> Iterator[None]:
+    """Turn expected errors into their message and exit code 1, without a traceback."""
     try:
         yield
     except Exception as error:
@@ -193,7 +193,7 @@ def explained() -> Iterator[None]:
 
 
 def is_expected(error: Exception) -> bool:
-    """Whether a message says all there is to say: the user's input or machine is at fault, not the code."""
+    """Whether the user's input or machine is at fault, so that the message says enough."""
     if isinstance(error, GatewayError):
         return True
     from compiler.errors import CompilerError  # noqa: PLC0415 - loads xgrammar

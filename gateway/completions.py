@@ -1,4 +1,8 @@
-"""Completions: from a turn to events, whatever wire format asked."""
+"""Completions: from a turn to a generation, the same for every wire format.
+
+`Completions.start` takes these steps: find the model, resolve the toolsets, join their tools with the inline
+ones, check the tool choice, find or compile the grammar, and have the runtime generate.
+"""
 
 import asyncio
 import time
@@ -25,7 +29,7 @@ INLINE = "the inline tools"
 
 
 class Completions:
-    """Finds the model, the tools and the grammar of a turn, and has the runtime generate."""
+    """Finds the model, the tools and the grammar of a turn, and lets the runtime generate."""
 
     def __init__(
         self,
@@ -45,12 +49,12 @@ class Completions:
         self._request_seconds = request_seconds
 
     async def start(self, turn: Turn) -> Generation:
-        """Begin to answer; the first event has come when this returns.
+        """Begin to answer a turn; when this returns, the first event has come.
 
         Raises:
-            InvalidField: the turn's parts do not fit each other.
+            InvalidField: fields of the turn do not fit each other.
             ToolspecsError: a toolset or revision does not exist.
-            RefusedTool, UnsupportedToolset, UnsupportedSchema: a schema of the request cannot be upheld.
+            RefusedTool, UnsupportedToolset, UnsupportedSchema: a schema of the request cannot be enforced.
             RuntimeFault: the runtime cannot answer, or not in time.
         """
         deadline = Deadline(turn.timeout_s, self._request_seconds)
@@ -62,14 +66,14 @@ class Completions:
                 "n", f"at most {self._max_choices} choices are served, this asks for {turn.num_choices}"
             )
         model, suffix = split_model(turn.model, await self._runtime.models())
-        async with deadline.upheld():
+        async with deadline.enforced():
             revisions = await self._revisions((*turn.toolsets, *suffix))
             tools = join_tools(revisions, turn.tools)
             choice = check_choice(turn, tools)
             try:
                 grammar = await self._grammar(turn, model, tools, choice, revisions)
             except UnsupportedToolset as error:
-                raise _placed(error, turn.tools) from error
+                raise _with_index(error, turn.tools) from error
         request = _generation_request(turn, model, tools, grammar, deadline.remaining_s())
         generation = Generation(
             request_id=request.request_id,
@@ -92,7 +96,7 @@ class Completions:
             other = found.setdefault(reference.name, revision)
             if other.number != revision.number:
                 reason = f"{reference.name!r} is named at revisions {other.number} and {revision.number}"
-                raise InvalidField("toolset", f"{reason}; name it once, with the revision that is meant")
+                raise InvalidField("toolset", f"{reason}; name it once, at the revision that you mean")
         return tuple(found.values())
 
     async def _grammar(
@@ -103,7 +107,9 @@ class Completions:
         choice: ToolChoice,
         revisions: tuple[Revision, ...],
     ) -> GrammarLookup | None:
-        has_frames = find_syntax(model.syntax).frames_prose  # kept by a grammar, to be read back
+        has_frames = find_syntax(
+            model.syntax
+        ).frames_prose  # then a grammar also keeps the frames of plain text, so that they can be parsed
         if not tools and not turn.response_format and not has_frames:
             return None
         with self._telemetry.grammar(revisions) as span:
@@ -125,7 +131,12 @@ class Completions:
 
 
 def split_model(asked: str, served: tuple[ModelCard, ...]) -> tuple[ModelCard, tuple[ToolsetReference, ...]]:
-    """The model of `model` or `model:toolset`, and the toolset; raises UnknownModel, InvalidField."""
+    """The model that the field `model` names, and the toolset if it is `model:toolset`.
+
+    Raises:
+        UnknownModel: no such model is served.
+        InvalidField: the toolset is missing or malformed.
+    """
     by_id = {card.model_id: card for card in served}
     if asked in by_id:
         return by_id[asked], ()
@@ -133,7 +144,7 @@ def split_model(asked: str, served: tuple[ModelCard, ...]) -> tuple[ModelCard, t
     if not colon or model_id not in by_id:
         raise UnknownModel(asked, tuple(by_id))
     if not toolset:
-        reason = f"no toolset stands behind the colon; write {model_id!r}, or '{model_id}:TOOLSET'"
+        reason = f"there is no toolset after the colon; write {model_id!r}, or '{model_id}:TOOLSET'"
         raise InvalidField("model", reason)
     try:
         return by_id[model_id], (ToolsetReference.parse(toolset),)
@@ -142,7 +153,7 @@ def split_model(asked: str, served: tuple[ModelCard, ...]) -> tuple[ModelCard, t
 
 
 def join_tools(revisions: Iterable[Revision], inline: tuple[Tool, ...]) -> tuple[Tool, ...]:
-    """The tools of all, in order; raises ToolsetConflict if two share a name."""
+    """The tools of all revisions, then the inline ones; raises ToolsetConflict if two share a name."""
     sources = [(f"toolset '{r.toolset.name}@{r.number}'", r.toolset.tools) for r in revisions]
     joined: dict[str, Tool] = {}
     origin: dict[str, str] = {}
@@ -156,11 +167,11 @@ def join_tools(revisions: Iterable[Revision], inline: tuple[Tool, ...]) -> tuple
 
 
 def check_choice(turn: Turn, tools: tuple[Tool, ...]) -> ToolChoice:
-    """The tool choice, defaults filled in; raises InvalidField where it does not fit the tools."""
+    """The tool choice, or its default; raises InvalidField if it does not fit the tools."""
     if turn.choice is None:
         return ToolChoice(ChoiceMode.AUTO if tools else ChoiceMode.NONE)
     if not tools and (turn.choice.mode is ChoiceMode.REQUIRED or turn.choice.allowed):
-        raise InvalidField("tool_choice", "it needs tools: send `tools`, or name a `toolset`")
+        raise InvalidField("tool_choice", "this choice needs tools: send `tools`, or name a `toolset`")
     names = [tool.name for tool in tools]
     for name in turn.choice.allowed or ():
         if name not in names:
@@ -169,8 +180,8 @@ def check_choice(turn: Turn, tools: tuple[Tool, ...]) -> ToolChoice:
     return turn.choice
 
 
-def _placed(error: UnsupportedToolset, inline: tuple[Tool, ...]) -> Exception:
-    """The refusal, with the place of the first inline tool that it names."""
+def _with_index(error: UnsupportedToolset, inline: tuple[Tool, ...]) -> Exception:
+    """The refusal, with the index of the first inline tool that it names, if it names one."""
     refused = {name for name, _ in error.refusals}
     index = next((i for i, tool in enumerate(inline) if tool.name in refused), None)
     return error if index is None else RefusedTool(index, str(error))
@@ -200,17 +211,17 @@ def _generation_request(
 
 
 class Deadline:
-    """The shortest of some timeouts, in seconds from now; None is no timeout."""
+    """The deadline of a request: the shortest of some timeouts, in seconds from now; None is no timeout."""
 
     def __init__(self, *timeouts: float | None) -> None:
         shortest = min((timeout for timeout in timeouts if timeout is not None), default=None)
         self._at = None if shortest is None else time.monotonic() + shortest
 
     def remaining_s(self) -> float | None:
-        """Seconds that are left; None without a deadline.
+        """The seconds that are left; None without a deadline.
 
         Raises:
-            DeadlineExceeded: there are none.
+            DeadlineExceeded: no time is left.
         """
         if self._at is None:
             return None
@@ -220,8 +231,8 @@ class Deadline:
         return remaining
 
     @asynccontextmanager
-    async def upheld(self) -> AsyncIterator[None]:
-        """Cancel what is done here once the deadline has passed; raises DeadlineExceeded."""
+    async def enforced(self) -> AsyncIterator[None]:
+        """Cancel the block when the deadline passes; raises DeadlineExceeded."""
         limit = asyncio.timeout(self.remaining_s())
         try:
             async with limit:

@@ -1,7 +1,10 @@
-"""Errors as clients see them: one table from error types to statuses, two shapes.
+"""Errors as clients see them: one table from error types to statuses, and two shapes.
 
-Registry routes answer with RFC 9457 problem details; all others with OpenAI's error object, as clients show
-no other.
+Registry routes answer with problem details (RFC 9457). All other routes answer with OpenAI's error object,
+because its clients show no other.
+
+>>> problem_of(InvalidField("n", "at most 16 choices are served, this asks for 20"))
+Problem(status=400, kind='invalid_field', detail='n: at most 16 choices are served, ...', param='n', ...)
 """
 
 import json
@@ -42,7 +45,7 @@ _ELSEWHERE: Mapping[str, str] = {
     "/models": "; did you mean /v1/models? A client's base URL ends in /v1",
     "/responses": "; did you mean /v1/responses? A client's base URL ends in /v1",
 }
-"""What to do instead, by how a path ends: clients come by another API's route, or without its `/v1`."""
+"""What to do instead, by the end of a path: clients try routes of other APIs, or leave out `/v1`."""
 
 CLIENT_CLOSED_REQUEST = 499
 
@@ -82,7 +85,7 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
 
 _QUERY_VALUES: Mapping[str, tuple[str, ...]] = {"shape": tuple(shape.value for shape in Shape)}
 
-_NO_FAULTS_OF_OURS = {"deadline_exceeded", "compiling_unfinished", "engine_stopped"}
+_EXPECTED_KINDS = {"deadline_exceeded", "compiling_unfinished", "engine_stopped"}
 
 _WIRE_NAMES = {"template_options": "chat_template_kwargs"}
 
@@ -91,14 +94,14 @@ _RESPONSES_NAMES = {
     "messages": "input",
     "response_format": "text.format",
 }
-"""What Responses calls the fields that others than its reader blame."""
+"""What Responses calls fields that code outside its wire format names in errors."""
 
 _OPENAI_TYPES = {401: "authentication_error", 429: "rate_limit_error"}
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error, ready for either shape; `param` names the field at fault, `extensions` carry its details."""
+    """An error, ready for either shape; `param` is the field at fault, `extensions` are further members."""
 
     status: int
     kind: str
@@ -108,13 +111,13 @@ class Problem:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def is_ours(self) -> bool:
-        """Whether the gateway failed, and its log should say how."""
-        return self.status >= 500 and self.kind not in _NO_FAULTS_OF_OURS
+    def is_gateway_failure(self) -> bool:
+        """Whether the gateway itself failed, so that its log should say how."""
+        return self.status >= 500 and self.kind not in _EXPECTED_KINDS
 
 
 def problem_of(error: Exception) -> Problem:
-    """Describe any error; what is not in the table is a fault of ours and tells nothing of itself."""
+    """Describe any error. An error that is not in the table is a bug; its message is not sent."""
     if isinstance(error, ValidationException) and isinstance(error.extra, list) and error.extra:
         return _bad_parameter(error.extra[0])
     if isinstance(error, HTTPException):
@@ -124,7 +127,7 @@ def problem_of(error: Exception) -> Problem:
         if kind_of_error in STATUSES:
             status, kind = STATUSES[kind_of_error]
             param, extensions, headers = _details(error)
-            return Problem(status, kind, _with_way_out(error), param, extensions, headers)
+            return Problem(status, kind, _with_remedy(error), param, extensions, headers)
     return Problem(500, "internal_error", "the gateway failed; its log says why")
 
 
@@ -133,17 +136,17 @@ def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     problem = problem_of(error)
     if problem.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
         limit = request.route_handler.resolve_request_max_body_size()
-        problem = replace(problem, detail=f"the body is larger than {limit} bytes, the most that is read")
+        problem = replace(problem, detail=f"the body is larger than {limit} bytes, which is the limit")
     if problem.status == HTTPStatus.NOT_FOUND and isinstance(error, HTTPException):
         problem = replace(problem, detail=_no_such_route(request.method, request.url.path))
     if problem.status == HTTPStatus.METHOD_NOT_ALLOWED:
         taken = ", ".join(sorted(problem.headers["allow"].split(", ")))
         detail = f"{request.url.path} takes {taken}, not {request.method}"
         problem = replace(problem, detail=detail)
-    if problem.is_ours:
-        is_a_bug = problem.status == HTTPStatus.INTERNAL_SERVER_ERROR
+    if problem.is_gateway_failure:
+        is_bug = problem.status == HTTPStatus.INTERNAL_SERVER_ERROR
         _log.error(
-            "%s %s failed: %s", request.method, request.url.path, error, exc_info=error if is_a_bug else None
+            "%s %s failed: %s", request.method, request.url.path, error, exc_info=error if is_bug else None
         )
     if request.url.path == "/v1/responses" and problem.param and problem.kind != "invalid_field":
         problem = replace(problem, param=_RESPONSES_NAMES.get(problem.param, problem.param))
@@ -153,7 +156,7 @@ def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
 
 
 def _bad_parameter(fault: Mapping[str, Any]) -> Problem:
-    """The first parameter of a query that Litestar found to be wrong."""
+    """The first query parameter that Litestar refused."""
     name = str(fault.get("key") or "")
     message = str(fault.get("message", "it is not valid"))
     if name in _QUERY_VALUES and (quoted := re.search("'(.*)'", message)):
@@ -164,12 +167,12 @@ def _bad_parameter(fault: Mapping[str, Any]) -> Problem:
 def _no_such_route(method: str, path: str) -> str:
     hint = next((hint for end, hint in _ELSEWHERE.items() if path.endswith(end)), "")
     if path.startswith("/v1/responses/"):
-        hint = "; responses are not stored, so there is none to come back to"
+        hint = "; responses are not stored"
     return f"there is no route {method} {path}{hint}"
 
 
 def problem_details(problem: Problem) -> dict[str, Any]:
-    """RFC 9457; `type` is a name, there is nothing to look up."""
+    """RFC 9457; `type` is a name, not an address that can be opened."""
     title = problem.kind.replace("_", " ").capitalize()
     return {
         "type": f"urn:callgate:{problem.kind.replace('_', '-')}",
@@ -182,7 +185,7 @@ def problem_details(problem: Problem) -> dict[str, Any]:
 
 
 def openai_error(problem: Problem) -> dict[str, Any]:
-    """OpenAI's error object, which its streams carry too."""
+    """OpenAI's error object, which is also sent in streams."""
     fallback = "server_error" if problem.status >= 500 else "invalid_request_error"
     return {
         "error": {
@@ -195,27 +198,27 @@ def openai_error(problem: Problem) -> dict[str, Any]:
 
 
 def openai_status(problem: Problem) -> int:
-    """OpenAI's API knows no 422: a bad schema in a request is a bad request."""
+    """The status on OpenAI's routes: that API has no 422, there a bad schema is a bad request."""
     return 400 if problem.status == 422 else problem.status
 
 
 def _response(content: dict[str, Any], status: int, problem: Problem, media_type: str) -> Response[Any]:
-    # ASCII, as a message may quote what is no text.
+    # ASCII, because a message may quote half a surrogate pair.
     body = json.dumps(content).encode()
     return Response(body, status_code=status, media_type=media_type, headers=dict(problem.headers))
 
 
-def _with_way_out(error: Exception) -> str:
-    """The message, with the route that mends what the packages below, which know no routes, tell of."""
+def _with_remedy(error: Exception) -> str:
+    """The message, and the route that helps; the packages below raise the error and know no routes."""
     message = str(error)
     match error:
         case toolspecs.DeletedToolset(name=name, latest=latest):
-            way = f"POST {REGISTRY}/{name}/revisions/{latest}/restore brings it back"
+            remedy = f"POST {REGISTRY}/{name}/revisions/{latest}/restore brings it back"
         case toolspecs.UnknownToolset(name=name) if TOOLSET_NAME.fullmatch(name):
-            way = f"PUT {REGISTRY}/{name} or `callgate tools apply` registers it, GET {REGISTRY} lists all"
+            remedy = f"PUT {REGISTRY}/{name} or `callgate tools apply` registers it, GET {REGISTRY} lists all"
         case _:
             return message
-    return f"{message}{'' if message.endswith('?') else ';'} {way}"
+    return f"{message}{'' if message.endswith('?') else ';'} {remedy}"
 
 
 Details = tuple[str | None, Mapping[str, Any], Mapping[str, str]]
@@ -223,7 +226,7 @@ Details = tuple[str | None, Mapping[str, Any], Mapping[str, str]]
 
 @singledispatch
 def _details(_error: Exception) -> Details:
-    """The field at fault, the extension members, the headers."""
+    """The field at fault, the extension members and the headers of an error."""
     return None, {}, {}
 
 
@@ -259,7 +262,7 @@ def _(error: runtime.Overloaded) -> Details:
 
 @_details.register
 def _(_error: runtime.DeadlineExceeded) -> Details:
-    return None, {}, {"X-Should-Retry": "false"}  # OpenAI's clients ask again after a 5xx else
+    return None, {}, {"X-Should-Retry": "false"}  # else OpenAI's clients try again after a 5xx
 
 
 @_details.register
@@ -323,7 +326,11 @@ def _fault(
 
 
 def _param(pointer: str) -> str:
-    """A JSON pointer as a field's path: `/tools/0/function` is `tools[0].function`; other keys are quoted."""
+    """A JSON pointer as a path of fields.
+
+    >>> _param("/tools/0/function/parameters/a b")
+    'tools[0].function.parameters["a b"]'
+    """
     return "".join(map(_step, pointer_keys(pointer))).lstrip(".")
 
 

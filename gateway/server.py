@@ -1,4 +1,4 @@
-"""Serving: bind, load, and run until interrupted."""
+"""`callgate serve`: check the settings, listen, load the model, and run until interrupted."""
 
 import asyncio
 import errno
@@ -21,14 +21,14 @@ from runtime.protocol import Runtime
 from toolspecs.errors import StoreUnavailable
 
 STOP_S = 5
-"""How long an interrupt waits for running answers before it breaks them off."""
+"""How long running answers may go on after an interrupt, in seconds."""
 
-BREAK_OFF_S = 2
-"""How long it then waits for their errors to be sent."""
+ABORT_S = 2
+"""How long the server then waits until their errors are sent, in seconds."""
 
 
 class Server(uvicorn.Server):
-    """Uvicorn's, but for answers that an interrupt does not wait for: they end with an error that says so."""
+    """Uvicorn's server, except that answers which run too long after an interrupt end with an error."""
 
     def __init__(
         self, config: uvicorn.Config, runtime: Runtime, provider: TracerProvider | None = None
@@ -38,24 +38,24 @@ class Server(uvicorn.Server):
         self._provider = provider
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and spare what was loaded from collections of garbage, which hold up every thread."""
+        """Start, and exclude what is loaded from garbage collections, which stop every thread."""
         await super().startup(sockets)
         gc.collect()
         gc.freeze()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop, in order."""
-        breaking_off = asyncio.create_task(self._break_off())
+        """Stop: let answers end, abort the rest, and send the last traces."""
+        aborting = asyncio.create_task(self._abort_answers())
         try:
             await super().shutdown(sockets)
         finally:
-            breaking_off.cancel()
-            gc.unfreeze()  # else libraries complain, when the process ends, of what is left
-            # Here, as SIGTERM, which uvicorn passes on, then ends the process.
+            aborting.cancel()
+            gc.unfreeze()  # else libraries complain about objects that are left when the process ends
+            # Done here, because uvicorn passes SIGTERM on afterwards, which ends the process.
             if self._provider:
                 await asyncio.to_thread(self._provider.shutdown)
 
-    async def _break_off(self) -> None:
+    async def _abort_answers(self) -> None:
         await asyncio.sleep(STOP_S)
         await self._runtime.close()
 
@@ -63,13 +63,13 @@ class Server(uvicorn.Server):
 def serve(settings: Settings, console: Console) -> None:
     """Serve until interrupted; the model is loaded before the first connection is accepted.
 
-    What is cheap to check is checked before that.
+    Keys, secret, store and address are checked before the model is loaded.
 
     Raises:
         SettingsError: the address cannot be listened on, the store cannot be reached, or another setting
-            does not fit.
+            is wrong.
         ModelLoadError, UnusableDevice: the model cannot be loaded.
-        StoreError: there is no such store.
+        StoreError: the URL of the store is wrong.
     """
     logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
     read_keys(settings)
@@ -91,31 +91,33 @@ def serve(settings: Settings, console: Console) -> None:
             log_level=settings.log_level,
             lifespan="on",
             access_log=settings.log_level == "debug",
-            timeout_graceful_shutdown=STOP_S + BREAK_OFF_S,
+            timeout_graceful_shutdown=STOP_S + ABORT_S,
         )
-        with suppress(KeyboardInterrupt):  # uvicorn has shut down in order, and passes the signal on
+        with suppress(KeyboardInterrupt):  # uvicorn passes the signal on after it has shut down
             Server(config, runtime, provider).run(sockets=[listener])
 
 
 async def reach_store(settings: Settings) -> None:
-    """Raise SettingsError unless the store can be used; told before the model is loaded."""
+    """Raise SettingsError unless the store can be used."""
     store = open_store_of(settings)
     try:
         await store.ping()
     except StoreUnavailable as error:
         if settings.store is None:
-            raise SettingsError("data_dir", "", f"{error}; --data-dir names another folder") from error
+            raise SettingsError("data_dir", "", f"{error}; choose another folder with --data-dir") from error
         started = (
-            "start it, or name another with --store" if settings.shares_store else "--store names another"
+            "start it, or choose another with --store"
+            if settings.shares_store
+            else "choose another with --store"
         )
-        way = f"{started}; without one, toolsets live in a file in data_dir"
-        raise SettingsError("store", "", f"{error}; {way}") from error
+        remedy = f"{started}; without --store, toolsets are kept in a file in data_dir"
+        raise SettingsError("store", "", f"{error}; {remedy}") from error
     finally:
         await store.close()
 
 
 def listen(settings: Settings) -> socket.socket:
-    """A listening socket, so that a port in use is found before the model is loaded."""
+    """A listening socket, made before the model is loaded, so that a port in use is reported at once."""
     try:
         family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
         return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
@@ -128,7 +130,7 @@ def listen(settings: Settings) -> socket.socket:
             "port",
             "",
             f"{settings.host}:{settings.port} cannot be listened on ({error.strerror or error});"
-            " choose another with --port, 0 takes a free one",
+            " choose another with --port; 0 takes a free one",
         ) from error
 
 
@@ -137,6 +139,6 @@ def _no_address(host: str, error: OSError | UnicodeError) -> SettingsError:
     return SettingsError(
         "host",
         "",
-        f"{host!r} is no address of this machine ({reason});"
-        " --host 127.0.0.1 is reached from here alone, 0.0.0.0 from everywhere",
+        f"{host!r} is not an address of this machine ({reason});"
+        " use --host 127.0.0.1 for clients on this machine, or 0.0.0.0 for clients anywhere",
     )

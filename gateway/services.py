@@ -14,7 +14,7 @@ from toolspecs.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What `create_app` wires, for the routes."""
+    """What `create_app` connects and the routes use."""
 
     store: Store
     runtime: Runtime
@@ -23,7 +23,7 @@ class Services:
     completions: Completions
 
     async def unready_reason(self) -> str:
-        """Why requests cannot be served, empty if they can."""
+        """Why requests cannot be served; empty if they can."""
         health = await self.runtime.health()
         if not health.is_ready:
             return health.reason or "no model is ready"
@@ -34,7 +34,7 @@ class Services:
         return ""
 
     async def close(self) -> None:
-        """Stop the runtime, then compiling, then let go of the store."""
+        """Stop the runtime, then the compile pool, then close the store."""
         try:
             await self.runtime.close()
         finally:
@@ -43,4 +43,4 @@ class Services:
 
 
 WiredServices = NamedDependency[Services]
-"""The services, as a route asks for them."""
+"""The type by which a route asks for the services."""

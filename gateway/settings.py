@@ -1,8 +1,11 @@
 """The gateway's settings: command line over environment (`CALLGATE_…`) over a TOML file over defaults.
 
-The fields of `Settings` are the one table that names, types, bounds and documents every setting; command line
-options, environment variables, `callgate settings` and the documentation all come from it. This is the only
-module that reads the environment.
+The fields of `Settings` are the only table of settings: their names, types, bounds and descriptions. Command
+line options, environment variables and `callgate settings` are made from it. Only this module reads the
+environment.
+
+>>> load({"port": "9000"}, environment={"CALLGATE_MODEL": "random"}).port
+9000
 """
 
 import ipaddress
@@ -35,7 +38,7 @@ def _data_dir() -> str:
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that can be configured; see `load` for where values come from."""
+    """Everything that can be configured; `load` says where the values come from."""
 
     host: Annotated[str, Meta(description="Address to listen on; any but loopback needs an API key.")] = (
         "127.0.0.1"
@@ -49,11 +52,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         ),
     ] = DEMO_MODEL
     model_name: Annotated[
-        str | None, Meta(description="Name the model is served under; by default the last part of `model`.")
+        str | None,
+        Meta(description="Name under which the model is served; by default the last part of `model`."),
     ] = None
     syntax: Annotated[
         str | None,
-        Meta(description="How calls are spelled (hermes, llama3, …); by default the model's own way."),
+        Meta(description="Syntax of tool calls (hermes, llama3, …); by default that of the chat template."),
     ] = None
     device: Annotated[str, Meta(description="Device the model runs on: auto, cpu, cuda, cuda:1, ….")] = "auto"
     dtype: Annotated[
@@ -68,15 +72,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Meta(description="Longest prompt and answer together, in tokens; by default the model's."),
     ] = None
     default_max_tokens: Annotated[
-        int, Meta(ge=1, description="Budget of a request that names none, in tokens.")
+        int, Meta(ge=1, description="Token budget of a request that sets none.")
     ] = 2048
     num_threads: Annotated[
         Count | None,
-        Meta(description="Threads a model on the CPU computes with; by default torch's choice."),
+        Meta(description="Threads for a model on the CPU; by default torch chooses."),
     ] = None
     jump_forward: Annotated[
         bool,
-        Meta(description="Write what the grammar leaves no choice about without drawing it token by token."),
+        Meta(
+            description="Write text that the grammar forces at once, instead of sampling it token by token."
+        ),
     ] = True
     request_seconds: Annotated[
         Annotated[float, Meta(gt=0)] | None,
@@ -85,18 +91,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_choices: Annotated[int, Meta(ge=1, description="Largest `n` of one request.")] = 16
     data_dir: Annotated[
         str,
-        Meta(min_length=1, description="Folder for what the gateway itself keeps: its database, its secret."),
+        Meta(min_length=1, description="Folder for the gateway's own files: its database and its secret."),
     ] = msgspec.field(default_factory=_data_dir)
     store: Annotated[
         str | None,
         Meta(
-            description="Where toolsets live: sqlite://PATH, in a folder that is there, or redis://HOST/DB;"
-            " default: a file in data_dir."
+            description="Where toolsets are stored: sqlite://PATH in an existing folder, or redis://HOST/DB;"
+            " by default a file in data_dir."
         ),
     ] = None
     store_password: Annotated[
         str | None,
-        Meta(description="Password of a Redis whose URL in `store` holds none; any characters, as they are."),
+        Meta(description="Password of the Redis in `store`, if its URL holds none; it is not escaped."),
     ] = None
     grammar_cache_bytes: Annotated[int, Meta(ge=0, description="Memory for compiled grammars, in bytes.")] = (
         512 << 20
@@ -105,28 +111,28 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         int,
         Meta(
             ge=0,
-            description="Processes that compile schemas; 0 compiles in the gateway's own, without bounds on"
-            " time and memory.",
+            description="Worker processes that compile schemas; 0 compiles in the gateway's own process,"
+            " without limits on time and memory.",
         ),
     ] = 4
     compile_seconds: Annotated[
         float,
-        Meta(gt=0, description="Longest that a schema may take to compile, in seconds of processor time."),
+        Meta(gt=0, description="Most processor time to compile one schema, in seconds."),
     ] = 3.0
     compile_request_seconds: Annotated[
         float,
         Meta(
             gt=0,
-            description="Longest that one request may compile, in seconds by the clock.",
+            description="Most time that one request may spend compiling, in seconds.",
         ),
     ] = 120.0
     compile_bytes: Annotated[
-        int, Meta(ge=1 << 26, description="Memory that a schema may take to compile, in bytes.")
+        int, Meta(ge=1 << 26, description="Most memory to compile one schema, in bytes.")
     ] = 512 << 20
     secret: Annotated[
         Annotated[str, Meta(min_length=16)] | None,
         Meta(
-            description="Key that signs stored grammars; gateways that share a store share it."
+            description="Key that signs stored grammars; gateways that share a store need the same."
             " By default one is made and kept in `data_dir`.",
         ),
     ] = None
@@ -135,7 +141,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Meta(description="Key that clients send as `Authorization: Bearer KEY`."),
     ] = None
     api_key_file: Annotated[
-        str | None, Meta(description="File of such keys, one a line; `#` begins a comment.")
+        str | None, Meta(description="File of API keys, one per line; `#` begins a comment.")
     ] = None
     max_body_bytes: Annotated[int, Meta(ge=1024, description="Largest request body, in bytes.")] = 20_000_000
     telemetry: Annotated[
@@ -147,18 +153,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = None
     genai_conventions: Annotated[
         Literal["1.36", "1.37"],
-        Meta(description="Version of the GenAI semantic conventions that spans follow."),
+        Meta(description="Version of the GenAI semantic conventions for spans."),
     ] = "1.37"
     capture_content: Annotated[
-        bool, Meta(description="Record prompts and arguments in traces; they can hold personal data.")
+        bool, Meta(description="Record prompts and arguments in traces; they may hold personal data.")
     ] = False
     log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], Meta(description="Least severe log line written.")
+        Literal["debug", "info", "warning", "error"],
+        Meta(description="Least severe log level that is written."),
     ] = "info"
 
     @property
     def store_url(self) -> str:
-        """`store`, with its password, or the embedded default."""
+        """The URL of the store with its password; by default a file in `data_dir`."""
         url = self.store or f"sqlite://{Path(self.data_dir, 'callgate.db')}"
         scheme, mark, rest = url.partition("://")
         if self.store_password is None or not scheme.startswith("redis"):
@@ -168,7 +175,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def shares_store(self) -> bool:
-        """Whether other gateways can use the store, too."""
+        """Whether other gateways can use the store too."""
         return not self.store_url.startswith("sqlite:")
 
     @property
@@ -181,7 +188,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     @property
     def has_authentication(self) -> bool:
-        """Whether clients have to send a key."""
+        """Whether clients need an API key."""
         return self.api_key is not None or self.api_key_file is not None
 
 
@@ -191,10 +198,10 @@ def load(
     environment: Mapping[str, str] | None = None,
     config: str | Path | None = None,
 ) -> Settings:
-    """Merge the sources. `options` (None: not given) are the command line's, named as the fields are.
+    """Merge the sources; `options` are the command line's, by the names of the fields, None if not given.
 
     Raises:
-        SettingsError: a setting is unknown or bad, or the whole is unsafe.
+        SettingsError: a setting is unknown or bad, or an open address has no authentication.
     """
     environment = os.environ if environment is None else environment
     path = config or environment.get(f"{PREFIX}CONFIG")
@@ -218,9 +225,9 @@ def load(
 def client_settings(
     url: str | None, api_key: str | None, *, environment: Mapping[str, str] | None = None
 ) -> tuple[str, str | None]:
-    """The gateway a client command talks to, and the key it sends: as given, else from the environment.
+    """The URL of the gateway that a client command talks to, and the API key that it sends.
 
-    The base URL of an OpenAI client, which ends in `/v1`, does as well.
+    What is not given comes from the environment. The URL may end in `/v1`, as those of OpenAI's clients do.
     """
     environment = os.environ if environment is None else environment
     base = url or environment.get(f"{PREFIX}URL") or DEFAULT_URL
@@ -231,7 +238,7 @@ def client_settings(
 
 
 def variable_of(name: str) -> str:
-    """The environment's spelling of a setting."""
+    """The name of a setting's environment variable: `CALLGATE_PORT` for `port`."""
     return f"{PREFIX}{name.upper()}"
 
 
@@ -240,7 +247,7 @@ def _check_exposure(settings: Settings, origin: Mapping[str, str]) -> None:
         raise SettingsError(
             "host",
             origin.get("host", "the defaults"),
-            f"{settings.host} can be reached from other machines, and authentication is off;"
+            f"other machines can reach {settings.host}, and authentication is off;"
             " set api_key or api_key_file, or listen on 127.0.0.1",
         )
 
@@ -254,7 +261,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
         elif variable.startswith(PREFIX) and (
             near := _nearest(variable[len(PREFIX) :].lower(), known.values())
         ):
-            # Only likely slips: the prefix also occurs in what Kubernetes sets for a service of this name.
+            # Only similar names: Kubernetes sets variables with this prefix for a service named callgate.
             raise SettingsError(variable, ENVIRONMENT, f"there is no such setting{near}")
     return found
 
@@ -299,17 +306,17 @@ class Setting:
 
     @property
     def option(self) -> str:
-        """The command line's spelling."""
+        """The option of the command line."""
         return f"--{self.name.replace('_', '-')}"
 
     @property
     def variable(self) -> str:
-        """The environment's spelling."""
+        """The environment variable."""
         return variable_of(self.name)
 
 
 def settings_table() -> Iterator[Setting]:
-    """Every setting, in order."""
+    """Every setting, in the order of the fields."""
     hints = get_type_hints(Settings, include_extras=True)
     for field in msgspec.structs.fields(Settings):
         value_type, meta = get_args(hints[field.name])

@@ -1,4 +1,4 @@
-"""`callgate study` at a terminal: progress, tables, and where everything was written."""
+"""`callgate study`: runs a study, shows its progress and tables, and says what was written where."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -20,10 +20,10 @@ INTERRUPTED = 130
 
 
 def study(settings: Settings, options: Mapping[str, Any], folder: Path, console: Console) -> int:
-    """Run a study and write what it finds; 130 if it was interrupted, else 0.
+    """Run a study and write its results; returns 130 if it was interrupted, else 0.
 
     Raises:
-        RequestRefused: an option or the folder does not do.
+        RequestRefused: an option or the folder cannot be used.
         ModelLoadError: the model cannot be loaded.
     """
     check_folder(folder)
@@ -45,7 +45,7 @@ def study(settings: Settings, options: Mapping[str, Any], folder: Path, console:
 
 @contextmanager
 def progress(console: Console) -> Iterator[OnProgress]:
-    """A bar at a terminal, elsewhere twenty lines."""
+    """Show progress: a bar on a terminal, elsewhere some twenty lines."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("reading questions", total=None)

@@ -1,7 +1,10 @@
-"""Traces: the SDK's set-up, and what the gateway's spans say.
+"""Traces: how the SDK is set up, and the gateway's spans.
 
-The GenAI semantic conventions are still moving: `CONVENTIONS` holds the names of each version served.
-Callgate's own attributes are `callgate.*`. Prompts and arguments are recorded only if content is captured.
+A request has a server span, which is a child of the caller's span if the caller sends a W3C `traceparent`.
+Below it are a span for finding the grammar and one for the generation.
+
+The GenAI semantic conventions still change: `CONVENTIONS` holds the names of each version. Callgate's own
+attributes are `callgate.*`. Prompts and arguments are recorded only if `capture_content` is set.
 """
 
 import json
@@ -58,7 +61,7 @@ CONVENTIONS: Mapping[str, Mapping[str, str]] = {
 
 
 def open_provider(settings: Settings) -> TracerProvider | None:
-    """The SDK as the settings want it, None for no traces; raises ExtraMissing."""
+    """The SDK's provider for the settings, None for no traces; raises ExtraMissing."""
     if settings.telemetry == "none":
         return None
     exporter = (
@@ -66,7 +69,7 @@ def open_provider(settings: Settings) -> TracerProvider | None:
         if settings.telemetry == "console"
         else _otlp(settings.otlp_endpoint)
     )
-    # What the SDK's own variables say (OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES) stands.
+    # The SDK's own variables (OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES) win.
     resource = Resource.create({"service.name": "callgate"}).merge(OTELResourceDetector().detect())
     provider = TracerProvider(resource=resource)
     provider.add_span_processor(BatchSpanProcessor(exporter))
@@ -91,14 +94,14 @@ class Telemetry:
 
     @contextmanager
     def grammar(self, revisions: Sequence[Revision]) -> Iterator["GrammarSpan"]:
-        """The search for a grammar."""
+        """Open the span of finding a grammar."""
         with self.tracer.start_as_current_span("callgate.grammar") as span:
             if revisions:
                 span.set_attributes(_toolset_attributes(revisions))
             yield GrammarSpan(span)
 
     def generation(self, request: GenerationRequest) -> "GenerationSpan":
-        """The runtime's work on one request."""
+        """Open the span of a generation."""
         names = CONVENTIONS[self.conventions]
         attributes = _named(names, _request_values(request))
         if self.captures_content:
@@ -111,12 +114,12 @@ class Telemetry:
 
 @dataclass(frozen=True, slots=True)
 class GrammarSpan:
-    """The span of a search for a grammar."""
+    """The span of finding a grammar."""
 
     span: Span
 
     def found(self, digest: str, source: str, wait_ms: float) -> None:
-        """Say what was found."""
+        """Record the grammar that was found."""
         self.span.set_attribute("callgate.grammar.digest", digest)
         self.span.set_attribute("callgate.grammar.source", source)
         self.span.set_attribute("callgate.grammar.wait_ms", wait_ms)
@@ -124,7 +127,7 @@ class GrammarSpan:
 
 @dataclass
 class GenerationSpan:
-    """The span of a generation: an observer of its events."""
+    """The span of a generation; it observes the events."""
 
     span: Span
     names: Mapping[str, str]
@@ -134,7 +137,7 @@ class GenerationSpan:
     texts: dict[str, str] = field(default_factory=dict)
 
     def observed(self, event: Event) -> None:
-        """Take note of an event."""
+        """Record an event."""
         if isinstance(event, Finished):
             self.finished.append(event)
         elif self.captures_content:
@@ -228,7 +231,7 @@ _PROPAGATOR = TraceContextTextMapPropagator()
 
 
 class ServerSpanMiddleware(ASGIMiddleware):
-    """Opens the span with the request and closes it when the last byte of the answer is sent."""
+    """Opens the server span with the request and closes it when the last byte of the answer is sent."""
 
     scopes = (ScopeType.HTTP,)
 
@@ -236,7 +239,7 @@ class ServerSpanMiddleware(ASGIMiddleware):
         self._tracer = tracer
 
     async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
-        """Trace all but the probes."""
+        """Trace every request except probes."""
         if scope["path"] in QUIET_PATHS:
             await next_app(scope, receive, send)
             return
@@ -251,27 +254,27 @@ class ServerSpanMiddleware(ASGIMiddleware):
             set_status_on_exception=False,
         ) as span:
             try:
-                await next_app(scope, receive, _watched(send, span))
+                await next_app(scope, receive, _with_status(send, span))
             except Exception as error:
-                # Of another middleware, such as the one that asks for a key: answered outside of this one.
+                # Raised by another middleware, such as that for API keys; the answer is made further out.
                 problem = problem_of(error)
-                _answered(span, problem.status)
-                if problem.is_ours:
+                _record_status(span, problem.status)
+                if problem.is_gateway_failure:
                     span.record_exception(error)
                 raise
 
 
-def _watched(send: Send, span: Span) -> Send:
-    async def watched(message: Message) -> None:
+def _with_status(send: Send, span: Span) -> Send:
+    async def send_recorded(message: Message) -> None:
         if message["type"] == "http.response.start":
-            _answered(span, message["status"])
+            _record_status(span, message["status"])
         await send(message)
 
-    return watched
+    return send_recorded
 
 
-def _answered(span: Span, status: int) -> None:
-    """Note the status; by the HTTP conventions a 4xx is no error of the server."""
+def _record_status(span: Span, status: int) -> None:
+    """Record the status; by the HTTP conventions a 4xx is not an error of the server."""
     span.set_attribute("http.response.status_code", status)
     if status >= 500:
         span.set_status(Status(StatusCode.ERROR))

@@ -1,4 +1,7 @@
-"""`callgate tools`: toolsets of a running gateway."""
+"""`callgate tools`: the toolsets of a running gateway, over its REST API.
+
+The structs mirror the gateway's JSON, as far as the commands show it.
+"""
 
 import json
 from collections.abc import Iterator
@@ -17,8 +20,12 @@ from gateway.settings import DEFAULT_URL, client_settings
 
 tools = typer.Typer(help="Toolsets of a running gateway.", no_args_is_help=True)
 
-UrlOption = Annotated[str | None, typer.Option(help=f"The gateway. Default: CALLGATE_URL, or {DEFAULT_URL}.")]
-KeyOption = Annotated[str | None, typer.Option("--api-key", help="Its API key. Default: CALLGATE_API_KEY.")]
+UrlOption = Annotated[
+    str | None, typer.Option(help=f"URL of the gateway. Default: CALLGATE_URL, or {DEFAULT_URL}.")
+]
+KeyOption = Annotated[
+    str | None, typer.Option("--api-key", help="API key of the gateway. Default: CALLGATE_API_KEY.")
+]
 ToolsetArgument = Annotated[str, typer.Argument(help="The toolset's name.")]
 FileArgument = Annotated[
     Path,
@@ -29,7 +36,9 @@ FileArgument = Annotated[
 ]
 NameOption = Annotated[
     str | None,
-    typer.Option("--name", help="The toolset's name. Default: the file's `name`, or its own name."),
+    typer.Option(
+        "--name", help="The toolset's name. Default: the field `name` of the file, or the file's own name."
+    ),
 ]
 
 T = TypeVar("T")
@@ -45,7 +54,7 @@ class _SummaryReply(msgspec.Struct):
 
 
 class _Warning(msgspec.Struct):
-    """What of a schema nobody upholds, most likely by a slip."""
+    """A part of a schema that is not enforced, most likely because of a slip."""
 
     tool: str
     pointer: str
@@ -60,14 +69,14 @@ class _ApplyReply(_SummaryReply):
 
 
 class _PageReply(msgspec.Struct):
-    """Some of the toolsets; `next` is where the others begin."""
+    """One page of toolsets; `next` is where the next page begins."""
 
     toolsets: list[_SummaryReply]
     next: str | None
 
 
 class _ToolsetReply(msgspec.Struct):
-    """A toolset as it is shown."""
+    """A toolset with its tools."""
 
     name: str
     tools: list[Any]
@@ -84,7 +93,7 @@ class _Enforcement(msgspec.Struct):
 
 
 class _ToolReply(msgspec.Struct):
-    """How a tool is."""
+    """How a tool is enforced, and the size and compile time of its grammar."""
 
     name: str
     entries: list[_Enforcement]
@@ -117,7 +126,7 @@ class _ProblemReply(msgspec.Struct):
     errors: list[_FaultReply] = []
 
 
-# Compiling a thousand tools takes a while; a request that takes longer than this hangs.
+# Compiling a thousand tools takes minutes; a request that takes longer than this is stuck.
 TIMEOUT_S = 600.0
 
 
@@ -144,7 +153,7 @@ def apply(
 def check(
     file: FileArgument, name: NameOption = None, url: UrlOption = None, api_key: KeyOption = None
 ) -> None:
-    """Say what `apply` would do, and how the tools would be enforced."""
+    """Show what `apply` would do, and how the tools would be enforced."""
     body, found = _read(file)
     with _gateway(url, api_key) as (client, console):
         with console.status("compiling …"):
@@ -171,7 +180,7 @@ def list_toolsets(url: UrlOption = None, api_key: KeyOption = None) -> None:
 
 @tools.command()
 def show(toolset: ToolsetArgument, url: UrlOption = None, api_key: KeyOption = None) -> None:
-    """Print a toolset as JSON, as `apply` takes it back."""
+    """Print a toolset as JSON that `apply` can read."""
     with _gateway(url, api_key) as (client, _):
         revision = _checked(client.get(_path(toolset)), _ToolsetReply)
         documents = {"documents": revision.documents} if revision.documents else {}
@@ -213,7 +222,7 @@ def _read(file: Path) -> tuple[dict[str, Any], str]:
     if isinstance(document, list):
         return {"tools": document}, file.stem
     if not isinstance(document, dict) or "tools" not in document:
-        raise _failure(f"{file}: expected a list of tools, or an object with `tools`")
+        raise _failure(f"{file}: expected a list of tools, or an object with the field `tools`")
     documents = {"documents": document["documents"]} if document.get("documents") else {}
     return {"tools": document["tools"], **documents}, str(document.get("name") or file.stem)
 
@@ -227,7 +236,7 @@ def _gateway(url: str | None, api_key: str | None) -> Iterator[tuple[httpx.Clien
             yield client, output()
     except (httpx.UnsupportedProtocol, httpx.InvalidURL, UnicodeError) as error:
         raise _failure(
-            f"{base!r} is no address of a gateway ({error});"
+            f"{base!r} is not the address of a gateway ({error});"
             f" write one as --url {DEFAULT_URL}, or in CALLGATE_URL"
         ) from error
     except httpx.TransportError as error:
@@ -235,14 +244,14 @@ def _gateway(url: str | None, api_key: str | None) -> Iterator[tuple[httpx.Clien
 
 
 def _checked(response: httpx.Response, shape: type[T]) -> T:
-    """What the gateway answers, of this shape."""
+    """The gateway's answer as a struct; prints the faults and exits with 1 if the request failed."""
     try:
         if response.is_success:
             return msgspec.json.decode(response.content or b"null", type=shape)
         problem = msgspec.json.decode(response.content, type=_ProblemReply)
     except msgspec.MsgspecError:
         raise _failure(
-            f"HTTP {response.status_code} from {response.url}: this is no gateway's answer"
+            f"HTTP {response.status_code} from {response.url}: the answer is not that of a gateway"
         ) from None
     raise _failure("\n".join(map(_fault_line, problem.errors)) or problem.detail)
 
@@ -254,9 +263,9 @@ def _fault_line(fault: _FaultReply) -> str:
 
 
 def _keyword(fault: _FaultReply) -> str:
-    """The keyword, where the pointer does not tell it."""
-    is_told = not fault.keyword or fault.pointer.endswith(f"/{fault.keyword}")
-    return "" if is_told else f" ({fault.keyword})"
+    """The keyword, if the pointer does not end in it."""
+    is_in_pointer = not fault.keyword or fault.pointer.endswith(f"/{fault.keyword}")
+    return "" if is_in_pointer else f" ({fault.keyword})"
 
 
 def _report_cells(report: _ToolReply | None) -> tuple[str, str, str]:
@@ -280,16 +289,16 @@ def _failure(message: str) -> typer.Exit:
     return typer.Exit(1)
 
 
-UNBOUNDED = 10_000
+UNBOUNDED_WIDTH = 10_000
 """Wider than any table."""
 
 
 def output() -> Console:
-    """Standard output; a table is fitted to the screen only where there is one."""
+    """Standard output; tables are fitted to the screen only if it is a terminal."""
     console = Console()
-    return console if console.is_terminal else Console(width=UNBOUNDED)
+    return console if console.is_terminal else Console(width=UNBOUNDED_WIDTH)
 
 
 def table(*columns: str) -> Table:
-    """A table that cuts no word short: what does not fit goes on in the next line."""
+    """A table that wraps long cells instead of cutting them."""
     return Table(*(Column(name, overflow="fold") for name in columns), box=None, pad_edge=False)

@@ -1,4 +1,7 @@
-"""The turn, which is what any wire format asks for in neutral terms, and the generation that answers it."""
+"""What lies between wire formats and the runtime: the turn, and the generation that answers it.
+
+A wire format reads a request into a `Turn` and writes its answer from the events of a `Generation`.
+"""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
@@ -17,9 +20,9 @@ from toolspecs.toolset import RevisionSummary, ToolsetReference
 class Turn:
     """One request for the assistant's next turn.
 
-    `choice` None is the wire formats' default: `auto` where there are tools, `none` where there are none.
-    `response_format` None is any text. `timeout_s`: seconds after which nobody wants the answer any more.
-    `model` may still carry a toolset, as `model:toolset`.
+    `choice` None is the default of the wire formats: `auto` with tools, `none` without. `response_format`
+    None is any text. After `timeout_s` seconds the client no longer wants the answer. `model` may name a
+    toolset too, as `model:toolset`.
     """
 
     model: str
@@ -39,18 +42,18 @@ class Turn:
 
 
 class Observer(Protocol):
-    """Who is told what happens to a generation; called in order, `ended` exactly once."""
+    """Observes a generation, as a span does. The methods are called in order, `ended` exactly once."""
 
     def observed(self, event: Event) -> None:
         """An event came."""
 
     def ended(self, error: BaseException | None) -> None:
-        """Nothing more will come; `error` says why if the answer is not whole."""
+        """No more events will come; `error` says why if the answer is not complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class GrammarUse:
-    """The grammar an answer was masked with, and how it was found (memory, store, compiled)."""
+    """The grammar that masked an answer, and where it came from (memory, store, compiled)."""
 
     digest: str
     source: str
@@ -59,7 +62,7 @@ class GrammarUse:
 
 @dataclass
 class Generation:
-    """Read `events` once, to the end, or close it: closing aborts what still runs."""
+    """The answer to a turn. Read `events` once to the end, or close it, which aborts what still runs."""
 
     request_id: str
     model_id: str
@@ -84,7 +87,7 @@ class Generation:
 
     async def events(self) -> AsyncIterator[Event]:
         """The events, from the first; raises what the runtime raises."""
-        assert self._first, "begin comes before events, and a runtime sends at least one event"
+        assert self._first, "begin was called, and a runtime sends at least one event"
         async with aclosing(self):
             event: Event | None = self._first
             try:
@@ -98,7 +101,7 @@ class Generation:
             await self._end(None)
 
     async def aclose(self) -> None:
-        """Abort unless it has ended."""
+        """Abort the generation unless it has ended."""
         await self._end(None if len(self.finished) == self.num_choices else ClientGone())
 
     def _observe(self, event: Event) -> None:

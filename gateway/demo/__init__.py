@@ -1,1 +1,1 @@
-"""What `callgate demo` shows: four toolsets of realistic tools, called in every mode."""
+"""`callgate demo`: four toolsets of realistic tools, called in every mode, and every call checked."""

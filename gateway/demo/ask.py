@@ -1,4 +1,4 @@
-"""Ask what a scenario says through the official client, and judge the answer.
+"""Sends a scenario through the official OpenAI client, reads the answer, and judges it.
 
 The judge is jsonschema-rs with formats asserted, not Callgate itself.
 """
@@ -28,7 +28,7 @@ class ReceivedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedAnswer:
-    """What the client received. Times in seconds; `first_token_s` None where nothing was streamed."""
+    """What the client received. Times are in seconds; `first_token_s` is None if nothing was streamed."""
 
     calls: tuple[ReceivedCall, ...] = ()
     text: str = ""
@@ -74,7 +74,7 @@ def request_of(scenario: Scenario, model: str, *, seed: int) -> dict[str, Any]:
 
 
 def _toolset_fields(scenario: Scenario, model: str) -> dict[str, Any]:
-    """The three ways to name a toolset; `extra_body` is the client's way to send a field it does not know."""
+    """The fields that name a toolset; the client sends fields that it does not know as `extra_body`."""
     if not scenario.toolsets:
         return {}
     match scenario.named_by:
@@ -89,7 +89,7 @@ def _toolset_fields(scenario: Scenario, model: str) -> dict[str, Any]:
 
 
 def read_completion(completion: "ChatCompletion", total_s: float) -> ReceivedAnswer:
-    """An answer that came whole."""
+    """An answer that was not streamed."""
     [choice] = completion.choices
     calls = [call for call in choice.message.tool_calls or () if call.type == "function"]
     return ReceivedAnswer(
@@ -103,7 +103,7 @@ def read_completion(completion: "ChatCompletion", total_s: float) -> ReceivedAns
 
 
 def read_stream(chunks: "Iterable[ChatCompletionChunk]", start: float) -> ReceivedAnswer:
-    """An answer put together from its deltas; `start` is when it was asked for, by `time.perf_counter`."""
+    """A streamed answer; `start` is when the request was sent, by `time.perf_counter`."""
     names: dict[int, str] = {}
     arguments: dict[int, str] = {}
     text = finish_reason = ""
@@ -136,13 +136,13 @@ def read_stream(chunks: "Iterable[ChatCompletionChunk]", start: float) -> Receiv
 
 
 def _extension(response: "ChatCompletion | ChatCompletionChunk") -> dict[str, Any]:
-    """What Callgate adds to the API, as far as the demo shows it."""
+    """The part of Callgate's extension object that the demo shows."""
     fields = (response.model_extra or {}).get("callgate")
     return {name: fields.get(name) for name in ("grammar_source", "closed_by")} if fields else {}
 
 
 def find_faults(scenario: Scenario, answer: ReceivedAnswer, parameters: Mapping[str, Any]) -> list[str]:
-    """What is wrong with an answer; `parameters` are the schemas of the tools shown, by name."""
+    """What is wrong with an answer; `parameters` are the schemas by tool name."""
     return [
         *_mode_faults(scenario, answer),
         *(fault for call in answer.calls for fault in _call_faults(call, scenario, parameters)),
@@ -176,7 +176,7 @@ def _text_faults(scenario: Scenario, answer: ReceivedAnswer) -> Iterator[str]:
 
 
 def schema_faults(text: str, schema: Any) -> Iterator[str]:
-    """Why `text` is not JSON that validates against `schema`; nothing if it is."""
+    """Why `text` is not JSON that validates against `schema`; nothing if it is valid."""
     try:
         value = json.loads(text, parse_constant=_refuse_constant)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The gateway as a real server on a free port of this machine, for as long as a block runs."""
+"""The gateway as a real server on a free port of this machine, for the length of a block."""
 
 import socket
 import threading
@@ -18,7 +18,7 @@ STOP_S = 10.0
 
 
 class GatewayThread(threading.Thread):
-    """Loads the model and runs the server; `stage` is what it does, `error` what ended it early."""
+    """Loads the model and runs the server; `stage` says what it is doing, `error` why it ended early."""
 
     def __init__(self, settings: Settings, listener: socket.socket) -> None:
         super().__init__(name="gateway", daemon=True)
@@ -41,11 +41,11 @@ class GatewayThread(threading.Thread):
             self._server.run(sockets=[self._listener])
             if not self._server.started:
                 self.error = RuntimeError("the gateway did not start; its log says why")
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the thread that waits raises it
+        except BaseException as error:  # noqa: BLE001 - the waiting thread raises it, whatever it is
             self.error = error
 
     def stop(self) -> None:
-        """Let running requests end, then close."""
+        """Stop accepting requests, and wait until the running ones have ended."""
         self._is_stopping = True
         if self._server:
             self._server.should_exit = True
@@ -54,11 +54,11 @@ class GatewayThread(threading.Thread):
 
 @contextmanager
 def serve(settings: Settings, *, say: Callable[[str], None], timeout_s: float = 600.0) -> Iterator[str]:
-    """Yield the URL once the gateway is ready; `say` is told what is being waited for.
+    """Yield the URL when the gateway is ready; until then `say` is called with what it is doing.
 
     Raises:
         TimeoutError: it was not ready in time.
-        BaseException: whatever kept it from starting.
+        BaseException: the error that kept it from starting.
     """
     with listen(settings) as listener:
         gateway = GatewayThread(settings, listener)
@@ -73,7 +73,7 @@ def serve(settings: Settings, *, say: Callable[[str], None], timeout_s: float = 
 
 def _wait_until_ready(gateway: GatewayThread, url: str, say: Callable[[str], None], timeout_s: float) -> None:
     start = time.monotonic()
-    # The socket listens from the start, so a request just waits until the server accepts it.
+    # The socket already listens, so a request waits until the server accepts it.
     with httpx.Client(base_url=url, timeout=POLL_S) as client:
         while (waited := time.monotonic() - start) < timeout_s:
             if gateway.error:

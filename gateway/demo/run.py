@@ -1,4 +1,4 @@
-"""The demo: start a gateway, register the toolsets over REST, call them in every mode, check every call."""
+"""Runs the demo: start a gateway, register the toolsets, send every scenario, print what came back."""
 
 import json
 import tempfile
@@ -45,7 +45,7 @@ NOTHING = "-"
 
 @dataclass(frozen=True, slots=True)
 class ScenarioResult:
-    """A scenario, its answer if one came, and what was wrong with it."""
+    """A scenario, its answer if there was one, and what was wrong with it."""
 
     scenario: Scenario
     answer: ReceivedAnswer | None
@@ -60,13 +60,13 @@ def run_demo(
     seed: int = 1,
     console: Console | None = None,
 ) -> int:
-    """0 if every answer is valid and every mode behaved, else 1.
+    """Run the demo; returns 0 if every answer is valid and allowed in its mode, else 1.
 
-    The store lives in `data_dir`, or in a folder that is removed at the end. Raises what keeps the gateway
-    from starting, and ExtraMissing without the official client.
+    The store is in `data_dir`, or in a folder that is removed at the end. Raises ExtraMissing without the
+    official client, and every error that keeps the gateway from starting.
     """
     _check_client()
-    from gateway.demo.gateway_thread import serve  # noqa: PLC0415 - starts to load torch, after the cheap checks
+    from gateway.demo.gateway_thread import serve  # noqa: PLC0415 - loads torch, after the cheap checks
 
     console = console or _wide_enough(Console())
     with ExitStack() as stack:
@@ -124,7 +124,7 @@ def answer_all(
 
 
 def answer_one(client: "OpenAI", model_id: str, scenario: Scenario, *, seed: int) -> ScenarioResult:
-    """Ask and judge; an error of the client is a fault like any other."""
+    """Send one scenario and judge the answer; an error of the client is a fault like any other."""
     from openai import OpenAIError  # noqa: PLC0415 - an extra
 
     try:
@@ -135,7 +135,7 @@ def answer_one(client: "OpenAI", model_id: str, scenario: Scenario, *, seed: int
 
 
 def shown_parameters(scenario: Scenario) -> dict[str, Any]:
-    """The schemas of the tools a scenario shows, by name, as they were registered or sent."""
+    """The schemas of a scenario's tools, registered and inline, by name."""
     shown = parameters_by_tool({"tools": scenario.inline})
     for toolset in scenario.toolsets:
         shown |= parameters_by_tool(read_document(toolset))
@@ -143,13 +143,13 @@ def shown_parameters(scenario: Scenario) -> dict[str, Any]:
 
 
 def _wide_enough(console: Console) -> Console:
-    """A pipe has no width, and rich's guess for it is narrow."""
+    """The console; a pipe has no width, and the default of rich is too narrow."""
     return console if console.is_terminal else Console(width=PIPE_WIDTH)
 
 
 def _check_client() -> None:
     try:
-        import openai  # noqa: F401, PLC0415 - an extra, asked for before anything is started
+        import openai  # noqa: F401, PLC0415 - an extra, checked before anything starts
     except ImportError as error:
         raise ExtraMissing("the demo", "demo") from error
 
@@ -168,13 +168,13 @@ def _print_summary(console: Console, results: Sequence[ScenarioResult]) -> bool:
 
 
 def _shown(path: Path) -> str:
-    """A path as one would type it here."""
+    """A path, relative to the current folder if it is inside."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def print_results(console: Console, results: Sequence[ScenarioResult]) -> None:
-    """The table of requests, then every fault."""
+    """Print the table of requests, then every fault."""
     table = Table(box=box.SIMPLE_HEAD, expand=True, pad_edge=False, header_style="bold")
     table.add_column("request", no_wrap=True)
     table.add_column("call", ratio=1, no_wrap=True, overflow="ellipsis")
@@ -193,7 +193,7 @@ def print_results(console: Console, results: Sequence[ScenarioResult]) -> None:
 
 
 def _row(result: ScenarioResult) -> list[str | Text]:
-    """Two lines: the mode over the tools, the call over its arguments, the first token over all of them."""
+    """The cells of a result, in two lines each: mode and tools, call and arguments, first and last token."""
     scenario, answer = result.scenario, result.answer
     request = Text.assemble(scenario.mode, "\n", (scenario.source, "dim"))
     valid = "[red]no[/]" if result.faults else "[green]yes[/]"
@@ -205,7 +205,7 @@ def _row(result: ScenarioResult) -> list[str | Text]:
 
 
 def _output(answer: ReceivedAnswer) -> Text:
-    """Each call over its arguments, or the start of the text."""
+    """Each call with its arguments below, or the beginning of the text."""
     lines = []
     for call in answer.calls:
         lines += [Text(call.name, style="cyan"), Text(_printable(call.arguments))]
@@ -217,7 +217,7 @@ def _output(answer: ReceivedAnswer) -> Text:
 
 
 def _printable(text: str, limit: int = 400) -> str:
-    """On one line, whatever characters a model came up with."""
+    """`text` on one line; characters that cannot be printed are replaced."""
     return "".join(char if char.isprintable() else "·" for char in text[:limit])
 
 
@@ -226,7 +226,7 @@ def _seconds(value: float | None) -> str:
 
 
 def print_next(console: Console, *, model: str, toolset: str, document: str) -> None:
-    """The two lines to try next, for a gateway with its default address."""
+    """Print two commands to try next, for a gateway at its default address."""
     url = "http://127.0.0.1:8080/v1"
     prompt = "Refund a payment: payment pay_4821, reason duplicate."
     body = json.dumps(

@@ -1,4 +1,4 @@
-"""What the demo asks for: one row per request, every mode at least once."""
+"""The demo's requests, every mode at least once, and its toolsets."""
 
 import json
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class Scenario:
 
     @property
     def source(self) -> str:
-        """Where the tools come from, for a reader."""
+        """Where the tools come from, in words."""
         spelled = {"body": " + ".join(self.toolsets), "model": f"model:{'+'.join(self.toolsets)}"}
         spelled["header"] = f"X-Toolset: {','.join(self.toolsets)}"
         inline = f"{len(self.inline)} inline" if self.inline else ""
@@ -94,7 +94,7 @@ TICKET: dict[str, Any] = {
 }
 
 NAMED_FINISH = frozenset({"stop", "length"})
-"""OpenAI finishes the call of a function by name with `stop`."""
+"""The finish reason of OpenAI for the choice of a function by name is `stop`."""
 
 ANY_FINISH = frozenset({"tool_calls", "stop", "length"})
 

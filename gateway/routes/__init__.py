@@ -1,1 +1,1 @@
-"""The HTTP routes: each a few lines over the objects that `create_app` wires."""
+"""The HTTP routes: each is a few lines over the services that `create_app` connects."""

@@ -10,7 +10,7 @@ from gateway.routes.transport import read_asked, stream, unless_gone
 from gateway.services import WiredServices
 from gateway.wire.openai import chunks, completion
 from gateway.wire.openai import read_request as read_chat_request
-from gateway.wire.responses import Answer
+from gateway.wire.responses import ResponseWriter
 from gateway.wire.responses import read_request as read_responses_request
 from runtime.errors import UnknownModel
 from runtime.protocol import ModelCard
@@ -32,21 +32,21 @@ async def create_response(request: Request[Any, Any, Any], services: WiredServic
     """The assistant's next turn, whole or as server-sent events."""
     asked = await read_asked(request, read_responses_request)
     generation = await unless_gone(request, services.completions.start(asked.turn))
-    answer = Answer(generation, asked.echoed)
+    writer = ResponseWriter(generation, asked.echoed)
     if not asked.is_streamed:
-        return Response(await unless_gone(request, answer.whole()))
-    return stream(generation, answer.events(), broken_off=answer.failed)
+        return Response(await unless_gone(request, writer.whole()))
+    return stream(generation, writer.events(), broken_off=writer.failed)
 
 
 @get("/v1/models")
 async def list_models(services: WiredServices) -> dict[str, Any]:
-    """All of them."""
+    """The models served, in OpenAI's shape."""
     return {"object": "list", "data": [_model(card) for card in await services.runtime.models()]}
 
 
 @get("/v1/models/{model_id:path}")
 async def get_model(model_id: FromPath[str], services: WiredServices) -> dict[str, Any]:
-    """One of them."""
+    """One model."""
     served = {card.model_id: card for card in await services.runtime.models()}
     name = model_id.removeprefix("/")
     if name not in served:
@@ -67,7 +67,7 @@ def _model(card: ModelCard) -> dict[str, Any]:
 
 @get("/healthz")
 async def healthz(services: WiredServices) -> Response[dict[str, Any]]:
-    """The process answers, and starting it anew would mend nothing."""
+    """200 while the process works; 503 when only a restart helps."""
     health = await services.runtime.health()
     if health.is_lost:
         return Response({"status": "failed", "reason": health.reason}, status_code=503)
@@ -76,7 +76,7 @@ async def healthz(services: WiredServices) -> Response[dict[str, Any]]:
 
 @get("/readyz")
 async def readyz(services: WiredServices) -> Response[dict[str, Any]]:
-    """Whether requests can be served, and if not, why."""
+    """Whether requests can be served; if not, why."""
     reason = await services.unready_reason()
     if reason:
         return Response({"status": "unready", "reason": reason}, status_code=503)

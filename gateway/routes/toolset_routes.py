@@ -1,4 +1,4 @@
-"""The registry's routes: toolsets, their tools, revisions, reports and checks."""
+"""The routes of the registry: toolsets, their tools, revisions, reports and checks, and their JSON."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any
@@ -24,11 +24,11 @@ RevisionNumber = Annotated[int | None, QueryParameter(ge=1)]
 
 
 QUERY = ("after", "before", "limit", "revision", "shape")
-"""The query parameters there are; each route takes those that its function names."""
+"""All query parameters; a route takes those that its function has as parameters."""
 
 
 class ToolsetBody(msgspec.Struct, forbid_unknown_fields=True):
-    """What `PUT` and `check` take; `name` may repeat the path's, `documents` are schemas by URI."""
+    """The body of `PUT` and `check`; `name` may repeat the path's name, `documents` are schemas by URI."""
 
     tools: Any
     documents: Any = None
@@ -36,7 +36,7 @@ class ToolsetBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def check_query(request: HttpRequest) -> None:
-    """Refuse what would be ignored: `?revison=3` is no wish for the current revision."""
+    """Refuse unknown query parameters: `?revison=3` must not answer with the current revision."""
     taken = [name for name in QUERY if name in request.route_handler.parsed_fn_signature.parameters]
     for name in request.query_params:
         if name not in taken:
@@ -48,13 +48,13 @@ class ToolsetController(Controller):
     """`/v1/toolsets`."""
 
     path = "/v1/toolsets"
-    before_request = check_query  # type: ignore[assignment] # no method, though it stands in a class
+    before_request = check_query  # type: ignore[assignment] # Litestar calls it without self
 
     @get()
     async def list_toolsets(
         self, services: WiredServices, after: FromQuery[str | None] = None, limit: PageSize = 100
     ) -> JSON:
-        """The toolsets by name, a page at a time."""
+        """One page of the toolsets, sorted by name."""
         page = await services.registry.catalog.list(after=after, limit=limit)
         return {"toolsets": [summary_json(summary) for summary in page.items], "next": page.next_key}
 
@@ -66,7 +66,7 @@ class ToolsetController(Controller):
         services: WiredServices,
         shape: FromQuery[Shape] = Shape.OPENAI,
     ) -> Response[Any]:
-        """The current revision; 304 where `If-None-Match` names it."""
+        """The current revision; 304 if `If-None-Match` names it."""
         revision = await services.registry.catalog.get(toolset)
         known = request.headers.get("if-none-match")
         if known is not None and etag_matches(known, revision.etag):
@@ -77,7 +77,7 @@ class ToolsetController(Controller):
     async def put_toolset(
         self, toolset: FromPath[str], request: HttpRequest, services: WiredServices
     ) -> Response[Any]:
-        """Replace the toolset, or create it (201), unless a tool cannot be upheld."""
+        """Replace the toolset (200) or create it (201), unless a tool cannot be enforced."""
         body = await _read_body(request, toolset)
         registration = await services.registry.put(
             toolset,
@@ -94,7 +94,7 @@ class ToolsetController(Controller):
     async def delete_toolset(
         self, toolset: FromPath[str], request: HttpRequest, services: WiredServices
     ) -> None:
-        """End the toolset; its revisions stay and can be restored."""
+        """Delete the toolset; its revisions stay and can be restored."""
         await services.registry.catalog.delete(toolset, if_match=_if_match(request))
 
     @get("/{toolset:str}/tools/{tool:path}")
@@ -113,7 +113,7 @@ class ToolsetController(Controller):
     async def put_tool(
         self, toolset: FromPath[str], tool: FromPath[str], request: HttpRequest, services: WiredServices
     ) -> Response[Any]:
-        """Add a tool, or replace its namesake, unless it cannot be upheld."""
+        """Add a tool or replace the tool of that name, unless it cannot be enforced."""
         registration = await services.registry.put_tool(
             toolset,
             _name(tool),
@@ -126,7 +126,7 @@ class ToolsetController(Controller):
     async def delete_tool(
         self, toolset: FromPath[str], tool: FromPath[str], request: HttpRequest, services: WiredServices
     ) -> Response[Any]:
-        """Take a tool out."""
+        """Remove a tool."""
         revision = await services.registry.catalog.delete_tool(
             toolset, _name(tool), if_match=_if_match(request)
         )
@@ -140,7 +140,7 @@ class ToolsetController(Controller):
         before: RevisionNumber = None,
         limit: PageSize = 100,
     ) -> JSON:
-        """The revisions, the newest first, a page at a time; of a deleted toolset too."""
+        """One page of the revisions, the newest first; also those of a deleted toolset."""
         page = await services.registry.catalog.revisions(toolset, before=before, limit=limit)
         return {"revisions": [summary_json(summary) for summary in page.items], "next": page.next_key}
 
@@ -160,7 +160,7 @@ class ToolsetController(Controller):
     async def restore(
         self, toolset: FromPath[str], number: FromPath[int], request: HttpRequest, services: WiredServices
     ) -> Response[Any]:
-        """Make an earlier revision's content current again, in a revision of its own."""
+        """Make an earlier revision's content current again, as a new revision."""
         revision = await services.registry.catalog.restore(toolset, number, if_match=_if_match(request))
         return _tagged(revision, summary_json(revision.summary))
 
@@ -168,15 +168,15 @@ class ToolsetController(Controller):
     async def report(
         self, toolset: FromPath[str], services: WiredServices, revision: RevisionNumber = None
     ) -> JSON:
-        """How every keyword of every tool is enforced, and what its grammar takes."""
+        """How every keyword of every tool is enforced, and the size and compile time of its grammar."""
         found, reports = await services.registry.report(toolset, revision)
         return summary_json(found.summary) | {"tools": [report_json(report) for report in reports]}
 
     @post("/{toolset:str}/check", status_code=200)
     async def check(self, toolset: FromPath[str], request: HttpRequest, services: WiredServices) -> JSON:
-        """What `PUT` would do, done to nothing."""
+        """What `PUT` would do, without storing anything."""
         body = await _read_body(request, toolset)
-        return check_json(await services.registry.check(toolset, body.tools, body.documents))
+        return dry_run_json(await services.registry.check(toolset, body.tools, body.documents))
 
 
 async def _read_body(request: HttpRequest, toolset: str) -> ToolsetBody:
@@ -205,7 +205,9 @@ def _if_match(request: HttpRequest) -> str | None:
 def _if_none_match(request: HttpRequest) -> bool:
     value = request.headers.get("if-none-match")
     if value not in {None, "*"}:
-        raise InvalidField("If-None-Match", "a write takes `*` only: it creates what does not exist")
+        raise InvalidField(
+            "If-None-Match", "a write takes only `*`, which means: create the toolset, but do not replace it"
+        )
     return value == "*"
 
 
@@ -222,12 +224,12 @@ def summary_json(summary: RevisionSummary) -> JSON:
 
 
 def registration_json(registration: Registration) -> JSON:
-    """A revision that was written, without its tools."""
+    """A revision that was written, without its tools but with warnings."""
     return summary_json(registration.revision.summary) | {"warnings": _warnings(registration.reports)}
 
 
 def revision_json(revision: Revision, shape: Shape) -> JSON:
-    """A revision with its tools and documents, which a `PUT` takes back as they are."""
+    """A revision with its tools and documents, in the form that `PUT` takes."""
     return summary_json(revision.summary) | {
         "tools": [tool_json(tool, shape) for tool in revision.toolset],
         "documents": revision.toolset.documents,
@@ -253,20 +255,20 @@ def report_json(report: ToolReport) -> JSON:
     }
 
 
-def check_json(check: DryRun) -> JSON:
-    """A dry run: the change and the report of every tool, removed ones last; the change of every document."""
-    current = check.current
+def dry_run_json(dry_run: DryRun) -> JSON:
+    """A dry run: the changes of tools (removed ones last) and documents, and the reports of all tools."""
+    current = dry_run.current
     return {
         "current": summary_json(current.summary) if current else None,
-        "changes": {name: change.value for name, change in check.changes.items()},
-        "documents": {uri: change.value for uri, change in check.document_changes.items()},
-        "tools": [report_json(report) for report in check.reports],
-        "warnings": _warnings(check.reports),
+        "changes": {name: change.value for name, change in dry_run.changes.items()},
+        "documents": {uri: change.value for uri, change in dry_run.document_changes.items()},
+        "tools": [report_json(report) for report in dry_run.reports],
+        "warnings": _warnings(dry_run.reports),
     }
 
 
 def _warnings(reports: Iterable[ToolReport]) -> list[JSON]:
-    """What of the schemas nobody upholds, most likely by a slip."""
+    """The parts of schemas that are not enforced, most likely because of slips."""
     return [
         {"tool": report.name, "pointer": entry.pointer, "keyword": entry.keyword, "note": entry.note}
         for report in reports

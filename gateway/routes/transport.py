@@ -1,4 +1,4 @@
-"""What the routes share of HTTP: reading requests, clients that leave, and server-sent events."""
+"""HTTP that the routes share: reading requests, noticing clients that leave, and server-sent events."""
 
 import asyncio
 import json
@@ -19,18 +19,18 @@ from gateway.turn import Generation
 T_co = TypeVar("T_co", covariant=True)
 
 LARGE = 100_000
-"""Bytes of a body that take milliseconds to read; 10 MB in small messages take most of a second."""
+"""Bytes of a body that take milliseconds to read, so that a thread does it; 10 MB take most of a second."""
 
 
 class Read(Protocol[T_co]):
-    """A wire format's reading of a decoded body, and of the headers that clients may send in its place."""
+    """How a wire format reads a decoded body, and the headers that may stand for its fields."""
 
     def __call__(self, body: Any, *, toolset_header: str | None, timeout_header: str | None) -> T_co:
-        """What is asked; raises InvalidField and InvalidTools."""
+        """The request; raises InvalidField and InvalidTools."""
 
 
 async def read_body(request: Request[Any, Any, Any], *, keeps_surrogates: bool = False) -> Any:
-    """The value of a body; a large one is read in a thread, too. Raises MalformedBody."""
+    """The value of a body. A large one is read in a thread. Raises MalformedBody."""
     raw = await request.body()
     if len(raw) < LARGE:
         return read_json(raw, keeps_surrogates=keeps_surrogates)
@@ -38,7 +38,7 @@ async def read_body(request: Request[Any, Any, Any], *, keeps_surrogates: bool =
 
 
 async def read_asked(request: Request[Any, Any, Any], read: Read[T_co]) -> T_co:
-    """What a request asks; a large one is read in a thread, so that answers to others go on meanwhile."""
+    """The request in a wire format. A large one is read in a thread, so that other answers go on."""
     raw = await request.body()
 
     def asked() -> T_co:
@@ -65,12 +65,12 @@ def stream(
     broken_off: Callable[[Problem], JSON],
     end: str = "",
 ) -> Stream:
-    """`events`, then `end`; or, if the answer cannot be whole, what `broken_off` says of it."""
+    """Send `events`, then `end`. If an error ends the answer early, send what `broken_off` makes of it."""
     return Stream(
         _sent(generation, events, broken_off, end),
         media_type="text/event-stream",
         headers=_HEADERS,
-        # Runs when the client has gone, too: that is what stops the runtime.
+        # This also runs when the client has gone; it stops the runtime.
         background=BackgroundTask(generation.aclose),
     )
 
@@ -81,18 +81,20 @@ async def _sent(
     try:
         async with aclosing(events):
             async for event in events:
-                yield _spelled(event)
-    except Exception as error:  # noqa: BLE001 - the status is sent: any error has to go into the stream
+                yield _event_text(event)
+    except Exception as error:  # noqa: BLE001 - the status is sent, so any error goes into the stream
         problem = problem_of(error)
-        _log.warning("stream %s broke off: %s", generation.request_id, error, exc_info=problem.is_ours)
-        yield _spelled(broken_off(problem))
+        _log.warning(
+            "stream %s ended early: %s", generation.request_id, error, exc_info=problem.is_gateway_failure
+        )
+        yield _event_text(broken_off(problem))
         return
     if end:
         yield end
 
 
-def _spelled(event: JSON) -> str:
-    """An event with a type of its own is named by it."""
+def _event_text(event: JSON) -> str:
+    """An event as text; its name is its `type`, if it has one."""
     name = f"event: {event['type']}\n" if "type" in event else ""
     return f"{name}data: {json.dumps(event, ensure_ascii=False, separators=(',', ':'))}\n\n"
 
@@ -101,7 +103,7 @@ T = TypeVar("T")
 
 
 async def unless_gone(request: Request[Any, Any, Any], work: Coroutine[Any, Any, T]) -> T:
-    """Do `work`; cancel it and raise ClientGone if the client leaves. The request's body was read before."""
+    """Do `work`; cancel it and raise ClientGone if the client leaves. The body must have been read."""
     task, gone = asyncio.create_task(work), asyncio.create_task(_wait_until_gone(request))
     try:
         await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)

@@ -89,7 +89,7 @@ def test_a_key_file_without_keys_fails_the_start(tmp_path, runtime, content):
 def test_a_line_that_is_no_key_fails_the_start(tmp_path, runtime, content):
     path = tmp_path / "keys"
     path.write_text(content)
-    with pytest.raises(SettingsError, match=r"line \d is no key"):
+    with pytest.raises(SettingsError, match=r"line \d is not a key"):
         create_app(Settings(data_dir=str(tmp_path), api_key_file=str(path)), runtime=runtime)
 
 
@@ -111,7 +111,7 @@ def test_the_secret_is_made_once_and_for_the_owner_only(tmp_path):
 def test_a_data_dir_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     for folder in ("file", "file/folder"):
-        with pytest.raises(SettingsError, match=f"data_dir.*{folder}' is no folder"):
+        with pytest.raises(SettingsError, match=f"data_dir.*{folder}' is not a folder"):
             read_secret(Settings(data_dir=str(tmp_path / folder)))
 
 

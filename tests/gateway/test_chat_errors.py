@@ -157,7 +157,7 @@ async def test_oversized_and_malformed_bodies_keep_the_shape(client):
     [
         (b'[1e5, "1e400", 1e400]', 16, "a number larger than any double"),
         (b"[1" + b"0" * 5000 + b"]", 2, "a number larger than any double"),
-        (b'["a", NaN]', 7, "NaN is no JSON value"),
+        (b'["a", NaN]', 7, "NaN is not a JSON value"),
         (rb'["\ud83d\ude00 \\ud800", "x\ud800"]', 28, "half a surrogate pair"),
         (rb'["\udc00 and a long tail"]', 3, "half a surrogate pair"),
         (rb'["\ud83d\u0041"]', 3, "half a surrogate pair"),

@@ -134,7 +134,7 @@ def test_a_file_that_is_no_toolset_is_named(run, tmp_path, content):
 def test_an_address_of_no_gateway_is_told_what_one_is(run, url):
     result = run("tools", "list", "--url", url)
     assert result.exit_code == 1
-    assert result.stderr.startswith(f"'{url}' is no address of a gateway")
+    assert result.stderr.startswith(f"'{url}' is not the address of a gateway")
     assert "--url http://127.0.0.1:8080" in result.stderr
 
 
@@ -160,7 +160,7 @@ def test_a_server_that_is_no_gateway_is_told(run, file, status, answer, command)
         result = run("tools", command, *arguments, "--url", url)
     assert result.exit_code == 1
     assert result.stderr.startswith(f"HTTP {status} from {url}/v1/toolsets")
-    assert "no gateway's answer" in result.stderr
+    assert "not that of a gateway" in result.stderr
 
 
 @contextmanager
@@ -198,9 +198,9 @@ def free_port():
         (["--host", "0.0.0.0"], ["'host'", "api_key"]),
         (["--store", "oracle://x"], ["oracle"]),
         (["--store", "sqlite:///proc/none/callgate.db"], ["'store'", "no folder '/proc/none'", "--store"]),
-        (["--store", "redis://127.0.0.1:1/0"], ["'store'", "127.0.0.1:1", "start it, or name another"]),
-        (["--data-dir", "/dev/null"], ["'data_dir'", "'/dev/null' is no folder", "--data-dir"]),
-        (["--data-dir", "/proc/none"], ["'data_dir'", "'/proc/none' is no folder", "--data-dir"]),
+        (["--store", "redis://127.0.0.1:1/0"], ["'store'", "127.0.0.1:1", "start it, or choose another"]),
+        (["--data-dir", "/dev/null"], ["'data_dir'", "'/dev/null' is not a folder", "--data-dir"]),
+        (["--data-dir", "/proc/none"], ["'data_dir'", "'/proc/none' is not a folder", "--data-dir"]),
         (["--config", "/nowhere/callgate.toml"], ["/nowhere/callgate.toml"]),
         (["--api-key-file", "/nowhere/keys", "--model", "/nowhere"], ["api_key_file", "/nowhere/keys"]),
         (["--model", "/nowhere/model", "--port", "0"], ["/nowhere/model"]),

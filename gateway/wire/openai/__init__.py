@@ -1,6 +1,6 @@
-"""OpenAI's Chat Completions: requests to turns, events to responses and chunks.
+"""OpenAI's Chat Completions: requests become turns, events become responses and chunks.
 
-Every field of the API is honoured or refused; the tables are in `request.py`.
+Every field of the API is honoured, ignored or refused; the tables are in `request.py`.
 """
 
 from gateway.wire.openai.request import ChatRequest, read_request

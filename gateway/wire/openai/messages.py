@@ -1,4 +1,4 @@
-"""The messages of a Chat Completions request."""
+"""Reads the messages of a Chat Completions request."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ class Function(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Call(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="function"):
-    """An earlier call; `index` is what clients keep that replay streamed deltas."""
+    """An earlier call; clients that replay streamed deltas also send `index`."""
 
     id: str
     function: Function
@@ -58,7 +58,7 @@ class Assistant(_Strict, tag="assistant"):
     refusal: str | None = None
     reasoning_content: str | None = None
     tool_calls: list[Call] | None = None
-    # Clients replay messages as they got them, with empty values in fields that mean nothing here.
+    # Clients send messages back as they got them; these fields may be there, but empty.
     annotations: list[Any] | None = None
     audio: None = None
     function_call: None = None
@@ -76,7 +76,7 @@ class _Messages(msgspec.Struct):
 
 
 def read_messages(messages: list[Any]) -> tuple[Message, ...]:
-    """Translate; raises InvalidField."""
+    """The messages of the request; raises InvalidField."""
     read = convert({"messages": messages}, _Messages).messages
     called: dict[str, None] = {}
     for i, message in enumerate(read):

@@ -1,4 +1,4 @@
-"""Events to a Chat Completions response, or to its chunks."""
+"""Writes the events of a generation as a Chat Completions response, or as its chunks."""
 
 import secrets
 import time
@@ -23,7 +23,7 @@ JSON = dict[str, Any]
 
 async def completion(generation: Generation) -> JSON:
     """The whole answer, once the last choice has finished."""
-    choices = [_Choice(i) for i in range(generation.num_choices)]
+    choices = [_ChoiceBuilder(i) for i in range(generation.num_choices)]
     async for event in generation.events():
         choices[event.choice].add(event)
     return {
@@ -35,7 +35,7 @@ async def completion(generation: Generation) -> JSON:
 
 
 async def chunks(generation: Generation, *, includes_usage: bool) -> AsyncGenerator[JSON]:
-    """The answer as it comes: a role, deltas, a finish reason per choice, and the usage if asked for."""
+    """The answer while it comes: for each choice a role, deltas and a finish reason; then the usage."""
     envelope = _envelope(generation, "chat.completion.chunk")
     if includes_usage:
         envelope["usage"] = None
@@ -75,7 +75,7 @@ def _chunk(event: Event, generation: Generation, call_ids: dict[tuple[int, int],
 
 
 def _call_delta(index: int, function: JSON, identity: JSON) -> JSON:
-    # Many clients need index and type in every delta, not in the first alone.
+    # Many clients need index and type in every delta, not only in the first.
     return {"tool_calls": [{"index": index, **identity, "type": "function", "function": function}]}
 
 
@@ -86,8 +86,8 @@ def _chunk_choice(
 
 
 @dataclass
-class _Choice:
-    """A choice being put together."""
+class _ChoiceBuilder:
+    """Collects the events of one choice."""
 
     index: int
     texts: list[str] = field(default_factory=list)
@@ -135,14 +135,14 @@ def _call(name: str, arguments: str) -> JSON:
 
 
 def finish_reason(finished: Finished, generation: Generation) -> str:
-    """The API's word: the choice of a function by name finishes with `stop`."""
+    """The API's finish reason; it is `stop` after the choice of a function by name."""
     if finished.reason is FinishReason.TOOL_CALLS and generation.is_named:
         return "stop"
     return finished.reason.value
 
 
 def usage(generation: Generation) -> JSON:
-    """Token counts over all choices; the prompt, which they share, counts once."""
+    """Token counts over all choices; the prompt counts once, because they share it."""
     stats = [finished.stats for finished in generation.finished]
     num_prompt = max((s.num_prompt_tokens for s in stats), default=0)
     num_output = sum(s.num_output_tokens for s in stats)
@@ -175,7 +175,7 @@ def extension(generation: Generation, *, closed_by: str | None = None) -> JSON:
 
 
 def new_call_id() -> str:
-    """An id no other call has."""
+    """A new, random id."""
     return f"call_{secrets.token_hex(12)}"
 
 
@@ -196,7 +196,7 @@ def _logprobs(tokens: tuple[TokenLogprob, ...]) -> JSON:
 
 
 def logprob(token: TokenLogprob) -> JSON:
-    """The log probability of a token, and those of what else it might have been."""
+    """The log probability of a token, and those of its alternatives."""
     return _token(token) | {"top_logprobs": [_token(other) for other in token.top]}
 
 

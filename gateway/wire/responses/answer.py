@@ -1,4 +1,4 @@
-"""Events to a response, or to the events of its stream."""
+"""Writes the events of a generation as a response, or as the events of its stream."""
 
 import secrets
 import time
@@ -25,7 +25,7 @@ JSON = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How an item of some type is written: its id, its text's deltas, and the part that holds the text."""
+    """How a type of item is written: the prefix of its id, the name of its deltas, the part with its text."""
 
     prefix: str
     deltas: str
@@ -53,8 +53,8 @@ class _Item:
         self.item_id = f"{_KINDS[self.kind].prefix}_{secrets.token_hex(12)}"
 
     @property
-    def place(self) -> JSON:
-        """Where its deltas belong."""
+    def position(self) -> JSON:
+        """The fields that say where its deltas belong."""
         content = {"content_index": 0} if self.part_type else {}
         return {"item_id": self.item_id, "output_index": self.index, **content}
 
@@ -77,15 +77,15 @@ class _Item:
         return {"type": self.part_type, "text": self.text, **notes}
 
     def as_json(self, status: str, *, has_text: bool = True) -> JSON:
-        """The item; without its text when it has just begun."""
+        """The item; `has_text` False leaves out its text, for an item that has just begun."""
         shown: JSON = {"id": self.item_id, "type": self.kind, "status": status, **self.fields}
         if self.part_type:
             return shown | {"content": [self.part()] if has_text else []}
         return shown | {"arguments": self.text if has_text else ""}
 
 
-class Answer:
-    """One response, put together while its generation is read."""
+class ResponseWriter:
+    """Writes one response while it reads the generation."""
 
     def __init__(self, generation: Generation, echoed: Mapping[str, Any]) -> None:
         self._generation = generation
@@ -96,7 +96,7 @@ class Answer:
         self._num_events = 0
 
     async def whole(self) -> JSON:
-        """The response, once it is finished."""
+        """The complete response."""
         last: JSON = {}
         async for event in self.events():
             last = event
@@ -104,7 +104,7 @@ class Answer:
         return response
 
     async def events(self) -> AsyncGenerator[JSON]:
-        """The events of its stream, the whole response in the last."""
+        """The events of its stream; the last holds the complete response."""
         for kind in ("response.created", "response.in_progress"):
             yield self._event(kind, response=self._response("in_progress"))
         async for event in self._generation.events():
@@ -112,7 +112,7 @@ class Answer:
                 yield self._event(kind, **fields)
 
     def failed(self, problem: Problem) -> JSON:
-        """The last event of a stream that breaks off."""
+        """The last event of a stream that an error ends early."""
         error = {"code": problem.kind, "message": problem.detail}
         return self._event("response.failed", response=self._response("failed") | {"error": error})
 
@@ -146,7 +146,7 @@ class Answer:
         shown = item.as_json("in_progress", has_text=False)
         yield "response.output_item.added", {"output_index": item.index, "item": shown}
         if item.part_type:
-            yield "response.content_part.added", {**item.place, "part": item.part()}
+            yield "response.content_part.added", {**item.position, "part": item.part()}
 
     def _delta(self, text: str, logprobs: tuple[TokenLogprob, ...] = ()) -> Iterator[tuple[str, JSON]]:
         item = self._open
@@ -155,7 +155,7 @@ class Answer:
         shown = {"logprobs": [logprob(t) for t in logprobs]} if item.kind == "message" else {}
         if self._generation.has_logprobs:
             item.logprobs += logprobs
-        yield f"{item.deltas}.delta", {**item.place, "delta": text, **shown}
+        yield f"{item.deltas}.delta", {**item.position, "delta": text, **shown}
 
     def _end(self, status: str) -> Iterator[tuple[str, JSON]]:
         item, self._open = self._open, None
@@ -165,10 +165,13 @@ class Answer:
         if item.part_type:
             part = item.part()
             logprobs = {"logprobs": part["logprobs"]} if "logprobs" in part else {}
-            yield f"{item.deltas}.done", {**item.place, "text": item.text, **logprobs}
-            yield "response.content_part.done", {**item.place, "part": part}
+            yield f"{item.deltas}.done", {**item.position, "text": item.text, **logprobs}
+            yield "response.content_part.done", {**item.position, "part": part}
         else:
-            yield f"{item.deltas}.done", {**item.place, "name": item.fields["name"], "arguments": item.text}
+            yield (
+                f"{item.deltas}.done",
+                {**item.position, "name": item.fields["name"], "arguments": item.text},
+            )
         yield "response.output_item.done", {"output_index": item.index, "item": shown}
         self._output.append(shown)
 
@@ -176,7 +179,7 @@ class Answer:
         is_cut = finished.reason is FinishReason.LENGTH
         if self._open is None and not self._output:
             yield from self._begin("message", role="assistant")
-        # What the engine closed is whole, though the model would have gone on.
+        # A call that the budget closer closed is complete, although the model would have gone on.
         yield from self._end("incomplete" if is_cut and not finished.closed_by else "completed")
         status = "incomplete" if is_cut else "completed"
         yield f"response.{status}", {"response": self._response(status)}

@@ -1,4 +1,4 @@
-"""The input of a Responses request: items, of which several may make one message."""
+"""Reads the input of a Responses request: items, several of which may make one message."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -24,7 +24,7 @@ class InputText(_Part, tag="input_text"):
 
 
 class OutputText(_Part, tag="output_text"):
-    """What the model wrote; its annotations and log probabilities say nothing to it."""
+    """What the model wrote; annotations and log probabilities are not shown to it again."""
 
     text: str
     annotations: list[Any] | None = None
@@ -32,7 +32,7 @@ class OutputText(_Part, tag="output_text"):
 
 
 class Refusal(_Part, tag="refusal"):
-    """What the model would not do."""
+    """What the model refused to do."""
 
     refusal: str
 
@@ -49,7 +49,7 @@ class ReasoningText(_Part, tag="reasoning_text"):
 
 
 class SummaryText(_Part, tag="summary_text"):
-    """What a thought comes to."""
+    """The summary of a thought."""
 
     text: str
 
@@ -58,21 +58,21 @@ Status = Literal["in_progress", "completed", "incomplete"]
 
 
 class _Item(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, tag_field="type"):
-    """Items of earlier answers are sent back as they came, with fields that mean nothing here."""
+    """Clients send items of earlier answers back as they got them; these fields are not used."""
 
     id: str | None = None
     status: Status | None = None
 
 
-class Said(_Item, tag="message"):
-    """A message, which may leave out its type."""
+class MessageItem(_Item, tag="message"):
+    """A message; clients may leave out its type."""
 
     role: Literal["system", "developer", "user", "assistant"]
     content: str | list[InputText | OutputText | Refusal]
     phase: str | None = None
 
 
-class Called(_Item, tag="function_call"):
+class FunctionCallItem(_Item, tag="function_call"):
     """An earlier call."""
 
     call_id: str
@@ -82,7 +82,7 @@ class Called(_Item, tag="function_call"):
     namespace: None = None
 
 
-class Returned(_Item, tag="function_call_output"):
+class FunctionCallOutputItem(_Item, tag="function_call_output"):
     """What a call returned."""
 
     call_id: str
@@ -91,7 +91,7 @@ class Returned(_Item, tag="function_call_output"):
     caller: None = None
 
 
-class Thought(_Item, tag="reasoning"):
+class ReasoningItem(_Item, tag="reasoning"):
     """What the model thought."""
 
     summary: list[SummaryText] | None = None
@@ -99,78 +99,78 @@ class Thought(_Item, tag="reasoning"):
     encrypted_content: None = None
 
 
-Item = Said | Called | Returned | Thought
+InputItem = MessageItem | FunctionCallItem | FunctionCallOutputItem | ReasoningItem
 
 
 class _Input(msgspec.Struct):
-    input: list[Item]
+    input: list[InputItem]
 
 
 def read_input(value: str | list[Any], instructions: str | None) -> tuple[Message, ...]:
-    """The messages that `instructions` and `input` make; raises InvalidField."""
+    """The messages of `instructions` and `input`; raises InvalidField."""
     messages = [Message("system", instructions)] if instructions else []
     if isinstance(value, str):
         return *messages, Message("user", value)
-    items = convert({"input": [_typed(item) for item in value]}, _Input).input
+    items = convert({"input": [_with_type(item) for item in value]}, _Input).input
     _check_calls(items)
-    for is_called, run in groupby(items, lambda item: isinstance(item, Called)):
-        for message in [_calling(run)] if is_called else map(_message, run):
+    for is_called, run in groupby(items, lambda item: isinstance(item, FunctionCallItem)):
+        for message in [_calls_message(run)] if is_called else map(_message, run):
             if messages and _is_one_turn(messages[-1], message):
-                messages[-1] = _joined(messages[-1], message)
+                messages[-1] = _merged(messages[-1], message)
             else:
                 messages.append(message)
     return tuple(messages)
 
 
-def _check_calls(items: list[Item]) -> None:
+def _check_calls(items: list[InputItem]) -> None:
     called: dict[str, None] = {}
     for i, item in enumerate(items):
-        if isinstance(item, Called):
+        if isinstance(item, FunctionCallItem):
             check_arguments(item.arguments, f"input[{i}].arguments")
             called[item.call_id] = None
-        elif isinstance(item, Returned):
+        elif isinstance(item, FunctionCallOutputItem):
             check_result(item.call_id, called, f"input[{i}].call_id")
 
 
-def _typed(item: Any) -> Any:
-    """An item with its type, without fields that are null: clients send back more of these than they got."""
+def _with_type(item: Any) -> Any:
+    """An item with its type and without null fields: clients send back more of these than they got."""
     if not isinstance(item, dict):
         return item
     given = {name: value for name, value in item.items() if value is not None}
     return {"type": "message", **given} if "role" in given else given
 
 
-def _calling(run: Iterable[Item]) -> Message:
-    """Calls that stand side by side; there may be very many."""
-    calls = (ToolCall(i.call_id, i.name, i.arguments) for i in run if isinstance(i, Called))
+def _calls_message(run: Iterable[InputItem]) -> Message:
+    """One message of adjacent calls; there may be very many."""
+    calls = (ToolCall(i.call_id, i.name, i.arguments) for i in run if isinstance(i, FunctionCallItem))
     return Message("assistant", calls=tuple(calls))
 
 
-def _message(item: Item) -> Message:
+def _message(item: InputItem) -> Message:
     match item:
-        case Called():
-            return _calling([item])
-        case Said(role=role, content=content):
+        case FunctionCallItem():
+            return _calls_message([item])
+        case MessageItem(role=role, content=content):
             return Message("system" if role == "developer" else role, _text(content))
-        case Returned():
+        case FunctionCallOutputItem():
             return Message("tool", _text(item.output), call_id=item.call_id, name=item.name)
-        case Thought():
+        case ReasoningItem():
             return Message("assistant", thought=_text(item.content or item.summary or []))
 
 
 def _is_one_turn(last: Message, following: Message) -> bool:
-    """A turn is a thought, then text, then calls; each of them may be missing."""
+    """Whether two messages are one turn: a thought, then text, then calls, each of which may be missing."""
     if not last.role == following.role == "assistant" or following.thought is not None:
         return False
     return bool(following.calls) or not (last.content or last.calls)
 
 
-def _joined(last: Message, following: Message) -> Message:
+def _merged(last: Message, following: Message) -> Message:
     return replace(last, content=last.content + following.content, calls=following.calls)
 
 
-Parts = list[InputText] | list[InputText | OutputText | Refusal] | list[ReasoningText] | list[SummaryText]
+_Parts = list[InputText] | list[InputText | OutputText | Refusal] | list[ReasoningText] | list[SummaryText]
 
 
-def _text(content: str | Parts) -> str:
+def _text(content: str | _Parts) -> str:
     return content if isinstance(content, str) else "".join(part.text for part in content)

@@ -199,7 +199,7 @@ def read_choice(value: Any) -> ToolChoice | None:
 
 
 def read_tools(documents: list[Any]) -> tuple[Tool, ...]:
-    """`tools`; raises InvalidField where one is no function, InvalidTools, LimitExceeded."""
+    """`tools`; raises InvalidField if one is not a function, InvalidTools, LimitExceeded."""
     for number, document in enumerate(documents):
         kind = document.get("type") if isinstance(document, dict) else None
         if kind not in (None, "function"):
