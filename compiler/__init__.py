@@ -15,6 +15,7 @@ from compiler.errors import (
 )
 from compiler.linker.linker import LinkedGrammar
 from compiler.matcher import Matcher, allocate_bitmask
+from compiler.prepared_vocabulary import PreparedVocabulary, prepare
 from compiler.report import EnforcementReport, ReportEntry, ToolReport, Verdict
 from compiler.response_format import ResponseFormat, compile_format
 from compiler.schema import CompiledSchema, compile_schema
@@ -30,6 +31,7 @@ __all__ = [
     "GrammarLookup",
     "LinkedGrammar",
     "Matcher",
+    "PreparedVocabulary",
     "ReportEntry",
     "ResponseFormat",
     "ToolReport",
@@ -43,4 +45,5 @@ __all__ = [
     "compile_format",
     "compile_schema",
     "compile_toolset",
+    "prepare",
 ]

@@ -8,13 +8,13 @@ import msgspec
 
 from compiler.errors import CorruptUnit
 from compiler.lowering.json_text import SPACED
+from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.report import EnforcementReport, ReportEntry
 from compiler.response_format import ResponseFormat, compile_format
 from compiler.schema import CompiledSchema
 from compiler.syntax import Syntax
 from compiler.toolset_compiler import lower_tool
 from compiler.units.unit import Unit, compile_unit
-from compiler.vocabulary import Vocabulary
 from toolspecs.tool import Tool
 
 SOON_MS = 20.0
@@ -34,7 +34,6 @@ class CacheEntry:
     report: EnforcementReport
     compile_ms: float
     num_bytes: int
-    vocabulary: Vocabulary
     kind: str
 
     @property
@@ -48,30 +47,25 @@ class CacheEntry:
         assert self.unit.network is not None
 
     @classmethod
-    def of_tool(cls, tool: Tool, syntax: Syntax, vocabulary: Vocabulary) -> "CacheEntry":
+    def of_tool(cls, tool: Tool, syntax: Syntax, prepared: PreparedVocabulary) -> "CacheEntry":
         """Compile a tool completely; raises UnsupportedSchema, UnsupportedGrammar."""
         start = time.perf_counter()
-        lowered = lower_tool(tool, syntax, vocabulary)
-        unit = compile_unit(lowered.grammar, syntax, vocabulary, lowered.types)
-        return cls._prepared(unit, lowered.report, start, vocabulary, _TOOL)
+        lowered = lower_tool(tool, syntax, prepared.vocabulary)
+        unit = compile_unit(lowered.grammar, syntax, prepared, lowered.types)
+        return cls._compiled_since(start, unit, lowered.report, _TOOL)
 
     @classmethod
-    def of_format(cls, response_format: ResponseFormat, vocabulary: Vocabulary) -> "CacheEntry":
+    def of_format(cls, response_format: ResponseFormat, prepared: PreparedVocabulary) -> "CacheEntry":
         """Compile a response format completely; raises UnsupportedSchema, UnsupportedGrammar."""
         start = time.perf_counter()
-        compiled = compile_format(response_format, tokenizer=vocabulary, formatting=SPACED)
-        return cls._prepared(compiled, compiled.report, start, vocabulary, response_format.kind)
+        compiled = compile_format(response_format, tokenizer=prepared, formatting=SPACED)
+        return cls._compiled_since(start, compiled, compiled.report, response_format.kind)
 
     @classmethod
-    def _prepared(
-        cls,
-        unit: Unit | CompiledSchema,
-        report: EnforcementReport,
-        start: float,
-        vocabulary: Vocabulary,
-        kind: str,
+    def _compiled_since(
+        cls, start: float, unit: Unit | CompiledSchema, report: EnforcementReport, kind: str
     ) -> "CacheEntry":
-        entry = cls(unit, report, 0.0, unit.num_bytes, vocabulary, kind)
+        entry = cls(unit, report, 0.0, unit.num_bytes, kind)
         entry.prepare()
         return replace(entry, compile_ms=_milliseconds_since(start))
 
@@ -79,10 +73,10 @@ class CacheEntry:
         """The stored form: a line of JSON with kind, time and size, one with the report, the unit's bytes."""
         head = json.dumps([self.kind, self.compile_ms, self.num_bytes])
         report = json.dumps([asdict(entry) for entry in self.report.entries])
-        return b"\n".join([head.encode(), report.encode(), self.unit.to_bytes(self.vocabulary)])
+        return b"\n".join([head.encode(), report.encode(), self.unit.to_bytes()])
 
     @classmethod
-    def from_bytes(cls, data: bytes, vocabulary: Vocabulary, expected_kind: str) -> "CacheEntry":
+    def from_bytes(cls, data: bytes, prepared: PreparedVocabulary, expected_kind: str) -> "CacheEntry":
         """Read what `to_bytes` wrote, without compiling; whoever calls this has verified the signature.
 
         `expected_kind` is `tool` or the kind of a response format.
@@ -101,10 +95,10 @@ class CacheEntry:
         report = EnforcementReport(verdicts)
         unit: Unit | CompiledSchema
         if kind == _TOOL:
-            unit = Unit.from_bytes(body, vocabulary)
+            unit = Unit.from_bytes(body, prepared)
         else:
-            unit = CompiledSchema.from_bytes(body, report, vocabulary)
-        return cls(unit, report, compile_ms, num_bytes, vocabulary, kind)
+            unit = CompiledSchema.from_bytes(body, report, prepared)
+        return cls(unit, report, compile_ms, num_bytes, kind)
 
 
 def _milliseconds_since(start: float) -> float:

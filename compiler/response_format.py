@@ -2,19 +2,16 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from compiler.frontend.depth import too_deep
 from compiler.grammar.ebnf import ebnf_grammar
 from compiler.grammar.grammar import Grammar
 from compiler.lowering.json_text import FLEXIBLE, JsonFormatting
+from compiler.prepared_vocabulary import VocabularySource, prepare
 from compiler.report import EnforcementReport
 from compiler.scalars.unquoted_strings import choice_grammar, pattern_grammar
 from compiler.schema import CompiledSchema, compile_schema
-from compiler.vocabulary import Vocabulary, vocabulary_of
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,7 @@ KINDS = (SCHEMA, *_LOWERINGS)
 def compile_format(
     response_format: ResponseFormat,
     *,
-    tokenizer: "Vocabulary | PreTrainedTokenizerBase | None" = None,
+    tokenizer: VocabularySource = None,
     formatting: JsonFormatting = FLEXIBLE,
 ) -> CompiledSchema:
     """Compile a response format for a tokenizer's vocabulary, of bytes if none is given.
@@ -71,6 +68,6 @@ def compile_format(
         grammar = _LOWERINGS[response_format.kind](response_format.content)
     except RecursionError:
         raise too_deep() from None
-    compiled = CompiledSchema(grammar, EnforcementReport(()), vocabulary_of(tokenizer))
+    compiled = CompiledSchema(grammar, EnforcementReport(()), prepare(tokenizer))
     assert compiled.compiled is not None
     return compiled

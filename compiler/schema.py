@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import xgrammar as xgr
 
@@ -18,14 +18,11 @@ from compiler.guard.tagged_cursor import start_cursor
 from compiler.lowering.json_text import FLEXIBLE, JsonFormatting
 from compiler.lowering.lowering import Lowering
 from compiler.lowering.tagged_arguments import ParameterTags, TaggedArguments
+from compiler.prepared_vocabulary import PreparedVocabulary, VocabularySource, prepare
 from compiler.recogniser.recogniser import Recogniser
 from compiler.report import EnforcementReport
 from compiler.units.compiled_grammar import CompiledGrammar, GuardedMatcher
 from compiler.units.stored import BYTES_PER_CHAR, pack, unpack
-from compiler.vocabulary import Vocabulary, vocabulary_of
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 MAX_GRAMMAR_CHARS = 3_000_000
 """A larger grammar takes longer than ten seconds to compile."""
@@ -93,7 +90,7 @@ class CompiledSchema(CompiledGrammar):
 
     grammar: Grammar
     report: EnforcementReport
-    vocabulary: Vocabulary
+    prepared: PreparedVocabulary
 
     @property
     def digest(self) -> str:
@@ -105,22 +102,24 @@ class CompiledSchema(CompiledGrammar):
         """Memory that the compiled grammar takes, and what is read from its source."""
         return int(self.compiled.memory_size_bytes) + BYTES_PER_CHAR * len(self.grammar.ebnf)
 
-    def to_bytes(self, vocabulary: Vocabulary) -> bytes:
+    def to_bytes(self) -> bytes:
         """The bytes that a store keeps, without the report."""
-        return pack(self.digest, _STORED_KIND, grammar_to_json(self.grammar), vocabulary)
+        return pack(self.digest, _STORED_KIND, grammar_to_json(self.grammar), self.vocabulary)
 
     @classmethod
-    def from_bytes(cls, data: bytes, report: EnforcementReport, vocabulary: Vocabulary) -> "CompiledSchema":
+    def from_bytes(
+        cls, data: bytes, report: EnforcementReport, prepared: PreparedVocabulary
+    ) -> "CompiledSchema":
         """Read what `to_bytes` wrote; whoever calls this has authenticated the bytes.
 
         Raises:
             CorruptUnit: truncated, altered, of another vocabulary or of another xgrammar.
         """
-        _, kind, source = unpack(data, vocabulary)
+        _, kind, source = unpack(data, prepared.vocabulary)
         if kind != _STORED_KIND:
             raise CorruptUnit(f"a stored unit of {kind!r}; a schema's was expected")
         try:
-            return cls(grammar_from_json(source), report, vocabulary)
+            return cls(grammar_from_json(source), report, prepared)
         except ValueError as error:
             raise CorruptUnit(f"not a stored schema: {error}") from error
 
@@ -138,7 +137,7 @@ class CompiledSchema(CompiledGrammar):
 
     def closer(self, *, is_thinking: bool = False) -> Closer:  # noqa: ARG002 - the protocol's
         """A fresh budget closer at the start."""
-        return Closer(self.vocabulary, ParsedText(Recogniser.of(self.network)))
+        return Closer(self.prepared, ParsedText(Recogniser.of(self.network)))
 
     def fits(self, text: bytes) -> bool:
         """Whether some sentence begins with `text`."""
@@ -160,7 +159,7 @@ def compile_schema(
     schema: Any,
     *,
     documents: Mapping[str, Any] = NO_DOCUMENTS,
-    tokenizer: "Vocabulary | PreTrainedTokenizerBase | None" = None,
+    tokenizer: VocabularySource = None,
     objects: Objects = "schema",
     formatting: JsonFormatting = FLEXIBLE,
 ) -> CompiledSchema:
@@ -180,6 +179,6 @@ def compile_schema(
         UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema.
     """
     lowered = lower_schema(schema, documents=documents, objects=objects, formatting=formatting)
-    compiled = CompiledSchema(lowered.grammar, lowered.report, vocabulary_of(tokenizer))
+    compiled = CompiledSchema(lowered.grammar, lowered.report, prepare(tokenizer))
     assert compiled.compiled is not None
     return compiled

@@ -4,14 +4,11 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from compiler.vocabulary import Vocabulary
-
+from compiler.vocabulary import Vocabulary
 
 Row = NDArray[np.int32]
 """One row of a bitmask: int32 [ceil(width / 32)]."""
@@ -51,7 +48,7 @@ class SparseMask:
 class TokenIndex:
     """Distinct token spellings in byte order, each with the ids that share it; unused ids are left out."""
 
-    def __init__(self, vocabulary: "Vocabulary") -> None:
+    def __init__(self, vocabulary: Vocabulary) -> None:
         ids_of: dict[bytes, list[int]] = {}
         for token_id, token in enumerate(vocabulary.tokens):
             if token:

@@ -1,21 +1,18 @@
 """`compile_toolset`: from the tools of a request to one linked grammar."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from compiler.errors import UnsupportedSchema, UnsupportedToolset
 from compiler.linker.linker import LinkedGrammar, link
 from compiler.lowering.json_text import JsonFormatting
 from compiler.lowering.tagged_arguments import parameter_tags
+from compiler.prepared_vocabulary import VocabularySource, prepare
 from compiler.schema import LoweredSchema, lower_schema
 from compiler.syntax import Syntax
 from compiler.syntaxes import find_syntax
 from compiler.units.unit import Unit, compile_unit
-from compiler.vocabulary import Vocabulary, vocabulary_of
+from compiler.vocabulary import Vocabulary
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 
 def lower_tool(tool: Tool, syntax: Syntax, vocabulary: Vocabulary) -> LoweredSchema:
@@ -40,7 +37,7 @@ def lower_tool(tool: Tool, syntax: Syntax, vocabulary: Vocabulary) -> LoweredSch
 def compile_toolset(
     tools: Sequence[Tool],
     *,
-    tokenizer: "Vocabulary | PreTrainedTokenizerBase | None" = None,
+    tokenizer: VocabularySource = None,
     syntax: str | Syntax = "hermes",
     tool_choice: str | ToolChoice = "required",
     parallel: bool = True,
@@ -57,17 +54,17 @@ def compile_toolset(
     Raises:
         UnsupportedToolset: the schemas of some tools cannot be upheld; the error names all of these tools.
     """
-    vocabulary = vocabulary_of(tokenizer)
+    prepared = prepare(tokenizer)
     family = syntax if isinstance(syntax, Syntax) else find_syntax(syntax)
     units: dict[str, Unit] = {}
     refusals: list[tuple[str, UnsupportedSchema]] = []
     for tool in tools:
         try:
-            lowered = lower_tool(tool, family, vocabulary)
-            units[tool.name] = compile_unit(lowered.grammar, family, vocabulary, lowered.types)
+            lowered = lower_tool(tool, family, prepared.vocabulary)
+            units[tool.name] = compile_unit(lowered.grammar, family, prepared, lowered.types)
         except UnsupportedSchema as refusal:
             refusals.append((tool.name, refusal))
     if refusals:
         raise UnsupportedToolset(refusals)
     choice = tool_choice if isinstance(tool_choice, ToolChoice) else ToolChoice(ChoiceMode(tool_choice))
-    return link(units, family, vocabulary, choice, parallel=parallel)
+    return link(units, family, prepared, choice, parallel=parallel)

@@ -18,14 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 import xgrammar as xgr
-
-from compiler.backend import Backend
-from compiler.guard.candidate_tokens import GuardedTokens
-from compiler.once import once
-from compiler.token_index import TokenIndex
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -135,28 +129,6 @@ class Vocabulary:
         """Ids that stand for themselves only, never for text."""
         return frozenset(self.markers.values())
 
-    @once
-    def tokenizer_info(self) -> xgr.TokenizerInfo:
-        """The vocabulary as xgrammar reads it: raw bytes, markers as sentinels."""
-        return xgr.TokenizerInfo(
-            list(self.tokens), xgr.VocabType.RAW, vocab_size=self.width, stop_token_ids=list(self.stop_ids)
-        )
-
-    @once
-    def backend(self) -> Backend:
-        """The compiler of grammars for this vocabulary, kept with it."""
-        return Backend(self)
-
-    @once
-    def index(self) -> TokenIndex:
-        """The tokens in order of their bytes, for look-ups by prefix."""
-        return TokenIndex(self)
-
-    @once
-    def guarded(self) -> GuardedTokens:
-        """The tokens that guards must look at."""
-        return GuardedTokens(self)
-
     def spell(self, text: str) -> str:
         """`text` as a grammar over this vocabulary writes it: marker spellings become their sentinels.
 
@@ -196,17 +168,3 @@ class Vocabulary:
 def _sentinel(token_id: int) -> bytes:
     digits = [_SENTINEL_DIGITS[(token_id >> shift) & 0xF] for shift in (20, 16, 12, 8, 4, 0)]
     return bytes([_SENTINEL_START, *digits])
-
-
-_KNOWN: WeakKeyDictionary[object, Vocabulary] = WeakKeyDictionary()
-
-
-def vocabulary_of(tokenizer: "Vocabulary | PreTrainedTokenizerBase | None") -> Vocabulary:
-    """The vocabulary of a tokenizer, read once per tokenizer object; None is the byte vocabulary."""
-    if isinstance(tokenizer, Vocabulary):
-        return tokenizer
-    if tokenizer is None:
-        return Vocabulary.of_bytes()
-    if tokenizer not in _KNOWN:
-        _KNOWN[tokenizer] = Vocabulary.from_tokenizer(tokenizer)
-    return _KNOWN[tokenizer]

@@ -104,7 +104,7 @@ async def wire(
 ) -> Services:
     """Connect what the routes use."""
     for model in await runtime.models():
-        compile_pool.start(model.vocabulary)
+        compile_pool.start(model.prepared)
     grammars = GrammarCache(
         store, memory_bytes=settings.grammar_cache_bytes, secret=secret, compile_pool=compile_pool
     )

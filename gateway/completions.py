@@ -115,12 +115,12 @@ class Completions:
         with self._telemetry.grammar(revisions) as span:
             if turn.response_format and (not tools or choice.mode is ChoiceMode.NONE):
                 found = await self._grammars.format(
-                    turn.response_format, vocabulary=model.vocabulary, syntax=model.syntax
+                    turn.response_format, prepared=model.prepared, syntax=model.syntax
                 )
             else:
                 found = await self._grammars.toolset(
                     tools,
-                    vocabulary=model.vocabulary,
+                    prepared=model.prepared,
                     syntax=model.syntax,
                     choice=choice,
                     parallel=turn.is_parallel and not choice.is_named,

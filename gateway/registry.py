@@ -172,7 +172,7 @@ class Registry:
     async def _reports(self, tools: Sequence[Tool], budget: CompileBudget) -> list[ToolReport]:
         """The reports for the first model. For the other models it is only checked that grammars exist."""
         reports: list[list[ToolReport]] = [
-            await self._grammars.check(tools, vocabulary=model.vocabulary, syntax=model.syntax, budget=budget)
+            await self._grammars.check(tools, prepared=model.prepared, syntax=model.syntax, budget=budget)
             for model in await self._runtime.models()
         ]
         return reports[0] if reports else []
@@ -182,7 +182,7 @@ class Registry:
 
         async def covers(outer: Tool, inner: Tool) -> bool:
             return bool(models) and await self._grammars.covers(
-                outer, inner, vocabulary=models[0].vocabulary, budget=budget
+                outer, inner, prepared=models[0].prepared, budget=budget
             )
 
         return covers

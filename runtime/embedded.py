@@ -40,9 +40,9 @@ class EmbeddedRuntime:
         self._num_columns = runner.num_columns
         self._default_max_tokens = settings.default_max_tokens
         self._max_choices = settings.max_waiting
-        jump_forward = JumpForward.of(loaded.tokenizer, loaded.vocabulary) if settings.jump_forward else None
-        engine = Engine(runner, loaded.vocabulary, settings, context_length=length, jump_forward=jump_forward)
-        self._card = ModelCard(loaded.model_id, loaded.vocabulary, loaded.syntax, engine.context_length)
+        jump_forward = JumpForward.of(loaded.tokenizer, loaded.prepared) if settings.jump_forward else None
+        engine = Engine(runner, loaded.prepared, settings, context_length=length, jump_forward=jump_forward)
+        self._card = ModelCard(loaded.model_id, loaded.prepared, loaded.syntax, engine.context_length)
         tokens = (*loaded.vocabulary.tokens, *loaded.vocabulary.markers)
         self._prompt_limit = PromptLimit(engine.context_length, max(map(len, tokens)))
         self._thread = EngineThread(engine, num_threads=settings.num_threads)

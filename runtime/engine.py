@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from compiler.closing.closer import Closer
-from compiler.vocabulary import Vocabulary
+from compiler.prepared_vocabulary import PreparedVocabulary
 from runtime.device import is_out_of_memory
 from runtime.errors import BudgetTooSmall, DeadlineExceeded, GenerationFailed, PromptTooLong, RuntimeFault
 from runtime.events import FinishReason
@@ -61,7 +61,7 @@ class Engine:
     def __init__(
         self,
         runner: Runner,
-        vocabulary: Vocabulary,
+        prepared: PreparedVocabulary,
         settings: EngineSettings,
         *,
         context_length: int,
@@ -69,10 +69,10 @@ class Engine:
     ) -> None:
         self.runner = runner
         self.jump_forward = jump_forward
-        self.stop_ids = frozenset(vocabulary.stop_ids)
+        self.stop_ids = frozenset(prepared.vocabulary.stop_ids)
         self.pool = PagePool(runner.cache.num_pages, runner.cache.page_size)
         self.scheduler = Scheduler(settings, self.pool)
-        self.masks = TokenMasks(vocabulary, runner.num_columns)
+        self.masks = TokenMasks(prepared, runner.num_columns)
         # A sequence that runs alone must fit into the pool, or it could never finish.
         self.context_length = min(context_length, self.pool.num_usable * self.pool.page_size)
         self._ready: list[Output] = []

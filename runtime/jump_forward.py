@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
-from compiler.vocabulary import Vocabulary
+from compiler.prepared_vocabulary import PreparedVocabulary
 
 MAX_CACHED = 4096
 """Texts whose tokens are cached; a toolset forces a few per tool."""
@@ -50,16 +50,16 @@ class JumpForward:
     `encode` is the tokenizer: the ids of a text that does not begin an input, without added tokens.
     """
 
-    def __init__(self, vocabulary: Vocabulary, encode: Callable[[str], list[int]]) -> None:
-        self._tokens = vocabulary.tokens
-        self._vocabulary = vocabulary
-        self._index = vocabulary.index
+    def __init__(self, prepared: PreparedVocabulary, encode: Callable[[str], list[int]]) -> None:
+        self._vocabulary = prepared.vocabulary
+        self._tokens = prepared.vocabulary.tokens
+        self._index = prepared.index
         self.encode = encode
         self._cache: dict[bytes, ForcedTokens] = {b"": ForcedTokens()}
         self._merges: dict[tuple[bytes, bytes], bool] = {}
 
     @classmethod
-    def of(cls, tokenizer: Any, vocabulary: Vocabulary) -> "JumpForward | None":
+    def of(cls, tokenizer: Any, prepared: PreparedVocabulary) -> "JumpForward | None":
         """For a transformers tokenizer; None if it cannot be called from several threads at once."""
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is None:
@@ -68,13 +68,13 @@ class JumpForward:
 
         def encode(text: str) -> list[int]:
             ids: list[int] = backend.encode(text, add_special_tokens=False).ids
-            if b"".join(vocabulary.tokens[i] for i in ids) == text.encode():
+            if b"".join(prepared.vocabulary.tokens[i] for i in ids) == text.encode():
                 return ids
             # Some tokenizers put a blank before the first word of a text.
             anchored: list[int] = backend.encode(_ANCHOR + text, add_special_tokens=False).ids
             return anchored[len(anchor) :] if anchored[: len(anchor)] == anchor else []
 
-        return cls(vocabulary, encode)
+        return cls(prepared, encode)
 
     def tokenize(self, text: bytes) -> ForcedTokens:
         """The tokens of a forced text, up to where the tokenizer has none for it or they are unknown."""

@@ -12,6 +12,7 @@ from huggingface_hub.errors import GatedRepoError, HFValidationError, Repository
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
+from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.syntaxes import find_syntax, syntax_of_template
 from compiler.vocabulary import Vocabulary
 from runtime.device import pick_device
@@ -33,9 +34,14 @@ class LoadedModel:
     model_id: str
     model: Any
     tokenizer: Any
-    vocabulary: Vocabulary
+    prepared: PreparedVocabulary
     syntax: str
     context_length: int
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary of its tokenizer."""
+        return self.prepared.vocabulary
 
 
 def load_model(
@@ -71,7 +77,7 @@ def load_model(
         model_id=model_id or Path(source).name,
         model=model,
         tokenizer=tokenizer,
-        vocabulary=vocabulary,
+        prepared=PreparedVocabulary(vocabulary),
         syntax=override or syntax_of_template(tokenizer.chat_template).name,
         context_length=length,
     )

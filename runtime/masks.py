@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compiler.matcher import Bitmask, Matcher, allocate_bitmask
+from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.token_index import SparseMask, forbid
-from compiler.vocabulary import Vocabulary
 from runtime.device import upload
 from runtime.sequence import Sequence
 
@@ -43,12 +43,12 @@ class TokenMasks:
     tokens but no marker: markers belong to the chat template and to calls.
     """
 
-    def __init__(self, vocabulary: Vocabulary, num_columns: int) -> None:
+    def __init__(self, prepared: PreparedVocabulary, num_columns: int) -> None:
         self.num_columns = num_columns
-        self.width = vocabulary.width
-        self._text = vocabulary.index.text_row
+        self.width = prepared.vocabulary.width
+        self._text = prepared.index.text_row
         self._stops = np.zeros_like(self._text)
-        SparseMask.of_ids(vocabulary.stop_ids).add(self._stops)
+        SparseMask.of_ids(prepared.vocabulary.stop_ids).add(self._stops)
 
     def fill(self, sequence: Sequence) -> NDArray[np.int32]:
         """The mask of the next token, int32 [ceil(width / 32)]; the matcher fills it once per token."""

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.vocabulary import Vocabulary
 from runtime.events import Event
 from runtime.request import GenerationRequest
@@ -14,9 +15,14 @@ class ModelCard:
     """A served model. Grammars are compiled for its vocabulary and call syntax; lengths are in tokens."""
 
     model_id: str
-    vocabulary: Vocabulary
+    prepared: PreparedVocabulary
     syntax: str
     context_length: int
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary of its tokenizer."""
+        return self.prepared.vocabulary
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ import torch
 from corpus import corpus
 from transformers import AutoTokenizer
 
-from compiler.vocabulary import Vocabulary, vocabulary_of
+from compiler.prepared_vocabulary import prepare
+from compiler.vocabulary import Vocabulary
 from runtime.engine import Engine
 from runtime.forward.attention import KVCache
 from runtime.jump_forward import JumpForward
@@ -53,10 +54,10 @@ def spelled_vocabulary(name: str) -> tuple[Vocabulary, JumpForward]:
     """`bytes`, or one of the corpus's tokenizers; and how its texts are spelled."""
     if name == "bytes":
         vocabulary = Vocabulary.of_bytes()
-        return vocabulary, JumpForward(vocabulary, lambda text: list(text.encode()))
+        return vocabulary, JumpForward(prepare(vocabulary), lambda text: list(text.encode()))
     tokenizer = AutoTokenizer.from_pretrained(corpus("tokenizers", name))
-    vocabulary = vocabulary_of(tokenizer)
-    jump_forward = JumpForward.of(tokenizer, vocabulary)
+    vocabulary = Vocabulary.from_tokenizer(tokenizer)
+    jump_forward = JumpForward.of(tokenizer, prepare(vocabulary))
     assert jump_forward is not None
     return vocabulary, jump_forward
 
@@ -64,7 +65,7 @@ def spelled_vocabulary(name: str) -> tuple[Vocabulary, JumpForward]:
 def engine_of(runner: Any, vocabulary: Vocabulary, jump_forward: JumpForward | None) -> Engine:
     """An engine around a model that computes nothing."""
     settings = EngineSettings(num_pages=1024, max_sequences=64)
-    return Engine(runner, vocabulary, settings, context_length=2**14, jump_forward=jump_forward)
+    return Engine(runner, prepare(vocabulary), settings, context_length=2**14, jump_forward=jump_forward)
 
 
 def ids_of(text: str, vocabulary: Vocabulary, jump_forward: JumpForward) -> list[int]:

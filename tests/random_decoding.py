@@ -6,6 +6,7 @@ import numpy as np
 
 from compiler.closing.segmentation import Segmentation
 from compiler.matcher import Bitmask, Matcher, allocate_bitmask
+from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
 
 _CLOSING = frozenset(b'"}]')
@@ -105,7 +106,7 @@ class Generation:
         self.ids: list[int] = []
         self.early: int | None = None
         assert self.closer.fits(budget)
-        drawn = iter(Segmentation(self.vocabulary.index).ids(self.vocabulary.spell(lead).encode()))
+        drawn = iter(Segmentation(prepare(self.vocabulary).index).ids(self.vocabulary.spell(lead).encode()))
         while len(self.ids) < budget:
             token_id = next(drawn, None) or int(rng.choice(allowed_ids(self.matcher, self.vocabulary)))
             remaining = budget - len(self.ids)

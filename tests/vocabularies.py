@@ -5,7 +5,7 @@ from functools import cache
 
 from corpus import corpus
 
-from compiler.vocabulary import Vocabulary, vocabulary_of
+from compiler.vocabulary import Vocabulary
 
 
 @cache
@@ -15,7 +15,7 @@ def named_vocabulary(name: str) -> Vocabulary:
         return Vocabulary.of_bytes()
     from transformers import AutoTokenizer
 
-    return vocabulary_of(AutoTokenizer.from_pretrained(corpus("tokenizers", name)))
+    return Vocabulary.from_tokenizer(AutoTokenizer.from_pretrained(corpus("tokenizers", name)))
 
 
 def spelled(token_ids: Iterable[int], vocabulary: Vocabulary) -> bytes:

@@ -30,12 +30,12 @@ from compiler.isolation.compile_job import CompileJob, CompilePool
 from compiler.isolation.limits import CompileBudget
 from compiler.isolation.pools import ThreadPool
 from compiler.linker.linker import link, link_format
+from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.report import ToolReport
 from compiler.response_format import ResponseFormat
 from compiler.schema import CompiledSchema
 from compiler.syntaxes import find_syntax
 from compiler.units.unit import Unit
-from compiler.vocabulary import Vocabulary
 from toolspecs.lru_cache import LruCache
 from toolspecs.store import Store
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
@@ -124,7 +124,7 @@ class GrammarCache:
         self,
         tools: Sequence[Tool],
         *,
-        vocabulary: Vocabulary,
+        prepared: PreparedVocabulary,
         syntax: str,
         choice: ToolChoice,
         parallel: bool = True,
@@ -143,18 +143,18 @@ class GrammarCache:
         start = time.perf_counter()
         family = find_syntax(syntax)
         budget = self.compile_budget()
-        found = await self._tools(tools, syntax, vocabulary, budget)
+        found = await self._tools(tools, syntax, prepared, budget)
         units = {tool.name: _as(Unit, entry) for tool, (entry, _) in zip(tools, found, strict=True)}
         answer = None
         if response_format is not None and choice.mode is ChoiceMode.AUTO:
-            found.append(await self._entry(CompileJob.format(response_format), vocabulary, budget))
+            found.append(await self._entry(CompileJob.format(response_format), prepared, budget))
             answer = _as(CompiledSchema, found[-1][0])
-        grammar = link(units, family, vocabulary, choice, parallel=parallel, answer=answer)
+        grammar = link(units, family, prepared, choice, parallel=parallel, answer=answer)
         source = max((source for _, source in found), key=_SOURCES.index, default="memory")
         return GrammarLookup(grammar, source, _milliseconds_since(start))
 
     async def format(
-        self, response_format: ResponseFormat, *, vocabulary: Vocabulary, syntax: str | None = None
+        self, response_format: ResponseFormat, *, prepared: PreparedVocabulary, syntax: str | None = None
     ) -> GrammarLookup:
         """The grammar of a response format; with `syntax`, framed as models of that syntax frame answers.
 
@@ -163,18 +163,16 @@ class GrammarCache:
             WorkersUnavailable: nothing can be compiled right now.
         """
         start = time.perf_counter()
-        entry, source = await self._entry(
-            CompileJob.format(response_format), vocabulary, self.compile_budget()
-        )
+        entry, source = await self._entry(CompileJob.format(response_format), prepared, self.compile_budget())
         compiled = _as(CompiledSchema, entry)
-        grammar = link_format(compiled, find_syntax(syntax), vocabulary) if syntax else compiled
+        grammar = link_format(compiled, find_syntax(syntax), prepared) if syntax else compiled
         return GrammarLookup(grammar, source, _milliseconds_since(start))
 
     async def check(
         self,
         tools: Sequence[Tool],
         *,
-        vocabulary: Vocabulary,
+        prepared: PreparedVocabulary,
         syntax: str = "hermes",
         budget: CompileBudget | None = None,
     ) -> list[ToolReport]:
@@ -182,20 +180,20 @@ class GrammarCache:
 
         `budget` is for requests that ask for several such things.
         """
-        found = await self._tools(tools, syntax, vocabulary, budget or self.compile_budget())
+        found = await self._tools(tools, syntax, prepared, budget or self.compile_budget())
         return [
             ToolReport(tool.name, entry.unit.digest, entry.report, entry.num_bytes, entry.compile_ms)
             for tool, (entry, _) in zip(tools, found, strict=True)
         ]
 
     async def covers(
-        self, outer: Tool, inner: Tool, *, vocabulary: Vocabulary, budget: CompileBudget | None = None
+        self, outer: Tool, inner: Tool, *, prepared: PreparedVocabulary, budget: CompileBudget | None = None
     ) -> bool:
         """Whether `outer` is proved to admit all arguments of `inner`; False if the proof takes too long."""
         if budget and budget.is_over:
             return False
         try:
-            return await self._pool.run(CompileJob.covers(outer, inner), vocabulary) == b"1"
+            return await self._pool.run(CompileJob.covers(outer, inner), prepared) == b"1"
         except UnsupportedSchema:
             return False
 
@@ -204,12 +202,12 @@ class GrammarCache:
         return CompileBudget(self._pool.limits, self._pool.num_workers)
 
     async def _tools(
-        self, tools: Sequence[Tool], syntax: str, vocabulary: Vocabulary, budget: CompileBudget
+        self, tools: Sequence[Tool], syntax: str, prepared: PreparedVocabulary, budget: CompileBudget
     ) -> list[tuple[CacheEntry, str]]:
         jobs = [CompileJob.tool(tool.parameters, syntax, tool.documents) for tool in tools]
         with trace.get_tracer(__name__).start_as_current_span("callgate.grammar.units"):
-            stored = await self._stored(jobs, vocabulary)
-            lookups = [self._entry(job, vocabulary, budget, stored) for job in jobs]
+            stored = await self._stored(jobs, prepared)
+            lookups = [self._entry(job, prepared, budget, stored) for job in jobs]
             results = await asyncio.gather(*lookups, return_exceptions=True)
         refusals = [
             (tool.name, result)
@@ -225,7 +223,9 @@ class GrammarCache:
                 raise result
         return [result for result in results if not isinstance(result, BaseException)]
 
-    async def _stored(self, jobs: Sequence[CompileJob], vocabulary: Vocabulary) -> Mapping[str, CacheEntry]:
+    async def _stored(
+        self, jobs: Sequence[CompileJob], prepared: PreparedVocabulary
+    ) -> Mapping[str, CacheEntry]:
         """The stored entries of those jobs that are not in memory, read in one round trip.
 
         Entries that take long to prepare are left out; `_fetch` loads those one by one.
@@ -233,7 +233,7 @@ class GrammarCache:
         wanted: dict[str, CompileJob] = {}
         for job in jobs:
             with suppress(UnsupportedSchema):  # `_entry` raises it again, for this job alone
-                wanted[job.key(vocabulary)] = job
+                wanted[job.key(prepared.vocabulary)] = job
         missing = [key for key in wanted if key not in self._single_flight and self._memory.get(key) is None]
         contents = await self._store.load_many(missing) if len(missing) > 1 else {}
 
@@ -241,7 +241,7 @@ class GrammarCache:
             entries = {}
             for key, content in contents.items():
                 with suppress(CorruptUnit):  # `_load` logs it when it loads this entry alone
-                    entries[key] = CacheEntry.from_bytes(content, vocabulary, wanted[key].task)
+                    entries[key] = CacheEntry.from_bytes(content, prepared, wanted[key].task)
             return entries
 
         entries = await asyncio.to_thread(read) if contents else {}
@@ -264,12 +264,12 @@ class GrammarCache:
     async def _entry(
         self,
         job: CompileJob,
-        vocabulary: Vocabulary,
+        prepared: PreparedVocabulary,
         budget: CompileBudget,
         stored: Mapping[str, CacheEntry] | None = None,
     ) -> tuple[CacheEntry, str]:
         """The entry of a job, and where it came from."""
-        key = job.key(vocabulary)
+        key = job.key(prepared.vocabulary)
         if stored and key in stored:
             return stored[key], "store"
         cached = self._memory.get(key)
@@ -278,56 +278,54 @@ class GrammarCache:
         while True:
             is_own = key not in self._single_flight
             try:
-                return await self._single_flight.join(key, lambda: self._fetch(key, job, vocabulary, budget))
+                return await self._single_flight.join(key, lambda: self._fetch(key, job, prepared, budget))
             except NotTried:
                 if is_own:
                     raise  # otherwise the budget of another request is used up, not this one's
 
     async def _fetch(
-        self, key: str, job: CompileJob, vocabulary: Vocabulary, budget: CompileBudget
+        self, key: str, job: CompileJob, prepared: PreparedVocabulary, budget: CompileBudget
     ) -> tuple[CacheEntry, str]:
         """From the store or, under a lease of the store, from the pool."""
         async with budget.loads:
-            entry = await self._load(key, job, vocabulary)
+            entry = await self._load(key, job, prepared)
         source = "store"
         if entry is None:
             budget.check()
             async with budget.workers, self._store.lease(key):
-                entry = await self._load(
-                    key, job, vocabulary
-                )  # another replica may have compiled it meanwhile
+                entry = await self._load(key, job, prepared)  # another replica may have compiled it meanwhile
                 if entry is None:
-                    entry = await self._compile(key, job, vocabulary, budget)
+                    entry = await self._compile(key, job, prepared, budget)
                     source = "compiled"
         self._memory.put(key, entry, entry.num_bytes)
         return entry, source
 
     async def _compile(
-        self, key: str, job: CompileJob, vocabulary: Vocabulary, budget: CompileBudget
+        self, key: str, job: CompileJob, prepared: PreparedVocabulary, budget: CompileBudget
     ) -> CacheEntry:
         budget.check()
         try:
-            content = await self._pool.run(job, vocabulary)
+            content = await self._pool.run(job, prepared)
         except LimitReached:
             budget.count_limit_reached()
             raise
-        entry = await self._read(content, job, vocabulary)
+        entry = await self._read(content, job, prepared)
         await self._store.save(key, content)
         return entry
 
-    async def _load(self, key: str, job: CompileJob, vocabulary: Vocabulary) -> CacheEntry | None:
+    async def _load(self, key: str, job: CompileJob, prepared: PreparedVocabulary) -> CacheEntry | None:
         content = await self._store.load(key)
         if content is None:
             return None
         try:
-            return await self._read(content, job, vocabulary)
+            return await self._read(content, job, prepared)
         except CorruptUnit as error:
             self._store.log_rejected(key, error)
             return None
 
-    async def _read(self, content: bytes, job: CompileJob, vocabulary: Vocabulary) -> CacheEntry:
+    async def _read(self, content: bytes, job: CompileJob, prepared: PreparedVocabulary) -> CacheEntry:
         """Read an entry, and prepare it in a thread unless that can wait; slow ones one at a time."""
-        entry = await asyncio.to_thread(CacheEntry.from_bytes, content, vocabulary, job.task)
+        entry = await asyncio.to_thread(CacheEntry.from_bytes, content, prepared, job.task)
         if not entry.can_wait:
             async with self._slow if entry.compile_ms > _SLOW_MS else nullcontext():
                 await asyncio.to_thread(entry.prepare)

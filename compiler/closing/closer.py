@@ -14,8 +14,8 @@ from typing import Protocol
 from compiler.closing.segmentation import Segmentation
 from compiler.errors import UnsupportedGrammar
 from compiler.grammar.shortest import NEVER
+from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.recogniser.recogniser import Recogniser
-from compiler.vocabulary import Vocabulary
 
 
 class Closable(Protocol):
@@ -68,10 +68,11 @@ class Closer:
     changing this closer. Stop tokens count as nothing: an output may end without one.
     """
 
-    def __init__(self, vocabulary: Vocabulary, start: Closable) -> None:
-        self._vocabulary = vocabulary
-        self._segmentation = Segmentation(vocabulary.index)
-        self._stop_ids = frozenset(vocabulary.stop_ids)
+    def __init__(self, prepared: PreparedVocabulary, start: Closable) -> None:
+        self._prepared = prepared
+        self._tokens = prepared.vocabulary.tokens
+        self._segmentation = Segmentation(prepared.index)
+        self._stop_ids = frozenset(prepared.vocabulary.stop_ids)
         self._position = start
         self._admitted: tuple[int, Closable] | None = None
         """The token that was admitted last, and the position after it: `accepted` need not read it again."""
@@ -88,7 +89,7 @@ class Closer:
         """Whether the output can be completed within `remaining` tokens of which `token_id` is the first."""
         if token_id in self._stop_ids:
             return True
-        position = self._position.after(token_id, self._vocabulary.tokens[token_id])
+        position = self._position.after(token_id, self._tokens[token_id])
         if position is None or not self._fits(position, remaining - 1):
             return False
         self._admitted = (token_id, position)
@@ -101,7 +102,7 @@ class Closer:
         if self._admitted is not None and self._admitted[0] == token_id:
             self._position = self._admitted[1]
         else:
-            position = self._position.after(token_id, self._vocabulary.tokens[token_id])
+            position = self._position.after(token_id, self._tokens[token_id])
             assert position is not None, f"token {token_id} was accepted against the grammar"
             self._position = position
         self._admitted = None
@@ -123,7 +124,7 @@ class Closer:
 
     def fork(self) -> "Closer":
         """Another one at the same position."""
-        twin = Closer(self._vocabulary, self._position)
+        twin = Closer(self._prepared, self._position)
         twin._segmentation = self._segmentation
         return twin
 

@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,9 +15,7 @@ from compiler.guard.cursor import JsonCursor, SeenElement
 from compiler.guard.tagged_cursor import Cursor
 from compiler.guard.token_lengths import TokenLengths
 from compiler.token_index import Row, TokenIndex, TokenSet, forbid
-
-if TYPE_CHECKING:
-    from compiler.vocabulary import Vocabulary
+from compiler.vocabulary import Vocabulary
 
 _STRUCTURE = frozenset(b'[]{},"')
 _KEY = rb'[,{]\s*".*"'
@@ -34,8 +31,9 @@ class GuardedTokens:
     Each set is found when it is first needed.
     """
 
-    def __init__(self, vocabulary: "Vocabulary") -> None:
+    def __init__(self, vocabulary: Vocabulary, index: TokenIndex) -> None:
         self.vocabulary = vocabulary
+        self.index = index
 
     def prepare(self) -> None:
         """Find all sets now, within two seconds, instead of when each is first needed."""
@@ -106,12 +104,6 @@ class GuardedTokens:
     def lengths(self) -> TokenLengths:
         """How many characters the tokens add to a string."""
         return TokenLengths(self._texts, self.vocabulary.width)
-
-    @property
-    def index(self) -> TokenIndex:
-        """The tokens in the order of their bytes."""
-        index: TokenIndex = self.vocabulary.index
-        return index
 
 
 def _completes_something(token: bytes) -> bool:

@@ -2,7 +2,7 @@
 
 One schema through it, a tool's `{"type": "object", "properties": {"s": {"pattern": "(a|aa)+$"}}}`:
 
-1. The grammar cache has no entry for it and calls `WorkerPool.run(CompileJob.tool(...), vocabulary)`
+1. The grammar cache has no entry for it and calls `WorkerPool.run(CompileJob.tool(...), prepared)`
    (`pools`). `CompileJob.check` refuses schemas that are too large or too deep before they go anywhere.
 2. No worker is free, so the pool asks the zygote for one. The zygote (`zygote`) is a process that has
    imported the compiler, read the vocabulary and compiled the rules that most schemas share (`priming`). It

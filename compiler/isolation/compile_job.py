@@ -17,6 +17,7 @@ from compiler.errors import LimitReached, UnsupportedGrammar, UnsupportedSchema
 from compiler.frontend.canonical_form import NO_DOCUMENTS, covers
 from compiler.frontend.depth import too_deep
 from compiler.isolation.limits import CompileLimits
+from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.response_format import KINDS, ResponseFormat
 from compiler.syntaxes import find_syntax
 from compiler.vocabulary import Vocabulary
@@ -87,10 +88,10 @@ class CompileJob:
         """Check the size before the job goes to a worker; raises UnsupportedSchema."""
         limits.check_schema(self.arguments, len(self._content))
 
-    def answer(self, vocabulary: Vocabulary, limits: CompileLimits) -> bytes:
+    def answer(self, prepared: PreparedVocabulary, limits: CompileLimits) -> bytes:
         """Do the job. It does not raise: every error becomes a refusal."""
         try:
-            return _RESULT + _TASKS[self.task](vocabulary, limits, *self.arguments)
+            return _RESULT + _TASKS[self.task](prepared, limits, *self.arguments)
         except UnsupportedSchema as refusal:
             return _REFUSAL + _encode_refusal(refusal)
         except UnsupportedGrammar as error:
@@ -123,13 +124,13 @@ class CompilePool(Protocol):
     limits: CompileLimits
     num_workers: int
 
-    async def run(self, job: CompileJob, vocabulary: Vocabulary) -> bytes:
+    async def run(self, job: CompileJob, prepared: PreparedVocabulary) -> bytes:
         """The result of a job; raises UnsupportedSchema, WorkersUnavailable if no worker starts."""
 
     def launch(self) -> None:
         """Start what takes seconds and needs no vocabulary; does not wait."""
 
-    def start(self, vocabulary: Vocabulary) -> None:
+    def start(self, prepared: PreparedVocabulary) -> None:
         """Start to prepare for jobs over a vocabulary; does not wait."""
 
     async def close(self) -> None:
@@ -163,18 +164,18 @@ def _encode_refusal(refusal: UnsupportedSchema) -> bytes:
 
 
 def _tool(
-    vocabulary: Vocabulary,
+    prepared: PreparedVocabulary,
     limits: CompileLimits,
     parameters: Any,
     syntax: str,
     documents: Mapping[str, Any] = NO_DOCUMENTS,
 ) -> bytes:
     tool = Tool("", "", parameters, documents=documents)
-    return _stored(CacheEntry.of_tool(tool, find_syntax(syntax), vocabulary), limits)
+    return _stored(CacheEntry.of_tool(tool, find_syntax(syntax), prepared), limits)
 
 
-def _format(kind: str, vocabulary: Vocabulary, limits: CompileLimits, content: Any) -> bytes:
-    return _stored(CacheEntry.of_format(ResponseFormat(kind, content), vocabulary), limits)
+def _format(kind: str, prepared: PreparedVocabulary, limits: CompileLimits, content: Any) -> bytes:
+    return _stored(CacheEntry.of_format(ResponseFormat(kind, content), prepared), limits)
 
 
 def _stored(entry: CacheEntry, limits: CompileLimits) -> bytes:
@@ -183,7 +184,7 @@ def _stored(entry: CacheEntry, limits: CompileLimits) -> bytes:
     return content
 
 
-def _covers(_vocabulary: Vocabulary, _limits: CompileLimits, *schemas: Any) -> bytes:
+def _covers(_prepared: PreparedVocabulary, _limits: CompileLimits, *schemas: Any) -> bytes:
     outer, outer_documents, inner, inner_documents = schemas
     return b"1" if covers((outer, outer_documents), (inner, inner_documents)) else b"0"
 

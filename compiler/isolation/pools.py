@@ -17,7 +17,7 @@ from compiler.isolation.compile_job import CompileJob, out_of_time, read_answer
 from compiler.isolation.limits import CompileLimits
 from compiler.isolation.priming import priming
 from compiler.isolation.zygote import LENGTH_BYTES, Zygote, framed
-from compiler.vocabulary import Vocabulary
+from compiler.prepared_vocabulary import PreparedVocabulary
 
 
 class ThreadPool:
@@ -31,14 +31,14 @@ class ThreadPool:
     def launch(self) -> None:
         """Threads need no preparation."""
 
-    def start(self, vocabulary: Vocabulary) -> None:
+    def start(self, prepared: PreparedVocabulary) -> None:
         """Threads need no preparation."""
 
-    async def run(self, job: CompileJob, vocabulary: Vocabulary) -> bytes:
+    async def run(self, job: CompileJob, prepared: PreparedVocabulary) -> bytes:
         """Do a job in a thread; raises UnsupportedSchema."""
         job.check(self.limits)
         loop = asyncio.get_running_loop()
-        return read_answer(await loop.run_in_executor(self._threads, job.answer, vocabulary, self.limits))
+        return read_answer(await loop.run_in_executor(self._threads, job.answer, prepared, self.limits))
 
     async def close(self) -> None:
         """Let running jobs end; cancel those that wait."""
@@ -98,12 +98,12 @@ class WorkerPool:
             with suppress(OSError):  # `run` tries again and reports the error
                 self._zygote = Zygote(self.limits)
 
-    def start(self, vocabulary: Vocabulary) -> None:
+    def start(self, prepared: PreparedVocabulary) -> None:
         """In the background, fork workers and prime this process, which compiles stored grammars itself."""
         if self._starting is None:
-            self._starting = asyncio.create_task(self._warm(vocabulary))
+            self._starting = asyncio.create_task(self._warm(prepared))
 
-    async def run(self, job: CompileJob, vocabulary: Vocabulary) -> bytes:
+    async def run(self, job: CompileJob, prepared: PreparedVocabulary) -> bytes:
         """Do a job in a worker.
 
         Raises:
@@ -111,9 +111,9 @@ class WorkerPool:
             WorkersUnavailable: no worker can be started.
         """
         job.check(self.limits)
-        request = vocabulary.digest.encode() + b"\n" + job.to_bytes()
+        request = prepared.vocabulary.digest.encode() + b"\n" + job.to_bytes()
         async with self._free:
-            worker = await self._idle_or_new(vocabulary)
+            worker = await self._idle_or_new(prepared)
             start = time.monotonic()
             is_whole = False
             try:
@@ -151,13 +151,13 @@ class WorkerPool:
         )
         return LimitReached("", "", reason, "Combine fewer alternatives, or lower counts and bounds.")
 
-    async def _warm(self, vocabulary: Vocabulary) -> None:
+    async def _warm(self, prepared: PreparedVocabulary) -> None:
         """Fork all workers at once; replace them by a primed one when the zygote is primed, seconds later."""
         try:
             for _ in range(self.num_workers):  # now, since the zygote does not fork during a step of priming
-                self._idle.append(await self._fork(vocabulary))
-            await asyncio.to_thread(self._prepare, vocabulary)
-            primed = await self._fork(vocabulary)
+                self._idle.append(await self._fork(prepared))
+            await asyncio.to_thread(self._prepare, prepared)
+            primed = await self._fork(prepared)
         except WorkersUnavailable as error:
             _log.warning("%s", error)
             return
@@ -165,35 +165,35 @@ class WorkerPool:
             self._idle.pop().close()
         self._idle.append(primed)
 
-    def _prepare(self, vocabulary: Vocabulary) -> None:
+    def _prepare(self, prepared: PreparedVocabulary) -> None:
         """Prime this process, in a thread. Threads cannot be cancelled, so each step checks for `close`."""
-        for _ in priming(vocabulary):
+        for _ in priming(prepared):
             if self._is_closed:
                 return
-        assert vocabulary.index is not None
+        assert prepared.index is not None
 
-    async def _idle_or_new(self, vocabulary: Vocabulary) -> _Worker:
+    async def _idle_or_new(self, prepared: PreparedVocabulary) -> _Worker:
         while self._idle:
             worker = self._idle.pop()
-            if worker.is_alive and vocabulary.digest in worker.known:
+            if worker.is_alive and prepared.vocabulary.digest in worker.known:
                 return worker
             worker.close()
-        return await self._fork(vocabulary)
+        return await self._fork(prepared)
 
-    async def _fork(self, vocabulary: Vocabulary) -> _Worker:
+    async def _fork(self, prepared: PreparedVocabulary) -> _Worker:
         """Fork a worker, from a new zygote if the old one is gone."""
         reason: Exception | None = None
         for _ in range(2):
             async with self._forking:
                 try:
                     async with asyncio.timeout(_START_S):
-                        return await self._try_fork(vocabulary)
+                        return await self._try_fork(prepared)
                 except (EOFError, OSError) as error:
                     reason = error
                     await self._end_zygote()
         raise WorkersUnavailable(f"the process ended while it started ({reason!r})")
 
-    async def _try_fork(self, vocabulary: Vocabulary) -> _Worker:
+    async def _try_fork(self, prepared: PreparedVocabulary) -> _Worker:
         if self._zygote is None:
             self._zygote = Zygote(self.limits)
         ours, theirs = socket.socketpair()
@@ -201,7 +201,7 @@ class WorkerPool:
         reader, writer = await asyncio.open_unix_connection(sock=ours)
         try:
             with theirs:
-                await asyncio.to_thread(self._zygote.fork, theirs, vocabulary)
+                await asyncio.to_thread(self._zygote.fork, theirs, prepared.vocabulary)
             worker = _Worker(reader, writer, self._zygote.known)
             await worker.answer(0)
         except BaseException:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from compiler.lowering.json_text import SPACED
+from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.scalars.strings import SHORTEST_GUARDED
 from compiler.schema import lower_schema
-from compiler.vocabulary import Vocabulary
 
 _FORMATS = ("date-time", "date", "time", "uuid", "uri", "uri-reference", "ipv4", "ipv6", "hostname", "email")
 _BOUNDS = ({"maxLength": SHORTEST_GUARDED - 1}, {"minLength": 32})
@@ -30,18 +30,18 @@ _KEYS = tuple("@HPX`hpx")
 """Rules tell undeclared keys from declared ones by blocks of characters; these keys need all large blocks."""
 
 
-def prime(vocabulary: Vocabulary) -> None:
+def prime(prepared: PreparedVocabulary) -> None:
     """Compile the shared rules for a vocabulary; takes seconds, mostly without the GIL."""
-    for _ in priming(vocabulary):
+    for _ in priming(prepared):
         pass
 
 
-def priming(vocabulary: Vocabulary) -> Iterator[None]:
+def priming(prepared: PreparedVocabulary) -> Iterator[None]:
     """As `prime`, one schema a step."""
     for schema in _shared():
-        vocabulary.backend.compile(lower_schema(schema, formatting=SPACED).grammar.ebnf)
+        prepared.backend.compile(lower_schema(schema, formatting=SPACED).grammar.ebnf)
         yield
-    vocabulary.guarded.prepare()
+    prepared.guarded.prepare()
 
 
 def _shared() -> Iterator[Any]:

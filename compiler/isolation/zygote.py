@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 from compiler.isolation.compile_job import CompileJob
 from compiler.isolation.limits import CompileLimits
 from compiler.isolation.priming import priming
+from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.vocabulary import Vocabulary
 
 # numpy's linear algebra starts threads by default, and a process with threads must not fork.
@@ -92,7 +93,7 @@ def zygote(control_fd: int, limits: str) -> None:
     """Follow the commands on the control socket until it closes; `limits` are `CompileLimits` as JSON."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for workers, so they leave no zombies
     bounds = CompileLimits(**json.loads(limits))
-    vocabularies: dict[str, Vocabulary] = {}
+    vocabularies: dict[str, PreparedVocabulary] = {}
     to_prime: list[Iterator[None]] = []
     with socket.socket(fileno=control_fd) as control:
         while True:
@@ -105,8 +106,8 @@ def zygote(control_fd: int, limits: str) -> None:
             command, descriptors, *_ = socket.recv_fds(control, 1, 1)
             if command == VOCABULARY:
                 vocabulary = Vocabulary.from_bytes(_read_frame(control))
-                vocabularies[vocabulary.digest] = vocabulary
-                to_prime.append(priming(vocabulary))
+                vocabularies[vocabulary.digest] = prepared = PreparedVocabulary(vocabulary)
+                to_prime.append(priming(prepared))
             elif command == FORK:
                 (descriptor,) = descriptors
                 if os.fork() == 0:
@@ -142,7 +143,7 @@ def _read(channel: socket.socket, num_bytes: int) -> bytes:
     return b"".join(pieces)
 
 
-def _work(descriptor: int, vocabularies: dict[str, Vocabulary], limits: CompileLimits) -> None:
+def _work(descriptor: int, vocabularies: dict[str, PreparedVocabulary], limits: CompileLimits) -> None:
     """Serve jobs until the gateway is gone or this process has grown too large; never returns."""
     with suppress(BaseException), socket.socket(fileno=descriptor) as channel:
         at_start = _allocated()

@@ -57,7 +57,7 @@ class InUnit(Position):
     def _fill(self, bitmask: Bitmask, row: int) -> None:
         """What the unit's grammar allows, and the tokens that end the unit here."""
         self.matcher.fill_next_token_bitmask(bitmask, row)
-        bitmask[row, -1] &= self.dispatcher.vocabulary.index.last_word
+        bitmask[row, -1] &= self.unit.prepared.index.last_word
         self._boundary.add(self.matcher, bitmask[row])
 
     def accept(self, token_id: int, token: bytes) -> Position | None:

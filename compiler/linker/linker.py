@@ -20,6 +20,7 @@ from compiler.linker.call_text import CallText
 from compiler.linker.dispatch_states import DispatchState, FreeText, Headers, HeaderTarget
 from compiler.linker.dispatcher import CallOrAnswer, Dispatcher, Thought, consumed
 from compiler.linker.linked_matcher import LinkedMatcher
+from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.schema import CompiledSchema
 from compiler.syntax import MessageFrame, Syntax
 from compiler.units.unit import Unit, argument_starts, unit_tail
@@ -43,12 +44,17 @@ class LinkedGrammar:
     names: tuple[str, ...]
     units: Mapping[str, Unit] = field(repr=False)
     syntax: Syntax
-    vocabulary: Vocabulary
+    prepared: PreparedVocabulary
     choice: ToolChoice
     parallel: bool
     dispatcher: Dispatcher = field(repr=False)
     """The fixed part that its matchers and closers share."""
     answer: CompiledSchema | None = field(default=None, repr=False)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary it is compiled for."""
+        return self.prepared.vocabulary
 
     @cached_property
     def digest(self) -> str:
@@ -64,7 +70,7 @@ class LinkedGrammar:
 
     def closer(self, *, is_thinking: bool = False) -> Closer:
         """A fresh budget closer at the start; `is_thinking`: the prompt has begun a thought."""
-        return Closer(self.vocabulary, self.dispatcher.begin(is_thinking=is_thinking))
+        return Closer(self.prepared, self.dispatcher.begin(is_thinking=is_thinking))
 
     def parameter_types(self, name: str) -> ParameterTypes:
         """What a reader may take the tagged parameters of a tool for."""
@@ -81,8 +87,13 @@ class FramedFormat:
 
     answer: CompiledSchema = field(repr=False)
     syntax: Syntax
-    vocabulary: Vocabulary
+    prepared: PreparedVocabulary
     dispatcher: Dispatcher = field(repr=False)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary it is compiled for."""
+        return self.prepared.vocabulary
 
     @cached_property
     def digest(self) -> str:
@@ -96,7 +107,7 @@ class FramedFormat:
 
     def closer(self, *, is_thinking: bool = False) -> Closer:
         """A fresh budget closer at the start; `is_thinking`: the prompt has begun a thought."""
-        return Closer(self.vocabulary, self.dispatcher.begin(is_thinking=is_thinking))
+        return Closer(self.prepared, self.dispatcher.begin(is_thinking=is_thinking))
 
     def parameter_types(self, name: str) -> ParameterTypes:  # noqa: ARG002 - the protocol's
         """No tool is called."""
@@ -106,7 +117,7 @@ class FramedFormat:
 def link(
     units: Mapping[str, Unit],
     syntax: Syntax,
-    vocabulary: Vocabulary,
+    prepared: PreparedVocabulary,
     choice: ToolChoice,
     *,
     parallel: bool = True,
@@ -133,7 +144,7 @@ def link(
         answer = None
     if answer is not None:
         _check_answer(answer, syntax, with_calls=True)
-    builder = _DispatchBuilder(names, units, syntax, vocabulary, parallel=parallel)
+    builder = _DispatchBuilder(names, units, syntax, prepared, parallel=parallel)
     start: FreeText | DispatchState | CallOrAnswer
     if syntax.messages:
         start = builder.messages(has_last=choice.mode is not ChoiceMode.REQUIRED, answer=answer)
@@ -144,37 +155,39 @@ def link(
         start = builder.calls()
     else:
         start = builder.text()
+    vocabulary = prepared.vocabulary
     tail = unit_tail(syntax, vocabulary)
-    boundary = BoundaryTokens(vocabulary.index, tail, builder.after_call) if names else None
+    boundary = BoundaryTokens(prepared.index, tail, builder.after_call) if names else None
     dispatcher = Dispatcher(
         vocabulary,
         MappingProxyType(units),
         start,
         boundary,
         CallText.of(syntax, vocabulary),
-        _thought(syntax, vocabulary),
+        _thought(syntax, prepared),
     )
-    return LinkedGrammar(names, units, syntax, vocabulary, choice, parallel, dispatcher, answer)
+    return LinkedGrammar(names, units, syntax, prepared, choice, parallel, dispatcher, answer)
 
 
 def link_format(
-    compiled: CompiledSchema, syntax: Syntax, vocabulary: Vocabulary
+    compiled: CompiledSchema, syntax: Syntax, prepared: PreparedVocabulary
 ) -> FramedFormat | CompiledSchema:
     """An answer as models of a syntax write it; `compiled` itself where they write nothing around it.
 
     Raises:
         UnsupportedSchema: an answer could not be told from a thought.
     """
-    thought = _thought(syntax, vocabulary)
+    thought = _thought(syntax, prepared)
     if thought is None and not syntax.messages:
         return compiled
     _check_answer(compiled, syntax)
     start: DispatchState | CompiledSchema = compiled
     if syntax.messages:
-        builder = _DispatchBuilder((), {}, syntax, vocabulary, parallel=False)
+        builder = _DispatchBuilder((), {}, syntax, prepared, parallel=False)
         start = builder.messages(has_last=True, answer=compiled)
-    dispatcher = Dispatcher(vocabulary, {}, start, None, CallText.of(syntax, vocabulary), thought)
-    return FramedFormat(compiled, syntax.answering, vocabulary, dispatcher)
+    call_text = CallText.of(syntax, prepared.vocabulary)
+    dispatcher = Dispatcher(prepared.vocabulary, {}, start, None, call_text, thought)
+    return FramedFormat(compiled, syntax.answering, prepared, dispatcher)
 
 
 def _check_answer(answer: CompiledSchema, syntax: Syntax, *, with_calls: bool = False) -> None:
@@ -210,13 +223,13 @@ def _refusal(reason: str) -> UnsupportedSchema:
     return UnsupportedSchema("", "tool_choice", reason)
 
 
-def _thought(syntax: Syntax, vocabulary: Vocabulary) -> Thought | None:
+def _thought(syntax: Syntax, prepared: PreparedVocabulary) -> Thought | None:
     """What the syntax's models begin with; None where their vocabulary has no markers for it."""
-    thought, markers = syntax.thought, vocabulary.markers
+    thought, markers = syntax.thought, prepared.vocabulary.markers
     if thought is None or not {thought.begin, thought.end} <= markers.keys():
         return None
     end_id = markers[thought.end]
-    text = FreeText(vocabulary.index, thought.end.encode(), marker_id=end_id, may_stop=False)
+    text = FreeText(prepared.index, thought.end.encode(), marker_id=end_id, may_stop=False)
     return Thought(markers[thought.begin], text, end_id)
 
 
@@ -228,14 +241,15 @@ class _DispatchBuilder:
         names: tuple[str, ...],
         units: Mapping[str, Unit],
         syntax: Syntax,
-        vocabulary: Vocabulary,
+        prepared: PreparedVocabulary,
         *,
         parallel: bool,
     ) -> None:
         self._names = names
         self._syntax = syntax
-        self._vocabulary = vocabulary
-        self._starts = argument_starts(syntax, vocabulary)
+        self._index = prepared.index
+        self._vocabulary = prepared.vocabulary
+        self._starts = argument_starts(syntax, prepared.vocabulary)
         self._units = units
         unspeakable = [name for name in names if not syntax.can_spell(name)]
         if unspeakable:
@@ -308,7 +322,7 @@ class _DispatchBuilder:
             raise UnsupportedToolset([("", UnsupportedSchema("", "name", str(error)))]) from error
 
     def _state(self, headers: Headers, lead: bytes | None, closing: bytes | None) -> DispatchState:
-        index = self._vocabulary.index
+        index = self._index
         return DispatchState(
             index, headers, lead=lead, closing=closing, starts=self._starts, enters=self._enters
         )
@@ -326,7 +340,7 @@ class _DispatchBuilder:
         self, end: str, lead: bytes | None, *, may_stop: bool, is_thought: bool = False
     ) -> FreeText:
         """Text up to `end`, with which `lead` begins; with `lead` None, nothing follows the text."""
-        index, pattern = self._vocabulary.index, end.encode()
+        index, pattern = self._index, end.encode()
         if lead is None or lead.startswith(pattern):
             return FreeText(index, pattern, may_stop=may_stop, is_thought=is_thought)
         tokens = self._vocabulary.tokens

@@ -8,6 +8,7 @@ from compiler.grammar.grammar import Grammar
 from compiler.guard.guard import Guard, GuardState
 from compiler.matcher import Bitmask
 from compiler.output_parts import OutputPart, TextPart
+from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.recogniser.network import Network
 from compiler.recogniser.recogniser import Recogniser
 from compiler.vocabulary import Vocabulary
@@ -17,18 +18,23 @@ class CompiledGrammar:
     """A grammar for one vocabulary; shared and immutable."""
 
     grammar: Grammar
-    vocabulary: Vocabulary
+    prepared: PreparedVocabulary
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The vocabulary it is compiled for."""
+        return self.prepared.vocabulary
 
     @cached_property
     def compiled(self) -> xgr.CompiledGrammar:
         """The grammar as xgrammar compiles it."""
-        return self.vocabulary.backend.compile(self.grammar.ebnf)
+        return self.prepared.backend.compile(self.grammar.ebnf)
 
     @cached_property
     def guard(self) -> Guard | None:
         """The guard of what the rules cannot hold; None if they hold everything."""
         plan = self.grammar.plan
-        return None if plan is None else Guard(plan, self.vocabulary.guarded)
+        return None if plan is None else Guard(plan, self.prepared.guarded)
 
     @cached_property
     def network(self) -> Network:

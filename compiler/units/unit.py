@@ -28,6 +28,7 @@ from compiler.grammar.grammar import (
     subexpressions,
 )
 from compiler.grammar.json_form import grammar_from_json, grammar_to_json
+from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.syntax import Syntax
 from compiler.units.compiled_grammar import CompiledGrammar, forced_text
 from compiler.units.stored import BYTES_PER_CHAR, VERSIONS, pack, unpack
@@ -48,14 +49,14 @@ class Unit(CompiledGrammar):
     digest: str
     syntax: str
     source: str = field(repr=False)
-    vocabulary: Vocabulary = field(repr=False)
+    prepared: PreparedVocabulary = field(repr=False)
     types: Mapping[str, tuple[str, ...]] = field(default_factory=dict, repr=False)
     _starts: dict[bytes, int | None] = field(default_factory=dict, repr=False)
 
     @cached_property
     def compiled(self) -> xgr.CompiledGrammar:
         """The grammar as xgrammar compiles it; `grammar` is not kept for it, since matching needs none."""
-        return self.vocabulary.backend.compile(grammar_from_json(self.source).ebnf)
+        return self.prepared.backend.compile(grammar_from_json(self.source).ebnf)
 
     @cached_property
     def grammar(self) -> Grammar:  # type: ignore[override] # it is frozen in every subclass
@@ -99,31 +100,31 @@ class Unit(CompiledGrammar):
                 return None
         raise AssertionError("a text was accepted byte by byte but not whole")
 
-    def to_bytes(self, vocabulary: Vocabulary) -> bytes:
+    def to_bytes(self) -> bytes:
         """The bytes that a store keeps."""
-        return pack(self.digest, self.syntax, f"{json.dumps(self.types)}\n{self.source}", vocabulary)
+        return pack(self.digest, self.syntax, f"{json.dumps(self.types)}\n{self.source}", self.vocabulary)
 
     @classmethod
-    def from_bytes(cls, data: bytes, vocabulary: Vocabulary) -> "Unit":
+    def from_bytes(cls, data: bytes, prepared: PreparedVocabulary) -> "Unit":
         """Read what `to_bytes` wrote; whoever calls this has authenticated the bytes.
 
         Raises:
             CorruptUnit: truncated, altered, of another vocabulary or of another xgrammar.
         """
-        digest, syntax, source = unpack(data, vocabulary)
+        digest, syntax, source = unpack(data, prepared.vocabulary)
         try:
             written_types, source = source.split("\n", 1)
             types = msgspec.json.decode(written_types, type=dict[str, tuple[str, ...]])
             msgspec.json.decode(source, type=msgspec.Raw)  # whole, and read when it is first used
         except ValueError as error:
             raise CorruptUnit(f"not a stored unit: {error}") from error
-        return cls(digest, syntax, source, vocabulary, types)
+        return cls(digest, syntax, source, prepared, types)
 
 
 def compile_unit(
     grammar: Grammar,
     syntax: Syntax,
-    vocabulary: Vocabulary,
+    prepared: PreparedVocabulary,
     types: Mapping[str, tuple[str, ...]] | None = None,
 ) -> Unit:
     """Compile an arguments grammar together with the end of a call in `syntax`.
@@ -131,10 +132,11 @@ def compile_unit(
     Raises:
         UnsupportedGrammar: xgrammar refuses it, or some sentence does not begin as arguments do.
     """
+    vocabulary = prepared.vocabulary
     whole = call_of(grammar, syntax, vocabulary)
     digest, source = unit_digest(whole, syntax, vocabulary), grammar_to_json(whole)
-    unit = Unit(digest, syntax.name, source, vocabulary, types or {})
-    vars(unit)["compiled"] = compiled = vocabulary.backend.compile(whole.ebnf)  # saves reading it back
+    unit = Unit(digest, syntax.name, source, prepared, types or {})
+    vars(unit)["compiled"] = compiled = prepared.backend.compile(whole.ebnf)  # saves reading it back
     starts = argument_starts(syntax, vocabulary)
     if not set(_first_bytes(compiled)) <= set(starts):
         first = " or ".join(repr(chr(byte)) for byte in starts)

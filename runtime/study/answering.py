@@ -155,10 +155,10 @@ class Asker:
         self._stop_ids = loaded.vocabulary.stop_ids
         self._engine = Engine(
             ModelRunner(loaded.model, settings),
-            loaded.vocabulary,
+            loaded.prepared,
             settings,
             context_length=loaded.context_length,
-            jump_forward=JumpForward.of(loaded.tokenizer, loaded.vocabulary),
+            jump_forward=JumpForward.of(loaded.tokenizer, loaded.prepared),
         )
 
     def warm(self, prompts: Iterable[Iterable[int]]) -> None:

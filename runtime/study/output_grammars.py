@@ -196,7 +196,7 @@ def _silent() -> Iterator[None]:
 
 def _linked(subject: StudiedModel, tools: tuple[Tool, ...] | list[Tool], syntax: Syntax) -> LinkedGrammar:
     try:
-        return compile_toolset(tools, tokenizer=subject.vocabulary, syntax=syntax, parallel=False)
+        return compile_toolset(tools, tokenizer=subject.prepared, syntax=syntax, parallel=False)
     except CompilerError as error:
         raise NoGrammar(str(error)) from error
 

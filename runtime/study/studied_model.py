@@ -27,6 +27,7 @@ class StudiedModel:
 
     def __init__(self, loaded: LoadedModel) -> None:
         self.loaded = loaded
+        self.prepared = loaded.prepared
         self.vocabulary = loaded.vocabulary
         self.syntax: Syntax = find_syntax(loaded.syntax.removesuffix(THINK))
         self._token_bytes = TokenBytes(loaded.vocabulary)
@@ -45,7 +46,7 @@ class StudiedModel:
     @cached_property
     def xgrammar(self) -> xgr.GrammarCompiler:
         """Xgrammar's own compiler, one for the model, as in a server."""
-        return xgr.GrammarCompiler(self.vocabulary.tokenizer_info, max_threads=1)
+        return xgr.GrammarCompiler(self.prepared.tokenizer_info, max_threads=1)
 
     def prompt(self, question: Question, *, thinks: bool = False) -> list[int]:
         """The token ids of the prompt; thinking is switched off unless `thinks`."""

@@ -17,16 +17,16 @@ from corpus import corpus
 from redis_server import RedisServer
 from transformers import AutoTokenizer
 
-from compiler.backend import Backend
 from compiler.cache.grammar_cache import GrammarCache
 from compiler.errors import UnsupportedSchema
 from compiler.isolation.priming import prime
 from compiler.linker.linker import link
 from compiler.matcher import allocate_bitmask
+from compiler.prepared_vocabulary import Backend, prepare
 from compiler.syntaxes import Syntax, find_syntax
 from compiler.toolset_compiler import lower_tool
 from compiler.units.unit import Unit, compile_unit
-from compiler.vocabulary import Vocabulary, vocabulary_of
+from compiler.vocabulary import Vocabulary
 from toolspecs.stores import open_store
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
@@ -69,25 +69,26 @@ class Bench:
     def __init__(self, vocabulary: Vocabulary, family: Syntax) -> None:
         self.vocabulary = vocabulary
         self.family = family
-        self.ids = dict(zip(vocabulary.index.spellings, vocabulary.index.ids, strict=True))
+        self.ids = dict(zip(prepare(vocabulary).index.spellings, prepare(vocabulary).index.ids, strict=True))
         self.mask = allocate_bitmask(1, vocabulary.width)
 
     def renew(self, *, is_primed: bool) -> None:
         """A compiler that has seen nothing, or only what priming shows it."""
-        self.vocabulary.__dict__["backend"] = Backend(self.vocabulary)
+        prepared = prepare(self.vocabulary)
+        vars(prepared)["backend"] = Backend(prepared.tokenizer_info)
         if is_primed:
-            prime(self.vocabulary)
+            prime(prepare(self.vocabulary))
 
     def unit(self, tool: Tool) -> Unit:
         """Lower and compile."""
         grammar = lower_tool(tool, self.family, self.vocabulary).grammar
-        unit = compile_unit(grammar, self.family, self.vocabulary)
+        unit = compile_unit(grammar, self.family, prepare(self.vocabulary))
         assert unit.compiled is not None
         return unit
 
     def first_masks(self, units: Mapping[str, Unit], name: str) -> None:
         """Link, and fill the masks up to the first one inside the arguments."""
-        matcher = link(units, self.family, self.vocabulary, REQUIRED).matcher()
+        matcher = link(units, self.family, prepare(self.vocabulary), REQUIRED).matcher()
         data = self.vocabulary.spell(self.family.header(name)).encode() + b"{"
         while data:
             matcher.fill_bitmask(self.mask, 0)
@@ -100,7 +101,8 @@ class Bench:
 def main() -> None:
     """Measure and print."""
     bench = Bench(
-        vocabulary_of(AutoTokenizer.from_pretrained(corpus("tokenizers", "qwen3"))), find_syntax("hermes")
+        Vocabulary.from_tokenizer(AutoTokenizer.from_pretrained(corpus("tokenizers", "qwen3"))),
+        find_syntax("hermes"),
     )
     known, refused = [], []
     for is_primed in (False, True):
@@ -119,7 +121,7 @@ def main() -> None:
         report(f"a tool, {'primed' if is_primed else 'nothing cached'} (all: {sum(times):.1f} s)", times)
     print(f"refused: {refused[: len(refused) // 2]}")
     known = known[: len(units)]
-    stored = {name: unit.to_bytes(bench.vocabulary) for name, unit in units.items()}
+    stored = {name: unit.to_bytes() for name, unit in units.items()}
     print(f"stored: {np.mean([len(data) for data in stored.values()]) / 1e3:.1f} KB a tool on average")
     print(f"in memory: {np.mean([unit.num_bytes for unit in units.values()]) / 1e3:.0f} KB a tool on average")
 
@@ -134,7 +136,7 @@ def main() -> None:
         bench.first_masks(LazyUnits(tuple(names), lambda name: bench.unit(by_name[name])), tool.name)
 
     def replica(tool: Tool) -> None:
-        read = {name: Unit.from_bytes(data, bench.vocabulary) for name, data in stored.items()}
+        read = {name: Unit.from_bytes(data, prepare(bench.vocabulary)) for name, data in stored.items()}
         bench.first_masks(read, tool.name)
 
     with tempfile.TemporaryDirectory() as folder:
@@ -155,7 +157,7 @@ async def report_replicas(known: list[Tool], bench: Bench, folder: str) -> None:
     server.start()
     store = open_store(server.url)
     ask = partial(
-        GrammarCache.toolset, vocabulary=bench.vocabulary, syntax=bench.family.name, choice=REQUIRED
+        GrammarCache.toolset, prepared=prepare(bench.vocabulary), syntax=bench.family.name, choice=REQUIRED
     )
     try:
         await ask(GrammarCache(store, secret=b"one of all replicas"), known)

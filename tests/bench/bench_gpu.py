@@ -20,6 +20,7 @@ import torch
 import transformers
 from gpu_timing import SCALES, Bench, copy_rate, vocabulary_for
 
+from compiler.prepared_vocabulary import prepare
 from runtime.engine import Engine
 from runtime.forward.device_operations import DeviceOperations, device_operations_of
 from runtime.forward.forward_pass import COMPILE_OPTIONS
@@ -113,7 +114,7 @@ def _check_shape(name: str, device: torch.device) -> str:
 def _greedy(model: Any, backend: DeviceOperations | None) -> tuple[list[list[int]], bool]:
     settings = EngineSettings(page_size=4, num_pages=128, max_batch_tokens=16, max_sequences=8)
     runner = ModelRunner(model, settings, backend)
-    engine = Engine(runner, shapes.EVERYTHING, settings, context_length=256)
+    engine = Engine(runner, prepare(shapes.EVERYTHING), settings, context_length=256)
     sequences = [Sequence(f"{i}", p, 24, Sampling(temperature=0)) for i, p in enumerate(shapes.PROMPTS)]
     for sequence in sequences:
         engine.add(sequence)

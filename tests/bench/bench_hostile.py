@@ -15,7 +15,8 @@ from hostile import BOUNDED, REFUSED, of
 from serving import served
 from transformers import AutoTokenizer
 
-from compiler.vocabulary import vocabulary_of
+from compiler.prepared_vocabulary import prepare
+from compiler.vocabulary import Vocabulary
 from gateway.app import create_app
 from gateway.settings import Settings
 from runtime.protocol import ModelCard
@@ -33,8 +34,8 @@ def put(client, name: str, parameters) -> tuple[int, float]:
 
 
 def main() -> None:
-    vocabulary = vocabulary_of(AutoTokenizer.from_pretrained(corpus("tokenizers", "qwen3")))
-    runtime = FakeRuntime(card=ModelCard("tiny", vocabulary, "hermes", context_length=4096))
+    vocabulary = Vocabulary.from_tokenizer(AutoTokenizer.from_pretrained(corpus("tokenizers", "qwen3")))
+    runtime = FakeRuntime(card=ModelCard("tiny", prepare(vocabulary), "hermes", context_length=4096))
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(data_dir=folder)
         with served(create_app(settings, runtime=runtime)) as client:

@@ -16,9 +16,10 @@ from transformers import AutoTokenizer
 
 from compiler.linker.linker import link
 from compiler.matcher import Matcher, allocate_bitmask
+from compiler.prepared_vocabulary import prepare
 from compiler.syntaxes import SYNTAXES, Syntax
 from compiler.units.unit import Unit, compile_unit
-from compiler.vocabulary import Vocabulary, vocabulary_of
+from compiler.vocabulary import Vocabulary
 from toolspecs.tool import ChoiceMode, ToolChoice
 
 REQUIRED = ToolChoice(ChoiceMode.REQUIRED)
@@ -31,9 +32,11 @@ def main() -> None:
     parser.add_argument("--tools", type=int, default=1000)
     parser.add_argument("--vocabulary", choices=["qwen3", "mistral-v3"], default="qwen3")
     options = parser.parse_args()
-    vocabulary = vocabulary_of(AutoTokenizer.from_pretrained(corpus("tokenizers", options.vocabulary)))
+    vocabulary = Vocabulary.from_tokenizer(
+        AutoTokenizer.from_pretrained(corpus("tokenizers", options.vocabulary))
+    )
     print(f"{options.vocabulary}, width {vocabulary.width}; times in microseconds unless said otherwise")
-    _report("token index, once a vocabulary (ms)", [_timed(lambda: vocabulary.index)[0] * 1e-3])
+    _report("token index, once a vocabulary (ms)", [_timed(lambda: prepare(vocabulary).index)[0] * 1e-3])
     for name in ("hermes", "json"):
         _bench_masks(vocabulary, SYNTAXES[name])
     _bench_many(vocabulary, SYNTAXES["hermes"], options.tools)
@@ -41,10 +44,10 @@ def main() -> None:
 
 def _bench_masks(vocabulary: Vocabulary, syntax: Syntax) -> None:
     grammars = toolbox(32, syntax, vocabulary)
-    units = {name: compile_unit(grammar, syntax, vocabulary) for name, grammar in grammars.items()}
+    units = {name: compile_unit(grammar, syntax, prepare(vocabulary)) for name, grammar in grammars.items()}
     ebnf = monolith(grammars, syntax, vocabulary, ChoiceMode.REQUIRED, parallel=True)
-    whole = vocabulary.backend.compile(ebnf)
-    linked = link(units, syntax, vocabulary, REQUIRED)
+    whole = prepare(vocabulary).backend.compile(ebnf)
+    linked = link(units, syntax, prepare(vocabulary), REQUIRED)
     outputs = sample_outputs(grammars, syntax)
     runs = [list(_tokens(vocabulary, output, seed)) for seed, output in enumerate(outputs)]
     mask = allocate_bitmask(1, vocabulary.width)
@@ -57,10 +60,10 @@ def _bench_masks(vocabulary: Vocabulary, syntax: Syntax) -> None:
 
 def _bench_many(vocabulary: Vocabulary, syntax: Syntax, count: int) -> None:
     rng = random.Random(0)
-    kinds = [compile_unit(grammar, syntax, vocabulary) for grammar in TOOLS.values()]
+    kinds = [compile_unit(grammar, syntax, prepare(vocabulary)) for grammar in TOOLS.values()]
     names = list(dict.fromkeys("_".join(rng.sample(WORDS, 3)) + f"_{n}" for n in range(count)))
     units = {name: kinds[at % len(kinds)] for at, name in enumerate(names)}
-    duration, linked = _timed(lambda: link(units, syntax, vocabulary, REQUIRED))
+    duration, linked = _timed(lambda: link(units, syntax, prepare(vocabulary), REQUIRED))
     _report(f"link {count} tools", [duration])
     mask = allocate_bitmask(1, vocabulary.width)
     walks = [list(_tokens(vocabulary, syntax.header(rng.choice(names)), seed)) for seed in range(20)]
@@ -74,20 +77,22 @@ def _bench_many(vocabulary: Vocabulary, syntax: Syntax, count: int) -> None:
     )
 
     def add_one(number: int) -> None:
-        unit = compile_unit(TOOLS["pay_all"], syntax, vocabulary)
-        grown = link({**units, f"new_tool_{number}": unit}, syntax, vocabulary, REQUIRED)
+        unit = compile_unit(TOOLS["pay_all"], syntax, prepare(vocabulary))
+        grown = link({**units, f"new_tool_{number}": unit}, syntax, prepare(vocabulary), REQUIRED)
         _first_masks(grown.matcher(), mask, walks[number])
 
     _report(f"add a tool to {count}: unit seen before, link, masks up to the arguments", _repeat(add_one))
 
     def pick(number: int) -> None:
         choice = ToolChoice(ChoiceMode.REQUIRED, tuple(rng.sample(names, 20)))
-        linked = link(units, syntax, vocabulary, choice)
+        linked = link(units, syntax, prepare(vocabulary), choice)
         linked.matcher().fill_bitmask(mask, 0)
 
     _report(f"pick 20 of {count}, and its first mask", _repeat(pick))
-    stored = kinds[1].to_bytes(vocabulary)
-    _report(f"load a unit of {len(stored)} bytes", _repeat(lambda _: Unit.from_bytes(stored, vocabulary)))
+    stored = kinds[1].to_bytes()
+    _report(
+        f"load a unit of {len(stored)} bytes", _repeat(lambda _: Unit.from_bytes(stored, prepare(vocabulary)))
+    )
 
 
 class _Monolithic:
@@ -102,7 +107,7 @@ class _Monolithic:
 def _tokens(vocabulary: Vocabulary, text: str, seed: int) -> Iterator[int]:
     """A random tokenization of `text`, leaning towards long tokens."""
     rng = random.Random(seed)
-    ids = dict(zip(vocabulary.index.spellings, vocabulary.index.ids, strict=True))
+    ids = dict(zip(prepare(vocabulary).index.spellings, prepare(vocabulary).index.ids, strict=True))
     data = vocabulary.spell(text).encode()
     while data:
         ends = [end for end in range(1, min(len(data), 24) + 1) if data[:end] in ids]

@@ -23,12 +23,12 @@ import xgrammar as xgr
 from corpus import corpus, json_lines
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
-from compiler.backend import Backend
 from compiler.errors import CompilerError
 from compiler.isolation.priming import prime
 from compiler.matcher import Bitmask, Matcher, allocate_bitmask
+from compiler.prepared_vocabulary import Backend, prepare
 from compiler.schema import CompiledSchema, Objects, compile_schema
-from compiler.vocabulary import Vocabulary, vocabulary_of
+from compiler.vocabulary import Vocabulary
 
 SEED = 5
 
@@ -88,7 +88,8 @@ def ours(vocabulary: Vocabulary, objects: Objects, *, is_cold: bool = False) -> 
 
     def engine(schema: Any) -> Callable[[], Matching]:
         if is_cold:
-            vocabulary.__dict__["backend"] = Backend(vocabulary)
+            prepared = prepare(vocabulary)
+            vars(prepared)["backend"] = Backend(prepared.tokenizer_info)
         try:
             compiled = compile_schema(schema, tokenizer=vocabulary, objects=objects)
         except CompilerError as refusal:
@@ -99,7 +100,7 @@ def ours(vocabulary: Vocabulary, objects: Objects, *, is_cold: bool = False) -> 
 
 
 def xgrammar(vocabulary: Vocabulary) -> Engine:
-    compiler = xgr.GrammarCompiler(vocabulary.tokenizer_info, max_threads=1, cache_enabled=False)
+    compiler = xgr.GrammarCompiler(prepare(vocabulary).tokenizer_info, max_threads=1, cache_enabled=False)
 
     def engine(schema: Any) -> Callable[[], Matching]:
         try:
@@ -200,8 +201,8 @@ def main() -> None:
     cases = cases[:: options.every]
     some = cases[:: options.others]
     tokenizer = AutoTokenizer.from_pretrained(corpus("tokenizers", "qwen3"))
-    vocabulary = vocabulary_of(tokenizer)
-    assert vocabulary.tokenizer_info is not None
+    vocabulary = Vocabulary.from_tokenizer(tokenizer)
+    assert prepare(vocabulary).tokenizer_info is not None
 
     def tokens(value: Any) -> list[int]:
         return tokenizer.encode(json.dumps(value), add_special_tokens=False)
@@ -212,9 +213,10 @@ def main() -> None:
     for name, objects in kinds:
         engine = ours(vocabulary, objects, is_cold=True)
         measure(f"{name}, nothing cached", engine, cases, tokens, width, walks=False)
-    vocabulary.__dict__["backend"] = Backend(vocabulary)
+    prepared = prepare(vocabulary)
+    vars(prepared)["backend"] = Backend(prepared.tokenizer_info)
     start = time.thread_time()
-    prime(vocabulary)
+    prime(prepare(vocabulary))
     print(f"priming: {time.thread_time() - start:.1f} s of processor time")
     for name, objects in kinds:
         measure(f"{name}, primed", ours(vocabulary, objects), cases, tokens, width)

@@ -18,6 +18,7 @@ from transformers import (
     PretrainedConfig,
 )
 
+from compiler.prepared_vocabulary import prepare
 from compiler.schema import CompiledSchema, compile_schema
 from compiler.vocabulary import Vocabulary
 from runtime.engine import Engine
@@ -142,7 +143,9 @@ class Bench:
             max_batch_tokens=2048,
             compile_layers=compile_layers,
         )
-        return Engine(ModelRunner(self.model, settings), self.vocabulary, settings, context_length=8192)
+        return Engine(
+            ModelRunner(self.model, settings), prepare(self.vocabulary), settings, context_length=8192
+        )
 
     def sequences(self, count: int, *, masked: bool, max_tokens: int) -> list[Sequence]:
         """Different prompts; the masked ones as a request would have them, with a closer."""

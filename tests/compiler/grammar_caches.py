@@ -1,6 +1,7 @@
 """What tests of the grammar cache ask of it."""
 
 from compiler.isolation.pools import ThreadPool
+from compiler.prepared_vocabulary import prepare
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 SECRET = b"secret"
@@ -18,10 +19,10 @@ class Counting(ThreadPool):
         super().__init__()
         self.jobs = []
 
-    async def run(self, job, vocabulary):
+    async def run(self, job, prepared):
         self.jobs.append(job)
-        return await super().run(job, vocabulary)
+        return await super().run(job, prepared)
 
 
 async def find(cache, tools, vocabulary):
-    return await cache.toolset(tools, vocabulary=vocabulary, syntax="json", choice=REQUIRED)
+    return await cache.toolset(tools, prepared=prepare(vocabulary), syntax="json", choice=REQUIRED)

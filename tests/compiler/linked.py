@@ -4,6 +4,7 @@ from monolith import TOOLS, sample_arguments, toolbox
 
 from compiler.linker.linker import link
 from compiler.matcher import allocate_bitmask
+from compiler.prepared_vocabulary import prepare
 from compiler.syntaxes import SYNTAXES
 from compiler.units.unit import compile_unit
 from compiler.vocabulary import Vocabulary
@@ -21,8 +22,8 @@ def linked(
     choice, *, vocabulary=BYTES, syntax=HERMES, parallel=True, names=("pay", "pay_all", "p"), answer=None
 ):
     tools = toolbox(len(TOOLS), syntax, vocabulary)
-    units = {name: compile_unit(tools[name], syntax, vocabulary) for name in names}
-    return link(units, syntax, vocabulary, choice, parallel=parallel, answer=answer)
+    units = {name: compile_unit(tools[name], syntax, prepare(vocabulary)) for name in names}
+    return link(units, syntax, prepare(vocabulary), choice, parallel=parallel, answer=answer)
 
 
 def written(*names, syntax=HERMES):

@@ -15,6 +15,7 @@ from compiler.errors import UnsupportedToolset
 from compiler.isolation.compile_job import LOWERING_VERSION, CompileJob
 from compiler.isolation.limits import CompileLimits
 from compiler.isolation.pools import ThreadPool
+from compiler.prepared_vocabulary import prepare
 from compiler.response_format import ResponseFormat
 from compiler.syntaxes import SYNTAXES
 from compiler.units import stored
@@ -109,7 +110,7 @@ async def test_every_bad_tool_is_named(vocabulary):
     bad = {"type": "array", "uniqueItems": True, "items": item, "minItems": 2}
     tools = [tool("good"), tool("bad", p=bad), tool("worse", q={"$ref": "#/nowhere"})]
     with pytest.raises(UnsupportedToolset) as refused:
-        await GrammarCache(None, secret=SECRET).check(tools, vocabulary=vocabulary)
+        await GrammarCache(None, secret=SECRET).check(tools, prepared=prepare(vocabulary))
     assert [(name, error.keyword) for name, error in refused.value.refusals] == [
         ("bad", "uniqueItems"),
         ("worse", "$ref"),
@@ -136,7 +137,7 @@ async def test_a_grammar_that_cannot_be_stored_is_compiled_once(vocabulary, stor
 
 
 async def test_reports_carry_size_and_time(vocabulary):
-    (report,) = await GrammarCache(None, secret=SECRET).check([tool("f")], vocabulary=vocabulary)
+    (report,) = await GrammarCache(None, secret=SECRET).check([tool("f")], prepared=prepare(vocabulary))
     assert report.name == "f"
     assert report.grammar_bytes > 0
     assert report.compile_ms > 0
@@ -166,12 +167,14 @@ async def test_response_schemas_are_shared_like_tools(store, vocabulary):
     compile_pool = Counting()
     first, second = (GrammarCache(store, secret=SECRET, compile_pool=compile_pool) for _ in range(2))
     found = await asyncio.gather(
-        *(first.format(ResponseFormat("schema", schema), vocabulary=vocabulary) for _ in range(4))
+        *(first.format(ResponseFormat("schema", schema), prepared=prepare(vocabulary)) for _ in range(4))
     )
     assert {one.source for one in found} == {"compiled"}
     assert len(compile_pool.jobs) == 1
-    assert (await first.format(ResponseFormat("schema", schema), vocabulary=vocabulary)).source == "memory"
-    shared = await second.format(ResponseFormat("schema", schema), vocabulary=vocabulary)
+    assert (
+        await first.format(ResponseFormat("schema", schema), prepared=prepare(vocabulary))
+    ).source == "memory"
+    shared = await second.format(ResponseFormat("schema", schema), prepared=prepare(vocabulary))
     assert shared.source == "store"
     assert shared.grammar.digest == found[0].grammar.digest
     assert shared.grammar.report == found[0].grammar.report
@@ -189,7 +192,9 @@ async def test_an_entry_of_a_tool_is_no_entry_of_a_schema(store, vocabulary, cap
     for kind in (content, content.replace(b"tool", b"schema", 1)):
         await store.set(f"unit:{other}", sign(kind, other, SECRET))
         fresh = GrammarCache(store, secret=SECRET)
-        found = await fresh.format(ResponseFormat("schema", {"type": "integer"}), vocabulary=vocabulary)
+        found = await fresh.format(
+            ResponseFormat("schema", {"type": "integer"}), prepared=prepare(vocabulary)
+        )
         assert found.source == "compiled"
         assert found.grammar.accepts("1")
         assert "ignored" in caplog.text

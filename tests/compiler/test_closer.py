@@ -17,6 +17,7 @@ from compiler import compile_schema, compile_toolset
 from compiler.closing.segmentation import Segmentation
 from compiler.errors import UnsupportedGrammar
 from compiler.linker.linker import LinkedGrammar
+from compiler.prepared_vocabulary import prepare
 from compiler.syntaxes import SYNTAXES
 from compiler.vocabulary import Vocabulary
 from toolspecs.tool import Tool
@@ -273,7 +274,7 @@ def test_no_budget_is_too_small_for_no_call():
 def test_segmentation_takes_the_fewest_tokens():
     words = ("a", "ab", "abc", "bcd", "cd", "d", "é")
     vocabulary = Vocabulary.from_tokens([*(w.encode() for w in words), b""], stop_ids=[len(words)])
-    segmentation = Segmentation(vocabulary.index)
+    segmentation = Segmentation(prepare(vocabulary).index)
     for text, split in [("abcd", ["a", "bcd"]), ("abcdd", ["a", "bcd", "d"]), ("é", ["é"]), ("", [])]:
         ids = segmentation.ids(text.encode())
         assert segmentation.count(text.encode()) == len(ids) == len(split)

@@ -10,6 +10,7 @@ from compiler.cache.grammar_cache import GrammarCache
 from compiler.errors import CompilingUnfinished, LimitReached, UnsupportedToolset
 from compiler.isolation.limits import CompileLimits
 from compiler.isolation.pools import ThreadPool
+from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
 
 
@@ -20,7 +21,7 @@ def vocabulary():
 
 async def test_one_request_tries_few_hopeless_schemas(vocabulary):
     class Hopeless(Counting):
-        async def run(self, job, vocabulary):
+        async def run(self, job, prepared):
             self.jobs.append(job)
             raise LimitReached("", "", "takes long")
 
@@ -40,9 +41,9 @@ class Slow(Counting):
         self.limits = CompileLimits(request_seconds=num_seconds)
         self.clock = clock
 
-    async def run(self, job, vocabulary):
+    async def run(self, job, prepared):
         self.clock.now += 1
-        return await super().run(job, vocabulary)
+        return await super().run(job, prepared)
 
 
 @pytest.fixture
@@ -84,10 +85,10 @@ async def test_a_request_is_not_refused_because_another_ones_time_is_over(vocabu
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     class Held(Slow):
-        async def run(self, job, vocabulary):
+        async def run(self, job, prepared):
             begun.set()
             await go_on.wait()
-            return await ThreadPool.run(self, job, vocabulary)
+            return await ThreadPool.run(self, job, prepared)
 
     cache = GrammarCache(None, secret=SECRET, compile_pool=Held(clock, 0.5))
     first = asyncio.create_task(find(cache, [tool("a"), tool("b", p={})], vocabulary))
@@ -105,19 +106,19 @@ async def test_nothing_is_compared_when_a_requests_time_is_over(vocabulary, cloc
     compile_pool = Slow(clock, 1.0)
     cache = GrammarCache(None, secret=SECRET, compile_pool=compile_pool)
     budget = cache.compile_budget()
-    assert await cache.covers(tool("t"), tool("t"), vocabulary=vocabulary, budget=budget)
+    assert await cache.covers(tool("t"), tool("t"), prepared=prepare(vocabulary), budget=budget)
     clock.now += 1
-    assert not await cache.covers(tool("t"), tool("t"), vocabulary=vocabulary, budget=budget)
+    assert not await cache.covers(tool("t"), tool("t"), prepared=prepare(vocabulary), budget=budget)
     assert len(compile_pool.jobs) == 1
 
 
 async def test_what_takes_too_long_to_compare_is_not_contained(vocabulary):
     class Hopeless(ThreadPool):
-        async def run(self, job, vocabulary):
+        async def run(self, job, prepared):
             raise LimitReached("", "", "takes long")
 
     whole, number = (tool("t", a={"type": kind}) for kind in ("integer", "number"))
-    assert await GrammarCache(None, secret=SECRET).covers(number, whole, vocabulary=vocabulary)
-    assert not await GrammarCache(None, secret=SECRET).covers(whole, number, vocabulary=vocabulary)
+    assert await GrammarCache(None, secret=SECRET).covers(number, whole, prepared=prepare(vocabulary))
+    assert not await GrammarCache(None, secret=SECRET).covers(whole, number, prepared=prepare(vocabulary))
     hopeless = GrammarCache(None, secret=SECRET, compile_pool=Hopeless())
-    assert not await hopeless.covers(number, whole, vocabulary=vocabulary)
+    assert not await hopeless.covers(number, whole, prepared=prepare(vocabulary))

@@ -15,6 +15,7 @@ from compiler import compile_schema
 from compiler.linker.linker import link
 from compiler.lowering.tagged_arguments import parameter_tags
 from compiler.matcher import allocate_bitmask
+from compiler.prepared_vocabulary import prepare
 from compiler.report import Verdict
 from compiler.schema import CompiledSchema, lower_schema
 from compiler.syntaxes import SYNTAXES
@@ -213,9 +214,11 @@ def test_any_bound_is_exact():
 def test_linked_calls_keep_to_lengths(syntax):
     vocabulary = named_vocabulary("qwen3")
     unit = compile_unit(
-        lower_schema(SCHEMAS["object"], only_objects=True).grammar, SYNTAXES[syntax], vocabulary
+        lower_schema(SCHEMAS["object"], only_objects=True).grammar, SYNTAXES[syntax], prepare(vocabulary)
     )
-    linked = link({"t": unit}, SYNTAXES[syntax], vocabulary, ToolChoice(ChoiceMode.REQUIRED), parallel=False)
+    linked = link(
+        {"t": unit}, SYNTAXES[syntax], prepare(vocabulary), ToolChoice(ChoiceMode.REQUIRED), parallel=False
+    )
     for seed, habit in enumerate(HABITS):
         matcher = linked.matcher()
         written = _decode(matcher, vocabulary, seed, habit, max_tokens=100)
@@ -230,7 +233,9 @@ def test_strings_inside_tags_keep_to_lengths():
     schema = {"type": "object", "properties": {"list": SCHEMAS["array"]}, "required": ["list"]}
     tags = parameter_tags(SYNTAXES["qwen3_coder"], vocabulary)
     unit = compile_unit(
-        lower_schema(schema, only_objects=True, tags=tags).grammar, SYNTAXES["qwen3_coder"], vocabulary
+        lower_schema(schema, only_objects=True, tags=tags).grammar,
+        SYNTAXES["qwen3_coder"],
+        prepare(vocabulary),
     )
     assert unit.guard is not None
     head = (tags.begin + "list" + tags.after_key).encode()

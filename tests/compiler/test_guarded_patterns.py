@@ -26,6 +26,7 @@ from compiler.guard.string_bounds import MAX_ENTRIES, RemainingLength, string_au
 from compiler.lowering.json_text import FLEXIBLE
 from compiler.lowering.lowering import Lowering
 from compiler.matcher import allocate_bitmask
+from compiler.prepared_vocabulary import prepare
 from compiler.regular.dfa import TooManyStates
 from compiler.regular.language import PatternCondition, language
 from compiler.report import Verdict
@@ -57,7 +58,7 @@ def _counted_by_rules(
         formatting=FLEXIBLE,
         counted=frozenset(pointers),
     )
-    return CompiledSchema(lowering.grammar(), lowering.reporter.report(), vocabulary)
+    return CompiledSchema(lowering.grammar(), lowering.reporter.report(), prepare(vocabulary))
 
 
 def _chosen(allowed: np.ndarray, vocabulary: Vocabulary, rng: random.Random) -> int:

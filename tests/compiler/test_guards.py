@@ -19,6 +19,7 @@ from compiler.guard.tagged_cursor import start_cursor
 from compiler.linker.linker import link
 from compiler.lowering.tagged_arguments import parameter_tags
 from compiler.matcher import allocate_bitmask
+from compiler.prepared_vocabulary import prepare
 from compiler.schema import CompiledSchema, lower_schema
 from compiler.syntaxes import SYNTAXES
 from compiler.units.unit import compile_unit
@@ -96,7 +97,10 @@ def test_repeats_are_refused(name, text, vocabulary):
     compiled = compile_schema(GUARDED[name], tokenizer=vocabulary)
     assert not compiled.accepts(text)
     matcher = compiled.matcher()
-    ids = [vocabulary.index.ids[vocabulary.index.spellings.index(bytes([b]))][0] for b in text.encode()]
+    ids = [
+        prepare(vocabulary).index.ids[prepare(vocabulary).index.spellings.index(bytes([b]))][0]
+        for b in text.encode()
+    ]
     bitmask = allocate_bitmask(1, vocabulary.width)
     for token_id in ids:
         is_allowed = bool(_allowed(matcher, bitmask, vocabulary.width)[token_id])
@@ -179,9 +183,9 @@ def test_linked_calls_are_guarded(syntax):
     vocabulary = named_vocabulary("qwen3")
     schema = {"type": "object", "properties": {"tags": GUARDED["all of an enum"]}, "required": ["tags"]}
     grammar = lower_schema(schema, only_objects=True).grammar
-    unit = compile_unit(grammar, SYNTAXES[syntax], vocabulary)
+    unit = compile_unit(grammar, SYNTAXES[syntax], prepare(vocabulary))
     linked = link(
-        {"tag": unit}, SYNTAXES[syntax], vocabulary, ToolChoice(ChoiceMode.REQUIRED), parallel=False
+        {"tag": unit}, SYNTAXES[syntax], prepare(vocabulary), ToolChoice(ChoiceMode.REQUIRED), parallel=False
     )
     for seed in range(10):
         matcher = linked.matcher()

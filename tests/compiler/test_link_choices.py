@@ -10,6 +10,7 @@ from random_decoding import allowed_ids
 from compiler.errors import UnsupportedGrammar, UnsupportedToolset
 from compiler.linker.linker import link
 from compiler.matcher import allocate_bitmask
+from compiler.prepared_vocabulary import prepare
 from compiler.syntaxes import SYNTAXES
 from compiler.units.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary
@@ -94,9 +95,9 @@ def test_every_syntax_writes_and_ends_calls(row):
 @pytest.mark.parametrize("name", ["a b", "x>\ny", "<x>", "tab\t"])
 def test_a_name_that_a_reader_would_not_get_back_is_refused(name):
     row = SYNTAXES["qwen3_coder"]
-    unit = compile_unit(toolbox(1, row, BYTES)["pay"], row, BYTES)
+    unit = compile_unit(toolbox(1, row, BYTES)["pay"], row, prepare(BYTES))
     with pytest.raises(UnsupportedToolset, match="cannot be written in a call"):
-        link({name: unit}, row, BYTES, REQUIRED)
+        link({name: unit}, row, prepare(BYTES), REQUIRED)
 
 
 def test_a_stop_token_ends_everything_and_is_taken_back():
@@ -145,13 +146,13 @@ def test_a_marker_inside_the_trigger_is_refused():
 
 def test_stored_units_are_compiled_when_a_sequence_comes_to_them():
     names = ("pay", "pay_all", "p")
-    stored = {name: compile_unit(TOOLS[name], HERMES, BYTES).to_bytes(BYTES) for name in names}
-    units = {name: Unit.from_bytes(content, BYTES) for name, content in stored.items()}
+    stored = {name: compile_unit(TOOLS[name], HERMES, prepare(BYTES)).to_bytes() for name in names}
+    units = {name: Unit.from_bytes(content, prepare(BYTES)) for name, content in stored.items()}
 
     def compiled():
         return [name for name, unit in units.items() if "compiled" in vars(unit)]
 
-    matcher = link(units, HERMES, BYTES, REQUIRED).matcher()
+    matcher = link(units, HERMES, prepare(BYTES), REQUIRED).matcher()
     mask = allocate_bitmask(1, BYTES.width)
     for token_id in ids(HERMES.header("pay_all")):
         assert compiled() == []

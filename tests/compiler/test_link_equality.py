@@ -13,6 +13,7 @@ from compiler.linker.dispatcher import InUnit
 from compiler.linker.linked_matcher import LinkedMatcher
 from compiler.linker.linker import link
 from compiler.matcher import allocate_bitmask
+from compiler.prepared_vocabulary import prepare
 from compiler.syntaxes import SYNTAXES, Syntax, find_syntax
 from compiler.units.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary
@@ -34,7 +35,7 @@ def vocabulary(request) -> Vocabulary:
 
 @cache
 def _unit(vocabulary: Vocabulary, syntax: Syntax, name: str) -> Unit:
-    return compile_unit(toolbox(100, syntax, vocabulary)[name], syntax, vocabulary)
+    return compile_unit(toolbox(100, syntax, vocabulary)[name], syntax, prepare(vocabulary))
 
 
 class Comparison:
@@ -45,7 +46,9 @@ class Comparison:
         self.reference = reference
         self.vocabulary = vocabulary
         self.random = random.Random(seed)
-        self.ids_of = dict(zip(vocabulary.index.spellings, vocabulary.index.ids, strict=True))
+        self.ids_of = dict(
+            zip(prepare(vocabulary).index.spellings, prepare(vocabulary).index.ids, strict=True)
+        )
         trigger = vocabulary.spell(texts["trigger"]).encode()
         is_lead = {
             i: bool(trigger) and trigger.startswith(vocabulary.tokens[i]) for i in vocabulary.marker_ids
@@ -163,9 +166,9 @@ def test_masks_equal_at_any_number_of_tools(vocabulary, num_tools):
 def _compare(vocabulary, syntax, mode, *, parallel, num_tools, num_steps):
     grammars = toolbox(num_tools, syntax, vocabulary)
     units = {name: _unit(vocabulary, syntax, name) for name in grammars}
-    linked = link(units, syntax, vocabulary, ToolChoice(mode), parallel=parallel)
+    linked = link(units, syntax, prepare(vocabulary), ToolChoice(mode), parallel=parallel)
     shown = {} if mode is ChoiceMode.NONE else grammars
-    whole = vocabulary.backend.compile(monolith(shown, syntax, vocabulary, mode, parallel=parallel))
+    whole = prepare(vocabulary).backend.compile(monolith(shown, syntax, vocabulary, mode, parallel=parallel))
     guides = [vocabulary.spell(text).encode() for text in sample_outputs(shown, syntax)]
     texts = {"trigger": syntax.trigger if shown else "", "guides": guides}
     num_done, num_units, seed = 0, 0, 0

@@ -10,6 +10,7 @@ from text_call_parser import CallParser, TextPart, ThoughtPart
 
 from compiler import ResponseFormat, UnsupportedSchema, compile_format
 from compiler.linker.linker import FramedFormat, link_format
+from compiler.prepared_vocabulary import prepare
 from compiler.syntaxes import find_syntax
 from compiler.vocabulary import Vocabulary
 
@@ -58,7 +59,7 @@ ANALYSIS = "<|channel|>analysis<|message|>"
 
 def answer_in(response_format, syntax, vocabulary) -> FramedFormat:
     grammar = link_format(
-        compile_format(response_format, tokenizer=vocabulary), find_syntax(syntax), vocabulary
+        compile_format(response_format, tokenizer=vocabulary), find_syntax(syntax), prepare(vocabulary)
     )
     assert isinstance(grammar, FramedFormat)
     return grammar
@@ -167,14 +168,16 @@ def test_masks_allow_what_is_accepted_and_come_back(syntax, vocabulary):
 def test_what_could_be_taken_for_a_thought_is_refused():
     compiled = compile_format(ResponseFormat("pattern", "<think>a|b"), tokenizer=THINKING)
     with pytest.raises(UnsupportedSchema, match="<think>"):
-        link_format(compiled, find_syntax("hermes+think"), THINKING)
-    assert link_format(compiled, find_syntax("hermes"), THINKING) is compiled
+        link_format(compiled, find_syntax("hermes+think"), prepare(THINKING))
+    assert link_format(compiled, find_syntax("hermes"), prepare(THINKING)) is compiled
 
 
 def test_without_thoughts_or_frames_an_answer_is_itself():
     compiled = compile_format(WORDS)
-    assert link_format(compiled, find_syntax("hermes"), Vocabulary.of_bytes()) is compiled
-    assert link_format(compiled, find_syntax("hermes+think"), Vocabulary.of_bytes()) is compiled  # no markers
+    assert link_format(compiled, find_syntax("hermes"), prepare(Vocabulary.of_bytes())) is compiled
+    assert (
+        link_format(compiled, find_syntax("hermes+think"), prepare(Vocabulary.of_bytes())) is compiled
+    )  # no markers
 
 
 def test_digests_tell_formats_and_syntaxes_apart():

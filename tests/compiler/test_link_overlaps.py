@@ -12,6 +12,7 @@ from monolith import TOOLS, monolith, sample_outputs, toolbox
 from compiler.linker.dispatcher import InText, InUnit
 from compiler.linker.linker import link
 from compiler.matcher import allocate_bitmask
+from compiler.prepared_vocabulary import prepare
 from compiler.syntaxes import SYNTAXES
 from compiler.units.unit import compile_unit
 from compiler.vocabulary import Vocabulary
@@ -49,9 +50,11 @@ def test_every_token_that_one_grammar_accepts_and_no_other(syntax, data):
     parallel = data.draw(st.booleans())
     tools = toolbox(len(TOOLS), syntax, vocabulary)
     grammars = {name: tools[name] for name in data.draw(st.sets(st.sampled_from(NAMES), min_size=1))}
-    units = {name: compile_unit(grammar, syntax, vocabulary) for name, grammar in grammars.items()}
-    linked = link(units, syntax, vocabulary, ToolChoice(mode), parallel=parallel).matcher()
-    whole = vocabulary.backend.compile(monolith(grammars, syntax, vocabulary, mode, parallel=parallel))
+    units = {name: compile_unit(grammar, syntax, prepare(vocabulary)) for name, grammar in grammars.items()}
+    linked = link(units, syntax, prepare(vocabulary), ToolChoice(mode), parallel=parallel).matcher()
+    whole = prepare(vocabulary).backend.compile(
+        monolith(grammars, syntax, vocabulary, mode, parallel=parallel)
+    )
     _decode(linked, xgr.GrammarMatcher(whole), vocabulary, random.Random(data.draw(st.integers())))
 
 

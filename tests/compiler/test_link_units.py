@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from monolith import SAMPLES, TOOLS, tool
 
-from compiler.backend import Backend
 from compiler.errors import CorruptUnit, UnsupportedGrammar
 from compiler.grammar.grammar import CharClass, Choice, Concatenation, Grammar, Literal, Repeat, Rule, RuleRef
 from compiler.grammar.json_form import grammar_from_json, grammar_to_json
 from compiler.matcher import allocate_bitmask
+from compiler.prepared_vocabulary import prepare
 from compiler.syntaxes import SYNTAXES
 from compiler.units.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary
@@ -23,7 +23,7 @@ BYTES = Vocabulary.of_bytes()
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_a_unit_is_the_arguments_and_the_calls_end(name):
-    unit = compile_unit(TOOLS[name], HERMES, BYTES)
+    unit = compile_unit(TOOLS[name], HERMES, prepare(BYTES))
     matcher = xgr.GrammarMatcher(unit.compiled)
     assert matcher.accept_string(SAMPLES[name])
     assert not matcher.is_completed()
@@ -33,8 +33,8 @@ def test_a_unit_is_the_arguments_and_the_calls_end(name):
 
 @pytest.mark.parametrize("name", TOOLS)
 def test_a_stored_unit_comes_back_the_same(name):
-    unit = compile_unit(TOOLS[name], HERMES, BYTES)
-    again = Unit.from_bytes(unit.to_bytes(BYTES), BYTES)
+    unit = compile_unit(TOOLS[name], HERMES, prepare(BYTES))
+    again = Unit.from_bytes(unit.to_bytes(), prepare(BYTES))
     assert (again.digest, again.syntax, again.grammar) == (unit.digest, unit.syntax, unit.grammar)
     masks = allocate_bitmask(2, BYTES.width)
     for row, compiled in enumerate((unit.compiled, again.compiled)):
@@ -45,24 +45,24 @@ def test_a_stored_unit_comes_back_the_same(name):
 def test_the_digest_covers_grammar_syntax_and_vocabulary():
     other = Vocabulary((*BYTES.tokens[:65], b"AA", *BYTES.tokens[66:]), {}, BYTES.stop_ids)
     digests = [
-        compile_unit(grammar, row, vocabulary).digest
+        compile_unit(grammar, row, prepare(vocabulary)).digest
         for grammar in (TOOLS["pay"], TOOLS["pay_all"])
         for row in (HERMES, SYNTAXES["json"], SYNTAXES["mistral"])
         for vocabulary in (BYTES, other)
     ]
     assert len(set(digests)) == len(digests)
-    assert compile_unit(TOOLS["pay"], HERMES, BYTES).digest == digests[0]
+    assert compile_unit(TOOLS["pay"], HERMES, prepare(BYTES)).digest == digests[0]
 
 
 def test_bytes_of_another_vocabulary_are_refused_though_it_has_the_same_size():
     other = Vocabulary((*BYTES.tokens[:65], b"AA", *BYTES.tokens[66:]), {}, BYTES.stop_ids)
-    stored = compile_unit(TOOLS["pay"], HERMES, BYTES).to_bytes(BYTES)
+    stored = compile_unit(TOOLS["pay"], HERMES, prepare(BYTES)).to_bytes()
     with pytest.raises(CorruptUnit, match="another vocabulary"):
-        Unit.from_bytes(stored, other)
+        Unit.from_bytes(stored, prepare(other))
 
 
 def test_cut_or_foreign_bytes_are_refused():
-    stored = compile_unit(TOOLS["pay"], HERMES, BYTES).to_bytes(BYTES)
+    stored = compile_unit(TOOLS["pay"], HERMES, prepare(BYTES)).to_bytes()
     content = zstandard.ZstdDecompressor().decompress(stored)
     compress = zstandard.ZstdCompressor().compress
     bad = [
@@ -76,31 +76,31 @@ def test_cut_or_foreign_bytes_are_refused():
     ]
     for data in bad:
         with pytest.raises(CorruptUnit):
-            Unit.from_bytes(data, BYTES)
+            Unit.from_bytes(data, prepare(BYTES))
 
 
 def test_a_claim_to_be_huge_is_refused_before_it_is_unpacked():
     bomb = zstandard.ZstdCompressor().compress(bytes(300 * 2**20))
     with pytest.raises(CorruptUnit, match="too much memory"):
-        Unit.from_bytes(bomb, BYTES)
+        Unit.from_bytes(bomb, prepare(BYTES))
 
 
 @pytest.mark.parametrize("grammar", [tool('["a"]'), tool(Choice((Literal("{}"), Literal("null"))))])
 def test_arguments_that_may_be_no_object_are_refused(grammar):
     with pytest.raises(UnsupportedGrammar, match="must begin with"):
-        compile_unit(grammar, HERMES, BYTES)
+        compile_unit(grammar, HERMES, prepare(BYTES))
 
 
 def test_what_xgrammar_refuses_is_an_error_of_ours():
     with pytest.raises(UnsupportedGrammar, match="nowhere"):
-        Backend(BYTES).compile("root ::= nowhere")
+        prepare(BYTES).backend.compile("root ::= nowhere")
 
 
 def test_markers_of_the_syntax_are_single_tokens_of_a_unit():
     tokens = [*BYTES.tokens[:256], b"<tool_call>", b"</tool_call>", b""]
     markers = {"<tool_call>": 256, "</tool_call>": 257}
     vocabulary = Vocabulary.from_tokens(tokens, markers=markers, stop_ids=[258])
-    matcher = xgr.GrammarMatcher(compile_unit(TOOLS["p"], HERMES, vocabulary).compiled)
+    matcher = xgr.GrammarMatcher(compile_unit(TOOLS["p"], HERMES, prepare(vocabulary)).compiled)
     assert matcher.accept_string("{}}\n")
     mask = allocate_bitmask(1, vocabulary.width)
     matcher.fill_next_token_bitmask(mask, 0)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from compiler.errors import UnsupportedKeyword
 from compiler.grammar.grammar import Rule
 from compiler.grammar.rules import RuleTable
+from compiler.prepared_vocabulary import prepare
 from compiler.scalars.numbers import IntegerConstraint, NumberConstraint, lower_integer, lower_number
 from compiler.vocabulary import Vocabulary
 
@@ -24,7 +25,7 @@ class Language:
     """What a lowered number accepts; None accepts nothing."""
 
     def __init__(self, lowered, rules: RuleTable) -> None:
-        self.compiled = lowered and BYTES.backend.compile(rules.grammar(Rule(lowered.expr)).ebnf)
+        self.compiled = lowered and prepare(BYTES).backend.compile(rules.grammar(Rule(lowered.expr)).ebnf)
 
     def __contains__(self, text: str) -> bool:
         if self.compiled is None:

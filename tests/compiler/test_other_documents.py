@@ -9,6 +9,7 @@ import pytest
 from compiler import UnsupportedSchema, compile_schema
 from compiler.cache.grammar_cache import GrammarCache
 from compiler.frontend.canonical_form import covers
+from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
 from toolspecs.bundle import Bundler
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
@@ -135,7 +136,7 @@ async def compiled(cache, *toolsets):
     for toolset in toolsets:
         found = await cache.toolset(
             toolset.tools,
-            vocabulary=Vocabulary.of_bytes(),
+            prepared=prepare(Vocabulary.of_bytes()),
             syntax="json",
             choice=ToolChoice(ChoiceMode.REQUIRED),
         )

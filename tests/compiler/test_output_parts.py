@@ -11,6 +11,7 @@ from text_call_parser import CallParser
 
 from compiler.linker.linker import link_format
 from compiler.output_parts import ArgumentsPart, CallEnd, CallStart, TextPart, ThoughtPart
+from compiler.prepared_vocabulary import prepare
 from compiler.response_format import ResponseFormat, compile_format
 from compiler.syntaxes import SYNTAXES, find_syntax
 from compiler.vocabulary import Vocabulary
@@ -157,7 +158,7 @@ def test_answers_in_a_format_are_text(name, with_tools, seed):
     grammar = (
         linked(AUTO, vocabulary=vocabulary, syntax=syntax, answer=answer)
         if with_tools
-        else link_format(answer, syntax, vocabulary)
+        else link_format(answer, syntax, prepare(vocabulary))
     )
     output = Generation(grammar, 200, random.Random(seed))
     expected = [("TextPart", output.text)] if grammar is answer else found_in_text(grammar, output.text)

@@ -9,6 +9,7 @@ from redis_server import redis_url  # noqa: F401 (a fixture)
 
 from compiler.cache.grammar_cache import GrammarCache
 from compiler.isolation.pools import ThreadPool
+from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
 from toolspecs.stores import open_store
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
@@ -25,10 +26,10 @@ class Counted(ThreadPool):
         super().__init__()
         self._store = store
 
-    async def run(self, job, vocabulary):
+    async def run(self, job, prepared):
         await self._store.increment(COMPILED)
         await asyncio.sleep(0.05)
-        return await super().run(job, vocabulary)
+        return await super().run(job, prepared)
 
 
 async def replica(url: str) -> None:
@@ -41,7 +42,9 @@ async def replica(url: str) -> None:
     while int(await store.get(START) or b"0") < 2:  # noqa: ASYNC110 - the other is another process
         await asyncio.sleep(0.01)
     asked = (
-        cache.toolset(tools, vocabulary=vocabulary, syntax="json", choice=ToolChoice(ChoiceMode.REQUIRED))
+        cache.toolset(
+            tools, prepared=prepare(vocabulary), syntax="json", choice=ToolChoice(ChoiceMode.REQUIRED)
+        )
         for _ in range(NUM_REQUESTS)
     )
     digests = {found.grammar.digest for found in await asyncio.gather(*asked)}

@@ -12,6 +12,7 @@ from compiler.errors import UnsupportedKeyword, UnsupportedSchema
 from compiler.grammar.grammar import Rule
 from compiler.grammar.rules import RuleTable
 from compiler.lowering.json_text import FLEXIBLE
+from compiler.prepared_vocabulary import prepare
 from compiler.regular.formats import FORMATS
 from compiler.report import Verdict
 from compiler.scalars.strings import StringConstraint, lower_string
@@ -25,7 +26,7 @@ BYTES = Vocabulary.of_bytes()
 
 
 def accepts(expr, rules: RuleTable, text: str) -> bool:
-    matcher = xgr.GrammarMatcher(BYTES.backend.compile(rules.grammar(Rule(expr)).ebnf))
+    matcher = xgr.GrammarMatcher(prepare(BYTES).backend.compile(rules.grammar(Rule(expr)).ebnf))
     return matcher.accept_string(text) and matcher.is_completed()
 
 
@@ -66,7 +67,7 @@ def test_long_bounds_are_exact(low, high, pattern):
     constraint = StringConstraint(low, high, patterns=(pattern,) if pattern else ())
     rules = RuleTable()
     expr = lower_string(constraint, rules, in_container=False).expr
-    compiled = BYTES.backend.compile(rules.grammar(Rule(expr)).ebnf)
+    compiled = prepare(BYTES).backend.compile(rules.grammar(Rule(expr)).ebnf)
     edges = {0, 1, 31, 32, 33, *(edge + step for edge in (low, high or low) for step in (-1, 0, 1, 40))}
     for length in (edge for edge in edges if edge >= 0):
         matcher = xgr.GrammarMatcher(compiled)

@@ -15,6 +15,7 @@ from whole_outputs import parse_calls
 
 from compiler import compile_toolset
 from compiler.errors import CompilerError, UnknownSyntax
+from compiler.prepared_vocabulary import prepare
 from compiler.syntaxes import SYNTAXES, Syntax, find_syntax, syntax_of_template
 from compiler.vocabulary import Vocabulary
 from toolspecs.tool import Tool
@@ -74,7 +75,7 @@ def _tag(family: str, choice: str, *, parallel: bool) -> xgr.CompiledGrammar:
     ]
     mode = "auto" if family == "harmony" else "disabled"
     tag = xgr.get_model_structural_tag(family, tools, choice, mode, parallel_tool_calls=parallel)
-    compiler = xgr.GrammarCompiler(BYTES.tokenizer_info, max_threads=1)
+    compiler = xgr.GrammarCompiler(prepare(BYTES).tokenizer_info, max_threads=1)
     return compiler.compile_structural_tag(tag)
 
 

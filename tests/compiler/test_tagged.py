@@ -12,6 +12,7 @@ from whole_outputs import parse_calls
 from compiler import compile_toolset
 from compiler.errors import UnsupportedSchema
 from compiler.linker.linker import LinkedGrammar
+from compiler.prepared_vocabulary import prepare
 from compiler.report import Verdict
 from compiler.syntaxes import SYNTAXES, Syntax
 from compiler.toolset_compiler import lower_tool
@@ -193,5 +194,5 @@ def test_whatever_is_drawn_reads_as_valid_arguments(row):
 
 def test_the_types_are_stored_with_the_unit():
     unit = compiled(HARD).units["f"]
-    assert Unit.from_bytes(unit.to_bytes(BYTES), BYTES).types == unit.types
+    assert Unit.from_bytes(unit.to_bytes(), prepare(BYTES)).types == unit.types
     assert unit.types["n"] == ("null", "number", "string")

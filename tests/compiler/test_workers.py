@@ -15,13 +15,14 @@ from compiler.errors import LimitReached, UnsupportedSchema, WorkersUnavailable
 from compiler.isolation.compile_job import CompileJob, read_answer
 from compiler.isolation.limits import CompileLimits
 from compiler.isolation.pools import WorkerPool
+from compiler.prepared_vocabulary import prepare
 from compiler.response_format import ResponseFormat
 from compiler.vocabulary import Vocabulary
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 LIMITS = CompileLimits(seconds=1.0, memory_bytes=128 * 2**20)
-VOCABULARY = Vocabulary.of_bytes()
+VOCABULARY = prepare(Vocabulary.of_bytes())
 FINE = CompileJob.tool({"type": "object", "properties": {"a": {"type": "integer"}}}, "json")
 
 
@@ -117,7 +118,9 @@ async def test_idle_workers_that_die_are_nobodys_refusal(workers):
 
 
 async def test_a_vocabulary_is_learned_when_it_is_first_used(workers):
-    other = Vocabulary.from_tokens([*VOCABULARY.tokens[:-1], b"true"], stop_ids=(0,), width=300)
+    other = prepare(
+        Vocabulary.from_tokens([*VOCABULARY.vocabulary.tokens[:-1], b"true"], stop_ids=(0,), width=300)
+    )
     job = CompileJob.format(ResponseFormat("schema", {"type": "boolean"}))
     found = CacheEntry.from_bytes(await workers.run(job, other), other, "schema")
     assert found.unit.matcher().accept(256)

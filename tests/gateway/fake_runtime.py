@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
+from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
 from runtime.events import (
     ArgumentsDelta,
@@ -54,7 +55,9 @@ class FakeRuntime:
     num_aborted: int = 0
     is_closed: bool = False
     card: ModelCard = field(
-        default_factory=lambda: ModelCard("tiny", Vocabulary.of_bytes(), "hermes", context_length=512)
+        default_factory=lambda: ModelCard(
+            "tiny", prepare(Vocabulary.of_bytes()), "hermes", context_length=512
+        )
     )
 
     async def generate(self, request: GenerationRequest) -> AsyncIterator[Event]:

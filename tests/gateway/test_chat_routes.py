@@ -8,6 +8,7 @@ from chat import URL, ask, body, stream
 from fake_runtime import STATS, call, text
 from sample_tools import TIME, WEATHER
 
+from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
 from runtime.errors import GenerationFailed
 from runtime.events import (
@@ -245,7 +246,7 @@ async def test_a_format_constrains_the_text(client, runtime, response_format, of
 async def test_a_format_leaves_a_model_its_thoughts(client, runtime):
     tokens = [*(bytes([b]) for b in range(256)), b"", b"?", b"?"]
     thinking = Vocabulary.from_tokens(tokens, markers={"<think>": 257, "</think>": 258}, stop_ids=[256])
-    runtime.card = replace(runtime.card, vocabulary=thinking, syntax="hermes+think")
+    runtime.card = replace(runtime.card, prepared=prepare(thinking), syntax="hermes+think")
     await ask(client, response_format={"type": "choice", "choices": ["yes", "no"]})
     matcher = runtime.requests[0].constraint.matcher()
     assert all(map(matcher.accept, [257, *b"Hm.", 258, *b"no", 256]))

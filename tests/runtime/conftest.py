@@ -5,6 +5,7 @@ import torch
 from embedded import SETTINGS
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
 from runtime import loading
 from runtime.embedded import EmbeddedRuntime
@@ -59,7 +60,9 @@ def make_engine(byte_model, vocabulary):
 
     def make(*, context_length=512, **settings):
         chosen = EngineSettings(**{"page_size": 4, "num_pages": 256, "max_sequences": 16} | settings)
-        return Engine(ModelRunner(byte_model, chosen), vocabulary, chosen, context_length=context_length)
+        return Engine(
+            ModelRunner(byte_model, chosen), prepare(vocabulary), chosen, context_length=context_length
+        )
 
     return make
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paged_attention_cases import reference
 
+from compiler.prepared_vocabulary import prepare
 from runtime.engine import Engine
 from runtime.forward import forward_pass
 from runtime.forward.cuda_graphs import LONGEST_CHUNK, TableRows, sizes_up_to
@@ -61,7 +62,7 @@ def make_graphed_engine(make_runner, vocabulary):
     def make(capture, **settings):
         runner = make_runner(capture, **settings)
         chosen = EngineSettings(**{"page_size": 4, "num_pages": 256, "max_sequences": 4} | settings)
-        return Engine(runner, vocabulary, chosen, context_length=512)
+        return Engine(runner, prepare(vocabulary), chosen, context_length=512)
 
     return make
 
@@ -106,7 +107,7 @@ def test_compiled_layers_write_the_same(
     settings = EngineSettings(page_size=4, num_pages=256, max_sequences=4, compile_layers=True)
     expected = outputs_of(make_engine(), finish, [make_sequence(p) for p in PROMPTS])
     runner = ModelRunner(copy.deepcopy(byte_model), settings, DeviceOperations(reference, recorder))
-    engine = Engine(runner, vocabulary, settings, context_length=512)
+    engine = Engine(runner, prepare(vocabulary), settings, context_length=512)
     assert outputs_of(engine, finish, [make_sequence(p) for p in PROMPTS]) == expected
     assert counters["frames"]["ok"] > 0
     assert all("paged_attention" in reason for reason in counters["graph_break"])

@@ -6,6 +6,7 @@ Tensors on torch's `meta` device have no values, so whatever looks at one raises
 import pytest
 import torch
 
+from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
 from runtime.device import upload
 from runtime.masks import TokenMasks
@@ -30,7 +31,7 @@ def sequences():
 
 
 def test_nothing_before_sampling_looks_at_values(sequences, monkeypatch):
-    masks = TokenMasks(Vocabulary.of_bytes(), 300)
+    masks = TokenMasks(prepare(Vocabulary.of_bytes()), 300)
     monkeypatch.setattr(masks, "_apply_bits", lambda values, bitmask: upload(bitmask, values.device))
     logits = torch.zeros(len(sequences), 300, device="meta")
     adjust(logits, sequences)

@@ -12,6 +12,7 @@ from embedded import SETTINGS, assert_valid, calls_of, events_of, linked, reques
 
 from compiler import ResponseFormat, compile_format, compile_schema
 from compiler.linker.linker import link_format
+from compiler.prepared_vocabulary import prepare
 from compiler.syntaxes import find_syntax
 from runtime import embedded as embedded_module
 from runtime.embedded import run_in_short_lived_thread
@@ -63,7 +64,7 @@ async def test_a_format_is_kept_behind_thoughts_that_are_free(make_runtime, monk
     monkeypatch.setattr(tokenizer, "chat_template", tokenizer.chat_template + opening)
     (card,) = await runtime.models()
     compiled = compile_format(ResponseFormat("pattern", "(?:yes|no)!{1,3}"), tokenizer=card.vocabulary)
-    constraint = link_format(compiled, find_syntax(syntax), card.vocabulary)
+    constraint = link_format(compiled, find_syntax(syntax), prepare(card.prepared))
     thoughts = ""
     for seed in range(6):
         asked = request(constraint=constraint, seed=seed, max_tokens=80 + 20 * seed)

@@ -22,6 +22,7 @@ from transformers import (
     Qwen3Config,
 )
 
+from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
 from runtime.engine import Engine
 from runtime.errors import ModelLoadError
@@ -122,7 +123,7 @@ def test_as_generate(name, backend, make_sequence, finish, monkeypatch):
     expected = [reference(model, prompt, 24) for prompt in PROMPTS]
     assert len({i for ids in expected for i in ids}) > 20, "a model that repeats itself shows nothing"
     settings = EngineSettings(page_size=4, num_pages=128, max_batch_tokens=16, max_sequences=8)
-    engine = Engine(ModelRunner(model, settings, backend), EVERYTHING, settings, context_length=256)
+    engine = Engine(ModelRunner(model, settings, backend), prepare(EVERYTHING), settings, context_length=256)
     monkeypatch.setattr(engine, "stop_ids", frozenset())
     monkeypatch.setattr(engine.masks, "_zero_forbidden", lambda probabilities, bitmask: None)
     sequences = [make_sequence(prompt, 24) for prompt in PROMPTS]

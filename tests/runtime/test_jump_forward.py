@@ -12,6 +12,7 @@ from soundness.corpora import sample
 from tokenizers import Tokenizer, models
 
 from compiler import compile_schema, compile_toolset
+from compiler.prepared_vocabulary import prepare
 from compiler.syntaxes import SYNTAXES
 from compiler.vocabulary import Vocabulary
 from runtime.engine import Engine
@@ -50,7 +51,7 @@ def make_jumping(byte_model):
         chosen = EngineSettings(**{"page_size": 4, "num_pages": 256, "max_sequences": 16} | options)
         return Engine(
             ModelRunner(byte_model, chosen),
-            BYTES,
+            prepare(BYTES),
             chosen,
             context_length=512,
             jump_forward=SPELLS_BYTES if jumps else None,
@@ -286,7 +287,7 @@ def test_any_merges_give_the_tokenizer_s_own_tokens(data):
             pieces.append("".join(merge))
     tokenizer = Tokenizer(models.BPE({piece: i for i, piece in enumerate(pieces)}, merges))
     vocabulary = Vocabulary.from_tokens([*(p.encode() for p in pieces), b""], stop_ids=[len(pieces)])
-    jump_forward = JumpForward(vocabulary, lambda text: tokenizer.encode(text).ids)
+    jump_forward = JumpForward(prepare(vocabulary), lambda text: tokenizer.encode(text).ids)
     words = st.text("ab", min_size=1, max_size=6)
     values = data.draw(st.lists(words | st.lists(words, max_size=2), min_size=1, max_size=4))
     grammar = compile_schema({"enum": values}, tokenizer=vocabulary)

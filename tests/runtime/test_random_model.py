@@ -5,6 +5,7 @@ import threading
 import pytest
 import torch
 
+from compiler.prepared_vocabulary import prepare
 from runtime.engine import Engine
 from runtime.forward.model_runner import ModelRunner
 from runtime.loading import load_model
@@ -65,7 +66,7 @@ def test_biases_decide(tmp_path, make_sequence, finish, bias):
     settings = RandomModelSettings(vocabulary_size=600, hidden_size=32, num_layers=1, stop_bias=bias)
     loaded = load_model(ensure_random_model(tmp_path, settings))
     chosen = EngineSettings(num_pages=32, max_sequences=4)
-    engine = Engine(ModelRunner(loaded.model, chosen), loaded.vocabulary, chosen, context_length=256)
+    engine = Engine(ModelRunner(loaded.model, chosen), prepare(loaded.prepared), chosen, context_length=256)
     sequence = make_sequence(loaded.tokenizer.encode("hello"), 30, temperature=1.0)
     finish(engine, sequence)
     assert sequence.num_output == (1 if bias > 0 else 30)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
 from runtime.errors import BudgetTooSmall, RequestRefused
 from runtime.events import FinishReason
@@ -262,7 +263,7 @@ def thinking(loaded):
     ][:2]
     markers = {**known.markers, "<think>": first, "</think>": second}
     vocabulary = Vocabulary.from_tokens(known.tokens, markers=markers, stop_ids=known.stop_ids)
-    return StudiedModel(replace(loaded, vocabulary=vocabulary, syntax="hermes+think"))
+    return StudiedModel(replace(loaded, prepared=prepare(vocabulary), syntax="hermes+think"))
 
 
 def test_who_can_think_has_a_row_for_it_and_calls_behind_the_thought(thinking, subject):

@@ -20,6 +20,7 @@ from whole_outputs import parse_calls
 from compiler import compile_schema, compile_toolset
 from compiler.errors import CompilerError
 from compiler.linker.linker import LinkedGrammar
+from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
 from runtime.engine import Engine, Runner
 from runtime.errors import BudgetTooSmall
@@ -117,7 +118,7 @@ def _writer(vocabulary: str) -> tuple[Vocabulary, JumpForward | None, Callable[[
     settings = RandomModelSettings(hidden_size=64, num_layers=2)
     loaded = load_model(ensure_random_model(Path(tempfile.gettempdir(), "callgate-models"), settings))
     start_model = partial(ModelRunner, loaded.model, EngineSettings(num_pages=1024))
-    return loaded.vocabulary, JumpForward.of(loaded.tokenizer, loaded.vocabulary), start_model
+    return loaded.vocabulary, JumpForward.of(loaded.tokenizer, prepare(loaded.prepared)), start_model
 
 
 def _compiled(case: Case, vocabulary: Vocabulary) -> Constraint:

@@ -10,6 +10,7 @@ from typing import Any
 import xgrammar as xgr
 
 from compiler.errors import CompilerError, UnsupportedSchema
+from compiler.prepared_vocabulary import prepare
 from compiler.schema import Objects, compile_schema
 from compiler.vocabulary import Vocabulary
 
@@ -45,7 +46,7 @@ def callgate(objects: Objects = "schema") -> Engine:
 
 def xgrammar() -> Engine:
     """The converter of JSON Schemas that comes with xgrammar."""
-    vocabulary = Vocabulary.of_bytes().tokenizer_info
+    vocabulary = prepare(Vocabulary.of_bytes()).tokenizer_info
     # Its cache is off: with it dozens of schemas of jsonschemabench fail an internal check.
     compiler = xgr.GrammarCompiler(vocabulary, max_threads=1, cache_enabled=False)
 

@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from redis_server import running_redis
 
 from compiler import GrammarCache, ResponseFormat, Vocabulary
+from compiler.prepared_vocabulary import prepare
 from toolspecs import Catalog, Tool, ToolChoice, Toolset, open_store
 
 SECRET = b"the secret of the stored fixtures"
@@ -90,8 +91,8 @@ async def write(url: str) -> dict:
     grammars = GrammarCache(store, secret=SECRET)
     vocabulary = Vocabulary.of_bytes()
     for syntax in SYNTAXES:
-        await grammars.toolset(TOOLS, vocabulary=vocabulary, syntax=syntax, choice=ToolChoice())
-    await grammars.format(FORMAT, vocabulary=vocabulary)
+        await grammars.toolset(TOOLS, prepared=prepare(vocabulary), syntax=syntax, choice=ToolChoice())
+    await grammars.format(FORMAT, prepared=prepare(vocabulary))
     await grammars.close()
     async for key in store.scan("unit:"):
         await store.set(key, await store.get(key))  # without the date on which it would expire

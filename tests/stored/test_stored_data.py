@@ -23,6 +23,7 @@ from stored_toolsets import (
 
 from compiler import GrammarCache, Vocabulary
 from compiler.isolation.compile_job import LOWERING_VERSION
+from compiler.prepared_vocabulary import prepare
 from compiler.units.stored import VERSIONS
 from toolspecs import Catalog, DeletedToolset, StaleRevision, ToolChoice, open_store
 
@@ -91,9 +92,11 @@ class TestStoredData:
         is_current = (LOWERING_VERSION, VERSIONS[0]) == LOWERED_WITH[written.name]
         grammars, vocabulary = GrammarCache(store, secret=SECRET), Vocabulary.of_bytes()
         for syntax in SYNTAXES:
-            found = await grammars.toolset(TOOLS, vocabulary=vocabulary, syntax=syntax, choice=ToolChoice())
+            found = await grammars.toolset(
+                TOOLS, prepared=prepare(vocabulary), syntax=syntax, choice=ToolChoice()
+            )
             assert found.source == ("store" if is_current else "compiled")
-        found = await grammars.format(FORMAT, vocabulary=vocabulary)
+        found = await grammars.format(FORMAT, prepared=prepare(vocabulary))
         assert found.source == ("store" if is_current else "compiled")
         assert found.grammar.accepts('{"a": 1}')
         assert not found.grammar.accepts('{"a": "b"}')

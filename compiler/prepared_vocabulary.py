@@ -1,0 +1,130 @@
+"""What is prepared from a vocabulary, once, and shared by all that is compiled for it.
+
+Whoever serves a model prepares its vocabulary once and passes the result on: a loaded model, its card and
+every compiled grammar refer to the same object. Each part is made when it is first needed.
+"""
+
+from collections.abc import Callable
+from functools import cached_property
+from threading import RLock
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
+
+import xgrammar as xgr
+
+from compiler.errors import UnsupportedGrammar
+from compiler.guard.candidate_tokens import GuardedTokens
+from compiler.token_index import TokenIndex
+from compiler.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+CACHE_LIMIT_BYTES = 256 * 2**20
+
+Value = TypeVar("Value")
+
+
+class once(cached_property[Value]):  # noqa: N801 - used as a decorator
+    """A `cached_property` that is computed once, however many threads first ask for it at the same time.
+
+    Since Python 3.12, `cached_property` itself lets every one of them compute it.
+    """
+
+    def __init__(self, compute: Callable[[Any], Value]) -> None:
+        super().__init__(compute)
+        self._lock = RLock()
+
+    def __get__(self, instance: Any, owner: type[Any] | None = None) -> Any:
+        """The value; the instance's `__dict__` holds it, so later reads do not come here."""
+        if instance is None:
+            return self
+        with self._lock:
+            return super().__get__(instance, owner)
+
+
+class Backend:
+    """The back end: xgrammar's compiler for one vocabulary; thread-safe.
+
+    It caches the rules that it has compiled, up to `cache_limit_bytes`: that makes the next tool cheap.
+    """
+
+    def __init__(
+        self,
+        tokenizer_info: xgr.TokenizerInfo,
+        *,
+        max_threads: int = 1,
+        cache_limit_bytes: int = CACHE_LIMIT_BYTES,
+    ) -> None:
+        self._compiler = xgr.GrammarCompiler(
+            tokenizer_info, max_threads=max_threads, cache_limit_bytes=cache_limit_bytes
+        )
+
+    def compile(self, ebnf: str) -> xgr.CompiledGrammar:
+        """Compile a grammar whose root rule is `root`.
+
+        Raises:
+            UnsupportedGrammar: xgrammar refuses it; the message is xgrammar's.
+        """
+        try:
+            return self._compiler.compile_grammar(ebnf)
+        except (RuntimeError, ValueError) as error:
+            raise UnsupportedGrammar(str(error).strip()) from error
+
+
+class PreparedVocabulary:
+    """A vocabulary, and what is prepared from it; thread-safe."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+
+    @once
+    def tokenizer_info(self) -> xgr.TokenizerInfo:
+        """The vocabulary as xgrammar reads it: raw bytes, markers as sentinels."""
+        return xgr.TokenizerInfo(
+            list(self.vocabulary.tokens),
+            xgr.VocabType.RAW,
+            vocab_size=self.vocabulary.width,
+            stop_token_ids=list(self.vocabulary.stop_ids),
+        )
+
+    @once
+    def backend(self) -> Backend:
+        """The compiler of grammars for this vocabulary."""
+        return Backend(self.tokenizer_info)
+
+    @once
+    def index(self) -> TokenIndex:
+        """The tokens in the order of their bytes, for look-ups by prefix."""
+        return TokenIndex(self.vocabulary)
+
+    @once
+    def guarded(self) -> GuardedTokens:
+        """The tokens that guards look at."""
+        return GuardedTokens(self.vocabulary, self.index)
+
+
+VocabularySource: TypeAlias = "PreparedVocabulary | Vocabulary | PreTrainedTokenizerBase | None"
+"""What a vocabulary can be prepared from; PreTrainedTokenizerBase is a tokenizer of transformers."""
+
+_PREPARED: WeakKeyDictionary[object, PreparedVocabulary] = WeakKeyDictionary()
+
+
+def prepare(
+    tokenizer: VocabularySource,
+) -> PreparedVocabulary:
+    """The prepared vocabulary of a tokenizer or a vocabulary; None is the vocabulary of bytes.
+
+    The same tokenizer or vocabulary object gives the same result, for as long as the object lives.
+    """
+    if isinstance(tokenizer, PreparedVocabulary):
+        return tokenizer
+    if tokenizer is None:
+        return PreparedVocabulary(Vocabulary.of_bytes())
+    if isinstance(tokenizer, Vocabulary):
+        # In the object itself: a weak dictionary would keep it for ever, as what is prepared refers to it.
+        prepared: PreparedVocabulary = vars(tokenizer).setdefault("_prepared", PreparedVocabulary(tokenizer))
+        return prepared
+    if tokenizer not in _PREPARED:
+        _PREPARED[tokenizer] = PreparedVocabulary(Vocabulary.from_tokenizer(tokenizer))
+    return _PREPARED[tokenizer]
