@@ -43,7 +43,7 @@ class UnusableDevice(RuntimeFault):
         self.device = device
         self.usable = usable
         super().__init__(
-            f"device {device!r} cannot be used ({reason}){instead(device, usable)}; --device cpu always can"
+            f"device {device!r} cannot be used ({reason}){instead(device, usable)}; --device cpu always works"
         )
 
 

@@ -116,7 +116,9 @@ def _check_hub(model: str) -> None:
         reason = "the hub gives it only to users who log in: set HF_TOKEN, or run `hf auth login`"
         raise ModelLoadError(model, reason) from error
     except RepositoryNotFoundError as error:
-        reason = f"there is no such directory, and the hub has no such model, or hides it; {_WRITE_INSTEAD}"
+        reason = (
+            f"there is no such directory, and the hub has no such model, or it is private; {_WRITE_INSTEAD}"
+        )
         raise ModelLoadError(model, reason) from error
     except Exception as error:
         reason = f"there is no such directory, it is not in the cache, and the hub does not answer ({error})"

@@ -98,7 +98,7 @@ def context_length(config: Any) -> int:
         ValueError: the config does not say.
     """
     if getattr(config, "max_position_embeddings", None) is None:
-        raise ValueError("its config has no max_position_embeddings: how long may a text be?")
+        raise ValueError("its config has no max_position_embeddings, so the length of its context is unknown")
     return min(_length_limits(config))
 
 

@@ -75,14 +75,12 @@ def _bfcl(path: Path, count: int) -> list[Question]:
     try:
         questions = list(bfcl(path))
     except OSError as error:
-        reason = (
-            f"cannot read {path}: {error.strerror or error}; wanted is the folder of BFCL's .jsonl.gz files"
-        )
+        reason = f"cannot read {path}: {error.strerror or error}; give the folder of BFCL's .jsonl.gz files"
         raise RequestRefused(reason, "bfcl") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise RequestRefused(f"{path} does not hold BFCL's questions: {error!r}", "bfcl") from error
-    chance = random.Random(BFCL_SEED)  # noqa: S311 - no secret
-    numbers = chance.sample(range(len(questions)), min(count, len(questions)))
+        raise RequestRefused(f"{path} does not have BFCL's questions: {error!r}", "bfcl") from error
+    rng = random.Random(BFCL_SEED)  # noqa: S311 - no secret
+    numbers = rng.sample(range(len(questions)), min(count, len(questions)))
     return [questions[number] for number in sorted(numbers)]
 
 
@@ -103,7 +101,7 @@ def _ask_everything(
     if not any(fitting.values()):
         raise RequestRefused("no question fits into this model's context", "context_length")
     num_answers = sum(map(len, fitting.values())) * len(strategies) * len(settings.temperatures)
-    interview = Interview(subject, findings, lambda what, done: on_progress(what, done, num_answers))
+    interview = _Interview(subject, findings, lambda what, done: on_progress(what, done, num_answers))
     for name, numbered in fitting.items():
         for group in _groups(numbered, 2 * settings.num_at_once):
             for strategy in strategies:
@@ -126,7 +124,7 @@ def _groups(numbered: Sequence[tuple[int, Question]], size: int) -> Iterator[Seq
 _REFUSED = StudyAnswer("", REFUSED, 0.0)
 
 
-class Interview:
+class _Interview:
     """Adds one strategy's answers at a time; `say` gets what is asked, and the number of answers."""
 
     def __init__(self, subject: StudiedModel, findings: Findings, say: Callable[[str, int], None]) -> None:

@@ -119,7 +119,9 @@ def render_prompt(
     options = dict(options or {})
     reserved = {"self", "messages", *inspect.signature(tokenizer.apply_chat_template).parameters}
     if forbidden := reserved & set(options):
-        raise RequestRefused(f"a chat template takes no option {min(forbidden)!r}", "template_options")
+        raise RequestRefused(
+            f"{min(forbidden)!r} is not an option of chat templates; remove it", "template_options"
+        )
     if not messages:
         raise RequestRefused("there are no messages", "messages")
     if limit is not None:
