@@ -29,7 +29,15 @@ T = TypeVar("T")
 
 
 class EmbeddedRuntime:
-    """Serves one loaded model. Without `close`, its thread lives as long as the process."""
+    """Serves one loaded model.
+
+        runtime = EmbeddedRuntime.load("path/to/model")
+        async for event in runtime.generate(request):
+            ...  # TextDelta, CallStarted, ArgumentsDelta, ..., Finished
+        await runtime.close()
+
+    Without `close`, its thread lives as long as the process.
+    """
 
     def __init__(self, loaded: LoadedModel, settings: EngineSettings | None = None) -> None:
         settings = settings or EngineSettings()

@@ -53,9 +53,14 @@ class Output:
 
 
 class Engine:
-    """Generates for all its sequences at once, one step at a time. Not thread-safe.
+    """Generates for all its sequences at once, one step at a time.
 
-    Without `jump_forward`, tokens that the grammar forces are sampled like all others.
+        engine = Engine(ModelRunner(model, settings), vocabulary, settings, context_length=4096)
+        engine.add(Sequence("s", prompt_ids, max_tokens=64, matcher=grammar.matcher()))
+        while engine.has_work:
+            outputs = engine.step()  # at most one per sequence
+
+    Not thread-safe. Without `jump_forward`, tokens that the grammar forces are sampled like all others.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Parses a whole output the way a lenient server does, and says what is wrong with it.
 
-The runtime's own parser follows the text that a grammar guarantees, character for character. An output that
-was written without a grammar deserves the parse that keeps most of it: blanks between the fixed texts of the
-call syntax may be anything. Each output has at most one fault, the first kind of `OutputFault` that applies.
+Under a grammar, the matcher knows where calls are. An output that was written without one deserves the parse
+that keeps most of it: any blanks may stand between the fixed texts of the call syntax. Each output has at
+most one fault, the first kind of `OutputFault` that applies.
 
     >>> from compiler.syntaxes import find_syntax
     >>> parse_output('<tool_call>{"name": "add", "arguments": {"n": 3,}}</tool_call>', find_syntax("hermes"))

@@ -35,6 +35,9 @@ class TokenBytes:
 class Detokenizer:
     """Decodes the bytes of tokens to text, which never ends inside a character.
 
+        detokenizer.feed("café".encode()[:4])  # "caf": one byte of é is missing
+        detokenizer.feed("café".encode()[4:])  # "é"
+
     Bytes that are not UTF-8 become U+FFFD.
     """
 
@@ -53,7 +56,14 @@ class Detokenizer:
 
 
 class StopScanner:
-    """Cuts text before the first stop string, which may begin and end anywhere in the tokens."""
+    """Cuts text before the first stop string.
+
+        scanner = StopScanner(["END"])
+        scanner.feed("to be E")   # "to be ": the E may begin the stop string
+        scanner.feed("ND of it")  # "", and `is_stopped` is True
+
+    Stop strings may begin and end anywhere in the tokens.
+    """
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = [stop for stop in stops if stop]

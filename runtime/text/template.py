@@ -109,6 +109,8 @@ def render_prompt(
 ) -> list[int]:
     """The token ids of a conversation, up to where the assistant's answer begins.
 
+        render_prompt(tokenizer, [Message("user", "hi")], [])  # <|im_start|>, user, a newline, hi, ...
+
     What users, tools and their authors wrote stays text, even where it contains the text of a marker token.
     What the system and the assistant wrote may contain markers: templates look for them there.
 
