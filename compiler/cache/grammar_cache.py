@@ -107,11 +107,6 @@ class GrammarCache:
         self._preparing: set[asyncio.Task[None]] = set()
         self._slow = asyncio.Semaphore(1)
 
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of memory that the cached grammars take."""
-        return self._memory.num_bytes
-
     async def close(self) -> None:
         """Cancel what is being compiled and close the pool."""
         tasks = list(self._preparing)
@@ -245,7 +240,7 @@ class GrammarCache:
             return entries
 
         entries = await asyncio.to_thread(read) if contents else {}
-        ready = {key: entry for key, entry in entries.items() if entry.can_wait or _is_light(entry)}
+        ready = {key: entry for key, entry in entries.items() if entry.can_wait or _is_quick_unit(entry)}
         for key, entry in ready.items():
             self._memory.put(key, entry, entry.num_bytes)
         unprepared = [entry for entry in ready.values() if not entry.can_wait]
@@ -293,7 +288,8 @@ class GrammarCache:
         if entry is None:
             budget.check()
             async with budget.workers, self._store.lease(key):
-                entry = await self._load(key, job, prepared)  # another replica may have compiled it meanwhile
+                # Another replica may have compiled it while this one waited for the lease.
+                entry = await self._load(key, job, prepared)
                 if entry is None:
                     entry = await self._compile(key, job, prepared, budget)
                     source = "compiled"
@@ -332,7 +328,7 @@ class GrammarCache:
         return entry
 
 
-def _is_light(entry: CacheEntry) -> bool:
+def _is_quick_unit(entry: CacheEntry) -> bool:
     return isinstance(entry.unit, Unit) and entry.compile_ms < _SLOW_MS
 
 

@@ -97,7 +97,7 @@ class CompileJob:
         except UnsupportedGrammar as error:
             return _REFUSAL + _encode_refusal(UnsupportedSchema("", "", str(error)))
         except MemoryError:
-            return _LIMIT + _encode_refusal(out_of_memory(limits))
+            return _LIMIT + _encode_refusal(_out_of_memory(limits))
         except RecursionError:
             return _REFUSAL + _encode_refusal(too_deep())
         except Exception as error:  # noqa: BLE001 - a fault of the compiler refuses one schema and stops nothing else
@@ -147,16 +147,10 @@ def _rules(syntax: str | None) -> str:
     return json.dumps([LOWERING_VERSION, row])
 
 
-def out_of_memory(limits: CompileLimits) -> LimitReached:
+def _out_of_memory(limits: CompileLimits) -> LimitReached:
     """The refusal of a schema that takes too much memory to compile."""
     reason = f"compiling it takes more than {limits.memory_bytes / 2**20:.0f} MiB of memory"
     return LimitReached("", "", reason, "Combine fewer alternatives, or lower counts and bounds.")
-
-
-def out_of_time(limits: CompileLimits) -> LimitReached:
-    """The refusal of a schema that takes too long to compile."""
-    reason = f"compiling it takes longer than {limits.seconds:g} seconds"
-    return LimitReached("", "", reason, "Combine fewer alternatives, or lower counts, bounds and patterns.")
 
 
 def _encode_refusal(refusal: UnsupportedSchema) -> bytes:

@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from compiler.errors import LimitReached, WorkersUnavailable
-from compiler.isolation.compile_job import CompileJob, out_of_time, read_answer
+from compiler.isolation.compile_job import CompileJob, read_answer
 from compiler.isolation.limits import CompileLimits
-from compiler.isolation.priming import priming
+from compiler.isolation.priming import prime
 from compiler.isolation.zygote import LENGTH_BYTES, Zygote, framed
 from compiler.prepared_vocabulary import PreparedVocabulary
 
@@ -144,7 +144,10 @@ class WorkerPool:
         """The refusal of a schema whose worker ended after so many seconds."""
         if seconds >= self.limits.seconds:
             _log.warning("a schema was refused: compiling it took longer than %g s", self.limits.seconds)
-            return out_of_time(self.limits)
+            reason = f"compiling it takes longer than {self.limits.seconds:g} seconds"
+            return LimitReached(
+                "", "", reason, "Combine fewer alternatives, or lower counts, bounds and patterns."
+            )
         _log.warning("a schema was refused: the worker that compiled it ended after %.1f s", seconds)
         reason = (
             "its compile worker ended: compiling it takes too much memory, or meets a fault of the compiler"
@@ -167,7 +170,7 @@ class WorkerPool:
 
     def _prepare(self, prepared: PreparedVocabulary) -> None:
         """Prime this process, in a thread. Threads cannot be cancelled, so each step checks for `close`."""
-        for _ in priming(prepared):
+        for _ in prime(prepared):
             if self._is_closed:
                 return
         assert prepared.index is not None

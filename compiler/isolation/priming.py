@@ -30,14 +30,8 @@ _KEYS = tuple("@HPX`hpx")
 """Rules tell undeclared keys from declared ones by blocks of characters; these keys need all large blocks."""
 
 
-def prime(prepared: PreparedVocabulary) -> None:
-    """Compile the shared rules for a vocabulary; takes seconds, mostly without the GIL."""
-    for _ in priming(prepared):
-        pass
-
-
-def priming(prepared: PreparedVocabulary) -> Iterator[None]:
-    """As `prime`, one schema a step."""
+def prime(prepared: PreparedVocabulary) -> Iterator[None]:
+    """Compile the shared rules for a vocabulary, one schema a step; takes seconds, mostly without the GIL."""
     for schema in _shared():
         prepared.backend.compile(lower_schema(schema, formatting=SPACED).grammar.ebnf)
         yield

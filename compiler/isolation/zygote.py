@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 from compiler.isolation.compile_job import CompileJob
 from compiler.isolation.limits import CompileLimits
-from compiler.isolation.priming import priming
+from compiler.isolation.priming import prime
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.vocabulary import Vocabulary
 
@@ -107,7 +107,7 @@ def zygote(control_fd: int, limits: str) -> None:
             if command == VOCABULARY:
                 vocabulary = Vocabulary.from_bytes(_read_frame(control))
                 vocabularies[vocabulary.digest] = prepared = PreparedVocabulary(vocabulary)
-                to_prime.append(priming(prepared))
+                to_prime.append(prime(prepared))
             elif command == FORK:
                 (descriptor,) = descriptors
                 if os.fork() == 0:

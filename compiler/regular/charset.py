@@ -68,13 +68,13 @@ def contains(ranges: Ranges, code: int) -> bool:
 
 
 @lru_cache(maxsize=64)
-def of_category(prefix: str) -> Ranges:
+def _of_category(prefix: str) -> Ranges:
     """The characters whose Unicode general category begins with `prefix`, such as `L` or `Lu`."""
     return _where(lambda char: unicodedata.category(char).startswith(prefix))
 
 
 @lru_cache(maxsize=1)
-def of_word_outside_ascii() -> Ranges:
+def _of_word_outside_ascii() -> Ranges:
     r"""The characters that engines with a Unicode `\w` add to the ASCII ones."""
     return intersection(_where(str.isalnum), ((0x80, LAST),))
 
@@ -133,9 +133,9 @@ def shorthand(char: str, *, is_outer: bool) -> Ranges:
         return complement(shorthand(char.lower(), is_outer=not is_outer))
     match char:
         case "d":
-            return union(DIGIT, of_category("Nd")) if is_outer else DIGIT
+            return union(DIGIT, _of_category("Nd")) if is_outer else DIGIT
         case "w":
-            return union(WORD, of_word_outside_ascii()) if is_outer else WORD
+            return union(WORD, _of_word_outside_ascii()) if is_outer else WORD
         case _:
             return ANY_SPACE if is_outer else ASCII_SPACE
 
@@ -147,10 +147,10 @@ def category(name: str, *, is_outer: bool) -> Ranges | None:
     unassigned characters are in every outer set and in no inner one.
     """
     prefix = _CATEGORIES.get(name, name)
-    ranges = of_category(prefix) if len(prefix) <= 2 and prefix[:1] in "LMNPSZ" else ()
+    ranges = _of_category(prefix) if len(prefix) <= 2 and prefix[:1] in "LMNPSZ" else ()
     if not ranges:
         return None
-    unassigned = of_category("Cn")
+    unassigned = _of_category("Cn")
     if is_outer:
         return union(ranges, unassigned)
     return intersection(ranges, complement(unassigned))

@@ -133,7 +133,7 @@ class Dfa:
         rows = [tuple(sink if t == DEAD else t for t in row) for row in self.table]
         rows.append((sink,) * len(self.alphabet.atoms))
         accepting = frozenset(range(len(rows))) - self.accepting
-        return minimise(self.alphabet, rows, accepting)
+        return _minimise(self.alphabet, rows, accepting)
 
     def intersect(self, other: "Dfa") -> "Dfa":
         """The product automaton: texts in both languages. Both automata must have the same alphabet."""
@@ -196,10 +196,10 @@ def build_dfa(
                 order.append(target)
             row.append(numbers[target])
         rows.append(tuple(row))
-    return minimise(alphabet, rows, frozenset(i for i, state in enumerate(order) if is_accepting(state)))
+    return _minimise(alphabet, rows, frozenset(i for i, state in enumerate(order) if is_accepting(state)))
 
 
-def minimise(alphabet: Alphabet, rows: Sequence[tuple[int, ...]], accepting: frozenset[int]) -> Dfa:
+def _minimise(alphabet: Alphabet, rows: Sequence[tuple[int, ...]], accepting: frozenset[int]) -> Dfa:
     """The smallest automaton of the same language, without states from which nothing is accepted."""
     live = coreachable(accepting, ((state, set(row)) for state, row in enumerate(rows)))
     if 0 not in live:

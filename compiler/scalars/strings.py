@@ -69,7 +69,7 @@ class StringConstraint:
         )
 
     @property
-    def blamed(self) -> str:
+    def blamed_keyword(self) -> str:
         """The keyword to blame if the automaton is too large or cannot be built."""
         if self.only_excludes:
             return "properties"
@@ -128,7 +128,7 @@ class StringConstraint:
         try:
             return language(self.conditions()[0], self.excluded, most=LOWER_COUNTS[-1])
         except (PatternError, TooManyStates) as error:
-            raise UnsupportedKeyword(self.blamed, str(error)) from error
+            raise UnsupportedKeyword(self.blamed_keyword, str(error)) from error
 
 
 @dataclass(frozen=True)
@@ -209,10 +209,10 @@ class StringLowering:
             lowered = self._matching(conditions, constraint)
         except PatternError as error:
             raise UnsupportedKeyword(
-                constraint.blamed, str(error), "Write the pattern without it."
+                constraint.blamed_keyword, str(error), "Write the pattern without it."
             ) from error
         except TooManyStates as error:
-            raise UnsupportedKeyword(constraint.blamed, str(error), "Simplify it.") from error
+            raise UnsupportedKeyword(constraint.blamed_keyword, str(error), "Simplify it.") from error
         return lowered and replace(lowered, notes=(*notes, *lowered.notes))
 
     def _matching(
@@ -250,7 +250,7 @@ class StringLowering:
             return self._of_bounded(bounded_by_count(dfa, low, high, max_cost=max_cost))
         except TooManyStates as error:
             if high is None:
-                keyword = "minLength" if low else constraint.blamed
+                keyword = "minLength" if low else constraint.blamed_keyword
                 raise UnsupportedKeyword(keyword, str(error), "Simplify it.") from error
         return self._narrowed(dfa, low, high)
 

@@ -77,7 +77,8 @@ class Bench:
         prepared = prepare(self.vocabulary)
         vars(prepared)["backend"] = Backend(prepared.tokenizer_info)
         if is_primed:
-            prime(prepare(self.vocabulary))
+            for _ in prime(prepared):
+                pass
 
     def unit(self, tool: Tool) -> Unit:
         """Lower and compile."""

@@ -1,4 +1,4 @@
-"""What tests of the grammar cache ask of it."""
+"""Tools, look-ups and a counting pool for tests of the grammar cache."""
 
 from compiler.isolation.pools import ThreadPool
 from compiler.prepared_vocabulary import prepare

@@ -1,4 +1,4 @@
-"""The grammar cache: where grammars come from, one flight, and entries nobody may trust."""
+"""The grammar cache: its tiers, single flight, and stored entries that must not be trusted."""
 
 import asyncio
 import hashlib
@@ -24,7 +24,7 @@ from toolspecs.errors import StoreUnavailable
 from toolspecs.stores import SQLiteStore, open_store
 
 KEYS = "35a07ba2d372ee873ea71e39751c94b311e8f941f50730d02ab015fd40820ed6"
-"""Of all keys of one tool, a row of `SYNTAXES` each."""
+"""A hash of the keys of one tool, one key for each row of `SYNTAXES`."""
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ async def test_many_requests_compile_once(store, vocabulary):
 
 
 def test_keys_stay_what_they_were(vocabulary):
-    """Or a store that was filled before would be of no use. Counting LOWERING_VERSION up changes them all."""
+    """Otherwise everything that is stored already becomes a miss. Raising LOWERING_VERSION changes all keys."""
     keys = "".join(CompileJob.tool({"type": "object"}, name).key(vocabulary) for name in sorted(SYNTAXES))
     assert LOWERING_VERSION == 16
     assert hashlib.sha256(keys.encode()).hexdigest() == KEYS
@@ -210,7 +210,7 @@ async def test_an_entry_of_another_xgrammar_is_a_miss(store, vocabulary, version
 
 
 async def test_an_entry_moved_to_another_vocabularys_key_is_a_miss(store, vocabulary, caplog):
-    """As one who holds the secret could: the bytes name their vocabulary."""
+    """Even if it was signed with the secret: the bytes name their vocabulary."""
     other = Vocabulary.from_tokens(vocabulary.tokens[:-1], stop_ids=(0,), width=257)
     await find(GrammarCache(store, secret=SECRET), [tool("f")], vocabulary)
     keys = [CompileJob.tool(tool("f").parameters, "json").key(v) for v in (vocabulary, other)]
@@ -247,7 +247,7 @@ async def test_a_grammar_too_large_to_keep_is_refused(vocabulary):
 
 
 async def test_tools_are_compiled_when_they_are_first_called(store, vocabulary):
-    """A new replica compiles what its traffic touches; what would hold up a generation is compiled before."""
+    """A new replica compiles the units that are called; slow ones it compiles before generation starts."""
     tools = [tool(f"t{i}", **{f"p{i}": {"type": "integer"}}) for i in range(5)]
     await find(GrammarCache(store, secret=SECRET), tools, vocabulary)
     async for key in store.scan("unit:"):
@@ -265,7 +265,7 @@ def compiled_names(grammar) -> set[str]:
 
 
 def timed(entry: bytes, key: str, compile_ms: float) -> bytes:
-    """The entry, as if it had taken that long to compile."""
+    """The entry, as if it had taken `compile_ms` to compile."""
     head, rest = verify(entry, key, SECRET).split(b"\n", 1)
     kind, _, num_bytes = json.loads(head)
     return sign(json.dumps([kind, compile_ms, num_bytes]).encode() + b"\n" + rest, key, SECRET)

@@ -20,12 +20,12 @@ def vocabulary():
 
 
 async def test_one_request_tries_few_hopeless_schemas(vocabulary):
-    class Hopeless(Counting):
+    class TooSlow(Counting):
         async def run(self, job, prepared):
             self.jobs.append(job)
             raise LimitReached("", "", "takes long")
 
-    compile_pool = Hopeless()
+    compile_pool = TooSlow()
     tools = [tool(f"t{i}", **{f"p{i}": {}}) for i in range(50)]
     with pytest.raises(UnsupportedToolset) as refused:
         await find(GrammarCache(None, secret=SECRET, compile_pool=compile_pool), tools, vocabulary)
@@ -34,7 +34,7 @@ async def test_one_request_tries_few_hopeless_schemas(vocabulary):
 
 
 class Slow(Counting):
-    """Every job takes a second of `clock`, which is all the time there is."""
+    """Every job takes seconds of `clock`, and `request_seconds` is short."""
 
     def __init__(self, clock, num_seconds):
         super().__init__()
@@ -48,7 +48,7 @@ class Slow(Counting):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """The time by which a request's budget is measured; it stands still unless moved."""
+    """The clock of compile budgets; it only moves when a test moves it."""
     clock = SimpleNamespace(now=0.0)
     monkeypatch.setattr("compiler.isolation.limits.time", SimpleNamespace(monotonic=lambda: clock.now))
     return clock
@@ -81,16 +81,16 @@ async def test_refusals_are_told_with_what_was_not_reached(vocabulary, clock):
 
 
 async def test_a_request_is_not_refused_because_another_ones_time_is_over(vocabulary, clock):
-    """Both want the same tool; the first one, which was to compile it, gives up."""
+    """Both requests want the same tool; the time of the first one, which was to compile it, is over."""
     begun, go_on = asyncio.Event(), asyncio.Event()
 
-    class Held(Slow):
+    class Blocked(Slow):
         async def run(self, job, prepared):
             begun.set()
             await go_on.wait()
             return await ThreadPool.run(self, job, prepared)
 
-    cache = GrammarCache(None, secret=SECRET, compile_pool=Held(clock, 0.5))
+    cache = GrammarCache(None, secret=SECRET, compile_pool=Blocked(clock, 0.5))
     first = asyncio.create_task(find(cache, [tool("a"), tool("b", p={})], vocabulary))
     await begun.wait()
     clock.now = 1.0
@@ -113,12 +113,12 @@ async def test_nothing_is_compared_when_a_requests_time_is_over(vocabulary, cloc
 
 
 async def test_what_takes_too_long_to_compare_is_not_contained(vocabulary):
-    class Hopeless(ThreadPool):
+    class TooSlow(ThreadPool):
         async def run(self, job, prepared):
             raise LimitReached("", "", "takes long")
 
     whole, number = (tool("t", a={"type": kind}) for kind in ("integer", "number"))
     assert await GrammarCache(None, secret=SECRET).covers(number, whole, prepared=prepare(vocabulary))
     assert not await GrammarCache(None, secret=SECRET).covers(whole, number, prepared=prepare(vocabulary))
-    hopeless = GrammarCache(None, secret=SECRET, compile_pool=Hopeless())
-    assert not await hopeless.covers(number, whole, prepared=prepare(vocabulary))
+    too_slow = GrammarCache(None, secret=SECRET, compile_pool=TooSlow())
+    assert not await too_slow.covers(number, whole, prepared=prepare(vocabulary))

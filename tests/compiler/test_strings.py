@@ -1,4 +1,4 @@
-"""JSON strings: every escape, lengths in code points, one spelling of literals."""
+"""JSON strings: every escape, lengths in code points, one encoding of literals."""
 
 import json
 
@@ -180,9 +180,9 @@ def test_nothing_left_is_none():
 
 @given(st.text(max_size=5))
 def test_a_literal_has_its_spellings(text):
-    spellings = {json.dumps(text, ensure_ascii=is_ascii) for is_ascii in (False, True)}
+    encodings = {json.dumps(text, ensure_ascii=is_ascii) for is_ascii in (False, True)}
     expr = FLEXIBLE.text(text)
-    assert all(accepts(expr, RuleTable(), spelling) for spelling in spellings)
+    assert all(accepts(expr, RuleTable(), encoding) for encoding in encodings)
 
 
 def test_a_literal_without_a_spelling_is_refused():

@@ -1,4 +1,4 @@
-"""Automata as rules: what is left out of them changes no language, and the back end can keep the rules."""
+"""Automata as rules: pruning and inlining change no language, and the back end can cache the rules."""
 
 import random
 from functools import partial
@@ -30,16 +30,16 @@ TEXTS = st.text("ab-c\n", max_size=9)
 
 
 def admits(texts: BoundedAutomaton, text: str) -> bool:
-    """Whether one of the ways that a text can go ends where it may."""
+    """Whether one of the paths of a text ends in an accepting state or in a suffix."""
     states, found = {START}, False
     for at in range(len(text) + 1):
-        tails = [texts.suffixes[state] for state in states if state in texts.suffixes]
+        suffixes = [texts.suffixes[state] for state in states if state in texts.suffixes]
         rest = text[at:]
         found = found or any(
-            tail.low <= len(rest)
-            and (tail.high is None or len(rest) <= tail.high)
-            and all(charset.contains(tail.ranges, ord(char)) for char in rest)
-            for tail in tails
+            suffix.low <= len(rest)
+            and (suffix.high is None or len(rest) <= suffix.high)
+            and all(charset.contains(suffix.ranges, ord(char)) for char in rest)
+            for suffix in suffixes
         )
         if at == len(text):
             return found or bool(states & texts.accepting)
@@ -61,7 +61,7 @@ def admits(texts: BoundedAutomaton, text: str) -> bool:
     st.integers(0, 3),
     st.sampled_from([MAX_STEPS, 100, 30]),
 )
-def test_searches_without_moves_that_are_not_needed(pattern, before, after, texts, low, max_steps):
+def test_pruned_searches_accept_the_same_texts(pattern, before, after, texts, low, max_steps):
     dfa = language([PatternCondition(f"{before}{pattern}{after}")])
     for high in (None, low + 4):
         with pytest.MonkeyPatch.context() as patch:
@@ -76,7 +76,7 @@ def test_searches_without_moves_that_are_not_needed(pattern, before, after, text
 
 
 @pytest.mark.parametrize(
-    ("pattern", "num_moves", "num_needed"),
+    ("pattern", "num_transitions", "num_left"),
     [
         (r"\d{4}-\d\d-\d\d", 23, 14),
         ("[.]s?css$", 17, 7),
@@ -84,12 +84,12 @@ def test_searches_without_moves_that_are_not_needed(pattern, before, after, text
         ("^(?!.*foo)", 11, 11),
     ],
 )
-def test_only_needed_moves_of_a_search_are_kept(pattern, num_moves, num_needed):
+def test_redundant_transitions_of_searches_are_pruned(pattern, num_transitions, num_left):
     dfa = language([PatternCondition(pattern)])
     rows, _ = prune_transitions(dfa)
     assert [sum(len(set(row) - {DEAD}) for row in table) for table in (dfa.table, rows)] == [
-        num_moves,
-        num_needed,
+        num_transitions,
+        num_left,
     ]
 
 
@@ -107,8 +107,8 @@ def test_only_needed_moves_of_a_search_are_kept(pattern, num_moves, num_needed):
     ],
     ids=str,
 )  # fmt: skip
-def test_rules_lead_in_circles_to_themselves_alone(schema):
-    """Or else the back end compiles them, and all that lead to them, anew for every grammar."""
+def test_rules_form_no_cycles_but_loops(schema):
+    """Otherwise the back end compiles them, and all rules that lead to them, anew for every grammar."""
     item = {"type": "string", **schema}
     grammar = lower_schema(
         {"type": "object", "additionalProperties": False, "properties": {"a": item, "b": item}},
@@ -130,7 +130,7 @@ def test_rules_lead_in_circles_to_themselves_alone(schema):
     ],
 )
 def test_what_many_states_lead_to_is_not_written_out(pattern, most):
-    """A set of characters takes milliseconds to compile wherever it stands."""
+    """Every copy of a set of characters takes milliseconds to compile."""
     rules = lower_schema({"type": "string", "pattern": pattern}, formatting=SPACED).grammar.rules
     assert (
         sum(isinstance(part, CharClass) for rule in rules.values() for part in subexpressions(rule.body))

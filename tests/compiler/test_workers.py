@@ -1,4 +1,4 @@
-"""Worker processes: what a schema does to one is its own refusal."""
+"""Worker processes: a schema that ends its worker is refused, and nothing else suffers."""
 
 import asyncio
 import os
@@ -189,7 +189,7 @@ async def test_closing_waits_for_one_step_of_priming(monkeypatch):
         finally:
             ended.set()
 
-    monkeypatch.setattr("compiler.isolation.pools.priming", priming)
+    monkeypatch.setattr("compiler.isolation.pools.prime", priming)
     workers = WorkerPool(1, LIMITS)
     workers.start(VOCABULARY)
     await asyncio.to_thread(begun.wait)
