@@ -14,7 +14,7 @@ from vocabularies import named_vocabulary
 from whole_outputs import parse_calls
 
 from compiler import compile_schema, compile_toolset
-from compiler.closing.segmentation import Segmentation
+from compiler.closing.closer import Segmentation
 from compiler.errors import UnsupportedGrammar
 from compiler.linker.linker import LinkedGrammar
 from compiler.prepared_vocabulary import prepare
