@@ -3,7 +3,7 @@
 Registry routes answer with problem details (RFC 9457). All other routes answer with OpenAI's error object,
 because its clients show no other.
 
->>> problem_of(InvalidField("n", "at most 16 choices are served, this asks for 20"))
+>>> problem_of(gateway.InvalidField("n", "at most 16 choices are served, this asks for 20"))
 Problem(status=400, kind='invalid_field', detail='n: at most 16 choices are served, ...', param='n', ...)
 """
 

@@ -110,7 +110,7 @@ class Catalog:
         """Make a checked toolset the current content of its name.
 
         Equal content leaves the current revision as it is. `if_none_match` requires that there is no such
-        toolset. Of several writers that create the same toolset at once, exactly one is told that it did.
+        toolset. If several writers create the same toolset at once, `is_created` is true for exactly one.
 
         Raises:
             StaleRevision: the precondition does not hold.

@@ -153,7 +153,7 @@ class ToolsetLogs:
         return await self._follow(name, await self.head(name))
 
     async def _follow(self, name: str, head: Record | None) -> Record | None:
-        """The last record behind `head` (None: from the first); the head is moved to it."""
+        """The last record, searched from `head` on (None: from the first); the head is moved to it."""
         last = head
         while record := await self.record(name, last.summary.number + 1 if last else 1):
             last = record
@@ -170,7 +170,7 @@ class ToolsetLogs:
         return record
 
     async def append(self, record: Record) -> bool:
-        """Commit the record behind the last one, by its number; False if another writer was first."""
+        """Commit the record after the last one, by its number; False if another writer was first."""
         key, content = _record_key(record.summary.name, record.summary.number), encode_record(record)
         # A driver that lost the answer to its first attempt asks again, and then finds its own record there.
         if await self._store.compare_and_set(key, None, content) or await self._store.get(key) == content:
@@ -257,7 +257,7 @@ class StaleCache:
         self._is_out = False
 
     def put(self, reference: ToolsetReference, record: Record) -> None:
-        """Keep what the store has just answered, or was told."""
+        """Keep a record that the store has just answered or stored."""
         self._is_out = False
         self._records.put(str(reference), record, STALE_RECORD_BYTES)
 

@@ -196,7 +196,7 @@ class _ToolParser:
         ]
 
     def checked(self) -> CheckedTool:
-        """The tool; there are no faults."""
+        """The tool, if there are no faults."""
         assert self.tool, "a document without fault is a tool"
         return CheckedTool(self.tool, self.schema_pointer)
 

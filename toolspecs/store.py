@@ -76,7 +76,7 @@ class Store(Protocol):
 
 
 class LeaseStore(Protocol):
-    """What a store implements for `hold_lease`; the random `token` stands for the holder."""
+    """What a store implements for `hold_lease`; the random `token` identifies the holder."""
 
     async def acquire(self, key: str, token: str, lease_s: float) -> bool:
         """Take the lease for `lease_s` seconds if it is free or already `token`'s; returns whether it did."""

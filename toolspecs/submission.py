@@ -1,7 +1,7 @@
 """What somebody submits for registration, read once: its faults, or a checked toolset.
 
 `read_toolset` reads every tool and document, and gives each tool the bundle of documents that it refers to.
-It does not stop at the first fault. Whoever compiles the tools adds what cannot be upheld, and
+It does not stop at the first fault. The caller compiles the tools and adds those that cannot be enforced;
 `Submission.checked` then raises all faults in one error, or returns a `CheckedToolset`, which the catalog
 stores as it is:
 
@@ -32,7 +32,7 @@ _INDEX = re.compile(r"/tools/(\d+)")
 class CheckedToolset:
     """A toolset without fault and within the limits, its digest, and its content as JSON.
 
-    Only this module makes one, so whoever gets one need not check, hash or encode the toolset again.
+    Only this module makes one, so its receiver need not check, hash or encode the toolset again.
     """
 
     toolset: Toolset
