@@ -109,11 +109,11 @@ class GatherBackend:
 
         Of the others, decoding sequences of similar length form a group, and each longer chunk is alone.
         """
-        depths = Counter(depth for chunk in chunks for depth in _depths(chunk, page_size))
+        num_sharing = Counter(prefix for chunk in chunks for prefix in _prefixes(chunk, page_size))
         members: defaultdict[tuple[int, ...], list[_Member]] = defaultdict(list)
         offset = 0
         for chunk in chunks:
-            shared = (depth for depth in reversed(_depths(chunk, page_size)) if depths[depth] > 1)
+            shared = (prefix for prefix in reversed(_prefixes(chunk, page_size)) if num_sharing[prefix] > 1)
             alone = (
                 (-1, offset) if chunk.num_tokens > 1 else (-2, len(chunk.sequence.page_table).bit_length())
             )
@@ -130,11 +130,11 @@ class GatherBackend:
         return output
 
 
-def _depths(chunk: Chunk, size: int) -> list[tuple[int, int]]:
+def _prefixes(chunk: Chunk, size: int) -> list[tuple[int, int]]:
     """Prefixes before the chunk whose lengths are powers of two: (number of pages, last page) each."""
     num_before = chunk.start // size
-    powers = (1 << exponent for exponent in range(num_before.bit_length()))
-    return [(depth, chunk.sequence.page_table[depth - 1]) for depth in powers]
+    lengths = (1 << exponent for exponent in range(num_before.bit_length()))
+    return [(length, chunk.sequence.page_table[length - 1]) for length in lengths]
 
 
 def _prefix_group(members: list[_Member], size: int, device: torch.device) -> PrefixGroup:
