@@ -125,8 +125,9 @@ def link(
 ) -> LinkedGrammar:
     """Join units, by tool name, that were compiled for this syntax and vocabulary.
 
-        >>> units = compile_toolset([pay, search], tool_choice="auto").units
-        >>> link(units, find_syntax("hermes"), vocabulary, ToolChoice(ChoiceMode.REQUIRED, ("pay",))).names
+        >>> both = compile_toolset([pay, search], tool_choice="auto")
+        >>> only_pay = ToolChoice(ChoiceMode.REQUIRED, ("pay",))
+        >>> link(both.units, both.syntax, both.prepared, only_pay).names
         ('pay',)
 
     `parallel` False: at most one call. A mode of `auto` without tools is `none`. With an `answer`, an output
