@@ -63,10 +63,19 @@ def reverse_topological_order(successors: Sequence[Iterable[int]]) -> list[int] 
 def cyclic_components(successors: Mapping[NodeT, Iterable[NodeT]]) -> list[set[NodeT]]:
     """The strongly connected components of two or more nodes, in topological order.
 
-    The algorithm is Kosaraju's and Sharir's (1981): two searches in depth, the second one backwards.
-
     >>> cyclic_components({1: [2], 2: [1, 3], 3: [3]})
     [{1, 2}]
+    """
+    return [component for component in strongly_connected_components(successors) if len(component) > 1]
+
+
+def strongly_connected_components(successors: Mapping[NodeT, Iterable[NodeT]]) -> list[set[NodeT]]:
+    """The sets of nodes that paths lead to from one another, in topological order; every node is in one.
+
+    The algorithm is Kosaraju's and Sharir's (1981): two searches in depth, the second one backwards.
+
+    >>> strongly_connected_components({1: [2], 2: [1, 3], 3: [3]})
+    [{1, 2}, {3}]
     """
     predecessors: dict[NodeT, list[NodeT]] = {node: [] for node in successors}
     for node, targets in successors.items():
@@ -82,8 +91,7 @@ def cyclic_components(successors: Mapping[NodeT, Iterable[NodeT]]) -> list[set[N
         if node not in assigned:
             component = reachable([node], unassigned_predecessors)
             assigned |= component
-            if len(component) > 1:
-                found.append(component)
+            found.append(component)
     return found
 
 

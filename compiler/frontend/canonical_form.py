@@ -48,8 +48,11 @@ def canonical_form(
     """The canonical form of a JSON Schema, formats asserted, in the dialect that `$schema` names.
 
     Nothing is ever fetched: a reference that leaves the document must lead to one of `documents`, by URI.
-    `only_objects` leaves out all other values. The canonical form of `{"minimum": 2, "type": "integer",
-    "not": {"const": 2}}` is that of `{"type": "integer", "minimum": 3}`.
+    `only_objects` leaves out all other values.
+
+    >>> form = canonical_form({"type": "integer", "minimum": 2, "not": {"const": 2}})
+    >>> form.view().minimum
+    3
 
     Raises:
         UnsupportedSchema: the document is not a schema, cannot be resolved, or admits nothing.
@@ -69,7 +72,11 @@ def canonical_form(
 
 
 def covers(outer: Bundled, inner: Bundled) -> bool:
-    """Whether `outer` provably admits all objects that `inner` admits; formats are asserted, as in masks."""
+    """Whether `outer` provably admits all objects that `inner` admits; formats are asserted, as in masks.
+
+    >>> covers(({"required": ["a"]}, {}), ({"required": ["a", "b"]}, {}))
+    True
+    """
     try:
         return bool(_comparable(*outer).covers(_comparable(*inner)) == canonical.Containment.YES)
     except canonical.IncompatibleOperands:  # two different recursive schemas

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
+from compiler.digraph import strongly_connected_components
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.keywords import DEFINITIONS, child, children, resolve, split_uri
 from toolspecs.bundle import KEYWORDS, absolute
@@ -65,7 +66,9 @@ def longest_chain(document: Any, documents: Mapping[str, Any]) -> int:
     """The largest number of schemas in a row of which each holds or refers to the next.
 
     A circle counts as a row of all its schemas, so the result does not depend on where a reader enters it.
-    `longest_chain({"items": {"type": "null"}}, {})` is 2.
+
+    >>> longest_chain({"items": {"properties": {"a": {"$ref": "#"}}}}, {})
+    3
     """
     schemas = _ReferenceTable(document, documents)
     graph: dict[str, list[str]] = {}
@@ -136,34 +139,12 @@ def _strings(schema: Mapping[str, Any], keywords: tuple[str, ...]) -> list[str]:
 def _longest_path(graph: Mapping[str, list[str]], start: str) -> int:
     """The number of nodes on the longest path from `start`.
 
-    A strongly connected component (Tarjan, 1972) counts as a path through all its nodes.
+    A strongly connected component counts as a path through all its nodes.
     """
-    number = {start: 0}
-    lowest = {start: 0}
-    length: dict[str, int] = {}  # of the finished nodes
-    open_nodes = [start]
-    visits = [(start, iter(graph[start]))]
-    while visits:
-        node, targets = visits[-1]
-        for target in targets:
-            if target not in number:
-                number[target] = lowest[target] = len(number)
-                open_nodes.append(target)
-                visits.append((target, iter(graph[target])))
-                break
-            if target not in length:
-                lowest[node] = min(lowest[node], number[target])
-        else:
-            visits.pop()
-            if visits:
-                before = visits[-1][0]
-                lowest[before] = min(lowest[before], lowest[node])
-            if lowest[node] == number[node]:
-                component: set[str] = set()
-                while node not in component:
-                    component.add(open_nodes.pop())
-                below = (length[to] for one in component for to in graph[one] if to not in component)
-                length |= dict.fromkeys(component, max(below, default=0) + len(component))
+    length: dict[str, int] = {}
+    for component in reversed(strongly_connected_components(graph)):
+        below = (length[target] for node in component for target in graph[node] if target not in component)
+        length |= dict.fromkeys(component, max(below, default=0) + len(component))
     return length[start]
 
 
@@ -173,6 +154,10 @@ def find_cycle(document: Any, documents: Mapping[str, Any]) -> str | None:
     A schema that refers to itself from a property or an item is recursive, and fine. Only references by JSON
     pointer are followed, in the document and into the `documents` by URI. A pointer into one of these is
     written as URI, `#` and pointer.
+
+    >>> find_cycle({"anyOf": [{"type": "null"}, {"$ref": "#"}]}, {})
+    '/anyOf/1/$ref'
+    >>> find_cycle({"items": {"$ref": "#"}}, {})
     """
     graph: dict[str, list[str]] = {}
     references: set[str] = set()

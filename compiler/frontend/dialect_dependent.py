@@ -56,7 +56,8 @@ _SAME_IN_ALL = frozenset(
 def dialect_dependent(schema: Mapping[str, Any], draft: int) -> list[str]:
     """The dialect-dependent keywords of one schema, without its subschemas.
 
-    `dialect_dependent({"dependencies": {}, "type": "object"}, 20)` is `["dependencies"]`.
+    >>> dialect_dependent({"dependencies": {}, "type": "object"}, draft=20)
+    ['dependencies']
     """
     found = ["dependencies"] if draft >= _WITHOUT_DEPENDENCIES else []
     found += ["contentEncoding", "contentMediaType"] if draft in _ASSERTING_CONTENT else []

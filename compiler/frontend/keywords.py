@@ -100,6 +100,9 @@ def located(document: Any, start: str = "") -> Iterator[tuple[str, dict[str, Any
     """A schema at the pointer `start` and all its subschemas in document order, with their pointers.
 
     Boolean schemas are left out.
+
+    >>> [pointer for pointer, _ in located({"items": {"not": {}}, "properties": {"a": {}}})]
+    ['', '/items', '/items/not', '/properties/a']
     """
     stack = [(start, document)]
     while stack:
@@ -135,13 +138,21 @@ def prefix_items_keyword(draft: int) -> str:
 
 
 def child(pointer: str, *tokens: str) -> str:
-    """The pointer to a descendant: `child("/properties", "a/b")` is `/properties/a~1b`."""
+    """The pointer to a descendant.
+
+    >>> child("/properties", "a/b", "items")
+    '/properties/a~1b/items'
+    """
     escaped = (token.replace("~", "~0").replace("/", "~1") for token in tokens)
     return "".join((pointer, *(f"/{token}" for token in escaped)))
 
 
 def resolve(document: Any, pointer: str) -> Any:
-    """The value at `pointer`, or None where there is none."""
+    """The value at `pointer`, or None where there is none.
+
+    >>> resolve({"allOf": [{"$defs": {"a/b": 1}}]}, "/allOf/0/$defs/a~1b")
+    1
+    """
     value = document
     for key in pointer_keys(pointer):
         if isinstance(value, dict):
@@ -157,6 +168,9 @@ def split_uri(pointer: str) -> tuple[str, str]:
     """The URI of the document that a pointer leads into, and the pointer inside that document.
 
     Pointers into other documents than the schema are written as URI, `#` and pointer; the schema's URI is "".
+
+    >>> split_uri("https://example.com/a#/items"), split_uri("/items")
+    (('https://example.com/a', '/items'), ('', '/items'))
     """
     uri, _, inner = ("", "", pointer) if pointer[:1] in ("", "/") else pointer.partition("#")
     return uri, inner

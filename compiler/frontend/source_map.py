@@ -47,9 +47,13 @@ class SchemaLocation:
 class SourceMap:
     """The source map of a document and of the `documents` by URI that it may refer to; it modifies neither.
 
-    With `{"type": "object", "properties": {"b": {}, "a": {}}}`, `declared(root)` is `("b", "a")`, and
-    `property(root, "a").pointer` is `/properties/a`. A pointer into another document is written as URI, `#`
-    and pointer.
+    A pointer into another document is written as URI, `#` and pointer.
+
+    >>> source_map = SourceMap({"allOf": [{"properties": {"b": {}}}], "properties": {"a": {}}})
+    >>> source_map.declared(source_map.root)
+    ('b', 'a')
+    >>> source_map.property(source_map.root, "b").pointer
+    '/allOf/0/properties/b'
     """
 
     def __init__(self, document: Any, documents: Mapping[str, Any] = MappingProxyType({})) -> None:

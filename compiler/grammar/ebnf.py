@@ -47,7 +47,10 @@ _PLACE_IN_SOURCE = re.compile(r"^\[[\d:]+\] \S+: ")
 
 
 def ebnf_grammar(text: str) -> Grammar:
-    """The grammar of an EBNF text whose root rule is `root`, for example `root ::= "a" root | "b"`.
+    """The grammar of an EBNF text whose root rule is `root`.
+
+    >>> print(ebnf_grammar('root ::= "a" root | "b"').ebnf, end="")
+    root ::= "a" root | "b"
 
     Raises:
         UnsupportedSchema: the text cannot be parsed, uses lookaheads or macros, counts too far, or has a rule

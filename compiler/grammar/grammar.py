@@ -39,7 +39,8 @@ class CharClass:
     def of(cls, *ranges: tuple[int, int] | str) -> "CharClass":
         """The class of some ranges and single characters, without surrogates, which UTF-8 cannot encode.
 
-        `CharClass.of("b", (0x30, 0x39), "a")` is `CharClass(((0x30, 0x39), (0x61, 0x62)))`.
+        >>> CharClass.of("b", (0x30, 0x39), "a")
+        CharClass(ranges=((48, 57), (97, 98)))
 
         Raises:
             ValueError: nothing is left.
@@ -146,6 +147,9 @@ def concat(*items: Expr | None) -> Expr | None:
     """The items one after the other, flattened, adjacent literals joined.
 
     None stands for an expression without sentences: with one of these among the items, the result is None.
+
+    >>> concat(Literal("a"), concat(Literal("b"), RuleRef("rest")))
+    Concatenation(items=(Literal(text='ab'), RuleRef(name='rest')))
     """
     flat: list[Expr] = []
     for item in items:
@@ -162,7 +166,11 @@ def concat(*items: Expr | None) -> Expr | None:
 
 
 def choice(*options: Expr) -> Expr:
-    """Any of the options in their order, flattened, without duplicates."""
+    """Any of the options in their order, flattened, without duplicates.
+
+    >>> choice(Literal("a"), choice(Literal("b"), Literal("a")))
+    Choice(options=(Literal(text='a'), Literal(text='b')))
+    """
     flat: dict[Expr, None] = {}
     for option in options:
         for part in option.options if isinstance(option, Choice) else (option,):
@@ -195,7 +203,14 @@ def subexpressions(expr: Expr) -> Iterator[Expr]:
 
 
 def to_ebnf(grammar: Grammar) -> str:
-    """The grammar in xgrammar's EBNF, root rule first."""
+    """The grammar in xgrammar's EBNF, root rule first.
+
+    >>> digits = Rule(Repeat(CharClass.of("1", "2"), low=1))
+    >>> rules = {"root": Rule(concat(Literal("["), RuleRef("n"))), "n": digits}
+    >>> print(to_ebnf(Grammar(rules)), end="")
+    root ::= "[" n
+    n ::= [1-2]+
+    """
     names = {name: f"r_{name}" if name == "root" else name for name in grammar.rules}
     names[grammar.root] = "root"
     order = [grammar.root, *(name for name in grammar.rules if name != grammar.root)]

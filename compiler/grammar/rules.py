@@ -13,8 +13,11 @@ _RESERVED = ("true", "false")  # in xgrammar's EBNF, with all names that begin w
 class RuleTable:
     """The rules of a grammar by name. A hint becomes a valid, unique name.
 
-    `table.define("comma", Rule(Literal(", ")))` is `RuleRef("comma")`, and so is the same call with any other
-    hint, because equal rules share one name.
+    Equal rules share one name.
+
+    >>> table = RuleTable()
+    >>> table.define("a part", Rule(RuleRef("b"))), table.define("other", Rule(RuleRef("b")))
+    (RuleRef(name='a_part'), RuleRef(name='a_part'))
     """
 
     def __init__(self) -> None:

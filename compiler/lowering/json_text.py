@@ -38,7 +38,8 @@ class JsonFormatting:
     def text(self, value: Any, *, is_unique: bool = False) -> Expr:
         """The text of a value, its keys in the given order; `is_unique` gives equal numbers one text.
 
-        `SPACED.text({"a": [1, None]})` is `Literal('{"a": [1, null]}')`.
+        >>> SPACED.text({"a": [1, None]})
+        Literal(text='{"a": [1, null]}')
         """
         match value:
             case str():
