@@ -27,6 +27,9 @@ class CompilerError(ValueError):
 class UnsupportedSchema(CompilerError):
     """A schema is refused: `reason` says why, `suggestion` what to do.
 
+    >>> str(UnsupportedSchema("/properties/a", "pattern", "needs more than 3000 states", "Simplify it."))
+    '/properties/a (pattern): needs more than 3000 states. Simplify it.'
+
     `pointer` leads to the keyword that is to blame or, if there is none in the text of the schema, to the
     schema object. In another document that the schema refers to, it begins with the URI of the document and
     `#`.

@@ -14,6 +14,10 @@ class Verdict(StrEnum):
     ANNOTATION = "annotation"  # the specification gives the keyword no force
 
 
+Note = tuple[str, Verdict, str]
+"""A keyword, how it is enforced, and a remark: an entry before its pointer is known."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReportEntry:
     """One keyword of one schema object; `pointer` is the JSON pointer of that object."""

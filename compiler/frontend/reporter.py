@@ -7,7 +7,7 @@ from compiler.frontend.dialect_dependent import dialect_dependent
 from compiler.frontend.keywords import ANNOTATIONS, ASSERTIONS, STRUCTURE, child
 from compiler.frontend.source_map import SchemaLocation, SourceMap
 from compiler.regular.formats import FORMATS
-from compiler.report import EnforcementReport, ReportEntry, Verdict
+from compiler.report import EnforcementReport, Note, ReportEntry, Verdict
 from toolspecs.nearest import did_you_mean, near_matches
 
 _STRICT = {"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum"}
@@ -43,7 +43,7 @@ class Reporter:
         for keyword in [keyword for keyword in keywords if keyword in used][:1]:
             self.note(location, keyword, verdict, note)
 
-    def note_all(self, location: SchemaLocation, notes: Iterable[tuple[str, Verdict, str]]) -> None:
+    def note_all(self, location: SchemaLocation, notes: Iterable[Note]) -> None:
         """Record several verdicts: keyword, verdict and note."""
         for keyword, verdict, note in notes:
             self.note(location, keyword, verdict, note)

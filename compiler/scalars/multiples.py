@@ -179,7 +179,11 @@ def _numbers(interval: Interval, step: Fraction, whole: int, places: int) -> ran
 
 
 def common_multiple(values: Iterable[Fraction]) -> Fraction:
-    """The least positive number that is a multiple of every one of `values`."""
+    """The least positive number that is a multiple of every one of `values`.
+
+    >>> common_multiple([Fraction(1, 2), Fraction(1, 3)])
+    Fraction(1, 1)
+    """
     values = list(values)
     denominator = lcm(*(value.denominator for value in values))
     return Fraction(lcm(*(int(value * denominator) for value in values)), denominator)

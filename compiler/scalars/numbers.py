@@ -23,10 +23,9 @@ from compiler.grammar.grammar import (
     union,
 )
 from compiler.grammar.rules import RuleTable
-from compiler.report import Verdict
+from compiler.report import Note, Verdict
 from compiler.scalars.decimal_texts import MAX_COUNTED_PLACES, Interval, lower_magnitudes
 from compiler.scalars.multiples import Multiples, common_multiple
-from compiler.scalars.strings import Note
 
 JsonNumber = int | float | Decimal
 _Bound = TypeVar("_Bound", int | None, JsonNumber | None)

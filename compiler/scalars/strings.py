@@ -24,7 +24,7 @@ from compiler.regular.dfa import Dfa, TooManyStates
 from compiler.regular.ecma import MAX_COUNT, PatternError
 from compiler.regular.formats import BASE64, FORMATS, outer_pattern
 from compiler.regular.language import PatternCondition, language
-from compiler.report import Verdict
+from compiler.report import Note, Verdict
 from compiler.scalars.char_encoding import QUOTE, CharEncoding, any_json_char, as_json
 from compiler.scalars.counted_repetition import MAX_LENGTH, CountedRepetition
 from compiler.scalars.length_bounds import (
@@ -42,8 +42,6 @@ LATEST = 20
 """Draft 2020-12."""
 LOWER_COUNTS = (64, 32, 16, 8)
 """Upper bounds of repetitions, tried in turn where a pattern with higher ones has too many states."""
-Note = tuple[str, Verdict, str]
-"""A keyword, how it is enforced, and a remark for the report."""
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,9 @@ def pattern_grammar(pattern: str) -> Grammar:
 def choice_grammar(choices: Sequence[str]) -> Grammar:
     """The grammar of exactly these texts.
 
+    >>> print(choice_grammar(["yes", "no"]).ebnf.strip())
+    root ::= "yes" | "no"
+
     Raises:
         UnsupportedSchema: `choices` is empty, or a text holds a character that cannot be written.
     """
