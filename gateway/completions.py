@@ -28,6 +28,39 @@ from toolspecs.toolset import Revision, ToolsetReference
 INLINE = "the inline tools"
 
 
+class Deadline:
+    """The deadline of a request: the shortest of some timeouts, in seconds from now; None is no timeout."""
+
+    def __init__(self, *timeouts: float | None) -> None:
+        shortest = min((timeout for timeout in timeouts if timeout is not None), default=None)
+        self._at = None if shortest is None else time.monotonic() + shortest
+
+    def remaining_s(self) -> float | None:
+        """The seconds that are left; None without a deadline.
+
+        Raises:
+            DeadlineExceeded: no time is left.
+        """
+        if self._at is None:
+            return None
+        remaining = self._at - time.monotonic()
+        if remaining <= 0:
+            raise DeadlineExceeded
+        return remaining
+
+    @asynccontextmanager
+    async def enforced(self) -> AsyncIterator[None]:
+        """Cancel the block when the deadline passes; raises DeadlineExceeded."""
+        limit = asyncio.timeout(self.remaining_s())
+        try:
+            async with limit:
+                yield
+        except TimeoutError as error:
+            if limit.expired():
+                raise DeadlineExceeded from error
+            raise
+
+
 class Completions:
     """Finds the model, the tools and the grammar of a turn, and lets the runtime generate."""
 
@@ -208,36 +241,3 @@ def _generation_request(
         template_options=turn.template_options,
         timeout_s=timeout_s,
     )
-
-
-class Deadline:
-    """The deadline of a request: the shortest of some timeouts, in seconds from now; None is no timeout."""
-
-    def __init__(self, *timeouts: float | None) -> None:
-        shortest = min((timeout for timeout in timeouts if timeout is not None), default=None)
-        self._at = None if shortest is None else time.monotonic() + shortest
-
-    def remaining_s(self) -> float | None:
-        """The seconds that are left; None without a deadline.
-
-        Raises:
-            DeadlineExceeded: no time is left.
-        """
-        if self._at is None:
-            return None
-        remaining = self._at - time.monotonic()
-        if remaining <= 0:
-            raise DeadlineExceeded
-        return remaining
-
-    @asynccontextmanager
-    async def enforced(self) -> AsyncIterator[None]:
-        """Cancel the block when the deadline passes; raises DeadlineExceeded."""
-        limit = asyncio.timeout(self.remaining_s())
-        try:
-            async with limit:
-                yield
-        except TimeoutError as error:
-            if limit.expired():
-                raise DeadlineExceeded from error
-            raise

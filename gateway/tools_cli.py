@@ -23,10 +23,16 @@ tools = typer.Typer(help="Toolsets of a running gateway.", no_args_is_help=True)
 UrlOption = Annotated[
     str | None, typer.Option(help=f"URL of the gateway. Default: CALLGATE_URL, or {DEFAULT_URL}.")
 ]
+
+
 KeyOption = Annotated[
     str | None, typer.Option("--api-key", help="API key of the gateway. Default: CALLGATE_API_KEY.")
 ]
+
+
 ToolsetArgument = Annotated[str, typer.Argument(help="The toolset's name.")]
+
+
 FileArgument = Annotated[
     Path,
     typer.Argument(
@@ -34,6 +40,8 @@ FileArgument = Annotated[
         exists=True,
     ),
 ]
+
+
 NameOption = Annotated[
     str | None,
     typer.Option(
@@ -42,6 +50,10 @@ NameOption = Annotated[
 ]
 
 T = TypeVar("T")
+
+
+UNBOUNDED_WIDTH = 10_000
+"""Wider than any table."""
 
 
 class _SummaryReply(msgspec.Struct):
@@ -287,10 +299,6 @@ def _warn(console: Console, warnings: list[_Warning]) -> None:
 def _failure(message: str) -> typer.Exit:
     Console(stderr=True).print(message, style="red", markup=False, highlight=False, soft_wrap=True)
     return typer.Exit(1)
-
-
-UNBOUNDED_WIDTH = 10_000
-"""Wider than any table."""
 
 
 def output() -> Console:

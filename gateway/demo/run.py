@@ -18,8 +18,8 @@ from rich.text import Text
 
 from gateway.demo.ask import ReceivedAnswer, ask, find_faults
 from gateway.demo.scenarios import (
-    NAMES,
     SCENARIOS,
+    TOOLSETS,
     Scenario,
     document_file,
     parameters_by_tool,
@@ -91,7 +91,7 @@ def run_demo(
 def register(url: str, console: Console) -> None:
     """Put every demo toolset; raises `httpx.HTTPStatusError` with the gateway's reason."""
     with httpx.Client(base_url=url, timeout=REGISTER_TIMEOUT_S) as client:
-        for name in NAMES:
+        for name in TOOLSETS:
             document = read_document(name)
             with console.status(f"registering {name} …"):
                 response = client.put(f"/v1/toolsets/{name}", json=document)

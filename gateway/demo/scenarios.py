@@ -260,7 +260,7 @@ SCENARIOS = (
 )
 
 
-NAMES = ("calendar", "issues", "files", "payments")
+TOOLSETS = ("calendar", "issues", "files", "payments")
 
 
 def document_file(toolset: str) -> Traversable:

@@ -6,7 +6,7 @@ from litestar import Request, Response, get, post
 from litestar.params import FromPath
 
 from gateway.problems import openai_error
-from gateway.routes.transport import read_asked, stream, unless_gone
+from gateway.routes.transport import read_wire_request, stream, unless_gone
 from gateway.services import WiredServices
 from gateway.wire.openai import chunks, completion
 from gateway.wire.openai import read_request as read_chat_request
@@ -19,7 +19,7 @@ from runtime.protocol import ModelCard
 @post("/v1/chat/completions", status_code=200)
 async def chat_completions(request: Request[Any, Any, Any], services: WiredServices) -> Response[Any]:
     """The assistant's next turn, whole or as server-sent events."""
-    asked = await read_asked(request, read_chat_request)
+    asked = await read_wire_request(request, read_chat_request)
     generation = await unless_gone(request, services.completions.start(asked.turn))
     if not asked.is_streamed:
         return Response(await unless_gone(request, completion(generation)))
@@ -30,7 +30,7 @@ async def chat_completions(request: Request[Any, Any, Any], services: WiredServi
 @post("/v1/responses", status_code=200)
 async def create_response(request: Request[Any, Any, Any], services: WiredServices) -> Response[Any]:
     """The assistant's next turn, whole or as server-sent events."""
-    asked = await read_asked(request, read_responses_request)
+    asked = await read_wire_request(request, read_responses_request)
     generation = await unless_gone(request, services.completions.start(asked.turn))
     writer = ResponseWriter(generation, asked.echoed)
     if not asked.is_streamed:

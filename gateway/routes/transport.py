@@ -16,16 +16,23 @@ from gateway.errors import ClientGone
 from gateway.problems import Problem, problem_of
 from gateway.turn import Generation
 
-T_co = TypeVar("T_co", covariant=True)
+RequestT_co = TypeVar("RequestT_co", covariant=True)
+ResultT = TypeVar("ResultT")
+
+_log = logging.getLogger(__name__)
+
+_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+
+JSON = dict[str, Any]
 
 LARGE = 100_000
 """Bytes of a body that take milliseconds to read, so that a thread does it; 10 MB take most of a second."""
 
 
-class Read(Protocol[T_co]):
+class RequestReader(Protocol[RequestT_co]):
     """How a wire format reads a decoded body, and the headers that may stand for its fields."""
 
-    def __call__(self, body: Any, *, toolset_header: str | None, timeout_header: str | None) -> T_co:
+    def __call__(self, body: Any, *, toolset_header: str | None, timeout_header: str | None) -> RequestT_co:
         """The request; raises InvalidField and InvalidTools."""
 
 
@@ -37,25 +44,20 @@ async def read_body(request: Request[Any, Any, Any], *, keeps_surrogates: bool =
     return await asyncio.to_thread(read_json, raw, keeps_surrogates=keeps_surrogates)
 
 
-async def read_asked(request: Request[Any, Any, Any], read: Read[T_co]) -> T_co:
+async def read_wire_request(
+    request: Request[Any, Any, Any], reader: RequestReader[RequestT_co]
+) -> RequestT_co:
     """The request in a wire format. A large one is read in a thread, so that other answers go on."""
     raw = await request.body()
 
-    def asked() -> T_co:
-        return read(
+    def read() -> RequestT_co:
+        return reader(
             read_json(raw),
             toolset_header=request.headers.get("x-toolset"),
             timeout_header=request.headers.get("x-request-timeout"),
         )
 
-    return asked() if len(raw) < LARGE else await asyncio.to_thread(asked)
-
-
-_log = logging.getLogger(__name__)
-
-_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-
-JSON = dict[str, Any]
+    return read() if len(raw) < LARGE else await asyncio.to_thread(read)
 
 
 def stream(
@@ -99,10 +101,7 @@ def _event_text(event: JSON) -> str:
     return f"{name}data: {json.dumps(event, ensure_ascii=False, separators=(',', ':'))}\n\n"
 
 
-T = TypeVar("T")
-
-
-async def unless_gone(request: Request[Any, Any, Any], work: Coroutine[Any, Any, T]) -> T:
+async def unless_gone(request: Request[Any, Any, Any], work: Coroutine[Any, Any, ResultT]) -> ResultT:
     """Do `work`; cancel it and raise ClientGone if the client leaves. The body must have been read."""
     task, gone = asyncio.create_task(work), asyncio.create_task(_wait_until_gone(request))
     try:

@@ -4,23 +4,23 @@ import jsonschema_rs
 import pytest
 
 from compiler import compile_schema
-from gateway.demo.scenarios import NAMES, parameters_by_tool, read_document
+from gateway.demo.scenarios import TOOLSETS, parameters_by_tool, read_document
 
 TOOLS = [
     (toolset, tool, parameters)
-    for toolset in NAMES
+    for toolset in TOOLSETS
     for tool, parameters in parameters_by_tool(read_document(toolset)).items()
 ]
 
 
 def test_there_are_at_least_24_tools_in_four_toolsets_and_no_name_twice():
-    assert len(NAMES) == 4
+    assert len(TOOLSETS) == 4
     names = [tool for _, tool, _ in TOOLS]
     assert len(names) == len(set(names)) >= 24
 
 
 def test_both_shapes_are_shown():
-    documents = [tool for name in NAMES for tool in read_document(name)["tools"]]
+    documents = [tool for name in TOOLSETS for tool in read_document(name)["tools"]]
     assert any("inputSchema" in tool for tool in documents)
     assert any(tool.get("type") == "function" for tool in documents)
 

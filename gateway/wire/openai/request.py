@@ -46,8 +46,14 @@ FIXED: Fixed = {
 }
 
 _CHOICE = 'use response_format: {"type": "choice", "choices": ["…", "…"]}'
+
+
 _GRAMMAR = 'use response_format: {"type": "grammar", "grammar": "root ::= …"}'
+
+
 _REGEX = 'use response_format: {"type": "regex", "pattern": "…"}'
+
+
 _SCHEMA = 'use response_format: {"type": "json_schema", "json_schema": {"name": "…", "schema": {…}}}'
 
 REFUSED: Mapping[str, str] = {
@@ -71,6 +77,8 @@ REFUSED: Mapping[str, str] = {
 _TOKEN_ID = re.compile(r"[0-9]{1,18}")
 
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
+
+
 NumTokens = Annotated[int, Meta(ge=1)]
 
 
@@ -95,6 +103,45 @@ class ChatFields(TurnFields, forbid_unknown_fields=True, kw_only=True):
     frequency_penalty: Penalty | None = None
     logit_bias: dict[str, Any] | None = None
     logprobs: bool | None = None
+
+
+class JsonSchema(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="json_schema"):
+    """JSON that validates against a schema."""
+
+    json_schema: NamedSchema
+
+
+class _FormatFields(msgspec.Struct):
+    response_format: TextFormat | JsonObject | JsonSchema | Regex | Choice | Grammar | None
+
+
+class FunctionName(msgspec.Struct, forbid_unknown_fields=True):
+    """A function by name."""
+
+    name: str
+
+
+class Named(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="function"):
+    """The choice of one function, or a member of `allowed_tools`."""
+
+    function: FunctionName
+
+
+class AllowedTools(msgspec.Struct, forbid_unknown_fields=True):
+    """The functions that the model may choose among."""
+
+    mode: Literal["auto", "required"]
+    tools: list[Named]
+
+
+class Allowed(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="allowed_tools"):
+    """The choice among some of the tools."""
+
+    allowed_tools: AllowedTools
+
+
+class _ChoiceFields(msgspec.Struct):
+    tool_choice: Literal["none", "auto", "required"] | Named | Allowed | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,51 +231,12 @@ def _read_logprobs(fields: ChatFields) -> int | None:
     return fields.top_logprobs or 0
 
 
-class JsonSchema(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="json_schema"):
-    """JSON that validates against a schema."""
-
-    json_schema: NamedSchema
-
-
-class _FormatFields(msgspec.Struct):
-    response_format: TextFormat | JsonObject | JsonSchema | Regex | Choice | Grammar | None
-
-
 def read_response_format(value: Any) -> ResponseFormat | None:
     """`response_format`; None is any text. Raises InvalidField."""
     read = convert({"response_format": value}, _FormatFields).response_format
     if isinstance(read, JsonSchema):
         return ResponseFormat("schema", read.json_schema.schema)
     return read_shared_format(read)
-
-
-class FunctionName(msgspec.Struct, forbid_unknown_fields=True):
-    """A function by name."""
-
-    name: str
-
-
-class Named(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="function"):
-    """The choice of one function, or a member of `allowed_tools`."""
-
-    function: FunctionName
-
-
-class AllowedTools(msgspec.Struct, forbid_unknown_fields=True):
-    """The functions that the model may choose among."""
-
-    mode: Literal["auto", "required"]
-    tools: list[Named]
-
-
-class Allowed(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="allowed_tools"):
-    """The choice among some of the tools."""
-
-    allowed_tools: AllowedTools
-
-
-class _ChoiceFields(msgspec.Struct):
-    tool_choice: Literal["none", "auto", "required"] | Named | Allowed | None
 
 
 def read_choice(value: Any) -> ToolChoice | None:

@@ -109,6 +109,23 @@ class ResponsesFields(TurnFields, forbid_unknown_fields=True, kw_only=True):
     reasoning: dict[str, Any] | None = None
 
 
+class Named(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="function"):
+    """The choice of one function, or a member of `allowed_tools`."""
+
+    name: str
+
+
+class Allowed(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="allowed_tools"):
+    """The choice among some of the tools."""
+
+    mode: Literal["auto", "required"]
+    tools: list[Named]
+
+
+class _ChoiceFields(msgspec.Struct):
+    tool_choice: Literal["none", "auto", "required"] | Named | Allowed | None
+
+
 @dataclass(frozen=True, slots=True)
 class ResponsesRequest:
     """A turn, how its answer is sent, and the request fields that the answer repeats."""
@@ -166,23 +183,6 @@ def _read_logprobs(fields: ResponsesFields) -> int | None:
     if fields.top_logprobs:
         raise InvalidField("top_logprobs", f'it is only allowed with "{LOGPROBS}" in include')
     return None
-
-
-class Named(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="function"):
-    """The choice of one function, or a member of `allowed_tools`."""
-
-    name: str
-
-
-class Allowed(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="allowed_tools"):
-    """The choice among some of the tools."""
-
-    mode: Literal["auto", "required"]
-    tools: list[Named]
-
-
-class _ChoiceFields(msgspec.Struct):
-    tool_choice: Literal["none", "auto", "required"] | Named | Allowed | None
 
 
 def read_choice(value: Any) -> ToolChoice | None:
