@@ -1,7 +1,10 @@
 """Reads JSON bodies, with errors that say where and what is expected there.
 
+>>> class Person(msgspec.Struct, forbid_unknown_fields=True):
+...     name: str = ""
 >>> convert({"nmae": "a"}, Person)
-InvalidField: nmae: there is no such field; did you mean 'name'?
+Traceback (most recent call last):
+gateway.errors.InvalidField: nmae: there is no such field; did you mean 'name'?
 """
 
 import json
