@@ -1,4 +1,4 @@
-"""The tokens of a vocabulary in the order of their bytes, and masks stored by the few ids they allow."""
+"""The tokens of a vocabulary in the order of their bytes, and sets of tokens as rows of a bitmask."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,14 +16,14 @@ Row = NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class SparseMask:
-    """Values for some words of a row: 12 bytes a word, where a whole row of Qwen 3 takes 19 KB."""
+    """Some words of a row and their values: 12 bytes a word, where a whole row of Qwen 3 takes 19 KB."""
 
     words: NDArray[np.intp]
     values: Row
 
     @classmethod
     def of_ids(cls, ids: Iterable[int], base: Row | None = None) -> "SparseMask":
-        """The words that hold `ids`, with these bits set, or with these bits cleared from `base`."""
+        """The words that hold the bits of `ids`: only these set, or those of `base` with these cleared."""
         bits: dict[int, int] = {}
         for token_id in ids:
             bits[token_id >> 5] = bits.get(token_id >> 5, 0) | 1 << (token_id & 31)
@@ -32,21 +32,21 @@ class SparseMask:
         return cls(words, values if base is None else base[words] & ~values)
 
     def fill(self, row: Row) -> None:
-        """Overwrite the row: these ids and no others."""
+        """Overwrite the row; it then allows these ids and no others."""
         row.fill(0)
         row[self.words] = self.values
 
     def patch(self, row: Row) -> None:
-        """Overwrite these words only."""
+        """Overwrite these words of the row, and leave the others."""
         row[self.words] = self.values
 
     def add(self, row: Row) -> None:
-        """Allow these ids too."""
+        """Allow these ids in the row too."""
         row[self.words] |= self.values
 
 
 class TokenIndex:
-    """Distinct token spellings in byte order, each with the ids that share it; unused ids are left out."""
+    """The distinct spellings of tokens in byte order, each with the ids that share it; without unused ids."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         ids_of: dict[bytes, list[int]] = {}
@@ -88,7 +88,7 @@ class TokenIndex:
         return max(map(len, self.spellings))
 
     def containing(self, infix: bytes) -> Sequence[int]:
-        """Positions of the spellings that hold `infix` anywhere; kept, for the few texts of the syntaxes."""
+        """Positions of the spellings that contain `infix`; cached, as syntaxes have few such texts."""
         found = self._containing.get(infix)
         if found is None:
             found = self._containing[infix] = self._find(infix)
@@ -111,7 +111,7 @@ class TokenIndex:
 
     @cached_property
     def last_word(self) -> np.int32:
-        """The bits of a row's last word that stand for ids; xgrammar sets others, too."""
+        """The bits of a row's last word that stand for ids; xgrammar also sets the bits behind them."""
         used = self._width % 32
         return np.uint32((1 << used) - 1 if used else 0xFFFFFFFF).view(np.int32)
 
@@ -127,7 +127,7 @@ class TokenIndex:
 
 
 def forbid(row: Row, token_id: int) -> None:
-    """Take one token out of a row."""
+    """Remove one token from a row."""
     row.view(np.uint32)[token_id >> 5] &= np.uint32(0xFFFFFFFF ^ (1 << (token_id & 31)))
 
 
@@ -138,7 +138,7 @@ def successor(prefix: bytes) -> bytes | None:
 
 
 class TokenSet:
-    """Some token ids, and which of them a mask allows."""
+    """A set of token ids, which can be removed from a row, or looked up in it."""
 
     def __init__(self, ids: NDArray[np.int64], width: int) -> None:
         self._ids = ids
@@ -147,15 +147,15 @@ class TokenSet:
         np.bitwise_and.at(self._others, self._words, ~self._bits)
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of ids."""
         return len(self._ids)
 
     def remove(self, row: Row) -> None:
-        """Take them out of a row."""
+        """Remove all ids of the set from a row."""
         row &= self._others
 
     def allowed(self, row: Row) -> list[int]:
-        """Those that a row allows."""
+        """The ids of the set that a row allows."""
         found: list[int] = self._ids[(row[self._words] & self._bits) != 0].tolist()
         return found
 

@@ -1,4 +1,4 @@
-"""The vocabulary: what each token id spells, and which ids no grammar may emit as text.
+"""The vocabulary: what each token id spells, and which ids no grammar allows as text.
 
 Three kinds of ids:
 
@@ -6,7 +6,8 @@ Three kinds of ids:
 - *marker*: an added or control token with a spelling, such as `<tool_call>` or `[TOOL_CALLS]`. To a grammar
   it is not its spelling but a sentinel of C0 control characters that no JSON text contains, so that it can
   stand only where a syntax puts it, never inside a string;
-- *unused*: padding, and tokens that spell nothing or the sentinels' own characters. Never allowed.
+- *unused*: padding, and tokens that spell nothing or contain a character of the sentinels. No mask allows
+  them.
 
 Logits can be wider than the tokenizer, so `width` is the model's.
 """
@@ -43,7 +44,7 @@ class Vocabulary:
     markers: Mapping[str, int] = field(repr=False)
     stop_ids: tuple[int, ...]
     stops: frozenset[str] = frozenset()
-    """How stop tokens are written where a syntax ends with one."""
+    """The texts of the stop tokens, for syntaxes that end with one."""
 
     @classmethod
     def of_bytes(cls) -> "Vocabulary":
@@ -106,13 +107,13 @@ class Vocabulary:
         return cls(encoded, markers, tuple(stop_ids), frozenset(stops))
 
     def to_bytes(self) -> bytes:
-        """All of it, as JSON; a byte of a token is the character of that number."""
+        """The vocabulary as JSON; each byte of a token becomes the character with that code point."""
         tokens = [token.decode("latin-1") for token in self.tokens]
         return json.dumps([tokens, dict(self.markers), self.stop_ids, sorted(self.stops)]).encode()
 
     @property
     def width(self) -> int:
-        """Number of token ids, which is the number of columns of the logits."""
+        """The number of token ids, which is the number of columns of the logits."""
         return len(self.tokens)
 
     @cached_property
@@ -126,14 +127,14 @@ class Vocabulary:
 
     @cached_property
     def marker_ids(self) -> frozenset[int]:
-        """Ids that stand for themselves only, never for text."""
+        """The ids of the markers, which never stand for text."""
         return frozenset(self.markers.values())
 
     def spell(self, text: str) -> str:
         """`text` as a grammar over this vocabulary writes it: marker spellings become their sentinels.
 
         A stop token becomes nothing: where a syntax ends with one, the output stops.
-        For the fixed text of a syntax only, never for anything a stranger wrote.
+        Only for the fixed text of a syntax, never for text that a client sent.
         """
         for stop in self.stops:
             text = text.replace(stop, "")
@@ -150,7 +151,7 @@ class Vocabulary:
         return b"".join(p if isinstance(p, bytes) else spellings[p] for p in self.pieces(text))
 
     def pieces(self, text: bytes) -> Iterator[bytes | int]:
-        """What a grammar's text is made of: text proper, and the ids of markers."""
+        """The parts of a grammar's text: bytes of text, and ids of markers."""
         at = 0
         for found in _SENTINEL.finditer(text):
             if found.start() > at:

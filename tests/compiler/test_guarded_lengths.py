@@ -90,14 +90,14 @@ def _compiled(name: str, vocabulary: Vocabulary) -> CompiledSchema:
 
 
 def _chosen(ids: np.ndarray, vocabulary: Vocabulary, rng: random.Random, habit: str) -> int:
-    """A token; a writer of long ones, and one who loves escapes, come near the bound in their own ways."""
-    drawn = [int(i) for i in rng.choices(ids.tolist(), k=20)]
+    """A token; writers of long tokens and of escapes come near the bound differently."""
+    sampled = [int(i) for i in rng.choices(ids.tolist(), k=20)]
     if habit == "long":
-        return max(drawn, key=lambda i: (b'"' not in vocabulary.tokens[i], len(vocabulary.tokens[i])))
+        return max(sampled, key=lambda i: (b'"' not in vocabulary.tokens[i], len(vocabulary.tokens[i])))
     escaping = [i for i in ids[:5_000].tolist() if b"\\" in vocabulary.tokens[i]]
     if habit == "escaped" and escaping and rng.random() < 0.5:
         return rng.choice(escaping)
-    return drawn[0]
+    return sampled[0]
 
 
 def _decode(matcher, vocabulary: Vocabulary, seed: int, habit: str, max_tokens: int = 60) -> list[int]:
@@ -150,7 +150,7 @@ def test_the_mask_is_what_the_grammar_allows_and_the_cursor_can_read(name, vocab
         )
         places = set(random.Random(seed).sample(range(len(written)), min(3, len(written))))
         for at, token_id in enumerate(written):
-            matcher.fill_bitmask(bitmask, 0)  # whatever is kept of it
+            matcher.fill_bitmask(bitmask, 0)  # also fills the mask cache
             if at in places:
                 bare.fill_next_token_bitmask(bitmask, 1)
                 allowed = flags(bitmask[0], vocabulary.width)
@@ -258,7 +258,7 @@ def test_strings_inside_tags_keep_to_lengths():
     ],
 )
 def test_an_item_that_repeats_one_can_still_be_told_apart_within_its_bound(item):
-    """Arrays beside one of distinct items are kept distinct, too: their strings must not run out of room."""
+    """Arrays at the path of distinct ones must be distinct too: their strings must keep room to differ."""
     distinct = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
     compiled = compile_schema({"anyOf": [distinct, {"type": "array", "items": item}]})
     longest = json.dumps({"k": "a" * 8} if item["type"] == "object" else "a" * 8, separators=(",", ":"))

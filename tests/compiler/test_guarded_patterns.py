@@ -1,6 +1,6 @@
 """Lengths that a guard counts beside a pattern: what may be written is what rules that count would let be.
 
-The rules are the older way, and exact too: their masks tell which tokens a text can be ended after, within its bound.
+Rules that count are exact too: their masks allow a token if the text can still end within its bound after it.
 """
 
 import json
@@ -63,16 +63,16 @@ def _counted_by_rules(
 
 def _chosen(allowed: np.ndarray, vocabulary: Vocabulary, rng: random.Random) -> int:
     """A token that goes on for long, is escaped, or is any."""
-    drawn = [int(i) for i in rng.choices(np.flatnonzero(allowed), k=12)]
+    sampled = [int(i) for i in rng.choices(np.flatnonzero(allowed), k=12)]
     match rng.randrange(3):
         case 0:
-            return max(drawn, key=lambda i: (b'"' not in vocabulary.tokens[i], len(vocabulary.tokens[i])))
+            return max(sampled, key=lambda i: (b'"' not in vocabulary.tokens[i], len(vocabulary.tokens[i])))
         case 1:
             return max(
-                drawn, key=lambda i: not vocabulary.tokens[i].isalnum() and b'"' not in vocabulary.tokens[i]
+                sampled, key=lambda i: not vocabulary.tokens[i].isalnum() and b'"' not in vocabulary.tokens[i]
             )
         case _:
-            return drawn[0]
+            return sampled[0]
 
 
 def _compare(guarded: CompiledSchema, counting: CompiledSchema, schema, rng: random.Random) -> None:
@@ -125,10 +125,10 @@ def _close(guarded: CompiledSchema, schema, rng: random.Random, slack: int) -> N
     assert jsonschema_rs.is_valid(schema, json.loads(text)), (schema, text)
 
 
-@pytest.mark.parametrize("place", [dict, in_array, in_object])
+@pytest.mark.parametrize("wrap", [dict, in_array, in_object])
 @pytest.mark.parametrize("name", PATTERNS)
-def test_masks_are_those_of_rules_that_count(name, place):
-    schema = place({**STRING, "pattern": PATTERNS[name], "maxLength": 14})
+def test_masks_are_those_of_rules_that_count(name, wrap):
+    schema = wrap({**STRING, "pattern": PATTERNS[name], "maxLength": 14})
     vocabulary, rng = _vocabulary("made up"), random.Random(name)
     guarded, counting = compile_schema(schema, tokenizer=vocabulary), _counted_by_rules(schema, vocabulary)
     assert any(bound.automaton for bound in bounds_of(guarded))
@@ -247,7 +247,7 @@ def test_the_bound_is_exact_where_rules_would_have_narrowed_it():
 
 
 def test_items_that_must_differ_do_not_run_out_of_room():
-    """Arrays beside one of distinct items are kept distinct, too."""
+    """Arrays at the path of distinct ones must be distinct too."""
     item = {**STRING, "pattern": "^a+(?:-a)*$", "maxLength": 9}
     distinct = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
     schema = {"anyOf": [distinct, {"type": "array", "items": item}]}
@@ -282,12 +282,12 @@ def test_patterns_are_stored_once_and_read_back():
 )
 def test_a_stored_pattern_that_is_none_is_refused(pattern):
     sound = [[0], [0], [[0]], [0]]
-    place = [False, False, [9, 0], False, {}, [], []]
-    assert plan_from_json([[0], [place], None, False, [sound]]).bounds
+    state = [False, False, [9, 0], False, {}, [], []]
+    assert plan_from_json([[0], [state], None, False, [sound]]).bounds
     with pytest.raises(ValueError, match="pattern"):
-        plan_from_json([[0], [place], None, False, [pattern]])
+        plan_from_json([[0], [state], None, False, [pattern]])
     with pytest.raises(ValueError, match="pattern"):
-        plan_from_json([[0], [place], None, False, []])
+        plan_from_json([[0], [state], None, False, []])
 
 
 def test_patterns_that_are_kept_are_small():

@@ -46,7 +46,7 @@ def _unique(pairs: list) -> dict:
 def _decode(
     matcher, vocabulary: Vocabulary, seed: int, max_tokens: int = 80, *, partly: bool = False
 ) -> list[int]:
-    """Tokens drawn under the mask, by a writer who loves to write what it wrote before; cut off only if `partly`."""
+    """Tokens sampled under the mask by a writer that prefers those it wrote before; cut off only if `partly`."""
     rng = random.Random(seed)
     bitmask = allocate_bitmask(1, vocabulary.width)
     written: list[int] = []
