@@ -169,6 +169,16 @@ def _note(lowering: Lowering, location: SchemaLocation, *, num_keys: int, is_ope
         lowering.reporter.note_first(location, _DECLARING, Verdict.NARROWED, note)
 
 
+def count_bounds(
+    constraint: ObjectConstraint, members: list[Member], *, is_open: bool
+) -> tuple[int, int | None]:
+    """`minProperties` and `maxProperties`, but 0 and None where these members cannot break them."""
+    num_required = sum(member.is_required for member in members)
+    low, high = constraint.min_properties, constraint.max_properties
+    can_exceed = high is not None and (is_open or high < len(members))
+    return low if low > num_required else 0, high if can_exceed else None
+
+
 class _MemberRules:
     """The rules of one object; a guard keeps undeclared keys from repeating.
 
@@ -189,10 +199,7 @@ class _MemberRules:
         self.members = members
         self.extra = extra.text if extra is not None else None
         self.is_extra_single = context.is_distinct
-        num_required = sum(member.is_required for member in members)
-        most = constraint.max_properties
-        self.low = constraint.min_properties if constraint.min_properties > num_required else 0
-        self.high = most if most is not None and (extra is not None or most < len(members)) else None
+        self.low, self.high = count_bounds(constraint, members, is_open=extra is not None)
         self.num_undeclared = 0 if extra is None else 1 if self.is_extra_single else extra.num_keys
         if extra is not None and self.low > len(members) + min(self.num_undeclared, MOST_DISTINCT):
             raise lowering.reporter.refusal(

@@ -19,7 +19,7 @@ from compiler.grammar.grammar import EMPTY, Expr, Literal, Rule, choice, concat,
 from compiler.guard.plan import GuardedTags
 from compiler.guard.planner import KeyStep
 from compiler.lowering.constraints import ObjectConstraint, object_constraint, strings_of
-from compiler.lowering.objects import declared_keys, value_schema
+from compiler.lowering.objects import Member, count_bounds, declared_keys, value_schema
 from compiler.lowering.unconstrained import TYPES
 from compiler.report import Verdict
 from compiler.scalars.strings import StringConstraint
@@ -164,25 +164,24 @@ class TaggedArguments:
             return None
         if not set(constraint.required) <= set(keys):
             return None
-        live = [(key in constraint.required, text) for key, text in parameters if text is not None]
+        live = [Member(text, key in constraint.required) for key, text in parameters if text is not None]
         return self._in_order(live, constraint)
 
-    def _in_order(self, parameters: list[tuple[bool, Expr]], constraint: ObjectConstraint) -> Expr | None:
+    def _in_order(self, parameters: list[Member], constraint: ObjectConstraint) -> Expr | None:
         """The parameters in order, optional ones left out or not; None if their number is never admitted.
 
         There is one rule per parameter and number of those before it.
         """
-        num_required = sum(is_required for is_required, _ in parameters)
-        low = constraint.min_properties if constraint.min_properties > num_required else 0
-        most = constraint.max_properties
-        high = most if most is not None and most < len(parameters) else None
-        top = low if high is None else max(low, high)
+        low, high = count_bounds(constraint, parameters, is_open=False)
+        top = max(low, high or 0)
         rest: list[Expr | None] = [EMPTY if count >= low else None for count in range(top + 1)]
-        for is_required, text in reversed(parameters):
+        for parameter in reversed(parameters):
             rest = [
                 self._either(
-                    None if high is not None and count >= high else concat(text, rest[min(count + 1, top)]),
-                    None if is_required else rest[count],
+                    None
+                    if high is not None and count >= high
+                    else concat(parameter.text, rest[min(count + 1, top)]),
+                    None if parameter.is_required else rest[count],
                 )
                 for count in range(top + 1)
             ]
