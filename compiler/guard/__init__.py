@@ -1,8 +1,8 @@
 """Guards: what no context-free grammar of reasonable size can hold, kept beside it while decoding.
 
-A guard does three things. It keeps the keys of an object distinct, and the items of an array with
-`uniqueItems`: both relate parts of a text to one another. It keeps strings to their bounds (`string_bounds`):
-rules could count characters too, but a large bound makes them expensive.
+A guard keeps the keys of an object distinct, and the items of an array with `uniqueItems`: both relate parts
+of a text to one another. It also keeps strings to their bounds (`string_bounds`): rules could count
+characters too, but a large bound makes them expensive.
 
 Example: the schema is `{"properties": {"tags": {"items": {"enum": ["a", "b"]}, "uniqueItems": true}}}`, the
 text so far is `{"tags": ["a", "`, and a model is about to repeat itself: `{"tags": ["a", "a"]}`.
@@ -19,10 +19,10 @@ text so far is `{"tags": ["a", "`, and a model is about to repeat itself: `{"tag
 5. `guard` advances the cursor over each. After `a"` the array would hold `"a"` twice, so there is no cursor,
    and the bit of `a"` goes out of the mask. After `a` nothing is repeated yet, but the only string that goes
    on is `"a"`: a dead end, which `DeadEndSearch` finds by trying. The bit of `a` goes out too.
-6. `b`, `b"` and `b"]}` stay. The model draws `b"]}`, the matcher accepts it, and the cursor after it is kept
-   beside the matcher (`GuardState`), to be dropped if the token is rolled back.
+6. `b`, `b"` and `b"]}` stay. The model samples `b"]}`, and the matcher accepts it. The cursor after it is
+   stored beside the matcher (`GuardState`) and dropped if the token is rolled back.
 
-Had the strings been bounded, step 5 would also have removed every token that writes more characters than are
-left (`token_lengths`). In a syntax that writes parameters in tags, `tagged_cursor` finds the JSON inside
+If the strings had a `maxLength`, the guard would also remove every token that writes more characters than
+are left (`token_lengths`). In a syntax that writes parameters in tags, `tagged_cursor` finds the JSON inside
 them.
 """

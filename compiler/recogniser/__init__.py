@@ -12,6 +12,6 @@ Example: a grammar with the rules `root ::= "[" list "]"` and `list ::= "1" | li
    rule can end, that state is live too: `]` or `,` may follow.
 3. After `,` one state is live, which reads `1`. Its cost is 1 byte, and the cheapest caller of its frame adds
    1: the shortest completion is `1]`.
-4. If the grammar has a guard, `recogniser` also advances the guard's cursor. Had the items to be distinct,
+4. If the grammar has a guard, `recogniser` also advances the guard's cursor. If the items had to be distinct,
    `1]` would repeat one, and a search would look for the next shortest text that does not.
 """
