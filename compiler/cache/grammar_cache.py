@@ -41,7 +41,7 @@ from toolspecs.store import Store
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 UnitT = TypeVar("UnitT", Unit, CompiledSchema)
-ResultT = TypeVar("ResultT")
+TaskResultT = TypeVar("TaskResultT")
 
 _SOURCES = ("memory", "store", "compiled")
 _SLOW_MS = 200.0
@@ -56,16 +56,18 @@ class GrammarLookup:
     wait_ms: float
 
 
-class SingleFlight(Generic[ResultT]):
+class SingleFlight(Generic[TaskResultT]):
     """Tasks, at most one per key at a time; a task goes on if the caller that started it goes away."""
 
     def __init__(self) -> None:
-        self._tasks: dict[str, asyncio.Task[ResultT]] = {}
+        self._tasks: dict[str, asyncio.Task[TaskResultT]] = {}
 
     def __contains__(self, key: str) -> bool:
         return key in self._tasks
 
-    def join(self, key: str, start: Callable[[], Coroutine[Any, Any, ResultT]]) -> asyncio.Future[ResultT]:
+    def join(
+        self, key: str, start: Callable[[], Coroutine[Any, Any, TaskResultT]]
+    ) -> asyncio.Future[TaskResultT]:
         """Wait for the task of `key`; `start` makes it if there is none. Cancelling this does not stop it."""
         if key not in self._tasks:
             self._tasks[key] = task = asyncio.create_task(start())
@@ -79,7 +81,7 @@ class SingleFlight(Generic[ResultT]):
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _remove(self, key: str, task: asyncio.Task[ResultT]) -> None:
+    def _remove(self, key: str, task: asyncio.Task[TaskResultT]) -> None:
         del self._tasks[key]
         if not task.cancelled():
             task.exception()  # marks it as retrieved: if nobody waits any more, asyncio is not to warn
