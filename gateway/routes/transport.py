@@ -17,7 +17,7 @@ from gateway.problems import Problem, problem_of
 from gateway.turn import Generation
 
 RequestT_co = TypeVar("RequestT_co", covariant=True)
-ResultT = TypeVar("ResultT")
+WorkT = TypeVar("WorkT")
 
 _log = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ def _event_text(event: JSON) -> str:
     return f"{name}data: {json.dumps(event, ensure_ascii=False, separators=(',', ':'))}\n\n"
 
 
-async def unless_gone(request: Request[Any, Any, Any], work: Coroutine[Any, Any, ResultT]) -> ResultT:
+async def unless_gone(request: Request[Any, Any, Any], work: Coroutine[Any, Any, WorkT]) -> WorkT:
     """Do `work`; cancel it and raise ClientGone if the client leaves. The body must have been read."""
     task, gone = asyncio.create_task(work), asyncio.create_task(_wait_until_gone(request))
     try:
