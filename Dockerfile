@@ -24,7 +24,7 @@ COPY toolspecs toolspecs
 COPY compiler compiler
 COPY runtime runtime
 COPY gateway gateway
-RUN pip install --constraint constraints.txt '.[redis,otlp]'
+RUN pip install --constraint constraints.txt '.[otlp]'
 
 FROM ${PYTHON_IMAGE}
 RUN useradd --uid 10001 --user-group --no-create-home --home-dir /cache --shell /usr/sbin/nologin callgate \

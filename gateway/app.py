@@ -59,7 +59,7 @@ def create_app(
 
     Raises:
         SettingsError: the keys or the secret cannot be read.
-        InvalidStoreURL, MissingExtra, ExtraMissing: the store or the telemetry cannot be opened.
+        InvalidStoreURL, ExtraMissing: the store or the telemetry cannot be opened.
     """
     keys = read_keys(settings)
     secret = read_secret(settings)
@@ -215,7 +215,7 @@ def open_store_of(settings: Settings) -> Store:
     """The store of the settings. Only the default store gets its folder created.
 
     Raises:
-        SettingsError, InvalidStoreURL, MissingExtra: the store cannot be opened.
+        SettingsError, InvalidStoreURL: the store cannot be opened.
     """
     if settings.store is None:
         make_data_dir(settings)

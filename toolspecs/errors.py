@@ -11,7 +11,6 @@ ToolspecsError
 ├── StaleRevision       the precondition does not hold; the current ETag
 └── StoreError
     ├── InvalidStoreURL     the URL does not name a store
-    ├── MissingExtra        the store's driver is not installed
     ├── StoreUnavailable    the store cannot be reached, or failed
     ├── DamagedEntry        an entry of the store was altered, cut short or lost
     ├── LockTimeout         somebody else held the lease for the whole wait
@@ -155,14 +154,6 @@ class InvalidStoreURL(StoreError):
         super().__init__(
             f"{reason}; a store is sqlite:///absolute/path, sqlite://relative/path or redis://host:port/number"
         )
-
-
-class MissingExtra(StoreError):
-    """The driver of a store is not installed; `extra` is the extra that installs it."""
-
-    def __init__(self, extra: str) -> None:
-        self.extra = extra
-        super().__init__(f"this store needs the extra {extra!r}: pip install 'callgate[{extra}]'")
 
 
 class StoreUnavailable(StoreError):

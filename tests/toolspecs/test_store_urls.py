@@ -1,7 +1,6 @@
 """How stores are named, and what is said where there is none."""
 
 import asyncio
-import builtins
 import sqlite3
 import subprocess
 import sys
@@ -9,7 +8,7 @@ import sys
 import pytest
 from redis_server import running_redis
 
-from toolspecs import InvalidStoreURL, MissingExtra, StoreUnavailable, open_store
+from toolspecs import InvalidStoreURL, StoreUnavailable, open_store
 from toolspecs.stores.sqlite import SQLiteStore
 
 
@@ -170,21 +169,6 @@ async def test_a_key_of_a_redis_that_is_no_text_is_passed_over(redis_url):
     assert {key async for key in store.scan("odd/")} == {"odd/even"}
     client.close()
     await store.close()
-
-
-def test_a_missing_driver_names_its_extra(monkeypatch):
-    real = builtins.__import__
-
-    def without_redis(name, *arguments, **options):
-        if name.split(".")[0] == "redis":
-            raise ImportError(name)
-        return real(name, *arguments, **options)
-
-    monkeypatch.delitem(sys.modules, "toolspecs.stores.redis", raising=False)
-    monkeypatch.setattr(builtins, "__import__", without_redis)
-    with pytest.raises(MissingExtra, match=r"callgate\[redis\]") as caught:
-        open_store("redis://localhost")
-    assert caught.value.extra == "redis"
 
 
 UNCLOSED = """

@@ -3,7 +3,7 @@
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from toolspecs.errors import InvalidStoreURL, MissingExtra
+from toolspecs.errors import InvalidStoreURL
 from toolspecs.store import Store
 from toolspecs.stores.sqlite import SQLiteStore
 
@@ -19,17 +19,14 @@ def open_store(url: str) -> Store:
 
     Raises:
         InvalidStoreURL: the URL is none of these.
-        MissingExtra: the driver is not installed.
     """
     scheme, _, rest = url.partition("://")
     if scheme == "sqlite" and rest:
         return SQLiteStore(_sqlite_path(rest))
     if scheme in {"redis", "rediss"} and rest:
         _check_redis_url(url)
-        try:
-            from toolspecs.stores.redis import RedisStore  # noqa: PLC0415 (its driver is an extra)
-        except ImportError as error:
-            raise MissingExtra("redis") from error
+        from toolspecs.stores.redis import RedisStore  # noqa: PLC0415 (a file is opened without Redis's driver)
+
         return RedisStore(url)
     raise InvalidStoreURL(
         f"no store has a URL that begins with {scheme[:20]!r}" if rest else "this is not the URL of a store"
