@@ -108,7 +108,9 @@ class Generation:
         assert self.closer.fits(budget)
         drawn = iter(Segmentation(prepare(self.vocabulary).index).ids(self.vocabulary.spell(lead).encode()))
         while len(self.ids) < budget:
-            token_id = next(drawn, None) or int(rng.choice(allowed_ids(self.matcher, self.vocabulary)))
+            token_id = next(drawn, None)
+            if token_id is None:
+                token_id = int(rng.choice(allowed_ids(self.matcher, self.vocabulary)))
             remaining = budget - len(self.ids)
             if not self.closer.admits(token_id, remaining):
                 forced = self.closer.closing(remaining)

@@ -100,7 +100,7 @@ class Dispatcher:
         if text.may_stop:
             yield b""
         elif text.exit is not None:
-            yield from self.completions_after(text.exit, b"" if text.marker_id else text.pattern[:state])
+            yield from self.completions_after(text.exit, text.held_back(state))
 
     def completions_after(self, state: DispatchState, text: bytes) -> Iterator[bytes]:
         """What completes an output after `text`, read from the beginning of a state on.

@@ -122,3 +122,15 @@ def test_a_tokenizer_with_the_markers_of_harmony():
         assert not matcher.is_terminated()
         assert matcher.accept(token_id), tokenizer.decode([token_id])
     assert matcher.is_terminated()
+
+
+def test_a_marker_token_may_have_the_id_0():
+    """The end of a message, a marker, is written whole by a closer, wherever the message stopped."""
+    markers = {text: at for at, text in enumerate(("<|end|>", "<|channel|>", "<|message|>", "<|start|>"))}
+    spellings = [*[b"?"] * 4, *(bytes([b]) for b in range(256)), b""]
+    vocabulary = Vocabulary.from_tokens(spellings, markers=markers, stop_ids=[260])
+    closer = linked(REQUIRED, syntax=HARMONY, vocabulary=vocabulary).closer()
+    thought = [markers["<|channel|>"], *(4 + byte for byte in b"analysis"), markers["<|message|>"]]
+    for token_id in [*thought, 4 + ord("<")]:
+        closer.accepted(token_id)
+    assert closer.closing(1000)[0] == markers["<|end|>"]
