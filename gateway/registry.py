@@ -19,7 +19,7 @@ from compiler.isolation.limits import CompileBudget
 from compiler.report import ToolReport
 from gateway.errors import InvalidField
 from runtime.protocol import Runtime
-from toolspecs.catalog import Catalog
+from toolspecs.catalog import Catalog, check_tool_precondition
 from toolspecs.errors import Fault, InvalidTools, StaleRevision, UnknownToolset
 from toolspecs.shapes import CheckedTool, read_tool
 from toolspecs.submission import CheckedToolset, Submission, bundle_checked, read_toolset
@@ -90,18 +90,27 @@ class Registry:
         return Registration(write.revision, tuple(reports), is_created=write.is_created)
 
     async def put_tool(
-        self, name: str, tool_name: str, submitted: Any, *, if_match: str | None = None
+        self,
+        name: str,
+        tool_name: str,
+        submitted: Any,
+        *,
+        if_match: str | None = None,
+        if_none_match: bool = False,
     ) -> Registration:
         """Add or replace the tool `tool_name`, which may refer to the toolset's documents.
+
+        With `if_none_match` the tool is only added: the toolset must not have it yet.
 
         Raises what `put` raises, `UnknownToolset`, and `InvalidField` if the tool has another name.
         """
         budget = self._grammars.compile_budget()
-        current = await self.catalog.get(name)
+        current = await self.catalog.last(name)
         checked = read_tool(submitted, limits=self.catalog.limits)
         if checked.tool.name != tool_name:
             raise InvalidField("name", f"it is {checked.tool.name!r}, but the path says {tool_name!r}")
         while True:
+            check_tool_precondition(current, tool_name, if_match=if_match, if_none_match=if_none_match)
             [bundled] = await asyncio.to_thread(
                 bundle_checked, [checked], current.toolset.documents, self.catalog.limits
             )
@@ -109,15 +118,17 @@ class Registry:
             if refusals:
                 raise InvalidTools(refusals)
             # A tool that refers to documents was compiled for the documents of this revision only.
-            is_bound = if_match is None and bool(bundled.tool.documents)
+            is_bound = bool(bundled.tool.documents)
             required = current.etag if is_bound else if_match
             try:
-                revision = await self.catalog.put_checked_tool(name, checked, if_match=required)
+                revision = await self.catalog.put_checked_tool(
+                    name, checked.tool, if_match=required, if_none_match=if_none_match
+                )
                 return Registration(revision, tuple(reports))
             except StaleRevision:
                 if not is_bound:
                     raise
-            current = await self.catalog.get(name)
+            current = await self.catalog.last(name)
 
     async def check(self, name: str, tools: Any, documents: Any = None) -> DryRun:
         """What `put` would do, without storing anything; raises what `put` raises."""

@@ -32,7 +32,7 @@ from toolspecs.errors import (
 from toolspecs.json_value import Limits
 from toolspecs.nearest import near_matches
 from toolspecs.revision_store import ContentStore, Record, StaleCache, ToolsetLogs
-from toolspecs.shapes import CheckedTool, check_tool
+from toolspecs.shapes import check_tool
 from toolspecs.store import Store
 from toolspecs.submission import CheckedToolset, check_size, check_toolset
 from toolspecs.tool import Tool
@@ -119,7 +119,7 @@ class Catalog:
         async with self._turn(name):
             while True:
                 last = await self._logs.last(name)
-                _check_precondition(name, last, if_match, if_none_match=if_none_match)
+                _check_precondition(name, last.etag if last else None, if_match, if_none_match=if_none_match)
                 if revision := await self._append(checked, last):
                     return Write(revision, is_created=last is None or last.is_deleted)
 
@@ -133,17 +133,22 @@ class Catalog:
         """
         if faults := await asyncio.to_thread(check_tool, tool, self.limits):
             raise InvalidTools(faults)
-        return await self.put_checked_tool(name, CheckedTool(tool, "/parameters"), if_match=if_match)
+        return await self.put_checked_tool(name, tool, if_match=if_match)
 
     async def put_checked_tool(
-        self, name: str, checked: CheckedTool, *, if_match: str | None = None
+        self, name: str, tool: Tool, *, if_match: str | None = None, if_none_match: bool = False
     ) -> Revision:
-        """As `put_tool`, for a tool that was checked."""
-        return await self._change(name, lambda toolset: toolset.with_tool(checked.tool), if_match)
+        """As `put_tool`, for a tool that was checked; see `check_tool_precondition`."""
+
+        def with_tool(revision: Revision) -> Toolset:
+            check_tool_precondition(revision, tool.name, if_match=if_match, if_none_match=if_none_match)
+            return revision.toolset.with_tool(tool)
+
+        return await self._change(name, with_tool, if_match)
 
     async def delete_tool(self, name: str, tool_name: str, *, if_match: str | None = None) -> Revision:
         """Remove a tool from a toolset. Raises `UnknownTool` and `StaleRevision`."""
-        return await self._change(name, lambda toolset: toolset.without_tool(tool_name), if_match)
+        return await self._change(name, lambda revision: revision.toolset.without_tool(tool_name), if_match)
 
     async def delete(self, name: str, *, if_match: str | None = None) -> None:
         """Delete a toolset: it and its revisions can no longer be got, only listed and restored.
@@ -176,6 +181,11 @@ class Catalog:
             record = self._stale_cache.get(reference, error)
         else:
             self._stale_cache.put(reference, record)
+        return _revision(record, await self._contents.get(record.summary))
+
+    async def last(self, name: str) -> Revision:
+        """The current revision, for writers: while the store is out this raises `StoreUnavailable`."""
+        record = await self._existing(name)
         return _revision(record, await self._contents.get(record.summary))
 
     async def resolve(self, reference: ToolsetReference) -> Revision:
@@ -219,25 +229,26 @@ class Catalog:
         return self._turns.setdefault(name, asyncio.Lock())
 
     async def _change(
-        self, name: str, change: Callable[[Toolset], Toolset], if_match: str | None
+        self, name: str, change: Callable[[Revision], Toolset], if_match: str | None
     ) -> Revision:
         """Append `change` of the last revision. Where another writer was first, apply it to theirs."""
 
-        def changed(toolset: Toolset) -> CheckedToolset:
-            return check_size(change(toolset), self.limits)
+        def changed(revision: Revision) -> CheckedToolset:
+            return check_size(change(revision), self.limits)
 
         async with self._turn(name):
             while True:
                 last = await self._existing(name)
-                _check_precondition(name, last, if_match)
-                checked = await asyncio.to_thread(changed, await self._contents.get(last.summary))
-                if revision := await self._append(checked, last):
-                    return revision
+                _check_precondition(name, last.etag, if_match)
+                revision = _revision(last, await self._contents.get(last.summary))
+                checked = await asyncio.to_thread(changed, revision)
+                if appended := await self._append(checked, last):
+                    return appended
 
     async def _append_deletion(self, name: str, if_match: str | None) -> bool:
         """Append the deletion of a toolset; False if another writer was first."""
         last = await self._existing(name)
-        _check_precondition(name, last, if_match)
+        _check_precondition(name, last.etag, if_match)
         deletion = RevisionSummary(name, last.summary.number + 1, last.summary.digest, self._clock(), 0)
         return await self._commit(Record(deletion, is_deleted=True))
 
@@ -309,11 +320,23 @@ def _revision(record: Record, toolset: Toolset) -> Revision:
     return Revision(toolset, summary.number, summary.digest, summary.created_at)
 
 
-def _check_precondition(
-    name: str, last: Record | None, if_match: str | None, *, if_none_match: bool = False
+def check_tool_precondition(
+    revision: Revision, tool_name: str, *, if_match: str | None = None, if_none_match: bool = False
 ) -> None:
-    """Raise `StaleRevision` if the precondition does not hold."""
-    etag = last.etag if last else None
+    """Raise `StaleRevision` if the precondition of a write of one tool does not hold at `revision`.
+
+    `if_match` is about the toolset; `if_none_match` requires that the toolset has no such tool.
+    """
+    name = revision.toolset.name
+    _check_precondition(name, revision.etag, if_match)
+    if if_none_match and tool_name in revision.toolset:
+        raise StaleRevision(name, f"that it has no tool {tool_name!r}", revision.etag)
+
+
+def _check_precondition(
+    name: str, etag: str | None, if_match: str | None, *, if_none_match: bool = False
+) -> None:
+    """Raise `StaleRevision` if the precondition does not hold at `etag`; None: there is no such toolset."""
     if if_match is not None and not etag_matches(if_match, etag):
         raise StaleRevision(name, f"If-Match: {if_match}", etag)
     if if_none_match and etag is not None:

@@ -95,6 +95,7 @@ class ToolsetController(Controller):
         self, toolset: FromPath[str], request: HttpRequest, services: WiredServices
     ) -> None:
         """Delete the toolset; its revisions stay and can be restored."""
+        _refuse_if_none_match(request)
         await services.registry.catalog.delete(toolset, if_match=_if_match(request))
 
     @get("/{toolset:str}/tools/{tool:path}")
@@ -113,12 +114,16 @@ class ToolsetController(Controller):
     async def put_tool(
         self, toolset: FromPath[str], tool: FromPath[str], request: HttpRequest, services: WiredServices
     ) -> Response[Any]:
-        """Add a tool or replace the tool of that name, unless it cannot be enforced."""
+        """Add a tool or replace the tool of that name, unless it cannot be enforced.
+
+        With `If-None-Match: *` it only adds.
+        """
         registration = await services.registry.put_tool(
             toolset,
             _name(tool),
             await read_body(request, keeps_surrogates=True),
             if_match=_if_match(request),
+            if_none_match=_if_none_match(request),
         )
         return _tagged(registration.revision, registration_json(registration))
 
@@ -127,6 +132,7 @@ class ToolsetController(Controller):
         self, toolset: FromPath[str], tool: FromPath[str], request: HttpRequest, services: WiredServices
     ) -> Response[Any]:
         """Remove a tool."""
+        _refuse_if_none_match(request)
         revision = await services.registry.catalog.delete_tool(
             toolset, _name(tool), if_match=_if_match(request)
         )
@@ -161,6 +167,7 @@ class ToolsetController(Controller):
         self, toolset: FromPath[str], number: FromPath[int], request: HttpRequest, services: WiredServices
     ) -> Response[Any]:
         """Make an earlier revision's content current again, as a new revision."""
+        _refuse_if_none_match(request)
         revision = await services.registry.catalog.restore(toolset, number, if_match=_if_match(request))
         return _tagged(revision, summary_json(revision.summary))
 
@@ -205,10 +212,14 @@ def _if_match(request: HttpRequest) -> str | None:
 def _if_none_match(request: HttpRequest) -> bool:
     value = request.headers.get("if-none-match")
     if value not in {None, "*"}:
-        raise InvalidField(
-            "If-None-Match", "a write takes only `*`, which means: create the toolset, but do not replace it"
-        )
+        raise InvalidField("If-None-Match", "a PUT takes only `*`, which means: create, but do not replace")
     return value == "*"
+
+
+def _refuse_if_none_match(request: HttpRequest) -> None:
+    """Raise InvalidField if the request has the header, because it creates nothing new."""
+    if "if-none-match" in request.headers:
+        raise InvalidField("If-None-Match", "only GET and PUT take it; for this request send If-Match")
 
 
 def summary_json(summary: RevisionSummary) -> JSON:

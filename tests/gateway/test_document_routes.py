@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from sample_tools import TIME
 
-from toolspecs import Toolset
+from toolspecs import Tool, Toolset
 
 URL = "/v1/toolsets/pay"
 MONEY, KINDS = "https://example.com/money", "https://example.com/kinds"
@@ -87,11 +87,11 @@ async def test_one_tool_is_put_beside_the_toolsets_documents(client, pay):
     assert (await client.get(URL)).json()["documents"] == body()["documents"]
 
 
-async def test_a_tool_is_checked_against_the_documents_it_is_stored_with(client, pay, app):
-    """Another writer changes the documents between the check and the write."""
+def overtake(app, toolset):
+    """Another writer puts `toolset` between the check of a tool and its write."""
     catalog = app.state.services.registry.catalog
     put_tool = catalog.put_checked_tool
-    changes = [Toolset("pay", (), body({"pattern": "(?=a)b"})["documents"])]
+    changes = [toolset]
 
     async def overtaken(*arguments, **conditions):
         while changes:
@@ -99,8 +99,33 @@ async def test_a_tool_is_checked_against_the_documents_it_is_stored_with(client,
         return await put_tool(*arguments, **conditions)
 
     catalog.put_checked_tool = overtaken
-    assert faults(await client.put(f"{URL}/tools/refund", json=tool("refund")))[0][0] == "refund"
+
+
+@pytest.mark.parametrize("condition", [None, "*", '{etag}, "2-{digest}"'])
+async def test_a_tool_is_checked_against_the_documents_it_is_stored_with(client, pay, app, condition):
+    """With a list, the client allows the revision of the other writer too."""
+    other = Toolset("pay", (), body({"pattern": "(?=a)b"})["documents"])
+    overtake(app, other)
+    etag = (await client.get(URL)).headers["etag"]
+    headers = {"If-Match": condition.format(etag=etag, digest=other.digest[:12])} if condition else {}
+    refused = await client.put(f"{URL}/tools/refund", json=tool("refund"), headers=headers)
+    assert faults(refused)[0][0] == "refund"
     assert (await client.get(URL)).json()["tools"] == []
+
+
+@pytest.mark.parametrize(
+    ("headers", "present"), [({"If-Match": "{etag}"}, ()), ({"If-None-Match": "*"}, ("refund",))]
+)
+async def test_a_condition_that_no_longer_holds_stops_the_write_of_a_tool(client, pay, app, headers, present):
+    etag = (await client.get(URL)).headers["etag"]
+    tools = tuple(Tool(name, "", {"type": "object"}) for name in present)
+    overtake(app, Toolset("pay", tools, body({"type": "number"})["documents"]))
+    headers = {name: value.format(etag=etag) for name, value in headers.items()}
+    stale = await client.put(f"{URL}/tools/refund", json=tool("refund"), headers=headers)
+    assert stale.status_code == 412
+    current = await client.get(URL)
+    assert stale.json()["etag"] == current.headers["etag"]
+    assert len(current.json()["tools"]) == len(present)
 
 
 async def test_checks_and_reports_look_at_documents(client, pay):

@@ -55,6 +55,28 @@ async def test_creation_can_be_made_exclusive(client, weather):
     assert (await client.put(URL, json={"tools": []}, headers={"If-None-Match": '"x"'})).status_code == 400
 
 
+async def test_the_creation_of_a_tool_can_be_made_exclusive(client, weather):
+    exclusive = {"If-None-Match": "*"}
+    replaced = await client.put(f"{URL}/tools/clock.now", json=tool("clock.now"), headers=exclusive)
+    assert replaced.status_code == 412
+    assert "clock.now" in replaced.json()["detail"]
+    assert (await client.get(URL)).json()["tools"] == [WEATHER, TIME]
+    assert (await client.put(f"{URL}/tools/a", json=tool(), headers=exclusive)).status_code == 200
+    named = await client.put(f"{URL}/tools/b", json=tool("b"), headers={"If-None-Match": '"x"'})
+    assert named.status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("DELETE", URL), ("DELETE", f"{URL}/tools/clock.now"), ("POST", f"{URL}/revisions/1/restore")],
+)
+async def test_what_creates_nothing_refuses_if_none_match(client, weather, method, path):
+    refused = await client.request(method, path, headers={"If-None-Match": "*"})
+    assert refused.status_code == 400
+    assert refused.json()["field"] == "If-None-Match"
+    assert (await client.get(URL)).headers["etag"] == weather["etag"]
+
+
 @pytest.mark.parametrize("is_same", [False, True])
 async def test_of_many_creators_at_once_exactly_one_is_told_that_it_created(client, settings, is_same):
     """They go through two gateways that share a store."""
