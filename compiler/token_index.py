@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,6 +87,12 @@ class TokenIndex:
     def longest(self) -> int:
         """Bytes of the longest spelling."""
         return max(map(len, self.spellings))
+
+    @cached_property
+    def spells_bytes(self) -> bool:
+        """Whether every byte of UTF-8 that JSON and the syntax need is a token of its own."""
+        needed = chain(b"\t\n\r", range(0x20, 0x7F), range(0x80, 0xC0), range(0xC2, 0xF5))
+        return {bytes([byte]) for byte in needed} <= {text for text in self.spellings if len(text) == 1}
 
     def containing(self, infix: bytes) -> Sequence[int]:
         """Positions of the spellings that contain `infix`; cached, as syntaxes have few such texts."""

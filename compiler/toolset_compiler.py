@@ -48,7 +48,7 @@ def compile_toolset(
 
         >>> pay = Tool("pay", "Pay", {"properties": {"amount": {"type": "integer"}}, "required": ["amount"]})
         >>> grammar = compile_toolset([pay], syntax="hermes", tool_choice="required")
-        >>> bytes(grammar.closer().closing())  # the shortest output
+        >>> bytes(grammar.closer().completion_ids(100))  # the shortest output
         b'<tool_call>\n{"name": "pay", "arguments": {"amount": 0}}\n</tool_call>'
 
     Raises:

@@ -242,7 +242,7 @@ class Engine:
         An output that is complete already, such as free text, needs no closing: then only that token is
         forbidden, and the sequence samples another one in the next step.
         """
-        closing_ids = closer.closing(sequence.remaining)
+        closing_ids = closer.completion_ids(sequence.remaining)
         if not closing_ids:
             self.masks.forbid(sequence, rejected_id)
             sequence.num_computed -= 1  # the model computes the last id again, for new logits

@@ -75,7 +75,8 @@ class BudgetTooSmall(RequestRefused):
         self.max_tokens = max_tokens
         self.minimum = minimum
         super().__init__(
-            f"max_tokens is {max_tokens}, but the shortest valid output of this request needs {minimum}",
+            f"max_tokens is {max_tokens}, but the shortest valid output of this request needs at least "
+            f"{minimum}",
             "max_tokens",
         )
 

@@ -113,7 +113,7 @@ class Generation:
                 token_id = int(rng.choice(allowed_ids(self.matcher, self.vocabulary)))
             remaining = budget - len(self.ids)
             if not self.closer.admits(token_id, remaining):
-                forced = self.closer.closing(remaining)
+                forced = self.closer.completion_ids(remaining)
                 self.early = remaining - len(forced)
                 self._take(forced)
                 return

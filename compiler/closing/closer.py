@@ -5,10 +5,9 @@ completion still fits what is left of the budget. Mostly a bound on that complet
 of the budget is it spelled out.
 """
 
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import chain
 from typing import Protocol
 
 from compiler.errors import UnsupportedGrammar
@@ -16,6 +15,13 @@ from compiler.grammar.shortest import NEVER
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.recogniser.recogniser import Recogniser
 from compiler.token_index import TokenIndex
+
+_MAX_CACHED_WINDOWS = 1024
+"""A long completion mostly repeats itself, such as the `a`s of a string with a minimum length."""
+
+_MAX_BYTES_TO_COUNT = 1 << 14
+"""Of a completion whose tokens `Closer.minimum` counts; a request whose shortest output is longer is refused
+anyway, and must not hold up others for a number in its error message."""
 
 
 class Closable(Protocol):
@@ -27,7 +33,7 @@ class Closable(Protocol):
     def completions(self) -> Iterator[bytes]:
         """Bytes that complete the output: the shortest for each tool or message that may follow."""
 
-    def bound(self) -> float:
+    def max_completion_bytes(self) -> float:
         """At least as many bytes as the shortest completion has; infinite where that is not easily known."""
 
 
@@ -46,9 +52,9 @@ class ParsedText:
         """What completes the text."""
         yield self.recogniser.completion()
 
-    def bound(self) -> float:
+    def max_completion_bytes(self) -> float:
         """At least as many bytes as the completion has."""
-        return self.recogniser.bound()
+        return self.recogniser.max_completion_bytes()
 
 
 class Closer:
@@ -61,7 +67,7 @@ class Closer:
             if closer.admits(t, remaining):         # take it
                 closer.accepted(t)
             else:                                   # drop t, take all of these instead, and end: length
-                ids = closer.closing(remaining)
+                ids = closer.completion_ids(remaining)
 
     Then whatever was taken is complete once `max_tokens` is reached, and every forced id is one the matcher
     accepts. Tokens that are not sampled, such as forced ones, need `admits` too. `fork()` looks ahead without
@@ -78,11 +84,20 @@ class Closer:
         """The token that was admitted last, and the position after it: `accepted` need not read it again."""
 
     def minimum(self) -> int:
-        """Tokens of the shortest completion from here; looks at every tool that may follow."""
-        return min((self._segmentation.count(text) for text in self._position.completions()), default=NEVER)
+        """Tokens of the shortest completion from here; looks at every tool that may follow.
+
+        A completion of more than 16 KiB has at least that many: each token is taken for the longest there is.
+        """
+        best = NEVER
+        for text in self._position.completions():
+            if len(text) > _MAX_BYTES_TO_COUNT:
+                best = min(best, -(-len(text) // self._prepared.index.longest))
+            else:
+                best = min(best, self._segmentation.count(text, best))
+        return best
 
     def fits(self, remaining: int) -> bool:
-        """Whether the output can be completed within `remaining` tokens: `minimum() <= remaining`, sooner."""
+        """Whether the output can be completed within `remaining` tokens."""
         return self._fits(self._position, remaining)
 
     def admits(self, token_id: int, remaining: int) -> bool:
@@ -107,20 +122,16 @@ class Closer:
             self._position = position
         self._admitted = None
 
-    def closing(self, remaining: int | None = None) -> list[int]:
-        """The ids that complete the output from here, at most `remaining`; the fewest without a limit.
+    def completion_ids(self, remaining: int) -> list[int]:
+        """At most `remaining` ids that complete the output from here.
 
         Raises:
-            UnsupportedGrammar: the vocabulary cannot spell any completion.
+            UnsupportedGrammar: the tokens of the vocabulary spell no completion that fits.
         """
-        count = self._segmentation.count
-        fitting = (text for text in self._position.completions() if count(text) <= (remaining or 0))
-        text = next(fitting, None) if remaining is not None else None
-        if text is None:
-            text = min(self._position.completions(), key=count, default=None)
-        if text is None or count(text) >= NEVER:
-            raise UnsupportedGrammar("no tokens of the vocabulary spell the rest of the output")
-        return self._segmentation.ids(text)
+        for text in self._position.completions():
+            if self._segmentation.count(text, remaining) <= remaining:
+                return self._segmentation.ids(text)
+        raise UnsupportedGrammar(f"no {remaining} tokens of the vocabulary spell the rest of the output")
 
     def fork(self) -> "Closer":
         """Another one at the same position."""
@@ -129,51 +140,91 @@ class Closer:
         return twin
 
     def _fits(self, position: Closable, budget: int) -> bool:
-        if self._spells_bytes and position.bound() <= budget:
+        spells_bytes = self._prepared.index.spells_bytes
+        if spells_bytes and position.max_completion_bytes() <= budget:
             return True
         return any(
-            (self._spells_bytes and len(text) <= budget) or self._segmentation.count(text) <= budget
+            (spells_bytes and len(text) <= budget) or self._segmentation.count(text, budget) <= budget
             for text in position.completions()
         )
-
-    @cached_property
-    def _spells_bytes(self) -> bool:
-        """Whether every byte of UTF-8 that JSON and the syntax need is a token of its own."""
-        needed = chain(b"\t\n\r", range(0x20, 0x7F), range(0x80, 0xC0), range(0xC2, 0xF5))
-        return all(self._segmentation.count(bytes([byte])) == 1 for byte in needed)
 
 
 class Segmentation:
     """The fewest tokens of a vocabulary that spell some bytes.
 
-    Caches answers by the bytes that are left to spell, since completions have the same endings.
+    Dynamic programming from the end of the text: a row for every suffix, found by its length. The rows of the
+    last text stay, since completions that follow each other mostly have the same ending.
     """
 
     def __init__(self, index: TokenIndex) -> None:
         self._index = index
-        self._best: dict[bytes, tuple[int, int, bytes]] = {b"": (0, -1, b"")}
+        self._text = b""
+        self._counts = array("q", [0])
+        """By the length of a suffix of `_text`: the fewest tokens that spell it."""
+        self._firsts = array("q", [-1])
+        """The first of these tokens, by its position in the index."""
+        self._cache: dict[bytes, tuple[tuple[int, int, int], ...]] = {}
 
-    def count(self, text: bytes) -> int:
-        """The number of tokens; `NEVER` if none spell it."""
-        for start in reversed(range(len(text))):
-            rest = text[start:]
-            if rest not in self._best:
-                self._best[rest] = min(self._options(rest), default=(NEVER, -1, b""))
-        return self._best[text][0]
+    def count(self, text: bytes, limit: int = NEVER) -> int:
+        """The number of tokens; `NEVER` if none spell it, or if they are found to be more than `limit`.
+
+        Looks at most at each byte once, and at fewer where the text is long for `limit` tokens.
+        """
+        longest = self._index.longest
+        if len(text) > limit * longest:
+            return NEVER
+        self._keep_shared(text)
+        for length in range(len(self._counts), len(text) + 1):
+            # Every spelling of the text has a border between tokens among any `longest` lengths.
+            if length % longest == 0 and min(self._counts[-longest:]) > limit:
+                return NEVER
+            start = len(text) - length
+            best = min(self._options(text[start : start + longest], length), default=(NEVER, -1, -1))
+            self._counts.append(best[0])
+            self._firsts.append(best[2])
+        return self._counts[len(text)]
 
     def ids(self, text: bytes) -> list[int]:
         """The tokens; `count` must be below `NEVER`."""
         assert self.count(text) < NEVER, f"no tokens of the vocabulary spell {text!r}"
-        ids = []
-        while text:
-            _, token_id, text = self._best[text]
-            ids.append(token_id)
+        ids, length = [], len(text)
+        while length:
+            at = self._firsts[length]
+            ids.append(self._index.ids[at][0])
+            length -= len(self._index.spellings[at])
         return ids
 
-    def _options(self, text: bytes) -> Iterator[tuple[int, int, bytes]]:
-        """Every token that `text` begins with: the count with it, its id, and the bytes that are left."""
-        for at in self._index.beginnings(text):
-            rest = text[len(self._index.spellings[at]) :]
-            count = self._best[rest][0] + 1
+    def _keep_shared(self, text: bytes) -> None:
+        """Keep the rows of the suffixes that `text` shares with the last text."""
+        if self._text.endswith(text):
+            return
+        low, high = 0, min(len(self._text), len(text), len(self._counts) - 1)
+        while low < high:  # the longest suffix of the last text that `text` ends with
+            middle = (low + high + 1) // 2
+            is_shared = text.endswith(self._text[len(self._text) - middle :])
+            low, high = (middle, high) if is_shared else (low, middle - 1)
+        del self._counts[low + 1 :], self._firsts[low + 1 :]
+        self._text = text
+
+    def _options(self, window: bytes, length: int) -> Iterator[tuple[int, int, int]]:
+        """Every token that a suffix of this length, with `window` first, begins with.
+
+        Each with the count of tokens, its id, and its position in the index.
+        """
+        counts = self._counts
+        for size, token_id, at in self._beginnings(window):
+            count = counts[length - size] + 1
             if count < NEVER:
-                yield count, self._index.ids[at][0], rest
+                yield count, token_id, at
+
+    def _beginnings(self, window: bytes) -> tuple[tuple[int, int, int], ...]:
+        """The tokens that `window` begins with: bytes, id, position in the index; partly cached."""
+        found = self._cache.get(window)
+        if found is None:
+            if len(self._cache) >= _MAX_CACHED_WINDOWS:
+                self._cache.clear()
+            index = self._index
+            found = self._cache[window] = tuple(
+                (len(index.spellings[at]), index.ids[at][0], at) for at in index.beginnings(window)
+            )
+        return found

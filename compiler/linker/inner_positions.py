@@ -145,9 +145,9 @@ class ParsedUnit:
         """What completes the call, and the closing."""
         yield self.recogniser.completion() + self.dispatcher.closing
 
-    def bound(self) -> float:
+    def max_completion_bytes(self) -> float:
         """At least as many bytes as the completion has."""
-        return self.recogniser.bound() + len(self.dispatcher.closing)
+        return self.recogniser.max_completion_bytes() + len(self.dispatcher.closing)
 
 
 @dataclass(frozen=True, slots=True)

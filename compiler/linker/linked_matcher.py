@@ -132,7 +132,7 @@ class Position(ABC):
     def completions(self) -> Iterator[bytes]:
         """Bytes that complete the output: the shortest for each tool or message that may follow."""
 
-    def bound(self) -> float:
+    def max_completion_bytes(self) -> float:
         """At least as many bytes as the shortest completion has; infinite where that is not easily known."""
         return math.inf
 

@@ -40,7 +40,7 @@ class Recogniser:
         """Whether the text may end here."""
         return self._state.is_complete
 
-    def bound(self) -> float:
+    def max_completion_bytes(self) -> float:
         """At least as many bytes as `completion` has, known without searching for it."""
         longest = self._state.max_cost
         if self._cursor is None or not self._cursor.plan.forbids_repeats:

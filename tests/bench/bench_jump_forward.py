@@ -32,7 +32,9 @@ def outputs(corpus_name: str, vocabulary: Vocabulary, syntax: str, every: int) -
             tool = Tool(case.name.partition("/")[2], "", case.schema)
             grammar = compile_toolset([tool], tokenizer=vocabulary, syntax=syntax)
             token_bytes = TokenBytes(vocabulary)
-            yield grammar, b"".join(token_bytes[i] for i in grammar.closer().closing()).decode()
+            closer = grammar.closer()
+            ids = closer.completion_ids(closer.minimum())
+            yield grammar, token_bytes.of(ids).decode()
         return
     found = [item for path in sorted(corpus("bfcl").glob("*.gz")) for item in json_lines(path)]
     for item in [item for item in found if item["ground_truth"]][::every]:

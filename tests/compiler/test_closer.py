@@ -2,6 +2,7 @@
 
 import json
 import random
+import tracemalloc
 from functools import cache
 from statistics import median
 
@@ -16,6 +17,7 @@ from whole_outputs import parse_calls
 from compiler import compile_schema, compile_toolset
 from compiler.closing.closer import Segmentation
 from compiler.errors import UnsupportedGrammar
+from compiler.grammar.shortest import NEVER
 from compiler.linker.linker import LinkedGrammar
 from compiler.prepared_vocabulary import prepare
 from compiler.syntaxes import SYNTAXES
@@ -102,7 +104,7 @@ def _check(generation: Generation, budget: int) -> None:
     assert len(generation.ids) <= budget
     assert generation.early is None or generation.early >= 0
     assert generation.matcher.is_completed()
-    assert generation.closer.closing(0) == []
+    assert generation.closer.completion_ids(0) == []
 
 
 def _check_calls(text: str, grammar: LinkedGrammar) -> str:
@@ -221,7 +223,7 @@ def test_a_token_is_admitted_where_the_shortest_completion_after_it_fits(syntax,
         fits = ahead.minimum() <= remaining - 1
         assert closer.admits(token_id, remaining) == fits
         if not fits:
-            assert len(closer.closing(remaining)) <= remaining
+            assert len(closer.completion_ids(remaining)) <= remaining
             return
         matcher.accept(token_id)
         closer.accepted(token_id)
@@ -250,7 +252,7 @@ def test_the_shortest_way_out(output, closing):
     for byte in output.encode():
         assert closer.admits(byte, 10_000)
         closer.accepted(byte)
-    assert bytes(closer.closing()).decode() == closing
+    assert bytes(closer.completion_ids(closer.minimum())).decode() == closing
     assert closer.minimum() == len(closing)
     assert not closer.fits(len(closing) - 1)
     assert closer.fits(len(closing))
@@ -261,7 +263,7 @@ def test_a_character_begun_is_finished():
     for byte in '"😀'.encode()[:2]:
         assert closer.admits(byte, 9)
         closer.accepted(byte)
-    assert bytes(closer.closing()) == '"😀"'.encode()[2:]
+    assert bytes(closer.completion_ids(closer.minimum())) == '"😀"'.encode()[2:]
 
 
 def test_no_budget_is_too_small_for_no_call():
@@ -288,4 +290,67 @@ def test_a_vocabulary_that_cannot_spell_the_end_is_refused():
     closer = compiled.closer()
     assert not closer.fits(10**6)
     with pytest.raises(UnsupportedGrammar, match="spell"):
-        closer.closing()
+        closer.completion_ids(10**6)
+
+
+def test_a_completion_that_cannot_fit_is_refused_without_counting():
+    """A long shortest text costs a few hundred steps of the budget that it does not fit, not its square."""
+    closer = compile_schema({"type": "string", "minLength": 32_000}).closer()
+    tracemalloc.start()
+    try:
+        assert not closer.fits(100)
+        assert closer.minimum() == 32_002  # a lower bound, which in the vocabulary of bytes is exact
+        assert not closer.fits(32_001)
+        assert closer.fits(32_002)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 * 2**20
+
+
+@pytest.mark.parametrize("word", ["a", "aa", "aaaaaaa"])
+def test_a_long_completion_takes_memory_and_steps_linear_in_its_length(word):
+    tokens = [*(bytes([byte]) for byte in range(256)), word.encode() * 3, b""]
+    vocabulary = Vocabulary.from_tokens(tokens, stop_ids=[257])
+    segmentation = Segmentation(prepare(vocabulary).index)
+    text = b'"' + b"a" * 200_000 + b'"'
+    longest = 3 * len(word)
+    expected = 2 + 200_000 // longest + 200_000 % longest
+    tracemalloc.start()
+    try:
+        assert segmentation.count(text) == expected
+        assert segmentation.count(text, expected) == expected
+        assert segmentation.count(text, expected - 1) > expected - 1
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 100 * len(text)
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=6, unique=True),
+    st.lists(st.text("ab", max_size=24), min_size=1, max_size=6),
+    st.integers(0, 30),
+)
+def test_segmentation_counts_any_text_in_any_order(words, texts, limit):
+    """One table serves all texts: each count is what breadth-first search finds, or beyond the limit."""
+    vocabulary = Vocabulary.from_tokens([*(w.encode() for w in words), b""], stop_ids=[len(words)])
+    segmentation = Segmentation(prepare(vocabulary).index)
+    for text in texts:
+        expected = _fewest(text, words)
+        found = segmentation.count(text.encode(), limit)
+        assert found == expected if expected <= limit else found > limit
+        assert segmentation.count(text.encode()) == expected
+        if expected < NEVER:
+            assert "".join(words[i] for i in segmentation.ids(text.encode())) == text
+
+
+def _fewest(text: str, words: list[str]) -> int:
+    reached, count = {0}, 0
+    while reached:
+        if len(text) in reached:
+            return count
+        reached = {at + len(word) for at in reached for word in words if text.startswith(word, at)}
+        count += 1
+    return NEVER

@@ -178,7 +178,7 @@ def test_whatever_is_closed_is_short_enough(name, vocabulary):
             closer.accepted(token_id)
             written.append(token_id)
             remaining -= 1
-        closing = closer.closing(remaining)
+        closing = closer.completion_ids(remaining)
         assert len(closing) <= remaining
         assert all(matcher.accept(token_id) for token_id in closing)
         assert matcher.is_completed()

@@ -117,7 +117,7 @@ def _close(guarded: CompiledSchema, schema, rng: random.Random, slack: int) -> N
         closer.accepted(token_id)
         text += vocabulary.tokens[token_id]
         remaining -= 1
-    closing = closer.closing(remaining)
+    closing = closer.completion_ids(remaining)
     assert len(closing) <= remaining, (schema, text)
     for token_id in closing:
         assert matcher.accept(token_id), (schema, text)

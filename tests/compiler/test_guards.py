@@ -169,7 +169,7 @@ def test_whatever_is_closed_is_valid(name, vocabulary):
             closer.accepted(token_id)
             written.append(token_id)
             remaining -= 1
-        closing = closer.closing(remaining)
+        closing = closer.completion_ids(remaining)
         assert len(closing) <= remaining
         for token_id in closing:
             assert matcher.accept(token_id)

@@ -133,4 +133,4 @@ def test_a_marker_token_may_have_the_id_0():
     thought = [markers["<|channel|>"], *(4 + byte for byte in b"analysis"), markers["<|message|>"]]
     for token_id in [*thought, 4 + ord("<")]:
         closer.accepted(token_id)
-    assert closer.closing(1000)[0] == markers["<|end|>"]
+    assert closer.completion_ids(1000)[0] == markers["<|end|>"]

@@ -86,7 +86,7 @@ def test_from_everywhere_in_an_output_there_is_a_completion_within_its_bound(num
         assert recogniser.advance(text[at : at + 1])
         completion = recogniser.completion()
         assert compiled.accepts((text[: at + 1] + completion).decode())
-        assert len(completion) <= recogniser.bound()
+        assert len(completion) <= recogniser.max_completion_bytes()
 
 
 def test_a_character_that_is_begun_is_finished():

@@ -88,6 +88,6 @@ class Appends:
     def accepted(self, token_id):
         self.seen.append(token_id)
 
-    def closing(self, remaining):
+    def completion_ids(self, remaining):
         assert len(self.ids) <= remaining
         return self.ids
