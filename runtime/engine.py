@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from compiler.closing.closer import Closer
+from compiler.output_parts import TextPart
 from compiler.prepared_vocabulary import PreparedVocabulary
 from runtime.device import is_out_of_memory
 from runtime.errors import BudgetTooSmall, DeadlineExceeded, GenerationFailed, PromptTooLong, RuntimeFault
@@ -265,7 +266,10 @@ class Engine:
         sequence.mask = None
         if matcher is None:
             return WrittenToken(token)
-        return WrittenToken(token, matcher.parts(), matcher.is_in_thought())
+        has_pending_text = token.logprob is not None and any(
+            isinstance(part, TextPart) for part in matcher.pending_parts()
+        )
+        return WrittenToken(token, matcher.parts(), matcher.is_in_thought(), has_pending_text)
 
     def _fail(self, sequence: Sequence, reason: str) -> Output:
         """End a sequence with an error; the pages it computed are cleared, and no prefix is reused."""

@@ -37,12 +37,14 @@ class SampledToken:
 class WrittenToken:
     """A token of an output, and what the matcher tells apart in it; `parts` is None without a matcher.
 
-    `is_thought` says that the token belongs to a thought that continues behind it.
+    `is_thought` says that the token belongs to a thought that continues after it. `has_pending_text` says
+    that the matcher holds back text after the token; the engine only asks for it with log probabilities.
     """
 
     sampled: SampledToken
     parts: tuple[OutputPart, ...] | None = None
     is_thought: bool = False
+    has_pending_text: bool = False
 
 
 def forced_token(token_id: int, num_logprobs: int | None) -> SampledToken:

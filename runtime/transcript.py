@@ -6,7 +6,7 @@ from compiler.constraint import ParameterTypes
 from compiler.output_parts import ArgumentsPart, CallEnd, CallStart, OutputPart, TextPart, ThoughtPart
 from compiler.syntax import Syntax
 from runtime.events import ArgumentsDelta, CallStarted, Event, TextDelta, ThoughtDelta, TokenLogprob
-from runtime.sampling import WrittenToken
+from runtime.sampling import SampledToken, WrittenToken
 from runtime.text.detokenizer import Detokenizer, StopScanner, TokenBytes
 from runtime.text.parameters import ParameterReader
 
@@ -39,6 +39,9 @@ class Transcript:
         self._parameters: ParameterReader | None = None
         self._scanner = StopScanner(stop)
         self._logprobs: list[TokenLogprob] = []
+        """Of tokens of text that no event has sent yet."""
+        self._pending_logprobs: list[TokenLogprob] = []
+        """Of tokens that the matcher holds back: they may be text, or the beginning of a call."""
 
     @property
     def is_stopped(self) -> bool:
@@ -47,13 +50,15 @@ class Transcript:
 
     def feed(self, token: WrittenToken) -> list[Event]:
         """The events that one more token settles."""
-        sampled = token.sampled
-        if sampled.logprob is not None and sampled.token_id not in self._token_bytes.stop_ids:
-            top = tuple(self._logprob(i, value) for i, value in sampled.top)
-            self._logprobs.append(self._logprob(sampled.token_id, sampled.logprob, top))
-        self.num_thought_tokens += token.is_thought
         parts = token.parts
-        return self._events((TextPart(self._token_bytes[sampled.token_id]),) if parts is None else parts)
+        if parts is None:
+            parts = (TextPart(self._token_bytes[token.sampled.token_id]),)
+        self.num_thought_tokens += token.is_thought
+        self._add_logprob(token.sampled)
+        events = self._events(parts)
+        if not token.has_pending_text:
+            self._pending_logprobs.clear()
+        return events
 
     def finish(self, pending: Iterable[OutputPart] = ()) -> list[Event]:
         """The events of what was held back, `pending` included; call it once, at the end."""
@@ -72,6 +77,8 @@ class Transcript:
                 self._kind = type(part)
             match part:
                 case TextPart(text):
+                    self._logprobs += self._pending_logprobs
+                    self._pending_logprobs.clear()
                     events += self._text_events(self._detokenizer.feed(text))
                 case ThoughtPart(text):
                     events += self._thought_events(self._detokenizer.feed(text))
@@ -80,7 +87,7 @@ class Transcript:
                 case ArgumentsPart(text):
                     events += self._arguments_events(self._detokenizer.feed(text))
                 case CallEnd():
-                    self._logprobs.clear()
+                    pass
             if self.is_stopped:
                 break
         return _joined(events)
@@ -97,10 +104,7 @@ class Transcript:
         return [self._text(text)] if text else []
 
     def _thought_events(self, text: str) -> list[Event]:
-        if not text:
-            return []
-        self._logprobs.clear()
-        return [ThoughtDelta(self._choice, text)]
+        return [ThoughtDelta(self._choice, text)] if text else []
 
     def _start_events(self, name: str) -> list[Event]:
         held = self._scanner.finish()
@@ -113,8 +117,13 @@ class Transcript:
     def _arguments_events(self, text: str) -> list[Event]:
         if self._parameters is not None:
             text = self._parameters.feed(text)
-        self._logprobs.clear()
         return [ArgumentsDelta(self._choice, self.num_calls - 1, text)] if text else []
+
+    def _add_logprob(self, sampled: SampledToken) -> None:
+        """Keep a token's log probability, if it has one, until the matcher says whether it is text."""
+        if sampled.logprob is not None and sampled.token_id not in self._token_bytes.stop_ids:
+            top = tuple(self._logprob(i, value) for i, value in sampled.top)
+            self._pending_logprobs.append(self._logprob(sampled.token_id, sampled.logprob, top))
 
     def _text(self, text: str) -> TextDelta:
         logprobs, self._logprobs = tuple(self._logprobs), []

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from monolith import tagged
 
 from compiler import Vocabulary, compile_toolset
+from compiler.output_parts import TextPart
 from compiler.syntaxes import SYNTAXES, find_syntax
 from runtime.events import ArgumentsDelta, CallStarted, TextDelta, ThoughtDelta
 from runtime.sampling import SampledToken, WrittenToken
@@ -55,11 +56,10 @@ def transcribe(text, *, name=None, stop=(), logprobs=False, grammar=None, types_
 def written(token_id, logprob=None, matcher=None, top=()):
     """A token as the engine hands it on."""
     sampled = SampledToken(token_id, logprob, top)
-    return (
-        WrittenToken(sampled)
-        if matcher is None
-        else WrittenToken(sampled, matcher.parts(), matcher.is_in_thought())
-    )
+    if matcher is None:
+        return WrittenToken(sampled)
+    has_pending_text = any(isinstance(part, TextPart) for part in matcher.pending_parts())
+    return WrittenToken(sampled, matcher.parts(), matcher.is_in_thought(), has_pending_text)
 
 
 def text_of(events):
@@ -156,7 +156,7 @@ def test_thoughts_are_no_text():
     _, events = transcribe(text, name="harmony", stop=["END"], logprobs=True)
     assert "".join(e.text for e in events if isinstance(e, ThoughtDelta)) == "END?"
     assert text_of(events) == "Yes"
-    assert "".join(p.token for e in events if isinstance(e, TextDelta) for p in e.logprobs).endswith("Yes")
+    assert "".join(p.token for e in events if isinstance(e, TextDelta) for p in e.logprobs) == "Yes"
 
 
 def test_tagged_parameters_are_read_by_their_types():
@@ -179,3 +179,63 @@ def test_arguments_are_json_in_every_syntax(name, arguments):
     _, events = transcribe(begin + calls + row.closing, name=name)
     assert [[name, json.loads(text)] for name, text in calls_of(events)][:1] == [["f", values]]
     assert text_of(events) == ""
+
+
+def logprobs_of(events):
+    """Each text delta with the tokens whose log probabilities it has."""
+    return [(e.text, [p.token for p in e.logprobs]) for e in events if isinstance(e, TextDelta)]
+
+
+def test_text_held_back_for_a_stop_string_has_no_logprobs_of_a_header():
+    _, events = transcribe(f"say EN{CALL}", name="hermes", stop=["END"], logprobs=True)
+    assert "".join(text for text, _ in logprobs_of(events)) == "say EN"
+    assert "".join(token for _, tokens in logprobs_of(events) for token in tokens) == "say EN"
+
+
+@pytest.mark.parametrize("name", SYNTAXES)
+def test_after_a_call_nothing_is_text(name):
+    """What closes the calls, such as the bracket around them, settles no text: no empty delta follows."""
+    row = find_syntax(name)
+    begin = "" if row.messages else row.opening
+    spelled = tagged({}, row) if row.tags else "{}"
+    _, events = transcribe(
+        f"{begin}{row.header('f')}{spelled}{row.end}{row.closing}", name=name, logprobs=True
+    )
+    assert len(calls_of(events)) == 1
+    assert logprobs_of(events) == []
+
+
+def test_text_after_a_thought_has_its_own_logprobs_only():
+    text = "<|channel|>analysis<|message|>END?<|end|><|start|>assistant<|channel|>final<|message|>Yes"
+    _, events = transcribe(text, name="harmony", stop=["END"], logprobs=True)
+    assert [token for _, tokens in logprobs_of(events) for token in tokens] == ["Y", "e", "s"]
+
+
+def test_the_token_that_ends_a_thought_is_not_of_the_text_after_it():
+    markers = {"<think>": 256, "</think>": 257}
+    vocabulary = Vocabulary.from_tokens(
+        [*map(bytes, zip(range(256))), b"", b"", b""], markers=markers, stop_ids=(258,)
+    )
+    tool = Tool("f", "", {"type": "object"})
+    grammar = compile_toolset([tool], tokenizer=vocabulary, syntax="hermes+think", tool_choice="auto")
+    matcher = grammar.matcher()
+    transcript = Transcript(0, TokenBytes(vocabulary), syntax=grammar.syntax, stop=())
+    events = []
+    for token_id in (256, *b"So", 257, *b"\n\n<to", *b" hi <"):
+        assert matcher.accept(token_id)
+        events += transcript.feed(written(token_id, -1.0, matcher))
+    events += transcript.finish(matcher.pending_parts())
+    assert "".join(text for text, _ in logprobs_of(events)) == "<to hi <"
+    assert "".join(token for _, tokens in logprobs_of(events) for token in tokens) == "<to hi <"
+
+
+@given(st.lists(st.sampled_from(["<", "tool", "<tool_call>", "END", "EN", " a", "é", CALL]), max_size=6))
+def test_the_logprobs_of_text_spell_it_where_calls_are_possible(pieces):
+    text = "".join(pieces)
+    matcher = grammar_of("hermes").matcher()
+    allowed = all(map(matcher.accept, ids(text)))
+    if not allowed:
+        return
+    _, events = transcribe(text, name="hermes", stop=["ENDE"], logprobs=True)
+    spelled = b"".join(p.token_bytes for e in events if isinstance(e, TextDelta) for p in e.logprobs)
+    assert spelled.decode() == text_of(events)
