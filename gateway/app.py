@@ -1,9 +1,6 @@
 """The composition root: it makes the application, the runtime and the store that the settings ask for."""
 
 import asyncio
-import logging
-import os
-import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +18,7 @@ from compiler.isolation.limits import CompileLimits
 from compiler.isolation.pools import ThreadPool, WorkerPool
 from gateway.access import ApiKeyMiddleware, read_keys
 from gateway.completions import Completions
+from gateway.data_dir import open_store_of, read_secret
 from gateway.errors import SettingsError
 from gateway.problems import respond
 from gateway.registry import Registry
@@ -40,9 +38,6 @@ from runtime.models import DEMO_MODEL_FOLDER
 from runtime.protocol import Runtime
 from toolspecs.catalog import Catalog
 from toolspecs.store import Store
-from toolspecs.stores import open_store
-
-_log = logging.getLogger(__name__)
 
 
 def create_app(
@@ -187,55 +182,6 @@ def model_source(settings: Settings) -> str | Path:
 
         return ensure_random_model(Path(settings.data_dir, "models"))
     return settings.model
-
-
-def read_secret(settings: Settings) -> bytes:
-    """The key that signs stored grammars: the setting, or a key that is made once and kept in `data_dir`."""
-    if settings.secret:
-        return settings.secret.encode()
-    if settings.shares_store:
-        _log.warning(
-            "the store can be shared, but `secret` is not set: gateways with different secrets ignore each"
-            " other's stored grammars and compile their own; give all of them the same `secret`"
-        )
-    path = Path(settings.data_dir, "secret")
-    make_data_dir(settings)
-    try:
-        try:
-            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                file.write(secrets.token_hex(32).encode())
-        except FileExistsError:
-            pass
-        return path.read_bytes()
-    except OSError as error:
-        raise _bad_data_dir(settings, error) from error
-
-
-def open_store_of(settings: Settings) -> Store:
-    """The store of the settings. Only the default store gets its folder created.
-
-    Raises:
-        SettingsError, InvalidStoreURL: the store cannot be opened.
-    """
-    if settings.store is None:
-        make_data_dir(settings)
-    return open_store(settings.store_url)
-
-
-def make_data_dir(settings: Settings) -> None:
-    """Create the folder `data_dir` if it is missing; raises SettingsError."""
-    try:
-        Path(settings.data_dir).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise _bad_data_dir(settings, error) from error
-
-
-def _bad_data_dir(settings: Settings, error: OSError) -> SettingsError:
-    folder = Path(settings.data_dir).absolute()
-    reason = f"{str(folder)!r} is not a folder that can be written to ({error.strerror})"
-    return SettingsError(
-        "data_dir", "", f"{reason}; choose another with --data-dir, it is created if it does not exist"
-    )
 
 
 def _services(state: State) -> Services:

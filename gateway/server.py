@@ -13,7 +13,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from rich.console import Console
 
 from gateway.access import read_keys
-from gateway.app import create_app, load_runtime, open_compile_pool, open_store_of, read_secret
+from gateway.app import create_app, load_runtime, open_compile_pool
+from gateway.data_dir import open_store_of, read_secret
 from gateway.errors import SettingsError
 from gateway.settings import Settings
 from gateway.telemetry import open_provider

@@ -4,9 +4,8 @@ import pytest
 from litestar.testing import AsyncTestClient
 
 from gateway.access import read_keys
-from gateway.app import create_app, read_secret
+from gateway.app import create_app
 from gateway.errors import SettingsError
-from gateway.server import reach_store
 from gateway.settings import Settings
 
 KEY, OTHER = "a-first-key-of-many", "another-key-of-many"
@@ -97,37 +96,3 @@ def test_a_comment_holds_no_keys(tmp_path):
     path = tmp_path / "keys"
     path.write_text(f"# production clients\n\n  {KEY}\n{OTHER}\n")
     assert read_keys(Settings(data_dir=str(tmp_path), api_key_file=str(path))) == (KEY, OTHER)
-
-
-def test_the_secret_is_made_once_and_for_the_owner_only(tmp_path):
-    settings = Settings(data_dir=str(tmp_path / "new"))
-    secret = read_secret(settings)
-    assert len(secret) >= 32
-    assert read_secret(settings) == secret
-    assert (tmp_path / "new" / "secret").stat().st_mode & 0o077 == 0
-    assert read_secret(Settings(secret="0123456789abcdef")) == b"0123456789abcdef"
-
-
-def test_a_data_dir_that_cannot_be_written_is_named(tmp_path):
-    (tmp_path / "file").write_text("")
-    for folder in ("file", "file/folder"):
-        with pytest.raises(SettingsError, match=f"data_dir.*{folder}' is not a folder"):
-            read_secret(Settings(data_dir=str(tmp_path / folder)))
-
-
-async def test_the_folder_of_the_embedded_store_is_made_and_that_of_a_named_one_is_not(tmp_path):
-    settings = Settings(data_dir=str(tmp_path / "new" / "er"), secret="0123456789abcdef")
-    await reach_store(settings)
-    assert (tmp_path / "new" / "er" / "callgate.db").is_file()
-    with pytest.raises(SettingsError, match=r"'store'.*no folder '.*nope'"):
-        await reach_store(Settings(store=f"sqlite://{tmp_path}/nope/x.db"))
-    assert not (tmp_path / "nope").exists()
-
-
-def test_a_shared_store_without_a_common_secret_is_warned_of(tmp_path, caplog):
-    shared = {"data_dir": str(tmp_path), "store": "redis://127.0.0.1:6379/0"}
-    read_secret(Settings(**shared, secret="0123456789abcdef"))
-    read_secret(Settings(data_dir=str(tmp_path)))
-    assert not caplog.text
-    read_secret(Settings(**shared))
-    assert "give all of them the same `secret`" in caplog.text

@@ -1,0 +1,93 @@
+"""The folder `data_dir`, where the gateway keeps its own files: its secret, and its database by default."""
+
+import logging
+import os
+import secrets
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from gateway.errors import SettingsError
+from gateway.settings import Settings
+from toolspecs.store import Store
+from toolspecs.stores import open_store
+
+MIN_SECRET_BYTES = 16
+
+_log = logging.getLogger(__name__)
+
+
+def read_secret(settings: Settings) -> bytes:
+    """The key that signs stored grammars: the setting, or a key that is made once and kept in `data_dir`.
+
+    Raises:
+        SettingsError: the key is too short, or `data_dir` cannot be written to.
+    """
+    if settings.secret is not None:
+        return _checked(settings.secret.encode(), "", "make one with `openssl rand -hex 32`")
+    if settings.shares_store:
+        _log.warning(
+            "the store can be shared, but `secret` is not set: gateways with different secrets ignore each"
+            " other's stored grammars and compile their own; give all of them the same `secret`"
+        )
+    path = Path(settings.data_dir, "secret")
+    make_data_dir(settings)
+    try:
+        if not path.exists():
+            _make_secret(path)
+        secret = path.read_bytes()
+    except OSError as error:
+        raise _bad_data_dir(settings, error) from error
+    return _checked(secret, str(path), "delete the file, and the next start makes a new key")
+
+
+def open_store_of(settings: Settings) -> Store:
+    """The store of the settings. Only the default store gets its folder created.
+
+    Raises:
+        SettingsError, InvalidStoreURL, MissingExtra: the store cannot be opened.
+    """
+    if settings.store is None:
+        make_data_dir(settings)
+    return open_store(settings.store_url)
+
+
+def make_data_dir(settings: Settings) -> None:
+    """Create the folder `data_dir` if it is missing; raises SettingsError."""
+    try:
+        Path(settings.data_dir).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _bad_data_dir(settings, error) from error
+
+
+def _make_secret(path: Path) -> None:
+    """Write a new key, readable by the owner only. If several processes do so at once, the first one wins.
+
+    The file gets its name when it is whole, so that no other process reads a part of it.
+    """
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".secret-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(secrets.token_hex(32).encode())
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileExistsError):
+            os.link(temporary, path)
+    finally:
+        Path(temporary).unlink()
+
+
+def _checked(secret: bytes, source: str, remedy: str) -> bytes:
+    """The key, unless it is too short; raises SettingsError."""
+    if len(secret) < MIN_SECRET_BYTES:
+        reason = f"the key has {len(secret)} bytes, but it needs at least {MIN_SECRET_BYTES}; {remedy}"
+        raise SettingsError("secret", source, reason)
+    return secret
+
+
+def _bad_data_dir(settings: Settings, error: OSError) -> SettingsError:
+    folder = Path(settings.data_dir).absolute()
+    reason = f"{str(folder)!r} is not a folder that can be written to ({error.strerror})"
+    return SettingsError(
+        "data_dir", "", f"{reason}; choose another with --data-dir, it is created if it does not exist"
+    )

@@ -1,0 +1,91 @@
+"""The folder of the gateway's own files: the secret, and the default store."""
+
+import multiprocessing
+import secrets
+import time
+from concurrent.futures import ProcessPoolExecutor
+from threading import Barrier
+
+import pytest
+
+from gateway.data_dir import read_secret
+from gateway.errors import SettingsError
+from gateway.server import reach_store
+from gateway.settings import Settings
+
+NUM_PROCESSES = 4
+
+
+def start_together(barrier: Barrier) -> None:
+    """Have this process wait for the others before it reads, and make its key slowly."""
+    make_key = secrets.token_hex
+
+    def slow(num_bytes):
+        time.sleep(0.2)
+        return make_key(num_bytes)
+
+    secrets.token_hex = slow
+    globals()["wait_for_others"] = barrier.wait
+
+
+def read_with_others(data_dir: str) -> bytes:
+    globals()["wait_for_others"](60)
+    return read_secret(Settings(data_dir=data_dir))
+
+
+def test_gateways_that_start_at_once_share_one_whole_secret(tmp_path):
+    context = multiprocessing.get_context("spawn")
+    started = {"initializer": start_together, "initargs": (context.Barrier(NUM_PROCESSES),)}
+    with ProcessPoolExecutor(NUM_PROCESSES, context, **started) as processes:
+        [secret] = set(processes.map(read_with_others, [str(tmp_path)] * NUM_PROCESSES))
+    assert len(secret) >= 32
+    assert [path.name for path in tmp_path.iterdir()] == ["secret"], "no temporary file is left"
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"too short"])
+def test_a_secret_file_without_a_whole_key_is_refused(tmp_path, content):
+    (tmp_path / "secret").write_bytes(content)
+    with pytest.raises(SettingsError, match=r"'secret' from .*/secret: .*at least 16.*delete") as error:
+        read_secret(Settings(data_dir=str(tmp_path)))
+    assert "too short" not in str(error.value)
+
+
+@pytest.mark.parametrize("secret", ["", "hunter2"])
+def test_a_short_secret_is_refused(tmp_path, secret):
+    with pytest.raises(SettingsError, match=r"'secret': .*at least 16") as error:
+        read_secret(Settings(data_dir=str(tmp_path), secret=secret))
+    assert "hunter2" not in str(error.value)
+
+
+def test_the_secret_is_made_once_and_for_the_owner_only(tmp_path):
+    settings = Settings(data_dir=str(tmp_path / "new"))
+    secret = read_secret(settings)
+    assert len(secret) >= 32
+    assert read_secret(settings) == secret
+    assert (tmp_path / "new" / "secret").stat().st_mode & 0o077 == 0
+    assert read_secret(Settings(secret="0123456789abcdef")) == b"0123456789abcdef"
+
+
+def test_a_data_dir_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    for folder in ("file", "file/folder"):
+        with pytest.raises(SettingsError, match=f"data_dir.*{folder}' is not a folder"):
+            read_secret(Settings(data_dir=str(tmp_path / folder)))
+
+
+async def test_the_folder_of_the_embedded_store_is_made_and_that_of_a_named_one_is_not(tmp_path):
+    settings = Settings(data_dir=str(tmp_path / "new" / "er"), secret="0123456789abcdef")
+    await reach_store(settings)
+    assert (tmp_path / "new" / "er" / "callgate.db").is_file()
+    with pytest.raises(SettingsError, match=r"'store'.*no folder '.*nope'"):
+        await reach_store(Settings(store=f"sqlite://{tmp_path}/nope/x.db"))
+    assert not (tmp_path / "nope").exists()
+
+
+def test_a_shared_store_without_a_common_secret_is_warned_of(tmp_path, caplog):
+    shared = {"data_dir": str(tmp_path), "store": "redis://127.0.0.1:6379/0"}
+    read_secret(Settings(**shared, secret="0123456789abcdef"))
+    read_secret(Settings(data_dir=str(tmp_path)))
+    assert not caplog.text
+    read_secret(Settings(**shared))
+    assert "give all of them the same `secret`" in caplog.text
