@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -65,16 +65,29 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: Litestar) -> AsyncIterator[None]:
-        compilers = compile_pool or open_compile_pool(settings)
-        loaded = await asyncio.to_thread(load_runtime, settings, compilers) if runtime is None else runtime
-        services = await wire(settings, secret, opened_store, tracer, compile_pool=compilers, runtime=loaded)
-        app.state.services = services
-        try:
-            yield
-        finally:
-            await services.close()
+        # Closed in reverse order, also those opened before a start that fails: the runtime, the compile
+        # pool, the store, the spans.
+        async with AsyncExitStack() as opened:
             if own_provider:
-                own_provider.shutdown()
+                opened.callback(own_provider.shutdown)
+            opened.push_async_callback(opened_store.close)
+            compilers = compile_pool or open_compile_pool(settings)
+            grammars = GrammarCache(
+                opened_store,
+                memory_bytes=settings.grammar_cache_bytes,
+                secret=secret,
+                compile_pool=compilers,
+            )
+            opened.push_async_callback(grammars.close)
+            loaded = runtime
+            if loaded is None:
+                compilers.launch()
+                loaded = await asyncio.to_thread(start_runtime, settings)
+            opened.push_async_callback(loaded.close)
+            for model in await loaded.models():
+                compilers.start(model.prepared)
+            app.state.services = wire(settings, opened_store, tracer, grammars, loaded)
+            yield
 
     return Litestar(
         [healthz, readyz, list_models, get_model, chat_completions, create_response, ToolsetController],
@@ -88,21 +101,10 @@ def create_app(
     )
 
 
-async def wire(
-    settings: Settings,
-    secret: bytes,
-    store: Store,
-    tracer: trace.Tracer,
-    *,
-    compile_pool: CompilePool,
-    runtime: Runtime,
+def wire(
+    settings: Settings, store: Store, tracer: trace.Tracer, grammars: GrammarCache, runtime: Runtime
 ) -> Services:
     """Connect what the routes use."""
-    for model in await runtime.models():
-        compile_pool.start(model.prepared)
-    grammars = GrammarCache(
-        store, memory_bytes=settings.grammar_cache_bytes, secret=secret, compile_pool=compile_pool
-    )
     catalog = Catalog(store)
     telemetry = Telemetry(tracer, settings.genai_conventions, settings.capture_content)
     completions = Completions(

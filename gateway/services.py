@@ -33,14 +33,6 @@ class Services:
             return str(error)
         return ""
 
-    async def close(self) -> None:
-        """Stop the runtime, then the compile pool, then close the store."""
-        try:
-            await self.runtime.close()
-        finally:
-            await self.grammars.close()
-            await self.store.close()
-
 
 WiredServices = NamedDependency[Services]
 """The type by which a route asks for the services."""
