@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from runtime.engine import Engine
 from runtime.engine_thread import EngineJob, EngineThread, Mailbox
-from runtime.errors import UnknownModel
+from runtime.errors import DeadlineExceeded, UnknownModel
 from runtime.events import Event, Finished
 from runtime.forward.model_runner import ModelRunner
 from runtime.jump_forward import JumpForward
@@ -88,8 +88,7 @@ class EmbeddedRuntime:
             raise UnknownModel(request.model, (self._loaded.model_id,))
         check_limits(request, self._num_columns, self._max_choices)
         deadline = math.inf if request.timeout_s is None else time.monotonic() + request.timeout_s
-        loop = asyncio.get_running_loop()
-        prompt_ids = await loop.run_in_executor(self._templates, self._render, request)
+        prompt_ids = await self._prompt_ids(request)
         mailbox = Mailbox()
         self._thread.submit(
             EngineJob(request.request_id, self._choices(request, prompt_ids, deadline), mailbox)
@@ -128,6 +127,21 @@ class EmbeddedRuntime:
         """Stop the engine; running requests end with `GenerationFailed`."""
         await asyncio.to_thread(self._thread.stop)
         self._templates.shutdown(wait=False)
+
+    async def _prompt_ids(self, request: GenerationRequest) -> list[int]:
+        """The prompt's token ids, as soon as the template thread is free.
+
+        Raises:
+            DeadlineExceeded: the request's time ran out before that.
+        """
+        rendering = asyncio.get_running_loop().run_in_executor(self._templates, self._render, request)
+        try:
+            async with asyncio.timeout(request.timeout_s) as scope:
+                return await rendering
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            raise DeadlineExceeded from None
 
     def _render(self, request: GenerationRequest) -> list[int]:
         return render_prompt(

@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import json
 import threading
+import time
 from collections import Counter
 
 import jsonschema_rs
@@ -223,6 +224,21 @@ async def test_what_a_step_wrote_may_be_sent_while_the_next_is_computed(make_run
             assert (text_of(events), calls_of(events)) == (text_of(expected), calls_of(expected))
             assert events[-1].reason is expected[-1].reason
             assert events[-1].stats.num_output_tokens == expected[-1].stats.num_output_tokens
+
+
+async def test_a_timeout_covers_the_wait_for_the_template_thread(runtime):
+    """Somebody else's long prompt holds the only thread that renders prompts."""
+    is_released = threading.Event()
+    runtime._templates.submit(is_released.wait, 30)
+    start = time.monotonic()
+    try:
+        with pytest.raises(DeadlineExceeded):
+            await events_of(runtime, request(timeout_s=0.05))
+        assert time.monotonic() - start < 10
+    finally:
+        is_released.set()
+    assert text_of(await events_of(runtime, request(seed=3, timeout_s=60)))
+    await settled(runtime)
 
 
 async def test_logprobs_cover_the_text(runtime):
