@@ -21,6 +21,7 @@ COMPILER = (
         "report",
         "syntax",
         "syntaxes",
+        "tagged_values",
         "vocabulary",
         "token_index",
     ),

@@ -73,6 +73,11 @@ class GuardedTokens:
         return self._those(re.compile(_ITEM, re.DOTALL).search)
 
     @cached_property
+    def opening(self) -> TokenSet:
+        """Tokens that may open an object or array, and then complete an element of it and begin another."""
+        return self._those(re.compile(rb"[\[{].+,", re.DOTALL).search)
+
+    @cached_property
     def crossing(self) -> TokenSet:
         """Tokens that begin inside a string, and may begin an element after it."""
         return self._those(re.compile(rb'"[^,\[{]*[,\[{]').search)
@@ -130,8 +135,6 @@ class CandidateTokens:
     def allowed(self, row: Row, cursor: Cursor) -> Candidates:
         """The candidates that a row allows."""
         json = cursor.json
-        if json.is_complete:
-            return
         seen = list(json.seen_elements())
         in_sets = chain.from_iterable(tokens.allowed(row) for tokens in self._sets(json, seen))
         writing = (i for i in self._writing(seen, json) if row[i >> 5] >> (i & 31) & 1)
@@ -152,6 +155,9 @@ class CandidateTokens:
     def _sets(self, cursor: JsonCursor, seen: list[SeenElement]) -> Iterator[TokenSet]:
         """The candidates that are known without spelling a seen element: all but those of `_writing`."""
         tokens = self._tokens
+        if cursor.is_complete:
+            yield tokens.opening  # from between tags, a token may lead into the JSON of the next one
+            return
         if cursor.can_run_out:
             if not cursor.in_string:
                 yield tokens.structural

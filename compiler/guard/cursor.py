@@ -128,16 +128,20 @@ class JsonCursor(NamedTuple):
 
         `JsonCursor(GuardPlan()).advance(b'{"a":1,"a":')` is None.
         """
-        cursor, at = self, 0
+        return self.advance_from(text, 0)[0]
+
+    def advance_from(self, text: bytes, at: int) -> "tuple[JsonCursor | None, int]":
+        """The same from `at` on, and where that ends: behind the JSON text if it is complete."""
+        cursor = self
         while at < len(text) and not cursor.is_complete:
             if cursor.in_string:
                 following, at = cursor._read_string(text, at)
             else:
                 following, at = cursor._read_outside_string(text, at)
             if following is None:
-                return None
+                return None, at
             cursor = following
-        return cursor
+        return cursor, at
 
     def _read_string(self, text: bytes, at: int) -> "tuple[JsonCursor | None, int]":
         """Read from `at` to the end of the string, of an escape, or of the text, and return where that is."""

@@ -9,7 +9,7 @@ state that `is_distinct`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -45,13 +45,14 @@ class PathState:
 
 @dataclass(frozen=True, slots=True)
 class GuardedTags:
-    """How a syntax writes tagged parameters, and the keys whose values can be arrays or objects."""
+    """How a syntax writes tagged parameters, and which of them can be arrays or objects."""
 
     begin: bytes
     after_key: bytes
     after_string_key: bytes
     end: bytes
-    keys: frozenset[str]
+    types: Mapping[str, tuple[str, ...]]
+    """By key, the types of the parameters that can be arrays or objects (see `compiler.tagged_values`)."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,18 @@ class GuardPlan:
 
     @cached_property
     def _inside(self) -> dict[tuple[PathStates, str | int | None], PathStates]:
+        return {}
+
+    def of_parameter(self, key: str) -> "GuardPlan":
+        """The plan of the JSON in the tag of a key that is in `tags.types`."""
+        found = self._of_parameters.get(key)
+        if found is None:
+            start = self.inside(self.start, key)
+            found = self._of_parameters[key] = replace(self, start=start, tags=None)
+        return found
+
+    @cached_property
+    def _of_parameters(self) -> dict[str, "GuardPlan"]:
         return {}
 
     def inside(self, states: PathStates, step: str | int) -> PathStates:
@@ -171,7 +184,7 @@ def _bound_to_json(bound: LengthBound, numbers: Mapping[StringAutomaton, int]) -
 
 def _tags_to_json(tags: GuardedTags) -> Any:
     texts = (tags.begin, tags.after_key, tags.after_string_key, tags.end)
-    return [*(text.decode() for text in texts), sorted(tags.keys)]
+    return [*(text.decode() for text in texts), {key: list(types) for key, types in tags.types.items()}]
 
 
 def plan_from_json(content: Any) -> GuardPlan:
@@ -191,9 +204,11 @@ def plan_from_json(content: Any) -> GuardPlan:
 
 
 def _tags_from_json(content: Any) -> GuardedTags:
-    *texts, keys = content
+    *texts, types = content
+    if not isinstance(types, dict):
+        raise TypeError("the tags of a plan store no types by key")
     begin, after_key, after_string_key, end = (text.encode() for text in texts)
-    return GuardedTags(begin, after_key, after_string_key, end, frozenset(keys))
+    return GuardedTags(begin, after_key, after_string_key, end, {key: tuple(t) for key, t in types.items()})
 
 
 def _state_from_json(content: Any, automata: list[StringAutomaton]) -> PathState:

@@ -1,17 +1,15 @@
 r"""The cursor of tagged parameters: it follows the tags, and a `JsonCursor` follows the JSON inside them.
 
-Of `<parameter=tags>\n["a", "b"]\n</parameter>`, the JSON cursor reads the array. Tags that hold a string as
-raw text are skipped, and so are tags that the plan does not name.
+Of `<parameter=tags>\n["a", "b"]\n</parameter>`, the JSON cursor reads the array. Raw texts are skipped up to
+their end, and so are tags that the plan does not name. Whether a text is raw follows from the types of its
+key (`compiler.tagged_values`): the lowering bars from raw texts exactly what is taken for JSON here.
 """
 
-from dataclasses import replace
 from typing import NamedTuple
 
 from compiler.guard.cursor import JsonCursor
 from compiler.guard.plan import GuardedTags, GuardPlan
-
-_OPENINGS = (b"[", b"{")
-_BLANKS = b" \t\n\r"
+from compiler.tagged_values import JSON_BLANKS, begins_container
 
 
 class TaggedCursor(NamedTuple):
@@ -27,51 +25,59 @@ class TaggedCursor(NamedTuple):
     """The key of the tag whose value begins here."""
     is_skipping: bool = False
     """The guard has nothing to look at up to the end of the tag."""
+    is_over: bool = False
+    """The parameters are over: the cursor ignores what follows."""
 
     def advance(self, text: bytes) -> "TaggedCursor | None":
         """The cursor after more text; None if an element repeats, or a string cannot keep to its bound."""
-        cursor = self
-        for at in range(len(text)):
-            following = cursor.step(text[at : at + 1])
+        cursor, at = self, 0
+        while at < len(text) and not cursor.is_over:
+            following, at = cursor._read_on(text, at)
             if following is None:
                 return None
             cursor = following
         return cursor
 
-    def step(self, byte: bytes) -> "TaggedCursor | None":
-        """The cursor after one byte; None as for `advance`."""
+    def _read_on(self, text: bytes, at: int) -> "tuple[TaggedCursor | None, int]":
+        """Read from `at` to the end of some JSON or raw text, or one byte of a tag; and where that is."""
         if not self.json.is_complete:
-            following = self.json.advance(byte)
-            return following and self._replace(json=following, is_skipping=following.is_complete)
+            json, at = self.json.advance_from(text, at)
+            return json and self._replace(json=json, is_skipping=json.is_complete), at
         if self.is_skipping:
-            read = (self.read + byte)[-len(self.tags.end) :]
-            return _before_tag(self.plan, self.tags) if read == self.tags.end else self._replace(read=read)
-        if self.key is None:
-            return self._in_tag(self.read + byte)
-        return self._at_value(self.key, byte)
+            return self._skip(text, at)
+        byte = text[at : at + 1]
+        after = self._in_tag(self.read + byte) if self.key is None else self._at_value(self.key, byte)
+        return after, at + 1
+
+    def _skip(self, text: bytes, at: int) -> "tuple[TaggedCursor, int]":
+        """Read from `at` to the end of the tag, or of the text, and return where that is."""
+        end, read = self.tags.end, self.read + text[at:]
+        found = read.find(end)
+        if found < 0:
+            return self._replace(read=read[1 - len(end) :]), len(text)
+        return _before_tag(self.plan, self.tags), at + found + len(end) - len(self.read)
 
     def _in_tag(self, read: bytes) -> "TaggedCursor":
-        """The cursor where `read` holds a tag up to here, or what leads to one."""
+        """The cursor where `read` holds a tag up to here, or the beginning of what ends the parameters."""
         begin, after = self.tags.begin, self.tags.after_key
-        at = read.find(begin)
-        if at < 0:
-            return self._replace(read=read)
-        key = read[at + len(begin) :]
+        if not read.startswith(begin):
+            return self._replace(read=read, is_over=not begin.startswith(read))
+        key = read[len(begin) :]
         if key.endswith(self.tags.after_string_key) and self.tags.after_string_key != after:
             return self._replace(read=b"", is_skipping=True)
         if not key.endswith(after):
             return self._replace(read=read)
         name = key[: -len(after)].decode()
-        return self._replace(read=b"", key=name, is_skipping=name not in self.tags.keys)
+        return self._replace(read=b"", key=name, is_skipping=name not in self.tags.types)
 
     def _at_value(self, key: str, byte: bytes) -> "TaggedCursor | None":
         """The cursor after a byte at which the value of `key` may begin."""
-        if byte in _BLANKS:  # read on from it: the end of an empty text begins with a blank
-            return self._replace(read=(self.read + byte)[-len(self.tags.end) :])
-        if byte not in _OPENINGS:
-            return self._replace(key=None, is_skipping=True).step(byte)
-        states = self.plan.inside(self.plan.start, key)
-        begun = JsonCursor(replace(self.plan, start=states, tags=None)).advance(byte)
+        char = chr(byte[0])
+        if char in JSON_BLANKS:  # read on from it: the end of an empty text begins with a blank
+            return self._replace(read=(self.read + byte)[1 - len(self.tags.end) :])
+        if not begins_container(self.tags.types[key], char):
+            return self._replace(key=None, is_skipping=True).advance(byte)
+        begun = JsonCursor(self.plan.of_parameter(key)).advance(byte)
         return begun and self._replace(read=b"", key=None, json=begun)
 
 

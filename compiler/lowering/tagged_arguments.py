@@ -24,6 +24,7 @@ from compiler.lowering.unconstrained import TYPES
 from compiler.report import Verdict
 from compiler.scalars.strings import StringConstraint
 from compiler.scalars.unquoted_strings import lower_raw_literal, lower_raw_string
+from compiler.tagged_values import STRING, admits_containers, is_json, json_patterns, told_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -33,19 +34,7 @@ if TYPE_CHECKING:
     from compiler.syntax import Syntax
     from compiler.vocabulary import Vocabulary
 
-STRING = "string"
-_SCALARS = {"null": "null", "boolean": "true|false", "number": r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"}
-_OPENINGS = {"array": r"\[", "object": r"\{"}
-_BLANKS = r"[\t\n\r ]*"
 _NOT_IN_TAGS = re.compile(r"[\x00-\x20<>\"]")
-
-
-def json_patterns(types: tuple[str, ...]) -> list[str]:
-    """Regular expressions: a text that matches none of them does not read as JSON of one of the types."""
-    scalars = [text for name, text in _SCALARS.items() if name in types]
-    openings = [text for name, text in _OPENINGS.items() if name in types]
-    found = [f"^{_BLANKS}(?:{'|'.join(scalars)}){_BLANKS}$"] if scalars else []
-    return found + ([f"^{_BLANKS}(?:{'|'.join(openings)})"] if openings else [])
 
 
 @dataclass(frozen=True)
@@ -202,11 +191,12 @@ class TaggedArguments:
             raise UnsupportedSchema(location.pointer or root.location.pointer, "properties", why, suggestion)
         tags, schema = self._tags, value_schema(constraint, key)
         types = self.types[key]
-        others = tuple(name for name in types if name != STRING)
+        others = told_types(types, is_string=False)
         text = value = None
         if STRING in types:
             strings = schema if not others else self._of_types(schema, (STRING,))
-            text = self._text(strings, location, others)
+            read_as = told_types(types, is_string=True) if tags.tells_strings else types
+            text = self._text(strings, location, read_as)
         if others:
             schema = schema if STRING not in types and schema else self._of_types(schema, others)
             value = self._lowering.value(schema, root.inside(location), KeyStep(key))
@@ -217,25 +207,25 @@ class TaggedArguments:
         return concat(Literal(tags.begin + key), union(either))
 
     def _text(
-        self, schema: CanonicalSchema | None, location: SchemaLocation, others: tuple[str, ...]
+        self, schema: CanonicalSchema | None, location: SchemaLocation, types: tuple[str, ...]
     ) -> Expr | None:
-        """The strings of a schema as raw text up to the end tag; none reads as one of the `others`."""
+        """The strings of a schema as raw text up to the end tag; none reads as JSON under `types`."""
         if schema is None:
-            return self._string(StringConstraint(), location, others)
+            return self._string(StringConstraint(), location, types)
         found = strings_of(schema, lambda inner: self._lowering.expand(inner, location))
         return union(
             [
-                self._string(strings, location, others)
+                self._string(strings, location, types)
                 if isinstance(strings, StringConstraint)
-                else self._literals(strings, location, others)
+                else self._literals(strings, location, types)
                 for strings in found
             ]
         )
 
     def _string(
-        self, constraint: StringConstraint, location: SchemaLocation, others: tuple[str, ...]
+        self, constraint: StringConstraint, location: SchemaLocation, types: tuple[str, ...]
     ) -> Expr | None:
-        tags, misread = self._tags, self._misread(others)
+        tags, misread = self._tags, json_patterns(types)
         constraint = replace(constraint, excluded_patterns=(*constraint.excluded_patterns, *misread))
         try:
             lowered = lower_raw_string(constraint, self._lowering.rules, close=tags.end, tags=tags.forbidden)
@@ -250,9 +240,9 @@ class TaggedArguments:
                 self._lowering.reporter.note(location, keyword, Verdict.NARROWED, note)
         return lowered.expr
 
-    def _literals(self, values: list[str], location: SchemaLocation, others: tuple[str, ...]) -> Expr | None:
-        tags, misread = self._tags, self._misread(others)
-        readable = [value for value in values if not any(re.search(pattern, value) for pattern in misread)]
+    def _literals(self, values: list[str], location: SchemaLocation, types: tuple[str, ...]) -> Expr | None:
+        tags = self._tags
+        readable = [value for value in values if not is_json(types, value)]
         texts = [lower_raw_literal(value, close=tags.end, tags=tags.forbidden) for value in readable]
         live = [text for text in texts if text is not None]
         if len(live) < len(values):
@@ -260,16 +250,12 @@ class TaggedArguments:
             self._lowering.reporter.note(location, "enum", Verdict.NARROWED, note)
         return union(live)
 
-    def _misread(self, others: tuple[str, ...]) -> list[str]:
-        """The patterns of strings that a client would take for JSON."""
-        return [] if self._tags.tells_strings else json_patterns(others)
-
     def _guarded_tags(self) -> GuardedTags:
-        keys = (key for key, types in self.types.items() if not {"array", "object"}.isdisjoint(types))
+        types = {key: types for key, types in self.types.items() if admits_containers(types)}
         tags = self._tags
         texts = (tags.begin, tags.after_key, tags.after_string_key, tags.end)
         begin, after_key, after_string_key, end = (text.encode() for text in texts)
-        return GuardedTags(begin, after_key, after_string_key, end, frozenset(keys))
+        return GuardedTags(begin, after_key, after_string_key, end, types)
 
     def _note(self, location: SchemaLocation) -> None:
         notes = ["keys in their declared order"] if len(self.types) > 1 else []

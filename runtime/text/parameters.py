@@ -1,23 +1,25 @@
 r"""Turns tagged parameters, as they come, into the JSON text of the arguments that they stand for.
 
-Which values are strings follows from the tag, or from the types that the lowering decided on: no grammar
-lets a string through that reads as JSON of another type that its parameter admits.
+Which values are strings follows from the tag, or from the types that the lowering found. No grammar lets a
+string through that reads as JSON of another type of its parameter (see `compiler.tagged_values`).
 
 In `qwen3_coder`, `<parameter=city>\nOslo\n</parameter>\n` becomes `{"city": "Oslo"`.
 """
 
 import json
-import re
 from collections.abc import Mapping
 from enum import Enum, auto
 
-from compiler.lowering.tagged_arguments import STRING, json_patterns
 from compiler.syntax import Syntax
+from compiler.tagged_values import (
+    JSON_BLANKS,
+    STRING,
+    begins_container,
+    is_json,
+    may_be_scalar,
+    told_types,
+)
 from runtime.text.detokenizer import overlap
-
-_WORDS = ("null", "true", "false")
-_BEGUN_NUMBER = re.compile(r"[-+.0-9eE]*")
-_BLANKS = "\t\n\r "
 
 
 class PendingText:
@@ -180,33 +182,32 @@ class ParameterReader:
         self._pending.take(after)
         self._admitted = self._types.get(key, (STRING,))
         if tags.tells_strings:
-            self._admitted = tuple(name for name in self._admitted if (name == STRING) is is_string)
+            self._admitted = told_types(self._admitted, is_string=is_string)
         self._state = _State.VALUE
         lead, self._lead = self._lead, self._syntax.item_separator
         return lead + json.dumps(key, ensure_ascii=False) + self._syntax.key_separator
 
     def _read_value(self) -> str:
         """Find out what kind of value begins, as soon as that is certain."""
-        first = self._pending.text.lstrip(_BLANKS)[:1]
-        container = {"[": "array", "{": "object"}.get(first, "")
         if self._admitted == (STRING,):
             return self._begin_text()
-        if container in self._admitted:
+        if begins_container(self._admitted, self._pending.text.lstrip(JSON_BLANKS)[:1]):
             self._state, self._scanner = _State.CONTAINER, JsonScanner()
             return ""
         begun, is_whole = self._pending.before(self._tags.end)
         if is_whole:
             return self._read_short(begun)
-        is_text = STRING in self._admitted and not _may_be_scalar(begun.strip(_BLANKS))
+        is_begun = bool(begun.strip(JSON_BLANKS))
+        is_text = STRING in self._admitted and is_begun and not may_be_scalar(self._admitted, begun)
         return self._begin_text() if is_text else ""
 
     def _read_short(self, value: str) -> str:
         """A whole value that is no container."""
         self._pending.take(value + self._tags.end)
         self._state = _State.BETWEEN
-        others = tuple(name for name in self._admitted if name != STRING)
-        is_json = STRING not in self._admitted or any(re.search(p, value) for p in json_patterns(others))
-        return value.strip(_BLANKS) if is_json else json.dumps(value, ensure_ascii=False)
+        if is_json(self._admitted, value):
+            return value.strip(JSON_BLANKS)
+        return json.dumps(value, ensure_ascii=False)
 
     def _begin_text(self) -> str:
         self._state = _State.TEXT
@@ -231,11 +232,6 @@ class ParameterReader:
             return ""
         self._state = _State.BETWEEN
         return ""
-
-
-def _may_be_scalar(begun: str) -> bool:
-    """Whether JSON of a number or word may begin so."""
-    return any(word.startswith(begun) for word in _WORDS) or bool(_BEGUN_NUMBER.fullmatch(begun))
 
 
 def _escaped(text: str) -> str:
