@@ -38,7 +38,7 @@ def json_patterns(types: tuple[str, ...]) -> list[str]:
     r"""Regular expressions: a text that matches none of them does not read as JSON of any type but string.
 
     >>> json_patterns(("array", "null", "string"))
-    ['^[\\\\t\\\\n\\\\r ]*(?:null)[\\\\t\\\\n\\\\r ]*$', '^[\\\\t\\\\n\\\\r ]*(?:\\\\[)']
+    ['^[\\t\\n\\r ]*(?:null)[\\t\\n\\r ]*$', '^[\\t\\n\\r ]*(?:\\[)']
     """
     blanks = r"[\t\n\r ]*"
     scalars = [text for name, text in _SCALARS.items() if name in types]
