@@ -110,21 +110,19 @@ VocabularySource: TypeAlias = "PreparedVocabulary | Vocabulary | PreTrainedToken
 _PREPARED: WeakKeyDictionary[object, PreparedVocabulary] = WeakKeyDictionary()
 
 
-def prepare(
-    tokenizer: VocabularySource,
-) -> PreparedVocabulary:
+def prepare(source: VocabularySource) -> PreparedVocabulary:
     """The prepared vocabulary of a tokenizer or a vocabulary; None is the vocabulary of bytes.
 
     The same tokenizer or vocabulary object gives the same result, for as long as the object lives.
     """
-    if isinstance(tokenizer, PreparedVocabulary):
-        return tokenizer
-    if tokenizer is None:
+    if isinstance(source, PreparedVocabulary):
+        return source
+    if source is None:
         return PreparedVocabulary(Vocabulary.of_bytes())
-    if isinstance(tokenizer, Vocabulary):
+    if isinstance(source, Vocabulary):
         # In the object itself: a weak dictionary would keep it for ever, as what is prepared refers to it.
-        prepared: PreparedVocabulary = vars(tokenizer).setdefault("_prepared", PreparedVocabulary(tokenizer))
+        prepared: PreparedVocabulary = vars(source).setdefault("_prepared", PreparedVocabulary(source))
         return prepared
-    if tokenizer not in _PREPARED:
-        _PREPARED[tokenizer] = PreparedVocabulary(Vocabulary.from_tokenizer(tokenizer))
-    return _PREPARED[tokenizer]
+    if source not in _PREPARED:
+        _PREPARED[source] = PreparedVocabulary(Vocabulary.from_tokenizer(source))
+    return _PREPARED[source]

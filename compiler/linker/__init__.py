@@ -15,8 +15,8 @@ is required. The vocabulary is all bytes and the tokens `", "arguments": {"`, `_
     b'{"')`. The unit of `pay` takes those two bytes, and the position is `InUnit`, with an xgrammar matcher
     that has read `{"`. Now `amount": ` is forced, and jump-forward may write it.
 3.  After `amount": ` and `20` the unit's own mask allows digits, `}` and `}}`. `BoundaryTokens` adds the
-    tokens that end the unit and go on behind it: the suffix `}}\n</tool_call>` of the last token completes
-    the unit here, and its rest, `\n<tool_call>`, fits the `DispatchState` behind every call.
-4.  That token comes. The matcher accepts the suffix; the position is `InFixedText` again, behind
+    tokens that end the unit and go on after it: the suffix `}}\n</tool_call>` of the last token completes
+    the unit here, and its rest, `\n<tool_call>`, fits the `DispatchState` after every call.
+4.  That token comes. The matcher accepts the suffix; the position is `InFixedText` again, after
     `\n<tool_call>`, and `\n{"name": "pay` is forced.
 """

@@ -1,4 +1,4 @@
-"""Boundary tokens: the tokens that end a unit and go on behind it."""
+"""Boundary tokens: the tokens that end a unit and go on after it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,8 +20,9 @@ class _Group:
 class BoundaryTokens:
     """Tokens made of a suffix, with which every unit may end, and a rest, which fits the state `after_call`.
 
-    All units end with `tail`, so the candidates are known from the syntax alone. Whether such a suffix ends
-    the unit now is asked of the sequence's own matcher, with the first byte of the suffix first.
+    All units end with `tail`, so the candidates are known from the syntax alone. The sequence's own matcher
+    says whether a suffix ends the unit now. It is asked for the first byte of the suffix first, since most
+    suffixes fail there.
     """
 
     def __init__(self, index: TokenIndex, tail: bytes, after_call: DispatchState) -> None:

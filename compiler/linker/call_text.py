@@ -1,4 +1,4 @@
-"""The text of a call behind its header: its number, its arguments and its end are told apart as they come."""
+"""The text of a call after its header: its number, its arguments and its end are told apart as they come."""
 
 from dataclasses import dataclass, replace
 from typing import Self
@@ -13,19 +13,19 @@ from compiler.vocabulary import Vocabulary
 class CallText:
     r"""How far a call's text has come; a value.
 
-    `end` is what every call ends with behind its arguments. It is None where these are tagged parameters:
-    whoever reads the tags finds where they end. `after_number` stands behind the number of a call, if calls
-    have one, and is empty else.
+    `end` is what every call ends with after its arguments. It is None where these are tagged parameters:
+    whoever reads the tags finds where they end. `after_number` follows the number of a call. It is empty
+    where calls have no number.
 
-    The arguments are over where `end` would complete the call. With `}\n</tool_call>`, that is not so behind
-    `{"a": {}`, and it is behind `{"a": {}}`. A JSON object is never the beginning of another, so there is one
-    such place.
+    The arguments are over as soon as `end` would complete the call. Say `end` is `}\n</tool_call>`. After
+    `{"a": {}` it would not complete the call, since the object is still open. After `{"a": {}}` it would. No
+    JSON object begins with another one, so this happens only once in a call.
     """
 
     end: bytes | None = None
     after_number: bytes = b""
     number: bytes = b""
-    """What has been read of the number, and what stands behind it."""
+    """What has been read of the number, and of what follows it."""
     has_arguments: bool = False
     """The number is over."""
     is_over: bool = False
@@ -49,10 +49,10 @@ class CallText:
             return replace(self, has_arguments=True).advance(text, matcher)
         if self.end is None or b"}" not in text:
             return self, text
-        num_behind = self._num_behind(text, self.end, matcher)
-        if num_behind is None:
+        num_after = self._num_after(text, self.end, matcher)
+        if num_after is None:
             return self, text
-        return replace(self, is_over=True), text[: len(text) - num_behind]
+        return replace(self, is_over=True), text[: len(text) - num_after]
 
     def complete(self, text: bytes) -> bytes:
         """What of `text`, with which the call is complete, is arguments."""
@@ -62,8 +62,8 @@ class CallText:
             text = (self.number + text).partition(self.after_number)[2]
         return text[: len(text) - len(self.end or b"")]
 
-    def _num_behind(self, text: bytes, end: bytes, matcher: xgr.GrammarMatcher) -> int | None:
-        """How many bytes of `text` stand behind the arguments; None if these are not over."""
+    def _num_after(self, text: bytes, end: bytes, matcher: xgr.GrammarMatcher) -> int | None:
+        """How many bytes of `text` follow the arguments; None if these are not over."""
         for num_read in range(min(len(end), len(text))):
             if text.endswith(b"}" + end[:num_read]) and matcher.accept_string(end[num_read:]):
                 is_whole = matcher.is_completed()

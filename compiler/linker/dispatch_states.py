@@ -114,7 +114,7 @@ HeaderTarget = str | FreeText | CompiledSchema
 
 @dataclass(frozen=True, slots=True)
 class HeaderMatch:
-    """A header has been read; `rest` is what the same token wrote behind it, of `target`."""
+    """A header has been read; `rest` is what the same token wrote after it, of `target`."""
 
     target: HeaderTarget
     rest: bytes
@@ -189,7 +189,7 @@ class DispatchState:
         return {text[:1] for text in (*leads, self.closing or b"") if text}
 
     def step(self, text: bytes) -> HeaderMatch | bytes | None:
-        """Where `text`, read in this state, leads: behind a header, or still here (`text`), or nowhere."""
+        """Where `text`, read in this state, leads: past a header, or still here (`text`), or nowhere."""
         if self.closing is not None and self.closing.startswith(text):
             return text
         if self.lead is None or not (text.startswith(self.lead) or self.lead.startswith(text)):
@@ -222,7 +222,7 @@ class DispatchState:
         return self.headers.narrow(text[len(self.lead) :], 0, len(self.headers.keys))
 
     def forced(self, text: bytes) -> tuple[bytes, HeaderTarget | None]:
-        """What every output goes on with after `text`; and the target behind that, if only one is left."""
+        """What every output goes on with after `text`; and the target after that, if only one is left."""
         low, high = self.reach(text)
         closing = self.closing if self.closing is not None and self.closing.startswith(text) else None
         if low == high or self.lead is None:
@@ -281,7 +281,7 @@ class DispatchState:
                 ranges += [(*branch, depth, first, last) for branch in branches]
 
     def _starts_of(self, at: int) -> list[bytes]:
-        """What a header's target can begin with behind the header's key."""
+        """What a header's target can begin with after the header's key."""
         if self.headers.num_lookahead or not isinstance(self.headers.targets[at], str):
             return [b""]
         return [bytes([start]) for start in self._starts]

@@ -5,7 +5,7 @@ It is a graph of states, made by the linker. A position is somewhere in a state,
     FreeText       -- a call's trigger, or a message's end -->  DispatchState
     DispatchState  -- a header -->  the unit of a tool, or the FreeText of a message, or an answer
     DispatchState  -- the closing -->  the end of the output
-    unit           -- its tail -->  the one DispatchState behind every call, `BoundaryTokens.after_call`
+    unit           -- its tail -->  the one DispatchState after every call, `BoundaryTokens.after_call`
 """
 
 from collections.abc import Iterator, Mapping
@@ -69,11 +69,11 @@ class Dispatcher:
             return InThought(self, self.thought, 0)
         return BeforeThought(self, self.thought, self.begin_answer())
 
-    def begin_answer(self, *, is_behind_thought: bool = False) -> Position:
-        """The position at the beginning, or behind a thought, where no thought can follow."""
+    def begin_answer(self, *, is_after_thought: bool = False) -> Position:
+        """The position at the beginning, or after a thought, where no thought can follow."""
         start = self.start
         if isinstance(start, FreeText):
-            return InText(self, start, 0, is_leading=is_behind_thought)
+            return InText(self, start, 0, is_leading=is_after_thought)
         if isinstance(start, DispatchState):
             return InFixedText(self, start, b"")
         answer = InAnswer.begin(start.answer if isinstance(start, CallOrAnswer) else start, b"")
@@ -118,7 +118,7 @@ class Dispatcher:
             target, key = headers.targets[at], headers.keys[at]
             header = (lead + key[: len(key) - headers.num_lookahead])[len(text) :]
             if isinstance(target, str):
-                yield header + self.units[target].shortest_text + self.closing
+                yield header + self.units[target].shortest_text + self.shortest_closing
             elif isinstance(target, CompiledSchema):
                 yield header + target.shortest_text
             elif target.may_stop or is_settled:
@@ -131,7 +131,7 @@ class Dispatcher:
         return self.boundary.after_call
 
     @property
-    def closing(self) -> bytes:
+    def shortest_closing(self) -> bytes:
         """The shortest text that ends an output after a call."""
         return self.after_call.closing or b""
 
@@ -157,9 +157,9 @@ class Dispatcher:
             return self.enter(self.after_call, text[num_consumed:], parts)
         call, argument_bytes = self.call_text.advance(start, matcher)
         parts = (*parts, CallStart(name), *self.argument_parts(argument_bytes))
-        guarded = None if unit.guard is None else GuardState.begin(unit.guard).read(start)
-        assert guarded is not None or unit.guard is None, "what the unit consumes repeats nothing"
-        return InUnit(self, unit, matcher, guarded, call, start, parts=parts)
+        guard_state = None if unit.guard is None else GuardState.begin(unit.guard).read(start)
+        assert guard_state is not None or unit.guard is None, "what the unit consumes repeats nothing"
+        return InUnit(self, unit, matcher, guard_state, call, start, parts=parts)
 
     def argument_parts(self, text: bytes) -> tuple[ArgumentsPart, ...]:
         """A part with this text of arguments, marker tokens as readers see them; no part if it is empty."""
@@ -178,9 +178,9 @@ def consumed(units: Mapping[str, Unit], name: str, text: bytes) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class BeforeThought(Position):
-    """At the beginning of an output, behind line breaks at most: a thought may begin, or the answer.
+    """At the beginning of an output, after line breaks at most: a thought may begin, or the answer.
 
-    The line breaks are text only if no thought begins behind them.
+    The line breaks are text only if no thought begins after them.
     """
 
     dispatcher: Dispatcher = field(repr=False)
@@ -248,7 +248,7 @@ class InThought(Position):
     def accept(self, token_id: int, token: bytes) -> Position | None:
         """The position after a token; None if the token is not allowed."""
         if token_id == self.thought.end_id:
-            return self.dispatcher.begin_answer(is_behind_thought=True)
+            return self.dispatcher.begin_answer(is_after_thought=True)
         if token_id in self.dispatcher.vocabulary.marker_ids:
             return None
         state, rest = self.thought.text.step(self.state, token)
@@ -266,7 +266,7 @@ class InThought(Position):
 class InText(Position):
     """In free text, `state` bytes into what ends it.
 
-    `is_leading`: behind a thought, and nothing but line breaks, which belong to neither.
+    `is_leading`: after a thought and nothing but line breaks, which are neither thought nor text.
     """
 
     dispatcher: Dispatcher = field(repr=False)

@@ -41,7 +41,7 @@ class InUnit(Position):
     dispatcher: Dispatcher = field(repr=False)
     unit: Unit
     matcher: xgr.GrammarMatcher
-    guarded: GuardState | None
+    guard_state: GuardState | None
     call: CallText
     token: bytes
     previous: InUnit | None = field(default=None, repr=False)
@@ -49,10 +49,10 @@ class InUnit(Position):
 
     def fill(self, bitmask: Bitmask, row: int) -> None:
         """Overwrite a row with the tokens that may come next."""
-        if self.guarded is None:
+        if self.guard_state is None:
             self._fill(bitmask, row)
         else:
-            self.guarded.fill(bitmask[row], self.matcher, lambda: self._fill(bitmask, row))
+            self.guard_state.fill(bitmask[row], self.matcher, lambda: self._fill(bitmask, row))
 
     def _fill(self, bitmask: Bitmask, row: int) -> None:
         """What the unit's grammar allows, and the tokens that end the unit here."""
@@ -63,28 +63,28 @@ class InUnit(Position):
     def accept(self, token_id: int, token: bytes) -> Position | None:
         """The position after a token; None if the token is not allowed."""
         if self.matcher.accept_token(token_id):
-            guarded = self.guarded and self.guarded.advance(self.matcher, token_id)
-            if guarded is None and self.guarded is not None:
+            guard_state = self.guard_state and self.guard_state.advance(self.matcher, token_id)
+            if guard_state is None and self.guard_state is not None:
                 return None
-            return self._after(token, guarded)
+            return self._after(token, guard_state)
         rest = self._boundary.leave(self.matcher, token_id)
         if rest is None:
             return None
-        if self.guarded is not None and self.guarded.read(token) is None:
+        if self.guard_state is not None and self.guard_state.read(token) is None:
             self.matcher.rollback(1)
             return None
         return self._over(token[: len(token) - len(rest)], rest)
 
-    def _after(self, token: bytes, guarded: GuardState | None) -> Position | None:
+    def _after(self, token: bytes, guard_state: GuardState | None) -> Position | None:
         """The position after a token that the matcher has accepted."""
         if self.matcher.is_completed():
             return self._over(token, b"")
         call, arguments = self.call.advance(token, self.matcher)
         parts = self.dispatcher.argument_parts(arguments)
-        return InUnit(self.dispatcher, self.unit, self.matcher, guarded, call, token, self, parts=parts)
+        return InUnit(self.dispatcher, self.unit, self.matcher, guard_state, call, token, self, parts=parts)
 
     def _over(self, text: bytes, rest: bytes) -> Position | None:
-        """The position after a token of which `text` completes the unit, and `rest` goes on behind it."""
+        """The position after a token of which `text` completes the unit, and `rest` goes on after it."""
         arguments = self.dispatcher.argument_parts(self.call.complete(text))
         parts: tuple[OutputPart, ...] = (*arguments, CallEnd())
         return self.dispatcher.enter(self.dispatcher.after_call, rest, parts)
@@ -129,7 +129,7 @@ class ParsedUnit:
     recogniser: Recogniser
 
     def after(self, token_id: int, token: bytes) -> Closable | None:  # noqa: ARG002 - the protocol's
-        """The position after a token; None if it does not fit. Behind the unit, the token's rest leads on."""
+        """The position after a token; None if it does not fit. The token's rest follows the unit."""
         recogniser = self.recogniser.fork()
         if recogniser.advance(token) and not recogniser.is_complete:
             return ParsedUnit(self.dispatcher, recogniser)
@@ -143,11 +143,11 @@ class ParsedUnit:
 
     def completions(self) -> Iterator[bytes]:
         """What completes the call, and the closing."""
-        yield self.recogniser.completion() + self.dispatcher.closing
+        yield self.recogniser.completion() + self.dispatcher.shortest_closing
 
     def max_completion_bytes(self) -> float:
         """At least as many bytes as the completion has."""
-        return self.recogniser.max_completion_bytes() + len(self.dispatcher.closing)
+        return self.recogniser.max_completion_bytes() + len(self.dispatcher.shortest_closing)
 
 
 @dataclass(frozen=True, slots=True)

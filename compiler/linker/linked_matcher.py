@@ -7,7 +7,8 @@ Position
 ├── InUnit, InAnswer            what a grammar describes
 └── Stopped                     after a stop token
 
-All but the last are in `compiler.linker.dispatcher`. Positions are values, except for the matchers in units
+Those in units and answers are in `inner_positions`, `Stopped` is here, and the others are in `dispatcher`.
+Positions are values, except for the matchers in units
 and answers: these advance in place, and are undone step by step.
 """
 

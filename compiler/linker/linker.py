@@ -1,4 +1,4 @@
-"""The linker: joins units behind a dispatcher into the grammar of a toolset's calls.
+"""The linker: joins units, with a dispatcher before them, into the grammar of a toolset's calls.
 
 Nothing is compiled here. What the linked grammar's matcher allows is, token for token, what one grammar
 of the whole language would: text up to a trigger, calls of any of the tools in the syntax of the model,
