@@ -63,7 +63,8 @@ def canonical_form(
     schema = _under_both_readings(_canonicalize(document, documents, registry), document, documents)
     if (cycle := find_cycle(document, documents)) is not None:
         reason = "refers back to itself for the same value, so it does not say what it admits"
-        raise UnsupportedSchema(cycle, "$ref", reason, "Refer to it from a property or an item.")
+        keyword = cycle.rpartition("/")[2]
+        raise UnsupportedSchema(cycle, keyword, reason, "Refer to it from a property or an item.")
     if only_objects:
         schema = _only_objects(schema)
     if schema.satisfiability() == canonical.Satisfiability.NO:

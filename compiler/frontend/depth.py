@@ -6,33 +6,30 @@ schema that refers back to itself for the same value has no defined meaning, and
 it.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from compiler.digraph import strongly_connected_components
 from compiler.errors import UnsupportedSchema
-from compiler.frontend.keywords import DEFINITIONS, child, children, resolve, split_uri
+from compiler.frontend.keywords import (
+    DEFINITIONS,
+    IN_PLACE,
+    IN_PLACE_LISTS,
+    IN_PLACE_MAPS,
+    child,
+    children,
+    resolve,
+    split_uri,
+)
 from toolspecs.bundle import KEYWORDS, absolute
 
 MAX_DEPTH = 200
 _ANCHORS = ("$anchor", "$dynamicAnchor")
 _IDENTITIES = ("$id", "id")
-_SAME_VALUE = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas")
+_SAME_VALUE = frozenset({*IN_PLACE, *IN_PLACE_LISTS, *IN_PLACE_MAPS, "not"})
 """Keywords whose subschemas are applied to the same value."""
-_PARTS = (
-    "properties",
-    "patternProperties",
-    "additionalProperties",
-    "propertyNames",
-    "items",
-    "prefixItems",
-    "additionalItems",
-    "contains",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-)
-"""Keywords whose subschemas are applied to a member, a key or an item."""
 
 _Bases = frozenset[str]
 """The URIs that references in a schema may be relative to: dialects differ beside a `$ref`."""
@@ -82,6 +79,18 @@ def longest_chain(document: Any, documents: Mapping[str, Any]) -> int:
     return _longest_path(graph, "")
 
 
+class _Reference(NamedTuple):
+    """A schema that a reference may lead to, and the bases of its own references.
+
+    It is not certain if nothing but an anchor of the same name in another resource leads there.
+    """
+
+    keyword: str
+    target: str
+    bases: _Bases
+    is_certain: bool = True
+
+
 class _ReferenceTable:
     """The schemas of some documents by what references call them.
 
@@ -93,6 +102,7 @@ class _ReferenceTable:
         self._roots = {"": document, **{f"{uri}#": part for uri, part in documents.items()}}
         self._resources = {root[:-1]: root for root in self._roots}
         self._anchors: dict[str, list[tuple[str, _Bases]]] = {}
+        self._dynamic: dict[str, list[tuple[str, _Bases]]] = {"": []}  # "" for `$recursiveAnchor`
         self._bases: dict[str, _Bases] = {}
         for root, part in self._roots.items():
             self._add(root, part)
@@ -110,26 +120,53 @@ class _ReferenceTable:
                 for name in _strings(schema, (*_ANCHORS, *_IDENTITIES)):
                     anchored = self._anchors.setdefault(name.removeprefix("#"), [])
                     anchored.append((pointer, self._bases[pointer]))
+                for name in _strings(schema, ("$dynamicAnchor",)):
+                    self._dynamic.setdefault(name, []).append((pointer, self._bases[pointer]))
+                if schema.get("$recursiveAnchor") is True:
+                    self._dynamic[""].append((pointer, self._bases[pointer]))
                 stack += ((inner, value, base) for inner, value in children(pointer, schema))
+
+    def _schema(self, pointer: str) -> Mapping[str, Any]:
+        uri, inner = split_uri(pointer)
+        schema = resolve(self._roots[f"{uri}#" if uri else ""], inner)
+        return schema if isinstance(schema, dict) else {}
 
     def successors(self, pointer: str, bases: _Bases) -> Iterator[tuple[str, _Bases]]:
         """The schemas that the one at `pointer` holds or refers to, with the bases of their references.
 
         `bases` are those of the schema itself if it stands where no keyword expects a schema.
         """
-        uri, inner = split_uri(pointer)
-        schema = resolve(self._roots[f"{uri}#" if uri else ""], inner)
-        if not isinstance(schema, dict):
-            return
-        bases = self._bases.get(pointer, bases)
-        used = {keyword: value for keyword, value in schema.items() if keyword not in DEFINITIONS}
-        yield from ((target, bases) for target, _ in children(pointer, used))
-        for reference in _strings(schema, KEYWORDS):
-            for uri, fragment in {absolute(base, reference) for base in bases}:
-                if fragment[:1] not in ("", "/"):
-                    yield from self._anchors.get(fragment, ())
-                elif uri in self._resources:
-                    yield f"{self._resources[uri]}{fragment}", frozenset({uri})
+        yield from ((target, self._bases.get(pointer, bases)) for target in self.children(pointer))
+        yield from ((found.target, found.bases) for found in self.references(pointer, bases))
+
+    def children(self, pointer: str, keywords: Container[str] | None = None) -> Iterator[str]:
+        """The schemas that the one at `pointer` holds under some keywords, definitions left out."""
+        used = {
+            keyword: value
+            for keyword, value in self._schema(pointer).items()
+            if keyword not in DEFINITIONS and (keywords is None or keyword in keywords)
+        }
+        return (target for target, _ in children(pointer, used))
+
+    def references(self, pointer: str, bases: _Bases) -> Iterator[_Reference]:
+        """The schemas that the one at `pointer` refers to; `bases` as in `successors`."""
+        schema = self._schema(pointer)
+        for keyword in KEYWORDS:
+            for reference in _strings(schema, (keyword,)):
+                for uri, fragment in sorted(
+                    {absolute(b, reference) for b in self._bases.get(pointer, bases)}
+                ):
+                    yield from self._referred(keyword, uri, fragment)
+
+    def _referred(self, keyword: str, uri: str, fragment: str) -> Iterator[_Reference]:
+        if fragment[:1] not in ("", "/"):
+            for target, bases in self._anchors.get(fragment, ()):
+                yield _Reference(keyword, target, bases, is_certain=uri in bases)
+        elif uri in self._resources:
+            yield _Reference(keyword, f"{self._resources[uri]}{fragment}", frozenset({uri}))
+        if keyword != "$ref":
+            for target, bases in self._dynamic.get(fragment, ()):
+                yield _Reference(keyword, target, bases)
 
 
 def _strings(schema: Mapping[str, Any], keywords: tuple[str, ...]) -> list[str]:
@@ -149,55 +186,35 @@ def _longest_path(graph: Mapping[str, list[str]], start: str) -> int:
 
 
 def find_cycle(document: Any, documents: Mapping[str, Any]) -> str | None:
-    """The pointer of a `$ref` by which a schema applies itself to the same value, or None.
+    """The pointer of a reference by which a schema applies itself to the same value, or None.
 
-    A schema that refers to itself from a property or an item is recursive, and fine. Only references by JSON
-    pointer are followed, in the document and into the `documents` by URI. A pointer into one of these is
-    written as URI, `#` and pointer.
+    A schema that refers to itself from a property or an item is recursive, and fine. References of every kind
+    are followed, in the document and into the `documents` by URI. A dynamic reference counts as leading to
+    every dynamic anchor of its name: which one it is depends on where a validator comes from. A pointer into
+    one of the documents is written as URI, `#` and pointer.
 
     >>> find_cycle({"anyOf": [{"type": "null"}, {"$ref": "#"}]}, {})
     '/anyOf/1/$ref'
+    >>> find_cycle({"$anchor": "a", "not": {"$dynamicRef": "#a"}}, {})
+    '/not/$dynamicRef'
     >>> find_cycle({"items": {"$ref": "#"}}, {})
     """
+    schemas = _ReferenceTable(document, documents)
     graph: dict[str, list[str]] = {}
-    references: set[str] = set()
-    pending = [("", document)]
+    keywords: dict[tuple[str, str], str] = {}
+    pending = [("", frozenset({""}))]
     while pending:
-        pointer, schema = pending.pop()
-        if pointer not in graph and isinstance(schema, dict):
-            targets = [*_target(document, documents, pointer, schema)]
-            if targets:
-                references.add(pointer)
-            same = [*targets, *_children_under(_SAME_VALUE, pointer, schema)]
-            graph[pointer] = [name for name, _ in same]
-            pending += [*same, *_children_under(_PARTS, pointer, schema)]
+        pointer, bases = pending.pop()
+        if pointer not in graph:
+            references = [found for found in schemas.references(pointer, bases) if found.is_certain]
+            keywords |= {(pointer, found.target): found.keyword for found in references}
+            same = [found.target for found in references]
+            graph[pointer] = [*same, *schemas.children(pointer, _SAME_VALUE)]
+            pending += [(found.target, found.bases) for found in references]
+            pending += [(inner, bases) for inner in schemas.children(pointer)]
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
-        cycle: list[str] = error.args[1]
-        return next(child(pointer, "$ref") for pointer in cycle if pointer in references)
+        targets_and_sources = pairwise(error.args[1])
+        return next(child(s, keywords[s, t]) for t, s in targets_and_sources if (s, t) in keywords)
     return None
-
-
-def _target(
-    document: Any, documents: Mapping[str, Any], pointer: str, schema: Mapping[str, Any]
-) -> Iterator[tuple[str, Any]]:
-    """The schema that `$ref` leads to, with its pointer."""
-    reference = schema.get("$ref")
-    if not isinstance(reference, str):
-        return
-    base, _ = split_uri(pointer)
-    own = document.get("$id") if isinstance(document, dict) else None
-    uri, fragment = absolute(base or (own if isinstance(own, str) else ""), reference)
-    if fragment[:1] not in ("", "/"):
-        return
-    if uri in documents and uri != own:
-        yield f"{uri}#{fragment}", resolve(documents[uri], fragment)
-    elif not base and reference[:1] == "#":
-        yield fragment, resolve(document, fragment)
-
-
-def _children_under(
-    keywords: tuple[str, ...], pointer: str, schema: Mapping[str, Any]
-) -> Iterator[tuple[str, Any]]:
-    return children(pointer, {keyword: schema[keyword] for keyword in keywords if keyword in schema})

@@ -1,9 +1,10 @@
-r"""Literals that regular expression engines match differently: keys and values that a schema lists.
+r"""Patterns that regular expression engines read differently, and literals that they match differently.
 
 Canonicalization asks one engine whether a pattern matches a listed key or value. Engines disagree: in Python,
 `\w` matches letters of every script, and `$` matches before a final line break. Where a model may write any
 text, the lowering leaves out the texts that engines disagree on. It cannot leave out a listed one, so such a
-schema is refused.
+schema is refused. So is one with a pattern that has another syntax in another engine, such as `a{,2}`: it may
+be resolved before the lowering reads it.
 """
 
 import re
@@ -13,11 +14,12 @@ from typing import Any, NamedTuple
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.keywords import child, located
 from compiler.regular.dfa import TooManyStates
-from compiler.regular.ecma import PatternError
+from compiler.regular.ecma import PatternError, parse
+from compiler.regular.engine_differences import may_be_disputed
 from compiler.regular.language import PatternCondition, language
 
-_ODD = re.compile(r"[^\x20-\x7e]")
-"""Characters that engines match differently."""
+_ODD = re.compile(r"[^\x20-\x7e]|^$")
+r"""Texts that engines match differently: these characters, and the empty text by `\B`."""
 _DECLARING = ("properties", "dependentRequired", "dependentSchemas", "dependencies")
 
 
@@ -28,28 +30,22 @@ class _Pattern(NamedTuple):
 
 
 def check_literals(documents: Iterable[Any]) -> None:
-    """Refuse a pattern if engines disagree on whether it matches a key or value that it may be applied to.
+    """Refuse a pattern that engines read differently, or match differently against a literal.
+
+    A literal is a key or value in the schema that the pattern may be applied to.
 
     Raises:
         UnsupportedSchema: they disagree.
     """
     schemas = [found for document in documents for found in located(document)]
+    of_keys, of_values = _patterns(schemas)
+    for pattern in (*of_keys, *of_values):
+        _check_syntax(pattern)
     keys = {key for _, schema in schemas for key in _keys(schema) if _ODD.search(key)}
     values = {text for _, schema in schemas for text in _values(schema) if _ODD.search(text)}
     keys |= values  # listed objects have keys, and `propertyNames` can list keys
     if not keys:
         return
-    of_values = [
-        _Pattern(child(pointer, "pattern"), "pattern", schema["pattern"])
-        for pointer, schema in schemas
-        if isinstance(schema.get("pattern"), str)
-    ]
-    of_keys = [
-        _Pattern(child(pointer, "patternProperties", text), "patternProperties", text)
-        for pointer, schema in schemas
-        if isinstance(schema.get("patternProperties"), dict)
-        for text in schema["patternProperties"]
-    ]
     if any("propertyNames" in schema for _, schema in schemas):
         of_keys += of_values
     for patterns, literals in ((of_keys, keys), (of_values, values)):
@@ -63,8 +59,38 @@ def check_literals(documents: Iterable[Any]) -> None:
                 )
 
 
-def _disputed(pattern: str, literals: Iterable[str]) -> Iterator[str]:
+def _patterns(schemas: Iterable[tuple[str, dict[str, Any]]]) -> tuple[list[_Pattern], list[_Pattern]]:
+    """The patterns of keys, and those of values."""
+    of_keys, of_values = [], []
+    for pointer, schema in schemas:
+        if isinstance(schema.get("pattern"), str):
+            of_values.append(_Pattern(child(pointer, "pattern"), "pattern", schema["pattern"]))
+        if isinstance(schema.get("patternProperties"), dict):
+            of_keys += [
+                _Pattern(child(pointer, "patternProperties", text), "patternProperties", text)
+                for text in schema["patternProperties"]
+            ]
+    return of_keys, of_values
+
+
+def _check_syntax(pattern: _Pattern) -> None:
+    """Refuse a pattern with a construct that engines read differently.
+
+    The parser stops at its first error. What stands behind it counts as such a construct if it may be one.
+    """
+    try:
+        parse(pattern.text)
+    except PatternError as error:
+        if error.is_disputed or may_be_disputed(pattern.text):
+            raise UnsupportedSchema(pattern.pointer, pattern.keyword, str(error), error.suggestion) from None
+
+
+def _disputed(pattern: str, literals: list[str]) -> Iterator[str]:
     """The literals that some engines match and others do not."""
+    if r"\B" not in pattern:
+        literals = [literal for literal in literals if literal]
+    if not literals:
+        return
     try:
         found_by_all = language([PatternCondition(pattern)])
         found_by_none = language([PatternCondition(pattern, is_excluded=True)])

@@ -1,7 +1,8 @@
 """The parser of ECMA-262 regular expressions: from a pattern to its syntax tree.
 
 Only what is regular is read: no backreferences, and lookarounds only where `compiler.regular.language` can
-turn them into intersections.
+turn them into intersections. What engines read differently is refused, by the table in
+`compiler.regular.engine_differences`.
 
 Engines disagree on what words, digits, blanks and `.` mean outside ASCII. So a pattern is read in one of two
 ways, inner or outer (see `compiler.regular.charset`). What must match is read inner and what must not match
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
+from compiler.regular.engine_differences import Place, refused_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Repetition:
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
-    r"""A position: `^`, `$`, `b` and `B` for `\b` and `\B`, `b?` and `B?` for their outer readings."""
+    r"""A position: `^`, `$`, `b` and `B` for `\b` and `\B`; `$?`, `b?` and `B?` for their outer readings."""
 
     kind: str
 
@@ -72,7 +74,17 @@ MISPLACED_LOOKAROUND = "has a lookaround that is not right after ^ or right befo
 
 
 class PatternError(ValueError):
-    """A pattern that cannot be read or is not regular; the message says what in it is to blame."""
+    """A pattern that cannot be read or is not regular; the message says what in it is to blame.
+
+    `is_disputed` tells that engines read it, and read it differently.
+    """
+
+    def __init__(
+        self, reason: str, suggestion: str = "Write the pattern without it.", *, is_disputed: bool = False
+    ) -> None:
+        super().__init__(reason)
+        self.suggestion = suggestion
+        self.is_disputed = is_disputed
 
 
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "v": "\v", "f": "\f", "0": "\0"}
@@ -121,6 +133,14 @@ class _Parser:
             return True
         return False
 
+    def refuse(self, place: Place) -> None:
+        """Raise if a construct begins here that engines read differently."""
+        if (refused := refused_at(self.pattern, self.at, place)) is not None:
+            construct, written = refused
+            raise PatternError(
+                construct.reason(written), construct.instead, is_disputed=construct.is_disputed
+            )
+
     def next(self) -> str:
         if self.at_end:
             raise PatternError("ends in the middle of a group, class or escape")
@@ -143,14 +163,13 @@ class _Parser:
         return items[0] if len(items) == 1 else Concat(tuple(items))
 
     def quantified(self, item: PatternNode) -> PatternNode:
+        if isinstance(item, Assertion | Look):
+            self.refuse(Place.AFTER_ASSERTION)
         counts = self.counts()
         if counts is None:
             return item
-        if isinstance(item, Assertion | Look):
-            raise PatternError("repeats an anchor or a lookaround")
         self.take("?")  # a lazy quantifier matches the same strings
-        if self.peek == "+":
-            raise PatternError("has a possessive quantifier")
+        self.refuse(Place.AFTER_COUNT)
         low, high = counts
         if high is not None and low > high:
             raise PatternError(f"counts from {low} down to {high}")
@@ -158,8 +177,6 @@ class _Parser:
             high = min(high, max(low, self.most))
         if max(low, high or 0) > MAX_COUNT:
             raise PatternError(f"counts beyond {MAX_COUNT}")
-        if self.counts() is not None:
-            raise PatternError(f"has nothing to repeat at position {self.at - 1}")
         return Repetition(item, low, high)
 
     def counts(self) -> tuple[int, int | None] | None:
@@ -179,6 +196,7 @@ class _Parser:
         return int(low[:9]), (int(high[:9]) if high else None) if comma else int(low[:9])
 
     def atom(self, depth: int) -> PatternNode:  # noqa: PLR0911 - one case per kind of atom
+        self.refuse(Place.ATOM)
         char = self.next()
         match char:
             case "^" | "$":
@@ -206,16 +224,13 @@ class _Parser:
         return Chars(_one(self.next()))
 
     def anchor(self, char: str) -> PatternNode:
-        if char == "^" or not self.is_outer:
-            return Assertion(char)
-        # In some engines `$` also holds before a final line end.
-        return Alternation((Assertion("$"), Concat((Chars(charset.of("\n")), Assertion("$")))))
+        # In some engines `$` also holds before a last line break.
+        return Assertion("$?" if char == "$" and self.is_outer else char)
 
     def group(self, depth: int) -> PatternNode:
         look = self.lookaround()
         if look is None and self.take("?") and not self.take(":"):
-            if not self.take("<") and not self.take("P<"):
-                raise PatternError(f"has an unsupported group at position {self.at}")
+            self.take("P")
             name = self.pattern.find(">", self.at)
             if name < 0:
                 raise PatternError("has an unfinished group name")
@@ -242,11 +257,7 @@ class _Parser:
     def escape(self) -> PatternNode:
         if self.peek in ("b", "B"):
             kind = self.next()
-            if self.peek == "{":
-                raise PatternError(f"has \\{kind}{{, which engines read differently")
             return Assertion(f"{kind}?" if self.is_outer else kind)
-        if self.peek in tuple("123456789k"):
-            raise PatternError("has a backreference, which is not regular")
         return Chars(self.class_escape())
 
     def class_escape(self) -> Ranges:
@@ -264,35 +275,22 @@ class _Parser:
         if char == "u":
             return self.unicode_escape()
         if char == "c":
-            return self.control()
-        if char in "<>" or (char.isalnum() and char not in _ESCAPES):
-            raise PatternError(f"has \\{char}, which engines read differently")
+            return chr(ord(self.next()) % 32)
         return _ESCAPES.get(char, char)
 
-    def control(self) -> str:
-        letter = self.next()
-        if not (letter.isascii() and letter.isalpha()):
-            raise PatternError(f"has the unknown escape \\c{letter}")
-        return chr(ord(letter) % 32)
-
     def unicode_escape(self) -> str:
-        if self.take("{"):
-            code = self.hexadecimal(self.pattern.find("}", self.at) - self.at)
-            self.at += 1
-        else:
-            code = self.hexadecimal(4)
-            if 0xD800 <= code <= 0xDBFF and self.take("\\u"):
-                code = 0x10000 + ((code - 0xD800) << 10) + (self.hexadecimal(4) - 0xDC00)
-        if not 0 <= code <= charset.LAST or 0xD800 <= code <= 0xDFFF:
+        if not self.take("{"):
+            return chr(self.hexadecimal(4))
+        code = self.hexadecimal(self.pattern.index("}", self.at) - self.at)
+        self.at += 1
+        if code > charset.LAST or 0xD800 <= code <= 0xDFFF:
             raise PatternError("has an escape that stands for no character, a lone surrogate for example")
         return chr(code)
 
     def hexadecimal(self, length: int) -> int:
-        digits = self.pattern[self.at : self.at + length] if length > 0 else ""
-        if not digits or len(digits) < length or not set(digits) <= _HEXADECIMAL:
-            raise PatternError(f"has {digits!r} where hexadecimal digits were expected")
+        """The number that is written in the next `length` characters, which are digits."""
         self.at += length
-        return int(digits, 16)
+        return int(self.pattern[self.at - length : self.at], 16)
 
     def category(self, *, is_negated: bool) -> Ranges:
         end = self.pattern.find("}", self.at)
@@ -316,8 +314,6 @@ class _Parser:
         return ranges
 
     def class_content(self) -> Ranges:
-        if self.peek == "]":
-            raise PatternError("has an empty class, which engines read differently")
         sets: list[Ranges] = []
         while not self.take("]"):
             first = self.class_member()
@@ -330,15 +326,13 @@ class _Parser:
         return charset.union(*sets)
 
     def class_member(self) -> Ranges:
+        self.refuse(Place.CLASS_MEMBER)
         char = self.next()
         if char != "\\":
             return _one(char)
         if self.take("b"):
             return _one("\b")
         return self.class_escape()
-
-
-_HEXADECIMAL = frozenset("0123456789abcdefABCDEF")
 
 
 def _one(char: str) -> Ranges:

@@ -148,9 +148,9 @@ for _of, _by in (
 
 _URI_CHARS = '[^ <>"{}|\\\\^`]'
 OUTER = {
-    "date": "^[0-9]",
-    "time": "^[0-9]",
-    "date-time": "^[0-9]",
+    "date": "^[0-9]|-",
+    "time": "^[0-9]|:",
+    "date-time": "^[0-9]|-",
     "duration": "^[-+]?[Pp]",
     "email": "@",
     "idn-email": "@",
@@ -163,9 +163,9 @@ OUTER = {
     "iri": ":",
     "uri-reference": f"^{_URI_CHARS}*$",
     "iri-reference": f"^{_URI_CHARS}*$",
-    "uri-template": f"^(?:{_URI_CHARS}|[{{}}])*$",
+    "uri-template": r"^(?:[^{}]|\{[^}]*\})*$",
     "json-pointer": "^(?:/|$)",
-    "relative-json-pointer": "^[0-9]",
+    "relative-json-pointer": r"^[0-9\u0080-\u{10ffff}]",
     "regex": "^(?:[^*]|$)",
 }
 """The outer patterns: they match every text that some validator accepts."""

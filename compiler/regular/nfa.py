@@ -26,10 +26,11 @@ from compiler.regular.ecma import (
 MAX_NFA_STATES = 20_000
 MAX_STEPS = 5_000_000
 _ANYTHING = Repetition(Chars(charset.ALL), 0, None)
+_LINE_BREAK = charset.of("\n")
 
 
 def sets_of(node: PatternNode) -> Iterator[charset.Ranges]:
-    """Every set of characters in a tree; a word boundary counts as the sets that it distinguishes."""
+    """Every set of characters in a tree; an assertion counts as the sets that it distinguishes."""
     match node:
         case Chars(ranges):
             yield ranges
@@ -38,6 +39,8 @@ def sets_of(node: PatternNode) -> Iterator[charset.Ranges]:
                 yield from sets_of(part)
         case Repetition(item) | Look(item):
             yield from sets_of(item)
+        case Assertion("$?"):
+            yield _LINE_BREAK
         case Assertion(kind):
             if kind not in ("^", "$"):
                 yield from (charset.WORD, charset.OUTSIDE_ASCII)
@@ -120,17 +123,22 @@ class _Nfa:
 class _Kind(Enum):
     """The kind of a character beside an assertion; NOTHING is the start or the end of the text.
 
-    Characters outside ASCII are DISPUTED: engines disagree on whether they belong to words.
+    Characters outside ASCII are DISPUTED: engines disagree on whether they belong to words. LAST_BREAK is a
+    line break that ends the text: some engines take the position before it for the end.
     """
 
     NOTHING = auto()
+    LAST_BREAK = auto()
     WORD = auto()
     OTHER = auto()
     DISPUTED = auto()
 
 
-_Subset = tuple[frozenset[int], _Kind]
-"""A set of states of the NFA, and the kind of the last character read."""
+_Subset = tuple[frozenset[int], _Kind, frozenset[int]]
+"""A set of states of the NFA, the kind of the last character read, and further states if the text ends here.
+
+To the further states leads `$?`, before a last line break.
+"""
 
 
 class _SubsetConstruction:
@@ -149,28 +157,39 @@ class _SubsetConstruction:
                 _Kind.WORD: word,
                 _Kind.DISPUTED: disputed,
             }
+        has_outer_ends = any(kind == "$?" for moves in nfa.epsilon for kind, _ in moves)
+        self.line_breaks = nfa.alphabet.symbols(_LINE_BREAK) if has_outer_ends else frozenset()
 
     def automaton(self) -> Dfa:
-        start = (frozenset({self.start}), _Kind.NOTHING)
+        start = (frozenset({self.start}), _Kind.NOTHING, frozenset[int]())
         return build_dfa(self.nfa.alphabet, start, self._successors, self._is_accepting)
 
     def _successors(self, state: _Subset) -> list[_Subset | None]:
-        states, last = state
+        states, last, _ = state
         row: list[_Subset | None] = [None] * len(self.nfa.alphabet.atoms)
         for kind, symbols in self.kinds.items():
-            targets_on: dict[int, set[int]] = {}
-            for s in self._closure(states, last, kind):
-                on, target = self.nfa.transitions[s]
-                for symbol in on & symbols:
-                    targets_on.setdefault(symbol, set()).add(target)
-            for symbol, targets in targets_on.items():
-                row[symbol] = (frozenset(targets), kind)
-            self._count(sum(map(len, targets_on.values())))
+            for symbol, targets in self._targets(states, last, kind, symbols).items():
+                row[symbol] = (frozenset(targets), kind, frozenset())
+        for symbol, at_end in self._targets(states, last, _Kind.LAST_BREAK, self.line_breaks).items():
+            within, kind, _ = row[symbol] or (frozenset[int](), _Kind.OTHER, None)
+            row[symbol] = (within, kind, frozenset(at_end - within))
         return row
 
+    def _targets(
+        self, states: frozenset[int], last: _Kind, following: _Kind, symbols: frozenset[int]
+    ) -> dict[int, set[int]]:
+        """The states that each of `symbols`, all of one kind, leads to."""
+        targets_on: dict[int, set[int]] = {}
+        for state in self._closure(states, last, following) if symbols else ():
+            on, target = self.nfa.transitions[state]
+            for symbol in on & symbols:
+                targets_on.setdefault(symbol, set()).add(target)
+        self._count(sum(map(len, targets_on.values())))
+        return targets_on
+
     def _is_accepting(self, state: _Subset) -> bool:
-        states, last = state
-        return self.nfa.final in self._closure(states, last, _Kind.NOTHING)
+        states, last, at_end = state
+        return self.nfa.final in self._closure(states | at_end, last, _Kind.NOTHING)
 
     def _closure(self, states: frozenset[int], last: _Kind, following: _Kind) -> set[int]:
         """The epsilon closure between a character of the kind `last` and one of the kind `following`."""
@@ -194,11 +213,15 @@ class _SubsetConstruction:
 @cache
 def _assertions(last: _Kind, following: _Kind) -> frozenset[str]:
     """The labels of epsilon transitions that are open between two characters of these kinds."""
-    if _Kind.DISPUTED in (last, following):
+    is_empty_text = last is following is _Kind.NOTHING
+    if is_empty_text:  # where some engines find no boundary and others nothing else
+        words = {"B?"}
+    elif _Kind.DISPUTED in (last, following):
         words = {"b?", "B?"}
     elif (last is _Kind.WORD) != (following is _Kind.WORD):
         words = {"b", "b?"}
     else:
         words = {"B", "B?"}
-    ends = {"^"} if last is _Kind.NOTHING else set()
-    return frozenset({"", *words, *ends, *({"$"} if following is _Kind.NOTHING else ())})
+    starts = {"^"} if last is _Kind.NOTHING else set()
+    ends = {_Kind.NOTHING: {"$", "$?"}, _Kind.LAST_BREAK: {"$?"}}.get(following, set())
+    return frozenset({"", *words, *starts, *ends})

@@ -206,9 +206,7 @@ class StringLowering:
         try:
             lowered = self._matching(conditions, constraint)
         except PatternError as error:
-            raise UnsupportedKeyword(
-                constraint.blamed_keyword, str(error), "Write the pattern without it."
-            ) from error
+            raise UnsupportedKeyword(constraint.blamed_keyword, str(error), error.suggestion) from error
         except TooManyStates as error:
             raise UnsupportedKeyword(constraint.blamed_keyword, str(error), "Simplify it.") from error
         return lowered and replace(lowered, notes=(*notes, *lowered.notes))

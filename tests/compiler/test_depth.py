@@ -94,9 +94,98 @@ def test_a_cycle_with_no_way_out_is_refused(schema, pointer):
     assert refused.value.pointer == f"{pointer}/$ref"
 
 
+DRAFT_7, DRAFT_2019 = (
+    "http://json-schema.org/draft-07/schema#",
+    "https://json-schema.org/draft/2019-09/schema",
+)
+NULL = {"type": "null"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "pointer"),
+    [
+        ({"$anchor": "a", "anyOf": [NULL, {"$ref": "#a"}]}, "/anyOf/1/$ref"),
+        (
+            {
+                "properties": {"p": {"$ref": "#x"}},
+                "$defs": {"x": {"$anchor": "x", "allOf": [{"$ref": "#x"}]}},
+            },
+            "/$defs/x/allOf/0/$ref",
+        ),
+        ({"$dynamicAnchor": "n", "anyOf": [NULL, {"$dynamicRef": "#n"}]}, "/anyOf/1/$dynamicRef"),
+        ({"anyOf": [NULL, {"$dynamicRef": "#"}]}, "/anyOf/1/$dynamicRef"),
+        (
+            {
+                "$id": f"{URI}root",
+                "$ref": "tree",
+                "$dynamicAnchor": "n",
+                "$defs": {
+                    "t": {
+                        "$id": "tree",
+                        "anyOf": [NULL, {"$dynamicRef": "#n"}],
+                        "$defs": {"d": {"$dynamicAnchor": "n"}},
+                    }
+                },
+            },
+            "/$defs/t/anyOf/1/$dynamicRef",
+        ),
+        ({"$schema": DRAFT_2019, "anyOf": [NULL, {"$recursiveRef": "#"}]}, "/anyOf/1/$recursiveRef"),
+        (
+            {"$schema": DRAFT_2019, "$recursiveAnchor": True, "not": {"$recursiveRef": "#"}},
+            "/not/$recursiveRef",
+        ),
+        ({"$id": f"{URI}a", "anyOf": [NULL, {"$ref": f"{URI}a"}]}, "/anyOf/1/$ref"),
+        (
+            {
+                "$id": f"{URI}a",
+                "properties": {"p": {"$ref": "b"}},
+                "$defs": {"b": {"$id": "b", "not": {"$ref": "#"}}},
+            },
+            "/$defs/b/not/$ref",
+        ),
+        (
+            {
+                "$schema": DRAFT_7,
+                "$ref": "#/definitions/x",
+                "definitions": {"x": {"$id": "#x", "if": {"$ref": "#x"}}},
+            },
+            "/definitions/x/if/$ref",
+        ),
+        (
+            {"$schema": DRAFT_7, "type": "object", "dependencies": {"a": {"$ref": "#"}}},
+            "/dependencies/a/$ref",
+        ),
+    ],
+)
+def test_a_cycle_through_any_kind_of_reference_is_refused(schema, pointer):
+    with pytest.raises(UnsupportedSchema, match="refers back to itself") as refused:
+        compile_schema(schema)
+    assert (refused.value.pointer, refused.value.keyword) == (pointer, pointer.rpartition("/")[2])
+
+
+def test_a_cycle_through_another_document_is_refused():
+    documents = {
+        f"{URI}b": {"$defs": {"x": {"$anchor": "x", "allOf": [{"$ref": "a"}]}}},
+        f"{URI}a": {"$ref": "b#x"},
+    }
+    with pytest.raises(UnsupportedSchema, match="refers back to itself"):
+        compile_schema({"properties": {"p": {"$ref": f"{URI}b#x"}}}, documents=documents)
+
+
 @pytest.mark.parametrize(
     "schema",
     [
+        {"$anchor": "a", "type": "array", "items": {"$ref": "#a"}},
+        {"$dynamicAnchor": "a", "type": "object", "properties": {"next": {"$dynamicRef": "#a"}}},
+        {"$schema": DRAFT_2019, "$recursiveAnchor": True, "properties": {"next": {"$recursiveRef": "#"}}},
+        {"$schema": DRAFT_7, "type": "object", "dependencies": {"a": ["b"]}},
+        {  # an anchor of the same name in another resource
+            "$ref": f"{URI}x",
+            "$defs": {
+                "x": {"$id": f"{URI}x", "$anchor": "n", "$ref": f"{URI}y#n"},
+                "y": {"$id": f"{URI}y", "$defs": {"n": {"$anchor": "n", "type": "string"}}},
+            },
+        },
         {"type": "object", "properties": {"next": {"$ref": "#"}}},
         {"type": "array", "items": {"$ref": "#"}},
         {"properties": {"$ref": {"type": "string"}}},
