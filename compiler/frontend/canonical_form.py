@@ -58,7 +58,7 @@ def canonical_form(
         UnsupportedSchema: the document is not a schema, cannot be resolved, or admits nothing.
     """
     _check(document, documents)
-    check_literals((document, *documents.values()))
+    check_literals(document, Bundler(documents).bundle(document)[0] if documents else {})
     registry = registry_of(document, documents)
     schema = _under_both_readings(_canonicalize(document, documents, registry), document, documents)
     if (cycle := find_cycle(document, documents)) is not None:

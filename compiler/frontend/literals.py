@@ -8,7 +8,7 @@ be resolved before the lowering reads it.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from compiler.errors import UnsupportedSchema
@@ -29,15 +29,16 @@ class _Pattern(NamedTuple):
     text: str
 
 
-def check_literals(documents: Iterable[Any]) -> None:
+def check_literals(document: Any, documents: Mapping[str, Any]) -> None:
     """Refuse a pattern that engines read differently, or match differently against a literal.
 
-    A literal is a key or value in the schema that the pattern may be applied to.
+    A literal is a key or value that the pattern may be applied to, in the schema or in one of the `documents`
+    by URI that it refers to.
 
     Raises:
         UnsupportedSchema: they disagree.
     """
-    schemas = [found for document in documents for found in located(document)]
+    schemas = [*located(document), *(s for uri, part in documents.items() for s in located(part, f"{uri}#"))]
     of_keys, of_values = _patterns(schemas)
     for pattern in (*of_keys, *of_values):
         _check_syntax(pattern)
