@@ -16,6 +16,7 @@ COMPILER = (
     *(
         "errors",
         "digraph",
+        "doubles",
         "output_parts",
         "matcher",
         "report",

@@ -15,9 +15,11 @@ from jsonschema_rs import CanonicalSchema, Registry, canonical
 
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.depth import check_depth, find_cycle, longest_chain
+from compiler.frontend.described_values import with_described_values
 from compiler.frontend.diagnostics import invalid_pattern, invalid_schema, unresolved, unsatisfiable
 from compiler.frontend.dialect_dependent import (
     DIALECTS,
+    INTEGER_TYPE,
     can_mislead,
     first_dialect_dependent,
     replacement_for,
@@ -25,7 +27,7 @@ from compiler.frontend.dialect_dependent import (
     without_nested_dialects,
 )
 from compiler.frontend.expansion import simple
-from compiler.frontend.keywords import prefix_items_keyword, transformed
+from compiler.frontend.keywords import transformed
 from compiler.frontend.literals import check_literals
 from compiler.regular.formats import FORMATS
 from toolspecs.bundle import Bundler, objects_in
@@ -33,10 +35,6 @@ from toolspecs.bundle import Bundler, objects_in
 MAX_CHAIN = 1_000
 """Schemas that lead to one another in a row; twice as many would overflow a native stack of 8 MB."""
 NO_DOCUMENTS: Mapping[str, Any] = MappingProxyType({})
-_REF_ALONE = 7
-"""The last draft in which keywords beside `$ref` have no force."""
-_INTEGER_TYPE = 4
-"""The draft in which 1.0 is not an integer; schemas in it cannot be compared with those of other drafts."""
 
 Bundled = tuple[Mapping[str, Any], Mapping[str, Any]]
 """A schema, and the documents by URI that it refers to."""
@@ -148,7 +146,7 @@ def _canonicalize(document: Any, documents: Mapping[str, Any], registry: Registr
         schema = canonicalize(flat)
         if schema.kind != canonical.CanonicalKind.RAW:
             return schema
-        return canonicalize(_with_described_values(flat, schema.draft))
+        return canonicalize(with_described_values(flat, schema.draft))
     except jsonschema_rs.ValidationError as error:
         raise invalid_schema(document, error) from None
     except canonical.InvalidPattern as error:
@@ -185,53 +183,6 @@ def _only_objects(schema: CanonicalSchema) -> CanonicalSchema:
         raise UnsupportedSchema("", "", reason, "Write the parameters as one object.") from None
 
 
-def _with_described_values(document: Any, draft: int) -> Any:
-    """The document with the arrays and objects in `enum` and `const` written as schemas of their parts.
-
-    Canonicalization can negate such schemas, but not the values.
-    """
-
-    def change(schema: dict[str, Any]) -> dict[str, Any]:
-        if draft <= _REF_ALONE and "$ref" in schema:
-            return schema
-        listed = {"enum": schema.get("enum"), **({"const": [schema.get("const")]} if draft > 4 else {})}
-        found = {
-            keyword: {"anyOf": [_described(value, draft) for value in values]}
-            for keyword, values in listed.items()
-            if keyword in schema and isinstance(values, list) and any(map(_is_composite, values))
-        }
-        if not found:
-            return schema
-        others = {keyword: value for keyword, value in schema.items() if keyword not in found}
-        return {**others, "allOf": [*others.get("allOf", []), *found.values()]}
-
-    return transformed(document, change)
-
-
-def _is_composite(value: Any) -> bool:
-    return isinstance(value, list | dict) and len(value) > 0
-
-
-def _described(value: Any, draft: int) -> Any:
-    """A schema that only this value satisfies."""
-    match value:
-        case list() if value:
-            items = [_described(item, draft) for item in value]
-            length = len(value)
-            prefix = prefix_items_keyword(draft)
-            return {"type": "array", "minItems": length, "maxItems": length, prefix: items}
-        case dict() if value:
-            properties = {key: _described(item, draft) for key, item in value.items()}
-            return {
-                "type": "object",
-                "required": list(value),
-                "properties": properties,
-                "additionalProperties": False,
-            }
-        case _:
-            return {"enum": [value]}
-
-
 def _comparable(schema: Mapping[str, Any], documents: Mapping[str, Any]) -> CanonicalSchema:
     """The canonical form of the objects that a schema admits, in the newest dialect where possible."""
     form = _with_known_formats(dict(schema), registry_of(schema, documents))
@@ -256,7 +207,7 @@ def _without_unknown_format(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _in_newest_dialect(written: Any, draft: int) -> Any:
     """A canonical form, written as a schema of `draft`, in the newest dialect."""
-    if draft == _INTEGER_TYPE or not isinstance(written, dict):
+    if draft == INTEGER_TYPE or not isinstance(written, dict):
         return written
     return transformed(written, _with_prefix_items) | {"$schema": DIALECTS[-1]}
 

@@ -16,6 +16,8 @@ from toolspecs.schema_check import DRAFTS
 
 DIALECTS = tuple(DRAFTS)
 """From the oldest to the newest."""
+INTEGER_TYPE = 4
+"""The draft in which 1.0 is not an integer; schemas in it cannot be compared with those of other drafts."""
 NEGATIVE = frozenset({"not", "oneOf", "if", "contains", "unevaluatedItems", "unevaluatedProperties"})
 """Keywords under which asserting more can admit more."""
 _WITHOUT_DEPENDENCIES = 19
@@ -76,7 +78,11 @@ def can_mislead(documents: Iterable[Any], draft: int) -> bool:
 
 
 def without_dialect_dependent(document: Any, draft: int) -> Any:
-    """The document as validators read it that do not assert dialect-dependent keywords."""
+    """The document as validators read it that do not assert dialect-dependent keywords.
+
+    It need not admit the same instances: only those are written that both documents admit. A keyword that is
+    not asserted evaluates nothing either.
+    """
 
     def change(schema: dict[str, Any]) -> dict[str, Any]:
         left_out = dialect_dependent(schema, draft)
@@ -103,7 +109,15 @@ def replacement_for(keyword: str) -> str:
 def without_nested_dialects(document: Any) -> Any:
     """The document without `$schema` in subschemas, where removing it changes nothing or asserts more.
 
-    The specification gives a `$schema` in a subschema without `$id` no force, but validators obey it.
+    The specification gives a `$schema` in a subschema without `$id` no force, but validators obey it. What is
+    admitted without it is admitted with it:
+
+    - Where it names the dialect of the document it says nothing.
+    - An older dialect asserts no more than the document's, since none of the keywords that were dropped are
+      used. More assertions admit less, as no keyword is used under which they admit more. `unevaluated*` is
+      one of these: in a newer dialect a subschema may also evaluate more.
+    - A subschema may use only keywords that mean the same in every dialect. Which items and properties these
+      evaluate is the same too: validators collect that by keyword, whatever dialect a subschema names.
     """
     if not isinstance(document, dict) or not any(map(_names_dialect, _subschemas(document))):
         return document

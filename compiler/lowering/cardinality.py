@@ -4,12 +4,15 @@ With enough values, the guard of `uniqueItems` never runs out of distinct ones.
 """
 
 import math
+from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.errors import UnsupportedKeyword
 from compiler.frontend.expansion import Expander
+from compiler.frontend.large_numbers import LargeNumbers
 from compiler.lowering.constraints import (
     ArrayConstraint,
     ObjectConstraint,
@@ -36,8 +39,9 @@ _DIGITS = 10**15
 class Cardinality:
     """Lower bounds for the schemas of one document; 0 also means that nothing is known."""
 
-    def __init__(self, expander: Expander) -> None:
+    def __init__(self, expander: Expander, large_numbers: LargeNumbers) -> None:
         self._expander = expander
+        self._large_numbers = large_numbers
         self._open: set[CanonicalSchema] = set()
         self._known: dict[CanonicalSchema, float] = {}
 
@@ -60,10 +64,10 @@ class Cardinality:
                 return 0
             case canonical.TrueView():
                 return math.inf
-            case canonical.ConstView():
-                return 1
+            case canonical.ConstView(value):
+                return self._num_listed([value])
             case canonical.EnumView(values):
-                return len(values)
+                return self._num_listed(values)
             case canonical.MultiTypeView(types):
                 return sum({"null": 1, "boolean": 2}.get(name, math.inf) for name in types)
             case canonical.AnyOfView(branches):
@@ -71,7 +75,7 @@ class Cardinality:
             case canonical.StringView() as view:
                 return _num_strings(string_constraint(view))
             case canonical.IntegerView() as view:
-                return _num_integers(integer_constraint(view))
+                return _num_integers(integer_constraint(view).agreed)
             case canonical.NumberView() as view:
                 constraint = number_constraint(view)
                 is_plain = not constraint.multiple_of and not constraint.not_multiple_of
@@ -87,6 +91,9 @@ class Cardinality:
                     cases, _ = self._expander.expand(schema)
                     return max(map(self.at_least, cases), default=0) if cases != [schema] else 0
                 return 0
+
+    def _num_listed(self, values: Sequence[Any]) -> int:
+        return sum(self._large_numbers.can_be_listed(value, has_only_digits=True) for value in values)
 
     def _num_arrays(self, constraint: ArrayConstraint) -> float:
         is_repeated = constraint.distinctness == canonical.Distinctness.SOME_REPEATED
@@ -163,7 +170,7 @@ def _num_integers(constraint: IntegerConstraint) -> float:
         return 1 if constraint.multiple_of or constraint.not_multiple_of else _DIGITS
     if constraint.multiple_of or constraint.not_multiple_of:
         return 1
-    return constraint.maximum - constraint.minimum + 1
+    return max(0, constraint.maximum - constraint.minimum + 1)
 
 
 def _num_strings(constraint: StringConstraint) -> float:

@@ -134,9 +134,10 @@ def strings_of(
             yield from (strings for branch in expand(schema) for strings in strings_of(branch, expand))
 
 
-def integer_constraint(view: canonical.IntegerView) -> IntegerConstraint:
-    """The constraint of an integer view."""
-    return IntegerConstraint(view.minimum, view.maximum, tuple(view.multiple_of), tuple(view.not_multiple_of))
+def integer_constraint(view: canonical.IntegerView, *, may_exclude: bool = True) -> IntegerConstraint:
+    """The constraint of an integer view; `may_exclude`: the schema excludes numbers, or may do so."""
+    multiple_of, not_multiple_of = tuple(view.multiple_of), tuple(view.not_multiple_of)
+    return IntegerConstraint(view.minimum, view.maximum, multiple_of, not_multiple_of, may_exclude)
 
 
 def number_constraint(view: canonical.NumberView) -> NumberConstraint:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from compiler.grammar.grammar import Expr, Literal, choice, concat
 from compiler.guard.planner import ItemStep, KeyStep
 from compiler.lowering.constraints import without_key_order
+from compiler.report import Verdict
 from compiler.scalars.char_encoding import QUOTE
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from compiler.guard.planner import PathStep, Planner
     from compiler.lowering.constraints import Context
     from compiler.lowering.lowering import Lowering
+
+_NOT_ALIKE = "without numbers beyond 2**53 that validators may take for others of the schema"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +93,22 @@ SPACED = JsonFormatting.with_separators(", ", ": ")
 """What Python's `json.dumps` writes, which most models were trained on."""
 
 
-def lower_enum(lowering: Lowering, values: list[Any], context: Context) -> Expr:
+def lower_enum(lowering: Lowering, values: list[Any], context: Context) -> Expr | None:
     """The JSON texts of the listed values, with their keys in the order in which the document lists them.
 
     Where equal values must have one text, their keys are in the order in which objects at this location are
-    written.
+    written. Large numbers that validators compare differently are left out; None if nothing is left.
     """
-    for value in values:
+    listed = [lowering.large_numbers.as_read(value) for value in values if lowering.can_list(value, context)]
+    if len(listed) < len(values):
+        for keyword in ("const", "enum"):
+            lowering.reporter.note(context.location, keyword, Verdict.NARROWED, _NOT_ALIKE)
+    if not listed:
+        return None
+    for value in listed:
         _mark(lowering.planner, context.state, value)
     order = _as_declared if context.is_distinct else _as_listed
-    ordered = [order(lowering.source_map, value, context.location) for value in values]
+    ordered = [order(lowering.source_map, value, context.location) for value in listed]
     return choice(*(lowering.formatting.text(value, is_unique=context.is_distinct) for value in ordered))
 
 

@@ -16,9 +16,10 @@ from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.errors import UnsupportedKeyword, UnsupportedSchema
 from compiler.frontend.depth import too_deep
-from compiler.frontend.dialect_dependent import DIALECTS
+from compiler.frontend.dialect_dependent import DIALECTS, INTEGER_TYPE
 from compiler.frontend.expansion import Expander, simple
 from compiler.frontend.keywords import child
+from compiler.frontend.large_numbers import LargeNumbers
 from compiler.frontend.reporter import Reporter
 from compiler.frontend.source_map import SchemaLocation, SourceMap
 from compiler.grammar.grammar import Choice, Concatenation, Expr, Grammar, Rule, RuleRef, choice, union
@@ -83,8 +84,9 @@ class Lowering:
         self._counted = counted
         self.rules = RuleTable()
         self.unconstrained = Unconstrained(self)
+        self.large_numbers = LargeNumbers.of((source_map.document, *source_map.documents.values()))
         self._expander = Expander(schema)
-        self.cardinality = Cardinality(self._expander)
+        self.cardinality = Cardinality(self._expander, self.large_numbers)
         self.reporter = Reporter(source_map, schema.draft)
         self.planner = Planner()
         self.root = Context(source_map.root, self.planner.new_state(), is_root=True)
@@ -185,7 +187,8 @@ class Lowering:
             case canonical.StringView() as view:
                 return self.string(string_constraint(view, schema.draft), context)
             case canonical.IntegerView() as view:
-                return self.number(integer_constraint(view), context)
+                may_exclude = self.large_numbers.are_excluded
+                return self.number(integer_constraint(view, may_exclude=may_exclude), context)
             case canonical.NumberView() as view:
                 return self.number(number_constraint(view), context)
             case canonical.ArrayView() as view:
@@ -274,6 +277,11 @@ class Lowering:
             return None
         self.reporter.note_all(context.location, lowered.notes)
         return lowered.expr
+
+    def can_list(self, value: Any, context: Context) -> bool:
+        """Whether all validators agree that a listed value is admitted, as it is written here."""
+        has_only_digits = context.is_distinct or self.schema.draft == INTEGER_TYPE
+        return self.large_numbers.can_be_listed(value, has_only_digits=has_only_digits)
 
     def simple(self, document: Any) -> CanonicalSchema:
         """The canonical form of a schema that the lowering itself needs, in the draft of the document."""

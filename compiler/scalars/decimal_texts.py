@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple, Self
 
 from compiler.digraph import reverse_topological_order
+from compiler.doubles import agreed_maximum, agreed_minimum
 from compiler.grammar.grammar import EMPTY, CharClass, Expr, Literal, Rule, RuleRef, choice, concat
 from compiler.grammar.rules import RuleTable
 from compiler.regular import charset
@@ -29,6 +30,17 @@ class Interval:
     def can_be_rounded_to(self) -> bool:
         """Whether rounding to a double could reach an exclusive end; zero cannot be reached."""
         return bool((self.is_low_strict and self.low) or (self.is_high_strict and self.high))
+
+    @property
+    def agreed(self) -> "Interval":
+        """The interval with ends that hold for its decimals and for the doubles that these are rounded to."""
+        low, is_low_strict = self.low, self.is_low_strict
+        if low is not None:
+            low, is_low_strict = agreed_minimum(low, is_strict=is_low_strict)
+        high, is_high_strict = self.high, self.is_high_strict
+        if high is not None:
+            high, is_high_strict = agreed_maximum(high, is_strict=is_high_strict)
+        return Interval(low, high, is_low_strict, is_high_strict)
 
     @property
     def num_digits(self) -> int:

@@ -1,8 +1,9 @@
 """Lowering of numbers: what a schema says of a number becomes the rules of its JSON texts.
 
 Integers are written as integers. Everything is decided on decimal texts, exactly, but validators that parse
-IEEE doubles must agree. Rounding is monotone, so inclusive bounds need no care. With an exclusive bound or a
-divisor a decimal has at most fifteen significant digits: such decimals are distinct as doubles.
+IEEE doubles must agree. Rounding is monotone, so inclusive bounds up to 2**53 need no care; larger bounds are
+narrowed (`compiler.doubles`). With an exclusive bound or a divisor a decimal has at most fifteen
+significant digits: such decimals are distinct as doubles.
 """
 
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from fractions import Fraction
 from math import lcm
 from typing import TypeVar
 
+from compiler.doubles import agreed_integer_maximum, agreed_integer_minimum
 from compiler.errors import UnsupportedKeyword
 from compiler.grammar.grammar import (
     CharClass,
@@ -45,12 +47,26 @@ _EXACT = Context(prec=2 * MAX_BOUND_DIGITS)
 
 @dataclass(frozen=True)
 class IntegerConstraint:
-    """Which integers a schema admits; bounds are inclusive."""
+    """Which integers a schema admits; bounds are inclusive.
+
+    `may_exclude`: a bound may stem from a number that the schema excludes, next to the bound.
+    """
 
     minimum: int | None = None
     maximum: int | None = None
     multiple_of: tuple[JsonNumber, ...] = ()
     not_multiple_of: tuple[JsonNumber, ...] = ()
+    may_exclude: bool = False
+
+    @property
+    def agreed(self) -> "IntegerConstraint":
+        """The constraint with bounds that hold under every reading of integers."""
+        minimum, maximum = self.minimum, self.maximum
+        if minimum is not None:
+            minimum = agreed_integer_minimum(minimum, is_strict=self.may_exclude)
+        if maximum is not None:
+            maximum = agreed_integer_maximum(maximum, is_strict=self.may_exclude)
+        return replace(self, minimum=minimum, maximum=maximum)
 
 
 @dataclass(frozen=True)
@@ -84,9 +100,14 @@ def lower_integer(
     Raises:
         UnsupportedKeyword: a bound is too far from zero.
     """
-    minimum, maximum = _relevant(constraint.minimum, constraint.maximum)
+    agreed = constraint.agreed
+    minimum, maximum = _relevant(agreed.minimum, agreed.maximum)
     multiple_of, not_multiple_of = constraint.multiple_of, constraint.not_multiple_of
-    notes = () if _is_bounded(minimum, maximum) else (_narrowed("type", f"at most {MAX_DIGITS} digits"),)
+    notes: tuple[Note, ...] = ()
+    if not _is_bounded(minimum, maximum):
+        notes = (_narrowed("type", f"at most {MAX_DIGITS} digits"),)
+    notes += _moved(_fraction(constraint.minimum), _fraction(minimum), "minimum")
+    notes += _moved(_fraction(constraint.maximum), _fraction(maximum), "maximum")
     is_plain = not (is_unique or multiple_of or not_multiple_of or maximum is not None)
     if is_plain and minimum is None:
         return LoweredNumber(choice(Literal("0"), concat(_SIGN, _positive())), notes)
@@ -109,7 +130,7 @@ def lower_number(
     Raises:
         UnsupportedKeyword: a bound is too far from zero.
     """
-    notes = (_narrowed("type", f"at most {MAX_FRACTION} digits after the point"),)
+    notes: tuple[Note, ...] = (_narrowed("type", f"at most {MAX_FRACTION} digits after the point"),)
     multiple_of = constraint.multiple_of
     minimum, maximum = _relevant(constraint.minimum, constraint.maximum)
     avoided = tuple(map(_exact, constraint.not_multiple_of))
@@ -118,9 +139,10 @@ def lower_number(
     is_plain = not multiple_of and not avoided and maximum is None and not is_above
     if is_plain and minimum in (None, 0) and not is_unique:
         return LoweredNumber(_decimal(is_signed=minimum is None), notes)
-    interval = Interval(
-        _fraction(minimum), _fraction(maximum), is_above, constraint.exclusive_maximum and maximum is not None
-    )
+    is_below = constraint.exclusive_maximum and maximum is not None
+    interval = Interval(_fraction(minimum), _fraction(maximum), is_above, is_below).agreed
+    notes += _moved(_fraction(minimum), interval.low, "minimum")
+    notes += _moved(_fraction(maximum), interval.high, "maximum")
     step = common_multiple(map(_exact, multiple_of)) if multiple_of else Fraction(1, 10**MAX_COUNTED_PLACES)
     multiples = (
         Multiples(step, avoided, MAX_FRACTION, is_unique=is_unique) if multiple_of or avoided else None
@@ -176,6 +198,15 @@ def _from_automata(
         options.append(concat(Literal(sign), magnitude))
     expr = union(options)
     return None if expr is None else LoweredNumber(expr, notes)
+
+
+def _moved(bound: Fraction | None, agreed: Fraction | None, keyword: str) -> tuple[Note, ...]:
+    """Notes on a bound that was replaced by one within it; none if it was not, or does not matter."""
+    if bound is None or agreed is None or bound == agreed:
+        return ()
+    strict = {"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum"}[keyword]
+    note = f"{agreed} instead: not all validators tell the numbers between from the bound"
+    return _narrowed(keyword, note), _narrowed(strict, note)
 
 
 def _narrowed(keyword: str, note: str) -> Note:

@@ -23,7 +23,7 @@ from compiler.vocabulary import Vocabulary
 from toolspecs.errors import StoreUnavailable
 from toolspecs.stores import SQLiteStore, open_store
 
-KEYS = "35a07ba2d372ee873ea71e39751c94b311e8f941f50730d02ab015fd40820ed6"
+KEYS = "d71da6bed9acc0fed23bf6c438c0e8bbcfd0465e0ce99bfef2ecd09a5a961656"
 """A hash of the keys of one tool, one key for each row of `SYNTAXES`."""
 
 
@@ -59,7 +59,7 @@ async def test_many_requests_compile_once(store, vocabulary):
 def test_keys_stay_what_they_were(vocabulary):
     """Otherwise everything that is stored already becomes a miss. Raising LOWERING_VERSION changes all keys."""
     keys = "".join(CompileJob.tool({"type": "object"}, name).key(vocabulary) for name in sorted(SYNTAXES))
-    assert LOWERING_VERSION == 16
+    assert LOWERING_VERSION == 17
     assert hashlib.sha256(keys.encode()).hexdigest() == KEYS
 
 

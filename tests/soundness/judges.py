@@ -57,6 +57,11 @@ class Judges:
             faults.append(f"jsonschema: {error}")
         return faults
 
+    def verdicts(self, text: bytes) -> tuple[bool, bool]:
+        """What `jsonschema_rs` and `jsonschema` say of an instance, each for itself."""
+        value = json.loads(text)
+        return self._rust.is_valid(value), _first(self._python.iter_errors(value)) is None
+
 
 def _read(text: str, parse_float: Any) -> Any:
     """The value of a strict JSON text: no NaN, no control character in a string, no lone surrogate, no repeated key.

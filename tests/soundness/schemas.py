@@ -40,6 +40,12 @@ _values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=3),
     max_leaves=4,
 )
+_small = st.recursive(
+    st.sampled_from((1, 2, "a")),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(KEYS[:3]), inner, max_size=2),
+    max_leaves=3,
+)
+"""Values that are likely to be equal."""
 _counts = st.integers(0, 4)
 _names = st.lists(st.sampled_from(KEYS), unique=True, max_size=3)
 _some_names = _names.filter(bool)
@@ -67,6 +73,56 @@ def schemas(draft: int) -> st.SearchStrategy[Any]:
         inner,
     )
     return document.map(copy.deepcopy)
+
+
+def instances() -> st.SearchStrategy[Any]:
+    """Small values, most of them arrays and objects."""
+    lists = st.lists(_small, max_size=3)
+    return lists | st.dictionaries(st.sampled_from(KEYS[:3]), _small, max_size=3) | _small
+
+
+def schemas_around_unevaluated(draft: int) -> st.SearchStrategy[Any]:
+    """Schemas with `unevaluated*` around listed arrays and objects, in place of which parts may be described.
+
+    Some name their dialect again, or an older one, in a subschema.
+    """
+    listed = st.fixed_dictionaries({"const": instances()}) | st.fixed_dictionaries(
+        {"enum": st.lists(instances(), min_size=1, max_size=3)}
+    )
+    prefix = "prefixItems" if draft >= 2020 else "items"
+    item = st.sampled_from((True, {"type": "integer"}, {"type": "string"}, {"const": [1]}))
+    parts = (
+        st.fixed_dictionaries({prefix: st.lists(item, min_size=1, max_size=2)})
+        | st.fixed_dictionaries(
+            {"properties": st.dictionaries(st.sampled_from(KEYS[:3]), item, min_size=1, max_size=2)}
+        )
+        | st.fixed_dictionaries({"required": st.lists(st.sampled_from(KEYS[:3]), min_size=1, max_size=2, unique=True)})
+        | st.fixed_dictionaries({"contains": item})
+        | st.sampled_from(({"type": "array"}, {"type": "object"}, {}, {"format": "date"}))
+    )  # fmt: skip
+    named = st.builds(
+        lambda name, part: {"$schema": name, **part},
+        st.sampled_from((DIALECTS[7], DIALECTS[2019], DIALECTS[draft])),
+        listed | parts,
+    )
+    inner = st.recursive(
+        listed | listed | parts | named,
+        lambda part: _some(
+            allOf=st.lists(part, min_size=1, max_size=2),
+            anyOf=st.lists(part, min_size=1, max_size=3),
+            oneOf=st.lists(part, min_size=1, max_size=3),
+            **dict.fromkeys(("not", "if", "then", "else"), part),
+            dependentSchemas=st.dictionaries(st.sampled_from(KEYS[:3]), part, min_size=1, max_size=2),
+        ),
+        max_leaves=5,
+    )
+    rest = st.sampled_from((False, False, {"type": "string"}, {"const": [1]}))
+    around = _some(unevaluatedItems=rest, unevaluatedProperties=rest).filter(bool)
+    outermost = st.builds(
+        lambda part, over, own: {**part, **over, **own}, inner, around, listed | parts | st.just({})
+    )
+    nested = st.builds(lambda part, over: {"allOf": [part], **over}, outermost, around)
+    return (outermost | nested).map(lambda part: copy.deepcopy({**part, "$schema": DIALECTS[draft]}))
 
 
 def _leaves(targets: list[str], draft: int) -> st.SearchStrategy[dict[str, Any]]:

@@ -1,0 +1,85 @@
+"""Arrays and objects in `enum` and `const`, described as schemas of their parts.
+
+Canonicalization can negate such schemas, but not the values. A schema of parts evaluates them, so that
+`unevaluatedItems` and `unevaluatedProperties` pass over them; a listed value evaluates nothing. Under `not`
+nothing is evaluated either. So a description stands under two negations: these admit the same values as the
+description and drop its annotations.
+"""
+
+from typing import Any
+
+from compiler.frontend.keywords import inside, prefix_items_keyword, transformed
+
+_REF_ALONE = 7
+"""The last draft in which keywords beside `$ref` have no force."""
+_WITHOUT_CONST = 4
+"""The last draft in which `const` has no force."""
+
+
+def with_described_values(document: Any, draft: int) -> Any:
+    """The document with the listed arrays and objects described; as it is if it has parts in other dialects.
+
+    The same instances are valid before and after:
+
+    - A description admits the listed value alone: as many items or the same keys, each equal to its own.
+    - `allOf` asserts it beside the other keywords, as `enum` and `const` are asserted. It is appended there,
+      so that references into `allOf` lead where they led.
+    - Neither form evaluates an item or a property, so `unevaluated*` sees the same.
+    - Which keyword lists the first items depends on the dialect, and whether `const` has force. A part with
+      a `$schema` of its own may be in another one, so no such document is changed.
+
+    >>> with_described_values({"enum": [1, [2]]}, draft=20)["allOf"][0]["anyOf"][0]
+    {'enum': [1]}
+    """
+    if not isinstance(document, dict) or _has_other_dialects(document):
+        return document
+
+    def change(schema: dict[str, Any]) -> dict[str, Any]:
+        if draft <= _REF_ALONE and "$ref" in schema:
+            return schema
+        has_const = draft > _WITHOUT_CONST
+        listed = {"enum": schema.get("enum"), **({"const": [schema.get("const")]} if has_const else {})}
+        found = {
+            keyword: {"anyOf": [_equal_to(value, draft) for value in values]}
+            for keyword, values in listed.items()
+            if keyword in schema and isinstance(values, list) and any(map(_is_composite, values))
+        }
+        if not found:
+            return schema
+        others = {keyword: value for keyword, value in schema.items() if keyword not in found}
+        return {**others, "allOf": [*others.get("allOf", []), *found.values()]}
+
+    return transformed(document, change)
+
+
+def _has_other_dialects(document: dict[str, Any]) -> bool:
+    own = document.get("$schema")
+    return any("$schema" in schema and schema["$schema"] != own for schema in inside(document))
+
+
+def _equal_to(value: Any, draft: int) -> Any:
+    """A schema that only this value satisfies, and that evaluates nothing."""
+    return {"not": {"not": _described(value, draft)}} if _is_composite(value) else {"enum": [value]}
+
+
+def _is_composite(value: Any) -> bool:
+    return isinstance(value, list | dict) and len(value) > 0
+
+
+def _described(value: Any, draft: int) -> Any:
+    match value:
+        case list() if value:
+            items = [_described(item, draft) for item in value]
+            length = len(value)
+            prefix = prefix_items_keyword(draft)
+            return {"type": "array", "minItems": length, "maxItems": length, prefix: items}
+        case dict() if value:
+            properties = {key: _described(item, draft) for key, item in value.items()}
+            return {
+                "type": "object",
+                "required": list(value),
+                "properties": properties,
+                "additionalProperties": False,
+            }
+        case _:
+            return {"enum": [value]}

@@ -1,0 +1,116 @@
+"""The numbers of a schema that a validator may take for one another, because doubles round them alike.
+
+Up to 2**53 all integers are doubles. Beyond it a validator that reads doubles compares other numbers than one
+that reads integers exactly, and canonicalization reads exactly. That is safe as long as the schema only says
+which numbers are admitted, inclusively: rounding is monotone. It matters where a number is excluded, by an
+exclusive bound or below a negation.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Self
+
+from compiler.doubles import is_large
+from compiler.frontend.dialect_dependent import NEGATIVE
+from compiler.frontend.keywords import inside
+
+_STRICT = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
+"""Exclusive bounds, and the bound that each makes exclusive in draft 4."""
+_NUMERIC = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "const", "enum")
+
+
+@dataclass(frozen=True, slots=True)
+class LargeNumbers:
+    """The numbers beyond 2**53 that a schema names, its other documents included.
+
+    `integers` are written with digits alone, `floats` with a point or an exponent; both are read as decimals.
+    `are_excluded`: the schema may exclude some numbers, rather than only admit others.
+    `by_double`: the numbers that are rounded to each double.
+    """
+
+    integers: frozenset[int]
+    floats: frozenset[int]
+    are_excluded: bool
+    by_double: Mapping[float, frozenset[int]]
+
+    @classmethod
+    def of(cls, documents: Iterable[Any]) -> Self:
+        """The large numbers of a schema and the documents that it refers to.
+
+        >>> LargeNumbers.of([{"maximum": 2**63, "const": 1e23}]).floats == {10**23}
+        True
+        """
+        schemas = [schema for document in documents for schema in inside(document)]
+        named = [
+            number
+            for schema in schemas
+            for keyword in _NUMERIC
+            for number in _large_numbers(schema.get(keyword))
+        ]
+        integers = frozenset(number for number in named if isinstance(number, int))
+        floats = frozenset(_as_decimal(number) for number in named if not isinstance(number, int))
+        by_double: dict[float, frozenset[int]] = {}
+        for number in integers | floats:
+            by_double[float(number)] = by_double.get(float(number), frozenset()) | {number}
+        return cls(integers, floats, any(map(_excludes, schemas)), by_double)
+
+    def can_be_listed(self, value: Any, *, has_only_digits: bool = False) -> bool:
+        """Whether `const` and `enum` admit a value under every reading, if it is written as they list it.
+
+        A large number that the schema lists is equal to itself under every reading. It is left out if
+
+        - the schema excludes numbers, and another number of the schema is the same double;
+        - or the schema names it both with and without a point, so that it is not known how it is listed;
+        - or it is listed with a point, but must be written with digits alone (`has_only_digits`), and is no
+          double: then these digits are another number to validators that read integers exactly.
+        """
+        return all(self._can_be_listed(number, has_only_digits) for number in _large_numbers(value))
+
+    def _can_be_listed(self, number: float | Decimal, has_only_digits: bool) -> bool:  # noqa: FBT001 - private
+        exact = _as_decimal(number)
+        is_double = exact not in self.floats or int(float(exact)) == exact
+        if not is_double and (has_only_digits or exact in self.integers):
+            return False
+        alike = self.by_double.get(float(exact), frozenset()) if self.are_excluded else frozenset()
+        return alike <= {exact}
+
+    def as_read(self, value: Any) -> Any:
+        """The value with its large numbers as the schema lists them: `1e+23`, where digits are no double."""
+        match value:
+            case int() if value in self.floats and int(float(value)) != value:
+                return float(value)
+            case list():
+                return [self.as_read(item) for item in value]
+            case dict():
+                return {key: self.as_read(item) for key, item in value.items()}
+        return value
+
+
+def _large_numbers(value: Any) -> Iterator[int | float | Decimal]:
+    """Every large number in a value."""
+    stack = [value]
+    while stack:
+        match stack.pop():
+            case int() | float() | Decimal() as number if is_large(number):
+                yield number
+            case list() as items:
+                stack += items
+            case dict() as members:
+                stack += members.values()
+
+
+def _as_decimal(number: float | Decimal) -> int:
+    """A large number as it is written: beyond 2**53 even floats are integers."""
+    return number if isinstance(number, int) else int(Decimal(str(number)))
+
+
+def _excludes(schema: dict[str, Any]) -> bool:
+    """Whether a schema may exclude a large number: by a negation, or by an exclusive bound."""
+    if schema.keys() & NEGATIVE:
+        return True
+    bounds = (
+        schema.get(bound) if schema.get(strict) is True else schema.get(strict)
+        for strict, bound in _STRICT.items()
+    )
+    return any(True for bound in bounds for _ in _large_numbers(bound))
