@@ -188,19 +188,22 @@ class Revision:
         return self.summary.etag
 
 
-def etag_matches(condition: str, etag: str | None) -> bool:
-    """Whether an `If-Match` header holds for the current `etag` (None: there is no toolset).
+def etag_matches(condition: str, etag: str | None, *, allows_weak: bool = False) -> bool:
+    """Whether a condition names the current `etag` (None: there is no toolset).
 
-    The condition is `*`, or one or more entity tags with commas between them (RFC 9110, 13.1.1). Weak tags
-    never match.
+    The condition is `*`, or one or more entity tags with commas between them (RFC 9110, 13.1). If-Match
+    compares strongly: weak tags never match. If-None-Match compares weakly: with `allows_weak`, a tag matches
+    with and without `W/` (RFC 9110, 8.8.3.2).
 
     >>> etag_matches('"1-0123456789ab", "2-456789abcdef"', '"2-456789abcdef"')
     True
+    >>> etag_matches('W/"2-456789abcdef"', '"2-456789abcdef"')
+    False
     """
     if etag is None:
         return False
     tags = [tag.strip() for tag in condition.split(",")]
-    return tags == ["*"] or etag in tags
+    return tags == ["*"] or etag in tags or (allows_weak and f"W/{etag}" in tags)
 
 
 ItemT = TypeVar("ItemT")

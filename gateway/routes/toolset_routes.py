@@ -69,7 +69,7 @@ class ToolsetController(Controller):
         """The current revision; 304 if `If-None-Match` names it."""
         revision = await services.registry.catalog.get(toolset)
         known = request.headers.get("if-none-match")
-        if known is not None and etag_matches(known, revision.etag):
+        if known is not None and etag_matches(known, revision.etag, allows_weak=True):
             return Response(None, status_code=304, headers={"ETag": revision.etag})
         return _tagged(revision, revision_json(revision, shape))
 

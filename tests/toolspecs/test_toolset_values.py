@@ -100,6 +100,13 @@ def test_if_match_is_read_as_http_says():
         assert not etag_matches(condition, etag)
 
 
+def test_weak_tags_match_where_only_content_counts():
+    for condition in ('"1-a"', 'W/"1-a"', '"x", W/"1-a"', "*"):
+        assert etag_matches(condition, '"1-a"', allows_weak=True)
+    for condition in ('W/"2-a"', 'w/"1-a"', "W/*", "W/1-a"):
+        assert not etag_matches(condition, '"1-a"', allows_weak=True)
+
+
 def test_near_matches_are_few_and_cheap():
     known = ["get_event", "get_events", "set_event", "put_event", "unlike"]
     assert near_matches("get_evnt", known)[0] == "get_event"
