@@ -31,15 +31,19 @@ Covers = Callable[[Tool, Tool], Awaitable[bool]]
 
 
 class Change(StrEnum):
-    """What became of a tool: how its set of valid arguments relates to the set before."""
+    """What became of a tool: what is proved about its set of valid arguments and the set before.
+
+    `widened` and `narrowed` are proved in one direction. The other direction is disproved, or a proof of it
+    was too hard or took too long. So the sets may even be equal.
+    """
 
     ADDED = "added"
     REMOVED = "removed"
     UNCHANGED = "unchanged"
     COMPATIBLE = "compatible"  # the same arguments are valid; a description or the like differs
-    WIDENED = "widened"  # every argument that was valid still is, and others are too
-    NARROWED = "narrowed"  # some arguments that were valid no longer are, and no others are
-    CHANGED = "changed"  # neither set contains the other, or that could not be decided
+    WIDENED = "widened"  # every argument that was valid still is, and others may be too
+    NARROWED = "narrowed"  # some arguments that were valid may no longer be, and no others are
+    CHANGED = "changed"  # neither set is proved to contain the other
 
 
 @dataclass(frozen=True, slots=True)

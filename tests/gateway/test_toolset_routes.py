@@ -221,6 +221,17 @@ async def test_a_check_tells_what_would_change_and_changes_nothing(client, new, 
     assert (await client.get("/v1/toolsets/t")).json() == before
 
 
+async def test_a_change_is_named_by_the_direction_that_is_proved(client):
+    """Whether the closed tool covers the new one is not decided, but no call that was valid is lost."""
+    before, after = (
+        tool("a", type="object", properties={name: {} for name in names}, additionalProperties=False)
+        for names in ("x", "xy")
+    )
+    await client.put("/v1/toolsets/t", json={"tools": [before]})
+    check = await client.post("/v1/toolsets/t/check", json={"tools": [after]})
+    assert check.json()["changes"] == {"a": "widened"}
+
+
 async def test_a_check_of_a_toolset_that_does_not_exist(client):
     check = (await client.post("/v1/toolsets/new/check", json={"tools": [TIME]})).json()
     assert (check["current"], check["changes"]) == (None, {"clock.now": "added"})
