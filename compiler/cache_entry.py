@@ -67,7 +67,7 @@ class CacheEntry:
     ) -> "CacheEntry":
         entry = cls(unit, report, 0.0, unit.num_bytes, kind)
         entry.prepare()
-        return replace(entry, compile_ms=_milliseconds_since(start))
+        return replace(entry, compile_ms=milliseconds_since(start))
 
     def to_bytes(self) -> bytes:
         """The stored form: a line of JSON with kind, time and size, one with the report, the unit's bytes."""
@@ -101,5 +101,6 @@ class CacheEntry:
         return cls(unit, report, compile_ms, num_bytes, kind)
 
 
-def _milliseconds_since(start: float) -> float:
+def milliseconds_since(start: float) -> float:
+    """The milliseconds since `start`, a time of `time.perf_counter`."""
     return (time.perf_counter() - start) * 1e3

@@ -15,7 +15,7 @@ from compiler.errors import UnsupportedToolset
 from compiler.syntaxes import find_syntax
 from gateway.errors import InvalidField, NotReady, RefusedTool, ToolsetConflict
 from gateway.telemetry import Telemetry
-from gateway.turn import Generation, GrammarUse, Turn
+from gateway.turn import Generation, Turn
 from runtime.errors import DeadlineExceeded, UnknownModel
 from runtime.protocol import ModelCard, Runtime
 from runtime.request import GenerationRequest
@@ -115,7 +115,7 @@ class Completions:
             is_named=choice.is_named,
             has_logprobs=turn.num_logprobs is not None,
             toolsets=tuple(revision.summary for revision in revisions),
-            grammar=GrammarUse(grammar.grammar.digest, grammar.source, grammar.wait_ms) if grammar else None,
+            grammar=grammar,
             source=self._runtime.generate(request),
             observer=self._telemetry.generation(request),
         )
@@ -140,9 +140,8 @@ class Completions:
         choice: ToolChoice,
         revisions: tuple[Revision, ...],
     ) -> GrammarLookup | None:
-        has_frames = find_syntax(
-            model.syntax
-        ).frames_prose  # then a grammar also keeps the frames of plain text, so that they can be parsed
+        # Plain text has frames in such a syntax. A grammar makes the model keep them, so they can be parsed.
+        has_frames = find_syntax(model.syntax).frames_prose
         if not tools and not turn.response_format and not has_frames:
             return None
         with self._telemetry.grammar(revisions) as span:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from compiler.cache.grammar_cache import GrammarCache
-from compiler.errors import CompilingUnfinished, UnsupportedToolset
+from compiler.errors import CompilingUnfinished, UnsupportedSchema, UnsupportedToolset
 from compiler.frontend.keywords import child
 from compiler.isolation.limits import CompileBudget
 from compiler.report import ToolReport
@@ -118,9 +118,7 @@ class Registry:
             [bundled] = await asyncio.to_thread(
                 bundle_checked, [checked], current.toolset.documents, self.catalog.limits
             )
-            refusals, reports = await self._compile([bundled], budget)
-            if refusals:
-                raise InvalidTools(refusals)
+            reports = await self._compile([bundled], budget)
             # A tool that refers to documents was compiled for the documents of this revision only.
             is_bound = bool(bundled.tool.documents)
             required = current.etag if is_bound else if_match
@@ -158,31 +156,29 @@ class Registry:
         submission: Submission = await asyncio.to_thread(
             read_toolset, name, tools, documents, self.catalog.limits
         )
-        refusals: list[Fault] = []
+        refusals: Sequence[Fault] = ()
         reports: list[ToolReport] = []
         try:
-            refusals, reports = await self._compile(submission.tools, budget)
+            reports = await self._compile(submission.tools, budget)
+        except InvalidTools as error:
+            refusals = error.faults
         except CompilingUnfinished:
             if not submission.faults:
                 raise
         return await asyncio.to_thread(submission.checked, refusals), reports
 
-    async def _compile(
-        self, tools: Sequence[CheckedTool], budget: CompileBudget
-    ) -> tuple[list[Fault], list[ToolReport]]:
-        """The reports of all tools; or the faults of those that cannot be enforced, and no reports."""
+    async def _compile(self, tools: Sequence[CheckedTool], budget: CompileBudget) -> list[ToolReport]:
+        """The reports of all tools; raises InvalidTools with every tool that cannot be enforced."""
         try:
-            return [], await self._reports([checked.tool for checked in tools], budget)
+            return await self._reports([checked.tool for checked in tools], budget)
         except UnsupportedToolset as error:
             refused = dict(error.refusals)
-        faults = []
-        for checked in tools:
-            if refusal := refused.get(checked.tool.name):
-                pointer = _submitted_pointer(refusal.pointer, checked.schema_pointer)
-                faults.append(
-                    Fault(checked.tool.name, pointer, refusal.keyword, refusal.reason, refusal.suggestion)
-                )
-        return faults, []
+            faults = [
+                _submitted_fault(checked, refused[checked.tool.name])
+                for checked in tools
+                if checked.tool.name in refused
+            ]
+            raise InvalidTools(faults) from error
 
     async def _reports(self, tools: Sequence[Tool], budget: CompileBudget) -> list[ToolReport]:
         """The reports for the first model. For the other models it is only checked that grammars exist."""
@@ -201,6 +197,11 @@ class Registry:
             )
 
         return covers
+
+
+def _submitted_fault(checked: CheckedTool, refusal: UnsupportedSchema) -> Fault:
+    pointer = _submitted_pointer(refusal.pointer, checked.schema_pointer)
+    return Fault(checked.tool.name, pointer, refusal.keyword, refusal.reason, refusal.suggestion)
 
 
 def _submitted_pointer(pointer: str, schema_pointer: str) -> str:

@@ -8,6 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from compiler.cache.grammar_cache import GrammarLookup
 from compiler.response_format import ResponseFormat
 from gateway.errors import ClientGone
 from runtime.events import Event, Finished
@@ -51,15 +52,6 @@ class Observer(Protocol):
         """No more events will come; `error` says why if the answer is not complete."""
 
 
-@dataclass(frozen=True, slots=True)
-class GrammarUse:
-    """The grammar that masked an answer, and where it came from (memory, store, compiled)."""
-
-    digest: str
-    source: str
-    wait_ms: float
-
-
 @dataclass
 class Generation:
     """The answer to a turn. Read `events` once to the end, or close it, which aborts what still runs."""
@@ -70,7 +62,7 @@ class Generation:
     is_named: bool
     has_logprobs: bool
     toolsets: tuple[RevisionSummary, ...]
-    grammar: GrammarUse | None
+    grammar: GrammarLookup | None
     source: AsyncIterator[Event]
     observer: Observer
     finished: list[Finished] = field(default_factory=list)

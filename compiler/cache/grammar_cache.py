@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 from opentelemetry import trace
 
 from compiler.cache.grammar_store import GrammarStore
-from compiler.cache_entry import CacheEntry
+from compiler.cache_entry import CacheEntry, milliseconds_since
 from compiler.constraint import Constraint
 from compiler.errors import (
     CompilingUnfinished,
@@ -49,7 +49,7 @@ _SLOW_MS = 200.0
 
 @dataclass(frozen=True, slots=True)
 class GrammarLookup:
-    """What a look-up found. `source`, of its slowest part: memory, store or compiled."""
+    """A grammar that was looked up. `source`, of its slowest part: memory, store or compiled."""
 
     grammar: Constraint
     source: str
@@ -148,7 +148,7 @@ class GrammarCache:
             answer = _as(CompiledSchema, found[-1][0])
         grammar = link(units, family, prepared, choice, parallel=parallel, answer=answer)
         source = max((source for _, source in found), key=_SOURCES.index, default="memory")
-        return GrammarLookup(grammar, source, _milliseconds_since(start))
+        return GrammarLookup(grammar, source, milliseconds_since(start))
 
     async def format(
         self, response_format: ResponseFormat, *, prepared: PreparedVocabulary, syntax: str | None = None
@@ -163,14 +163,14 @@ class GrammarCache:
         entry, source = await self._entry(CompileJob.format(response_format), prepared, self.compile_budget())
         compiled = _as(CompiledSchema, entry)
         grammar = link_format(compiled, find_syntax(syntax), prepared) if syntax else compiled
-        return GrammarLookup(grammar, source, _milliseconds_since(start))
+        return GrammarLookup(grammar, source, milliseconds_since(start))
 
     async def check(
         self,
         tools: Sequence[Tool],
         *,
         prepared: PreparedVocabulary,
-        syntax: str = "hermes",
+        syntax: str,
         budget: CompileBudget | None = None,
     ) -> list[ToolReport]:
         """Compile every tool ahead of its first request, and report on it; raises the errors of `toolset`.
@@ -337,7 +337,3 @@ def _is_quick_unit(entry: CacheEntry) -> bool:
 def _as(kind: type[UnitT], entry: CacheEntry) -> UnitT:
     assert isinstance(entry.unit, kind), "a tool's entry holds a unit, a format's its grammar"
     return entry.unit
-
-
-def _milliseconds_since(start: float) -> float:
-    return (time.perf_counter() - start) * 1e3

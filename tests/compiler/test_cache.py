@@ -110,7 +110,7 @@ async def test_every_bad_tool_is_named(vocabulary):
     bad = {"type": "array", "uniqueItems": True, "items": item, "minItems": 2}
     tools = [tool("good"), tool("bad", p=bad), tool("worse", q={"$ref": "#/nowhere"})]
     with pytest.raises(UnsupportedToolset) as refused:
-        await GrammarCache(None, secret=SECRET).check(tools, prepared=prepare(vocabulary))
+        await GrammarCache(None, secret=SECRET).check(tools, prepared=prepare(vocabulary), syntax="hermes")
     assert [(name, error.keyword) for name, error in refused.value.refusals] == [
         ("bad", "uniqueItems"),
         ("worse", "$ref"),
@@ -137,7 +137,9 @@ async def test_a_grammar_that_cannot_be_stored_is_compiled_once(vocabulary, stor
 
 
 async def test_reports_carry_size_and_time(vocabulary):
-    (report,) = await GrammarCache(None, secret=SECRET).check([tool("f")], prepared=prepare(vocabulary))
+    (report,) = await GrammarCache(None, secret=SECRET).check(
+        [tool("f")], prepared=prepare(vocabulary), syntax="hermes"
+    )
     assert report.name == "f"
     assert report.grammar_bytes > 0
     assert report.compile_ms > 0

@@ -165,7 +165,7 @@ def extension(generation: Generation, *, closed_by: str | None = None) -> JSON:
         "toolset": only.get("name"),
         "revision": only.get("revision"),
         "toolsets": toolsets,
-        "grammar_digest": grammar.digest if grammar else None,
+        "grammar_digest": grammar.grammar.digest if grammar else None,
         "grammar_source": grammar.source if grammar else None,
         "grammar_wait_ms": round(grammar.wait_ms, 3) if grammar else None,
         "closed_by": closed_by or next((f.closed_by for f in generation.finished if f.closed_by), None),
