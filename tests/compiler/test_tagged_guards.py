@@ -169,7 +169,7 @@ def _drawn(grammar: LinkedGrammar, rng: Drawing, num_tokens: int) -> str:
         closer.accepted(token_id)
         written += vocabulary.tokens[token_id]
     if not matcher.is_terminated():
-        closing = closer.closing()
+        closing = closer.completion_ids(closer.minimum())
         assert all(matcher.accept(token_id) for token_id in closing), (written, closing)
         assert matcher.is_completed()
         written += spelled(closing, vocabulary)
