@@ -4,7 +4,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
@@ -46,11 +46,7 @@ class Output:
     sequence: Sequence
     tokens: tuple[WrittenToken, ...] = ()
     error: RuntimeFault | None = None
-    is_last: bool = field(init=False)
-
-    def __post_init__(self) -> None:
-        """Note the status now: the sequence may go on before anyone reads this."""
-        object.__setattr__(self, "is_last", self.sequence.status is SequenceStatus.FINISHED)
+    is_last: bool = False
 
 
 class Engine:
@@ -109,8 +105,8 @@ class Engine:
         self.scheduler.add(sequence)
         self._next_deadline = min(self._next_deadline, sequence.deadline)
         if tokens := self._jump(sequence):
-            self._finish_if_done(sequence)
-            self._ready.append(Output(sequence, tokens))
+            is_last = self._finish_if_done(sequence)
+            self._ready.append(Output(sequence, tokens, is_last=is_last))
 
     def stop(self, sequence: Sequence, reason: FinishReason = FinishReason.STOP) -> None:
         """End a sequence and free its pages."""
@@ -155,7 +151,7 @@ class Engine:
             return
         for sequence in [sequence for sequence in self.scheduler if sequence.deadline <= now]:
             self.stop(sequence)
-            self._ready.append(Output(sequence, error=DeadlineExceeded()))
+            self._ready.append(Output(sequence, error=DeadlineExceeded(), is_last=True))
         self._next_deadline = min((sequence.deadline for sequence in self.scheduler), default=math.inf)
 
     def _mask_and_sample(self, logits: Tensor, sequences: list[Sequence]) -> list[SampledToken | None]:
@@ -206,8 +202,8 @@ class Engine:
             return self._close(sequence, sequence.closer, token.token_id)
         written = self._append(sequence, token)
         forced = self._jump(sequence) if token.token_id not in self.stop_ids else ()
-        self._finish_if_done(sequence)
-        return Output(sequence, (written, *forced))
+        is_last = self._finish_if_done(sequence)
+        return Output(sequence, (written, *forced), is_last=is_last)
 
     def _jump(self, sequence: Sequence) -> tuple[WrittenToken, ...]:
         """Append the tokens that the grammar forces."""
@@ -231,11 +227,13 @@ class Engine:
         """Whether the output can still be completed within its budget after this token."""
         return sequence.closer is None or sequence.closer.admits(token_id, sequence.remaining)
 
-    def _finish_if_done(self, sequence: Sequence) -> None:
+    def _finish_if_done(self, sequence: Sequence) -> bool:
+        """End the sequence if it wrote a stop token, can write nothing else, or has no budget left."""
         if sequence.token_ids[-1] in self.stop_ids or self.masks.is_exhausted(sequence):
             self.stop(sequence, FinishReason.STOP)
         elif sequence.remaining == 0:
             self.stop(sequence, FinishReason.LENGTH)
+        return sequence.status is SequenceStatus.FINISHED
 
     def _close(self, sequence: Sequence, closer: Closer, rejected_id: int) -> Output:
         """Complete an output within its budget, which the sampled token `rejected_id` would have exceeded.
@@ -253,7 +251,7 @@ class Engine:
         sequence.counters.num_forced += len(closing_ids)
         sequence.closed_by = "budget"
         self.stop(sequence, FinishReason.LENGTH)
-        return Output(sequence, tokens)
+        return Output(sequence, tokens, is_last=True)
 
     def _append(self, sequence: Sequence, token: SampledToken) -> WrittenToken:
         """Append a token; returns it with the parts that the matcher tells apart in it."""
@@ -275,4 +273,4 @@ class Engine:
         """End a sequence with an error; the pages it computed are cleared, and no prefix is reused."""
         self.runner.cache.clear(self.scheduler.remove(sequence, is_tainted=True))
         sequence.finish(FinishReason.STOP)
-        return Output(sequence, error=GenerationFailed(reason))
+        return Output(sequence, error=GenerationFailed(reason), is_last=True)

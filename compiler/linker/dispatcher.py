@@ -143,10 +143,10 @@ class Dispatcher:
         return self._enter_unit(match.target, match.rest, parts)
 
     def _enter_unit(self, name: str, text: bytes, parts: tuple[OutputPart, ...]) -> Position | None:
-        num_consumed = consumed(self.units, name, text)
+        unit = self.units[name]
+        num_consumed = unit.consumed(text)
         if num_consumed is None:
             return None
-        unit = self.units[name]
         start = text[:num_consumed]
         matcher = xgr.GrammarMatcher(unit.compiled)
         if start:
@@ -169,11 +169,6 @@ class Dispatcher:
 def _is_open(target: HeaderTarget) -> bool:
     """Whether an output cannot end in what this header leads to."""
     return isinstance(target, FreeText) and not target.may_stop
-
-
-def consumed(units: Mapping[str, Unit], name: str, text: bytes) -> int | None:
-    """How many bytes of `text` a unit consumes (see `Unit.consumed`); compiles it only if needed."""
-    return units[name].consumed(text) if text else 0
 
 
 @dataclass(frozen=True, slots=True)

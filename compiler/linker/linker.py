@@ -18,7 +18,7 @@ from compiler.errors import UnsupportedGrammar, UnsupportedSchema, UnsupportedTo
 from compiler.linker.boundary_tokens import BoundaryTokens
 from compiler.linker.call_text import CallText
 from compiler.linker.dispatch_states import DispatchState, FreeText, Headers, HeaderTarget
-from compiler.linker.dispatcher import CallOrAnswer, Dispatcher, Thought, consumed
+from compiler.linker.dispatcher import CallOrAnswer, Dispatcher, Thought
 from compiler.linker.linked_matcher import LinkedMatcher
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.schema import CompiledSchema
@@ -332,7 +332,7 @@ class _DispatchBuilder:
         """Whether an output can go on with `rest` from the beginning of a tool's unit on."""
         if rest and rest[0] not in self._starts:
             return False  # the unit need not be asked, nor compiled
-        num_consumed = consumed(self._units, name, rest)
+        num_consumed = self._units[name].consumed(rest)
         if num_consumed is None or num_consumed == len(rest):
             return num_consumed is not None
         return self.after_call.fits(rest[num_consumed:])

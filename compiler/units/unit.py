@@ -74,6 +74,8 @@ class Unit(CompiledGrammar):
         They are fewer than all only if the unit is complete there. Answers are cached: a vocabulary has few
         tokens that reach into a unit.
         """
+        if not start:
+            return 0  # known without compiling the unit
         if start not in self._starts:
             self._starts[start] = self._guarded(start, self._consume(start))
         return self._starts[start]
@@ -91,7 +93,7 @@ class Unit(CompiledGrammar):
 
     def _consume(self, start: bytes) -> int | None:
         matcher = xgr.GrammarMatcher(self.compiled)
-        if not start or matcher.accept_string(start):
+        if matcher.accept_string(start):
             return len(start)
         for at in range(len(start)):
             if matcher.is_completed():
