@@ -45,7 +45,7 @@ def open_store_of(settings: Settings) -> Store:
     """The store of the settings. Only the default store gets its folder created.
 
     Raises:
-        SettingsError, InvalidStoreURL, MissingExtra: the store cannot be opened.
+        SettingsError, InvalidStoreURL: the store cannot be opened.
     """
     if settings.store is None:
         make_data_dir(settings)

@@ -163,7 +163,10 @@ def _suggestion(keyword: str, value: Any) -> str:
     if keyword == "items" and isinstance(value, list):
         return "write 'prefixItems', or set $schema to draft-07"
     if keyword in {"pattern", "patternProperties"} and isinstance(value, str):
-        return "write it as ECMA-262 does with the flag u; it allows no needless escapes of letters"
+        return (
+            "write it as ECMA-262 does with the flag u: without needless escapes of letters,"
+            " and with `{` only in counts such as {0,2}"
+        )
     return ""
 
 
