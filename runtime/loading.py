@@ -92,9 +92,9 @@ def _load_config(source: str) -> Any:
     if not path.is_dir():
         _check_hub(source)
     try:
-        config = AutoConfig.from_pretrained(source)
+        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
     except Exception as error:
-        raise ModelLoadError(source, first_line(error)) from error
+        raise ModelLoadError(source, _reason(error)) from error
     if config.model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         raise ModelLoadError(source, f"models of type {config.model_type!r} are not causal language models")
     return config
@@ -127,9 +127,9 @@ def _check_hub(model: str) -> None:
 
 def _load_tokenizer(source: str) -> Any:
     try:
-        tokenizer = AutoTokenizer.from_pretrained(source)
+        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
     except Exception as error:
-        raise ModelLoadError(source, f"its tokenizer: {first_line(error)}") from error
+        raise ModelLoadError(source, f"its tokenizer: {_reason(error)}") from error
     if not tokenizer.encode("a", add_special_tokens=False):
         # If the files of a tokenizer are missing, transformers makes an empty tokenizer.
         raise ModelLoadError(source, "its tokenizer: it is missing, or has no tokens for text")
@@ -152,14 +152,22 @@ def _load_weights(source: str, config: Any, device: str, dtype: str) -> Any:
                 dtype=dtype,
                 attn_implementation=IMPLEMENTATION,
                 output_loading_info=True,
+                trust_remote_code=False,
             )
         model = model.to(device)
     except Exception as error:
-        raise ModelLoadError(source, f"its weights: {first_line(error)}") from error
+        raise ModelLoadError(source, f"its weights: {_reason(error)}") from error
     lost = sorted(map(str, [*loading["missing_keys"], *loading.get("mismatched_keys", ())]))
     if lost:
         raise ModelLoadError(source, f"its weights lack {len(lost)} tensors, such as {lost[0]}")
     return model.eval()
+
+
+def _reason(error: Exception) -> str:
+    """Why transformers cannot load something. It may name an option that runs a model's own code."""
+    if "trust_remote_code" in str(error):
+        return "it needs code of its own, which is never run; choose a model that transformers has code for"
+    return first_line(error)
 
 
 def _dtype_on_cpu(config: Any) -> str:
