@@ -115,7 +115,14 @@ def wire(
         max_choices=settings.max_choices,
         request_seconds=settings.request_seconds,
     )
-    return Services(store, runtime, grammars, Registry(catalog, grammars, runtime), completions)
+    return Services(
+        store,
+        runtime,
+        grammars,
+        Registry(catalog, grammars, runtime),
+        completions,
+        is_strict=settings.strict_fields,
+    )
 
 
 def load_runtime(settings: Settings, compile_pool: CompilePool) -> Runtime:

@@ -4,20 +4,20 @@
 ...     name: str = ""
 >>> convert({"nmae": "a"}, Person)
 Traceback (most recent call last):
-gateway.errors.InvalidField: nmae: there is no such field; did you mean 'name'?
+gateway.errors.UnknownField: nmae: there is no such field; did you mean 'name'?
 """
 
 import json
 import re
 from codecs import BOM_UTF8
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import inspect
 
-from gateway.errors import DeepBody, InvalidField, MalformedBody
+from gateway.errors import DeepBody, InvalidField, MalformedBody, UnknownField
 from toolspecs.nearest import MAX_NAME, instead, listed, shorten
 
 T = TypeVar("T")
@@ -56,7 +56,8 @@ def convert(value: Any, shape: type[T]) -> T:
     """`value` as a msgspec struct.
 
     Raises:
-        InvalidField: a field is unknown, missing or of the wrong type; its path is in `param`.
+        InvalidField: a field is unknown (UnknownField), missing or of the wrong type; its path is in
+            `param`.
     """
     try:
         return msgspec.convert(value, shape)
@@ -71,7 +72,7 @@ def convert(value: Any, shape: type[T]) -> T:
         if unknown := _UNKNOWN.fullmatch(matched["reason"]):
             field = shorten(unknown["field"], MAX_NAME)
             reason = f"there is no such field{instead(unknown['field'], expected.fields)}"
-            raise InvalidField(f"{path}.{field}" if path else field, reason) from error
+            raise UnknownField(f"{path}.{field}" if path else field, reason) from error
         if isinstance(found, str) and expected.texts:
             reason = f"{shorten(found, MAX_NAME)!r} is not one of its values{instead(found, expected.texts)}"
         else:
@@ -162,9 +163,9 @@ class Expected:
 
 def expected_at(shape: Any, path: str, value: Any) -> Expected:
     """What the msgspec type `shape` admits at a path such as `messages[0].role`, where `value` is now."""
-    types = list(_alternatives(inspect.type_info(shape)))
+    types = list(types_of(shape))
     for step in _STEP.finditer(path):
-        types = [inner for outer in types for inner in _below(outer, step[1])]
+        types = list(types_below(types, step[1]))
     structs = [each for each in types if isinstance(each, inspect.StructType)]
     literals = [each for each in types if isinstance(each, inspect.LiteralType)]
     tag_field = next((each.tag_field for each in structs if each.tag_field), "")
@@ -191,8 +192,28 @@ def value_at(value: Any, path: str) -> Any:
     return value
 
 
-def _below(outer: inspect.Type, name: str | None) -> Iterator[inspect.Type]:
+def types_of(shape: Any) -> Iterator[inspect.Type]:
+    """The alternatives of a type, in msgspec's description."""
+    return _alternatives(inspect.type_info(shape))
+
+
+def types_below(types: Iterable[inspect.Type], name: str | None) -> Iterator[inspect.Type]:
     """The types of the field `name`; with None, those of a list's items or a mapping's values."""
+    for outer in types:
+        yield from _below(outer, name)
+
+
+def struct_of(value: Any, types: Iterable[inspect.Type]) -> inspect.StructType | None:
+    """The struct among the types that `value` is written as; None if it is none of them."""
+    if not isinstance(value, dict):
+        return None
+    structs = (each for each in types if isinstance(each, inspect.StructType))
+    return next(
+        (each for each in structs if not each.tag_field or value.get(each.tag_field) == each.tag), None
+    )
+
+
+def _below(outer: inspect.Type, name: str | None) -> Iterator[inspect.Type]:
     match outer:
         case inspect.StructType(fields=fields, tag_field=tag_field, tag=tag):
             for field in fields:

@@ -7,8 +7,10 @@ ones, check the tool choice, find or compile the grammar, and have the runtime g
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
 
 from compiler.cache.grammar_cache import GrammarCache, GrammarLookup
 from compiler.errors import UnsupportedToolset
@@ -16,9 +18,9 @@ from compiler.syntaxes import find_syntax
 from gateway.errors import InvalidField, NotReady, RefusedTool, ToolsetConflict
 from gateway.telemetry import Telemetry
 from gateway.turn import Generation, Turn
-from runtime.errors import DeadlineExceeded, UnknownModel
+from runtime.errors import DeadlineExceeded, PromptTooLong, UnknownModel
 from runtime.protocol import ModelCard, Runtime
-from runtime.request import GenerationRequest
+from runtime.request import GenerationRequest, Message
 from toolspecs.catalog import Catalog
 from toolspecs.errors import InvalidName
 from toolspecs.nearest import MAX_NAME, instead, shorten
@@ -26,6 +28,9 @@ from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 from toolspecs.toolset import Revision, ToolsetReference
 
 INLINE = "the inline tools"
+
+_THINKING_SWITCHES = ("enable_thinking", "thinking")
+"""The variables by which chat templates switch thinking on and off (Qwen, GLM; DeepSeek)."""
 
 
 class Deadline:
@@ -107,20 +112,32 @@ class Completions:
                 grammar = await self._grammar(turn, model, tools, choice, revisions)
             except UnsupportedToolset as error:
                 raise _with_index(error, turn.tools) from error
-        request = _generation_request(turn, model, tools, grammar, deadline.remaining_s())
-        generation = Generation(
-            request_id=request.request_id,
-            model_id=model.model_id,
-            num_choices=turn.num_choices,
-            is_named=choice.is_named,
-            has_logprobs=turn.num_logprobs is not None,
-            toolsets=tuple(revision.summary for revision in revisions),
-            grammar=grammar,
-            source=self._runtime.generate(request),
-            observer=self._telemetry.generation(request),
-        )
-        await generation.begin()
-        return generation
+        request = _generation_request(turn, model, tools, grammar)
+        ignored = tuple(_without_effect(turn, model, grammar))
+        while True:
+            request = replace(request, timeout_s=deadline.remaining_s())
+            generation = Generation(
+                request_id=request.request_id,
+                model_id=model.model_id,
+                num_choices=turn.num_choices,
+                is_named=choice.is_named,
+                has_logprobs=turn.num_logprobs is not None,
+                toolsets=tuple(revision.summary for revision in revisions),
+                grammar=grammar,
+                source=self._runtime.generate(request),
+                observer=self._telemetry.generation(request),
+                ignored=ignored,
+                num_dropped=len(turn.messages) - len(request.messages),
+            )
+            try:
+                await generation.begin()
+            except PromptTooLong as error:
+                shorter = without_oldest(request.messages, error) if turn.truncates else request.messages
+                if len(shorter) == len(request.messages):
+                    raise
+                request = replace(request, messages=shorter)
+            else:
+                return generation
 
     async def _revisions(self, references: Iterable[ToolsetReference]) -> tuple[Revision, ...]:
         found: dict[str, Revision] = {}
@@ -224,7 +241,6 @@ def _generation_request(
     model: ModelCard,
     tools: tuple[Tool, ...],
     grammar: GrammarLookup | None,
-    timeout_s: float | None,
 ) -> GenerationRequest:
     return GenerationRequest(
         request_id=uuid.uuid4().hex,
@@ -234,9 +250,56 @@ def _generation_request(
         constraint=grammar.grammar if grammar else None,
         sampling=turn.sampling,
         stop=turn.stop,
+        stop_token_ids=turn.stop_token_ids,
+        min_tokens=turn.min_tokens,
         max_tokens=turn.max_tokens,
         num_choices=turn.num_choices,
         num_logprobs=turn.num_logprobs,
-        template_options=turn.template_options,
-        timeout_s=timeout_s,
+        template_options={**thinking_options(turn.reasoning_effort, model), **turn.template_options},
     )
+
+
+def thinking_options(effort: str | None, model: ModelCard) -> dict[str, Any]:
+    """The options of the chat template that a reasoning effort sets; empty if the template has none.
+
+    Some templates take the effort itself, others only whether to think.
+    """
+    if effort is None:
+        return {}
+    taken = {"reasoning_effort": effort, **dict.fromkeys(_THINKING_SWITCHES, effort != "none")}
+    return {name: value for name, value in taken.items() if name in model.template_variables}
+
+
+def without_oldest(messages: tuple[Message, ...], error: PromptTooLong) -> tuple[Message, ...]:
+    """The messages without the oldest turns, so that they are probably short enough.
+
+    A turn begins with a message of the user and is dropped whole, so that no result loses its call. What
+    stands before the first turn, and the last turn, are kept.
+
+    >>> asked, answered = Message("user", "Hi"), Message("assistant", "Hello")
+    >>> chat = (Message("system", "Be brief."), asked, answered, asked, answered, asked)
+    >>> [message.role for message in without_oldest(chat, PromptTooLong(110, 100))]
+    ['system', 'user', 'assistant', 'user']
+    """
+    starts = [i for i, message in enumerate(messages) if message.role == "user"]
+    if len(starts) < 2:
+        return messages
+    first, *later = starts
+    sizes = [_size(message) for message in messages]
+    excess = sum(sizes) * (1 - error.context_length / max(error.num_prompt_tokens, error.context_length + 1))
+    end = next((end for end in later if sum(sizes[first:end]) >= excess), later[-1])
+    return messages[:first] + messages[end:]
+
+
+def _size(message: Message) -> int:
+    """Characters, as a measure of how many tokens a message is."""
+    calls = sum(len(call.name) + len(call.arguments) for call in message.calls)
+    return 1 + len(message.content) + len(message.thought or "") + calls
+
+
+def _without_effect(turn: Turn, model: ModelCard, grammar: GrammarLookup | None) -> Iterator[str]:
+    """The fields of a turn that change nothing for this model, or beside a grammar."""
+    if turn.reasoning_effort and not thinking_options(turn.reasoning_effort, model):
+        yield "reasoning_effort"
+    if grammar is not None:
+        yield from (name for name in ("min_tokens", "stop_token_ids") if getattr(turn, name))

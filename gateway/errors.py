@@ -4,7 +4,8 @@ GatewayError
 ├── SettingsError        a setting is unknown or has a bad value; the start fails and names it and its source
 ├── MalformedBody        the body is not JSON: line and column
 │   └── DeepBody         the body is nested too deeply to be read
-├── InvalidField         a field of a request is unknown, of the wrong type, or cannot be honoured
+├── InvalidField         a field of a request is of the wrong type, or cannot be honoured
+│   └── UnknownField     there is no such field
 ├── ToolsetConflict      the toolsets of one request define a tool twice
 ├── RefusedTool          the schema of an inline tool cannot be enforced: its index in `tools`
 ├── Unauthorized         the API key is missing or wrong
@@ -55,6 +56,10 @@ class InvalidField(GatewayError):
         self.param = param
         self.reason = reason
         super().__init__(f"{param}: {reason}" if param else reason)
+
+
+class UnknownField(InvalidField):
+    """There is no such field; the reason names similar ones."""
 
 
 class ToolsetConflict(InvalidField):

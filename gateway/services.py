@@ -21,6 +21,8 @@ class Services:
     grammars: GrammarCache
     registry: Registry
     completions: Completions
+    is_strict: bool = False
+    """Whether requests with fields that have no effect are refused."""
 
     async def unready_reason(self) -> str:
         """Why requests cannot be served; empty if they can."""

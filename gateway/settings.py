@@ -143,6 +143,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     api_key_file: Annotated[
         str | None, Meta(description="File of API keys, one per line; `#` begins a comment.")
     ] = None
+    strict_fields: Annotated[
+        bool,
+        Meta(
+            description="Refuse requests with unknown fields and with hints for other servers, instead of"
+            " leaving these fields out and naming them in the header X-Callgate-Ignored."
+        ),
+    ] = False
     max_body_bytes: Annotated[int, Meta(ge=1024, description="Largest request body, in bytes.")] = 20_000_000
     telemetry: Annotated[
         Literal["none", "console", "otlp"], Meta(description="Where traces go: none, console, otlp.")

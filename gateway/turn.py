@@ -22,8 +22,11 @@ class Turn:
     """One request for the assistant's next turn.
 
     `choice` None is the default of the wire formats: `auto` with tools, `none` without. `response_format`
-    None is any text. After `timeout_s` seconds the client no longer wants the answer. `model` may name a
-    toolset too, as `model:toolset`.
+    None is any text. `min_tokens`, `stop` and `stop_token_ids` apply to text, and never to what a grammar
+    constrains. `reasoning_effort` sets the thinking switch of the model's chat template, if it has one.
+    `truncates` lets the oldest messages be left out if the conversation is too long for the model. After
+    `timeout_s` seconds the client no longer wants the answer. `model` may name a toolset too, as
+    `model:toolset`.
     """
 
     model: str
@@ -35,10 +38,14 @@ class Turn:
     response_format: ResponseFormat | None = None
     sampling: Sampling = field(default_factory=Sampling)
     stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    min_tokens: int = 0
     max_tokens: int | None = None
     num_choices: int = 1
     num_logprobs: int | None = None
     template_options: Mapping[str, Any] = field(default_factory=dict)
+    reasoning_effort: str | None = None
+    truncates: bool = False
     timeout_s: float | None = None
 
 
@@ -54,7 +61,11 @@ class Observer(Protocol):
 
 @dataclass
 class Generation:
-    """The answer to a turn. Read `events` once to the end, or close it, which aborts what still runs."""
+    """The answer to a turn. Read `events` once to the end, or close it, which aborts what still runs.
+
+    `ignored` names the fields of the turn that had no effect on this answer. `num_dropped` is the number of
+    old messages that were left out.
+    """
 
     request_id: str
     model_id: str
@@ -65,6 +76,8 @@ class Generation:
     grammar: GrammarLookup | None
     source: AsyncIterator[Event]
     observer: Observer
+    ignored: tuple[str, ...] = ()
+    num_dropped: int = 0
     finished: list[Finished] = field(default_factory=list)
     _first: Event | None = None
     _is_ended: bool = False

@@ -22,7 +22,7 @@ from runtime.request import GenerationRequest, check_limits
 from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
 from runtime.text.detokenizer import TokenBytes
-from runtime.text.template import PromptLimit, render_prompt
+from runtime.text.template import PromptLimit, render_prompt, template_variables
 from runtime.transcript import Transcript
 
 T = TypeVar("T")
@@ -50,7 +50,13 @@ class EmbeddedRuntime:
         self._max_choices = settings.max_waiting
         jump_forward = JumpForward.of(loaded.tokenizer, loaded.prepared) if settings.jump_forward else None
         engine = Engine(runner, loaded.prepared, settings, context_length=length, jump_forward=jump_forward)
-        self._card = ModelCard(loaded.model_id, loaded.prepared, loaded.syntax, engine.context_length)
+        self._card = ModelCard(
+            loaded.model_id,
+            loaded.prepared,
+            loaded.syntax,
+            engine.context_length,
+            template_variables(loaded.tokenizer.chat_template),
+        )
         tokens = (*loaded.vocabulary.tokens, *loaded.vocabulary.markers)
         self._prompt_limit = PromptLimit(engine.context_length, max(map(len, tokens)))
         self._thread = EngineThread(engine, num_threads=settings.num_threads)
@@ -169,6 +175,7 @@ class EmbeddedRuntime:
                     syntax=syntax,
                     stop=request.stop,
                     types_of=constraint.parameter_types if constraint else None,
+                    hidden_ids=() if constraint else request.stop_token_ids,
                 ),
             )
             for choice in range(request.num_choices)
@@ -196,6 +203,8 @@ class EmbeddedRuntime:
             closer=constraint.closer(is_thinking=is_thinking) if constraint else None,
             num_logprobs=request.num_logprobs,
             deadline=deadline,
+            min_tokens=0 if constraint else request.min_tokens,
+            stop_token_ids=frozenset() if constraint else frozenset(request.stop_token_ids),
         )
 
 

@@ -229,7 +229,8 @@ class Engine:
 
     def _finish_if_done(self, sequence: Sequence) -> bool:
         """End the sequence if it wrote a stop token, can write nothing else, or has no budget left."""
-        if sequence.token_ids[-1] in self.stop_ids or self.masks.is_exhausted(sequence):
+        last = sequence.token_ids[-1]
+        if last in self.stop_ids or last in sequence.stop_token_ids or self.masks.is_exhausted(sequence):
             self.stop(sequence, FinishReason.STOP)
         elif sequence.remaining == 0:
             self.stop(sequence, FinishReason.LENGTH)

@@ -53,11 +53,20 @@ class TokenMasks:
     def fill(self, sequence: Sequence) -> NDArray[np.int32]:
         """The mask of the next token, int32 [ceil(width / 32)]; the matcher fills it once per token."""
         if sequence.mask is None:
-            if sequence.matcher is None:
-                sequence.mask = self._text
-            else:
+            if sequence.matcher is not None:
                 sequence.mask = self._fill(sequence.matcher, sequence)
+            elif sequence.num_output < sequence.min_tokens:
+                sequence.mask = self._unfinished_text(sequence)
+            else:
+                sequence.mask = self._text
         return sequence.mask
+
+    def _unfinished_text(self, sequence: Sequence) -> NDArray[np.int32]:
+        """The mask of text that may not end yet."""
+        row: NDArray[np.int32] = self._text & ~self._stops
+        for token_id in sequence.stop_token_ids:
+            forbid(row, token_id)
+        return row
 
     def forbid(self, sequence: Sequence, token_id: int) -> None:
         """Remove one token from the mask of the next one."""

@@ -12,12 +12,16 @@ from runtime.request import GenerationRequest
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
-    """A served model. Grammars are compiled for its vocabulary and call syntax; lengths are in tokens."""
+    """A served model. Grammars are compiled for its vocabulary and call syntax; lengths are in tokens.
+
+    `template_variables` are the options that its chat template knows.
+    """
 
     model_id: str
     prepared: PreparedVocabulary
     syntax: str
     context_length: int
+    template_variables: frozenset[str] = frozenset()
 
     @property
     def vocabulary(self) -> Vocabulary:

@@ -28,7 +28,10 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How to sample; temperature 0 is greedy. `seed` None stands for a random seed."""
+    """How to sample; temperature 0 is greedy. `seed` None stands for a random seed.
+
+    `repetition_penalty` weakens tokens that the prompt or the output contains; 1 changes nothing.
+    """
 
     temperature: float = 1.0
     top_p: float = 1.0
@@ -38,11 +41,15 @@ class Sampling:
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     logit_bias: Mapping[int, float] = field(default_factory=dict)
+    repetition_penalty: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
     """One generation of `num_choices` independent sequences over the same prompt.
+
+    `min_tokens` is how many tokens come before an output may end, and `stop_token_ids` end it. Both hold for
+    text without a constraint only: they must neither fill up nor cut off what a constraint wants whole.
 
     `num_logprobs` is how many alternatives to report beside each sampled token's log probability; None
     reports no log probabilities. After `timeout_s` seconds the request ends with DeadlineExceeded.
@@ -55,6 +62,8 @@ class GenerationRequest:
     constraint: Constraint | None = None
     sampling: Sampling = Sampling()
     stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    min_tokens: int = 0
     max_tokens: int | None = None
     num_choices: int = 1
     num_logprobs: int | None = None
@@ -79,6 +88,8 @@ def _limits(request: GenerationRequest, width: int, max_choices: int) -> Iterato
     is_within = 1 <= request.num_choices <= max_choices
     yield "n", is_within, f"from 1 to {max_choices}, the length of the queue"
     yield "max_tokens", request.max_tokens is None or request.max_tokens >= 1, "at least 1"
+    yield "min_tokens", 0 <= request.min_tokens <= (request.max_tokens or math.inf), "from 0 to max_tokens"
+    yield "stop_token_ids", all(0 <= i < width for i in request.stop_token_ids), f"token ids below {width}"
     yield "top_logprobs", request.num_logprobs is None or request.num_logprobs >= 0, "at least 0"
     yield "timeout", request.timeout_s is None or request.timeout_s > 0, "above 0"
     yield from _sampling_limits(request.sampling, width)
@@ -91,5 +102,6 @@ def _sampling_limits(sampling: Sampling, width: int) -> Iterator[tuple[str, bool
     yield "min_p", 0 <= sampling.min_p <= 1, "from 0 to 1"
     yield "presence_penalty", math.isfinite(sampling.presence_penalty), "a number"
     yield "frequency_penalty", math.isfinite(sampling.frequency_penalty), "a number"
+    yield "repetition_penalty", 0 < sampling.repetition_penalty < math.inf, "above 0"
     yield "logit_bias", all(map(math.isfinite, sampling.logit_bias.values())), "numbers"
     yield "logit_bias", all(0 <= i < width for i in sampling.logit_bias), f"of token ids below {width}"

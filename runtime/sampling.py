@@ -7,7 +7,7 @@ else. So a seeded sequence writes the same tokens whatever other sequences share
 import hashlib
 import struct
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -63,6 +63,8 @@ def adjust(logits: Tensor, sequences: list[Sequence]) -> None:
     """Apply bias, penalties and temperature, in place, to logits [len(sequences), num_columns]."""
     for row, sequence in zip(logits, sequences, strict=True):
         sampling = sequence.sampling
+        if sampling.repetition_penalty != 1.0:
+            _penalise_repetition(row, sequence.token_ids, sampling.repetition_penalty)
         if sampling.logit_bias:
             _add(row, sampling.logit_bias)
         if sequence.num_output and (sampling.presence_penalty or sampling.frequency_penalty):
@@ -108,6 +110,13 @@ def _add(row: Tensor, amounts: Mapping[int, float]) -> None:
     """Add to some columns of a row."""
     ids, values = zip(*amounts.items(), strict=True)
     row.index_add_(0, upload(ids, row.device), upload(values, row.device, row.dtype))
+
+
+def _penalise_repetition(row: Tensor, token_ids: Iterable[int], penalty: float) -> None:
+    """Move the logits of tokens that were there before towards minus infinity (CTRL, arXiv 1909.05858)."""
+    ids = upload(sorted(set(token_ids)), row.device)
+    logits = row[ids]
+    row[ids] = torch.where(logits > 0, logits / penalty, logits * penalty)
 
 
 def _truncate(row: Tensor, sampling: Sampling) -> None:

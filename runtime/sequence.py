@@ -53,7 +53,8 @@ class Sequence:
 
     The first `num_computed` ids have keys and values in the pages of `page_table`; the others are pending.
     The first `num_published` pages are in the prefix cache. `mask` is that of the next token, None until it
-    is filled. `deadline` is a time of `time.monotonic`.
+    is filled. `deadline` is a time of `time.monotonic`. `min_tokens` and `stop_token_ids` are those of the
+    request; a sequence with a matcher has none.
     """
 
     sequence_id: str
@@ -66,6 +67,8 @@ class Sequence:
     closer: Closer | None = None
     num_logprobs: int | None = None
     deadline: float = math.inf
+    min_tokens: int = 0
+    stop_token_ids: frozenset[int] = frozenset()
 
     status: SequenceStatus = SequenceStatus.WAITING
     finish_reason: FinishReason | None = None

@@ -1,6 +1,6 @@
 """The transcript of one choice: tokens and what the matcher tells apart in them come in, events come out."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from compiler.constraint import ParameterTypes
 from compiler.output_parts import ArgumentsPart, CallEnd, CallStart, OutputPart, TextPart, ThoughtPart
@@ -16,7 +16,7 @@ class Transcript:
 
     Arguments that the `syntax` writes as tagged parameters become JSON. `types_of` gives the types of one
     tool's parameters (see `compiler.units.unit.Unit`). Stop strings are searched in text only,
-    never in calls.
+    never in calls. Tokens of `hidden_ids` end the output and are no part of its text.
     """
 
     def __init__(
@@ -27,6 +27,7 @@ class Transcript:
         syntax: Syntax | None,
         stop: Sequence[str],
         types_of: Callable[[str], ParameterTypes] | None = None,
+        hidden_ids: Collection[int] = (),
     ) -> None:
         self.num_calls = 0
         self.num_thought_tokens = 0
@@ -34,6 +35,7 @@ class Transcript:
         self._token_bytes = token_bytes
         self._syntax = syntax
         self._types_of = types_of
+        self._hidden_ids = hidden_ids
         self._detokenizer = Detokenizer()
         self._kind: type[OutputPart] = TextPart
         self._parameters: ParameterReader | None = None
@@ -51,6 +53,8 @@ class Transcript:
     def feed(self, token: WrittenToken) -> list[Event]:
         """The events that one more token settles."""
         parts = token.parts
+        if token.sampled.token_id in self._hidden_ids:
+            return []
         if parts is None:
             parts = (TextPart(self._token_bytes[token.sampled.token_id]),)
         self.num_thought_tokens += token.is_thought

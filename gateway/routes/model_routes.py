@@ -5,37 +5,39 @@ from typing import Any
 from litestar import Request, Response, get, post
 from litestar.params import FromPath
 
+from gateway.completions import split_model
 from gateway.problems import openai_error
-from gateway.routes.transport import read_wire_request, stream, unless_gone
+from gateway.routes.transport import read_wire_request, stream, told, unless_gone
 from gateway.services import WiredServices
 from gateway.wire.openai import chunks, completion
 from gateway.wire.openai import read_request as read_chat_request
 from gateway.wire.responses import ResponseWriter
 from gateway.wire.responses import read_request as read_responses_request
-from runtime.errors import UnknownModel
 from runtime.protocol import ModelCard
 
 
 @post("/v1/chat/completions", status_code=200)
 async def chat_completions(request: Request[Any, Any, Any], services: WiredServices) -> Response[Any]:
     """The assistant's next turn, whole or as server-sent events."""
-    asked = await read_wire_request(request, read_chat_request)
+    asked = await read_wire_request(request, read_chat_request, is_strict=services.is_strict)
     generation = await unless_gone(request, services.completions.start(asked.turn))
+    headers = told((*asked.ignored, *generation.ignored))
     if not asked.is_streamed:
-        return Response(await unless_gone(request, completion(generation)))
+        return Response(await unless_gone(request, completion(generation)), headers=headers)
     events = chunks(generation, includes_usage=asked.includes_usage)
-    return stream(generation, events, broken_off=openai_error, end="data: [DONE]\n\n")
+    return stream(generation, events, broken_off=openai_error, headers=headers, end="data: [DONE]\n\n")
 
 
 @post("/v1/responses", status_code=200)
 async def create_response(request: Request[Any, Any, Any], services: WiredServices) -> Response[Any]:
     """The assistant's next turn, whole or as server-sent events."""
-    asked = await read_wire_request(request, read_responses_request)
+    asked = await read_wire_request(request, read_responses_request, is_strict=services.is_strict)
     generation = await unless_gone(request, services.completions.start(asked.turn))
+    headers = told((*asked.ignored, *generation.ignored))
     writer = ResponseWriter(generation, asked.echoed)
     if not asked.is_streamed:
-        return Response(await unless_gone(request, writer.whole()))
-    return stream(generation, writer.events(), broken_off=writer.failed)
+        return Response(await unless_gone(request, writer.whole()), headers=headers)
+    return stream(generation, writer.events(), broken_off=writer.failed, headers=headers)
 
 
 @get("/v1/models")
@@ -46,12 +48,12 @@ async def list_models(services: WiredServices) -> dict[str, Any]:
 
 @get("/v1/models/{model_id:path}")
 async def get_model(model_id: FromPath[str], services: WiredServices) -> dict[str, Any]:
-    """One model."""
-    served = {card.model_id: card for card in await services.runtime.models()}
+    """One model, also under the name `model:toolset`."""
     name = model_id.removeprefix("/")
-    if name not in served:
-        raise UnknownModel(name, tuple(served))
-    return _model(served[name])
+    model, toolsets = split_model(name, await services.runtime.models())
+    for reference in toolsets:
+        await services.registry.catalog.resolve(reference)
+    return _model(model) | {"id": name}
 
 
 def _model(card: ModelCard) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing
 from typing import Any, Protocol, TypeVar
+from urllib.parse import quote
 
 from litestar import Request
 from litestar.background_tasks import BackgroundTask
@@ -15,6 +16,7 @@ from gateway.body import read_json
 from gateway.errors import ClientGone
 from gateway.problems import Problem, problem_of
 from gateway.turn import Generation
+from toolspecs.nearest import MAX_NAME, shorten
 
 RequestT_co = TypeVar("RequestT_co", covariant=True)
 WorkT = TypeVar("WorkT")
@@ -22,6 +24,9 @@ WorkT = TypeVar("WorkT")
 _log = logging.getLogger(__name__)
 
 _HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+
+_MAX_HEADER = 2_000
+"""Characters of one header; some clients refuse answers with longer lines."""
 
 JSON = dict[str, Any]
 
@@ -32,7 +37,9 @@ LARGE = 100_000
 class RequestReader(Protocol[RequestT_co]):
     """How a wire format reads a decoded body, and the headers that may stand for its fields."""
 
-    def __call__(self, body: Any, *, toolset_header: str | None, timeout_header: str | None) -> RequestT_co:
+    def __call__(
+        self, body: Any, *, toolset_header: str | None, timeout_header: str | None, is_strict: bool
+    ) -> RequestT_co:
         """The request; raises InvalidField and InvalidTools."""
 
 
@@ -45,7 +52,7 @@ async def read_body(request: Request[Any, Any, Any], *, keeps_surrogates: bool =
 
 
 async def read_wire_request(
-    request: Request[Any, Any, Any], reader: RequestReader[RequestT_co]
+    request: Request[Any, Any, Any], reader: RequestReader[RequestT_co], *, is_strict: bool
 ) -> RequestT_co:
     """The request in a wire format. A large one is read in a thread, so that other answers go on."""
     raw = await request.body()
@@ -55,9 +62,20 @@ async def read_wire_request(
             read_json(raw),
             toolset_header=request.headers.get("x-toolset"),
             timeout_header=request.headers.get("x-request-timeout"),
+            is_strict=is_strict,
         )
 
     return read() if len(raw) < LARGE else await asyncio.to_thread(read)
+
+
+def told(ignored: Iterable[str]) -> dict[str, str]:
+    """The header that names the ignored fields; none if there are none.
+
+    >>> told(["prediction", "messages[].cache control"])
+    {'X-Callgate-Ignored': 'prediction, messages[].cache%20control'}
+    """
+    names = ", ".join(quote(shorten(path, MAX_NAME), safe="[].-_") for path in ignored)
+    return {"X-Callgate-Ignored": names[:_MAX_HEADER]} if names else {}
 
 
 def stream(
@@ -65,13 +83,14 @@ def stream(
     events: AsyncGenerator[JSON],
     *,
     broken_off: Callable[[Problem], JSON],
+    headers: Mapping[str, str],
     end: str = "",
 ) -> Stream:
     """Send `events`, then `end`. If an error ends the answer early, send what `broken_off` makes of it."""
     return Stream(
         _sent(generation, events, broken_off, end),
         media_type="text/event-stream",
-        headers=_HEADERS,
+        headers={**_HEADERS, **headers},
         # This also runs when the client has gone; it stops the runtime.
         background=BackgroundTask(generation.aclose),
     )

@@ -10,16 +10,19 @@ from msgspec import Meta
 
 from compiler.response_format import ResponseFormat
 from gateway.errors import InvalidField
+from gateway.wire.engine_formats import ANY_OBJECT, EngineFormats
+from gateway.wire.field_reader import FieldReader, Fixed
 from runtime.request import Sampling
 from toolspecs.errors import InvalidName
 from toolspecs.nearest import MAX_NAME, instead, shorten
-from toolspecs.tool import ChoiceMode, ToolChoice
+from toolspecs.shapes import parse_tools
+from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 from toolspecs.toolset import ToolsetReference
 
 MAX_TOOLSETS = 64
 """Toolsets that one request may name; each is looked up."""
 
-IGNORED_IN_BOTH = frozenset(
+SILENT_IN_BOTH = frozenset(
     {
         "prompt_cache_key",
         "prompt_cache_options",
@@ -30,15 +33,52 @@ IGNORED_IN_BOTH = frozenset(
 )
 """Fields that by their own definition change nothing in the output, in both APIs."""
 
-NO_REASONING_EFFORT = "leave it out; chat_template_kwargs sets what the model's template offers"
+HINTS_IN_BOTH: Mapping[str, tuple[Any, ...]] = {
+    # Of OpenAI's service.
+    "moderation": (),
+    "service_tier": ("auto", "default"),
+    # Of vLLM and SGLang: about speed, and about how special tokens are shown, of which no answer has any.
+    "add_generation_prompt": (True,),
+    "add_special_tokens": (False,),
+    "cache_salt": (),
+    "guided_decoding_backend": (),
+    "guided_whitespace_pattern": (),
+    "include_stop_str_in_output": (False,),
+    "mm_processor_kwargs": (),
+    "priority": (0,),
+    "request_id": (),
+    "return_token_ids": (False,),
+    "return_tokens_as_token_ids": (False,),
+    "skip_special_tokens": (True,),
+    "spaces_between_special_tokens": (True,),
+    "vllm_xargs": (),
+}
+"""Fields that change nothing here, and the values of them that ask for nothing elsewhere either."""
 
-Fixed = Mapping[str, tuple[tuple[Any, ...], str]]
-"""Fields of which only some values are supported: these values, and why there are no others."""
+FIXED_IN_BOTH: Fixed = {
+    "continue_final_message": ((False,), "every answer is a message of its own"),
+    "echo": ((False,), "an answer does not repeat the prompt"),
+    "ignore_eos": ((False,), "an answer ends where the model ends it"),
+    "use_beam_search": ((False,), "tokens are sampled"),
+}
 
-ANY_OBJECT = {"type": "object", "additionalProperties": True}
+REFUSED_IN_BOTH: Mapping[str, str] = {
+    "allowed_token_ids": "use response_format to say what an answer may be",
+    "bad_words": "use logit_bias or response_format to say what an answer may be",
+    "chat_template": "the model's own chat template is used; chat_template_kwargs sets what it offers",
+    "documents": "put the documents into messages",
+    "prompt_logprobs": "log probabilities are given of answers only",
+    "truncate_prompt_tokens": "send a shorter prompt",
+}
 
 
-class TurnFields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+_FOREIGN_IN_TOOLS = frozenset(
+    {"allowed_callers", "cache_control", "defer_loading", "input_examples", "provider_specific_fields"}
+)
+"""Fields of tools that change which tools a model is shown, and when, on another server."""
+
+
+class TurnFields(EngineFormats, forbid_unknown_fields=True, kw_only=True):
     """The fields that are honoured in both APIs; absent and null mean the same."""
 
     model: Annotated[str, Meta(min_length=1)]
@@ -50,33 +90,15 @@ class TurnFields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
     temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
     top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Meta(ge=1)] | None = None
+    # As in vLLM, 0 and -1 stand for all tokens.
+    top_k: Annotated[int, Meta(ge=-1)] | None = None
     min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    repetition_penalty: Annotated[float, Meta(gt=0, le=10)] | None = None
+    min_tokens: Annotated[int, Meta(ge=0)] | None = None
+    stop_token_ids: Annotated[list[Annotated[int, Meta(ge=0)]], Meta(max_length=64)] | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     timeout: Annotated[float, Meta(gt=0)] | None = None
-
-
-def supported(
-    body: Any, *, ignored: Collection[str], fixed: Fixed, refused: Mapping[str, str]
-) -> dict[str, Any]:
-    """The fields of a body without those that are ignored, and without those in `fixed` and `refused`.
-
-    Raises:
-        InvalidField: the body is not an object, a field is `refused`, or a `fixed` field has another value.
-    """
-    if not isinstance(body, dict):
-        raise InvalidField("", "the body must be a JSON object")
-    for name, (values, reason) in fixed.items():
-        if body.get(name) is not None and body[name] not in values:
-            shown = shorten(json.dumps(body[name]), MAX_NAME)
-            wanted = " or ".join(map(json.dumps, values))
-            raise InvalidField(name, f"{shown} is not supported: {reason}; leave it out, or write {wanted}")
-    for name, reason in refused.items():
-        if body.get(name) is not None:
-            raise InvalidField(name, reason)
-    handled = {*ignored, *fixed, *refused}
-    return {name: value for name, value in body.items() if name not in handled}
 
 
 def read_toolsets(field: str | list[str] | None, header: str | None) -> tuple[ToolsetReference, ...]:
@@ -119,10 +141,30 @@ def read_sampling(fields: TurnFields) -> Sampling:
     return Sampling(
         temperature=1.0 if fields.temperature is None else fields.temperature,
         top_p=1.0 if fields.top_p is None else fields.top_p,
-        top_k=fields.top_k,
+        top_k=fields.top_k if fields.top_k and fields.top_k > 0 else None,
         min_p=fields.min_p or 0.0,
         seed=fields.seed,
+        repetition_penalty=fields.repetition_penalty or 1.0,
     )
+
+
+def read_inline_tools(documents: list[Any], reader: FieldReader) -> tuple[Tool, ...]:
+    """The tools of a request, in the shape of any API; raises InvalidTools, LimitExceeded."""
+    return parse_tools([_own_fields(document, reader) for document in documents], base="/tools")
+
+
+def _own_fields(tool: Any, reader: FieldReader) -> Any:
+    """A tool without the fields that other servers' clients add to it."""
+    if not isinstance(tool, dict):
+        return tool
+    kept = {
+        name: value
+        for name, value in tool.items()
+        if name not in _FOREIGN_IN_TOOLS or not reader.leaves_out(name, value, (), f"tools[].{name}")
+    }
+    if isinstance(inner := kept.get("function"), dict):
+        kept["function"] = _own_fields(inner, reader)
+    return kept
 
 
 def allowed_choice(mode: str, names: Collection[str], param: str) -> ToolChoice:

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from jinja2 import TemplateError
+from jinja2 import Environment, TemplateError
+from jinja2.meta import find_undeclared_variables
 
 from runtime.errors import PromptTooLong, RequestRefused
 from runtime.request import Message
@@ -25,6 +26,20 @@ _TRUSTED_ROLES = frozenset({"system", "assistant"})
 _SEPARATORS = [chr(code) for code in range(0xFDD0, 0xFDF0)]
 """Noncharacters: Unicode gives them no meaning, so that programs can use them internally."""
 _ANCHOR = "\n"
+_GENERATION = re.compile(r"\{%-?\s*(?:end)?generation\s*-?%\}")
+"""A block of transformers' own, of which Jinja alone knows nothing."""
+_OWN_VARIABLES = frozenset(
+    {
+        "messages",
+        "tools",
+        "add_generation_prompt",
+        "raise_exception",
+        "strftime_now",
+        "bos_token",
+        "eos_token",
+    }
+)
+"""What transformers gives a chat template, whatever the request says."""
 
 CHATML = r"""
 {%- if tools %}
@@ -148,6 +163,20 @@ def render_prompt(
     if not ids:
         raise RequestRefused("the chat template makes an empty prompt of the messages", "messages")
     return ids
+
+
+def template_variables(chat_template: str) -> frozenset[str]:
+    """The variables of a chat template that a request can set: the options that it knows.
+
+    >>> template_variables("{% if enable_thinking %}{{ messages[0].content }}{% endif %}")
+    frozenset({'enable_thinking'})
+    """
+    environment = Environment(extensions=["jinja2.ext.loopcontrols"])  # noqa: S701 nothing is rendered
+    try:
+        found = find_undeclared_variables(environment.parse(_GENERATION.sub("", chat_template)))
+    except TemplateError:
+        return frozenset()
+    return frozenset(found) - _OWN_VARIABLES
 
 
 def conversation_fields(

@@ -11,7 +11,7 @@ from openai.types.chat.completion_create_params import (
 from compiler.response_format import ResponseFormat
 from gateway.errors import InvalidField
 from gateway.wire.openai import read_request
-from gateway.wire.openai.request import FIXED, IGNORED, REFUSED, ChatFields
+from gateway.wire.openai.request import RULES, ChatFields
 from runtime.request import Message, Sampling
 from toolspecs.tool import ChoiceMode, ToolCall, ToolChoice
 from toolspecs.toolset import ToolsetReference
@@ -35,7 +35,7 @@ def test_every_field_the_official_client_knows_has_a_decision():
         for params in (CompletionCreateParamsNonStreaming, CompletionCreateParamsStreaming)
         for name in typing.get_type_hints(params)
     }
-    decided = [*ChatFields.__struct_fields__, *IGNORED, *FIXED, *REFUSED]
+    decided = [*ChatFields.__struct_fields__, *RULES.names]
     assert len(decided) == len(set(decided))
     assert known <= set(decided)
 
@@ -44,6 +44,12 @@ HONOURED = [
     ({"temperature": 0}, "sampling", Sampling(temperature=0.0)),
     ({"top_p": 0.5}, "sampling", Sampling(top_p=0.5)),
     ({"top_k": 5}, "sampling", Sampling(top_k=5)),
+    ({"top_k": 0}, "sampling", Sampling()),
+    ({"top_k": -1}, "sampling", Sampling()),
+    ({"repetition_penalty": 1.2}, "sampling", Sampling(repetition_penalty=1.2)),
+    ({"min_tokens": 3}, "min_tokens", 3),
+    ({"stop_token_ids": [3, 4]}, "stop_token_ids", (3, 4)),
+    ({"reasoning_effort": "none"}, "reasoning_effort", "none"),
     ({"min_p": 0.1}, "sampling", Sampling(min_p=0.1)),
     ({"seed": 7}, "sampling", Sampling(seed=7)),
     ({"presence_penalty": 1}, "sampling", Sampling(presence_penalty=1.0)),
@@ -63,6 +69,7 @@ HONOURED = [
     ({"tool_choice": "none"}, "choice", ToolChoice(ChoiceMode.NONE)),
     ({"tool_choice": "auto"}, "choice", ToolChoice()),
     ({"tool_choice": "required"}, "choice", ToolChoice(ChoiceMode.REQUIRED)),
+    ({"tool_choice": "any"}, "choice", ToolChoice(ChoiceMode.REQUIRED)),
     ({"tool_choice": NAMED}, "choice", ToolChoice.named("f")),
     ({"tool_choice": None}, "choice", None),
     (
@@ -96,6 +103,25 @@ HONOURED = [
         "response_format",
         ResponseFormat("grammar", 'root ::= "a"'),
     ),
+    ({"guided_json": {"type": "null"}}, "response_format", ResponseFormat("schema", {"type": "null"})),
+    ({"guided_json": '{"type": "null"}'}, "response_format", ResponseFormat("schema", {"type": "null"})),
+    ({"guided_regex": "a+"}, "response_format", ResponseFormat("pattern", "a+")),
+    ({"guided_choice": ["a", "b"]}, "response_format", ResponseFormat("choice", ["a", "b"])),
+    ({"guided_grammar": 'root ::= "a"'}, "response_format", ResponseFormat("grammar", 'root ::= "a"')),
+    ({"structured_outputs": {"regex": "a+"}}, "response_format", ResponseFormat("pattern", "a+")),
+    (
+        {"structured_outputs": {"json": True, "disable_fallback": True}},
+        "response_format",
+        ResponseFormat("schema", content=True),
+    ),
+    (
+        {"structured_outputs": {"json_object": True}},
+        "response_format",
+        ResponseFormat("schema", {"type": "object", "additionalProperties": True}),
+    ),
+    ({"json_schema": '{"type": "null"}'}, "response_format", ResponseFormat("schema", {"type": "null"})),
+    ({"regex": "a+"}, "response_format", ResponseFormat("pattern", "a+")),
+    ({"ebnf": 'root ::= "a"'}, "response_format", ResponseFormat("grammar", 'root ::= "a"')),
     ({"toolset": "a@2"}, "toolsets", (ToolsetReference("a", 2),)),
     ({"toolset": ["a", "b"]}, "toolsets", (ToolsetReference("a"), ToolsetReference("b"))),
     ({"chat_template_kwargs": {"enable_thinking": False}}, "template_options", {"enable_thinking": False}),
@@ -146,12 +172,21 @@ def test_strict_is_accepted_as_calls_are_always_valid(strict):
 
 
 REFUSALS = [
-    ({"colour": "red"}, "colour"),
-    ({"store": True}, "store"),
-    ({"service_tier": "flex"}, "service_tier"),
+    ({"tool": []}, "tool"),
+    ({"continue_final_message": True}, "continue_final_message"),
     ({"modalities": ["audio"]}, "modalities"),
-    ({"verbosity": "low"}, "verbosity"),
-    *(({name: "x"}, name) for name in REFUSED),
+    *(({name: "x"}, name) for name in RULES.refused),
+    ({"top_k": -2}, "top_k"),
+    ({"repetition_penalty": 0}, "repetition_penalty"),
+    ({"min_tokens": -1}, "min_tokens"),
+    ({"stop_token_ids": [-1]}, "stop_token_ids[0]"),
+    ({"guided_json": "{"}, "guided_json"),
+    ({"guided_json": "3"}, "guided_json"),
+    ({"guided_choice": []}, "guided_choice"),
+    ({"guided_json": {}, "guided_regex": "a"}, "guided_regex"),
+    ({"response_format": {"type": "json_object"}, "guided_json": {}}, "guided_json"),
+    ({"structured_outputs": {"structural_tag": "x"}}, "structured_outputs.structural_tag"),
+    ({"structured_outputs": {"json": {}, "choice": ["a"]}}, "structured_outputs.choice"),
     ({"model": 3}, "model"),
     ({"model": ""}, "model"),
     ({"messages": []}, "messages"),
@@ -188,9 +223,9 @@ REFUSALS = [
     ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
     ({"stream_options": {"include_usage": True}}, "stream_options"),
     ({"stream": True, "stream_options": {"include_obfuscation": True}}, "stream_options.include_obfuscation"),
-    ({"stream": True, "stream_options": {"speed": 1}}, "stream_options.speed"),
+    ({"stream": True, "stream_options": {"include_usages": True}}, "stream_options.include_usages"),
     ({"stream": "yes"}, "stream"),
-    ({"tool_choice": "any"}, "tool_choice"),
+    ({"tool_choice": "some"}, "tool_choice"),
     ({"tool_choice": {"type": "custom", "custom": {"name": "f"}}}, "tool_choice.type"),
     ({"tool_choice": {"type": "function"}}, "tool_choice"),
     (
@@ -224,15 +259,15 @@ REFUSALS = [
     ({"messages": [{"role": "user"}]}, "messages[0]"),
     ({"messages": [{"role": "user", "content": None}]}, "messages[0].content"),
     ({"messages": [USER, {"role": "tool", "content": "x"}]}, "messages[1]"),
-    ({"messages": [{**USER, "mood": "good"}]}, "messages[0].mood"),
+    ({"messages": [{**USER, "names": "good"}]}, "messages[0].names"),
     (
         {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
         "messages[0].content[0].type",
     ),
     ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text"),
     (
-        {"messages": [{"role": "user", "content": [{"type": "text", "text": "a", "x": 1}]}]},
-        "messages[0].content[0].x",
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": "a", "texts": 1}]}]},
+        "messages[0].content[0].texts",
     ),
     (
         {"messages": [{"role": "assistant", "content": "a", "audio": {"id": "x"}}]},
@@ -324,12 +359,12 @@ MENDED = [
     (
         {"tool_choice": "requierd"},
         "tool_choice",
-        "did you mean 'required'? There are 'auto', 'none', 'required'",
+        "did you mean 'required'? There are 'any', 'auto', 'none', 'required'",
     ),
     (
-        {"tool_choice": "any"},
+        {"tool_choice": "some"},
         "tool_choice",
-        "'any' is not one of its values; there are 'auto', 'none', 'required'",
+        "'some' is not one of its values; there are 'any', 'auto', 'none', 'required'",
     ),
     (
         {"tool_choice": 5},
@@ -349,7 +384,7 @@ MENDED = [
     ({"messages": [{"role": "usr"}]}, "messages[0].role", "did you mean 'user'?"),
     ({"messages": [{"role": "user", "contnt": ""}]}, "messages[0].contnt", "did you mean 'content'?"),
     ({"temprature": 1}, "temprature", "did you mean 'temperature'?"),
-    ({"service_tier": "flex"}, "service_tier", 'leave it out, or write "auto" or "default"'),
+    ({"modalities": ["audio"]}, "modalities", 'leave it out, or write ["text"]'),
 ]
 
 
@@ -364,8 +399,10 @@ def test_a_refusal_says_what_to_write(fields, param, said):
 def test_nothing_cuts_an_answer_in_a_format():
     body = {"model": "m", "messages": [USER], "stop": ["}"]}
     assert read_request(body | {"response_format": {"type": "text"}}).turn.stop == ("}",)
+    asked = read_request(body | {"response_format": {"type": "json_object"}})
+    assert (asked.turn.stop, asked.ignored) == ((), ("stop",))
     with pytest.raises(InvalidField, match="could cut off an answer") as refused:
-        read_request(body | {"response_format": {"type": "json_object"}})
+        read_request(body | {"response_format": {"type": "json_object"}}, is_strict=True)
     assert refused.value.param == "stop"
 
 
@@ -373,7 +410,7 @@ def test_nothing_cuts_an_answer_in_a_format():
     "fields",
     [
         {"tool_choice": "required" * 100_000},
-        {"x" * 1_000_000: 1},
+        {"messages": [USER], "stop": "x", "tool_choice": {"x" * 1_000_000: 1}},
         {"logit_bias": {"9" * 5000: 1}},
         {"logit_bias": {"x" * 1_000_000: 1}},
         {"toolset": ["a"] * 1_000_000},

@@ -282,10 +282,9 @@ async def test_headers_name_toolset_and_timeout(client, runtime, weather):
 @pytest.mark.parametrize(
     ("fields", "param", "says"),
     [
-        ({"store": True}, "store", "not stored"),
         ({"previous_response_id": "resp_1"}, "previous_response_id", "in input"),
         ({"background": True}, "background", "at once"),
-        ({"reasoning": {"effort": "low"}}, "reasoning.effort", "chat_template_kwargs"),
+        ({"reasoning": {"efort": "low"}}, "reasoning.efort", "did you mean 'effort'"),
         ({"max_tokens": 5}, "max_tokens", "max_output_tokens"),
         ({"messages": []}, "messages", "use input"),
         ({"top_logprobs": 2}, "top_logprobs", "include"),
@@ -303,7 +302,6 @@ async def test_headers_name_toolset_and_timeout(client, runtime, weather):
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0].type", ""),
         ({"input": [{"type": "item_reference", "id": "a"}]}, "input[0].type", "'function_call'"),
         ({"input": [{"type": "reasoning", "encrypted_content": "x"}]}, "input[0].encrypted_content", "null"),
-        ({"text": {"verbosity": "low"}}, "text.verbosity", "medium"),
         ({"sotre": False}, "sotre", "there is no such field"),
     ],
 )

@@ -202,6 +202,40 @@ async def test_text_ends_at_a_stop_string(runtime):
     assert events[-1].reason is FinishReason.STOP
 
 
+async def test_text_ends_at_a_stop_token_which_is_no_part_of_it(runtime):
+    (card,) = await runtime.models()
+    texts = [text_of(await events_of(runtime, request(seed=seed))) for seed in range(12)]
+    whole = max(texts, key=len)
+    ends = {i for i, token in enumerate(card.vocabulary.tokens) if token and token in whole[9:].encode()}
+    asked = request(seed=texts.index(whole), stop_token_ids=tuple(ends))
+    events = await events_of(runtime, asked)
+    assert whole.startswith(text_of(events))
+    assert len(text_of(events)) < len(whole)
+    assert events[-1].reason is FinishReason.STOP
+
+
+async def test_text_does_not_end_before_its_least_tokens(runtime):
+    lengths = [
+        (await events_of(runtime, request(seed=seed, min_tokens=least, max_tokens=60)))[-1].stats
+        for seed in range(8)
+        for least in (0, 50)
+    ]
+    counts = [stats.num_output_tokens for stats in lengths]
+    assert min(counts[1::2]) >= 50
+    assert min(counts[::2]) < 50
+
+
+async def test_neither_cuts_off_nor_fills_up_a_call(runtime):
+    grammar = await linked(runtime, "required", parallel=False)
+    (card,) = await runtime.models()
+    every_token = tuple(range(card.vocabulary.width))[:200]
+    for seed in range(4):
+        plain = await events_of(runtime, request(constraint=grammar, seed=seed))
+        asked = request(constraint=grammar, seed=seed, min_tokens=390, stop_token_ids=every_token)
+        *same, end = await events_of(runtime, asked)
+        assert (same, end.reason) == (plain[:-1], FinishReason.TOOL_CALLS)
+
+
 async def test_what_a_step_wrote_may_be_sent_while_the_next_is_computed(make_runtime):
     """As where a device computes by itself: the same events, and whoever stops meanwhile gets no more."""
     runtimes = [make_runtime(), make_runtime()]

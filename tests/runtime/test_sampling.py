@@ -114,6 +114,16 @@ def test_penalties_count_what_was_written_and_not_the_prompt():
     assert sample_one(logits, Sampling(temperature=0, frequency_penalty=0.08), output=[0, 0]).token_id == 1
 
 
+def test_a_repetition_penalty_weakens_what_was_there_before():
+    # The prompt is token 0. A positive logit is divided, a negative one multiplied.
+    weaker = Sampling(temperature=0, repetition_penalty=1.2)
+    assert sample_one([1.0, 0.9, -9.0], Sampling(temperature=0)).token_id == 0
+    assert sample_one([1.0, 0.9, -9.0], weaker).token_id == 1
+    assert sample_one([-1.0, -1.1, -9.0], weaker).token_id == 1
+    assert sample_one([0.8, 0.9, 1.0], weaker, output=[2]).token_id == 1
+    assert sample_one([1.0, 0.9, -9.0], Sampling(temperature=0, repetition_penalty=0.5)).token_id == 0
+
+
 def test_logprobs_are_of_the_distribution_that_was_drawn_from():
     logits = torch.tensor([0.1, 0.2, 0.7]).log().tolist()
     sampled = sample_one(logits, Sampling(top_k=2, seed=1), num_logprobs=3)

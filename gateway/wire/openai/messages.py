@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from gateway.body import convert
 from gateway.errors import InvalidField
+from gateway.wire.field_reader import FieldReader
 from gateway.wire.fields import check_arguments, check_result
 from runtime.request import Message
 from toolspecs.nearest import MAX_NAME, instead, shorten
@@ -75,9 +75,9 @@ class _Messages(msgspec.Struct):
     messages: list[System | Developer | User | Assistant | Tool]
 
 
-def read_messages(messages: list[Any]) -> tuple[Message, ...]:
+def read_messages(messages: list[Any], reader: FieldReader) -> tuple[Message, ...]:
     """The messages of the request; raises InvalidField."""
-    read = convert({"messages": messages}, _Messages).messages
+    read = reader.convert({"messages": messages}, _Messages).messages
     called: dict[str, None] = {}
     for i, message in enumerate(read):
         if isinstance(message, Assistant):
@@ -86,11 +86,13 @@ def read_messages(messages: list[Any]) -> tuple[Message, ...]:
                 called[call.id] = None
         elif isinstance(message, Tool):
             check_result(message.tool_call_id, called, f"messages[{i}].tool_call_id")
-    return tuple(_read_message(message, f"messages[{i}]") for i, message in enumerate(read))
+    return tuple(_read_message(message, f"messages[{i}]", reader) for i, message in enumerate(read))
 
 
-def _read_message(message: System | Developer | User | Assistant | Tool, path: str) -> Message:
-    text = _read_content(message.content, f"{path}.content")
+def _read_message(
+    message: System | Developer | User | Assistant | Tool, path: str, reader: FieldReader
+) -> Message:
+    text = _read_content(message.content, f"{path}.content", reader)
     match message:
         case System() | Developer():
             return Message("system", text, name=message.name)
@@ -99,8 +101,6 @@ def _read_message(message: System | Developer | User | Assistant | Tool, path: s
         case Tool():
             return Message("tool", text, call_id=message.tool_call_id, name=message.name)
         case Assistant():
-            if message.annotations:
-                raise InvalidField(f"{path}.annotations", "annotations are not supported")
             calls = tuple(
                 ToolCall(c.id, c.function.name, c.function.arguments) for c in message.tool_calls or ()
             )
@@ -113,20 +113,24 @@ def _read_message(message: System | Developer | User | Assistant | Tool, path: s
             )
 
 
-def _read_content(content: Content | None, path: str) -> str:
+def _read_content(content: Content | None, path: str, reader: FieldReader) -> str:
     if content is None or isinstance(content, str):
         return content or ""
-    return "".join(_read_part(part, f"{path}[{i}]") for i, part in enumerate(content))
+    return "".join(_read_part(part, f"{path}[{i}]", reader) for i, part in enumerate(content))
 
 
-def _read_part(part: dict[str, Any], path: str) -> str:
+def _read_part(part: dict[str, Any], path: str, reader: FieldReader) -> str:
     kind = part.get("type")
     key = "refusal" if kind == "refusal" else "text"
     if kind not in {"text", "refusal"}:
         shown = shorten(repr(kind), MAX_NAME)
         raise InvalidField(f"{path}.type", f"{shown} is not supported: the model reads 'text' only")
-    if unknown := next((name for name in part if name not in {"type", key}), None):
-        raise InvalidField(f"{path}.{unknown}", f"there is no such field{instead(unknown, ('type', key))}")
+    for name, value in part.items():
+        if name in {"type", key} or reader.leaves_out(
+            name, value, ("type", key), f"messages[].content[].{name}"
+        ):
+            continue
+        raise InvalidField(f"{path}.{name}", f"there is no such field{instead(name, ('type', key))}")
     if not isinstance(part.get(key), str):
         raise InvalidField(f"{path}.{key}", "it must be a string")
     text: str = part[key]

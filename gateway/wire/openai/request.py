@@ -1,7 +1,6 @@
 """A Chat Completions request becomes a turn: the fields, the response format, the tools and the choice."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -12,11 +11,14 @@ from compiler.response_format import ResponseFormat
 from gateway.body import convert
 from gateway.errors import InvalidField
 from gateway.turn import Turn
+from gateway.wire.engine_formats import read_any_format
+from gateway.wire.field_reader import FieldReader, FieldRules
 from gateway.wire.fields import (
-    IGNORED_IN_BOTH,
-    NO_REASONING_EFFORT,
+    FIXED_IN_BOTH,
+    HINTS_IN_BOTH,
+    REFUSED_IN_BOTH,
+    SILENT_IN_BOTH,
     Choice,
-    Fixed,
     Grammar,
     JsonObject,
     NamedSchema,
@@ -24,55 +26,29 @@ from gateway.wire.fields import (
     TextFormat,
     TurnFields,
     allowed_choice,
+    read_inline_tools,
     read_sampling,
     read_shared_format,
     read_timeout,
     read_toolsets,
-    supported,
 )
 from gateway.wire.openai.messages import read_messages
 from runtime.request import Sampling
 from toolspecs.nearest import MAX_NAME, shorten
-from toolspecs.shapes import parse_tools
-from toolspecs.tool import ChoiceMode, Tool, ToolChoice
+from toolspecs.tool import ChoiceMode, ToolChoice
 
-IGNORED = IGNORED_IN_BOTH | {"metadata"}
-
-FIXED: Fixed = {
-    "store": ((False,), "completions are not stored"),
-    "service_tier": (("auto", "default"), "there is one service tier"),
-    "modalities": ((["text"],), "only text is generated"),
-    "verbosity": (("medium",), "say in a message how long the answer should be"),
-}
-
-_CHOICE = 'use response_format: {"type": "choice", "choices": ["…", "…"]}'
-
-
-_GRAMMAR = 'use response_format: {"type": "grammar", "grammar": "root ::= …"}'
-
-
-_REGEX = 'use response_format: {"type": "regex", "pattern": "…"}'
-
-
-_SCHEMA = 'use response_format: {"type": "json_schema", "json_schema": {"name": "…", "schema": {…}}}'
-
-REFUSED: Mapping[str, str] = {
-    "audio": "only text is generated",
-    "function_call": "use tool_choice",
-    "functions": "use tools",
-    "moderation": "there is no moderation",
-    "prediction": "predicted outputs are not supported",
-    "reasoning_effort": NO_REASONING_EFFORT,
-    "web_search_options": "there is no web search",
-    # Fields of vLLM and SGLang.
-    "ebnf": _GRAMMAR,
-    "guided_choice": _CHOICE,
-    "guided_grammar": _GRAMMAR,
-    "guided_json": _SCHEMA,
-    "guided_regex": _REGEX,
-    "regex": _REGEX,
-    "structured_outputs": "use response_format, of type json_schema, regex, choice or grammar",
-}
+RULES = FieldRules(
+    silent=SILENT_IN_BOTH | {"metadata"},
+    hints={**HINTS_IN_BOTH, "prediction": (), "store": (False,), "verbosity": ("medium",)},
+    fixed={**FIXED_IN_BOTH, "modalities": ((["text"],), "only text is generated")},
+    refused={
+        **REFUSED_IN_BOTH,
+        "audio": "only text is generated",
+        "function_call": "use tool_choice",
+        "functions": "use tools",
+        "web_search_options": "there is no web search",
+    },
+)
 
 _TOKEN_ID = re.compile(r"[0-9]{1,18}")
 
@@ -103,6 +79,7 @@ class ChatFields(TurnFields, forbid_unknown_fields=True, kw_only=True):
     frequency_penalty: Penalty | None = None
     logit_bias: dict[str, Any] | None = None
     logprobs: bool | None = None
+    reasoning_effort: str | None = None
 
 
 class JsonSchema(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="json_schema"):
@@ -141,50 +118,61 @@ class Allowed(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag=
 
 
 class _ChoiceFields(msgspec.Struct):
-    tool_choice: Literal["none", "auto", "required"] | Named | Allowed | None
+    tool_choice: Literal["none", "auto", "required", "any"] | Named | Allowed | None
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """A turn, and how its answer is sent."""
+    """A turn, how its answer is sent, and the fields that were left out."""
 
     turn: Turn
+    ignored: tuple[str, ...] = ()
     is_streamed: bool = False
     includes_usage: bool = False
 
 
 def read_request(
-    body: Any, *, toolset_header: str | None = None, timeout_header: str | None = None
+    body: Any,
+    *,
+    toolset_header: str | None = None,
+    timeout_header: str | None = None,
+    is_strict: bool = False,
 ) -> ChatRequest:
     """Read a decoded body; the headers are `X-Toolset` and `X-Request-Timeout`.
 
+    With `is_strict` no field is left out: those that are unknown or have no effect are refused.
+
     Raises:
-        InvalidField: a field is unknown, of the wrong type, or asks for something unsupported.
+        InvalidField: a field is of the wrong type, or asks for something unsupported, or is a slip.
         InvalidTools: an inline tool is not well-formed.
     """
-    fields = convert(supported(body, ignored=IGNORED, fixed=FIXED, refused=REFUSED), ChatFields)
+    reader = FieldReader(is_strict=is_strict)
+    fields = reader.convert(reader.supported(body, RULES), ChatFields)
     if fields.stream_options and not fields.stream:
         raise InvalidField("stream_options", "it is only allowed with `stream: true`")
-    response_format = read_response_format(fields.response_format)
-    tools = read_tools(fields.tools or [])
+    own_format = read_response_format(fields.response_format)
+    response_format = read_any_format(own_format, "response_format", fields)
     turn = Turn(
         model=fields.model,
-        messages=read_messages(fields.messages),
+        tools=read_inline_tools(fields.tools or [], reader),
+        messages=read_messages(fields.messages, reader),
         toolsets=read_toolsets(fields.toolset, toolset_header),
-        tools=tools,
         choice=read_choice(fields.tool_choice),
         is_parallel=fields.parallel_tool_calls is not False,
         response_format=response_format,
         sampling=_read_sampling(fields),
-        stop=_read_stop(fields.stop, response_format),
+        stop=_read_stop(fields.stop, response_format, reader),
+        stop_token_ids=tuple(fields.stop_token_ids or ()),
+        min_tokens=fields.min_tokens or 0,
         max_tokens=_read_max_tokens(fields),
         num_choices=fields.n or 1,
         num_logprobs=_read_logprobs(fields),
         template_options=fields.chat_template_kwargs or {},
+        reasoning_effort=fields.reasoning_effort,
         timeout_s=read_timeout(fields.timeout, timeout_header),
     )
     usage = bool(fields.stream_options and fields.stream_options.include_usage)
-    return ChatRequest(turn, is_streamed=bool(fields.stream), includes_usage=usage)
+    return ChatRequest(turn, reader.ignored, is_streamed=bool(fields.stream), includes_usage=usage)
 
 
 def _read_sampling(fields: ChatFields) -> Sampling:
@@ -204,15 +192,17 @@ def _read_bias(key: str, value: Any) -> tuple[int, float]:
     return int(key), float(value)
 
 
-def _read_stop(value: str | list[str] | None, response_format: ResponseFormat | None) -> tuple[str, ...]:
+def _read_stop(
+    value: str | list[str] | None, response_format: ResponseFormat | None, reader: FieldReader
+) -> tuple[str, ...]:
     stop = (value,) if isinstance(value, str) else tuple(value or ())
     if len(stop) > 16:
         raise InvalidField("stop", "at most 16 sequences are supported")
     if "" in stop:
         raise InvalidField("stop", "an empty sequence would end every answer at once")
     if stop and response_format is not None:
-        reason = "it could cut off an answer that `response_format` wants whole; leave one of them out"
-        raise InvalidField("stop", reason)
+        reader.ignore("stop", "it could cut off an answer that `response_format` wants whole")
+        return ()
     return stop
 
 
@@ -249,10 +239,7 @@ def read_choice(value: Any) -> ToolChoice | None:
         case Allowed(allowed_tools=allowed):
             names = [tool.function.name for tool in allowed.tools]
             return allowed_choice(allowed.mode, names, "tool_choice.allowed_tools.tools")
+        case "any":  # Anthropic's word
+            return ToolChoice(ChoiceMode.REQUIRED)
         case mode:
             return ToolChoice(ChoiceMode(mode))
-
-
-def read_tools(documents: list[Any]) -> tuple[Tool, ...]:
-    """`tools`, in the shape of this or another API; raises InvalidTools, LimitExceeded."""
-    return parse_tools(documents, base="/tools")

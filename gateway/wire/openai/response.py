@@ -171,6 +171,7 @@ def extension(generation: Generation, *, closed_by: str | None = None) -> JSON:
         "closed_by": closed_by or next((f.closed_by for f in generation.finished if f.closed_by), None),
         "forced_tokens": sum(s.num_forced_tokens for s in stats),
         "rescued_tokens": sum(s.num_rescued_tokens for s in stats),
+        "dropped_messages": generation.num_dropped,
     }
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from gateway.body import convert
+from gateway.wire.field_reader import FieldReader
 from gateway.wire.fields import check_arguments, check_result
 from runtime.request import Message
 from toolspecs.tool import ToolCall
@@ -106,12 +106,12 @@ class _Input(msgspec.Struct):
     input: list[InputItem]
 
 
-def read_input(value: str | list[Any], instructions: str | None) -> tuple[Message, ...]:
+def read_input(value: str | list[Any], instructions: str | None, reader: FieldReader) -> tuple[Message, ...]:
     """The messages of `instructions` and `input`; raises InvalidField."""
     messages = [Message("system", instructions)] if instructions else []
     if isinstance(value, str):
         return *messages, Message("user", value)
-    items = convert({"input": [_with_type(item) for item in value]}, _Input).input
+    items = reader.convert({"input": [_with_type(item) for item in value]}, _Input).input
     _check_calls(items)
     for is_called, run in groupby(items, lambda item: isinstance(item, FunctionCallItem)):
         for message in [_calls_message(run)] if is_called else map(_message, run):

@@ -11,11 +11,14 @@ from compiler.response_format import ResponseFormat
 from gateway.body import convert
 from gateway.errors import InvalidField
 from gateway.turn import Turn
+from gateway.wire.engine_formats import read_any_format
+from gateway.wire.field_reader import FieldReader, FieldRules
 from gateway.wire.fields import (
-    IGNORED_IN_BOTH,
-    NO_REASONING_EFFORT,
+    FIXED_IN_BOTH,
+    HINTS_IN_BOTH,
+    REFUSED_IN_BOTH,
+    SILENT_IN_BOTH,
     Choice,
-    Fixed,
     Grammar,
     JsonObject,
     NamedSchema,
@@ -23,45 +26,40 @@ from gateway.wire.fields import (
     TextFormat,
     TurnFields,
     allowed_choice,
+    read_inline_tools,
     read_sampling,
     read_shared_format,
     read_timeout,
     read_toolsets,
-    supported,
 )
 from gateway.wire.responses.items import read_input
 from toolspecs.nearest import MAX_NAME, shorten
-from toolspecs.shapes import parse_tools
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 LOGPROBS = "message.output_text.logprobs"
 
-# `max_tool_calls` counts only calls of OpenAI's own tools.
-IGNORED = IGNORED_IN_BOTH | {"max_tool_calls"}
-
-FIXED: Fixed = {
-    "background": ((False,), "every answer is made at once"),
-    "service_tier": (("auto", "default"), "there is one service tier"),
-    "store": ((False,), "responses are not stored"),
-    "truncation": (("disabled",), "no part of the input is left out"),
-}
-
 _SENT_WHOLE = "responses are not stored: send the whole conversation in input"
 
-REFUSED: Mapping[str, str] = {
-    "context_management": "it is not supported",
-    "conversation": _SENT_WHOLE,
-    "moderation": "there is no moderation",
-    "previous_response_id": _SENT_WHOLE,
-    "prompt": "prompts are not stored: send instructions and input",
-    # Fields of Chat Completions.
-    "functions": "use tools",
-    "max_completion_tokens": "use max_output_tokens",
-    "max_tokens": "use max_output_tokens",
-    "messages": "use input",
-    "reasoning_effort": NO_REASONING_EFFORT,
-    "response_format": "use text.format",
-}
+RULES = FieldRules(
+    # `max_tool_calls` counts only calls of OpenAI's own tools.
+    silent=SILENT_IN_BOTH | {"max_tool_calls"},
+    hints={**HINTS_IN_BOTH, "store": (False,)},
+    fixed={**FIXED_IN_BOTH, "background": ((False,), "every answer is made at once")},
+    refused={
+        **REFUSED_IN_BOTH,
+        "context_management": "it is not supported",
+        "conversation": _SENT_WHOLE,
+        "previous_response_id": _SENT_WHOLE,
+        "prompt": "prompts are not stored: send instructions and input",
+        # Fields of Chat Completions.
+        "functions": "use tools",
+        "max_completion_tokens": "use max_output_tokens",
+        "max_tokens": "use max_output_tokens",
+        "messages": "use input",
+        "reasoning_effort": "use reasoning.effort",
+        "response_format": "use text.format",
+    },
+)
 
 ECHOED: Mapping[str, Any] = {
     "instructions": None,
@@ -74,6 +72,7 @@ ECHOED: Mapping[str, Any] = {
     "tools": [],
     "top_logprobs": 0,
     "top_p": 1.0,
+    "truncation": "disabled",
 }
 """Request fields that a response repeats, and their values when the request leaves them out."""
 
@@ -86,13 +85,21 @@ class Text(msgspec.Struct, forbid_unknown_fields=True):
     """`text`."""
 
     format: TextFormat | JsonObject | JsonSchema | Regex | Choice | Grammar | None = None
-    verbosity: Literal["medium"] | None = None
+    verbosity: str | None = None
 
 
 class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
     """`stream_options`."""
 
     include_obfuscation: Literal[False] | None = None
+
+
+class Reasoning(msgspec.Struct, forbid_unknown_fields=True):
+    """`reasoning`. A summary is not made: thoughts are sent as they are."""
+
+    effort: str | None = None
+    summary: str | None = None
+    generate_summary: str | None = None
 
 
 class ResponsesFields(TurnFields, forbid_unknown_fields=True, kw_only=True):
@@ -106,7 +113,8 @@ class ResponsesFields(TurnFields, forbid_unknown_fields=True, kw_only=True):
     stream_options: StreamOptions | None = None
     max_output_tokens: Annotated[int, Meta(ge=1)] | None = None
     metadata: dict[str, str] | None = None
-    reasoning: dict[str, Any] | None = None
+    reasoning: Reasoning | None = None
+    truncation: Literal["auto", "disabled"] | None = None
 
 
 class Named(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="function"):
@@ -123,51 +131,67 @@ class Allowed(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag=
 
 
 class _ChoiceFields(msgspec.Struct):
-    tool_choice: Literal["none", "auto", "required"] | Named | Allowed | None
+    tool_choice: Literal["none", "auto", "required", "any"] | Named | Allowed | None
 
 
 @dataclass(frozen=True, slots=True)
 class ResponsesRequest:
-    """A turn, how its answer is sent, and the request fields that the answer repeats."""
+    """A turn, how its answer is sent, the fields that the answer repeats, and those that were left out."""
 
     turn: Turn
     is_streamed: bool
     echoed: Mapping[str, Any]
+    ignored: tuple[str, ...] = ()
 
 
 def read_request(
-    body: Any, *, toolset_header: str | None = None, timeout_header: str | None = None
+    body: Any,
+    *,
+    toolset_header: str | None = None,
+    timeout_header: str | None = None,
+    is_strict: bool = False,
 ) -> ResponsesRequest:
     """Read a decoded body; the headers are `X-Toolset` and `X-Request-Timeout`.
 
+    With `is_strict` no field is left out: those that are unknown or have no effect are refused.
+
     Raises:
-        InvalidField: a field is unknown, of the wrong type, or asks for something unsupported.
+        InvalidField: a field is of the wrong type, or asks for something unsupported, or is a slip.
         InvalidTools: an inline tool is not well-formed.
     """
-    fields = convert(supported(body, ignored=IGNORED, fixed=FIXED, refused=REFUSED), ResponsesFields)
-    _check_reasoning(fields.reasoning or {})
+    reader = FieldReader(is_strict=is_strict)
+    fields = reader.convert(reader.supported(body, RULES), ResponsesFields)
+    _tell_hints(fields, reader)
     turn = Turn(
         model=fields.model,
-        messages=read_input(fields.input, fields.instructions),
+        messages=read_input(fields.input, fields.instructions, reader),
         toolsets=read_toolsets(fields.toolset, toolset_header),
-        tools=read_tools(fields.tools or []),
+        tools=read_tools(fields.tools or [], reader),
         choice=read_choice(fields.tool_choice),
         is_parallel=fields.parallel_tool_calls is not False,
-        response_format=_read_format(fields.text),
+        response_format=read_any_format(_read_format(fields.text), "text.format", fields),
         sampling=read_sampling(fields),
+        stop_token_ids=tuple(fields.stop_token_ids or ()),
+        min_tokens=fields.min_tokens or 0,
         max_tokens=fields.max_output_tokens,
         num_logprobs=_read_logprobs(fields),
         template_options=fields.chat_template_kwargs or {},
+        reasoning_effort=fields.reasoning.effort if fields.reasoning else None,
+        truncates=fields.truncation == "auto",
         timeout_s=read_timeout(fields.timeout, timeout_header),
     )
     echoed = {name: default if body.get(name) is None else body[name] for name, default in ECHOED.items()}
-    return ResponsesRequest(turn, bool(fields.stream), echoed)
+    echoed["reasoning"] = {"effort": turn.reasoning_effort, "summary": None}
+    return ResponsesRequest(turn, bool(fields.stream), echoed, reader.ignored)
 
 
-def _check_reasoning(reasoning: Mapping[str, Any]) -> None:
-    asked = next((name for name, value in reasoning.items() if value is not None), None)
-    if asked is not None:
-        raise InvalidField(f"reasoning.{asked}", NO_REASONING_EFFORT)
+def _tell_hints(fields: ResponsesFields, reader: FieldReader) -> None:
+    """Tell the client of hints inside other fields."""
+    if fields.text and fields.text.verbosity not in {None, "medium"}:
+        reader.ignore("text.verbosity")
+    for name in ("summary", "generate_summary"):
+        if getattr(fields.reasoning, name, None) is not None:
+            reader.ignore(f"reasoning.{name}", "thoughts are sent as they are")
 
 
 def _read_format(text: Text | None) -> ResponseFormat | None:
@@ -194,11 +218,13 @@ def read_choice(value: Any) -> ToolChoice | None:
             return ToolChoice.named(name)
         case Allowed(mode=mode, tools=tools):
             return allowed_choice(mode, [tool.name for tool in tools], "tool_choice.tools")
+        case "any":  # Anthropic's word
+            return ToolChoice(ChoiceMode.REQUIRED)
         case mode:
             return ToolChoice(ChoiceMode(mode))
 
 
-def read_tools(documents: list[Any]) -> tuple[Tool, ...]:
+def read_tools(documents: list[Any], reader: FieldReader) -> tuple[Tool, ...]:
     """`tools`; raises InvalidField if one is not a function, InvalidTools, LimitExceeded."""
     for number, document in enumerate(documents):
         kind = document.get("type") if isinstance(document, dict) else None
@@ -208,4 +234,4 @@ def read_tools(documents: list[Any]) -> tuple[Tool, ...]:
                 f"{shown} is not supported: only functions are called, and it is the client that runs them"
             )
             raise InvalidField(f"tools[{number}].type", reason)
-    return parse_tools(documents, base="/tools")
+    return read_inline_tools(documents, reader)

@@ -1,0 +1,108 @@
+"""Response formats as clients of vLLM and SGLang ask for them.
+
+| here, in `response_format` | vLLM | vLLM, older | SGLang |
+|---|---|---|---|
+| `json_schema` | `structured_outputs: {"json": …}` | `guided_json` | `json_schema` |
+| `json_object` | `structured_outputs: {"json_object": true}` | | |
+| `regex` | `structured_outputs: {"regex": …}` | `guided_regex` | `regex` |
+| `choice` | `structured_outputs: {"choice": […]}` | `guided_choice` | |
+| `grammar` | `structured_outputs: {"grammar": …}` | `guided_grammar` | `ebnf` |
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from compiler.response_format import ResponseFormat
+from gateway.body import convert
+from gateway.errors import InvalidField
+
+ANY_OBJECT = {"type": "object", "additionalProperties": True}
+
+Choices = Annotated[list[str], Meta(min_length=1)]
+
+
+class EngineFormats(msgspec.Struct, kw_only=True):
+    """The fields of a body that ask for a format."""
+
+    structured_outputs: Any = None
+    guided_json: dict[str, Any] | bool | str | None = None
+    guided_regex: str | None = None
+    guided_choice: Choices | None = None
+    guided_grammar: str | None = None
+    json_schema: dict[str, Any] | bool | str | None = None
+    regex: str | None = None
+    ebnf: str | None = None
+
+
+class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """`structured_outputs`. What says how blanks are written, and which engine of vLLM works, is not used."""
+
+    json: dict[str, Any] | bool | str | None = None
+    json_object: bool | None = None
+    regex: str | None = None
+    choice: Choices | None = None
+    grammar: str | None = None
+    disable_any_whitespace: bool | None = None
+    disable_additional_properties: bool | None = None
+    disable_fallback: bool | None = None
+    whitespace_pattern: str | None = None
+
+
+class _Outputs(msgspec.Struct):
+    structured_outputs: StructuredOutputs
+
+
+def read_any_format(
+    own: ResponseFormat | None, own_field: str, fields: EngineFormats
+) -> ResponseFormat | None:
+    """The format that an answer must have; None if none is asked for.
+
+    `own` is what the API's own field `own_field` asks for.
+
+    Raises:
+        InvalidField: two fields ask for a format, or a schema that is written as text is no JSON.
+    """
+    found = ({own_field: own} if own else {}) | dict(_formats(fields))
+    if len(found) > 1:
+        first, second, *_ = found
+        raise InvalidField(second, f"an answer has one format, and {first} asks for one already")
+    return next(iter(found.values()), None)
+
+
+def _formats(fields: EngineFormats) -> Iterator[tuple[str, ResponseFormat]]:
+    if fields.structured_outputs is not None:
+        asked = convert({"structured_outputs": fields.structured_outputs}, _Outputs).structured_outputs
+        yield from _given("schema", {"structured_outputs.json": asked.json})
+        if asked.json_object:
+            yield "structured_outputs.json_object", ResponseFormat("schema", ANY_OBJECT)
+        yield from _given("pattern", {"structured_outputs.regex": asked.regex})
+        yield from _given("choice", {"structured_outputs.choice": asked.choice})
+        yield from _given("grammar", {"structured_outputs.grammar": asked.grammar})
+    yield from _given("schema", {"guided_json": fields.guided_json, "json_schema": fields.json_schema})
+    yield from _given("pattern", {"guided_regex": fields.guided_regex, "regex": fields.regex})
+    yield from _given("choice", {"guided_choice": fields.guided_choice})
+    yield from _given("grammar", {"guided_grammar": fields.guided_grammar, "ebnf": fields.ebnf})
+
+
+def _given(kind: str, contents: dict[str, Any]) -> Iterator[tuple[str, ResponseFormat]]:
+    for name, content in contents.items():
+        if content is not None:
+            value = _schema(content, name) if kind == "schema" else content
+            yield name, ResponseFormat(kind, value)
+
+
+def _schema(content: Any, path: str) -> Any:
+    """A schema, which these clients also send as JSON text."""
+    if not isinstance(content, str):
+        return content
+    try:
+        schema = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise InvalidField(path, f"it must be a JSON Schema, and the text is no JSON: {error}") from error
+    if not isinstance(schema, dict | bool):
+        raise InvalidField(path, "a JSON Schema is an object, true or false")
+    return schema

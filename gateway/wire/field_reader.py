@@ -1,0 +1,173 @@
+"""What becomes of the fields of a request: each is honoured, refused, or left out and named to the client.
+
+Clients send fields that mean something to other servers: hints, and what an earlier answer of another server
+had in it. Such a field is left out, and the header `X-Callgate-Ignored` of the answer names it. A field that
+would change the answer is refused, and so is one whose name is probably a slip of a field that exists here.
+
+>>> from msgspec import Struct
+>>> reader = FieldReader()
+>>> class Message(Struct, forbid_unknown_fields=True):
+...     content: str = ""
+>>> reader.convert({"content": "Hi", "cache_control": {"type": "ephemeral"}}, Message)
+Message(content='Hi')
+>>> reader.ignored
+('cache_control',)
+>>> reader.convert({"contnet": "Hi"}, Message)
+Traceback (most recent call last):
+gateway.errors.UnknownField: contnet: there is no such field; did you mean 'content'?
+"""
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeVar
+
+from msgspec import inspect
+
+from gateway.body import convert, struct_of, types_below, types_of
+from gateway.errors import InvalidField, UnknownField
+from toolspecs.nearest import MAX_NAME, near_matches, shorten
+
+T = TypeVar("T")
+
+MAX_IGNORED = 64
+"""Different fields that one request may have ignored; comparing names takes time."""
+
+SLIP = 0.75
+"""How similar an unknown name is to that of a field when it is taken for a slip (`difflib`'s ratio)."""
+
+FOREIGN = frozenset(
+    {
+        "annotations",
+        "cache_control",
+        "extra_content",
+        "logprobs",
+        "parsed",
+        "parsed_arguments",
+        "provider_specific_fields",
+        "reasoning",
+        "reasoning_details",
+        "refusal",
+        "thinking_blocks",
+        "token_ids",
+    }
+)
+"""Fields of other servers and of clients. They are no slips, although some resemble fields of this one."""
+
+Fixed = Mapping[str, tuple[tuple[Any, ...], str]]
+"""Fields of which only some values are supported: these values, and why there are no others."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRules:
+    """The fields of a body that are not honoured.
+
+    `silent` ones change nothing by their own definition. `hints` change nothing here, and the client is told,
+    unless they have one of the values listed. `refused` gives the reason of each refusal.
+    """
+
+    silent: frozenset[str]
+    hints: Mapping[str, tuple[Any, ...]]
+    fixed: Fixed
+    refused: Mapping[str, str]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them."""
+        return (*self.silent, *self.hints, *self.fixed, *self.refused)
+
+
+class FieldReader:
+    """Reads the objects of one request, and remembers which fields it left out.
+
+    With `is_strict` it leaves out none: hints and unknown fields are refused.
+    """
+
+    def __init__(self, *, is_strict: bool = False) -> None:
+        self._is_strict = is_strict
+        self._ignored: dict[str, None] = {}
+        self._other_names: tuple[str, ...] = ()
+        """Fields of the body that no struct holds."""
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """The paths of the fields left out, in the order of their first appearance; `[]` is any index."""
+        return tuple(self._ignored)
+
+    def ignore(self, path: str, reason: str = "it has no effect here") -> None:
+        """Leave out a field that was given. Raises InvalidField if the reader is strict."""
+        if self._is_strict:
+            raise InvalidField(path, f"{reason}; leave it out")
+        self._ignored[shorten(path, 2 * MAX_NAME)] = None
+        if len(self._ignored) > MAX_IGNORED:
+            raise InvalidField(path, f"more than {MAX_IGNORED} different fields are unknown; leave them out")
+
+    def supported(self, body: Any, rules: FieldRules) -> dict[str, Any]:
+        """The fields of a body without those of the rules.
+
+        Raises:
+            InvalidField: the body is not an object, a field is refused, or a `fixed` field has another value.
+        """
+        if not isinstance(body, dict):
+            raise InvalidField("", "the body must be a JSON object")
+        for name, (values, reason) in rules.fixed.items():
+            if body.get(name) is not None and body[name] not in values:
+                shown = shorten(json.dumps(body[name]), MAX_NAME)
+                wanted = " or ".join(map(json.dumps, values))
+                raise InvalidField(
+                    name, f"{shown} is not supported: {reason}; leave it out, or write {wanted}"
+                )
+        for name, reason in rules.refused.items():
+            if body.get(name) is not None:
+                raise InvalidField(name, reason)
+        for name, silent_values in rules.hints.items():
+            if body.get(name) is not None and body[name] not in silent_values:
+                self.ignore(name)
+        self._other_names = rules.names
+        handled = {*rules.names}
+        return {name: value for name, value in body.items() if name not in handled}
+
+    def convert(self, value: Any, shape: type[T]) -> T:
+        """`value` as a msgspec struct, without the fields that are left out; raises InvalidField."""
+        try:
+            return convert(value, shape)
+        except UnknownField:
+            if self._is_strict:
+                raise
+        types = _alternatives(shape)  # type: ignore[arg-type]  # every class is hashable
+        return convert(self._known(value, types, ""), shape)
+
+    def leaves_out(self, name: str, value: Any, known: Collection[str], path: str) -> bool:
+        """Whether a field that is not `known` is left out; if not, it is a slip. `path` names it."""
+        if value is None or path in self._ignored:
+            return True
+        if self._is_strict or (name not in FOREIGN and near_matches(name, known, 1, cutoff=SLIP)):
+            return False
+        self.ignore(path)
+        return True
+
+    def _known(self, value: Any, types: tuple[inspect.Type, ...], path: str) -> Any:
+        """A value without the unknown fields of its objects, however deep in it."""
+        if isinstance(value, list):
+            inner = tuple(types_below(types, None))
+            return [self._known(item, inner, f"{path}[]") for item in value] if inner else value
+        struct = struct_of(value, types)
+        return value if struct is None else dict(self._known_fields(value, struct, path))
+
+    def _known_fields(
+        self, value: Mapping[str, Any], struct: inspect.StructType, path: str
+    ) -> Iterator[tuple[str, Any]]:
+        known = {field.encode_name for field in struct.fields} | {struct.tag_field or ""}
+        similar = known if path else known.union(self._other_names)
+        for name, inner in value.items():
+            inner_path = f"{path}.{name}" if path else name
+            if name in known:
+                yield name, self._known(inner, tuple(types_below((struct,), name)), inner_path)
+            elif not self.leaves_out(name, inner, similar, inner_path):
+                yield name, inner
+
+
+@cache
+def _alternatives(shape: Any) -> tuple[inspect.Type, ...]:
+    return tuple(types_of(shape))

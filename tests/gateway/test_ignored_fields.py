@@ -1,0 +1,170 @@
+"""What other servers' clients send is left out and named; slips, and what would change an answer, are refused."""
+
+from dataclasses import replace
+
+import pytest
+from chat import URL, body
+
+from gateway.errors import InvalidField
+from gateway.wire.field_reader import MAX_IGNORED
+from gateway.wire.openai import read_request
+from gateway.wire.responses import read_request as read_responses_request
+from runtime.errors import PromptTooLong
+from runtime.request import Message
+from toolspecs.errors import InvalidTools
+
+USER = {"role": "user", "content": "Hi"}
+CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+WEATHER = {"name": "f", "parameters": {"type": "object", "properties": {}}}
+
+
+def chat(**fields):
+    return {"model": "m", "messages": [USER], **fields}
+
+
+def fed_back(**fields):
+    """A message that a client got from a server and sends back."""
+    return chat(messages=[USER, {"role": "assistant", "content": "Hello", **fields}])
+
+
+SENT = [
+    # LiteLLM, OpenRouter and openai's own `.stream()` and `.parse()` feed these back.
+    (fed_back(provider_specific_fields={"x": 1}), "messages[].provider_specific_fields"),
+    (fed_back(reasoning="Hm", reasoning_details=[]), "messages[].reasoning, messages[].reasoning_details"),
+    (fed_back(parsed={"a": 1}), "messages[].parsed"),
+    (fed_back(extra_content={"google": {}}), "messages[].extra_content"),
+    (fed_back(annotations=[{"type": "url_citation"}]), ""),
+    (fed_back(refusal=None, parsed=None), ""),
+    (
+        fed_back(tool_calls=[CALL | {"function": CALL["function"] | {"parsed_arguments": {}}}]),
+        "messages[].tool_calls[].function.parsed_arguments",
+    ),
+    (
+        chat(messages=[{"role": "user", "content": [{"type": "text", "text": "Hi", "cache_control": {}}]}]),
+        "messages[].content[].cache_control",
+    ),
+    (
+        chat(tools=[{"type": "function", "function": WEATHER, "cache_control": {"type": "ephemeral"}}]),
+        "tools[].cache_control",
+    ),
+    # What people configure, and what other servers understand.
+    (chat(verbosity="low"), "verbosity"),
+    (chat(verbosity="medium"), ""),
+    (chat(prediction={"type": "content", "content": "x"}), "prediction"),
+    (chat(service_tier="flex"), "service_tier"),
+    (chat(store=True), "store"),
+    (chat(skip_special_tokens=False), "skip_special_tokens"),
+    (chat(skip_special_tokens=True, add_generation_prompt=True), ""),
+    (chat(guided_decoding_backend="outlines", guided_regex="a+"), "guided_decoding_backend"),
+    (chat(plugins=[{"id": "web"}], transforms=None), "plugins"),
+    (
+        chat(stream=True, stream_options={"continuous_usage_stats": True}),
+        "stream_options.continuous_usage_stats",
+    ),
+    (chat(stop=["}"], response_format={"type": "json_object"}), "stop"),
+]
+
+
+@pytest.mark.parametrize(("sent", "named"), SENT, ids=[named or "nothing" for _, named in SENT])
+def test_what_changes_no_answer_is_left_out_and_named(sent, named):
+    assert ", ".join(read_request(sent).ignored) == named
+    if named:
+        with pytest.raises((InvalidField, InvalidTools)):
+            read_request(sent, is_strict=True)
+
+
+RESPONSES = [
+    ({"store": True}, "store"),
+    ({"text": {"verbosity": "low"}}, "text.verbosity"),
+    ({"reasoning": {"effort": "low", "summary": "auto"}}, "reasoning.summary"),
+    ({"input": [{**USER, "cache_control": {}}]}, "input[].cache_control"),
+]
+
+
+@pytest.mark.parametrize(("fields", "named"), RESPONSES, ids=[named for _, named in RESPONSES])
+def test_responses_do_the_same(fields, named):
+    sent = {"model": "m", "input": "Hi", **fields}
+    assert ", ".join(read_responses_request(sent).ignored) == named
+    with pytest.raises(InvalidField) as refused:
+        read_responses_request(sent, is_strict=True)
+    assert refused.value.param.split(".")[0].split("[")[0] == named.split(".")[0].split("[")[0]
+
+
+def test_a_flood_of_unknown_fields_is_refused():
+    with pytest.raises(InvalidField, match=f"more than {MAX_IGNORED}"):
+        read_request(chat(**{f"zz{i}": 1 for i in range(100_000)}))
+
+
+async def test_the_answer_names_them(client):
+    response = await client.post(URL, json=body(prediction={}, **{"a\r\nSet-Cookie: b": 1, "é" * 500: 1}))
+    assert response.status_code == 200
+    named = response.headers["x-callgate-ignored"].split(", ")
+    assert named[:2] == ["prediction", "a%0D%0ASet-Cookie%3A%20b"]
+    assert len(response.headers["x-callgate-ignored"]) <= 2000
+    assert "set-cookie" not in response.headers
+    streamed = await client.post(URL, json=body(stream=True, prediction={}))
+    assert streamed.headers["x-callgate-ignored"] == "prediction"
+    assert "x-callgate-ignored" not in (await client.post(URL, json=body())).headers
+
+
+async def test_a_reasoning_effort_sets_the_switch_that_the_template_has(client, runtime):
+    asked = body(reasoning_effort="none")
+    assert (await client.post(URL, json=asked)).headers["x-callgate-ignored"] == "reasoning_effort"
+    assert runtime.requests[-1].template_options == {}
+    runtime.card = replace(runtime.card, template_variables=frozenset({"enable_thinking"}))
+    assert "x-callgate-ignored" not in (await client.post(URL, json=asked)).headers
+    assert runtime.requests[-1].template_options == {"enable_thinking": False}
+    await client.post(URL, json=body(reasoning_effort="high"))
+    assert runtime.requests[-1].template_options == {"enable_thinking": True}
+    own = body(reasoning_effort="high", chat_template_kwargs={"enable_thinking": False})
+    await client.post(URL, json=own)
+    assert runtime.requests[-1].template_options == {"enable_thinking": False}
+    runtime.card = replace(runtime.card, template_variables=frozenset({"reasoning_effort"}))
+    await client.post(URL, json=body(reasoning_effort="low"))
+    assert runtime.requests[-1].template_options == {"reasoning_effort": "low"}
+
+
+async def test_a_limit_on_tokens_has_no_effect_beside_a_grammar(client, runtime):
+    asked = body(min_tokens=5, stop_token_ids=[3])
+    assert "x-callgate-ignored" not in (await client.post(URL, json=asked)).headers
+    assert (runtime.requests[-1].min_tokens, runtime.requests[-1].stop_token_ids) == (5, (3,))
+    answer = await client.post(URL, json=asked | {"response_format": {"type": "json_object"}})
+    assert answer.headers["x-callgate-ignored"] == "min_tokens, stop_token_ids"
+
+
+class ShortContext:
+    """Refuses prompts of more than `num_messages` messages, as a runtime with a short context does."""
+
+    def __init__(self, runtime, num_messages):
+        self.runtime, self.num_messages = runtime, num_messages
+        self.play = runtime.generate
+
+    async def generate(self, request):
+        if len(request.messages) > self.num_messages:
+            raise PromptTooLong(len(request.messages), self.num_messages)
+        async for event in self.play(request):
+            yield event
+
+
+async def test_the_oldest_turns_are_left_out_only_where_that_is_asked_for(client, runtime, monkeypatch):
+    monkeypatch.setattr(runtime, "generate", ShortContext(runtime, 5).generate)
+    turns = [{"role": role, "content": f"{role} {i}"} for i in range(4) for role in ("user", "assistant")]
+    sent = {"model": "tiny", "instructions": "Be brief.", "input": [*turns, USER]}
+    refused = await client.post("/v1/responses", json=sent)
+    assert refused.json()["error"]["code"] == "context_length_exceeded"
+    answer = (await client.post("/v1/responses", json=sent | {"truncation": "auto"})).json()
+    kept = runtime.requests[-1].messages
+    assert kept[0] == Message("system", "Be brief.")
+    assert kept[-1] == Message("user", "Hi")
+    assert kept[1].role == "user"
+    assert (answer["truncation"], answer["callgate"]["dropped_messages"]) == ("auto", 10 - len(kept))
+    hopeless = {"model": "tiny", "input": [USER] + [{"role": "assistant", "content": "x"}] * 9}
+    refused = await client.post("/v1/responses", json=hopeless | {"truncation": "auto"})
+    assert refused.json()["error"]["code"] == "context_length_exceeded"
+
+
+async def test_a_model_is_found_under_the_name_that_serves_a_toolset(client, weather):
+    found = await client.get("/v1/models/tiny:weather")
+    assert (found.status_code, found.json()["id"]) == (200, "tiny:weather")
+    assert (await client.get("/v1/models/tiny:nothing")).status_code == 404
+    assert (await client.get("/v1/models/other")).status_code == 404
