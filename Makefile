@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH := $(VENV)/.bench
+AJV := build/ajv/node_modules/ajv
 
-.PHONY: demo serve test test-corpus bench gpu-wheels bench-gpu lint format clean
+.PHONY: demo serve test test-corpus fuzz bench gpu-wheels bench-gpu lint format clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -32,6 +33,12 @@ test: $(READY) lint ## lint, types, and every test but the full corpora
 
 test-corpus: $(BENCH) ## the full runs over the shared corpora, other engines beside ours: hours
 	$(BIN)/pytest -m corpus -s
+
+fuzz: $(READY) ## schemas, patterns and toolsets made up at random, for MINUTES=10; SEED=1 repeats a run
+	if command -v npm >/dev/null && [ ! -d $(AJV) ]; then \
+		npm install --silent --no-audit --no-fund --prefix build/ajv ajv@8.20.0 ajv-formats@3.0.1 ajv-draft-04@1.0.0; fi
+	PYTHONPATH=.:tests OMP_NUM_THREADS=1 $(BIN)/python -m fuzz --minutes $(or $(MINUTES),10) \
+		--jobs $(or $(JOBS),1) $(if $(SEED),--seed $(SEED))
 
 bench: $(BENCH) ## the engine beside others, on this machine; OPTIONS="--vllm PYTHON" passes options
 	$(BIN)/callgate bench $(OPTIONS)

@@ -10,7 +10,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from monolith import tagged
 from random_decoding import allowed_ids
-from tagged_schemas import DISTINCT, STRING, Drawing, arguments_schema, crossing_vocabulary
+from soundness.tagged_schemas import DISTINCT, STRING, Drawing, arguments_schema, crossing_vocabulary
 from text_call_parser import ArgumentsPart, CallParser, CallStart
 from vocabularies import spelled
 from whole_outputs import parse_calls

@@ -42,8 +42,8 @@ def run(set_up: Callable[[], Job], tasks: Iterable[Any], *, workers: int) -> Ite
         job = set_up()
         yield from (Finished(list(job(task)), "done") for task in tasks)
         return
-    idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
-    everyone = [_Worker(set_up) for _ in range(workers)]
+    idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+    everyone = [Worker(set_up) for _ in range(workers)]
     for worker in everyone:
         idle.put(worker)
 
@@ -63,21 +63,25 @@ def run(set_up: Callable[[], Job], tasks: Iterable[Any], *, workers: int) -> Ite
                 worker.stop()
 
 
-class _Worker:
+class Worker:
     """One process, started anew when a task has ended it."""
 
-    def __init__(self, set_up: Callable[[], Job]) -> None:
+    def __init__(self, set_up: Callable[[], Job], *, max_bytes: int = MAX_BYTES) -> None:
         self._set_up = set_up
+        self._max_bytes = max_bytes
         self._start()
 
     def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, self._set_up), daemon=True)
+        self._process = context.Process(
+            target=_serve, args=(theirs, self._set_up, self._max_bytes), daemon=True
+        )
         self._process.start()
         theirs.close()
 
     def finish(self, task: Any) -> Finished:
+        """Run the job over one task."""
         findings = []
         try:
             self._pipe.send(task)
@@ -96,13 +100,14 @@ class _Worker:
             return Finished(findings, end)
 
     def stop(self) -> None:
+        """End the process."""
         self._pipe.close()
         self._process.join(10)
         self._process.kill()
 
 
-def _serve(pipe: Any, set_up: Callable[[], Job]) -> None:
-    resource.setrlimit(resource.RLIMIT_DATA, (MAX_BYTES, MAX_BYTES))
+def _serve(pipe: Any, set_up: Callable[[], Job], max_bytes: int) -> None:
+    resource.setrlimit(resource.RLIMIT_DATA, (max_bytes, max_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # xgrammar warns there of every keyword it leaves out
     job = set_up()

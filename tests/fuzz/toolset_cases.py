@@ -1,0 +1,207 @@
+"""Cases of toolsets: every output reads back as calls with valid arguments, in every call syntax."""
+
+import json
+import random
+from typing import Any
+
+from soundness.tagged_schemas import arguments_schema
+from whole_outputs import parse_calls
+
+from compiler.errors import CompilerError
+from compiler.syntaxes import SYNTAXES
+from fuzz.findings import Finding, Outcome
+from fuzz.harness import Harness
+from fuzz.judging import EveryJudge, Unjudged, is_schema
+from fuzz.schemas import make_schema
+from fuzz.tokens import draw, vocabulary
+from toolspecs.tool import Tool
+
+NUM_OUTPUTS = 6
+NUM_BROKEN = 25
+_NAMES = ("f", "ff", "get", "get_weather", "a-b", "f1")
+_TAGGED = [row.name for row in SYNTAXES.values() if row.tags]
+
+
+class ToolsetCases:
+    """Tools of every draft, in every call syntax."""
+
+    name = "toolsets"
+
+    def make(self, rng: random.Random) -> dict[str, Any]:
+        """Schemas by the names of tools, a syntax, a choice, and the vocabulary."""
+        syntax = rng.choice(list(SYNTAXES))
+        names = rng.sample(_NAMES, rng.choice((1, 1, 2, 3)))
+        words = (
+            [f"crossing {syntax}", f"crossing {syntax} markers"]
+            if SYNTAXES[syntax].tags
+            else ["bytes", "pieces"]
+        )
+        return {
+            "tools": {name: self._schema(rng) for name in names},
+            "syntax": syntax,
+            "choice": rng.choice(("required", "required", "auto")),
+            "vocabulary": rng.choice(words),
+        }
+
+    def _schema(self, rng: random.Random) -> dict[str, Any]:
+        return make_schema(rng, only_objects=True)
+
+    def check(self, subject: dict[str, Any], rng: random.Random, harness: Harness) -> Outcome:
+        """Compile, draw outputs, and read them as a client does; `subject["text"]` alone, if there is one."""
+        return _Check(self.name, subject, rng, harness).outcome()
+
+
+class TaggedCases(ToolsetCases):
+    """Parameters that can be strings or JSON, beside parameters that a guard looks at, in syntaxes with tags."""
+
+    name = "tagged"
+
+    def make(self, rng: random.Random) -> dict[str, Any]:
+        """As of toolsets, with a syntax that writes tags."""
+        subject = super().make(rng)
+        syntax = rng.choice(_TAGGED)
+        words = f"crossing {syntax}{rng.choice(('', ' markers'))}"
+        return {**subject, "syntax": syntax, "vocabulary": words}
+
+    def _schema(self, rng: random.Random) -> dict[str, Any]:
+        return arguments_schema(rng)
+
+
+class _Check:
+    """The check of one toolset."""
+
+    def __init__(self, kind: str, subject: dict[str, Any], rng: random.Random, harness: Harness) -> None:
+        self._kind = kind
+        self._subject = subject
+        self._rng = rng
+        self._harness = harness
+        self._outcome = Outcome()
+
+    def outcome(self) -> Outcome:
+        """Counts and findings."""
+        schemas = self._subject["tools"]
+        if not all(map(is_schema, schemas.values())):
+            self._count("no schema")
+            return self._outcome
+        tools = [Tool(name, "", schema) for name, schema in schemas.items()]
+        try:
+            self._grammar = self._harness.compile_toolset(
+                tools,
+                tokenizer=vocabulary(self._subject["vocabulary"]),
+                syntax=self._subject["syntax"],
+                tool_choice=self._subject["choice"],
+            )
+        except CompilerError:
+            self._count("refused")
+            return self._outcome
+        except Exception as error:  # noqa: BLE001 - whatever else is raised is what we look for
+            self._find("raises another error", f"{type(error).__name__}: {error}")
+            return self._outcome
+        self._count("compiled")
+        self._harness.compiled()
+        try:
+            self._judges = {name: EveryJudge(schema, self._harness.ajv) for name, schema in schemas.items()}
+        except Unjudged:
+            self._count("unjudged")
+            return self._outcome
+        if "text" in self._subject:
+            self._read(self._subject["text"], "given")
+        else:
+            self._look()
+        return self._outcome
+
+    def _look(self) -> None:
+        outputs: list[str] = []
+        try:
+            for number in range(NUM_OUTPUTS):
+                written = draw(self._grammar, self._rng, self._rng.randrange(10 + 30 * number))
+                outputs.append(self._grammar.vocabulary.display(written).decode(errors="replace"))
+        except AssertionError as error:
+            self._find("matcher, mask and closer disagree", str(error) or "a mask is empty")
+        except Exception as error:  # noqa: BLE001 - as above
+            self._find("raises while decoding", f"{type(error).__name__}: {error}")
+        for output in outputs:
+            self._read(output, "drawn")
+            for _ in range(NUM_BROKEN):
+                changed = self._changed(output)
+                try:
+                    is_accepted = self._accepts(changed)
+                except Exception as error:  # noqa: BLE001 - as above
+                    self._find("raises while reading", f"{type(error).__name__}: {changed!r} {error}")
+                    continue
+                if is_accepted:
+                    self._read(changed, "accepted")
+                else:
+                    self._count("not accepted")
+
+    def _changed(self, text: str) -> str:
+        """The text with one piece changed, left out, put in, or repeated."""
+        rng = self._rng
+        at = rng.randrange(len(text) + 1)
+        to = min(len(text), at + rng.choice((1, 1, 1, 2, 5, 20)))
+        more = rng.choice(
+            (
+                '"',
+                "[",
+                "{",
+                "]",
+                "}",
+                "a",
+                "1",
+                "null",
+                " ",
+                "\n",
+                ", ",
+                '"a", ',
+                "<",
+                "\\",
+                "é",
+                "aaaaaaaa",
+                "",
+            )
+        )
+        return rng.choice(
+            (
+                text[:at] + text[to:],
+                text[:at] + more + text[at:],
+                text[:at] + more + text[to:],
+                text[:to] + text[at:],
+            )
+        )
+
+    def _accepts(self, text: str) -> bool:
+        """Whether a model can write the text, markers as markers, and then stop."""
+        words, matcher = self._grammar.vocabulary, self._grammar.matcher()
+        for piece in words.pieces(words.spell(text).encode()):
+            token_ids = [piece] if isinstance(piece, int) else piece
+            if not all(map(matcher.accept, token_ids)):
+                return False
+        return matcher.is_completed()
+
+    def _read(self, output: str, what: str) -> None:
+        """Whether an output reads back as calls of the tools, with valid arguments."""
+        if what == "given" and not self._accepts(output):
+            return
+        self._count(what)
+        _, calls = parse_calls(output, self._grammar.syntax, self._grammar.parameter_types)
+        if not calls and self._subject["choice"] == "required":
+            self._find_in(output, "an output has no calls", output)
+        for name, arguments in calls:
+            self._count("calls")
+            if name not in self._judges:
+                self._find_in(output, "an output calls an unknown tool", name)
+                continue
+            if faults := self._judges[name].faults(arguments.encode()):
+                self._find_in(output, "admits invalid arguments", f"{faults[0]} in {arguments}")
+            elif not isinstance(json.loads(arguments), dict):
+                self._find_in(output, "admits arguments that are no object", arguments)
+
+    def _count(self, what: str) -> None:
+        self._outcome.counts[what] += 1
+
+    def _find(self, rule: str, detail: str) -> None:
+        self._outcome.findings.append(Finding(self._kind, rule, self._subject, detail))
+
+    def _find_in(self, output: str, rule: str, detail: str) -> None:
+        subject = {**self._subject, "text": output}
+        self._outcome.findings.append(Finding(self._kind, rule, subject, detail))
