@@ -96,6 +96,11 @@ class GuardedTokens:
         return self._those(lambda token: _NOT_CANONICAL.search(token) and b'"' in _ESCAPES.sub(b"", token))
 
     @cached_property
+    def whole_strings(self) -> TokenSet:
+        """Tokens that open a string outside of any, and may complete it."""
+        return self._those(re.compile(rb'\s*".*"', re.DOTALL).match)
+
+    @cached_property
     def structural(self) -> TokenSet:
         """Tokens that begin outside a string, and may complete anything."""
         return self._those(_completes_something)
@@ -170,8 +175,8 @@ class CandidateTokens:
             yield tokens.keys_outside
             if self._has_items:
                 yield tokens.items_outside
-            if cursor.expects_element and seen:
-                yield tokens.escaped
+            if seen:
+                yield from (tokens.whole_strings, tokens.escaped)
             return
         yield tokens.keys_inside
         if self._has_items:
@@ -186,15 +191,18 @@ class CandidateTokens:
             if element.can_run_out:
                 yield from self._writing_part(element.rest, in_string=in_string)
                 continue
-            for blank in _blanks_before(in_string=in_string, is_begun=element.is_begun):
+            if not in_string and element.rest.startswith(b'"'):
+                continue  # the tokens that write it are in `whole_strings`
+            for blank in _blanks_before(in_string=in_string):
                 for at in range(*index.narrow(blank + element.rest)):
                     yield from index.ids[at]
 
     def _writing_part(self, text: bytes, *, in_string: bool) -> Iterator[int]:
         """The tokens that write a beginning of a canonical text, with or without blanks after separators."""
         index = self._tokens.index
-        blanks = _blanks_before(in_string=in_string, is_begun=True)
-        pending = [(blank, 0, in_string, 0, len(index.spellings)) for blank in blanks]
+        pending = [
+            (blank, 0, in_string, 0, len(index.spellings)) for blank in _blanks_before(in_string=in_string)
+        ]
         while pending:
             written, at, inside, low, high = pending.pop()
             low, high = index.narrow(written, low, high)
@@ -212,11 +220,9 @@ class CandidateTokens:
                 pending.append((written + char + b" ", at + 1, inside, low, high))
 
 
-def _blanks_before(*, in_string: bool, is_begun: bool) -> tuple[bytes, ...]:
-    """The blanks that may precede the rest of an element; none for one that has not begun (see `_sets`)."""
-    if in_string:
-        return (b"",)
-    return (b"", b" ") if is_begun else ()
+def _blanks_before(*, in_string: bool) -> tuple[bytes, ...]:
+    """The blanks that may precede the rest of an element."""
+    return (b"",) if in_string else (b"", b" ")
 
 
 def _is_escaped(text: bytes, at: int) -> bool:

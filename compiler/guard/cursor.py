@@ -14,6 +14,7 @@ from itertools import product
 from typing import NamedTuple
 
 from compiler.guard.plan import GuardPlan, PathStates
+from compiler.guard.seen_values import SeenValues
 from compiler.guard.string_bounds import RemainingLength
 
 ESCAPE = re.compile(rb"\\(?:[^u]|u(?:[dD][89abAB]..\\u....|(?![dD][89abAB])....))", re.DOTALL)
@@ -72,7 +73,7 @@ class OpenContainer(NamedTuple):
     """Its elements can run out (see `PathState.can_run_out`)."""
     is_recorded: bool
     """It is inside an item that must be distinct, so `text` collects its canonical form."""
-    seen: frozenset[bytes] = frozenset()
+    seen: SeenValues = SeenValues()
     item_index: int = 0
     """The index of the item that the text is at."""
     text: bytes = b""
@@ -267,7 +268,7 @@ class JsonCursor(NamedTuple):
         assert container is not None
         if key in container.seen:
             return None
-        seen = container.seen | {key} if container.forbids_repeats else container.seen
+        seen = container.seen.adding(key) if container.forbids_repeats else container.seen
         text = container.text + key if container.is_recorded else b""
         return self._replace(is_key=False, container=container._replace(seen=seen, key=key, text=text))
 
@@ -279,7 +280,7 @@ class JsonCursor(NamedTuple):
         if not container.is_object and container.forbids_repeats:
             if value in container.seen:
                 return None
-            container = container._replace(seen=container.seen | {value})
+            container = container._replace(seen=container.seen.adding(value))
         if container.is_recorded:
             container = container._replace(text=container.text + value)
         return self if container is self.container else self._replace(container=container)
@@ -300,7 +301,10 @@ class JsonCursor(NamedTuple):
         return any(container.can_run_out for container in self.containers)
 
     def seen_elements(self) -> Iterator[SeenElement]:
-        """The elements that the text would repeat if it went on as they do."""
+        """The elements that the text would repeat if it went on as they do.
+
+        Those of which nothing is begun, where a comma would have to follow, only if they can run out.
+        """
         for element in self._seen_elements():
             yield from element.after_escape(self.escape) if self.escape else (element,)
 
@@ -309,20 +313,26 @@ class JsonCursor(NamedTuple):
         written = self.scalar or b""
         for container in self.containers:
             is_innermost = container is self.container
-            if container.forbids_repeats and container.seen:
+            if container.forbids_repeats:
                 if is_innermost and self.scalar is None and not self.expects_element:
-                    for seen in container.seen:
+                    for seen in container.seen.beginning_with(b"") if container.can_run_out else ():
                         yield SeenElement(b"," + seen, container.can_run_out, is_begun=False)
                 elif not container.is_object or (is_innermost and (self.is_key or self.scalar is None)):
-                    for seen in container.seen:
-                        if seen.startswith(written):
-                            yield SeenElement(seen[len(written) :], container.can_run_out, is_begun=True)
+                    for seen in container.seen.beginning_with(written):
+                        yield SeenElement(seen[len(written) :], container.can_run_out, is_begun=True)
             written = container.text + written
 
     @property
     def repetition_state(self) -> object:
         """Equal for cursors after which the same texts repeat nothing."""
-        return self.container, self.scalar, self.escape, self.expects_element
+        containers = tuple(
+            (
+                *container._replace(parent=None, seen=SeenValues()),
+                frozenset(container.seen.beginning_with(b"")),
+            )
+            for container in self.containers
+        )
+        return containers, self.scalar, self.escape, self.expects_element
 
     @property
     def can_be_dead_end(self) -> bool:

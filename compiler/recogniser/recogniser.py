@@ -188,4 +188,4 @@ def _deviations(node: _SearchNode, rest: bytes, rank: int, order: Iterator[int])
 
 
 def _num_seen(cursor: JsonCursor) -> int:
-    return sum(len(container.seen) for container in cursor.containers)
+    return sum(container.seen.size for container in cursor.containers)

@@ -137,9 +137,8 @@ class _Parser:
         """Raise if a construct begins here that engines read differently."""
         if (refused := refused_at(self.pattern, self.at, place)) is not None:
             construct, written = refused
-            raise PatternError(
-                construct.reason(written), construct.instead, is_disputed=construct.is_disputed
-            )
+            reason = construct.reason(written, self.at)
+            raise PatternError(reason, construct.instead, is_disputed=construct.is_disputed)
 
     def next(self) -> str:
         if self.at_end:

@@ -63,10 +63,10 @@ class RefusedConstruct(Construct):
     instead: str = ""
     places: tuple[Place, ...] = (Place.ATOM,)
 
-    def reason(self, written: str) -> str:
-        """What is wrong with a pattern in which the construct is written like this."""
+    def reason(self, written: str, position: int) -> str:
+        """What is wrong with a pattern in which the construct is written like this at a position."""
         verdict = "engines read differently" if self.is_disputed else "not every engine has"
-        return f"has {self.name} ({written}), which {verdict}"
+        return f"has {self.name} ({written}) at position {position}, which {verdict}"
 
 
 def _refused(  # noqa: PLR0917 - the columns of a table

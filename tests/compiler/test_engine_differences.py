@@ -93,6 +93,14 @@ def test_a_refused_construct_is_named_with_a_way_out(row: RefusedConstruct):
         assert refused.value.suggestion == row.instead
 
 
+def test_a_refusal_names_the_backreference_and_its_place():
+    pattern = r"^\s*<([A-Za-z]+).+?(\/>|\/\1>)\s*$"
+    with pytest.raises(UnsupportedSchema) as refused:
+        compile_schema({"type": "object", "properties": {"icon": {"type": "string", "pattern": pattern}}})
+    place = pattern.index(r"\1")
+    assert f"/properties/icon/pattern: has a backreference (\\1) at position {place}," in str(refused.value)
+
+
 @pytest.mark.parametrize("row", READ, ids=lambda row: f"{row.name}: {row.pattern!r}")
 def test_what_is_read_is_what_all_engines_say(row):
     assert readings(row.pattern, row.text) == [row.agreed == {"+"}, row.agreed == {"-"}]
