@@ -1,19 +1,45 @@
-"""API keys: with keys, a request needs `Authorization: Bearer KEY`; without keys, any program may call."""
+"""Who may come in: API keys, the names under which the gateway is called, and web pages.
+
+With keys, a request needs `Authorization: Bearer KEY`. Without keys, any program of this machine may call,
+but no web page. A browser sends the requests of every page from the user's own machine. It names the page's
+site in `Origin`, but the site chooses the address to which its name leads, so `Host` is checked too.
+"""
 
 import hmac
+import ipaddress
+import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from litestar.middleware import ASGIMiddleware
+from litestar import Request
+from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Receive, Scope, Send
 
-from gateway.errors import ForeignPage, SettingsError, Unauthorized
+from gateway.errors import ForeignHost, ForeignPage, GatewayError, MalformedHead, SettingsError, Unauthorized
+from gateway.problems import respond
 from gateway.settings import Settings
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """Routes that need no key."""
 
 MIN_KEY_LENGTH = 8
+
+_SINGLE_HEADERS = (
+    b"authorization",
+    b"content-type",
+    b"host",
+    b"if-match",
+    b"if-none-match",
+    b"origin",
+    b"x-request-timeout",
+    b"x-toolset",
+)
+"""Headers of which a request may have one: of two, a proxy and the gateway may read different ones."""
+
+_HOST = re.compile(r"(?P<name>\[[\da-f:.]+\]|[^\s\[\]:/?#@,%\\]+)(?::(?P<port>\d{1,5}))?", re.ASCII)
 
 
 def read_keys(settings: Settings) -> tuple[str, ...]:
@@ -45,31 +71,126 @@ def _keys_in(text: str, source: str) -> Iterator[str]:
         yield key
 
 
-def is_known(key: str, keys: Iterable[str]) -> bool:
-    """Whether `key` is one of `keys`; the time that this takes does not depend on how similar they are."""
-    matches = [hmac.compare_digest(key.encode(), known.encode()) for known in keys]
+def is_known(key: bytes, keys: Iterable[str]) -> bool:
+    """Whether `key` is one of `keys`; the time that this takes does not depend on how similar they are.
+
+    A header is bytes. Clients encode a key beyond ASCII as UTF-8 or as Latin-1.
+    """
+    matches = [hmac.compare_digest(key, spelling) for known in keys for spelling in _spellings(known)]
     return any(matches)
 
 
-class ApiKeyMiddleware(ASGIMiddleware):
-    """Refuses requests without a known key. If there are no keys, it refuses those of other sites' web pages.
+def _spellings(key: str) -> Iterator[bytes]:
+    yield key.encode()
+    with suppress(UnicodeEncodeError):
+        yield key.encode("latin-1")
 
-    A browser sends the requests of every page from the user's own machine, and names the page's site in
-    `Origin`.
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A host as a client names it; `port` is empty if it names none."""
+
+    name: str
+    port: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> "Host | None":
+        """The host that a `Host` header names; None if it names none, or more than one."""
+        matched = _HOST.fullmatch(text.lower())
+        if not matched:
+            return None
+        name = matched["name"].removesuffix(".")
+        if name.startswith("["):
+            try:
+                name = str(ipaddress.IPv6Address(name[1:-1]))
+            except ValueError:
+                return None
+        return cls(name, matched["port"] or "") if name else None
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the name leads to the client's own machine, whatever name servers say."""
+        try:
+            return ipaddress.ip_address(self.name).is_loopback
+        except ValueError:
+            return self.name == "localhost"
+
+
+class AllowedHosts:
+    """The hosts under which the gateway may be called: loopback's names at any port, and `hosts`.
+
+    A host without a port stands for all ports.
     """
 
-    def __init__(self, keys: tuple[str, ...]) -> None:
-        self._keys = keys
+    def __init__(self, hosts: Iterable[Host]) -> None:
+        self._hosts = frozenset(hosts)
 
-    async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
-        """Raise Unauthorized or ForeignPage, or pass the request on."""
+    def __contains__(self, header: str) -> bool:
+        """Whether a `Host` header names one of them."""
+        host = Host.parse(header)
+        if host is None:
+            return False
+        return host.is_loopback or not self._hosts.isdisjoint({host, Host(host.name)})
+
+
+def read_allowed_hosts(settings: Settings) -> AllowedHosts | None:
+    """The hosts of the settings; None if every host is allowed, because clients need keys.
+
+    Raises:
+        SettingsError: the setting `allowed_hosts` holds something that is no host.
+    """
+    if settings.allowed_hosts is None:
+        return None if settings.has_authentication else AllowedHosts(())
+    hosts = []
+    for text in settings.allowed_hosts.split(","):
+        host = Host.parse(text.strip())
+        if host is None:
+            reason = f"{text.strip()!r} is no host; write names such as gateway.example, separated by commas"
+            raise SettingsError("allowed_hosts", "", reason)
+        hosts.append(host)
+    return AllowedHosts(hosts)
+
+
+class AccessControl:
+    """Answers the requests that may not come in, and passes on the others.
+
+    It stands before the routes and before traces: what it refuses leaves no span and learns of no route.
+    """
+
+    def __init__(self, app: ASGIApp, keys: tuple[str, ...], hosts: AllowedHosts | None) -> None:
+        self._app = app
+        self._keys = keys
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer it."""
+        if scope["type"] == ScopeType.HTTP:
+            try:
+                self._check(scope)
+            except GatewayError as error:
+                request: Request[Any, Any, Any] = Request(scope, receive, send)
+                response = respond(request, error).to_asgi_response(app=None, request=request)
+                await response(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    def _check(self, scope: Scope) -> None:
+        """Raise MalformedHead, ForeignHost, ForeignPage or Unauthorized if the request may not come in."""
+        if not scope["path"].startswith("/"):
+            raise MalformedHead("its target is not a path, and this is no proxy")
+        names = [name for name, _ in scope["headers"]]
+        for name in _SINGLE_HEADERS:
+            if names.count(name) > 1:
+                raise MalformedHead(f"it has more than one header {name.decode().title()!r}; send one")
         headers = dict(scope["headers"])
+        host = headers.get(b"host", b"").decode("latin-1")
+        if self._hosts is not None and host not in self._hosts:
+            raise ForeignHost(host, needs_key=bool(self._keys))
         if not self._keys:
             origin = headers.get(b"origin", b"").decode("latin-1")
-            if origin and origin.partition("://")[2] != headers.get(b"host", b"").decode("latin-1"):
+            if origin and origin.partition("://")[2].lower() != host.lower():
                 raise ForeignPage(origin)
         elif scope["path"] not in OPEN_PATHS:
-            scheme, _, key = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-            if scheme.lower() != "bearer" or not is_known(key.strip(), self._keys):
+            scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
+            if scheme.lower() != b"bearer" or not is_known(key.strip(), self._keys):
                 raise Unauthorized
-        await next_app(scope, receive, send)

@@ -16,7 +16,7 @@ from compiler.cache.grammar_cache import GrammarCache
 from compiler.isolation.compile_job import CompilePool
 from compiler.isolation.limits import CompileLimits
 from compiler.isolation.pools import ThreadPool, WorkerPool
-from gateway.access import ApiKeyMiddleware, read_keys
+from gateway.access import AccessControl, read_allowed_hosts, read_keys
 from gateway.completions import Completions
 from gateway.data_dir import open_store_of, read_secret
 from gateway.errors import SettingsError
@@ -57,6 +57,7 @@ def create_app(
         InvalidStoreURL, ExtraMissing: the store or the telemetry cannot be opened.
     """
     keys = read_keys(settings)
+    hosts = read_allowed_hosts(settings)
     secret = read_secret(settings)
     opened_store = store or open_store_of(settings)
     own_provider = open_provider(settings) if tracer_provider is None else None
@@ -89,16 +90,19 @@ def create_app(
             app.state.services = wire(settings, opened_store, tracer, grammars, loaded)
             yield
 
-    return Litestar(
+    app = Litestar(
         [healthz, readyz, list_models, get_model, chat_completions, create_response, ToolsetController],
         dependencies={"services": Provide(_services, sync_to_thread=False)},
         exception_handlers={Exception: respond},
         lifespan=[lifespan],
         logging_config=None,
-        middleware=[ServerSpanMiddleware(tracer), ApiKeyMiddleware(keys)],
+        middleware=[ServerSpanMiddleware(tracer)],
         openapi_config=OpenAPIConfig("Callgate", "1"),
         request_max_body_size=settings.max_body_bytes,
     )
+    # Not as middleware, which Litestar runs only for paths that have a route.
+    app.asgi_handler = AccessControl(app.asgi_handler, keys, hosts)
+    return app
 
 
 def wire(

@@ -8,13 +8,17 @@ GatewayError
 │   └── UnknownField     there is no such field
 ├── ToolsetConflict      the toolsets of one request define a tool twice
 ├── RefusedTool          the schema of an inline tool cannot be enforced: its index in `tools`
+├── MalformedHead        the head of the request can be read in two ways, or is not for this server
 ├── Unauthorized         the API key is missing or wrong
+├── ForeignHost          the request calls the gateway by a name that is not one of its own
 ├── ForeignPage          a web page of another site sent the request, and no API key keeps it out
 ├── ClientGone           the client closed the connection before the answer was complete
 ├── NotReady             the gateway cannot serve yet, or no longer
 ├── ExtraMissing         a feature needs an optional dependency; the extra that installs it
 └── BenchMissing         the benchmarks are not installed; they are part of the repository
 """
+
+from toolspecs.nearest import MAX_NAME, shorten
 
 
 class GatewayError(Exception):
@@ -82,11 +86,31 @@ class RefusedTool(GatewayError):
         super().__init__(reason)
 
 
+class MalformedHead(GatewayError):
+    """The head of the request is ambiguous, or is not for this server."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the head of the request cannot be taken: {reason}")
+
+
 class Unauthorized(GatewayError):
     """The API key is missing or wrong."""
 
     def __init__(self) -> None:
         super().__init__("a valid API key is required: send `Authorization: Bearer KEY`")
+
+
+class ForeignHost(GatewayError):
+    """The request calls the gateway by the name `host`, which is not one of its own."""
+
+    def __init__(self, host: str, *, needs_key: bool) -> None:
+        self.host = host
+        remedy = "add it to the setting `allowed_hosts`" + ("" if needs_key else ", or set `api_key`")
+        shown = f"{shorten(host, MAX_NAME)!r}" if host else "a request without the header `Host`"
+        super().__init__(
+            f"this gateway does not answer to {shown}, only to localhost and to the hosts of its settings;"
+            f" {remedy}"
+        )
 
 
 class ForeignPage(GatewayError):
@@ -95,7 +119,7 @@ class ForeignPage(GatewayError):
     def __init__(self, origin: str) -> None:
         self.origin = origin
         super().__init__(
-            f"a page of {origin!r} may not call a gateway that runs without an API key;"
+            f"a page of {shorten(origin, MAX_NAME)!r} may not call a gateway that runs without an API key;"
             " set `api_key`, or let the server of the page make the call"
         )
 

@@ -55,7 +55,9 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     gateway.InvalidField: (400, "invalid_field"),
     gateway.ToolsetConflict: (400, "toolset_conflict"),
     gateway.RefusedTool: (422, "unsupported_schema"),
+    gateway.MalformedHead: (400, "malformed_head"),
     gateway.Unauthorized: (401, "unauthorized"),
+    gateway.ForeignHost: (403, "foreign_host"),
     gateway.ForeignPage: (403, "foreign_page"),
     gateway.ClientGone: (CLIENT_CLOSED_REQUEST, "client_closed_request"),
     gateway.NotReady: (503, "not_ready"),
@@ -134,23 +136,22 @@ def problem_of(error: Exception) -> Problem:
 def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     """The response to an error, in the shape of the route."""
     problem = problem_of(error)
+    path = request.scope["path"]  # not of `request.url`, which fails where `Host` is no host
     if problem.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
         limit = request.route_handler.resolve_request_max_body_size()
         problem = replace(problem, detail=f"the body is larger than {limit} bytes, which is the limit")
     if problem.status == HTTPStatus.NOT_FOUND and isinstance(error, HTTPException):
-        problem = replace(problem, detail=_no_such_route(request.method, request.url.path))
+        problem = replace(problem, detail=_no_such_route(request.method, path))
     if problem.status == HTTPStatus.METHOD_NOT_ALLOWED:
         taken = ", ".join(sorted(problem.headers["allow"].split(", ")))
-        detail = f"{request.url.path} takes {taken}, not {request.method}"
+        detail = f"{path} takes {taken}, not {request.method}"
         problem = replace(problem, detail=detail)
     if problem.is_gateway_failure:
         is_bug = problem.status == HTTPStatus.INTERNAL_SERVER_ERROR
-        _log.error(
-            "%s %s failed: %s", request.method, request.url.path, error, exc_info=error if is_bug else None
-        )
-    if request.url.path == "/v1/responses" and problem.param and problem.kind != "invalid_field":
+        _log.error("%s %r failed: %s", request.method, path, error, exc_info=error if is_bug else None)
+    if path == "/v1/responses" and problem.param and problem.kind != "invalid_field":
         problem = replace(problem, param=_RESPONSES_NAMES.get(problem.param, problem.param))
-    if request.url.path.startswith(REGISTRY):
+    if path.startswith(REGISTRY):
         return _response(problem_details(problem), problem.status, problem, "application/problem+json")
     return _response(openai_error(problem), openai_status(problem), problem, "application/json")
 

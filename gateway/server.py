@@ -12,7 +12,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from rich.console import Console
 
-from gateway.access import read_keys
+from gateway.access import read_allowed_hosts, read_keys
 from gateway.app import create_app, load_runtime, open_compile_pool
 from gateway.data_dir import open_store_of, read_secret
 from gateway.errors import SettingsError
@@ -74,6 +74,7 @@ def serve(settings: Settings, console: Console) -> None:
     """
     logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
     read_keys(settings)
+    read_allowed_hosts(settings)
     read_secret(settings)
     asyncio.run(reach_store(settings))
     with listen(settings) as listener:

@@ -138,7 +138,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = None
     api_key: Annotated[
         Annotated[str, Meta(min_length=8)] | None,
-        Meta(description="Key that clients send as `Authorization: Bearer KEY`."),
+        Meta(
+            description="Key that clients send as `Authorization: Bearer KEY`. The list of processes shows an"
+            " option to everyone on the machine; prefer `api_key_file`."
+        ),
     ] = None
     api_key_file: Annotated[
         str | None, Meta(description="File of API keys, one per line; `#` begins a comment.")
@@ -150,6 +153,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             " leaving these fields out and naming them in the header X-Callgate-Ignored."
         ),
     ] = False
+    allowed_hosts: Annotated[
+        str | None,
+        Meta(
+            description="Hosts by which clients may call, separated by commas, such as gateway.example:8443."
+            " Loopback's names are always allowed; without this setting and without keys, only these are."
+        ),
+    ] = None
     max_body_bytes: Annotated[int, Meta(ge=1024, description="Largest request body, in bytes.")] = 20_000_000
     telemetry: Annotated[
         Literal["none", "console", "otlp"], Meta(description="Where traces go: none, console, otlp.")

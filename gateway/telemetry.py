@@ -25,7 +25,6 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from gateway.errors import ExtraMissing
-from gateway.problems import problem_of
 from gateway.settings import Settings
 from runtime.events import ArgumentsDelta, CallStarted, Event, Finished, TextDelta
 from runtime.request import GenerationRequest
@@ -231,7 +230,10 @@ _PROPAGATOR = TraceContextTextMapPropagator()
 
 
 class ServerSpanMiddleware(ASGIMiddleware):
-    """Opens the server span with the request and closes it when the last byte of the answer is sent."""
+    """Opens the server span with the request and closes it when the last byte of the answer is sent.
+
+    It runs for requests that may come in only, so nobody else writes into the traces.
+    """
 
     scopes = (ScopeType.HTTP,)
 
@@ -253,15 +255,7 @@ class ServerSpanMiddleware(ASGIMiddleware):
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
-            try:
-                await next_app(scope, receive, _with_status(send, span))
-            except Exception as error:
-                # Raised by another middleware, such as that for API keys; the answer is made further out.
-                problem = problem_of(error)
-                _record_status(span, problem.status)
-                if problem.is_gateway_failure:
-                    span.record_exception(error)
-                raise
+            await next_app(scope, receive, _with_status(send, span))
 
 
 def _with_status(send: Send, span: Span) -> Send:

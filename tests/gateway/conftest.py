@@ -2,11 +2,11 @@
 
 import pytest
 from fake_runtime import FakeRuntime
-from litestar.testing import AsyncTestClient
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from sample_tools import TIME, WEATHER
+from serving import client_of
 
 from gateway.app import create_app
 from gateway.settings import Settings
@@ -39,7 +39,7 @@ def app(settings, runtime, spans):
 
 @pytest.fixture
 async def client(app):
-    async with AsyncTestClient(app) as client:
+    async with client_of(app) as client:
         yield client
 
 

@@ -1,11 +1,18 @@
-"""An app behind a real server, for what only a real server shows."""
+"""Clients of an app: in this process, and over a real server, for what only a real server shows."""
 
+import socket
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import httpx
 import uvicorn
+from litestar.testing import AsyncTestClient
+
+
+def client_of(app):
+    """A client in this process that calls the gateway by a name of loopback, as it must without keys."""
+    return AsyncTestClient(app, base_url="http://127.0.0.1")
 
 
 @contextmanager
@@ -22,6 +29,28 @@ def served(app):
     finally:
         server.should_exit = True
         thread.join(20)
+
+
+def exchange(client, request):
+    """Everything that the gateway sends on a connection of its own after `request`, as Latin-1."""
+    with connection_to(client) as connection:
+        connection.sendall(request.encode("latin-1"))
+        return everything(connection)
+
+
+def connection_to(client):
+    connection = socket.create_connection((client.base_url.host, client.base_url.port))
+    connection.settimeout(20)
+    return connection
+
+
+def everything(connection):
+    """What comes until the gateway closes the connection."""
+    received = b""
+    with suppress(ConnectionResetError):
+        while data := connection.recv(65536):
+            received += data
+    return received.decode("latin-1")
 
 
 def wait_for(condition):

@@ -2,8 +2,8 @@
 
 import msgspec
 import pytest
-from litestar.testing import AsyncTestClient
 from sample_tools import TIME, WEATHER
+from serving import client_of
 
 from gateway.app import create_app
 
@@ -14,10 +14,10 @@ CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "?"}]}
 @pytest.fixture
 async def client(settings, runtime):
     """A gateway whose requests have no time to compile; another has compiled the toolset `known`."""
-    async with AsyncTestClient(create_app(settings, runtime=runtime)) as unbounded:
+    async with client_of(create_app(settings, runtime=runtime)) as unbounded:
         assert (await unbounded.put("/v1/toolsets/known", json={"tools": [TIME]})).status_code == 201
     bounded = msgspec.structs.replace(settings, compile_request_seconds=1e-9)
-    async with AsyncTestClient(create_app(bounded, runtime=runtime)) as client:
+    async with client_of(create_app(bounded, runtime=runtime)) as client:
         yield client
 
 

@@ -5,8 +5,8 @@ import json
 
 import pytest
 from fake_runtime import FakeRuntime
-from litestar.testing import AsyncTestClient
 from opentelemetry.trace import StatusCode
+from serving import client_of
 
 from gateway.app import create_app
 from runtime.errors import DeadlineExceeded
@@ -37,7 +37,7 @@ async def test_a_header_that_is_no_timeout_is_refused_by_name(client, header):
 async def test_a_setting_bounds_every_request(settings):
     runtime = FakeRuntime()
     app = create_app(_with(settings, request_seconds=1.5), runtime=runtime)
-    async with AsyncTestClient(app) as client:
+    async with client_of(app) as client:
         await client.post(URL, json=BODY)
         await client.post(URL, json=BODY | {"timeout": 600})
     assert all(0 < asked.timeout_s <= 1.5 for asked in runtime.requests)

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 from fake_runtime import FakeRuntime
-from litestar.testing import AsyncTestClient
 from redis_server import running_redis
 from sample_tools import TIME, WEATHER
+from serving import client_of
 
 from compiler.cache import grammar_store
 from gateway.app import create_app
@@ -25,7 +25,7 @@ def gateway(server, tmp_path):
         settings = Settings(
             data_dir=str(tmp_path), secret="0123456789abcdef", store=server.url, compile_workers=0
         )
-        return AsyncTestClient(create_app(settings, runtime=FakeRuntime()))
+        return client_of(create_app(settings, runtime=FakeRuntime()))
 
     return make
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 from fake_runtime import call, text
-from litestar.testing import AsyncTestClient
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.trace import SpanKind, StatusCode
+from serving import client_of
 
 from gateway.app import create_app
 from gateway.errors import ExtraMissing
@@ -89,14 +89,19 @@ async def test_a_failure_is_an_error_of_both_spans(client, runtime, spans):
     assert found["POST /v1/chat/completions"].status.status_code is StatusCode.ERROR
 
 
-async def test_a_missing_key_is_no_error_of_the_server(tmp_path, runtime, spans):
+async def test_a_request_without_a_key_leaves_no_span(tmp_path, runtime, spans):
     tracing = TracerProvider()
     tracing.add_span_processor(SimpleSpanProcessor(spans))
     settings = Settings(data_dir=str(tmp_path), api_key="a-key-of-many")
-    async with AsyncTestClient(create_app(settings, runtime=runtime, tracer_provider=tracing)) as client:
-        await client.post(URL, json=body())
+    async with client_of(create_app(settings, runtime=runtime, tracer_provider=tracing)) as client:
+        assert (await client.post(URL, json=body(), headers=PARENT)).status_code == 401
+    assert spans.get_finished_spans() == ()
+
+
+async def test_a_mistake_of_the_client_is_no_error_of_the_server(client, spans):
+    assert (await client.post(URL, json={})).status_code == 400
     (server,) = spans.get_finished_spans()
-    assert server.attributes["http.response.status_code"] == 401
+    assert server.attributes["http.response.status_code"] == 400
     assert server.status.status_code is StatusCode.UNSET
     assert server.events == ()
 
@@ -129,7 +134,7 @@ async def test_content_is_recorded_if_switched_on(
     tracing = TracerProvider()
     tracing.add_span_processor(SimpleSpanProcessor(spans))
     runtime.script = text("Hel", "lo")
-    async with AsyncTestClient(create_app(settings, runtime=runtime, tracer_provider=tracing)) as client:
+    async with client_of(create_app(settings, runtime=runtime, tracer_provider=tracing)) as client:
         await client.post(URL, json=body())
     attributes = by_name(spans)["chat tiny"].attributes
     assert attributes[provider] == "callgate"

@@ -5,8 +5,8 @@ import copy
 
 import pytest
 from fake_runtime import FakeRuntime
-from litestar.testing import AsyncTestClient
 from sample_tools import TIME, WEATHER
+from serving import client_of
 
 from gateway.app import create_app
 
@@ -83,7 +83,7 @@ async def test_what_creates_nothing_refuses_if_none_match(client, weather, metho
 @pytest.mark.parametrize("is_same", [False, True])
 async def test_of_many_creators_at_once_exactly_one_is_told_that_it_created(client, settings, is_same):
     """They go through two gateways that share a store."""
-    async with AsyncTestClient(create_app(settings, runtime=FakeRuntime())) as other:
+    async with client_of(create_app(settings, runtime=FakeRuntime())) as other:
         writes = [
             gateway.put(URL, json={"tools": [tool("a" if is_same else f"tool_{index}_{number}")]})
             for index in range(4)
