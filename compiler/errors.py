@@ -10,6 +10,9 @@ CompilerError
 ├── UnsupportedGrammar      the back end refused a grammar
 ├── UnknownSyntax           no call syntax has that name
 ├── CorruptUnit             stored bytes are not a unit of this vocabulary and this version
+├── TakesLonger             a first try was too short for the schema; it is to be compiled as a long job
+├── CompilerOverloaded      too much is to be compiled right now
+│   └── TooManyCompilations too much of it was sent by the same client
 └── WorkersUnavailable      no compile worker can be started
 
 UnsupportedKeyword never leaves the lowering, which adds the pointer and raises UnsupportedSchema instead.
@@ -103,6 +106,26 @@ class UnknownSyntax(CompilerError):
 
 class CorruptUnit(CompilerError):
     """Stored bytes are not a unit of this vocabulary and this version; the unit must be compiled again."""
+
+
+class TakesLonger(CompilerError):
+    """A first try was too short for the schema. It never leaves the grammar cache."""
+
+
+class CompilerOverloaded(CompilerError):
+    """Too much is to be compiled right now; the schema is not at fault. Try again in `retry_after_s`."""
+
+    def __init__(self, reason: str, retry_after_s: float) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(f"the compiler is busy: {reason}; try again in {retry_after_s:g} s")
+
+
+class TooManyCompilations(CompilerOverloaded):
+    """Too many schemas of one client wait to be compiled."""
+
+    def __init__(self, num_waiting: int, retry_after_s: float) -> None:
+        reason = f"{num_waiting} schemas of this client wait to be compiled, and no more may"
+        super().__init__(reason, retry_after_s)
 
 
 class WorkersUnavailable(CompilerError):

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from litestar import Litestar
+from litestar import Litestar, Request
 from litestar.datastructures import State
 from litestar.di import Provide
 from litestar.openapi import OpenAPIConfig
@@ -20,6 +20,7 @@ from gateway.access import AccessControl, read_allowed_hosts, read_keys
 from gateway.completions import Completions
 from gateway.data_dir import open_store_of, read_secret
 from gateway.errors import SettingsError
+from gateway.principal import Principal, principal_of, read_networks
 from gateway.problems import respond
 from gateway.registry import Registry
 from gateway.routes.model_routes import (
@@ -58,11 +59,15 @@ def create_app(
     """
     keys = read_keys(settings)
     hosts = read_allowed_hosts(settings)
+    trusted_proxies = read_networks(settings.trusted_proxies or "")
     secret = read_secret(settings)
     opened_store = store or open_store_of(settings)
     own_provider = open_provider(settings) if tracer_provider is None else None
     provider = tracer_provider or own_provider or trace.NoOpTracerProvider()
     tracer = provider.get_tracer("callgate")
+
+    def principal(request: Request[Any, Any, Any]) -> Principal:
+        return principal_of(request.scope, has_keys=bool(keys), trusted_proxies=trusted_proxies)
 
     @asynccontextmanager
     async def lifespan(app: Litestar) -> AsyncIterator[None]:
@@ -92,7 +97,10 @@ def create_app(
 
     app = Litestar(
         [healthz, readyz, list_models, get_model, chat_completions, create_response, ToolsetController],
-        dependencies={"services": Provide(_services, sync_to_thread=False)},
+        dependencies={
+            "services": Provide(_services, sync_to_thread=False),
+            "principal": Provide(principal, sync_to_thread=False),
+        },
         exception_handlers={Exception: respond},
         lifespan=[lifespan],
         logging_config=None,

@@ -86,8 +86,10 @@ class Completions:
         self._max_choices = max_choices
         self._request_seconds = request_seconds
 
-    async def start(self, turn: Turn) -> Generation:
+    async def start(self, turn: Turn, share: str = "") -> Generation:
         """Begin to answer a turn; when this returns, the first event has come.
+
+        `share` stands for the client in queues.
 
         Raises:
             InvalidField: fields of the turn do not fit each other.
@@ -109,13 +111,13 @@ class Completions:
             tools = join_tools(revisions, turn.tools)
             choice = check_choice(turn, tools)
             try:
-                grammar = await self._grammar(turn, model, tools, choice, revisions)
+                grammar = await self._grammar(turn, model, tools, choice, revisions, share=share)
             except UnsupportedToolset as error:
                 raise _with_index(error, turn.tools) from error
         request = _generation_request(turn, model, tools, grammar)
         ignored = tuple(_without_effect(turn, model, grammar))
         while True:
-            request = replace(request, timeout_s=deadline.remaining_s())
+            request = replace(request, timeout_s=deadline.remaining_s(), share=share)
             generation = Generation(
                 request_id=request.request_id,
                 model_id=model.model_id,
@@ -156,6 +158,8 @@ class Completions:
         tools: tuple[Tool, ...],
         choice: ToolChoice,
         revisions: tuple[Revision, ...],
+        *,
+        share: str,
     ) -> GrammarLookup | None:
         # Plain text has frames in such a syntax. A grammar makes the model keep them, so they can be parsed.
         has_frames = find_syntax(model.syntax).frames_prose
@@ -164,7 +168,7 @@ class Completions:
         with self._telemetry.grammar(revisions) as span:
             if turn.response_format and (not tools or choice.mode is ChoiceMode.NONE):
                 found = await self._grammars.format(
-                    turn.response_format, prepared=model.prepared, syntax=model.syntax
+                    turn.response_format, prepared=model.prepared, syntax=model.syntax, share=share
                 )
             else:
                 found = await self._grammars.toolset(
@@ -174,6 +178,7 @@ class Completions:
                     choice=choice,
                     parallel=turn.is_parallel and not choice.is_named,
                     response_format=turn.response_format,
+                    share=share,
                 )
             span.found(found.grammar.digest, found.source, found.wait_ms)
             return found

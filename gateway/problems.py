@@ -72,6 +72,8 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     toolspecs.StoreError: (503, "store_unavailable"),
     compiler.CompilerError: (422, "unsupported_schema"),
     compiler.WorkersUnavailable: (503, "compiler_unavailable"),
+    compiler.CompilerOverloaded: (503, "compiler_overloaded"),
+    compiler.TooManyCompilations: (429, "too_many_compilations"),
     compiler.CompilingUnfinished: (503, "compiling_unfinished"),
     compiler.UnsupportedSchema: (422, "unsupported_schema"),
     compiler.UnsupportedToolset: (422, "unsupported_schema"),
@@ -87,7 +89,7 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
 
 _QUERY_VALUES: Mapping[str, tuple[str, ...]] = {"shape": tuple(shape.value for shape in Shape)}
 
-_EXPECTED_KINDS = {"deadline_exceeded", "compiling_unfinished", "engine_stopped"}
+_EXPECTED_KINDS = {"deadline_exceeded", "compiler_overloaded", "compiling_unfinished", "engine_stopped"}
 
 _WIRE_NAMES = {"template_options": "chat_template_kwargs"}
 
@@ -253,6 +255,11 @@ def _(_error: gateway.Unauthorized) -> Details:
 
 @_details.register
 def _(error: gateway.NotReady) -> Details:
+    return None, {}, _retry_after(error.retry_after_s)
+
+
+@_details.register
+def _(error: compiler.CompilerOverloaded) -> Details:
     return None, {}, _retry_after(error.retry_after_s)
 
 

@@ -66,7 +66,10 @@ class Registration:
 
 
 class Registry:
-    """Checks, compiles and stores toolsets. Grammars are compiled for every model served."""
+    """Checks, compiles and stores toolsets. Grammars are compiled for every model served.
+
+    The argument `share` stands for the client in the compile queue.
+    """
 
     def __init__(self, catalog: Catalog, grammars: GrammarCache, runtime: Runtime) -> None:
         self.catalog = catalog
@@ -81,6 +84,7 @@ class Registry:
         *,
         if_match: str | None = None,
         if_none_match: bool = False,
+        share: str = "",
     ) -> Registration:
         """Create or replace a toolset. `tools` is a list of tools in any shape, `documents` schemas by URI.
 
@@ -89,7 +93,8 @@ class Registry:
             CompilingUnfinished: compiling takes longer than one request may; finished grammars are kept.
             ToolspecsError: as `Catalog.put`.
         """
-        checked, reports = await self._check(name, tools, documents, self._grammars.compile_budget())
+        budget = self._grammars.compile_budget(share)
+        checked, reports = await self._check(name, tools, documents, budget)
         write = await self.catalog.put_checked(checked, if_match=if_match, if_none_match=if_none_match)
         return Registration(write.revision, tuple(reports), is_created=write.is_created)
 
@@ -101,6 +106,7 @@ class Registry:
         *,
         if_match: str | None = None,
         if_none_match: bool = False,
+        share: str = "",
     ) -> Registration:
         """Add or replace the tool `tool_name`, which may refer to the toolset's documents.
 
@@ -108,7 +114,7 @@ class Registry:
 
         Raises what `put` raises, `UnknownToolset`, and `InvalidField` if the tool has another name.
         """
-        budget = self._grammars.compile_budget()
+        budget = self._grammars.compile_budget(share)
         current = await self.catalog.last(name)
         checked = read_tool(submitted, limits=self.catalog.limits)
         if checked.tool.name != tool_name:
@@ -132,9 +138,9 @@ class Registry:
                     raise
             current = await self.catalog.last(name)
 
-    async def check(self, name: str, tools: Any, documents: Any = None) -> DryRun:
+    async def check(self, name: str, tools: Any, documents: Any = None, *, share: str = "") -> DryRun:
         """What `put` would do, without storing anything; raises what `put` raises."""
-        budget = self._grammars.compile_budget()
+        budget = self._grammars.compile_budget(share)
         checked, reports = await self._check(name, tools, documents, budget)
         try:
             current = await self.catalog.get(name)
@@ -144,10 +150,13 @@ class Registry:
         changes = await compare(before, after, await self._covers(budget))
         return DryRun(tuple(reports), changes, compare_documents(before.documents, after.documents), current)
 
-    async def report(self, name: str, number: int | None = None) -> tuple[Revision, list[ToolReport]]:
+    async def report(
+        self, name: str, number: int | None = None, *, share: str = ""
+    ) -> tuple[Revision, list[ToolReport]]:
         """A revision (None: the current one) and the reports of its tools."""
         revision = await self.catalog.get(name, number)
-        return revision, await self._reports(revision.toolset.tools, self._grammars.compile_budget())
+        budget = self._grammars.compile_budget(share)
+        return revision, await self._reports(revision.toolset.tools, budget)
 
     async def _check(
         self, name: str, tools: Any, documents: Any, budget: CompileBudget

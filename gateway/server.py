@@ -93,6 +93,7 @@ def serve(settings: Settings, console: Console) -> None:
             log_level=settings.log_level,
             lifespan="on",
             access_log=settings.log_level == "debug",
+            proxy_headers=False,  # else any program on this machine could choose its address
             timeout_graceful_shutdown=STOP_S + ABORT_S,
         )
         with suppress(KeyboardInterrupt):  # uvicorn passes the signal on after it has shut down

@@ -160,6 +160,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             " Loopback's names are always allowed; without this setting and without keys, only these are."
         ),
     ] = None
+    trusted_proxies: Annotated[
+        str | None,
+        Meta(
+            description="Addresses or networks of proxies whose X-Forwarded-For tells clients apart, where"
+            " there are no API keys; with commas between them."
+        ),
+    ] = None
     max_body_bytes: Annotated[int, Meta(ge=1024, description="Largest request body, in bytes.")] = 20_000_000
     telemetry: Annotated[
         Literal["none", "console", "otlp"], Meta(description="Where traces go: none, console, otlp.")

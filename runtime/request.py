@@ -52,7 +52,8 @@ class GenerationRequest:
     text without a constraint only: they must neither fill up nor cut off what a constraint wants whole.
 
     `num_logprobs` is how many alternatives to report beside each sampled token's log probability; None
-    reports no log probabilities. After `timeout_s` seconds the request ends with DeadlineExceeded.
+    reports no log probabilities. After `timeout_s` seconds the request ends with DeadlineExceeded. Requests
+    with the same `share` have one share of the engine together.
     """
 
     request_id: str
@@ -69,6 +70,7 @@ class GenerationRequest:
     num_logprobs: int | None = None
     template_options: Mapping[str, Any] = field(default_factory=dict)
     timeout_s: float | None = None
+    share: str = ""
 
 
 def check_limits(request: GenerationRequest, vocabulary_width: int, max_choices: int) -> None:

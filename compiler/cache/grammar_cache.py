@@ -7,26 +7,31 @@ if its signature is wrong, or if it is of another vocabulary, xgrammar or versio
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from opentelemetry import trace
 
+from compiler.cache.asked_already import RecentRefusals, SingleFlight, to_the_end
 from compiler.cache.grammar_store import GrammarStore
 from compiler.cache_entry import CacheEntry, milliseconds_since
 from compiler.constraint import Constraint
 from compiler.errors import (
+    CompilerOverloaded,
     CompilingUnfinished,
     CorruptUnit,
     LimitReached,
     NotReached,
     NotTried,
+    TakesLonger,
     UnsupportedSchema,
     UnsupportedToolset,
 )
 from compiler.isolation.compile_job import CompileJob, CompilePool
+from compiler.isolation.compile_queue import CompileQueue, CompileTurn
 from compiler.isolation.limits import CompileBudget
 from compiler.isolation.pools import ThreadPool
 from compiler.linker.linker import link, link_format
@@ -41,7 +46,6 @@ from toolspecs.store import Store
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 UnitT = TypeVar("UnitT", Unit, CompiledSchema)
-TaskResultT = TypeVar("TaskResultT")
 
 _SOURCES = ("memory", "store", "compiled")
 _SLOW_MS = 200.0
@@ -54,37 +58,6 @@ class GrammarLookup:
     grammar: Constraint
     source: str
     wait_ms: float
-
-
-class SingleFlight(Generic[TaskResultT]):
-    """Tasks, at most one per key at a time; a task goes on if the caller that started it goes away."""
-
-    def __init__(self) -> None:
-        self._tasks: dict[str, asyncio.Task[TaskResultT]] = {}
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._tasks
-
-    def join(
-        self, key: str, start: Callable[[], Coroutine[Any, Any, TaskResultT]]
-    ) -> asyncio.Future[TaskResultT]:
-        """Wait for the task of `key`; `start` makes it if there is none. Cancelling this does not stop it."""
-        if key not in self._tasks:
-            self._tasks[key] = task = asyncio.create_task(start())
-            task.add_done_callback(lambda task: self._remove(key, task))
-        return asyncio.shield(self._tasks[key])
-
-    async def cancel(self) -> None:
-        """Cancel all tasks."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _remove(self, key: str, task: asyncio.Task[TaskResultT]) -> None:
-        del self._tasks[key]
-        if not task.cancelled():
-            task.exception()  # marks it as retrieved: if nobody waits any more, asyncio is not to warn
 
 
 class GrammarCache:
@@ -105,16 +78,20 @@ class GrammarCache:
         self._store = GrammarStore(store, secret)
         self._memory: LruCache[CacheEntry] = LruCache(memory_bytes)
         self._pool = compile_pool or ThreadPool()
-        self._single_flight: SingleFlight[tuple[CacheEntry, str]] = SingleFlight()
+        self._queue = CompileQueue(self._pool.num_workers, self._pool.limits)
+        # What one client waits for is never queued among the jobs of another; only what runs is shared.
+        self._wanted: SingleFlight[tuple[CacheEntry, str]] = SingleFlight(stops_unwanted=True)
+        self._running: SingleFlight[tuple[CacheEntry, str]] = SingleFlight()
+        self._refusals = RecentRefusals()
         self._preparing: set[asyncio.Task[None]] = set()
-        self._slow = asyncio.Semaphore(1)
+        self._slow = CompileQueue(1, self._pool.limits)
 
     async def close(self) -> None:
         """Cancel what is being compiled and close the pool."""
         tasks = list(self._preparing)
         for task in tasks:
             task.cancel()
-        await asyncio.gather(self._single_flight.cancel(), *tasks, return_exceptions=True)
+        await asyncio.gather(self._wanted.cancel(), self._running.cancel(), *tasks, return_exceptions=True)
         await self._pool.close()
 
     async def toolset(
@@ -126,20 +103,22 @@ class GrammarCache:
         choice: ToolChoice,
         parallel: bool = True,
         response_format: ResponseFormat | None = None,
+        share: str = "",
     ) -> GrammarLookup:
         """The linked grammar of `tools` under a tool choice.
 
-        With the choice `auto` and a response format, an answer without calls is of that format.
+        With the choice `auto` and a response format, an answer without calls is of that format. `share`
+        stands for the client in the compile queue.
 
         Raises:
             UnsupportedToolset: some tools are refused; the error names all of them.
             UnsupportedSchema: the format is refused, or its texts cannot be told from calls.
             CompilingUnfinished: compiling takes longer than one request may take.
-            WorkersUnavailable: nothing can be compiled right now.
+            CompilerOverloaded, WorkersUnavailable: nothing can be compiled right now.
         """
         start = time.perf_counter()
         family = find_syntax(syntax)
-        budget = self.compile_budget()
+        budget = self.compile_budget(share)
         found = await self._tools(tools, syntax, prepared, budget)
         units = {tool.name: _as(Unit, entry) for tool, (entry, _) in zip(tools, found, strict=True)}
         answer = None
@@ -151,16 +130,22 @@ class GrammarCache:
         return GrammarLookup(grammar, source, milliseconds_since(start))
 
     async def format(
-        self, response_format: ResponseFormat, *, prepared: PreparedVocabulary, syntax: str | None = None
+        self,
+        response_format: ResponseFormat,
+        *,
+        prepared: PreparedVocabulary,
+        syntax: str | None = None,
+        share: str = "",
     ) -> GrammarLookup:
         """The grammar of a response format; with `syntax`, framed as models of that syntax frame answers.
 
         Raises:
             UnsupportedSchema: the format cannot be read or upheld, or no text is of it.
-            WorkersUnavailable: nothing can be compiled right now.
+            CompilerOverloaded, WorkersUnavailable: nothing can be compiled right now.
         """
         start = time.perf_counter()
-        entry, source = await self._entry(CompileJob.format(response_format), prepared, self.compile_budget())
+        budget = self.compile_budget(share)
+        entry, source = await self._entry(CompileJob.format(response_format), prepared, budget)
         compiled = _as(CompiledSchema, entry)
         grammar = link_format(compiled, find_syntax(syntax), prepared) if syntax else compiled
         return GrammarLookup(grammar, source, milliseconds_since(start))
@@ -189,21 +174,26 @@ class GrammarCache:
         """Whether `outer` is proved to admit all arguments of `inner`; False if the proof takes too long."""
         if budget and budget.is_over:
             return False
+        job = CompileJob.covers(outer, inner)
         try:
-            return await self._pool.run(CompileJob.covers(outer, inner), prepared) == b"1"
+            async with self._queue.turn(budget.share if budget else "") as turn:
+                with suppress(TakesLonger):
+                    return await self._pool.run(job, prepared, is_long=False) == b"1"
+                await turn.lengthen()
+                return await self._pool.run(job, prepared) == b"1"
         except UnsupportedSchema:
             return False
 
-    def compile_budget(self) -> CompileBudget:
-        """A fresh budget for one request; its time starts now."""
-        return CompileBudget(self._pool.limits, self._pool.num_workers)
+    def compile_budget(self, share: str = "") -> CompileBudget:
+        """A fresh budget for one request of the client that `share` stands for; its time starts now."""
+        return CompileBudget(self._pool.limits, self._pool.num_workers, share)
 
     async def _tools(
         self, tools: Sequence[Tool], syntax: str, prepared: PreparedVocabulary, budget: CompileBudget
     ) -> list[tuple[CacheEntry, str]]:
         jobs = [CompileJob.tool(tool.parameters, syntax, tool.documents) for tool in tools]
         with trace.get_tracer(__name__).start_as_current_span("callgate.grammar.units"):
-            stored = await self._stored(jobs, prepared)
+            stored = await self._stored(jobs, prepared, budget.share)
             lookups = [self._entry(job, prepared, budget, stored) for job in jobs]
             results = await asyncio.gather(*lookups, return_exceptions=True)
         refusals = [
@@ -221,7 +211,7 @@ class GrammarCache:
         return [result for result in results if not isinstance(result, BaseException)]
 
     async def _stored(
-        self, jobs: Sequence[CompileJob], prepared: PreparedVocabulary
+        self, jobs: Sequence[CompileJob], prepared: PreparedVocabulary, share: str
     ) -> Mapping[str, CacheEntry]:
         """The stored entries of those jobs that are not in memory, read in one round trip.
 
@@ -231,7 +221,9 @@ class GrammarCache:
         for job in jobs:
             with suppress(UnsupportedSchema):  # `_entry` raises it again, for this job alone
                 wanted[job.key(prepared.vocabulary)] = job
-        missing = [key for key in wanted if key not in self._single_flight and self._memory.get(key) is None]
+        missing = [
+            key for key in wanted if _flight(share, key) not in self._wanted and self._memory.get(key) is None
+        ]
         contents = await self._store.load_many(missing) if len(missing) > 1 else {}
 
         def read() -> dict[str, CacheEntry]:
@@ -247,16 +239,17 @@ class GrammarCache:
             self._memory.put(key, entry, entry.num_bytes)
         unprepared = [entry for entry in ready.values() if not entry.can_wait]
         if unprepared:
-            task = asyncio.create_task(self._prepare(unprepared))
+            task = asyncio.create_task(self._prepare(unprepared, share))
             self._preparing.add(task)
             task.add_done_callback(self._preparing.discard)
         return ready
 
-    async def _prepare(self, entries: Sequence[CacheEntry]) -> None:
+    async def _prepare(self, entries: Sequence[CacheEntry], share: str) -> None:
         """Prepare entries one at a time in the background; a call that comes first prepares its own."""
-        for entry in entries:
-            async with self._slow:
-                await asyncio.to_thread(entry.prepare)
+        with suppress(CompilerOverloaded):
+            for entry in entries:
+                async with self._slow.turn(share):
+                    await asyncio.to_thread(entry.prepare)
 
     async def _entry(
         self,
@@ -272,10 +265,11 @@ class GrammarCache:
         cached = self._memory.get(key)
         if cached is not None:
             return cached, "memory"
+        flight = _flight(budget.share, key)
         while True:
-            is_own = key not in self._single_flight
+            is_own = flight not in self._wanted
             try:
-                return await self._single_flight.join(key, lambda: self._fetch(key, job, prepared, budget))
+                return await self._wanted.join(flight, lambda: self._fetch(key, job, prepared, budget))
             except NotTried:
                 if is_own:
                     raise  # otherwise the budget of another request is used up, not this one's
@@ -283,51 +277,86 @@ class GrammarCache:
     async def _fetch(
         self, key: str, job: CompileJob, prepared: PreparedVocabulary, budget: CompileBudget
     ) -> tuple[CacheEntry, str]:
-        """From the store or, under a lease of the store, from the pool."""
+        """From the store or, when the turn of the client's share has come, from the pool."""
         async with budget.loads:
-            entry = await self._load(key, job, prepared)
-        source = "store"
-        if entry is None:
+            entry = await self._load(key, job, prepared, budget.share)
+        if entry is not None:
+            self._memory.put(key, entry, entry.num_bytes)
+            return entry, "store"
+        self._refusals.check(budget.share, key)
+        budget.check()
+        async with budget.workers, self._queue.turn(budget.share) as turn:
+            return await self._compile_in(turn, key, job, prepared, budget)
+
+    async def _compile_in(
+        self,
+        turn: CompileTurn,
+        key: str,
+        job: CompileJob,
+        prepared: PreparedVocabulary,
+        budget: CompileBudget,
+    ) -> tuple[CacheEntry, str]:
+        """Compile a job in its turn, unless it was compiled for another client in the meantime."""
+        for is_long in (False, True):
+            if is_long:
+                await turn.lengthen()
             budget.check()
-            async with budget.workers, self._store.lease(key):
-                # Another replica may have compiled it while this one waited for the lease.
-                entry = await self._load(key, job, prepared)
-                if entry is None:
-                    entry = await self._compile(key, job, prepared, budget)
-                    source = "compiled"
+            cached = self._memory.get(key)
+            if cached is not None:
+                return cached, "compiled"
+            work = partial(self._compile, key, job, prepared, budget.share, is_long=is_long)
+            try:
+                return await to_the_end(self._running.join(f"{key} {is_long}", work))
+            except TakesLonger:
+                continue
+            except LimitReached as refusal:
+                budget.count_limit_reached()
+                self._refusals.add(budget.share, key, refusal)
+                raise
+        raise AssertionError("a long job never takes longer")
+
+    async def _compile(
+        self, key: str, job: CompileJob, prepared: PreparedVocabulary, share: str, *, is_long: bool
+    ) -> tuple[CacheEntry, str]:
+        async with self._store.lease(key):
+            # Another replica may have compiled it while this one waited for the lease.
+            entry = await self._load(key, job, prepared, share)
+            source = "store"
+            if entry is None:
+                content = await self._pool.run(job, prepared, is_long=is_long)
+                entry = await self._read(content, job, prepared, share)
+                source = "compiled"
+                await self._store.save(key, content)
         self._memory.put(key, entry, entry.num_bytes)
         return entry, source
 
-    async def _compile(
-        self, key: str, job: CompileJob, prepared: PreparedVocabulary, budget: CompileBudget
-    ) -> CacheEntry:
-        budget.check()
-        try:
-            content = await self._pool.run(job, prepared)
-        except LimitReached:
-            budget.count_limit_reached()
-            raise
-        entry = await self._read(content, job, prepared)
-        await self._store.save(key, content)
-        return entry
-
-    async def _load(self, key: str, job: CompileJob, prepared: PreparedVocabulary) -> CacheEntry | None:
+    async def _load(
+        self, key: str, job: CompileJob, prepared: PreparedVocabulary, share: str
+    ) -> CacheEntry | None:
         content = await self._store.load(key)
         if content is None:
             return None
         try:
-            return await self._read(content, job, prepared)
+            return await self._read(content, job, prepared, share)
         except CorruptUnit as error:
             self._store.log_rejected(key, error)
             return None
 
-    async def _read(self, content: bytes, job: CompileJob, prepared: PreparedVocabulary) -> CacheEntry:
+    async def _read(
+        self, content: bytes, job: CompileJob, prepared: PreparedVocabulary, share: str
+    ) -> CacheEntry:
         """Read an entry, and prepare it in a thread unless that can wait; slow ones one at a time."""
         entry = await asyncio.to_thread(CacheEntry.from_bytes, content, prepared, job.task)
         if not entry.can_wait:
-            async with self._slow if entry.compile_ms > _SLOW_MS else nullcontext():
+            is_slow = entry.compile_ms > _SLOW_MS
+            turn: AbstractAsyncContextManager[Any] = self._slow.turn(share) if is_slow else nullcontext()
+            async with turn:
                 await asyncio.to_thread(entry.prepare)
         return entry
+
+
+def _flight(share: str, key: str) -> str:
+    return f"{share} {key}"
 
 
 def _is_quick_unit(entry: CacheEntry) -> bool:

@@ -2,8 +2,9 @@
 
 One schema through it, a tool's `{"type": "object", "properties": {"s": {"pattern": "(a|aa)+$"}}}`:
 
-1. The grammar cache has no entry for it and calls `WorkerPool.run(CompileJob.tool(...), prepared)`
-   (`pools`). `CompileJob.check` refuses schemas that are too large or too deep before they go anywhere.
+1. The grammar cache has no entry for it. It waits for the turn of the client's share (`compile_queue`), and
+   calls `WorkerPool.run(CompileJob.tool(...), prepared, is_long=False)` (`pools`). `CompileJob.check` refuses
+   schemas that are too large or too deep before they go anywhere.
 2. No worker is free, so the pool asks the zygote for one. The zygote (`zygote`) is a process that has
    imported the compiler, read the vocabulary and compiled the rules that most schemas share (`priming`). It
    forks: in 15 ms there is a worker that shares all of that. The zygote itself never sees a schema.
@@ -12,8 +13,9 @@ One schema through it, a tool's `{"type": "object", "properties": {"s": {"patter
    on the clock (`limits.CompileLimits`), and compiles.
 4. The answer is `+` and the bytes of a `CacheEntry`, or `-` and a refusal as JSON: pointer, keyword, reason
    and suggestion. The worker then waits for the next job.
-5. If a timer ends the worker or the system kills it, the pool sees the socket close. It raises
-   `LimitReached`, which is a refusal of this one schema, and forks another worker for the next job.
+5. If a timer ends the worker or the system kills it, the pool sees the socket close, and forks another worker
+   for the next job. If this was a first try, it raises `TakesLonger`, and the cache waits for a turn of the
+   long jobs. Otherwise it raises `LimitReached`, which is a refusal of this one schema.
 
 The cache asks for nothing that it already has; what one request may ask for is its `limits.CompileBudget`.
 """

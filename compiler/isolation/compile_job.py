@@ -124,8 +124,14 @@ class CompilePool(Protocol):
     limits: CompileLimits
     num_workers: int
 
-    async def run(self, job: CompileJob, prepared: PreparedVocabulary) -> bytes:
-        """The result of a job; raises UnsupportedSchema, WorkersUnavailable if no worker starts."""
+    async def run(self, job: CompileJob, prepared: PreparedVocabulary, *, is_long: bool = True) -> bytes:
+        """The result of a job.
+
+        Raises:
+            UnsupportedSchema: the schema is refused.
+            TakesLonger: the job is not `is_long`, and takes longer than a first try may.
+            WorkersUnavailable: no worker starts.
+        """
 
     def launch(self) -> None:
         """Start what takes seconds and needs no vocabulary; does not wait."""

@@ -8,30 +8,39 @@ from typing import Any
 from compiler.errors import NotReached, NotTried, UnsupportedSchema
 from compiler.frontend.depth import MAX_DEPTH, check_depth
 
+_WALL_FACTOR = 20
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileLimits:
     """The limits of one schema; one that exceeds them is refused.
 
-    `seconds` is processor time, so that no schema is refused because the machine is busy; `wall_seconds` is
-    time by the clock, the longest wait for a refusal. `memory_bytes` is what a worker may allocate in
+    `seconds` is processor time, so that no schema is refused because the machine is busy. A schema is first
+    tried for `first_seconds` of it; see `compile_queue`. `memory_bytes` is what a worker may allocate in
     addition to what it starts with; real tools take 30 MB with a vocabulary of 152k tokens. `schema_bytes` is
     the size as compact JSON, `stored_bytes` the size of the stored form, compressed, `grammar_bytes` that of
     the compiled grammar. `request_seconds` is time by the clock for all schemas of one request together.
+    `max_waiting` jobs may wait for a worker, `max_waiting_per_share` of one client.
     """
 
     seconds: float = 3.0
+    first_seconds: float = 0.5
     memory_bytes: int = 512 * 2**20
     schema_bytes: int = 2 * 2**20
     depth: int = MAX_DEPTH
     stored_bytes: int = 8 * 2**20
     grammar_bytes: int = 128 * 2**20
     request_seconds: float = 120.0
+    max_waiting: int = 256
+    max_waiting_per_share: int = 64
 
-    @property
-    def wall_seconds(self) -> float:
-        """The longest time by the clock."""
-        return 4 / 3 * self.seconds
+    def processor_seconds(self, *, is_long: bool) -> float:
+        """The processor time of a long job, or of a first try."""
+        return self.seconds if is_long else min(self.first_seconds, self.seconds)
+
+    def wall_seconds(self, *, is_long: bool) -> float:
+        """The longest time by the clock. Only a machine with far too much to do reaches it."""
+        return _WALL_FACTOR * self.processor_seconds(is_long=is_long)
 
     def check_schema(self, document: Any, num_bytes: int) -> None:
         """Check a document whose JSON takes `num_bytes`.
@@ -68,10 +77,11 @@ class CompileBudget:
 
     It uses at most all workers but one at a time, stops after a few schemas that reach their limits, and has
     `request_seconds` of time, which start now. Schemas that are being compiled at the end of that time are
-    finished, since each has limits of its own.
+    finished, since each has limits of its own. `share` stands for the client in the compile queue.
     """
 
-    def __init__(self, limits: CompileLimits, num_workers: int) -> None:
+    def __init__(self, limits: CompileLimits, num_workers: int, share: str = "") -> None:
+        self.share = share
         self.workers = asyncio.Semaphore(max(1, num_workers - 1))
         self.loads = asyncio.Semaphore(_NUM_LOADS)
         self.seconds = limits.request_seconds

@@ -12,11 +12,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 
-from compiler.errors import LimitReached, WorkersUnavailable
+from compiler.errors import (
+    CompilerError,
+    CompilerOverloaded,
+    LimitReached,
+    TakesLonger,
+    WorkersUnavailable,
+)
 from compiler.isolation.compile_job import CompileJob, read_answer
 from compiler.isolation.limits import CompileLimits
 from compiler.isolation.priming import prime
-from compiler.isolation.zygote import LENGTH_BYTES, Zygote, framed
+from compiler.isolation.zygote import LENGTH_BYTES, Zygote, framed, job_frame
 from compiler.prepared_vocabulary import PreparedVocabulary
 
 
@@ -34,8 +40,14 @@ class ThreadPool:
     def start(self, prepared: PreparedVocabulary) -> None:
         """Threads need no preparation."""
 
-    async def run(self, job: CompileJob, prepared: PreparedVocabulary) -> bytes:
-        """Do a job in a thread; raises UnsupportedSchema."""
+    async def run(
+        self,
+        job: CompileJob,
+        prepared: PreparedVocabulary,
+        *,
+        is_long: bool = True,  # noqa: ARG002 - a thread cannot be interrupted
+    ) -> bytes:
+        """Do a job in a thread, however long it takes; raises UnsupportedSchema."""
         job.check(self.limits)
         loop = asyncio.get_running_loop()
         return read_answer(await loop.run_in_executor(self._threads, job.answer, prepared, self.limits))
@@ -46,7 +58,7 @@ class ThreadPool:
 
 
 _START_S = 60.0
-_GRACE_S = 1.0
+_RETRY_AFTER_S = 5.0
 _log = logging.getLogger(__name__)
 
 
@@ -103,27 +115,32 @@ class WorkerPool:
         if self._starting is None:
             self._starting = asyncio.create_task(self._warm(prepared))
 
-    async def run(self, job: CompileJob, prepared: PreparedVocabulary) -> bytes:
-        """Do a job in a worker.
+    async def run(self, job: CompileJob, prepared: PreparedVocabulary, *, is_long: bool = True) -> bytes:
+        """Do a job in a worker. A worker that does a long job does no other, since its priority is low.
 
         Raises:
             UnsupportedSchema: the schema is refused; `LimitReached` if the worker ended because of it.
+            TakesLonger: the job is not `is_long`, and takes longer than a first try may.
+            CompilerOverloaded: the worker got too little processor time.
             WorkersUnavailable: no worker can be started.
         """
         job.check(self.limits)
-        request = prepared.vocabulary.digest.encode() + b"\n" + job.to_bytes()
+        is_long = is_long or self.limits.first_seconds >= self.limits.seconds
+        request = job_frame(job, prepared.vocabulary, is_long=is_long)
         async with self._free:
             worker = await self._idle_or_new(prepared)
             start = time.monotonic()
             is_whole = False
             try:
-                async with asyncio.timeout(self.limits.wall_seconds + _GRACE_S):
+                async with asyncio.timeout(self.limits.wall_seconds(is_long=is_long)):
                     answer = await worker.ask(request, self.limits.stored_bytes + 1)
                 is_whole = True
-            except (EOFError, OSError):  # TimeoutError is an OSError
-                raise self._lost(time.monotonic() - start) from None
+            except TimeoutError:
+                raise self._too_slow(is_long=is_long) from None
+            except (EOFError, OSError):
+                raise self._lost(time.monotonic() - start, is_long=is_long) from None
             finally:
-                if is_whole and not self._is_closed:
+                if is_whole and not is_long and not self._is_closed:
                     self._idle.append(worker)
                 else:
                     worker.close()
@@ -140,8 +157,17 @@ class WorkerPool:
         async with self._forking:
             await self._end_zygote()
 
-    def _lost(self, seconds: float) -> LimitReached:
-        """The refusal of a schema whose worker ended after so many seconds."""
+    def _too_slow(self, *, is_long: bool) -> CompilerError:
+        """The error of a job that got too little processor time: nothing is known about the schema."""
+        if not is_long:
+            return TakesLonger()
+        _log.warning("a schema was not compiled: the machine has too little processor time for it")
+        return CompilerOverloaded("there is too little processor time", _RETRY_AFTER_S)
+
+    def _lost(self, seconds: float, *, is_long: bool) -> CompilerError:
+        """The error of a job whose worker ended after so many seconds."""
+        if not is_long and seconds >= self.limits.first_seconds:
+            return TakesLonger()
         if seconds >= self.limits.seconds:
             _log.warning("a schema was refused: compiling it took longer than %g s", self.limits.seconds)
             reason = f"compiling it takes longer than {self.limits.seconds:g} seconds"

@@ -87,6 +87,9 @@ FORK, VOCABULARY = b"f", b"v"
 LENGTH_BYTES = 8
 _DONE = object()
 _OUT_OF_MEMORY_FIRST = "1000"
+_LONG, _SHORT = "long", "short"
+_LONG_NICENESS = 5
+"""The priority of long jobs, below that of first tries and of the gateway; it cannot be raised again."""
 
 
 def zygote(control_fd: int, limits: str) -> None:
@@ -123,6 +126,11 @@ def framed(content: bytes) -> bytes:
     return len(content).to_bytes(LENGTH_BYTES) + content
 
 
+def job_frame(job: CompileJob, vocabulary: Vocabulary, *, is_long: bool) -> bytes:
+    """What a worker reads, without its length: vocabulary and length of the job on one line, then the job."""
+    return f"{vocabulary.digest} {_LONG if is_long else _SHORT}\n".encode() + job.to_bytes()
+
+
 def _read_frame(channel: socket.socket) -> bytes:
     """The content of the next frame.
 
@@ -151,10 +159,13 @@ def _work(descriptor: int, vocabularies: dict[str, PreparedVocabulary], limits: 
         channel.sendall(framed(b""))  # ready
         # Memory that one schema left behind must not count against the limits of the next ones for long.
         while _allocated() - at_start < limits.memory_bytes // 2:
-            digest, _, job = _read_frame(channel).partition(b"\n")
-            _set_timers(limits.seconds, limits.wall_seconds)
-            answer = CompileJob.from_bytes(job).answer(vocabularies[digest.decode()], limits)
-            _set_timers(0, 0)
+            head, _, job = _read_frame(channel).partition(b"\n")
+            digest, length = head.decode().split()
+            if length == _LONG:
+                os.nice(_LONG_NICENESS)
+            _set_timers(limits, is_long=length == _LONG)
+            answer = CompileJob.from_bytes(job).answer(vocabularies[digest], limits)
+            _stop_timers()
             channel.sendall(framed(answer))
     os._exit(0)
 
@@ -171,9 +182,15 @@ def _bound(limits: CompileLimits, at_start: int) -> None:
         Path("/proc/self/oom_score_adj").write_text(_OUT_OF_MEMORY_FIRST, encoding="ascii")
 
 
-def _set_timers(processor_s: float, wall_s: float) -> None:
-    signal.setitimer(signal.ITIMER_PROF, processor_s)
-    signal.setitimer(signal.ITIMER_REAL, wall_s)
+def _set_timers(limits: CompileLimits, *, is_long: bool) -> None:
+    signal.setitimer(signal.ITIMER_PROF, limits.processor_seconds(is_long=is_long))
+    # Later than the gateway's own limit: only where the gateway is gone does this one end the worker.
+    signal.setitimer(signal.ITIMER_REAL, 2 * limits.wall_seconds(is_long=is_long))
+
+
+def _stop_timers() -> None:
+    for timer in (signal.ITIMER_PROF, signal.ITIMER_REAL):
+        signal.setitimer(timer, 0)
 
 
 def _allocated() -> int:

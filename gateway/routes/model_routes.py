@@ -6,6 +6,7 @@ from litestar import Request, Response, get, post
 from litestar.params import FromPath
 
 from gateway.completions import split_model
+from gateway.principal import RequestPrincipal
 from gateway.problems import openai_error
 from gateway.routes.transport import read_wire_request, stream, told, unless_gone
 from gateway.services import WiredServices
@@ -17,10 +18,12 @@ from runtime.protocol import ModelCard
 
 
 @post("/v1/chat/completions", status_code=200)
-async def chat_completions(request: Request[Any, Any, Any], services: WiredServices) -> Response[Any]:
+async def chat_completions(
+    request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
+) -> Response[Any]:
     """The assistant's next turn, whole or as server-sent events."""
     asked = await read_wire_request(request, read_chat_request, is_strict=services.is_strict)
-    generation = await unless_gone(request, services.completions.start(asked.turn))
+    generation = await unless_gone(request, services.completions.start(asked.turn, principal.share))
     headers = told((*asked.ignored, *generation.ignored))
     if not asked.is_streamed:
         return Response(await unless_gone(request, completion(generation)), headers=headers)
@@ -29,10 +32,12 @@ async def chat_completions(request: Request[Any, Any, Any], services: WiredServi
 
 
 @post("/v1/responses", status_code=200)
-async def create_response(request: Request[Any, Any, Any], services: WiredServices) -> Response[Any]:
+async def create_response(
+    request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
+) -> Response[Any]:
     """The assistant's next turn, whole or as server-sent events."""
     asked = await read_wire_request(request, read_responses_request, is_strict=services.is_strict)
-    generation = await unless_gone(request, services.completions.start(asked.turn))
+    generation = await unless_gone(request, services.completions.start(asked.turn, principal.share))
     headers = told((*asked.ignored, *generation.ignored))
     writer = ResponseWriter(generation, asked.echoed)
     if not asked.is_streamed:

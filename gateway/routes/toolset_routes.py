@@ -10,6 +10,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 from compiler.report import ToolReport
 from gateway.body import convert
 from gateway.errors import InvalidField
+from gateway.principal import RequestPrincipal
 from gateway.registry import DryRun, Registration
 from gateway.routes.transport import read_body
 from gateway.services import WiredServices
@@ -75,7 +76,11 @@ class ToolsetController(Controller):
 
     @put("/{toolset:str}")
     async def put_toolset(
-        self, toolset: FromPath[str], request: HttpRequest, services: WiredServices
+        self,
+        toolset: FromPath[str],
+        request: HttpRequest,
+        services: WiredServices,
+        principal: RequestPrincipal,
     ) -> Response[Any]:
         """Replace the toolset (200) or create it (201), unless a tool cannot be enforced."""
         body = await _read_body(request, toolset)
@@ -85,6 +90,7 @@ class ToolsetController(Controller):
             body.documents,
             if_match=_if_match(request),
             if_none_match=_if_none_match(request),
+            share=principal.share,
         )
         return _tagged(
             registration.revision, registration_json(registration), 201 if registration.is_created else 200
@@ -112,7 +118,12 @@ class ToolsetController(Controller):
 
     @put("/{toolset:str}/tools/{tool:path}")
     async def put_tool(
-        self, toolset: FromPath[str], tool: FromPath[str], request: HttpRequest, services: WiredServices
+        self,
+        toolset: FromPath[str],
+        tool: FromPath[str],
+        request: HttpRequest,
+        services: WiredServices,
+        principal: RequestPrincipal,
     ) -> Response[Any]:
         """Add a tool or replace the tool of that name, unless it cannot be enforced.
 
@@ -124,6 +135,7 @@ class ToolsetController(Controller):
             await read_body(request, keeps_surrogates=True),
             if_match=_if_match(request),
             if_none_match=_if_none_match(request),
+            share=principal.share,
         )
         return _tagged(registration.revision, registration_json(registration))
 
@@ -173,17 +185,28 @@ class ToolsetController(Controller):
 
     @get("/{toolset:str}/report")
     async def report(
-        self, toolset: FromPath[str], services: WiredServices, revision: RevisionNumber = None
+        self,
+        toolset: FromPath[str],
+        services: WiredServices,
+        principal: RequestPrincipal,
+        revision: RevisionNumber = None,
     ) -> JSON:
         """How every keyword of every tool is enforced, and the size and compile time of its grammar."""
-        found, reports = await services.registry.report(toolset, revision)
+        found, reports = await services.registry.report(toolset, revision, share=principal.share)
         return summary_json(found.summary) | {"tools": [report_json(report) for report in reports]}
 
     @post("/{toolset:str}/check", status_code=200)
-    async def check(self, toolset: FromPath[str], request: HttpRequest, services: WiredServices) -> JSON:
+    async def check(
+        self,
+        toolset: FromPath[str],
+        request: HttpRequest,
+        services: WiredServices,
+        principal: RequestPrincipal,
+    ) -> JSON:
         """What `PUT` would do, without storing anything."""
         body = await _read_body(request, toolset)
-        return dry_run_json(await services.registry.check(toolset, body.tools, body.documents))
+        dry_run = await services.registry.check(toolset, body.tools, body.documents, share=principal.share)
+        return dry_run_json(dry_run)
 
 
 async def _read_body(request: HttpRequest, toolset: str) -> ToolsetBody:

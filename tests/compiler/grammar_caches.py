@@ -19,9 +19,9 @@ class Counting(ThreadPool):
         super().__init__()
         self.jobs = []
 
-    async def run(self, job, prepared):
+    async def run(self, job, prepared, *, is_long=True):
         self.jobs.append(job)
-        return await super().run(job, prepared)
+        return await super().run(job, prepared, is_long=is_long)
 
 
 async def find(cache, tools, vocabulary):

@@ -26,10 +26,10 @@ class Counted(ThreadPool):
         super().__init__()
         self._store = store
 
-    async def run(self, job, prepared):
+    async def run(self, job, prepared, *, is_long=True):
         await self._store.increment(COMPILED)
         await asyncio.sleep(0.05)
-        return await super().run(job, prepared)
+        return await super().run(job, prepared, is_long=is_long)
 
 
 async def replica(url: str) -> None:

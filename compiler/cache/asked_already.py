@@ -1,0 +1,101 @@
+"""What was asked already: tasks that are under way, and schemas that took too much a short time ago."""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from compiler.errors import LimitReached
+
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(slots=True)
+class _Flight(Generic[ResultT]):
+    task: asyncio.Task[ResultT]
+    num_waiting: int = 0
+
+
+class SingleFlight(Generic[ResultT]):
+    """Tasks, at most one per key at a time; many callers can wait for one.
+
+    A task goes on if its callers go away. With `stops_unwanted`, it is cancelled when the last of them goes.
+    """
+
+    def __init__(self, *, stops_unwanted: bool = False) -> None:
+        self._stops_unwanted = stops_unwanted
+        self._flights: dict[str, _Flight[ResultT]] = {}
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._flights
+
+    async def join(self, key: str, start: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
+        """Wait for the task of `key`; `start` makes it if there is none."""
+        flight = self._flights.get(key)
+        if flight is None:
+            flight = self._flights[key] = _Flight(asyncio.create_task(start()))
+            flight.task.add_done_callback(lambda _: self._remove(key, flight))
+        flight.num_waiting += 1
+        try:
+            return await asyncio.shield(flight.task)
+        finally:
+            flight.num_waiting -= 1
+            if self._stops_unwanted and not flight.num_waiting:
+                self._remove(key, flight)  # nobody may join a task that is being cancelled
+                flight.task.cancel()
+
+    async def cancel(self) -> None:
+        """Cancel all tasks."""
+        tasks = [flight.task for flight in self._flights.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _remove(self, key: str, flight: _Flight[ResultT]) -> None:
+        if self._flights.get(key) is flight:
+            del self._flights[key]
+        if flight.task.done() and not flight.task.cancelled():
+            flight.task.exception()  # marks it as retrieved: if nobody waits any more, asyncio is not to warn
+
+
+async def to_the_end(work: Coroutine[Any, Any, ResultT]) -> ResultT:
+    """Do what keeps a worker busy. Cancelling this does not end it early, and the place stays taken."""
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        _ = task.cancelled() or task.exception()  # marks it as retrieved
+        raise
+
+
+REFUSAL_LIFETIME_S = 300.0
+MAX_REFUSALS = 4096
+
+
+class RecentRefusals:
+    """Schemas that took too much time or memory, remembered for some minutes so that they cost nothing more.
+
+    Each client's share has its own: what one client's requests met does not decide about those of others.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._refusals: OrderedDict[tuple[str, str], tuple[LimitReached, float]] = OrderedDict()
+
+    def add(self, share: str, key: str, refusal: LimitReached) -> None:
+        """Remember a refusal; the oldest one beyond `MAX_REFUSALS` is forgotten."""
+        self._refusals.pop((share, key), None)
+        self._refusals[share, key] = (refusal, self._clock() + REFUSAL_LIFETIME_S)
+        if len(self._refusals) > MAX_REFUSALS:
+            self._refusals.popitem(last=False)
+
+    def check(self, share: str, key: str) -> None:
+        """Raise LimitReached if the job of `key` was refused a short time ago."""
+        refusal, until = self._refusals.get((share, key), (None, 0.0))
+        remaining = until - self._clock()
+        if refusal is not None and remaining > 0:
+            again = f"{refusal.suggestion} It is not tried again for {remaining:.0f} s.".lstrip()
+            raise LimitReached(refusal.pointer, refusal.keyword, refusal.reason, again)

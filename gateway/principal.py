@@ -1,0 +1,95 @@
+"""The principal: who sends a request, as far as fairness must know.
+
+With API keys, everybody who sends the same key is one principal. Without keys, it is the client's address. An
+IPv6 client has a whole /64 network of addresses, so these are one principal. `X-Forwarded-For` is believed
+only from the proxies that the operator names: anybody can send it.
+
+>>> principal_of({"client": ("2001:db8::1:2", 40000), "headers": []}, has_keys=False).share
+'2001:db8::/64'
+"""
+
+import hashlib
+import ipaddress
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from litestar.di import NamedDependency
+
+from gateway.errors import SettingsError
+
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_IPV6_PREFIX = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """`share` stands for the principal in queues; it tells nothing about the key."""
+
+    share: str
+
+
+def read_networks(text: str) -> tuple[IPNetwork, ...]:
+    """The networks of the setting `trusted_proxies`; raises SettingsError."""
+    try:
+        return tuple(ipaddress.ip_network(part.strip()) for part in text.split(",") if part.strip())
+    except ValueError as error:
+        reason = f"{error}; write addresses or networks, with commas between them"
+        raise SettingsError("trusted_proxies", "", reason) from error
+
+
+def principal_of(
+    scope: Mapping[str, Any], *, has_keys: bool, trusted_proxies: Sequence[IPNetwork] = ()
+) -> Principal:
+    """The principal of a request. With keys, its key was checked before."""
+    headers = dict(scope["headers"])
+    if has_keys:
+        key = headers.get(b"authorization", b"").partition(b" ")[2].strip()
+        return Principal(f"key {hashlib.sha256(_utf8(key)).hexdigest()[:16]}")
+    host, _ = scope.get("client") or ("", 0)
+    forwarded = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
+    client = _client_behind(host, b",".join(forwarded).decode("latin-1"), trusted_proxies)
+    return Principal(_network_of(client))
+
+
+def _utf8(key: bytes) -> bytes:
+    """A key in UTF-8, so that one key is one principal: some clients encode it as Latin-1."""
+    try:
+        return key.decode().encode()
+    except UnicodeDecodeError:
+        return key.decode("latin-1").encode()
+
+
+def _client_behind(peer: str, forwarded: str, trusted: Sequence[IPNetwork]) -> str:
+    """The address that the last trusted proxy saw. Whatever stands to the left of it, the client wrote."""
+    client = peer
+    for hop in reversed(forwarded.split(",")):
+        address = _address(client)
+        if address is None or not any(address in network for network in trusted):
+            break
+        if _address(hop.strip()) is None:
+            break
+        client = hop.strip()
+    return client
+
+
+def _network_of(host: str) -> str:
+    address = _address(host)
+    if isinstance(address, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network((address, _IPV6_PREFIX), strict=False))
+    return host if address is None else str(address)
+
+
+def _address(host: str) -> IPAddress | None:
+    """The address; an IPv4 address is one however it is written. None if it is not an address."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+RequestPrincipal = NamedDependency[Principal]
+"""The type by which a route asks for the principal of its request."""

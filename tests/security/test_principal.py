@@ -1,0 +1,93 @@
+"""Who counts as one client: by key, else by address; nobody chooses that with a header."""
+
+import hashlib
+
+import msgspec
+import pytest
+from litestar.testing import AsyncTestClient
+
+from gateway.app import create_app
+from gateway.errors import SettingsError
+from gateway.principal import principal_of, read_networks
+
+
+def share(client="203.0.113.5", headers=(), *, has_keys=False, trusted=""):
+    scope = {
+        "client": (client, 40000) if client else None,
+        "headers": [(name.encode(), value.encode()) for name, value in headers],
+    }
+    return principal_of(scope, has_keys=has_keys, trusted_proxies=read_networks(trusted)).share
+
+
+def forwarded(*hops):
+    return [("x-forwarded-for", hop) for hop in hops]
+
+
+def test_a_key_is_one_client_wherever_it_comes_from_and_is_not_told():
+    first = share("203.0.113.5", [("authorization", "Bearer sk-12345678")], has_keys=True)
+    second = share("198.51.100.7", [("authorization", "bearer  sk-12345678 ")], has_keys=True)
+    other = share("203.0.113.5", [("authorization", "Bearer sk-87654321")], has_keys=True)
+    assert first == second != other
+    assert "sk-" not in first
+    assert hashlib.sha256(b"sk-12345678").hexdigest()[:16] in first
+
+
+def test_without_keys_a_header_does_not_choose_the_client():
+    lies = [("authorization", "Bearer another"), *forwarded("198.51.100.1")]
+    assert share(headers=lies) == share()
+    assert share("127.0.0.1", lies) == share("127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2:ffff::1", "2001:db8:1:2::/64"),
+        ("2001:db8:1:3::1", "2001:db8:1:3::/64"),
+        ("::ffff:203.0.113.5", "203.0.113.5"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("203.0.113.5", "203.0.113.5"),
+    ],
+)
+def test_an_ipv6_network_is_one_client(address, expected):
+    assert share(address) == expected
+
+
+@pytest.mark.parametrize(
+    ("hops", "expected"),
+    [
+        (["198.51.100.1"], "198.51.100.1"),
+        (["1.2.3.4, 198.51.100.1"], "198.51.100.1"),  # the client wrote the first one itself
+        (["1.2.3.4", "198.51.100.1"], "198.51.100.1"),
+        (["198.51.100.1, 10.1.1.1"], "198.51.100.1"),  # over a second trusted proxy
+        (["10.1.1.1, 10.2.2.2"], "10.1.1.1"),
+        (["2001:db8::1:2:3:4"], "2001:db8::/64"),
+        (["nonsense"], "10.0.0.1"),
+        (["198.51.100.1, nonsense"], "10.0.0.1"),
+        ([], "10.0.0.1"),
+    ],
+)
+def test_a_trusted_proxy_tells_the_client(hops, expected):
+    assert share("10.0.0.1", forwarded(*hops), trusted="10.0.0.0/8, ::1") == expected
+
+
+def test_a_connection_without_an_address_has_a_share():
+    assert share(None) == share(None)
+
+
+def test_networks_that_are_none_are_named():
+    with pytest.raises(SettingsError, match=r"trusted_proxies.*10\.0\.0\.0/99"):
+        read_networks("10.0.0.0/99")
+
+
+async def test_the_share_reaches_the_engine(settings, runtime):
+    keyed = msgspec.structs.replace(settings, api_key="sk-12345678")
+    async with AsyncTestClient(create_app(keyed, runtime=runtime)) as client:
+        answer = await client.post(
+            "/v1/chat/completions",
+            json={"model": "tiny", "messages": [{"role": "user", "content": "?"}]},
+            headers={"Authorization": "Bearer sk-12345678"},
+        )
+    assert answer.status_code == 200, answer.text
+    [request] = runtime.requests
+    assert request.share.startswith("key ")
