@@ -23,14 +23,7 @@ from gateway.errors import SettingsError
 from gateway.principal import Principal, principal_of, read_networks
 from gateway.problems import respond
 from gateway.registry import Registry
-from gateway.routes.model_routes import (
-    chat_completions,
-    create_response,
-    get_model,
-    healthz,
-    list_models,
-    readyz,
-)
+from gateway.routes.model_routes import MODEL_ROUTES
 from gateway.routes.toolset_routes import ToolsetController
 from gateway.services import Services
 from gateway.settings import DEMO_MODEL, RANDOM_MODEL, Settings
@@ -96,7 +89,7 @@ def create_app(
             yield
 
     app = Litestar(
-        [healthz, readyz, list_models, get_model, chat_completions, create_response, ToolsetController],
+        [*MODEL_ROUTES, ToolsetController],
         dependencies={
             "services": Provide(_services, sync_to_thread=False),
             "principal": Provide(principal, sync_to_thread=False),

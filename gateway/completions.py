@@ -98,14 +98,11 @@ class Completions:
             RuntimeFault: the runtime cannot answer, or not in time.
         """
         deadline = Deadline(turn.timeout_s, self._request_seconds)
-        health = await self._runtime.health()
-        if not health.is_ready:
-            raise NotReady(health.reason or "no model is ready")
         if turn.num_choices > self._max_choices:
             raise InvalidField(
                 "n", f"at most {self._max_choices} choices are served, this asks for {turn.num_choices}"
             )
-        model, suffix = split_model(turn.model, await self._runtime.models())
+        model, suffix = await self._model(turn)
         async with deadline.enforced():
             revisions = await self._revisions((*turn.toolsets, *suffix))
             tools = join_tools(revisions, turn.tools)
@@ -140,6 +137,23 @@ class Completions:
                 request = replace(request, messages=shorter)
             else:
                 return generation
+
+    async def count_tokens(self, turn: Turn) -> int:
+        """The number of tokens of the turn's prompt.
+
+        Raises:
+            InvalidField, ToolspecsError, RuntimeFault: as `start` does.
+        """
+        model, suffix = await self._model(turn)
+        tools = join_tools(await self._revisions((*turn.toolsets, *suffix)), turn.tools)
+        return await self._runtime.count_tokens(_generation_request(turn, model, tools, None))
+
+    async def _model(self, turn: Turn) -> tuple[ModelCard, tuple[ToolsetReference, ...]]:
+        """The model that the turn names, and the toolset in the model's name."""
+        health = await self._runtime.health()
+        if not health.is_ready:
+            raise NotReady(health.reason or "no model is ready")
+        return split_model(turn.model, await self._runtime.models())
 
     async def _revisions(self, references: Iterable[ToolsetReference]) -> tuple[Revision, ...]:
         found: dict[str, Revision] = {}

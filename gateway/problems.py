@@ -1,7 +1,7 @@
-"""Errors as clients see them: one table from error types to statuses, and two shapes.
+"""Errors as clients see them: one table from error types to statuses, and three shapes.
 
-Registry routes answer with problem details (RFC 9457). All other routes answer with OpenAI's error object,
-because its clients show no other.
+Registry routes answer with problem details (RFC 9457), Messages with Anthropic's error object, all other
+routes with OpenAI's: the clients show no other.
 
 >>> problem_of(gateway.InvalidField("n", "at most 16 choices are served, this asks for 20"))
 Problem(status=400, kind='invalid_field', detail='n: at most 16 choices are served, ...', param='n', ...)
@@ -32,6 +32,7 @@ from toolspecs.toolset import TOOLSET_NAME
 _log = logging.getLogger(__name__)
 
 REGISTRY = "/v1/toolsets"
+MESSAGES = "/v1/messages"
 
 _PLAIN_KEY = re.compile(r"[\w$-]+")
 
@@ -41,7 +42,7 @@ _ELSEWHERE: Mapping[str, str] = {
     "/chat/completions": "; did you mean /v1/chat/completions? A client's base URL ends in /v1",
     "/completions": f"{_CHAT}: in LlamaIndex's OpenAILike, is_chat_model=True",
     "/embeddings": "; no embeddings are made here: give the client another base URL for these",
-    "/messages": _CHAT,
+    "/messages": "; did you mean /v1/messages? The base URL of Anthropic's clients ends before /v1",
     "/models": "; did you mean /v1/models? A client's base URL ends in /v1",
     "/responses": "; did you mean /v1/responses? A client's base URL ends in /v1",
 }
@@ -100,7 +101,26 @@ _RESPONSES_NAMES = {
 }
 """What Responses calls fields that code outside its wire format names in errors."""
 
+_MESSAGES_NAMES = {
+    "response_format": "output_config.format",
+    "reasoning_effort": "thinking",
+    "stop": "stop_sequences",
+}
+"""What Messages calls them."""
+
+_NAMES: Mapping[str, Mapping[str, str]] = {"/v1/responses": _RESPONSES_NAMES, MESSAGES: _MESSAGES_NAMES}
+
 _OPENAI_TYPES = {401: "authentication_error", 429: "rate_limit_error"}
+
+_ANTHROPIC_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +171,12 @@ def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     if problem.is_gateway_failure:
         is_bug = problem.status == HTTPStatus.INTERNAL_SERVER_ERROR
         _log.error("%s %r failed: %s", request.method, path, error, exc_info=error if is_bug else None)
-    if path == "/v1/responses" and problem.param and problem.kind != "invalid_field":
-        problem = replace(problem, param=_RESPONSES_NAMES.get(problem.param, problem.param))
+    if problem.param and problem.kind != "invalid_field":
+        problem = replace(problem, param=_NAMES.get(path, {}).get(problem.param, problem.param))
     if path.startswith(REGISTRY):
         return _response(problem_details(problem), problem.status, problem, "application/problem+json")
-    return _response(openai_error(problem), openai_status(problem), problem, "application/json")
+    write = anthropic_error if path.startswith(MESSAGES) else openai_error
+    return _response(write(problem), model_route_status(problem), problem, "application/json")
 
 
 def _bad_parameter(fault: Mapping[str, Any]) -> Problem:
@@ -200,8 +221,22 @@ def openai_error(problem: Problem) -> dict[str, Any]:
     }
 
 
-def openai_status(problem: Problem) -> int:
-    """The status on OpenAI's routes: that API has no 422, there a bad schema is a bad request."""
+def anthropic_error(problem: Problem) -> dict[str, Any]:
+    """Anthropic's error object, which is also sent in streams."""
+    fallback = "api_error" if problem.status >= 500 else "invalid_request_error"
+    return {
+        "type": "error",
+        "error": {
+            "type": _ANTHROPIC_TYPES.get(problem.status, fallback),
+            "message": problem.detail,
+            "param": problem.param,
+            "code": problem.kind,
+        },
+    }
+
+
+def model_route_status(problem: Problem) -> int:
+    """The status on the model routes: their APIs have no 422, there a bad schema is a bad request."""
     return 400 if problem.status == 422 else problem.status
 
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from compiler.cache.grammar_cache import GrammarLookup
 from compiler.response_format import ResponseFormat
 from gateway.errors import ClientGone
-from runtime.events import Event, Finished
+from runtime.events import Event, Finished, PromptRead
 from runtime.request import Message, Sampling
 from toolspecs.tool import Tool, ToolChoice
 from toolspecs.toolset import RevisionSummary, ToolsetReference
@@ -64,7 +64,8 @@ class Generation:
     """The answer to a turn. Read `events` once to the end, or close it, which aborts what still runs.
 
     `ignored` names the fields of the turn that had no effect on this answer. `num_dropped` is the number of
-    old messages that were left out.
+    old messages that were left out. `num_prompt_tokens` is known once `begin` has returned, 0 if the runtime
+    does not tell.
     """
 
     request_id: str
@@ -74,10 +75,11 @@ class Generation:
     has_logprobs: bool
     toolsets: tuple[RevisionSummary, ...]
     grammar: GrammarLookup | None
-    source: AsyncIterator[Event]
+    source: AsyncIterator[PromptRead | Event]
     observer: Observer
     ignored: tuple[str, ...] = ()
     num_dropped: int = 0
+    num_prompt_tokens: int = 0
     finished: list[Finished] = field(default_factory=list)
     _first: Event | None = None
     _is_ended: bool = False
@@ -85,7 +87,12 @@ class Generation:
     async def begin(self) -> None:
         """Wait for the first event, so that a refusal is raised before anything is sent."""
         try:
-            self._first = await anext(self.source)
+            first = await anext(self.source)
+            if isinstance(first, PromptRead):
+                self.num_prompt_tokens = first.num_prompt_tokens
+                first = await anext(self.source)
+            assert not isinstance(first, PromptRead), "the prompt is read once"
+            self._first = first
         except BaseException as error:
             await self._end(error)
             raise
@@ -99,11 +106,16 @@ class Generation:
                 while event is not None:
                     self._observe(event)
                     yield event
-                    event = await anext(self.source, None)
+                    event = await self._next()
             except BaseException as error:
                 await self._end(error)
                 raise
             await self._end(None)
+
+    async def _next(self) -> Event | None:
+        event = await anext(self.source, None)
+        assert not isinstance(event, PromptRead), "the prompt is read once"
+        return event
 
     async def aclose(self) -> None:
         """Abort the generation unless it has ended."""

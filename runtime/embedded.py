@@ -13,7 +13,7 @@ from typing import TypeVar
 from runtime.engine import Engine
 from runtime.engine_thread import EngineJob, EngineThread, Mailbox
 from runtime.errors import DeadlineExceeded, UnknownModel
-from runtime.events import Event, Finished
+from runtime.events import Event, Finished, PromptRead
 from runtime.forward.model_runner import ModelRunner
 from runtime.jump_forward import JumpForward
 from runtime.loading import LoadedModel, load_model
@@ -88,8 +88,8 @@ class EmbeddedRuntime:
 
         return run_in_short_lived_thread(build)
 
-    async def generate(self, request: GenerationRequest) -> AsyncIterator[Event]:
-        """The events of all choices, interleaved; closing the iterator early aborts the request."""
+    async def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRead | Event]:
+        """`PromptRead`, then the events of all choices, interleaved; closing it early aborts the request."""
         if request.model != self._loaded.model_id:
             raise UnknownModel(request.model, (self._loaded.model_id,))
         check_limits(request, self._num_columns, self._max_choices)
@@ -101,6 +101,7 @@ class EmbeddedRuntime:
         )
         num_open = request.num_choices
         try:
+            yield PromptRead(len(prompt_ids))
             while num_open:
                 for event in await mailbox.receive():
                     num_open -= isinstance(event, Finished)
@@ -108,6 +109,12 @@ class EmbeddedRuntime:
         finally:
             if num_open:
                 self._thread.abort(request.request_id)
+
+    async def count_tokens(self, request: GenerationRequest) -> int:
+        """The number of tokens of the prompt, with the tools shown; nothing is generated."""
+        if request.model != self._loaded.model_id:
+            raise UnknownModel(request.model, (self._loaded.model_id,))
+        return len(await self._prompt_ids(request))
 
     async def abort(self, request_id: str) -> None:
         """Stop generating for a request; unknown ids are ignored."""

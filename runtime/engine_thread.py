@@ -211,7 +211,8 @@ class EngineThread:
         if transcript.num_calls and sequence.closed_by is None:
             reason = FinishReason.TOOL_CALLS  # the model completed the call, perhaps with its last token
         stats = replace(sequence.stats, num_thought_tokens=transcript.num_thought_tokens)
-        return [*events, Finished(sequence.choice, reason, stats, sequence.closed_by)]
+        finished = Finished(sequence.choice, reason, stats, sequence.closed_by, transcript.stop_string)
+        return [*events, finished]
 
     def _flush(self) -> None:
         outgoing, self._outgoing = self._outgoing, []

@@ -1,4 +1,4 @@
-"""The events of a generation: for each choice, deltas in order and then one `Finished`."""
+"""The events of a generation: `PromptRead`, then for each choice deltas in order and one `Finished`."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -81,12 +81,24 @@ class GenerationStats:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A choice ended. `closed_by` is "budget" if the engine completed the call itself, else None."""
+    """A choice ended.
+
+    `closed_by` is "budget" if the engine completed the call itself, else None. `stop_string` is the one that
+    ended the text, if one did.
+    """
 
     choice: int
     reason: FinishReason
     stats: GenerationStats
     closed_by: str | None = None
+    stop_string: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PromptRead:
+    """The prompt is made of the messages and has so many tokens; nothing is computed yet."""
+
+    num_prompt_tokens: int
 
 
 Event = TextDelta | ThoughtDelta | CallStarted | ArgumentsDelta | Finished

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.vocabulary import Vocabulary
-from runtime.events import Event
+from runtime.events import Event, PromptRead
 from runtime.request import GenerationRequest
 
 
@@ -43,8 +43,11 @@ class Health:
 class Runtime(Protocol):
     """An engine that generates. It raises the errors of runtime/errors.py."""
 
-    def generate(self, request: GenerationRequest) -> AsyncIterator[Event]:
-        """The events of all choices, interleaved; closing the iterator early aborts the request."""
+    def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRead | Event]:
+        """`PromptRead`, then the events of all choices, interleaved; closing it early aborts the request."""
+
+    async def count_tokens(self, request: GenerationRequest) -> int:
+        """The number of tokens of the prompt, with the tools shown; nothing is generated."""
 
     async def abort(self, request_id: str) -> None:
         """Stop generating for a request; unknown ids are ignored."""

@@ -46,9 +46,14 @@ class Transcript:
         """Of tokens that the matcher holds back: they may be text, or the beginning of a call."""
 
     @property
+    def stop_string(self) -> str | None:
+        """The stop string that was found, if one was."""
+        return self._scanner.found
+
+    @property
     def is_stopped(self) -> bool:
         """Whether a stop string was found: what follows is not part of the output."""
-        return self._scanner.is_stopped
+        return self.stop_string is not None
 
     def feed(self, token: WrittenToken) -> list[Event]:
         """The events that one more token settles."""

@@ -11,6 +11,7 @@ import httpx
 import jsonschema
 import jsonschema_rs
 import pytest
+from anthropic import AsyncAnthropic
 from corpus import corpus
 from openai import AsyncOpenAI
 
@@ -171,3 +172,34 @@ async def test_responses_are_calls_or_answers_and_can_be_sent_back(url, github_t
     async with client:
         kinds = await asyncio.gather(*map(ask, range(8)))
     assert set().union(*kinds) == {"function_call", "message"}
+
+
+async def test_messages_are_calls_that_can_be_sent_back(url, github_tools):
+    """By Anthropic's API and client: streamed and not the same, then a second turn over what came back."""
+    schemas = {tool["name"]: tool["inputSchema"] for tool in github_tools}
+    client = AsyncAnthropic(base_url=url, api_key="none-needed", max_retries=0)
+
+    async def ask(seed: int) -> str:
+        said = [{"role": "user", "content": f"How is it going, {seed}?"}]
+        asked = {
+            "model": MODEL,
+            "max_tokens": 100,
+            "tool_choice": {"type": "any"} if seed % 2 else {"type": "tool", "name": "create_issue"},
+            "extra_body": {"toolset": "github", "seed": seed},
+        }
+        whole = await client.messages.create(messages=said, **asked)
+        async with client.messages.stream(messages=said, **asked) as stream:
+            pieces = await stream.get_final_message()
+        assert [(b.name, b.input) for b in pieces.content] == [(b.name, b.input) for b in whole.content]
+        assert whole.content
+        for block in whole.content:
+            jsonschema_rs.validate(schemas[block.name], block.input, validate_formats=True)
+        results = [{"type": "tool_result", "tool_use_id": b.id, "content": "{}"} for b in whole.content]
+        said += [{"role": "assistant", "content": whole.content}, {"role": "user", "content": results}]
+        again = await client.messages.create(messages=said, **asked)
+        assert {block.type for block in again.content} == {"tool_use"}
+        return whole.stop_reason
+
+    async with client:
+        reasons = await asyncio.gather(*map(ask, range(8)))
+    assert set(reasons) <= {"tool_use", "max_tokens"}

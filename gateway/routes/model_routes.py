@@ -1,4 +1,4 @@
-"""The routes of the models: Chat Completions, Responses, the models served, and whether they can serve."""
+"""The routes of the models: the three APIs, the models served, and whether they can serve."""
 
 from typing import Any
 
@@ -7,9 +7,11 @@ from litestar.params import FromPath
 
 from gateway.completions import split_model
 from gateway.principal import RequestPrincipal
-from gateway.problems import openai_error
+from gateway.problems import MESSAGES, anthropic_error, openai_error
 from gateway.routes.transport import read_wire_request, stream, told, unless_gone
 from gateway.services import WiredServices
+from gateway.wire.anthropic import MessageWriter
+from gateway.wire.anthropic import read_request as read_messages_request
 from gateway.wire.openai import chunks, completion
 from gateway.wire.openai import read_request as read_chat_request
 from gateway.wire.responses import ResponseWriter
@@ -45,10 +47,34 @@ async def create_response(
     return stream(generation, writer.events(), broken_off=writer.failed, headers=headers)
 
 
+@post(MESSAGES, status_code=200)
+async def create_message(
+    request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
+) -> Response[Any]:
+    """The assistant's next turn, whole or as server-sent events, as Anthropic's clients ask for it."""
+    asked = await read_wire_request(request, read_messages_request, is_strict=services.is_strict)
+    generation = await unless_gone(request, services.completions.start(asked.turn, principal.share))
+    headers = told((*asked.ignored, *generation.ignored))
+    writer = MessageWriter(generation)
+    if not asked.is_streamed:
+        return Response(await unless_gone(request, writer.whole()), headers=headers)
+    return stream(generation, writer.events(), broken_off=anthropic_error, headers=headers)
+
+
+@post(f"{MESSAGES}/count_tokens", status_code=200)
+async def count_message_tokens(request: Request[Any, Any, Any], services: WiredServices) -> Response[Any]:
+    """How many tokens the prompt of a message has."""
+    asked = await read_wire_request(request, read_messages_request, is_strict=services.is_strict)
+    num_tokens = await unless_gone(request, services.completions.count_tokens(asked.turn))
+    return Response({"input_tokens": num_tokens}, headers=told(asked.ignored))
+
+
 @get("/v1/models")
 async def list_models(services: WiredServices) -> dict[str, Any]:
-    """The models served, in OpenAI's shape."""
-    return {"object": "list", "data": [_model(card) for card in await services.runtime.models()]}
+    """The models served, with the fields that OpenAI's and Anthropic's clients read."""
+    models = [_model(card) for card in await services.runtime.models()]
+    ends = {"first_id": models[0]["id"], "last_id": models[-1]["id"]} if models else {}
+    return {"object": "list", "data": models, "has_more": False, **ends}
 
 
 @get("/v1/models/{model_id:path}")
@@ -58,7 +84,7 @@ async def get_model(model_id: FromPath[str], services: WiredServices) -> dict[st
     model, toolsets = split_model(name, await services.runtime.models())
     for reference in toolsets:
         await services.registry.catalog.resolve(reference)
-    return _model(model) | {"id": name}
+    return _model(model) | {"id": name, "display_name": name}
 
 
 def _model(card: ModelCard) -> dict[str, Any]:
@@ -67,6 +93,9 @@ def _model(card: ModelCard) -> dict[str, Any]:
         "object": "model",
         "created": 0,
         "owned_by": "callgate",
+        "type": "model",
+        "display_name": card.model_id,
+        "created_at": "1970-01-01T00:00:00Z",
         "context_length": card.context_length,
         "callgate": {"syntax": card.syntax, "vocabulary": card.vocabulary.digest},
     }
@@ -88,3 +117,15 @@ async def readyz(services: WiredServices) -> Response[dict[str, Any]]:
     if reason:
         return Response({"status": "unready", "reason": reason}, status_code=503)
     return Response({"status": "ready"})
+
+
+MODEL_ROUTES = (
+    chat_completions,
+    create_response,
+    create_message,
+    count_message_tokens,
+    list_models,
+    get_model,
+    healthz,
+    readyz,
+)

@@ -60,7 +60,7 @@ class StopScanner:
 
         scanner = StopScanner(["END"])
         scanner.feed("to be E")   # "to be ": the E may begin the stop string
-        scanner.feed("ND of it")  # "", and `is_stopped` is True
+        scanner.feed("ND of it")  # "", and `found` is "END"
 
     Stop strings may begin and end anywhere in the tokens.
     """
@@ -68,18 +68,18 @@ class StopScanner:
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = [stop for stop in stops if stop]
         self._held = ""
-        self.is_stopped = False
+        self.found: str | None = None
 
     def feed(self, text: str) -> str:
         """The text that is certainly not part of a stop string; the rest is held back."""
-        if self.is_stopped:
+        if self.found is not None:
             return ""
         text = self._held + text
-        found = [at for stop in self._stops if (at := text.find(stop)) >= 0]
+        found = [(at, stop) for stop in self._stops if (at := text.find(stop)) >= 0]
         if found:
-            self.is_stopped = True
+            at, self.found = min(found)
             self._held = ""
-            return text[: min(found)]
+            return text[:at]
         at = len(text) - max((overlap(text, stop) for stop in self._stops), default=0)
         self._held = text[at:]
         return text[:at]

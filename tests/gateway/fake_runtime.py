@@ -75,6 +75,10 @@ class FakeRuntime:
         finally:
             self.num_aborted += not is_whole
 
+    async def count_tokens(self, request: GenerationRequest) -> int:
+        self.requests.append(request)
+        return STATS.num_prompt_tokens
+
     async def abort(self, request_id: str) -> None:
         """Nothing runs here."""
 

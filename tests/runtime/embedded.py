@@ -6,7 +6,7 @@ import json
 import jsonschema_rs
 
 from compiler import compile_toolset
-from runtime.events import ArgumentsDelta, CallStarted, TextDelta
+from runtime.events import ArgumentsDelta, CallStarted, PromptRead, TextDelta
 from runtime.request import GenerationRequest, Message, Sampling
 from runtime.settings import EngineSettings
 from toolspecs.tool import Tool
@@ -49,7 +49,10 @@ def request(request_id="r", *, constraint=None, seed=0, temperature=1.0, **optio
 
 
 async def events_of(runtime, asked):
-    return [event async for event in runtime.generate(asked)]
+    first, *events = [event async for event in runtime.generate(asked)]
+    assert isinstance(first, PromptRead)
+    assert first.num_prompt_tokens == events[-1].stats.num_prompt_tokens
+    return events
 
 
 async def linked(runtime, tool_choice, **options):

@@ -1,0 +1,147 @@
+"""Reads the messages of a Messages request: content blocks, several of which may make one message.
+
+A message of the user may hold results of calls, each of which becomes a message of the role `tool`.
+
+>>> result = {"type": "tool_result", "tool_use_id": "a", "content": "4 degrees", "is_error": False}
+>>> call = {"type": "tool_use", "id": "a", "name": "weather", "input": {}}
+>>> asked = [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+>>> [message.role for message in read_messages(asked, None, FieldReader())]
+['assistant', 'tool']
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from gateway.errors import InvalidField
+from gateway.wire.field_reader import FieldReader
+from gateway.wire.fields import check_result
+from runtime.request import Message
+from toolspecs.tool import ToolCall
+
+ERROR = "Error: "
+"""What a failed call's result begins with: chat templates know no other mark of an error."""
+
+
+class _Block(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, tag_field="type"):
+    cache_control: Any = None
+
+
+class Text(_Block, tag="text"):
+    """Text; citations are not shown to the model again."""
+
+    text: str
+    citations: Any = None
+
+
+class Thinking(_Block, tag="thinking"):
+    """What the model thought. The signature is not checked: a thought is text that the client sends."""
+
+    thinking: str
+    signature: str | None = None
+
+
+class RedactedThinking(_Block, tag="redacted_thinking"):
+    """A thought that only another server can read; it is left out."""
+
+    data: str
+
+
+class ToolUse(_Block, tag="tool_use"):
+    """An earlier call."""
+
+    id: str
+    name: str
+    input: dict[str, Any]
+
+
+class ToolResult(_Block, tag="tool_result"):
+    """What a call returned."""
+
+    tool_use_id: str
+    content: str | list[Text] | None = None
+    is_error: bool | None = None
+
+
+class _Message(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, tag_field="role"):
+    pass
+
+
+class System(_Message, tag="system"):
+    """Instructions in the middle of a conversation."""
+
+    content: str | list[Text]
+
+
+class User(_Message, tag="user"):
+    """What the user says, and what calls returned."""
+
+    content: str | list[Text | ToolResult]
+
+
+class Assistant(_Message, tag="assistant"):
+    """What the model thought, said and called."""
+
+    content: str | list[Text | Thinking | RedactedThinking | ToolUse]
+
+
+class _Conversation(msgspec.Struct):
+    messages: list[System | User | Assistant]
+    system: str | list[Text] | None = None
+
+
+def read_messages(messages: list[Any], system: Any, reader: FieldReader) -> tuple[Message, ...]:
+    """The messages of `system` and `messages`; raises InvalidField."""
+    asked = reader.convert({"messages": messages, "system": system}, _Conversation)
+    if isinstance(asked.messages[-1], Assistant):
+        at = f"messages[{len(asked.messages) - 1}].role"
+        raise InvalidField(at, "the last message must be the user's: an answer is a message of its own")
+    read = [Message("system", _text(asked.system))] if asked.system else []
+    called: dict[str, None] = {}
+    for i, message in enumerate(asked.messages):
+        read += _read_message(message, f"messages[{i}]", called, reader)
+    return tuple(read)
+
+
+def _read_message(
+    message: System | User | Assistant, path: str, called: dict[str, None], reader: FieldReader
+) -> Iterator[Message]:
+    content = message.content
+    match message:
+        case System():
+            yield Message("system", _text(content))
+        case User():
+            blocks = [] if isinstance(content, str) else content
+            for j, block in enumerate(blocks):
+                if isinstance(block, ToolResult):
+                    check_result(block.tool_use_id, called, f"{path}.content[{j}].tool_use_id")
+                    yield _result(block)
+            text = _text(content)
+            if text or not any(isinstance(block, ToolResult) for block in blocks):
+                yield Message("user", text)
+        case Assistant():
+            blocks = [] if isinstance(content, str) else content
+            if any(isinstance(block, RedactedThinking) for block in blocks):
+                reader.ignore("messages[].content[].redacted_thinking", "nobody here can read it")
+            calls = tuple(
+                ToolCall(block.id, block.name, json.dumps(block.input, ensure_ascii=False))
+                for block in blocks
+                if isinstance(block, ToolUse)
+            )
+            called.update(dict.fromkeys(call.call_id for call in calls))
+            thoughts = [block.thinking for block in blocks if isinstance(block, Thinking)]
+            thought = "".join(thoughts) if thoughts else None
+            yield Message("assistant", _text(content), calls=calls, thought=thought)
+
+
+def _result(block: ToolResult) -> Message:
+    text = _text(block.content or "")
+    return Message("tool", f"{ERROR}{text}" if block.is_error else text, call_id=block.tool_use_id)
+
+
+def _text(content: str | Iterable[Any]) -> str:
+    if isinstance(content, str):
+        return content
+    return "".join(block.text for block in content if isinstance(block, Text))

@@ -1,0 +1,173 @@
+"""Writes the events of a generation as a message, or as the events of its stream."""
+
+import json
+import secrets
+from collections.abc import AsyncGenerator, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from gateway.turn import Generation
+from gateway.wire.openai.response import extension
+from runtime.events import (
+    ArgumentsDelta,
+    CallStarted,
+    Event,
+    Finished,
+    FinishReason,
+    TextDelta,
+    ThoughtDelta,
+)
+
+JSON = dict[str, Any]
+
+
+@dataclass
+class _Block:
+    """A content block, while it is written."""
+
+    index: int
+    kind: str
+    fields: JSON = field(default_factory=dict)
+    texts: list[str] = field(default_factory=list)
+
+    def begun(self) -> JSON:
+        """The block before its first delta."""
+        match self.kind:
+            case "tool_use":
+                return {"type": self.kind, **self.fields, "input": {}}
+            case "thinking":
+                return {"type": self.kind, "thinking": "", "signature": ""}
+            case _:
+                return {"type": self.kind, "text": ""}
+
+    def delta(self, text: str) -> JSON:
+        """More of the block."""
+        match self.kind:
+            case "tool_use":
+                return {"type": "input_json_delta", "partial_json": text}
+            case "thinking":
+                return {"type": "thinking_delta", "thinking": text}
+            case _:
+                return {"type": "text_delta", "text": text}
+
+    def whole(self) -> JSON:
+        """The complete block."""
+        text = "".join(self.texts)
+        match self.kind:
+            case "tool_use":
+                return self.begun() | {"input": json.loads(text)}
+            case kind:
+                return self.begun() | {kind: text}
+
+
+class MessageWriter:
+    """Writes one message while it reads the generation."""
+
+    def __init__(self, generation: Generation) -> None:
+        self._generation = generation
+        self._blocks: list[_Block] = []
+        self._is_open = False
+        self._finished: Finished | None = None
+
+    async def whole(self) -> JSON:
+        """The complete message."""
+        async for _ in self.events():
+            pass
+        return {
+            **self._message([block.whole() for block in self._blocks]),
+            **self._stop(),
+            "usage": self._usage(),
+            "callgate": extension(self._generation),
+        }
+
+    async def events(self) -> AsyncGenerator[JSON]:
+        """The events of its stream."""
+        begun = self._message([]) | {"stop_reason": None, "stop_sequence": None, "usage": self._usage()}
+        yield {"type": "message_start", "message": begun}
+        async for event in self._generation.events():
+            for written in self._read(event):
+                yield written
+        yield {
+            "type": "message_delta",
+            "delta": self._stop(),
+            "usage": self._usage(),
+            "callgate": extension(self._generation),
+        }
+        yield {"type": "message_stop"}
+
+    def _read(self, event: Event) -> Iterator[JSON]:
+        match event:
+            case ThoughtDelta(text=text):
+                yield from self._write("thinking", text)
+            case TextDelta(text=text):
+                yield from self._write("text", text)
+            case CallStarted(name=name):
+                yield from self._begin("tool_use", id=f"toolu_{secrets.token_hex(12)}", name=name)
+            case ArgumentsDelta(text=text):
+                yield self._delta(text)
+            case Finished():
+                self._finished = event
+                yield from self._end()
+
+    def _write(self, kind: str, text: str) -> Iterator[JSON]:
+        if not text:
+            return
+        if not self._is_open or self._blocks[-1].kind != kind:
+            yield from self._begin(kind)
+        yield self._delta(text)
+
+    def _begin(self, kind: str, **fields: str) -> Iterator[JSON]:
+        yield from self._end()
+        block = _Block(len(self._blocks), kind, fields)
+        self._blocks.append(block)
+        self._is_open = True
+        yield {"type": "content_block_start", "index": block.index, "content_block": block.begun()}
+
+    def _delta(self, text: str) -> JSON:
+        block = self._blocks[-1]
+        block.texts.append(text)
+        return {"type": "content_block_delta", "index": block.index, "delta": block.delta(text)}
+
+    def _end(self) -> Iterator[JSON]:
+        if not self._is_open:
+            return
+        self._is_open = False
+        block = self._blocks[-1]
+        if block.kind == "thinking":  # clients expect a signature, and send it back
+            signature = {"type": "signature_delta", "signature": ""}
+            yield {"type": "content_block_delta", "index": block.index, "delta": signature}
+        yield {"type": "content_block_stop", "index": block.index}
+
+    def _message(self, content: list[JSON]) -> JSON:
+        return {
+            "id": f"msg_{self._generation.request_id}",
+            "type": "message",
+            "role": "assistant",
+            "model": self._generation.model_id,
+            "content": content,
+        }
+
+    def _stop(self) -> JSON:
+        """Why the message ended. A call that the budget closed is whole, and still ends in `max_tokens`."""
+        finished = self._finished
+        assert finished, "a runtime finishes every choice or raises"
+        match finished.reason:
+            case FinishReason.TOOL_CALLS:
+                reason = "tool_use"
+            case FinishReason.LENGTH:
+                reason = "max_tokens"
+            case FinishReason.STOP:
+                reason = "end_turn" if finished.stop_string is None else "stop_sequence"
+        return {"stop_reason": reason, "stop_sequence": finished.stop_string}
+
+    def _usage(self) -> JSON:
+        """Token counts; those that were read from the prefix cache are not in `input_tokens`."""
+        stats = self._finished.stats if self._finished else None
+        num_cached = stats.num_cached_tokens if stats else 0
+        num_prompt = stats.num_prompt_tokens if stats else self._generation.num_prompt_tokens
+        return {
+            "input_tokens": num_prompt - num_cached,
+            "cache_creation_input_tokens": 0,
+            "cache_read_input_tokens": num_cached,
+            "output_tokens": stats.num_output_tokens if stats else 0,
+        }

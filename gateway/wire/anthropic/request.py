@@ -1,0 +1,217 @@
+"""A Messages request becomes a turn: the fields, the format of the answer, the tools and the choice."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from compiler.response_format import ResponseFormat
+from gateway.body import convert
+from gateway.errors import InvalidField
+from gateway.turn import Turn
+from gateway.wire.anthropic.blocks import read_messages
+from gateway.wire.engine_formats import read_any_format
+from gateway.wire.field_reader import FieldReader, FieldRules
+from gateway.wire.fields import (
+    FIXED_IN_BOTH,
+    HINTS_IN_BOTH,
+    REFUSED_IN_BOTH,
+    SILENT_IN_BOTH,
+    TurnFields,
+    read_inline_tools,
+    read_sampling,
+    read_timeout,
+    read_toolsets,
+)
+from toolspecs.nearest import MAX_NAME, shorten
+from toolspecs.tool import ChoiceMode, Tool, ToolChoice
+
+RULES = FieldRules(
+    silent=SILENT_IN_BOTH | {"cache_control", "metadata", "user_profile_id", "workspace_id"},
+    hints={
+        **HINTS_IN_BOTH,
+        "betas": (),
+        "diagnostics": (),
+        "context_management": (),
+        "inference_geo": (),
+        "service_tier": ("auto", "standard_only"),
+        "speed": ("standard",),
+    },
+    fixed=FIXED_IN_BOTH,
+    refused={
+        **REFUSED_IN_BOTH,
+        "container": "there are no containers: tools run at the client",
+        "mcp_servers": "tools run at the client; register the server's tools as a toolset",
+        # Fields of OpenAI's APIs.
+        "max_completion_tokens": "use max_tokens",
+        "response_format": "use output_config.format",
+        "stop": "use stop_sequences",
+    },
+)
+
+
+class Thinking(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """`thinking`. A thought has no budget of its own."""
+
+    type: Literal["enabled", "disabled", "adaptive"]
+    budget_tokens: int | None = None
+    display: str | None = None
+
+
+class JsonSchema(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="json_schema"):
+    """JSON that validates against a schema."""
+
+    schema: dict[str, Any] | bool
+    name: str | None = None
+
+
+class OutputConfig(msgspec.Struct, forbid_unknown_fields=True):
+    """`output_config`."""
+
+    format: JsonSchema | None = None
+    effort: str | None = None
+
+
+class MessagesFields(TurnFields, forbid_unknown_fields=True, kw_only=True):
+    """The fields that are honoured; absent and null mean the same."""
+
+    messages: Annotated[list[Any], Meta(min_length=1)]
+    system: Any = None
+    max_tokens: Annotated[int, Meta(ge=1)] | None = None
+    stop_sequences: list[str] | None = None
+    thinking: Thinking | None = None
+    output_config: OutputConfig | None = None
+    output_format: JsonSchema | None = None
+
+
+class _Choice(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, tag_field="type"):
+    disable_parallel_tool_use: bool = False
+
+
+class Auto(_Choice, tag="auto"):
+    """Text or calls."""
+
+
+class AnyTool(_Choice, tag="any"):
+    """At least one call."""
+
+
+class NoTool(_Choice, tag="none"):
+    """Text only."""
+
+
+class OneTool(_Choice, tag="tool"):
+    """A call of one tool."""
+
+    name: str
+
+
+class _ChoiceFields(msgspec.Struct):
+    tool_choice: Auto | AnyTool | NoTool | OneTool | None
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesRequest:
+    """A turn, how its answer is sent, and the fields that were left out."""
+
+    turn: Turn
+    is_streamed: bool
+    ignored: tuple[str, ...] = ()
+
+
+def read_request(
+    body: Any,
+    *,
+    toolset_header: str | None = None,
+    timeout_header: str | None = None,
+    is_strict: bool = False,
+) -> MessagesRequest:
+    """Read a decoded body; the headers are `X-Toolset` and `X-Request-Timeout`.
+
+    With `is_strict` no field is left out: those that are unknown or have no effect are refused.
+
+    Raises:
+        InvalidField: a field is of the wrong type, or asks for something unsupported, or is a slip.
+        InvalidTools: an inline tool is not well-formed.
+    """
+    reader = FieldReader(is_strict=is_strict)
+    fields = reader.convert(reader.supported(body, RULES), MessagesFields)
+    asked = convert({"tool_choice": fields.tool_choice}, _ChoiceFields).tool_choice
+    if fields.thinking and fields.thinking.budget_tokens is not None:
+        reader.ignore("thinking.budget_tokens", "a thought has no budget of its own")
+    turn = Turn(
+        model=fields.model,
+        messages=read_messages(fields.messages, fields.system, reader),
+        toolsets=read_toolsets(fields.toolset, toolset_header),
+        tools=_read_tools(fields.tools or [], reader),
+        choice=_read_choice(asked),
+        is_parallel=not (asked and asked.disable_parallel_tool_use)
+        and fields.parallel_tool_calls is not False,
+        response_format=(response_format := _read_format(fields)),
+        sampling=read_sampling(fields),
+        stop=_read_stop(fields.stop_sequences, response_format, reader),
+        stop_token_ids=tuple(fields.stop_token_ids or ()),
+        min_tokens=fields.min_tokens or 0,
+        max_tokens=fields.max_tokens,
+        template_options=fields.chat_template_kwargs or {},
+        reasoning_effort=_read_effort(fields),
+        timeout_s=read_timeout(fields.timeout, timeout_header),
+    )
+    return MessagesRequest(turn, bool(fields.stream), reader.ignored)
+
+
+def _read_effort(fields: MessagesFields) -> str | None:
+    """The effort, or `none` if thinking is switched off; None leaves the switch as the template has it."""
+    if fields.thinking and fields.thinking.type == "disabled":
+        return "none"
+    effort = fields.output_config.effort if fields.output_config else None
+    return effort or ("medium" if fields.thinking else None)
+
+
+def _read_format(fields: MessagesFields) -> ResponseFormat | None:
+    asked = (fields.output_config.format if fields.output_config else None) or fields.output_format
+    own = ResponseFormat("schema", asked.schema) if asked else None
+    return read_any_format(own, "output_config.format", fields)
+
+
+def _read_stop(
+    sequences: list[str] | None, response_format: ResponseFormat | None, reader: FieldReader
+) -> tuple[str, ...]:
+    stop = tuple(sequences or ())
+    if len(stop) > 64:
+        raise InvalidField("stop_sequences", "at most 64 sequences are supported")
+    if "" in stop:
+        raise InvalidField("stop_sequences", "an empty sequence would end every answer at once")
+    if stop and response_format is not None:
+        reader.ignore("stop_sequences", "they could cut off an answer whose format is wanted whole")
+        return ()
+    return stop
+
+
+def _read_choice(asked: Auto | AnyTool | NoTool | OneTool | None) -> ToolChoice | None:
+    match asked:
+        case OneTool(name=name):
+            return ToolChoice.named(name)
+        case AnyTool():
+            return ToolChoice(ChoiceMode.REQUIRED)
+        case NoTool():
+            return ToolChoice(ChoiceMode.NONE)
+        case Auto():
+            return ToolChoice(ChoiceMode.AUTO)
+        case None:
+            return None
+
+
+def _read_tools(documents: list[Any], reader: FieldReader) -> tuple[Tool, ...]:
+    """`tools`; raises InvalidField if one runs at Anthropic or has no schema, InvalidTools, LimitExceeded."""
+    kept = []
+    for number, document in enumerate(documents):
+        kind = document.get("type") if isinstance(document, Mapping) else None
+        if kind not in (None, "custom"):
+            shown = shorten(repr(kind), MAX_NAME)
+            reason = f"{shown} is not supported: only tools with an input_schema are called"
+            raise InvalidField(f"tools[{number}].type", reason)
+        kept.append(document)
+    return read_inline_tools(kept, reader)

@@ -1,0 +1,326 @@
+"""Anthropic's Messages over HTTP: what the official client sends, and what it reads."""
+
+import json
+import typing
+from dataclasses import replace
+
+import anthropic
+import pytest
+from anthropic.types.message_create_params import (
+    MessageCreateParamsNonStreaming,
+    MessageCreateParamsStreaming,
+)
+from fake_runtime import STATS, call, text
+from serving import served
+
+from gateway.errors import InvalidField
+from gateway.wire.anthropic import read_request
+from gateway.wire.anthropic.request import RULES, MessagesFields
+from runtime.errors import GenerationFailed
+from runtime.events import Finished, FinishReason, PromptRead, TextDelta, ThoughtDelta
+from runtime.request import Message
+from toolspecs.tool import ChoiceMode, ToolCall, ToolChoice
+
+URL = "/v1/messages"
+USER = {"role": "user", "content": "Hi"}
+WEATHER = {
+    "name": "get_weather",
+    "description": "The weather.",
+    "input_schema": {
+        "type": "object",
+        "properties": {"place": {"type": "string"}},
+        "required": ["place"],
+        "additionalProperties": False,
+    },
+}
+CALL = call("get_weather", '{"place": ', '"Oslo"}')
+USED = {"type": "tool_use", "id": "toolu_1", "name": "get_weather", "input": {"place": "Oslo"}}
+RESULT = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": "4 degrees"}]}
+
+
+def body(**fields):
+    return {"model": "tiny", "max_tokens": 50, "messages": [USER], **fields}
+
+
+def turn(**fields):
+    return read_request(body(**fields)).turn
+
+
+async def ask(client, **fields):
+    response = await client.post(URL, json=body(**fields))
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+async def stream(client, **fields):
+    response = await client.post(URL, json=body(stream=True, **fields))
+    assert response.status_code == 200, response.text
+    found = []
+    for event in response.text.removesuffix("\n\n").split("\n\n"):
+        name, _, data = event.partition("\ndata: ")
+        found.append(json.loads(data))
+        assert name == f"event: {found[-1]['type']}"
+    return found
+
+
+def test_every_field_the_official_client_knows_has_a_decision():
+    known = {
+        name
+        for params in (MessageCreateParamsNonStreaming, MessageCreateParamsStreaming)
+        for name in typing.get_type_hints(params)
+    }
+    decided = [*MessagesFields.__struct_fields__, *RULES.names]
+    assert len(decided) == len(set(decided))
+    assert known <= set(decided)
+
+
+async def test_text_is_answered(client):
+    answer = await ask(client, system="Be brief.")
+    assert answer["id"].startswith("msg_")
+    assert (answer["type"], answer["role"], answer["model"]) == ("message", "assistant", "tiny")
+    assert answer["content"] == [{"type": "text", "text": "Hello."}]
+    assert (answer["stop_reason"], answer["stop_sequence"]) == ("end_turn", None)
+    assert answer["usage"] == {
+        "input_tokens": 7,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": 4,
+        "output_tokens": 7,
+    }
+    assert answer["callgate"]["closed_by"] is None
+
+
+async def test_a_call_is_answered(client, runtime):
+    runtime.script = CALL
+    answer = await ask(client, tools=[WEATHER], tool_choice={"type": "any"})
+    [block] = answer["content"]
+    assert block.pop("id").startswith("toolu_")
+    assert block == {"type": "tool_use", "name": "get_weather", "input": {"place": "Oslo"}}
+    assert answer["stop_reason"] == "tool_use"
+    assert runtime.requests[0].constraint is not None
+
+
+async def test_a_named_call_ends_as_any_call_does(client, runtime):
+    runtime.script = CALL
+    answer = await ask(client, tools=[WEATHER], tool_choice={"type": "tool", "name": "get_weather"})
+    assert answer["stop_reason"] == "tool_use"
+
+
+async def test_a_call_that_the_budget_closed_is_whole(client, runtime):
+    runtime.script = call("get_weather", '{"place": ""}', closed_by="budget")
+    answer = await ask(client, tools=[WEATHER], tool_choice={"type": "any"})
+    assert answer["content"][0]["input"] == {"place": ""}
+    assert (answer["stop_reason"], answer["callgate"]["closed_by"]) == ("max_tokens", "budget")
+
+
+async def test_a_stop_sequence_is_named(client, runtime):
+    runtime.script = [TextDelta(0, "a"), Finished(0, FinishReason.STOP, STATS, stop_string="END")]
+    answer = await ask(client, stop_sequences=["END"])
+    assert (answer["stop_reason"], answer["stop_sequence"]) == ("stop_sequence", "END")
+    assert runtime.requests[0].stop == ("END",)
+
+
+async def test_a_stream_has_the_documented_events(client, runtime):
+    runtime.script = [
+        PromptRead(11),
+        ThoughtDelta(0, "Hm"),
+        TextDelta(0, "I "),
+        TextDelta(0, "look."),
+        *CALL,
+    ]
+    events = await stream(client, tools=[WEATHER])
+    assert [event["type"] for event in events] == [
+        "message_start",
+        *("content_block_start", "content_block_delta", "content_block_delta", "content_block_stop"),
+        *("content_block_start", "content_block_delta", "content_block_delta", "content_block_stop"),
+        *("content_block_start", "content_block_delta", "content_block_delta", "content_block_stop"),
+        "message_delta",
+        "message_stop",
+    ]
+    start = events[0]["message"]
+    assert (start["content"], start["stop_reason"], start["usage"]["input_tokens"]) == ([], None, 11)
+    assert [e["content_block"]["type"] for e in events if e["type"] == "content_block_start"] == [
+        "thinking",
+        "text",
+        "tool_use",
+    ]
+    deltas = [e["delta"] for e in events if e["type"] == "content_block_delta"]
+    assert deltas == [
+        {"type": "thinking_delta", "thinking": "Hm"},
+        {"type": "signature_delta", "signature": ""},
+        {"type": "text_delta", "text": "I "},
+        {"type": "text_delta", "text": "look."},
+        {"type": "input_json_delta", "partial_json": '{"place": '},
+        {"type": "input_json_delta", "partial_json": '"Oslo"}'},
+    ]
+    assert events[-2]["delta"] == {"stop_reason": "tool_use", "stop_sequence": None}
+    assert events[-2]["usage"]["output_tokens"] == 7
+    assert [e["index"] for e in events if "index" in e] == [0] * 4 + [1] * 4 + [2] * 4
+
+
+async def test_a_stream_that_breaks_off_ends_with_an_error(client, runtime):
+    runtime.script = [TextDelta(0, "a"), GenerationFailed("broken")]
+    events = await stream(client)
+    assert (events[-1]["type"], events[-1]["error"]["type"]) == ("error", "api_error")
+    assert "broken" in events[-1]["error"]["message"]
+
+
+async def test_errors_have_this_api_s_shape(client):
+    for fields, status, kind, param in [
+        ({"model": "other"}, 404, "not_found_error", "model"),
+        ({"temperature": "hot"}, 400, "invalid_request_error", "temperature"),
+        ({"tools": [WEATHER | {"name": "no good"}]}, 400, "invalid_request_error", "tools[0].name"),
+        ({"tool_choice": {"type": "any"}}, 400, "invalid_request_error", "tool_choice"),
+    ]:
+        answer = await client.post(URL, json=body(**fields))
+        assert answer.status_code == status, answer.text
+        assert (answer.json()["type"], answer.json()["error"]["type"]) == ("error", kind)
+        assert answer.json()["error"]["param"].startswith(param)
+
+
+CHOICES = [
+    ({"type": "auto"}, ToolChoice()),
+    ({"type": "any"}, ToolChoice(ChoiceMode.REQUIRED)),
+    ({"type": "none"}, ToolChoice(ChoiceMode.NONE)),
+    ({"type": "tool", "name": "get_weather"}, ToolChoice.named("get_weather")),
+]
+
+
+@pytest.mark.parametrize(("sent", "choice"), CHOICES, ids=[sent["type"] for sent, _ in CHOICES])
+def test_choices(sent, choice):
+    assert turn(tools=[WEATHER], tool_choice=sent).choice == choice
+    assert turn(tools=[WEATHER], tool_choice=sent).is_parallel
+    assert not turn(tools=[WEATHER], tool_choice={**sent, "disable_parallel_tool_use": True}).is_parallel
+
+
+def test_a_conversation_with_results():
+    cached = {"cache_control": {"type": "ephemeral"}}
+    asked = read_request(
+        body(
+            system=[{"type": "text", "text": "Be brief.", **cached}],
+            tools=[WEATHER | cached | {"type": "custom"}],
+            messages=[
+                {"role": "user", "content": [{"type": "text", "text": "Is it cold?", **cached}]},
+                {
+                    "role": "assistant",
+                    "content": [
+                        {"type": "thinking", "thinking": "Hm", "signature": "x"},
+                        {"type": "redacted_thinking", "data": "x"},
+                        {"type": "text", "text": "I look."},
+                        USED,
+                        USED | {"id": "toolu_2"},
+                    ],
+                },
+                {
+                    "role": "user",
+                    "content": [
+                        RESULT | cached,
+                        {
+                            "type": "tool_result",
+                            "tool_use_id": "toolu_2",
+                            "is_error": True,
+                            "content": "gone",
+                        },
+                        {"type": "text", "text": "And now?"},
+                    ],
+                },
+            ],
+        )
+    )
+    calls = (
+        ToolCall("toolu_1", "get_weather", '{"place": "Oslo"}'),
+        ToolCall("toolu_2", "get_weather", '{"place": "Oslo"}'),
+    )
+    assert asked.turn.messages == (
+        Message("system", "Be brief."),
+        Message("user", "Is it cold?"),
+        Message("assistant", "I look.", calls=calls, thought="Hm"),
+        Message("tool", "4 degrees", call_id="toolu_1"),
+        Message("tool", "Error: gone", call_id="toolu_2"),
+        Message("user", "And now?"),
+    )
+    assert set(asked.ignored) == {"tools[].cache_control", "messages[].content[].redacted_thinking"}
+
+
+THINKING = [
+    ({}, None),
+    ({"thinking": {"type": "disabled"}}, "none"),
+    ({"thinking": {"type": "adaptive"}}, "medium"),
+    ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "medium"),
+    ({"output_config": {"effort": "high"}}, "high"),
+    ({"output_config": {"effort": "high"}, "thinking": {"type": "disabled"}}, "none"),
+]
+
+
+@pytest.mark.parametrize(("fields", "effort"), THINKING, ids=str)
+def test_thinking_is_an_effort(fields, effort):
+    assert turn(**fields).reasoning_effort == effort
+
+
+def test_a_format():
+    form = {"type": "json_schema", "schema": {"type": "null"}}
+    asked = read_request(body(output_config={"format": form}, stop_sequences=["x"]))
+    assert asked.turn.response_format.content == {"type": "null"}
+    assert (asked.turn.stop, asked.ignored) == ((), ("stop_sequences",))
+    assert turn(output_format=form) == turn(output_config={"format": form})
+
+
+REFUSED = [
+    ({"messages": []}, "messages"),
+    ({"messages": [USER, {"role": "assistant", "content": "The answer is ("}]}, "messages[1].role"),
+    ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].role"),
+    ({"messages": [{"role": "user", "content": [RESULT]}]}, "messages[0].content[0].tool_use_id"),
+    ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "messages[0].content[0].type"),
+    ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools[0].type"),
+    ({"tool_choice": "auto"}, "tool_choice"),
+    ({"stop": ["x"]}, "stop"),
+    ({"stop_sequences": [""]}, "stop_sequences"),
+    ({"mcp_servers": [{}]}, "mcp_servers"),
+    ({"max_token": 5}, "max_token"),
+    ({"thinking": {"type": "on"}}, "thinking.type"),
+]
+
+
+@pytest.mark.parametrize(("fields", "param"), REFUSED, ids=[str(f)[:60] for f, _ in REFUSED])
+def test_what_is_not_honoured_is_refused_by_name(fields, param):
+    with pytest.raises(InvalidField) as refused:
+        read_request(body(**fields))
+    assert refused.value.param == param
+
+
+async def test_tokens_are_counted(client, runtime):
+    counted = await client.post(
+        f"{URL}/count_tokens", json={"model": "tiny", "messages": [USER], "tools": [WEATHER]}
+    )
+    assert (counted.status_code, counted.json()) == (200, {"input_tokens": STATS.num_prompt_tokens})
+    assert [tool.name for tool in runtime.requests[0].tools] == ["get_weather"]
+
+
+def test_the_official_client(app, runtime):
+    """Two calls with results fed back as the client has them, streamed and not."""
+    runtime.card = replace(runtime.card, template_variables=frozenset({"enable_thinking"}))
+    with served(app) as http:
+        client = anthropic.Anthropic(base_url=str(http.base_url), api_key="none-needed", max_retries=0)
+        messages = [USER]
+        asked = {"model": "tiny", "max_tokens": 100, "tools": [WEATHER], "thinking": {"type": "adaptive"}}
+        for is_streamed in (False, True):
+            runtime.script = [PromptRead(11), ThoughtDelta(0, "Hm"), TextDelta(0, "I look."), *CALL]
+            if is_streamed:
+                with client.messages.stream(**asked, messages=messages) as stream:
+                    answer = stream.get_final_message()
+            else:
+                answer = client.messages.create(**asked, messages=messages)
+            assert [block.type for block in answer.content] == ["thinking", "text", "tool_use"]
+            assert answer.content[-1].input == {"place": "Oslo"}
+            assert (answer.stop_reason, answer.usage.output_tokens) == ("tool_use", 7)
+            result = RESULT | {"tool_use_id": answer.content[-1].id}
+            messages += [
+                {"role": "assistant", "content": answer.content},
+                {"role": "user", "content": [result]},
+            ]
+        assert [message.role for message in runtime.requests[-1].messages] == ["user", "assistant", "tool"]
+        runtime.script = text("It is cold.")
+        assert client.messages.create(**asked, messages=messages).content[0].text == "It is cold."
+        assert client.messages.count_tokens(model="tiny", messages=messages).input_tokens == 11
+        assert [model.id for model in client.models.list()] == ["tiny"]
+        with pytest.raises(anthropic.NotFoundError, match="no model 'other'"):
+            client.messages.create(**asked | {"model": "other"}, messages=messages)
