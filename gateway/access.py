@@ -8,7 +8,7 @@ site in `Origin`, but the site chooses the address to which its name leads, so `
 import hmac
 import ipaddress
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 MIN_KEY_LENGTH = 8
 
 _SINGLE_HEADERS = (
+    b"x-api-key",
     b"authorization",
     b"content-type",
     b"host",
@@ -191,6 +192,14 @@ class AccessControl:
             if origin and origin.partition("://")[2].lower() != host.lower():
                 raise ForeignPage(origin)
         elif scope["path"] not in OPEN_PATHS:
-            scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
-            if scheme.lower() != b"bearer" or not is_known(key.strip(), self._keys):
+            if not any(is_known(key, self._keys) for key in _keys_sent(headers)):
                 raise Unauthorized
+
+
+def _keys_sent(headers: Mapping[bytes, bytes]) -> Iterator[bytes]:
+    """The keys of a request: OpenAI's clients send them in `Authorization`, Anthropic's in `X-API-Key`."""
+    scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
+    if scheme.lower() == b"bearer":
+        yield key.strip()
+    if b"x-api-key" in headers:
+        yield headers[b"x-api-key"].strip()

@@ -97,7 +97,7 @@ class Unauthorized(GatewayError):
     """The API key is missing or wrong."""
 
     def __init__(self) -> None:
-        super().__init__("a valid API key is required: send `Authorization: Bearer KEY`")
+        super().__init__("a valid API key is required: send `Authorization: Bearer KEY` or `X-API-Key: KEY`")
 
 
 class ForeignHost(GatewayError):

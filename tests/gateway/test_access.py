@@ -23,6 +23,9 @@ async def test_known_keys_get_in(guarded):
     async with client_of(guarded) as client:
         for header in (f"Bearer {KEY}", f"bearer {OTHER}"):
             assert (await client.get("/v1/models", headers={"Authorization": header})).status_code == 200
+        assert (await client.get("/v1/models", headers={"X-API-Key": OTHER})).status_code == 200
+        both = {"X-API-Key": KEY, "Authorization": "Bearer none-needed"}
+        assert (await client.get("/v1/models", headers=both)).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -38,6 +41,13 @@ async def test_nobody_else_does(guarded, header):
         registry = await client.delete("/v1/toolsets/x", headers=headers)
         assert registry.status_code == 401
         assert registry.json()["type"] == "urn:callgate:unauthorized"
+
+
+async def test_a_refusal_has_the_shape_of_the_api(guarded):
+    async with client_of(guarded) as client:
+        refused = await client.post("/v1/messages", headers={"X-API-Key": KEY + "x"})
+        assert (refused.status_code, refused.json()["error"]["type"]) == (401, "authentication_error")
+        assert refused.json()["type"] == "error"
 
 
 @pytest.mark.parametrize(
