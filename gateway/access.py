@@ -27,6 +27,9 @@ OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 
 MIN_KEY_LENGTH = 8
 
+ACCEPTED_KEY = "callgate.key"
+"""Where a request's scope holds the key that let it in."""
+
 _SINGLE_HEADERS = (
     b"x-api-key",
     b"authorization",
@@ -72,13 +75,15 @@ def _keys_in(text: str, source: str) -> Iterator[str]:
         yield key
 
 
-def is_known(key: bytes, keys: Iterable[str]) -> bool:
-    """Whether `key` is one of `keys`; the time that this takes does not depend on how similar they are.
+def known_key(sent: bytes, keys: Iterable[str]) -> str | None:
+    """The one of `keys` that was sent, None if none was; the time does not depend on how similar they are.
 
     A header is bytes. Clients encode a key beyond ASCII as UTF-8 or as Latin-1.
     """
-    matches = [hmac.compare_digest(key, spelling) for known in keys for spelling in _spellings(known)]
-    return any(matches)
+    matches = [
+        known for known in keys for spelling in _spellings(known) if hmac.compare_digest(sent, spelling)
+    ]
+    return matches[0] if matches else None
 
 
 def _spellings(key: str) -> Iterator[bytes]:
@@ -191,9 +196,12 @@ class AccessControl:
             origin = headers.get(b"origin", b"").decode("latin-1")
             if origin and origin.partition("://")[2].lower() != host.lower():
                 raise ForeignPage(origin)
+            return
+        accepted = [key for sent in _keys_sent(headers) if (key := known_key(sent, self._keys))]
+        if accepted:
+            scope[ACCEPTED_KEY] = accepted[0]  # type: ignore[literal-required] # for `principal_of`
         elif scope["path"] not in OPEN_PATHS:
-            if not any(is_known(key, self._keys) for key in _keys_sent(headers)):
-                raise Unauthorized
+            raise Unauthorized
 
 
 def _keys_sent(headers: Mapping[bytes, bytes]) -> Iterator[bytes]:

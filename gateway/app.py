@@ -60,7 +60,7 @@ def create_app(
     tracer = provider.get_tracer("callgate")
 
     def principal(request: Request[Any, Any, Any]) -> Principal:
-        return principal_of(request.scope, has_keys=bool(keys), trusted_proxies=trusted_proxies)
+        return principal_of(request.scope, trusted_proxies)
 
     @asynccontextmanager
     async def lifespan(app: Litestar) -> AsyncIterator[None]:

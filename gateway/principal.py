@@ -4,7 +4,7 @@ With API keys, everybody who sends the same key is one principal. Without keys, 
 IPv6 client has a whole /64 network of addresses, so these are one principal. `X-Forwarded-For` is believed
 only from the proxies that the operator names: anybody can send it.
 
->>> principal_of({"client": ("2001:db8::1:2", 40000), "headers": []}, has_keys=False).share
+>>> principal_of({"client": ("2001:db8::1:2", 40000), "headers": []}).share
 '2001:db8::/64'
 """
 
@@ -16,6 +16,7 @@ from typing import Any
 
 from litestar.di import NamedDependency
 
+from gateway.access import ACCEPTED_KEY
 from gateway.errors import SettingsError
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -40,26 +41,15 @@ def read_networks(text: str) -> tuple[IPNetwork, ...]:
         raise SettingsError("trusted_proxies", "", reason) from error
 
 
-def principal_of(
-    scope: Mapping[str, Any], *, has_keys: bool, trusted_proxies: Sequence[IPNetwork] = ()
-) -> Principal:
-    """The principal of a request. With keys, its key was checked before."""
-    headers = dict(scope["headers"])
-    if has_keys:
-        key = headers.get(b"authorization", b"").partition(b" ")[2].strip()
-        return Principal(f"key {hashlib.sha256(_utf8(key)).hexdigest()[:16]}")
+def principal_of(scope: Mapping[str, Any], trusted_proxies: Sequence[IPNetwork] = ()) -> Principal:
+    """The principal of a request, which `AccessControl` has let in."""
+    key = scope.get(ACCEPTED_KEY)
+    if key is not None:
+        return Principal(f"key {hashlib.sha256(key.encode()).hexdigest()[:16]}")
     host, _ = scope.get("client") or ("", 0)
     forwarded = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
     client = _client_behind(host, b",".join(forwarded).decode("latin-1"), trusted_proxies)
     return Principal(_network_of(client))
-
-
-def _utf8(key: bytes) -> bytes:
-    """A key in UTF-8, so that one key is one principal: some clients encode it as Latin-1."""
-    try:
-        return key.decode().encode()
-    except UnicodeDecodeError:
-        return key.decode("latin-1").encode()
 
 
 def _client_behind(peer: str, forwarded: str, trusted: Sequence[IPNetwork]) -> str:

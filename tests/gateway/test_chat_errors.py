@@ -204,7 +204,7 @@ async def test_the_gateway_is_ready_and_closes_its_runtime(client, runtime):
 @pytest.mark.parametrize(
     ("path", "says"),
     [
-        ("/v1/messages", "use /v1/chat/completions"),
+        ("/messages", "did you mean /v1/messages?"),
         ("/v1/completions", "is_chat_model=True"),
         ("/v1/embeddings", "another base URL"),
         ("/chat/completions", "base URL ends in /v1"),

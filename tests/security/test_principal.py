@@ -6,17 +6,20 @@ import msgspec
 import pytest
 from litestar.testing import AsyncTestClient
 
+from gateway.access import ACCEPTED_KEY
 from gateway.app import create_app
 from gateway.errors import SettingsError
 from gateway.principal import principal_of, read_networks
 
 
-def share(client="203.0.113.5", headers=(), *, has_keys=False, trusted=""):
+def share(client="203.0.113.5", headers=(), *, key=None, trusted=""):
     scope = {
         "client": (client, 40000) if client else None,
         "headers": [(name.encode(), value.encode()) for name, value in headers],
     }
-    return principal_of(scope, has_keys=has_keys, trusted_proxies=read_networks(trusted)).share
+    if key is not None:
+        scope[ACCEPTED_KEY] = key
+    return principal_of(scope, read_networks(trusted)).share
 
 
 def forwarded(*hops):
@@ -24,9 +27,9 @@ def forwarded(*hops):
 
 
 def test_a_key_is_one_client_wherever_it_comes_from_and_is_not_told():
-    first = share("203.0.113.5", [("authorization", "Bearer sk-12345678")], has_keys=True)
-    second = share("198.51.100.7", [("authorization", "bearer  sk-12345678 ")], has_keys=True)
-    other = share("203.0.113.5", [("authorization", "Bearer sk-87654321")], has_keys=True)
+    first = share("203.0.113.5", key="sk-12345678")
+    second = share("198.51.100.7", [("authorization", "Bearer another")], key="sk-12345678")
+    other = share("203.0.113.5", key="sk-87654321")
     assert first == second != other
     assert "sk-" not in first
     assert hashlib.sha256(b"sk-12345678").hexdigest()[:16] in first
@@ -80,14 +83,22 @@ def test_networks_that_are_none_are_named():
         read_networks("10.0.0.0/99")
 
 
-async def test_the_share_reaches_the_engine(settings, runtime):
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Authorization": "Bearer sk-12345678"},
+        {"X-API-Key": "sk-12345678"},
+        {"X-API-Key": "sk-12345678", "Authorization": "Bearer another"},  # which lets nobody in
+    ],
+)
+async def test_the_share_of_the_key_that_let_a_request_in_reaches_the_engine(settings, runtime, headers):
     keyed = msgspec.structs.replace(settings, api_key="sk-12345678")
     async with AsyncTestClient(create_app(keyed, runtime=runtime)) as client:
         answer = await client.post(
             "/v1/chat/completions",
             json={"model": "tiny", "messages": [{"role": "user", "content": "?"}]},
-            headers={"Authorization": "Bearer sk-12345678"},
+            headers=headers,
         )
     assert answer.status_code == 200, answer.text
     [request] = runtime.requests
-    assert request.share.startswith("key ")
+    assert request.share == share(key="sk-12345678")
