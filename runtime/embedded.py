@@ -22,8 +22,11 @@ from runtime.request import GenerationRequest, check_limits
 from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
 from runtime.text.detokenizer import TokenBytes
-from runtime.text.template import PromptLimit, render_prompt, template_variables
+from runtime.text.template import PromptLimit, template_variables
 from runtime.transcript import Transcript
+
+NUM_TEMPLATE_THREADS = 4
+"""Tokenizing holds no lock of the interpreter, so a short prompt need not wait for a long one."""
 
 T = TypeVar("T")
 
@@ -60,8 +63,7 @@ class EmbeddedRuntime:
         tokens = (*loaded.vocabulary.tokens, *loaded.vocabulary.markers)
         self._prompt_limit = PromptLimit(engine.context_length, max(map(len, tokens)))
         self._thread = EngineThread(engine, num_threads=settings.num_threads)
-        # One thread: a tokenizer must not be called from several threads at once.
-        self._templates = ThreadPoolExecutor(1, thread_name_prefix="callgate-template")
+        self._templates = ThreadPoolExecutor(NUM_TEMPLATE_THREADS, thread_name_prefix="callgate-template")
 
     @classmethod
     def load(
@@ -142,7 +144,7 @@ class EmbeddedRuntime:
         self._templates.shutdown(wait=False)
 
     async def _prompt_ids(self, request: GenerationRequest) -> list[int]:
-        """The prompt's token ids, as soon as the template thread is free.
+        """The prompt's token ids, as soon as a template thread is free.
 
         Raises:
             DeadlineExceeded: the request's time ran out before that.
@@ -157,12 +159,8 @@ class EmbeddedRuntime:
             raise DeadlineExceeded from None
 
     def _render(self, request: GenerationRequest) -> list[int]:
-        return render_prompt(
-            self._loaded.tokenizer,
-            request.messages,
-            request.tools,
-            request.template_options,
-            limit=self._prompt_limit,
+        return self._loaded.chat_template.token_ids(
+            request.messages, request.tools, request.template_options, limit=self._prompt_limit
         )
 
     def _choices(

@@ -19,7 +19,7 @@ from runtime.device import pick_device
 from runtime.errors import ModelLoadError, first_line
 from runtime.forward.attention import IMPLEMENTATION
 from runtime.forward.forward_pass import context_length
-from runtime.text.template import CHATML
+from runtime.text.template import CHATML, ChatTemplate
 
 _ONE_AT_A_TIME = threading.Lock()
 """While it loads a model, transformers changes torch's default type for the whole process."""
@@ -34,6 +34,7 @@ class LoadedModel:
     model_id: str
     model: Any
     tokenizer: Any
+    chat_template: ChatTemplate
     prepared: PreparedVocabulary
     syntax: str
     context_length: int
@@ -64,6 +65,10 @@ def load_model(
     device = pick_device(device)
     config = _load_config(source)
     tokenizer = _load_tokenizer(source)
+    try:
+        chat_template = ChatTemplate(tokenizer)
+    except ValueError as error:
+        raise ModelLoadError(source, f"its tokenizer: {error}") from error
     model = _load_weights(source, config, device, dtype)
     text_config = config.get_text_config()
     try:
@@ -77,6 +82,7 @@ def load_model(
         model_id=model_id or Path(source).name,
         model=model,
         tokenizer=tokenizer,
+        chat_template=chat_template,
         prepared=PreparedVocabulary(vocabulary),
         syntax=override or syntax_of_template(tokenizer.chat_template).name,
         context_length=length,

@@ -12,7 +12,6 @@ from runtime.loading import LoadedModel
 from runtime.study.lenient_parser import can_be_read
 from runtime.study.questions import Question
 from runtime.text.detokenizer import TokenBytes
-from runtime.text.template import render_prompt
 
 _SWITCH = "enable_thinking"
 """The option of chat templates that switches thinking on or off."""
@@ -52,7 +51,7 @@ class StudiedModel:
         """The token ids of the prompt; thinking is switched off unless `thinks`."""
         template = self.loaded.tokenizer.chat_template or ""
         options = {_SWITCH: thinks} if self.thinking_syntax and _SWITCH in template else {}
-        return render_prompt(self.loaded.tokenizer, question.messages, question.tools, options)
+        return self.loaded.chat_template.token_ids(question.messages, question.tools, options)
 
     def has_begun_to_think(self, prompt: Sequence[int]) -> bool:
         """Whether a prompt ends with the beginning of a thought."""

@@ -1,16 +1,15 @@
 """The chat template: messages and tools in, token ids of the prompt out.
 
-A tokenizer finds the text of a marker token (such as `<tool_call>`) anywhere in a prompt, also in what a user
-wrote. `MarkerEscaper` keeps that text from becoming the marker: before the template sees it, a separator
-character goes behind its first character. The rendered prompt is then tokenized piece by piece between the
-separators, and no piece contains the marker's text.
+Whatever anybody but the template wrote stays text, even where it spells a marker token such as `<|im_end|>`:
+see `runtime.text.private_markers`. This holds for users, tools and their authors, for system prompts, and for
+what is played back of the model's own outputs.
 """
 
 import hashlib
 import inspect
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -20,12 +19,9 @@ from jinja2.meta import find_undeclared_variables
 
 from runtime.errors import PromptTooLong, RequestRefused
 from runtime.request import Message
+from runtime.text.private_markers import PrivateMarkers
 from toolspecs.tool import Tool, ToolCall
 
-_TRUSTED_ROLES = frozenset({"system", "assistant"})
-_SEPARATORS = [chr(code) for code in range(0xFDD0, 0xFDF0)]
-"""Noncharacters: Unicode gives them no meaning, so that programs can use them internally."""
-_ANCHOR = "\n"
 _GENERATION = re.compile(r"\{%-?\s*(?:end)?generation\s*-?%\}")
 """A block of transformers' own, of which Jinja alone knows nothing."""
 _OWN_VARIABLES = frozenset(
@@ -40,6 +36,7 @@ _OWN_VARIABLES = frozenset(
     }
 )
 """What transformers gives a chat template, whatever the request says."""
+_THOUGHT = re.compile(r"\A(\s*)<think>(.*?)</think>", re.DOTALL)
 
 CHATML = r"""
 {%- if tools %}
@@ -85,6 +82,22 @@ CHATML = r"""
 """
 """For tokenizers without a chat template: ChatML, with calls in the `hermes` syntax."""
 
+_SAMPLES = (
+    (Message("user", "Hi"),),
+    (
+        Message("system", "Be brief."),
+        Message("user", "Hi"),
+        Message("assistant", "Yes?"),
+        Message("user", "So"),
+    ),
+    (
+        Message("user", "Hi"),
+        Message("assistant", calls=(ToolCall("callid001", "f", '{"a": 1}'),)),
+        Message("tool", "2", call_id="callid001", name="f"),
+    ),
+)
+"""Conversations that a template is checked with."""
+
 
 @dataclass(frozen=True, slots=True)
 class PromptLimit:
@@ -114,55 +127,103 @@ class PromptLimit:
             raise PromptTooLong(num_tokens, self.context_length, at_least=True)
 
 
-def render_prompt(
-    tokenizer: Any,
-    messages: Sequence[Message],
-    tools: Sequence[Tool],
-    options: Mapping[str, Any] | None = None,
-    *,
-    limit: PromptLimit | None = None,
-) -> list[int]:
-    """The token ids of a conversation, up to where the assistant's answer begins.
+class ChatTemplate:
+    """The chat template of a transformers tokenizer. Several threads may use it at once.
 
-        render_prompt(tokenizer, [Message("user", "hi")], [])  # <|im_start|>, user, a newline, hi, ...
-
-    What users, tools and their authors wrote stays text, even where it contains the text of a marker token.
-    What the system and the assistant wrote may contain markers: templates look for them there.
+        template = ChatTemplate(tokenizer)
+        template.token_ids([Message("user", "hi")])  # <|im_start|>, user, a newline, hi, ...
 
     Raises:
-        RequestRefused: the template refuses the conversation or an option.
-        PromptTooLong: the prompt exceeds `limit`.
+        ValueError: the tokenizer or the template cannot keep text and markers apart.
     """
-    options = dict(options or {})
-    reserved = {"self", "messages", *inspect.signature(tokenizer.apply_chat_template).parameters}
-    if forbidden := reserved & set(options):
-        raise RequestRefused(
-            f"{min(forbidden)!r} is not an option of chat templates; remove it", "template_options"
-        )
-    if not messages:
-        raise RequestRefused("there are no messages", "messages")
-    if limit is not None:
-        limit.check_messages(messages)
-    turns, functions = conversation_fields(tokenizer, messages, tools)
-    try:
-        escaper = MarkerEscaper(tokenizer, texts_in([*turns, *functions]))
-        prompt: str = tokenizer.apply_chat_template(
-            [_escape_turn(turn, escaper) for turn in turns],
-            tools=escaper.escape(functions) or None,
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._markers = PrivateMarkers(tokenizer)
+        self._renamed = self._markers.rename(tokenizer.chat_template)
+        self._tokens = {key: self._markers.name(text) for key, text in tokenizer.special_tokens_map.items()}
+        parameters = inspect.signature(tokenizer.apply_chat_template).parameters
+        self._reserved = frozenset({"self", "messages", *self._tokens, *parameters})
+        for sample in _SAMPLES:
+            self._check_sample(sample)
+
+    def token_ids(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool] = (),
+        options: Mapping[str, Any] | None = None,
+        *,
+        limit: PromptLimit | None = None,
+    ) -> list[int]:
+        """The token ids of a conversation, up to where the assistant's answer begins.
+
+        Raises:
+            RequestRefused: the template refuses the conversation or an option.
+            PromptTooLong: the prompt exceeds `limit`.
+        """
+        options = dict(options or {})
+        if forbidden := self._reserved & set(options):
+            raise RequestRefused(
+                f"{min(forbidden)!r} is not an option of chat templates; remove it", "template_options"
+            )
+        if not messages:
+            raise RequestRefused("there are no messages", "messages")
+        if limit is not None:
+            limit.check_messages(messages)
+        try:
+            prompt = self._render(messages, tools, options)
+            if limit is not None:
+                limit.check_prompt(prompt)
+            ids = self._markers.encode(prompt)
+        except (TemplateError, TypeError, KeyError, ValueError) as error:
+            reason = self._markers.restore(str(error))
+            raise RequestRefused(
+                f"this model's chat template refuses the messages: {reason}", "messages"
+            ) from error
+        if not ids:
+            raise RequestRefused("the chat template makes an empty prompt of the messages", "messages")
+        return ids
+
+    def _render(self, messages: Sequence[Message], tools: Sequence[Tool], options: Mapping[str, Any]) -> str:
+        turns, functions = conversation_fields(self._tokenizer, messages, tools)
+        for turn in turns:
+            if turn["role"] == "assistant":
+                turn["content"] = self._with_thought(turn["content"])
+        prompt: str = self._tokenizer.apply_chat_template(
+            turns,
+            tools=functions or None,
+            chat_template=self._renamed,
             add_generation_prompt=True,
             tokenize=False,
+            **self._tokens,
             **options,
         )
-        if limit is not None:
-            limit.check_prompt(prompt)
-        ids = escaper.encode(prompt)
-    except (TemplateError, TypeError, KeyError, ValueError) as error:
-        raise RequestRefused(
-            f"this model's chat template refuses the messages: {error}", "messages"
-        ) from error
-    if not ids:
-        raise RequestRefused("the chat template makes an empty prompt of the messages", "messages")
-    return ids
+        return prompt
+
+    def _with_thought(self, content: str) -> str:
+        """What an assistant said: the tags of a thought that it begins with are the template's to read.
+
+        Servers that do not tell thoughts from answers return them so.
+        """
+        begin, end = self._markers.name("<think>"), self._markers.name("</think>")
+        return _THOUGHT.sub(lambda found: f"{found[1]}{begin}{found[2]}{end}", content, count=1)
+
+    def _check_sample(self, messages: Sequence[Message]) -> None:
+        """Check that a conversation without markers of its own has the token ids that it has without names.
+
+        Raises:
+            ValueError: the template writes markers that `PrivateMarkers` does not find in its constants.
+        """
+        turns, _ = conversation_fields(self._tokenizer, messages, ())
+        try:
+            plain = self._tokenizer.apply_chat_template(turns, add_generation_prompt=True, tokenize=False)
+        except (TemplateError, TypeError, KeyError, ValueError):
+            return  # the template refuses such a conversation
+        expected = self._tokenizer(plain, add_special_tokens=False, verbose=False)["input_ids"]
+        if self._markers.encode(self._render(messages, (), {})) != expected:
+            raise ValueError(
+                "its chat template joins marker tokens from parts; write them as whole constants"
+            )
 
 
 def template_variables(chat_template: str) -> frozenset[str]:
@@ -204,12 +265,6 @@ def in_order_of_calls(messages: Sequence[Message]) -> list[Message]:
             found.sort(key=lambda message: number_of[message.call_id])
         ordered += found
     return ordered
-
-
-def _escape_turn(turn: dict[str, Any], escaper: "MarkerEscaper") -> dict[str, Any]:
-    """A turn with the markers escaped in everything that is not the system's or the assistant's own text."""
-    untrusted = ("tool_calls", "name") if turn["role"] in _TRUSTED_ROLES else tuple(turn)
-    return {key: escaper.escape(value) if key in untrusted else value for key, value in turn.items()}
 
 
 def _turn(message: Message, call_ids: Mapping[str, str]) -> dict[str, Any]:
@@ -259,74 +314,3 @@ def _function(tool: Tool) -> dict[str, Any]:
         parameters["$defs"] = {**parameters.get("$defs", {}), **tool.documents}
     function = {"name": tool.name, "description": tool.description, "parameters": parameters}
     return {"type": "function", "function": function}
-
-
-class MarkerEscaper:
-    """Keeps the texts of one prompt from becoming marker tokens."""
-
-    def __init__(self, tokenizer: Any, texts: Iterable[str]) -> None:
-        """Choose a separator that occurs in none of `texts`.
-
-        Raises:
-            ValueError: every possible separator occurs in them.
-        """
-        self._tokenizer = tokenizer
-        used = set().union(*texts)
-        unused = [char for char in _SEPARATORS if char not in used]
-        if not unused:
-            raise ValueError("the messages contain every noncharacter from U+FDD0 to U+FDEF; remove one")
-        self._separator = unused[0]
-        self._split = re.compile(f"{self._separator}|\\\\u{ord(self._separator):04x}")
-        markers = sorted(_markers(tokenizer), key=len, reverse=True)
-        self._markers = re.compile("|".join(map(re.escape, markers))) if markers else None
-
-    def escape(self, value: Any) -> Any:
-        """A JSON value with a separator in each marker that its texts contain."""
-        match value:
-            case str():
-                return self._markers.sub(self._separate, value) if self._markers else value
-            case Mapping():
-                return {self.escape(key): self.escape(inner) for key, inner in value.items()}
-            case list() | tuple():
-                return [self.escape(inner) for inner in value]
-            case _:
-                return value
-
-    def encode(self, prompt: str) -> list[int]:
-        """The token ids of a rendered prompt, without the separators."""
-        first, *others = self._split.split(prompt)
-        ids = self._encode_piece(first)
-        for piece in others:
-            ids += self._encode_behind(piece)
-        return ids
-
-    def _separate(self, found: re.Match[str]) -> str:
-        return found[0][0] + self._separator + found[0][1:]
-
-    def _encode_behind(self, piece: str) -> list[int]:
-        """The ids of a piece behind others: some tokenizers put a blank before the first word of a text."""
-        anchor, anchored = self._encode_piece(_ANCHOR), self._encode_piece(_ANCHOR + piece)
-        return anchored[len(anchor) :] if anchored[: len(anchor)] == anchor else self._encode_piece(piece)
-
-    def _encode_piece(self, text: str) -> list[int]:
-        ids: list[int] = self._tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-        return ids
-
-
-def texts_in(values: Sequence[Any]) -> Iterable[str]:
-    """Every text inside JSON values, keys included."""
-    pending = list(values)
-    while pending:
-        value = pending.pop()
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, Mapping):
-            pending += [*value.keys(), *value.values()]
-        elif isinstance(value, list | tuple):
-            pending += value
-
-
-def _markers(tokenizer: Any) -> set[str]:
-    """The texts of the markers. Some vocabularies add runs of blanks as tokens: these are text."""
-    added = {str(token) for token in tokenizer.added_tokens_decoder.values()}
-    return {text for text in added if len(text) > 1 and text.strip()}

@@ -16,13 +16,14 @@ from compiler.linker.linker import link_format
 from compiler.prepared_vocabulary import prepare
 from compiler.syntaxes import find_syntax
 from runtime import embedded as embedded_module
-from runtime.embedded import run_in_short_lived_thread
+from runtime.embedded import NUM_TEMPLATE_THREADS, run_in_short_lived_thread
 from runtime.errors import (
     BudgetTooSmall,
     DeadlineExceeded,
 )
 from runtime.events import Finished, FinishReason, TextDelta, ThoughtDelta
 from runtime.request import GenerationRequest, Message, Sampling
+from runtime.text.template import ChatTemplate
 
 
 @pytest.mark.parametrize("tool_choice", ["required", "auto", "none"])
@@ -44,11 +45,18 @@ async def test_calls_are_valid(runtime, tool_choice):
     await settled(runtime)
 
 
+def open_prompts(runtime, monkeypatch, opening):
+    """Let the runtime's chat template end every prompt with `opening`."""
+    tokenizer = runtime._loaded.tokenizer
+    monkeypatch.setattr(tokenizer, "chat_template", tokenizer.chat_template + opening)
+    loaded = dataclasses.replace(runtime._loaded, chat_template=ChatTemplate(tokenizer))
+    monkeypatch.setattr(runtime, "_loaded", loaded)
+
+
 @pytest.mark.parametrize("opening", ["", "<think>\n"])
 async def test_a_thought_that_the_prompt_begins_is_ended(make_runtime, monkeypatch, opening):
     runtime = make_runtime(syntax="hermes+think")
-    tokenizer = runtime._loaded.tokenizer
-    monkeypatch.setattr(tokenizer, "chat_template", tokenizer.chat_template + opening)
+    open_prompts(runtime, monkeypatch, opening)
     grammar = await linked(runtime, "required")
     events = await events_of(runtime, request(constraint=grammar, max_tokens=150))
     assert_valid(calls_of(events))
@@ -61,8 +69,7 @@ async def test_a_thought_that_the_prompt_begins_is_ended(make_runtime, monkeypat
 @pytest.mark.parametrize("syntax", ["hermes+think", "harmony"])
 async def test_a_format_is_kept_behind_thoughts_that_are_free(make_runtime, monkeypatch, syntax, opening):
     runtime = make_runtime(syntax=syntax)
-    tokenizer = runtime._loaded.tokenizer
-    monkeypatch.setattr(tokenizer, "chat_template", tokenizer.chat_template + opening)
+    open_prompts(runtime, monkeypatch, opening)
     (card,) = await runtime.models()
     compiled = compile_format(ResponseFormat("pattern", "(?:yes|no)!{1,3}"), tokenizer=card.vocabulary)
     constraint = link_format(compiled, find_syntax(syntax), prepare(card.prepared))
@@ -260,10 +267,11 @@ async def test_what_a_step_wrote_may_be_sent_while_the_next_is_computed(make_run
             assert events[-1].stats.num_output_tokens == expected[-1].stats.num_output_tokens
 
 
-async def test_a_timeout_covers_the_wait_for_the_template_thread(runtime):
-    """Somebody else's long prompt holds the only thread that renders prompts."""
+async def test_a_timeout_covers_the_wait_for_a_template_thread(runtime):
+    """Other people's long prompts hold all threads that render prompts."""
     is_released = threading.Event()
-    runtime._templates.submit(is_released.wait, 30)
+    for _ in range(NUM_TEMPLATE_THREADS):
+        runtime._templates.submit(is_released.wait, 30)
     start = time.monotonic()
     try:
         with pytest.raises(DeadlineExceeded):

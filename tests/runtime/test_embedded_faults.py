@@ -18,7 +18,7 @@ from runtime.errors import (
 from runtime.events import FinishReason
 from runtime.request import Message
 from runtime.settings import EngineSettings
-from runtime.text.template import MarkerEscaper
+from runtime.text.private_markers import PrivateMarkers
 from runtime.transcript import Transcript
 
 
@@ -120,7 +120,7 @@ async def test_what_cannot_be_a_prompt_is_refused_before_it_is_tokenized(runtime
     def explode(seams, prompt):
         raise AssertionError(f"{len(prompt)} characters reach the tokenizer")
 
-    monkeypatch.setattr(MarkerEscaper, "encode", explode)
+    monkeypatch.setattr(PrivateMarkers, "encode", explode)
     with pytest.raises(PromptTooLong, match="at least 1000000 tokens"):
         await events_of(runtime, request(messages=(Message("user", ""),) * 1_000_000))
     with pytest.raises(PromptTooLong, match="at least"):

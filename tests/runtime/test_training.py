@@ -33,7 +33,7 @@ from runtime.study.judging import Judgement, closed
 from runtime.study.questions import bfcl, held_out
 from runtime.study.strategies import CALLGATE
 from runtime.study.studied_model import StudiedModel
-from runtime.text.template import render_prompt
+from runtime.text.template import ChatTemplate
 
 TINY = Recipe(
     hidden_size=32,
@@ -130,7 +130,7 @@ def test_training_text_is_what_the_runtime_renders_and_its_grammar_allows(tokeni
     for number in range(10):
         conversation = converse(3, number, mix)
         example = example_of(tokenizer, conversation)
-        prompt = render_prompt(tokenizer, conversation.prompt, conversation.tools)
+        prompt = ChatTemplate(tokenizer).token_ids(conversation.prompt, conversation.tools)
         assert example.ids[: len(prompt)].tolist() == prompt
         assert example.is_answer[len(prompt) :].all()
         before = sum(message.role == "assistant" for message in conversation.prompt)
