@@ -14,6 +14,7 @@ from rich.console import Console
 
 from gateway.access import read_allowed_hosts, read_keys
 from gateway.app import create_app, load_runtime, open_compile_pool
+from gateway.connections import BACKLOG, ServerConfig
 from gateway.data_dir import open_store_of, read_secret
 from gateway.errors import SettingsError
 from gateway.settings import Settings
@@ -88,12 +89,11 @@ def serve(settings: Settings, console: Console) -> None:
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         console.print(f"Callgate serves {settings.model} at [bold]http://{shown}:{port}[/]", highlight=False)
-        config = uvicorn.Config(
+        config = ServerConfig(
             app,
+            settings,
             log_level=settings.log_level,
-            lifespan="on",
             access_log=settings.log_level == "debug",
-            proxy_headers=False,  # else any program on this machine could choose its address
             timeout_graceful_shutdown=STOP_S + ABORT_S,
         )
         with suppress(KeyboardInterrupt):  # uvicorn passes the signal on after it has shut down
@@ -123,7 +123,7 @@ def listen(settings: Settings) -> socket.socket:
     """A listening socket, made before the model is loaded, so that a port in use is reported at once."""
     try:
         family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((settings.host, settings.port), family=family, backlog=2048)
+        return socket.create_server((settings.host, settings.port), family=family, backlog=BACKLOG)
     except (socket.gaierror, UnicodeError) as error:
         raise _no_address(settings.host, error) from error
     except OSError as error:

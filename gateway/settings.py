@@ -167,6 +167,22 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             " there are no API keys; with commas between them."
         ),
     ] = None
+    max_connections: Annotated[
+        int, Meta(ge=1, description="Most connections; one more closes the one that is unused for longest.")
+    ] = 512
+    head_seconds: Annotated[
+        float, Meta(gt=0, description="Longest time for the head of a request to come, in seconds.")
+    ] = 10.0
+    body_seconds: Annotated[
+        float, Meta(gt=0, description="Longest time for the body of a request to come, in seconds.")
+    ] = 60.0
+    stall_seconds: Annotated[
+        float, Meta(gt=0, description="Longest time for which a client may not read its answer, in seconds.")
+    ] = 60.0
+    idle_seconds: Annotated[
+        int,
+        Meta(ge=1, description="Longest time that a connection may wait for its next request, in seconds."),
+    ] = 5
     max_body_bytes: Annotated[int, Meta(ge=1024, description="Largest request body, in bytes.")] = 20_000_000
     telemetry: Annotated[
         Literal["none", "console", "otlp"], Meta(description="Where traces go: none, console, otlp.")

@@ -10,6 +10,7 @@ import httpx
 import uvicorn
 
 from gateway.app import create_app, load_runtime, open_compile_pool
+from gateway.connections import ServerConfig
 from gateway.server import listen
 from gateway.settings import Settings
 
@@ -36,7 +37,7 @@ class GatewayThread(threading.Thread):
             runtime = load_runtime(self._settings, compile_pool)
             self.stage = "starting the server"
             app = create_app(self._settings, runtime=runtime, compile_pool=compile_pool)
-            self._server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on"))
+            self._server = uvicorn.Server(ServerConfig(app, self._settings, log_level="warning"))
             self._server.should_exit = self._is_stopping
             self._server.run(sockets=[self._listener])
             if not self._server.started:

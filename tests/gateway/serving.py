@@ -9,16 +9,22 @@ import httpx
 import uvicorn
 from litestar.testing import AsyncTestClient
 
+from gateway.connections import ServerConfig
+from gateway.settings import Settings
+
 
 def client_of(app):
     """A client in this process that calls the gateway by a name of loopback, as it must without keys."""
     return AsyncTestClient(app, base_url="http://127.0.0.1")
 
 
+def server_of(app, settings=None):
+    return uvicorn.Server(ServerConfig(app, settings or Settings(), port=0, log_level="warning"))
+
+
 @contextmanager
 def served(app):
-    config = uvicorn.Config(app, port=0, log_level="warning", lifespan="on")
-    server = app if isinstance(app, uvicorn.Server) else uvicorn.Server(config)
+    server = app if isinstance(app, uvicorn.Server) else server_of(app)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     wait_for(lambda: server.started)

@@ -1,0 +1,280 @@
+"""Connections with limits: on their number, on the time and size of heads and bodies, on readers that stall.
+
+A stranger needs no key to connect, so these limits hold before a request is known. uvicorn has none of them:
+a head and a body may take as long as they like, and `limit_concurrency` counts requests, which half a head is
+not. So its protocol is extended here, at the places where bytes come in.
+
+A connection is checked several times in each limit. What it waits for then is its phase:
+
+| phase   | what the connection waits for                    | limit           |
+|---------|--------------------------------------------------|-----------------|
+| HEAD    | the rest of a head, or the first byte of one     | `head_seconds`  |
+| BODY    | the rest of a body                               | `body_seconds`  |
+| UNREAD  | the client's reading of what was sent            | `stall_seconds` |
+| CLOSING | the same, where nothing follows                  | `stall_seconds` |
+| REFUSED | the rest of a body that nobody reads             | `LINGER_S`      |
+| OPEN    | the application, or the next request, see below  | none            |
+
+uvicorn itself closes connections that wait for a next request, after `idle_seconds`.
+"""
+
+import asyncio
+import re
+from dataclasses import dataclass
+from enum import Enum
+from http import HTTPStatus
+from typing import Any
+
+import h11
+import uvicorn
+from litestar.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from gateway.settings import Settings
+
+HEAD_BYTES = 16 * 1024
+"""Longest head, as in other servers; one of 256 KiB would take 70 ms to parse."""
+
+CHUNK_BYTES = 64
+"""Bytes that chunks must hold on average, after the first `FREE_CHUNKS`. Each costs microseconds to parse."""
+
+FREE_CHUNKS = 1024
+
+LINGER_S = 5.0
+"""How long a body is still taken after its answer: a client that sends would not read it, were it cut off."""
+
+BACKLOG = 256
+"""Connections that the system keeps until they are accepted; all of them are accepted in one go."""
+
+_END_OF_HEAD = re.compile(rb"\n\r?\n")
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """The settings of the same names."""
+
+    max_connections: int
+    head_seconds: float
+    body_seconds: float
+    stall_seconds: float
+
+    @property
+    def check_seconds(self) -> float:
+        """How often a connection is checked."""
+        return min(1.0, self.head_seconds / 4, self.body_seconds / 4, self.stall_seconds / 4)
+
+
+class ServerConfig(uvicorn.Config):
+    """uvicorn's configuration of a gateway, with limits on connections."""
+
+    def __init__(self, app: ASGIApp, settings: Settings, **options: Any) -> None:
+        super().__init__(
+            app,
+            http=LimitedProtocol,
+            ws="none",
+            lifespan="on",
+            # Else any program on this machine could choose its address.
+            proxy_headers=False,
+            server_header=False,
+            backlog=BACKLOG,
+            timeout_keep_alive=settings.idle_seconds,
+            h11_max_incomplete_event_size=HEAD_BYTES,
+            **options,
+        )
+        self.limits = ConnectionLimits(
+            max_connections=settings.max_connections,
+            head_seconds=settings.head_seconds,
+            body_seconds=settings.body_seconds,
+            stall_seconds=settings.stall_seconds,
+        )
+
+
+class LimitedConnection(h11.Connection):
+    """h11's reading of a connection, which refuses what another program may read differently, and floods."""
+
+    def __init__(self) -> None:
+        super().__init__(h11.SERVER, HEAD_BYTES)
+        self.fault = h11.RemoteProtocolError("the request is not HTTP")
+        self._num_chunks = 0
+        self._num_bytes = 0
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        """The next event; raises RemoteProtocolError, which `fault` then is."""
+        try:
+            if self.their_state is h11.IDLE:
+                self._check_length()
+            event = super().next_event()
+            if isinstance(event, h11.Request):
+                self._num_chunks = self._num_bytes = 0
+                _check_framing(event)
+            elif isinstance(event, h11.Data):
+                self._check_chunk(event)
+        except h11.RemoteProtocolError as error:
+            self.fault = error
+            raise
+        return event
+
+    def _check_length(self) -> None:
+        """Refuse a head that is too long before it is parsed."""
+        received, _ = self.trailing_data
+        if len(received) > HEAD_BYTES and not _END_OF_HEAD.search(received, 0, HEAD_BYTES):
+            raise h11.RemoteProtocolError(
+                f"the head is longer than {HEAD_BYTES} bytes", HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+            )
+
+    def _check_chunk(self, data: h11.Data) -> None:
+        self._num_chunks += data.chunk_start
+        self._num_bytes += len(data.data)
+        if self._num_chunks > FREE_CHUNKS + self._num_bytes / CHUNK_BYTES:
+            raise h11.RemoteProtocolError(
+                f"the body comes in chunks of less than {CHUNK_BYTES} bytes on average; send larger ones"
+            )
+
+
+def _check_framing(request: h11.Request) -> None:
+    """Refuse a body whose end programs see in different places."""
+    names = {name for name, _ in request.headers}
+    if b"transfer-encoding" not in names:
+        return
+    if b"content-length" in names:
+        raise h11.RemoteProtocolError("it has both Content-Length and Transfer-Encoding; send one")
+    if request.http_version < b"1.1":
+        raise h11.RemoteProtocolError("HTTP/1.0 has no Transfer-Encoding; send Content-Length")
+
+
+class Phase(Enum):
+    """What a connection waits for; the module's docstring has the table."""
+
+    HEAD = "the head of a request"
+    BODY = "the body of a request"
+    UNREAD = "the client"
+    CLOSING = "the client, to close"
+    REFUSED = "the end of a body"
+    OPEN = "the application"
+
+
+class LimitedProtocol(H11Protocol):
+    """uvicorn's protocol with limits."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.conn: LimitedConnection = LimitedConnection()
+        self._limits = config.limits
+        self._waits_for: tuple[object, ...] = ()
+        self.waits_since = 0.0
+        self._num_resumed = 0
+        self._check: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take the connection, unless there are too many that are in use."""
+        super().connection_made(transport)
+        self._check_limits()
+        if len(self.connections) > self._limits.max_connections:
+            self._make_room()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop checking."""
+        if self._check:
+            self._check.cancel()
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """Close the connection after its answer, unless it is being closed."""
+        if not self.transport.is_closing():
+            super().shutdown()
+
+    def resume_writing(self) -> None:
+        """The client has read most of what was sent."""
+        self._num_resumed += 1
+        super().resume_writing()
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - h11's message says more
+        """Answer a request that is not HTTP, and close the connection."""
+        fault = self.conn.fault
+        self._refuse(HTTPStatus(fault.error_status_hint), f"{fault}")
+
+    def _should_upgrade(self) -> bool:
+        """No protocol is upgraded to: such a request is one like others, and the log stays silent."""
+        return False
+
+    @property
+    def phase(self) -> Phase:
+        """What the connection waits for now."""
+        their_state, is_answered = self.conn.their_state, self.cycle is None or self.cycle.response_complete
+        if self.transport.is_closing():
+            return Phase.CLOSING
+        if self.flow.write_paused:
+            return Phase.UNREAD
+        if their_state is h11.SEND_BODY:
+            return Phase.REFUSED if is_answered else Phase.BODY
+        if their_state is h11.IDLE and (self.cycle is None or self.conn.trailing_data[0]):
+            return Phase.HEAD
+        return Phase.OPEN
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether no request would be lost if the connection were closed."""
+        return self.conn.their_state is h11.IDLE or self.phase is Phase.REFUSED
+
+    def _check_limits(self) -> None:
+        """End the wait if it has been too long, else check again later."""
+        now, phase = self.loop.time(), self.phase
+        waits_for = (phase, self.cycle, self._num_resumed)
+        if waits_for != self._waits_for:
+            self._waits_for, self.waits_since = waits_for, now
+        longest = self._longest(phase)
+        if longest is not None and now - self.waits_since >= longest:
+            self._end_wait(phase)
+        self._check = self.loop.call_later(self._limits.check_seconds, self._check_limits)
+
+    def _longest(self, phase: Phase) -> float | None:
+        """The limit of a phase in seconds."""
+        return {
+            Phase.HEAD: self._limits.head_seconds,
+            Phase.BODY: self._limits.body_seconds,
+            Phase.UNREAD: self._limits.stall_seconds,
+            Phase.CLOSING: self._limits.stall_seconds,
+            Phase.REFUSED: LINGER_S,
+        }.get(phase)
+
+    def _end_wait(self, phase: Phase) -> None:
+        if phase is Phase.HEAD or (phase is Phase.BODY and not self.cycle.response_started):
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"{phase.value} did not come in time")
+        else:
+            self.transport.abort()
+
+    def _make_room(self) -> None:
+        """Close the connection that has been without a request for longest, or refuse this one."""
+        others = [each for each in self.connections if isinstance(each, LimitedProtocol) and each is not self]
+        unused = [each for each in others if each.is_unused]
+        if unused:
+            # Those that have had no request yet come first: strangers open them by the thousand.
+            longest = min(unused, key=lambda each: (each.cycle is not None, each.waits_since))
+            self.connections.discard(longest)
+            longest.transport.close()
+        else:
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "all connections of the gateway are in use")
+
+    def _refuse(self, status: HTTPStatus, reason: str) -> None:
+        """Write an answer without the application, if none has begun, and close the connection."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True  # the application learns of it as of a client that has gone
+            self.cycle.message_event.set()
+        if self.conn.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:
+            self.transport.abort()
+            return
+        body = f"{reason}\n".encode()
+        retry = "Retry-After: 1\r\n" if status is HTTPStatus.SERVICE_UNAVAILABLE else ""
+        head = (
+            f"HTTP/1.1 {status.value} {status.phrase}\r\nConnection: close\r\n{retry}"
+            f"Content-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        self.transport.close()
