@@ -27,6 +27,7 @@ from gateway.routes.model_routes import MODEL_ROUTES
 from gateway.routes.toolset_routes import ToolsetController
 from gateway.services import Services
 from gateway.settings import DEMO_MODEL, RANDOM_MODEL, Settings
+from gateway.stored_responses import StoredResponses
 from gateway.telemetry import ServerSpanMiddleware, Telemetry, open_provider
 from runtime.models import DEMO_MODEL_FOLDER
 from runtime.protocol import Runtime
@@ -126,6 +127,7 @@ def wire(
         grammars,
         Registry(catalog, grammars, runtime),
         completions,
+        StoredResponses(store, lifetime_s=settings.response_seconds, max_bytes=settings.response_bytes),
         is_strict=settings.strict_fields,
     )
 

@@ -7,6 +7,7 @@ GatewayError
 ├── InvalidField         a field of a request is of the wrong type, or cannot be honoured
 │   └── UnknownField     there is no such field
 ├── ToolsetConflict      the toolsets of one request define a tool twice
+├── UnknownResponse      no response is stored under this id
 ├── RefusedTool          the schema of an inline tool cannot be enforced: its index in `tools`
 ├── MalformedHead        the head of the request can be read in two ways, or is not for this server
 ├── Unauthorized         the API key is missing or wrong
@@ -76,6 +77,14 @@ class ToolsetConflict(InvalidField):
         super().__init__(
             "toolset", f"tool {tool!r} is defined by both {first} and {second}; drop or rename one"
         )
+
+
+class UnknownResponse(GatewayError):
+    """No response is stored under this id, for this client: it was deleted, has expired or never was."""
+
+    def __init__(self, response_id: str) -> None:
+        self.response_id = response_id
+        super().__init__(f"no response {response_id!r} is stored: it was deleted, has expired, or never was")
 
 
 class RefusedTool(GatewayError):

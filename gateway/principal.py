@@ -27,9 +27,14 @@ _IPV6_PREFIX = 64
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """`share` stands for the principal in queues; it tells nothing about the key."""
+    """`share` stands for the principal in queues; it tells nothing about the key.
+
+    `owner` is whose stored responses a request can read: those of its key. Without keys, everybody who may
+    call the gateway is one owner.
+    """
 
     share: str
+    owner: str = ""
 
 
 def read_networks(text: str) -> tuple[IPNetwork, ...]:
@@ -45,7 +50,8 @@ def principal_of(scope: Mapping[str, Any], trusted_proxies: Sequence[IPNetwork] 
     """The principal of a request, which `AccessControl` has let in."""
     key = scope.get(ACCEPTED_KEY)
     if key is not None:
-        return Principal(f"key {hashlib.sha256(key.encode()).hexdigest()[:16]}")
+        digest = hashlib.sha256(key.encode()).hexdigest()
+        return Principal(f"key {digest[:16]}", owner=digest[:32])
     host, _ = scope.get("client") or ("", 0)
     forwarded = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
     client = _client_behind(host, b",".join(forwarded).decode("latin-1"), trusted_proxies)

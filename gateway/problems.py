@@ -55,6 +55,7 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     gateway.DeepBody: (422, "limit_exceeded"),
     gateway.InvalidField: (400, "invalid_field"),
     gateway.ToolsetConflict: (400, "toolset_conflict"),
+    gateway.UnknownResponse: (404, "unknown_response"),
     gateway.RefusedTool: (422, "unsupported_schema"),
     gateway.MalformedHead: (400, "malformed_head"),
     gateway.Unauthorized: (401, "unauthorized"),
@@ -190,8 +191,6 @@ def _bad_parameter(fault: Mapping[str, Any]) -> Problem:
 
 def _no_such_route(method: str, path: str) -> str:
     hint = next((hint for end, hint in _ELSEWHERE.items() if path.endswith(end)), "")
-    if path.startswith("/v1/responses/"):
-        hint = "; responses are not stored"
     return f"there is no route {method} {path}{hint}"
 
 

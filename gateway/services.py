@@ -7,6 +7,7 @@ from litestar.di import NamedDependency
 from compiler.cache.grammar_cache import GrammarCache
 from gateway.completions import Completions
 from gateway.registry import Registry
+from gateway.stored_responses import StoredResponses
 from runtime.protocol import Runtime
 from toolspecs.errors import StoreError
 from toolspecs.store import Store
@@ -21,6 +22,7 @@ class Services:
     grammars: GrammarCache
     registry: Registry
     completions: Completions
+    responses: StoredResponses
     is_strict: bool = False
     """Whether requests with fields that have no effect are refused."""
 

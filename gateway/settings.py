@@ -146,6 +146,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     api_key_file: Annotated[
         str | None, Meta(description="File of API keys, one per line; `#` begins a comment.")
     ] = None
+    response_seconds: Annotated[
+        float,
+        Meta(
+            ge=0,
+            description="Seconds for which responses are stored, for `previous_response_id`; 0 stores none.",
+        ),
+    ] = 86_400.0
+    response_bytes: Annotated[
+        int,
+        Meta(
+            ge=1 << 20,
+            description="Most bytes of stored responses of one API key, compressed; the oldest are dropped.",
+        ),
+    ] = 64 << 20
     strict_fields: Annotated[
         bool,
         Meta(

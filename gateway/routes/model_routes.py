@@ -1,15 +1,17 @@
 """The routes of the models: the three APIs, the models served, and whether they can serve."""
 
-from typing import Any
+from functools import partial
+from typing import Annotated, Any, Literal
 
-from litestar import Request, Response, get, post
-from litestar.params import FromPath
+from litestar import Request, Response, delete, get, post
+from litestar.params import FromPath, FromQuery, QueryParameter
 
 from gateway.completions import split_model
 from gateway.principal import RequestPrincipal
 from gateway.problems import MESSAGES, anthropic_error, openai_error
 from gateway.routes.transport import read_wire_request, stream, told, unless_gone
 from gateway.services import WiredServices
+from gateway.stored_responses import identified
 from gateway.wire.anthropic import MessageWriter
 from gateway.wire.anthropic import read_request as read_messages_request
 from gateway.wire.openai import chunks, completion
@@ -38,13 +40,59 @@ async def create_response(
     request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
 ) -> Response[Any]:
     """The assistant's next turn, whole or as server-sent events."""
-    asked = await read_wire_request(request, read_responses_request, is_strict=services.is_strict)
+    stored, owner = services.responses, principal.owner
+    asked = await read_wire_request(
+        request,
+        read_responses_request,
+        is_strict=services.is_strict,
+        expand=lambda body: stored.expanded(body, owner),
+    )
     generation = await unless_gone(request, services.completions.start(asked.turn, principal.share))
     headers = told((*asked.ignored, *generation.ignored))
-    writer = ResponseWriter(generation, asked.echoed)
+    save = partial(stored.save, owner, items=asked.items) if asked.is_stored else None
+    writer = ResponseWriter(generation, asked.echoed, save)
     if not asked.is_streamed:
         return Response(await unless_gone(request, writer.whole()), headers=headers)
     return stream(generation, writer.events(), broken_off=writer.failed, headers=headers)
+
+
+@get("/v1/responses/{response_id:str}")
+async def get_response(
+    response_id: FromPath[str], services: WiredServices, principal: RequestPrincipal
+) -> dict[str, Any]:
+    """A stored response."""
+    return (await services.responses.load(principal.owner, response_id)).response
+
+
+@delete("/v1/responses/{response_id:str}", status_code=200)
+async def delete_response(
+    response_id: FromPath[str], services: WiredServices, principal: RequestPrincipal
+) -> dict[str, Any]:
+    """Remove a stored response."""
+    await services.responses.delete(principal.owner, response_id)
+    return {"id": response_id, "object": "response", "deleted": True}
+
+
+@get("/v1/responses/{response_id:str}/input_items")
+async def list_input_items(
+    response_id: FromPath[str],
+    services: WiredServices,
+    principal: RequestPrincipal,
+    *,
+    order: FromQuery[Literal["asc", "desc"]] = "desc",
+    after: FromQuery[str | None] = None,
+    limit: Annotated[int, QueryParameter(ge=1, le=100)] = 20,
+) -> dict[str, Any]:
+    """A page of the input that a stored response answered, with what came before in its conversation."""
+    stored = await services.responses.load(principal.owner, response_id)
+    items = list(identified(stored.items, response_id))
+    if order == "desc":
+        items.reverse()
+    ids = [item["id"] for item in items]
+    start = ids.index(after) + 1 if after in ids else 0
+    page = items[start : start + limit]
+    ends = {"first_id": page[0]["id"], "last_id": page[-1]["id"]} if page else {}
+    return {"object": "list", "data": page, "has_more": start + limit < len(items), **ends}
 
 
 @post(MESSAGES, status_code=200)
@@ -122,6 +170,9 @@ async def readyz(services: WiredServices) -> Response[dict[str, Any]]:
 MODEL_ROUTES = (
     chat_completions,
     create_response,
+    get_response,
+    delete_response,
+    list_input_items,
     create_message,
     count_message_tokens,
     list_models,

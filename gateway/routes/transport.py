@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing
 from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
@@ -52,20 +52,29 @@ async def read_body(request: Request[Any, Any, Any], *, keeps_surrogates: bool =
 
 
 async def read_wire_request(
-    request: Request[Any, Any, Any], reader: RequestReader[RequestT_co], *, is_strict: bool
+    request: Request[Any, Any, Any],
+    reader: RequestReader[RequestT_co],
+    *,
+    is_strict: bool,
+    expand: Callable[[Any], Awaitable[Any]] | None = None,
 ) -> RequestT_co:
-    """The request in a wire format. A large one is read in a thread, so that other answers go on."""
-    raw = await request.body()
+    """The request in a wire format. A large one is read in a thread, so that other answers go on.
+
+    `expand` puts into the decoded body what it refers to.
+    """
+    sent = await read_body(request)
+    body = await expand(sent) if expand else sent
 
     def read() -> RequestT_co:
         return reader(
-            read_json(raw),
+            body,
             toolset_header=request.headers.get("x-toolset"),
             timeout_header=request.headers.get("x-request-timeout"),
             is_strict=is_strict,
         )
 
-    return read() if len(raw) < LARGE else await asyncio.to_thread(read)
+    is_large = body is not sent or len(await request.body()) >= LARGE
+    return await asyncio.to_thread(read) if is_large else read()
 
 
 def told(ignored: Iterable[str]) -> dict[str, str]:

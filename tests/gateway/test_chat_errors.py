@@ -210,7 +210,7 @@ async def test_the_gateway_is_ready_and_closes_its_runtime(client, runtime):
         ("/chat/completions", "base URL ends in /v1"),
         ("/v1/v1/chat/completions", "did you mean /v1/chat/completions?"),
         ("/responses", "did you mean /v1/responses?"),
-        ("/v1/responses/resp_1/cancel", "not stored"),
+        ("/v1/responses/resp_1/cancel", "no route POST"),
         ("/v1/moderations", "no route POST /v1/moderations"),
     ],
 )

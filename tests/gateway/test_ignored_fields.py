@@ -74,7 +74,6 @@ def test_what_changes_no_answer_is_left_out_and_named(sent, named):
 
 
 RESPONSES = [
-    ({"store": True}, "store"),
     ({"text": {"verbosity": "low"}}, "text.verbosity"),
     ({"reasoning": {"effort": "low", "summary": "auto"}}, "reasoning.summary"),
     ({"input": [{**USER, "cache_control": {}}]}, "input[].cache_control"),

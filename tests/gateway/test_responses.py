@@ -76,7 +76,7 @@ async def test_text_is_answered(client, runtime):
         {"a": "b"},
         9,
     )
-    assert (answer["tools"], answer["tool_choice"], answer["store"]) == ([], "auto", False)
+    assert (answer["tools"], answer["tool_choice"], answer["store"]) == ([], "auto", True)
     [request] = runtime.requests
     assert request.messages == (Message("system", "Be brief."), Message("user", "Hi"))
     assert (request.max_tokens, request.sampling) == (9, Sampling())
@@ -282,7 +282,8 @@ async def test_headers_name_toolset_and_timeout(client, runtime, weather):
 @pytest.mark.parametrize(
     ("fields", "param", "says"),
     [
-        ({"previous_response_id": "resp_1"}, "previous_response_id", "in input"),
+        ({"previous_response_id": "resp_1"}, "previous_response_id", "no response 'resp_1' is stored"),
+        ({"conversation": "conv_1"}, "conversation", "previous_response_id"),
         ({"background": True}, "background", "at once"),
         ({"reasoning": {"efort": "low"}}, "reasoning.efort", "did you mean 'effort'"),
         ({"max_tokens": 5}, "max_tokens", "max_output_tokens"),
@@ -300,7 +301,7 @@ async def test_headers_name_toolset_and_timeout(client, runtime, weather):
             "a JSON text; this is not one",
         ),
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content[0].type", ""),
-        ({"input": [{"type": "item_reference", "id": "a"}]}, "input[0].type", "'function_call'"),
+        ({"input": [{"type": "item_reference", "id": "a"}]}, "input[0].id", "no item 'a' is stored"),
         ({"input": [{"type": "reasoning", "encrypted_content": "x"}]}, "input[0].encrypted_content", "null"),
         ({"sotre": False}, "sotre", "there is no such field"),
     ],

@@ -1,7 +1,7 @@
 """OpenAI's Responses: requests become turns, events become responses and stream events.
 
-Nothing is stored: a client sends the whole conversation in `input`. Every field is honoured, ignored or
-refused, as in Chat Completions.
+Every field is honoured, refused, or left out and named, as in Chat Completions. A conversation that a client
+continues by an id is in `input` when the request is read here (see `gateway.stored_responses`).
 """
 
 from gateway.wire.responses.answer import ResponseWriter

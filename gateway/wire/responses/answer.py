@@ -1,8 +1,7 @@
 """Writes the events of a generation as a response, or as the events of its stream."""
 
-import secrets
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,12 +44,15 @@ class _Item:
 
     index: int
     kind: str
+    request_id: str
     fields: JSON = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
     logprobs: list[TokenLogprob] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.item_id = f"{_KINDS[self.kind].prefix}_{secrets.token_hex(12)}"
+    @property
+    def item_id(self) -> str:
+        """Its id; `StoredResponses` finds the response in it."""
+        return f"{_KINDS[self.kind].prefix}_{self.request_id}{self.index:02x}"
 
     @property
     def position(self) -> JSON:
@@ -85,11 +87,21 @@ class _Item:
 
 
 class ResponseWriter:
-    """Writes one response while it reads the generation."""
+    """Writes one response while it reads the generation.
 
-    def __init__(self, generation: Generation, echoed: Mapping[str, Any]) -> None:
+    `save` stores the complete response before a client can refer to it, and returns whether it is stored.
+    """
+
+    def __init__(
+        self,
+        generation: Generation,
+        echoed: Mapping[str, Any],
+        save: Callable[[JSON], Awaitable[bool]] | None = None,
+    ) -> None:
         self._generation = generation
         self._echoed = echoed
+        self._save = save
+        self._is_stored = save is not None
         self._created_at = int(time.time())
         self._output: list[JSON] = []
         self._open: _Item | None = None
@@ -109,6 +121,8 @@ class ResponseWriter:
             yield self._event(kind, response=self._response("in_progress"))
         async for event in self._generation.events():
             for kind, fields in self._read(event):
+                if self._save and isinstance(event, Finished) and "response" in fields:
+                    fields["response"]["store"] = await self._save(fields["response"])
                 yield self._event(kind, **fields)
 
     def failed(self, problem: Problem) -> JSON:
@@ -142,7 +156,7 @@ class ResponseWriter:
 
     def _begin(self, kind: str, **fields: Any) -> Iterator[tuple[str, JSON]]:
         yield from self._end("completed")
-        item = self._open = _Item(len(self._output), kind, fields)
+        item = self._open = _Item(len(self._output), kind, self._generation.request_id, fields)
         shown = item.as_json("in_progress", has_text=False)
         yield "response.output_item.added", {"output_index": item.index, "item": shown}
         if item.part_type:
@@ -196,8 +210,7 @@ class ResponseWriter:
             "model": self._generation.model_id,
             "output": list(self._output),
             "background": False,
-            "previous_response_id": None,
-            "store": False,
+            "store": self._is_stored,
             **self._echoed,
             "usage": self._usage() if is_over else None,
             "callgate": extension(self._generation) if is_over else None,

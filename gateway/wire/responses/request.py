@@ -1,7 +1,7 @@
 """A Responses request becomes a turn: the fields, the format of the text, the tools and the choice."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -38,18 +38,17 @@ from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 LOGPROBS = "message.output_text.logprobs"
 
-_SENT_WHOLE = "responses are not stored: send the whole conversation in input"
+_CONTINUED = "use previous_response_id, or send the whole conversation in input"
 
 RULES = FieldRules(
     # `max_tool_calls` counts only calls of OpenAI's own tools.
     silent=SILENT_IN_BOTH | {"max_tool_calls"},
-    hints={**HINTS_IN_BOTH, "store": (False,)},
+    hints=HINTS_IN_BOTH,
     fixed={**FIXED_IN_BOTH, "background": ((False,), "every answer is made at once")},
     refused={
         **REFUSED_IN_BOTH,
         "context_management": "it is not supported",
-        "conversation": _SENT_WHOLE,
-        "previous_response_id": _SENT_WHOLE,
+        "conversation": _CONTINUED,
         "prompt": "prompts are not stored: send instructions and input",
         # Fields of Chat Completions.
         "functions": "use tools",
@@ -66,6 +65,7 @@ ECHOED: Mapping[str, Any] = {
     "max_output_tokens": None,
     "metadata": {},
     "parallel_tool_calls": True,
+    "previous_response_id": None,
     "temperature": 1.0,
     "text": {"format": {"type": "text"}},
     "tool_choice": "auto",
@@ -115,6 +115,8 @@ class ResponsesFields(TurnFields, forbid_unknown_fields=True, kw_only=True):
     metadata: dict[str, str] | None = None
     reasoning: Reasoning | None = None
     truncation: Literal["auto", "disabled"] | None = None
+    store: bool | None = None
+    previous_response_id: str | None = None
 
 
 class Named(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="function"):
@@ -136,12 +138,17 @@ class _ChoiceFields(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class ResponsesRequest:
-    """A turn, how its answer is sent, the fields that the answer repeats, and those that were left out."""
+    """A turn, how its answer is sent, the fields that the answer repeats, and those that were left out.
+
+    `items` is the whole input, as it is stored with the answer if `is_stored`, which is this API's default.
+    """
 
     turn: Turn
     is_streamed: bool
     echoed: Mapping[str, Any]
     ignored: tuple[str, ...] = ()
+    is_stored: bool = True
+    items: list[Any] = field(default_factory=list)
 
 
 def read_request(
@@ -153,7 +160,8 @@ def read_request(
 ) -> ResponsesRequest:
     """Read a decoded body; the headers are `X-Toolset` and `X-Request-Timeout`.
 
-    With `is_strict` no field is left out: those that are unknown or have no effect are refused.
+    The conversation that `previous_response_id` names is in `input` already. With `is_strict` no field is
+    left out: those that are unknown or have no effect are refused.
 
     Raises:
         InvalidField: a field is of the wrong type, or asks for something unsupported, or is a slip.
@@ -182,7 +190,15 @@ def read_request(
     )
     echoed = {name: default if body.get(name) is None else body[name] for name, default in ECHOED.items()}
     echoed["reasoning"] = {"effort": turn.reasoning_effort, "summary": None}
-    return ResponsesRequest(turn, bool(fields.stream), echoed, reader.ignored)
+    items = [{"role": "user", "content": fields.input}] if isinstance(fields.input, str) else fields.input
+    return ResponsesRequest(
+        turn,
+        bool(fields.stream),
+        echoed,
+        reader.ignored,
+        is_stored=fields.store is not False,
+        items=items,
+    )
 
 
 def _tell_hints(fields: ResponsesFields, reader: FieldReader) -> None:

@@ -1,0 +1,230 @@
+"""Stored responses: a client continues a conversation by the id of its last response, at any replica.
+
+An entry holds a response and the whole input that it answered, so that one look-up gives the conversation.
+The entries of one owner are bounded: what exceeds the limits drops the oldest. All of them expire.
+
+An item of an output has the id of its response in its own id, so that `item_reference` needs no other index.
+
+    responses = StoredResponses(store, lifetime_s=3600)
+    await responses.save("owner", response, items=[{"role": "user", "content": "Hi"}])
+    await responses.expanded({"previous_response_id": response["id"], "input": "And now?"}, "owner")
+    # {"previous_response_id": "resp_…", "input": ["Hi" and its answer as items, and then "And now?"]}
+"""
+
+import asyncio
+import json
+import logging
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.errors import InvalidField, UnknownResponse
+from toolspecs.errors import StoreError
+from toolspecs.nearest import MAX_NAME, shorten
+from toolspecs.revision_store import compress, decompress
+from toolspecs.store import Store
+
+JSON = dict[str, Any]
+
+MAX_ENTRY_BYTES = 16 << 20
+"""Bytes of one entry, not compressed; a longer conversation is not stored."""
+MAX_ENTRIES = 1_000
+MAX_REFERRED = 100
+"""Responses that the items of one request may refer to; each is looked up."""
+_ATTEMPTS = 20
+
+_RESPONSE_ID = re.compile(r"resp_[0-9a-f]{32}")
+_ITEM_ID = re.compile(r"[a-z]+_(?P<request_id>[0-9a-f]{32})[0-9a-f]{1,8}")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResponse:
+    """A response as it was sent, and the items of the whole input before it."""
+
+    response: JSON
+    items: list[JSON]
+
+    @property
+    def conversation(self) -> list[JSON]:
+        """The input, then the output."""
+        return [*self.items, *self.response["output"]]
+
+
+class StoredResponses:
+    """The responses of all owners, in a store; with a lifetime of 0 there are none.
+
+    `max_bytes` bounds the compressed entries of one owner.
+    """
+
+    def __init__(self, store: Store, *, lifetime_s: float, max_bytes: int = 64 << 20) -> None:
+        self._store = store
+        self._lifetime_s = lifetime_s
+        self._max_bytes = max_bytes
+
+    async def expanded(self, body: Any, owner: str) -> Any:
+        """A body with the conversation that it continues, and the items that it refers to, in `input`.
+
+        Raises:
+            InvalidField: no response is stored under an id.
+            StoreError: the store fails.
+        """
+        if not isinstance(body, dict):
+            return body
+        previous, items = body.get("previous_response_id"), body.get("input")
+        is_referring = isinstance(items, list) and any(map(_is_reference, items))
+        if previous is None and not is_referring:
+            return body
+        if not self._lifetime_s:
+            field = "input" if previous is None else "previous_response_id"
+            raise InvalidField(field, "responses are not stored here: send the whole conversation in input")
+        before = [] if previous is None else (await self._named(previous, owner)).conversation
+        if isinstance(items, str):
+            items = [{"role": "user", "content": items}]
+        elif isinstance(items, list):
+            items = await self._without_references(items, owner)
+        else:
+            return body  # whose reader says what is wrong with it
+        return {**body, "input": [*before, *items]}
+
+    async def save(self, owner: str, response: JSON, items: list[JSON]) -> bool:
+        """Store a response; returns whether it is stored, which a store that fails prevents."""
+        if not self._lifetime_s:
+            return False
+        content = await asyncio.to_thread(_packed, response, items)
+        if content is None or len(content) > self._max_bytes:
+            return False
+        try:
+            dropped = await self._listed(owner, response["id"], len(content))
+            await self._store.set(_key(owner, response["id"]), content, self._lifetime_s)
+            for response_id in dropped:
+                await self._store.delete(_key(owner, response_id))
+        except StoreError as error:
+            _log.warning("response %s is not stored: %s", response["id"], error)
+            return False
+        return True
+
+    async def load(self, owner: str, response_id: str) -> StoredResponse:
+        """A stored response; raises UnknownResponse, StoreError."""
+        content = None
+        if self._lifetime_s and _RESPONSE_ID.fullmatch(response_id):
+            content = await self._store.get(_key(owner, response_id))
+        if content is None:
+            raise UnknownResponse(shorten(response_id, MAX_NAME))
+        try:
+            return await asyncio.to_thread(_unpacked, content)
+        except (ValueError, KeyError) as error:
+            _log.warning("stored response %s is damaged: %s", response_id, error)
+            raise UnknownResponse(response_id) from error
+
+    async def delete(self, owner: str, response_id: str) -> None:
+        """Remove a stored response; raises UnknownResponse, StoreError."""
+        if not _RESPONSE_ID.fullmatch(response_id) or not await self._store.delete(_key(owner, response_id)):
+            raise UnknownResponse(shorten(response_id, MAX_NAME))
+
+    async def _named(self, previous: Any, owner: str) -> StoredResponse:
+        """The response that `previous_response_id` names."""
+        if not isinstance(previous, str):
+            raise InvalidField("previous_response_id", "it must be a string")
+        try:
+            return await self.load(owner, previous)
+        except UnknownResponse as error:
+            raise InvalidField("previous_response_id", str(error)) from error
+
+    async def _without_references(self, items: list[Any], owner: str) -> list[Any]:
+        """The items, with those that others refer to in the places of the references."""
+        found: dict[str, JSON] = {}
+        for response_id in _referred(items):
+            stored = await self._referred_response(response_id, items, owner)
+            found |= {item["id"]: item for item in stored.response["output"]}
+        return [
+            _item(found, item["id"], position) if _is_reference(item) else item
+            for position, item in enumerate(items)
+        ]
+
+    async def _referred_response(self, response_id: str, items: list[Any], owner: str) -> StoredResponse:
+        try:
+            return await self.load(owner, response_id)
+        except UnknownResponse as error:
+            position = next(
+                i for i, item in enumerate(items) if _is_reference(item) and _response_of(item) == response_id
+            )
+            raise InvalidField(f"input[{position}].id", str(error)) from error
+
+    async def _listed(self, owner: str, response_id: str, size: int) -> list[str]:
+        """Enter a response into the owner's list; returns the ids of those that must go."""
+        key = f"responses:{owner}"
+        for _ in range(_ATTEMPTS):
+            before = await self._store.get(key)
+            now = time.time()
+            entries = [entry for entry in json.loads(before or b"[]") if entry[2] > now]
+            entries.append([response_id, size, now + self._lifetime_s])
+            num_kept, total = 0, 0
+            for _, entry_size, _ in reversed(entries):
+                total += entry_size
+                if total > self._max_bytes or num_kept == MAX_ENTRIES:
+                    break
+                num_kept += 1
+            kept = entries[-num_kept:]
+            if await self._store.compare_and_set(key, before, json.dumps(kept).encode()):
+                return [entry[0] for entry in entries[:-num_kept]]
+        return []
+
+
+def identified(items: Iterable[JSON], response_id: str) -> Iterator[JSON]:
+    """The items of an input, each with a type and an id: clients leave them out of messages."""
+    for position, item in enumerate(items):
+        yield {"type": "message", "id": f"in_{response_id.removeprefix('resp_')}{position:02x}"} | item
+
+
+def _key(owner: str, response_id: str) -> str:
+    return f"response:{owner}:{response_id}"
+
+
+def _is_reference(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("type") == "item_reference"
+
+
+def _response_of(reference: Mapping[str, Any]) -> str | None:
+    """The id of the response that the item of a reference belongs to."""
+    matched = _ITEM_ID.fullmatch(str(reference.get("id")))
+    return f"resp_{matched['request_id']}" if matched else None
+
+
+def _referred(items: list[Any]) -> Iterable[str]:
+    """The ids of the responses whose items are referred to."""
+    found: dict[str, None] = {}
+    for position, item in enumerate(items):
+        if _is_reference(item):
+            response_id = _response_of(item)
+            if response_id is None:
+                raise _no_item(item.get("id"), position)
+            found[response_id] = None
+    if len(found) > MAX_REFERRED:
+        raise InvalidField("input", f"at most {MAX_REFERRED} responses are looked up, this refers to more")
+    return found
+
+
+def _item(found: Mapping[str, JSON], item_id: str, position: int) -> JSON:
+    if item_id not in found:
+        raise _no_item(item_id, position)
+    return found[item_id]
+
+
+def _no_item(item_id: Any, position: int) -> InvalidField:
+    shown = shorten(repr(item_id), MAX_NAME)
+    return InvalidField(f"input[{position}].id", f"no item {shown} is stored; send the item itself")
+
+
+def _packed(response: JSON, items: list[JSON]) -> bytes | None:
+    """An entry's bytes; None if it is too long."""
+    content = json.dumps({"response": response, "items": items}, separators=(",", ":")).encode()
+    return compress(content) if len(content) <= MAX_ENTRY_BYTES else None
+
+
+def _unpacked(content: bytes) -> StoredResponse:
+    entry = json.loads(decompress(content))
+    return StoredResponse(entry["response"], entry["items"])

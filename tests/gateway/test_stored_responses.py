@@ -1,0 +1,210 @@
+"""Stored responses: conversations go on by an id, at any replica; bounded, one owner's apart from another's."""
+
+import asyncio
+
+import msgspec
+import openai
+import pytest
+from fake_runtime import call, text
+from serving import client_of, served
+
+from gateway import stored_responses
+from gateway.app import create_app
+from gateway.errors import UnknownResponse
+from gateway.stored_responses import StoredResponses
+from runtime.events import ThoughtDelta
+from runtime.request import Message
+from toolspecs.errors import StoreUnavailable
+from toolspecs.stores import open_store
+from toolspecs.tool import ToolCall
+
+URL = "/v1/responses"
+TOOL = {"type": "function", "name": "get_weather", "parameters": {"type": "object", "properties": {}}}
+
+
+async def ask(client, headers=None, **fields):
+    answer = await client.post(URL, json={"model": "tiny", "input": "Hi", **fields}, headers=headers)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def refusal(client, **fields):
+    answer = await client.post(URL, json={"model": "tiny", "input": "Hi", **fields})
+    assert answer.status_code == 400, answer.text
+    return answer.json()["error"]
+
+
+async def test_a_conversation_goes_on_by_the_id_of_its_last_response(client, runtime):
+    runtime.script = [ThoughtDelta(0, "Hm"), *call("get_weather", "{}")]
+    first = await ask(client, tools=[TOOL], instructions="Be brief.")
+    assert first["store"] is True
+    made = first["output"][-1]
+    runtime.script = text("It is cold.")
+    result = {"type": "function_call_output", "call_id": made["call_id"], "output": "4 degrees"}
+    second = await ask(client, input=[result], previous_response_id=first["id"])
+    assert second["previous_response_id"] == first["id"]
+    assert runtime.requests[-1].messages == (
+        Message("user", "Hi"),  # instructions are not carried over
+        Message("assistant", calls=(ToolCall(made["call_id"], "get_weather", "{}"),), thought="Hm"),
+        Message("tool", "4 degrees", call_id=made["call_id"]),
+    )
+    await ask(client, input="And now?", previous_response_id=second["id"])
+    assert [m.role for m in runtime.requests[-1].messages] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "user",
+    ]
+
+
+async def test_items_are_found_by_their_ids(client, runtime):
+    """What the AI SDK's default provider sends from the second turn on."""
+    runtime.script = [ThoughtDelta(0, "Hm"), *call("get_weather", "{}")]
+    first = await ask(client, tools=[TOOL])
+    references = [{"type": "item_reference", "id": item["id"]} for item in first["output"]]
+    result = {"type": "function_call_output", "call_id": first["output"][-1]["call_id"], "output": "{}"}
+    await ask(client, input=[{"role": "user", "content": "Hi"}, *references, result])
+    _, answer, _ = runtime.requests[-1].messages
+    assert (answer.thought, answer.calls[0].name) == ("Hm", "get_weather")
+    for wrong in ("fc_1", "fc_" + "0" * 34, references[0]["id"] + "7"):
+        error = await refusal(client, input=[*references, {"type": "item_reference", "id": wrong}])
+        assert error["param"] == "input[2].id", error
+
+
+async def test_a_streamed_response_is_stored_before_its_last_event(client):
+    events = (await client.post(URL, json={"model": "tiny", "input": "Hi", "stream": True})).text
+    last = msgspec.json.decode(events.strip().rpartition("data: ")[2])["response"]
+    assert last["store"] is True
+    assert (await client.get(f"{URL}/{last['id']}")).json() == last
+
+
+async def test_it_is_read_listed_and_deleted(client):
+    asked = [{"role": "user", "content": f"{i}"} for i in range(3)]
+    first = await ask(client, input=asked)
+    path = f"{URL}/{first['id']}"
+    assert (await client.get(path)).json() == first
+    listed = (await client.get(f"{path}/input_items?limit=2")).json()
+    assert [item["content"] for item in listed["data"]] == ["2", "1"]
+    assert (listed["has_more"], listed["last_id"]) == (True, listed["data"][-1]["id"])
+    rest = (await client.get(f"{path}/input_items?limit=2&after={listed['last_id']}")).json()
+    assert ([item["content"] for item in rest["data"]], rest["has_more"]) == (["0"], False)
+    ordered = (await client.get(f"{path}/input_items?order=asc")).json()
+    assert [item["content"] for item in ordered["data"]] == ["0", "1", "2"]
+    assert (await client.delete(path)).json() == {"id": first["id"], "object": "response", "deleted": True}
+    for gone in (await client.get(path), await client.delete(path), await client.get(f"{path}/input_items")):
+        assert (gone.status_code, gone.json()["error"]["code"]) == (404, "unknown_response")
+    error = await refusal(client, previous_response_id=first["id"])
+    assert error["param"] == "previous_response_id"
+
+
+@pytest.mark.parametrize("response_id", ["resp_1", "resp_" + "0" * 32, "../toolset:x", "x" * 10_000, 5])
+async def test_an_id_that_names_nothing_is_refused(client, response_id):
+    error = await refusal(client, previous_response_id=response_id)
+    assert error["param"] == "previous_response_id"
+    assert len(error["message"]) < 300
+
+
+async def test_what_is_not_to_be_stored_is_not(client, settings, runtime):
+    first = await ask(client, store=False)
+    assert first["store"] is False
+    assert (await client.get(f"{URL}/{first['id']}")).status_code == 404
+    never = create_app(msgspec.structs.replace(settings, response_seconds=0), runtime=runtime)
+    async with client_of(never) as client_of_never:
+        assert (await ask(client_of_never))["store"] is False
+        error = await refusal(client_of_never, previous_response_id=first["id"])
+        assert "responses are not stored here" in error["message"]
+        error = await refusal(client_of_never, input=[{"type": "item_reference", "id": "fc_1"}])
+        assert error["param"] == "input"
+
+
+async def test_nobody_reads_those_of_another_key(settings, runtime, tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text("first-key-of-two\nother-key-of-two\n")
+    app = create_app(msgspec.structs.replace(settings, api_key_file=str(keys)), runtime=runtime)
+    own, other = ({"Authorization": f"Bearer {name}-key-of-two"} for name in ("first", "other"))
+    async with client_of(app) as client:
+        first = await ask(client, headers=own)
+        path = f"{URL}/{first['id']}"
+        assert (await client.get(path, headers=other)).status_code == 404
+        assert (await client.delete(path, headers=other)).status_code == 404
+        continued = {"model": "tiny", "input": "Hi", "previous_response_id": first["id"]}
+        assert (await client.post(URL, json=continued, headers=other)).status_code == 400
+        assert (await client.post(URL, json=continued, headers=own)).status_code == 200
+
+
+def response(number, size=1):
+    return {"id": f"resp_{number:032x}", "output": [{"id": f"msg_{number:032x}00", "text": "x" * size}]}
+
+
+@pytest.fixture
+async def store():
+    opened = open_store("sqlite://:memory:")
+    yield opened
+    await opened.close()
+
+
+async def test_the_oldest_are_dropped(store, monkeypatch):
+    monkeypatch.setattr(stored_responses, "MAX_ENTRIES", 3)
+    responses = StoredResponses(store, lifetime_s=60)
+    for number in range(5):
+        assert await responses.save("o", response(number), [])
+    for number in range(5):
+        if number < 2:
+            with pytest.raises(UnknownResponse):
+                await responses.load("o", response(number)["id"])
+        else:
+            assert (await responses.load("o", response(number)["id"])).response == response(number)
+    assert len([key async for key in store.scan("response")]) == 4  # three, and the list
+
+
+async def test_bytes_are_bounded_for_each_owner(store, monkeypatch):
+    monkeypatch.setattr(stored_responses, "MAX_ENTRY_BYTES", 1000)
+    responses = StoredResponses(store, lifetime_s=60, max_bytes=200)
+    assert not await responses.save("o", response(0, size=2000), [])
+    for number in range(10):
+        assert await responses.save("o", response(number), [])
+        assert await responses.save("other", response(number), [])
+    kept = [key async for key in store.scan("response:o:")]
+    assert 1 <= len(kept) < 10
+    assert len([key async for key in store.scan("response:other:")]) == len(kept)
+
+
+async def test_they_expire(store):
+    responses = StoredResponses(store, lifetime_s=0.001)
+    assert await responses.save("o", response(1), [])
+    await asyncio.sleep(0.01)
+    with pytest.raises(UnknownResponse):
+        await responses.load("o", response(1)["id"])
+
+
+async def test_a_damaged_entry_is_as_good_as_none(store):
+    responses = StoredResponses(store, lifetime_s=60)
+    assert await responses.save("o", response(1), [])
+    key = f"response:o:{response(1)['id']}"
+    for content in (b"", b"x", (await store.get(key))[:-3]):
+        await store.set(key, content)
+        with pytest.raises(UnknownResponse):
+            await responses.load("o", response(1)["id"])
+
+
+async def test_a_store_that_fails_loses_no_answer(client, monkeypatch):
+    async def fail(*args, **kwargs):
+        raise StoreUnavailable("sqlite", "it is gone")
+
+    monkeypatch.setattr("toolspecs.stores.sqlite.SQLiteStore.compare_and_set", fail)
+    answer = await ask(client)
+    assert (answer["status"], answer["store"]) == ("completed", False)
+
+
+def test_the_official_client(app):
+    with served(app) as http:
+        client = openai.OpenAI(base_url=f"{http.base_url}/v1", api_key="none-needed", max_retries=0)
+        first = client.responses.create(model="tiny", input="Hi")
+        second = client.responses.create(model="tiny", input="And?", previous_response_id=first.id)
+        assert client.responses.retrieve(second.id).output_text == "Hello."
+        items = client.responses.input_items.list(second.id, order="asc", limit=1)
+        assert len(list(items)) == 3  # over all pages
+        client.responses.delete(first.id)
+        with pytest.raises(openai.NotFoundError):
+            client.responses.retrieve(first.id)
