@@ -27,6 +27,7 @@ from compiler.frontend.dialect_dependent import (
     without_nested_dialects,
 )
 from compiler.frontend.expansion import simple
+from compiler.frontend.folded_patterns import without_folding
 from compiler.frontend.keywords import transformed
 from compiler.frontend.literals import check_literals
 from compiler.regular.formats import FORMATS
@@ -88,7 +89,8 @@ def registry_of(document: Any, documents: Mapping[str, Any]) -> Registry | None:
         return None
     try:
         draft = jsonschema_rs.canonicalize({"$schema": _dialect(document)}, offline=True).draft
-        return Registry(list(documents.items()), draft=draft)
+        contents = [(uri, without_folding(content)) for uri, content in documents.items()]
+        return Registry(contents, draft=draft)
     except (ValueError, TypeError, jsonschema_rs.ReferencingError) as error:
         raise unresolved(document, documents, str(error)) from None
 
@@ -142,7 +144,7 @@ def _canonicalize(document: Any, documents: Mapping[str, Any], registry: Registr
     """The canonical form of the document, or of a rewritten one that admits the same values."""
     canonicalize = partial(jsonschema_rs.canonicalize, validate_formats=True, offline=True, registry=registry)
     try:
-        flat = without_nested_dialects(document)
+        flat = without_folding(without_nested_dialects(document))
         schema = canonicalize(flat)
         if schema.kind != canonical.CanonicalKind.RAW:
             return schema

@@ -6,12 +6,13 @@ which numbers are admitted, inclusively: rounding is monotone. It matters where 
 exclusive bound or below a negation.
 """
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Self
 
-from compiler.doubles import is_large
+from compiler.doubles import FIRST_ROUNDED
 from compiler.frontend.dialect_dependent import NEGATIVE
 from compiler.frontend.keywords import inside
 
@@ -92,12 +93,18 @@ def _large_numbers(value: Any) -> Iterator[int | float | Decimal]:
     stack = [value]
     while stack:
         match stack.pop():
-            case int() | float() | Decimal() as number if is_large(number):
+            case int() | float() | Decimal() as number if _is_rounded(number):
                 yield number
             case list() as items:
                 stack += items
             case dict() as members:
                 stack += members.values()
+
+
+def _is_rounded(number: float | Decimal) -> bool:
+    """Whether another number may be the same double; what is listed may have hundreds of digits."""
+    magnitude = -number if number < 0 else number
+    return FIRST_ROUNDED <= magnitude <= sys.float_info.max
 
 
 def _as_decimal(number: float | Decimal) -> int:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote
 
+from compiler.frontend.folded_patterns import unfolded
 from compiler.frontend.keywords import (
     IN_PLACE,
     IN_PLACE_LISTS,
@@ -137,7 +138,7 @@ class SourceMap:
         found: list[str] = []
         for pointer, schema in self.schemas(location):
             own = schema.get("patternProperties") or {}
-            found += [child(pointer, "patternProperties", p) for p in own if p in patterns]
+            found += [child(pointer, "patternProperties", p) for p in own if {p, unfolded(p)} & {*patterns}]
             if not patterns and isinstance(schema.get("additionalProperties"), dict):
                 found.append(child(pointer, "additionalProperties"))
         return self._location(tuple(found))

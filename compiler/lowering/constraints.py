@@ -140,8 +140,8 @@ def integer_constraint(view: canonical.IntegerView, *, may_exclude: bool = True)
     return IntegerConstraint(view.minimum, view.maximum, multiple_of, not_multiple_of, may_exclude)
 
 
-def number_constraint(view: canonical.NumberView) -> NumberConstraint:
-    """The constraint of a number view."""
+def number_constraint(view: canonical.NumberView, *, may_exclude: bool = True) -> NumberConstraint:
+    """The constraint of a number view; `may_exclude` as of integers."""
     return NumberConstraint(
         view.minimum,
         view.exclusive_minimum,
@@ -150,6 +150,7 @@ def number_constraint(view: canonical.NumberView) -> NumberConstraint:
         tuple(view.multiple_of),
         tuple(view.not_multiple_of),
         view.excludes_integers,
+        may_exclude,
     )
 
 

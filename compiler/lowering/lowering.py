@@ -190,7 +190,8 @@ class Lowering:
                 may_exclude = self.large_numbers.are_excluded
                 return self.number(integer_constraint(view, may_exclude=may_exclude), context)
             case canonical.NumberView() as view:
-                return self.number(number_constraint(view), context)
+                may_exclude = self.large_numbers.are_excluded
+                return self.number(number_constraint(view, may_exclude=may_exclude), context)
             case canonical.ArrayView() as view:
                 return lower_array(self, array_constraint(view), context)
             case canonical.ObjectView() as view:

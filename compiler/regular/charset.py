@@ -75,8 +75,30 @@ def _of_category(prefix: str) -> Ranges:
 
 @lru_cache(maxsize=1)
 def _of_word_outside_ascii() -> Ranges:
-    r"""The characters that engines with a Unicode `\w` add to the ASCII ones."""
-    return intersection(_where(str.isalnum), ((0x80, LAST),))
+    r"""The characters that engines with a Unicode `\w` add to the ASCII ones, and unassigned ones.
+
+    Python takes letters and numbers (`str.isalnum`). Rust, where a pattern has a lookaround, takes alphabetic
+    characters, marks, decimal digits, connectors and joiners (UTS 18, annex C). A newer Unicode may have made
+    a word character of one that is unassigned here.
+    """
+    return intersection(
+        union(_where(str.isalnum), _where(_is_word), _CIRCLED_LETTERS, of("\u200c\u200d")), OUTSIDE_ASCII
+    )
+
+
+@lru_cache(maxsize=1)
+def _room_for_digits() -> Ranges:
+    """Unassigned characters among which a newer Unicode may have digits: ten of them in a row."""
+    return tuple((low, high) for low, high in _of_category("Cn") if high - low >= 9)
+
+
+def _is_word(char: str) -> bool:
+    category = unicodedata.category(char)
+    return category[0] in "LM" or category in {"Nd", "Nl", "Pc", "Cn"}
+
+
+_CIRCLED_LETTERS = ((0x24B6, 0x24E9), (0x1F130, 0x1F149), (0x1F150, 0x1F169), (0x1F170, 0x1F189))
+"""Alphabetic, though they are symbols; all other alphabetic characters are letters, marks or numbers."""
 
 
 def _where(test: Callable[[str], bool]) -> Ranges:
@@ -133,7 +155,7 @@ def shorthand(char: str, *, is_outer: bool) -> Ranges:
         return complement(shorthand(char.lower(), is_outer=not is_outer))
     match char:
         case "d":
-            return union(DIGIT, _of_category("Nd")) if is_outer else DIGIT
+            return union(DIGIT, _of_category("Nd"), _room_for_digits()) if is_outer else DIGIT
         case "w":
             return union(WORD, _of_word_outside_ascii()) if is_outer else WORD
         case _:

@@ -12,7 +12,7 @@ from fractions import Fraction
 from math import lcm
 from typing import TypeVar
 
-from compiler.doubles import agreed_integer_maximum, agreed_integer_minimum
+from compiler.doubles import agreed_integer_maximum, agreed_integer_minimum, is_large
 from compiler.errors import UnsupportedKeyword
 from compiler.grammar.grammar import (
     CharClass,
@@ -71,7 +71,7 @@ class IntegerConstraint:
 
 @dataclass(frozen=True)
 class NumberConstraint:
-    """Which numbers a schema admits."""
+    """Which numbers a schema admits; `may_exclude` as of integers."""
 
     minimum: JsonNumber | None = None
     exclusive_minimum: bool = False
@@ -80,6 +80,15 @@ class NumberConstraint:
     multiple_of: tuple[JsonNumber, ...] = ()
     not_multiple_of: tuple[JsonNumber, ...] = ()
     excludes_integers: bool = False
+    may_exclude: bool = False
+
+    def is_strict(self, bound: JsonNumber | None, *, is_exclusive: bool) -> bool:
+        """Whether a bound must not be reached.
+
+        Canonicalization keeps the closest bound. Beyond 2**53 an exclusive one next to it may be the same
+        double.
+        """
+        return bound is not None and (is_exclusive or (self.may_exclude and is_large(bound)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +144,11 @@ def lower_number(
     minimum, maximum = _relevant(constraint.minimum, constraint.maximum)
     avoided = tuple(map(_exact, constraint.not_multiple_of))
     avoided += (Fraction(1),) if constraint.excludes_integers else ()
-    is_above = constraint.exclusive_minimum and minimum is not None
+    is_above = constraint.is_strict(minimum, is_exclusive=constraint.exclusive_minimum)
     is_plain = not multiple_of and not avoided and maximum is None and not is_above
     if is_plain and minimum in (None, 0) and not is_unique:
         return LoweredNumber(_decimal(is_signed=minimum is None), notes)
-    is_below = constraint.exclusive_maximum and maximum is not None
+    is_below = constraint.is_strict(maximum, is_exclusive=constraint.exclusive_maximum)
     interval = Interval(_fraction(minimum), _fraction(maximum), is_above, is_below).agreed
     notes += _moved(_fraction(minimum), interval.low, "minimum")
     notes += _moved(_fraction(maximum), interval.high, "maximum")

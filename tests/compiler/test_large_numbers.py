@@ -22,6 +22,7 @@ ODD = 2**53 + 1
 
 CASES = [
     ({"type": "number", "maximum": INT64}, [str(INT64 - 1023), f"{INT64 - 1023}.0"], [f"{INT64}.0", f"{INT64}"]),
+    ({"type": "number", "minimum": 2**54, "exclusiveMinimum": 2**54 - 1}, [str(2**54 + 4)], [str(2**54)]),
     ({"type": "number", "minimum": ODD}, [str(ODD + 1), f"{ODD + 1}.0"], [f"{ODD}.0"]),
     ({"type": "number", "minimum": -ODD}, [str(-ODD + 1)], [f"-{ODD + 1}.0", f"-{ODD + 1}"]),
     ({"type": "number", "exclusiveMaximum": 2**53 + 4}, [str(2**53 + 2)], [str(2**53 + 3), f"{2**53 + 3}.0"]),
@@ -34,6 +35,9 @@ CASES = [
     ({"type": "integer", "not": {"maximum": ODD - 1}}, [str(ODD + 1)], [str(ODD)]),
     ({"const": ODD}, [str(ODD)], [f"{ODD}.0", str(ODD - 1)]),
     ({"const": 1e23}, ["1e+23"], [str(10**23)]),
+    ({"const": -1e308}, ["-1e+308"], [str(-(10**308))]),
+    ({"enum": [[1e308, False]]}, ["[1e+308,false]"], [f"[{10**308},false]"]),
+    ({"const": 10**400}, [str(10**400)], ["1e400"]),
     ({"enum": [[1e23], 1]}, ["[1e+23]", "1"], [f"[{10**23}]"]),
     ({"enum": [ODD, ODD - 1, 5], "not": {"const": ODD}}, ["5"], [str(ODD), str(ODD - 1)]),
     ({"type": "array", "uniqueItems": True, "items": {"enum": [1e23, 1]}}, ["[1]"], [f"[{10**23}]"]),

@@ -21,7 +21,9 @@ function compiled(draft, schema) {
 }
 
 function matches(pattern, texts) {
-    for (const flags of ["u", ""]) {
+    // Without the flag, characters beyond U+FFFF are two, and \\p and \\u{} mean letters: there the flag decides.
+    const isAlike = !/[\uD800-\uDFFF]|\\[pPu]/.test(pattern + texts.join(""));
+    for (const flags of isAlike ? ["u", ""] : ["u"]) {
         try {
             const expression = new RegExp(pattern, flags);
             return texts.map((text) => expression.test(text));

@@ -51,7 +51,7 @@ class Ajv:
     def matches(self, pattern: str, texts: list[str]) -> list[bool] | None:
         """In which texts JavaScript finds a pattern; None if it cannot read the pattern.
 
-        It is read with the flag `u` as JSON Schema asks, or else without.
+        It is read with the flag `u` as JSON Schema asks, or else without where that means the same.
         """
         try:
             return self._ask({"question": "pattern", "pattern": pattern, "texts": texts})

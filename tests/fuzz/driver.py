@@ -5,6 +5,7 @@ import json
 import random
 import threading
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -110,7 +111,13 @@ def checker() -> Job:
             allow(COMPILE_SECONDS)
             return kind.check(changed, random.Random(seed), replace(harness, compiled=compiled))
 
-        found = outcome(subject)
+        try:
+            found = outcome(subject)
+        except Exception:  # noqa: BLE001 - a fault of ours, which must not end the run
+            yield Outcome(
+                findings=[Finding(name, "fuzzing itself raises", subject, traceback.format_exc()[-800:])]
+            )
+            return
         yield found
         for finding in {finding.signature: finding for finding in found.findings}.values():
             if (name, *finding.signature) not in known:
@@ -151,7 +158,7 @@ def _add(tally: Tally, settings: Settings, number: int, finished: Any) -> None:
         else:
             shrunk = [Finding(kind, "the process ends", subject, finished.end, seed)]
             outcome.findings.append(shrunk[0])
-    if finished.end != "done" and outcome.findings and not shrunk:
+    if outcome.findings and not shrunk and tally.found[(kind, *outcome.findings[0].signature)] < MOST_ALIKE:
         shrunk = [replace(outcome.findings[0], seed=seed)]
     for signature in {finding.signature for finding in outcome.findings}:
         tally.found[(kind, *signature)] += 1

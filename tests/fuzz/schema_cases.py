@@ -126,6 +126,7 @@ class _Check:
             self._judge(self._subject["text"], "given")
         else:
             self._look()
+        self._outcome.counts["no verdict: jsonschema fails"] += self._judges.num_failures
         return self._outcome
 
     def _look(self) -> None:

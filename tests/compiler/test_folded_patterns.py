@@ -1,0 +1,43 @@
+"""A pattern of keys stays a pattern, though canonicalization would take it for the keys themselves."""
+
+import json
+
+import jsonschema_rs
+import pytest
+from soundness.judges import Judges
+
+from compiler.frontend.folded_patterns import without_folding
+from compiler.schema import compile_schema
+
+NULL = {"type": "null"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"patternProperties": {"^$": NULL}}, {"\n": 1}),
+        ({"patternProperties": {"^ab$": NULL}}, {"ab\n": 1}),
+        ({"patternProperties": {"^(a|b)$": False}}, {"b\n": 1}),
+        ({"patternProperties": {r"^a\.b$": NULL, "^a": True}}, {"a.b\n": 1}),
+        ({"not": {"patternProperties": {"^a$": NULL}, "additionalProperties": False}}, {"a\n": None}),
+        ({"$ref": "urn:other"}, {"a\n": 1}),
+    ],
+)  # fmt: skip
+def test_a_key_with_a_line_break_is_not_written_past_a_pattern(schema, value):
+    documents = {"urn:other": {"patternProperties": {"^a$": NULL}}}
+    compiled = compile_schema(schema, documents=documents)
+    assert not compiled.accepts(json.dumps(value))
+    assert Judges(schema, documents).faults(json.dumps(value).encode())
+    assert compiled.accepts('{"c":1}')
+
+
+def test_the_keys_are_known_where_no_others_are_admitted():
+    compiled = compile_schema({"patternProperties": {"^(b|a)$": NULL}, "additionalProperties": False})
+    assert compiled.accepts('{"b":null,"a":null}')
+    assert not compiled.accepts('{"a\\n":1}')
+
+
+@pytest.mark.parametrize("pattern", ["^$", "^a$", "^(a|b)$", r"^\$ref$", "^a/b$", r"^a\-b$", "^a b$"])
+def test_no_key_is_made_of_a_pattern(pattern):
+    schema = without_folding({"type": "object", "patternProperties": {pattern: NULL}})
+    assert "properties" not in jsonschema_rs.canonicalize(schema).to_json_schema()
