@@ -180,6 +180,7 @@ def start_runtime(settings: Settings) -> Runtime:
             max_sequences=settings.max_batch,
             max_batch_tokens=max(512, settings.max_batch),
             max_waiting=settings.max_waiting,
+            max_sequences_per_share=settings.max_sequences_per_key,
             num_threads=settings.num_threads,
             jump_forward=settings.jump_forward,
         )

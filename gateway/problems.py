@@ -84,6 +84,7 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     runtime.BudgetTooSmall: (400, "max_tokens_too_small"),
     runtime.RequestRefused: (400, "request_refused"),
     runtime.Overloaded: (429, "overloaded"),
+    runtime.TooManySequences: (429, "too_many_sequences"),
     runtime.DeadlineExceeded: (504, "deadline_exceeded"),
     runtime.EngineStopped: (503, "engine_stopped"),
     runtime.GenerationFailed: (500, "generation_failed"),

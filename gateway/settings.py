@@ -66,6 +66,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = "auto"
     max_batch: Annotated[int, Meta(ge=1, description="Sequences decoded together.")] = 16
     max_waiting: Annotated[int, Meta(ge=1, description="Requests queued before new ones get 429.")] = 256
+    max_sequences_per_key: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="Sequences of one API key (without keys: of one address), running or queued, before"
+            " it gets 429; a request has one for each of its `n` choices.",
+        ),
+    ] = 128
     kv_bytes: Annotated[int, Meta(ge=1 << 20, description="Memory for the KV cache, in bytes.")] = 512 << 20
     context_length: Annotated[
         Annotated[int, Meta(ge=16)] | None,

@@ -50,7 +50,7 @@ class EmbeddedRuntime:
         runner = ModelRunner(loaded.model, settings)
         self._num_columns = runner.num_columns
         self._default_max_tokens = settings.default_max_tokens
-        self._max_choices = settings.max_waiting
+        self._max_choices = min(settings.max_waiting, settings.max_sequences_per_share)
         jump_forward = JumpForward.of(loaded.tokenizer, loaded.prepared) if settings.jump_forward else None
         engine = Engine(runner, loaded.prepared, settings, context_length=length, jump_forward=jump_forward)
         self._card = ModelCard(
@@ -208,6 +208,7 @@ class EmbeddedRuntime:
             closer=constraint.closer(is_thinking=is_thinking) if constraint else None,
             num_logprobs=request.num_logprobs,
             deadline=deadline,
+            share=request.share,
             min_tokens=0 if constraint else request.min_tokens,
             stop_token_ids=frozenset() if constraint else frozenset(request.stop_token_ids),
         )

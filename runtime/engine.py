@@ -14,7 +14,14 @@ from compiler.closing.closer import Closer
 from compiler.output_parts import TextPart
 from compiler.prepared_vocabulary import PreparedVocabulary
 from runtime.device import is_out_of_memory
-from runtime.errors import BudgetTooSmall, DeadlineExceeded, GenerationFailed, PromptTooLong, RuntimeFault
+from runtime.errors import (
+    BudgetTooSmall,
+    DeadlineExceeded,
+    GenerationFailed,
+    Overloaded,
+    PromptTooLong,
+    RuntimeFault,
+)
 from runtime.events import FinishReason
 from runtime.forward.attention import KVCache
 from runtime.jump_forward import JumpForward
@@ -74,6 +81,7 @@ class Engine:
         self.stop_ids = frozenset(prepared.vocabulary.stop_ids)
         self.pool = PagePool(runner.cache.num_pages, runner.cache.page_size)
         self.scheduler = Scheduler(settings, self.pool)
+        self.retry_after_s = settings.retry_after_s
         self.masks = TokenMasks(prepared, runner.num_columns)
         # A sequence that runs alone must fit into the pool, or it could never finish.
         self.context_length = min(context_length, self.pool.num_usable * self.pool.page_size)
@@ -94,7 +102,7 @@ class Engine:
         Raises:
             PromptTooLong: the prompt fills the context.
             BudgetTooSmall: the budget is below the shortest valid output.
-            Overloaded: the queue is full.
+            Overloaded: the queue is full, or the client has too many sequences.
         """
         num_left = self.context_length - len(sequence.prompt_ids)
         if num_left < 1:
@@ -102,7 +110,9 @@ class Engine:
         sequence.max_tokens = min(sequence.max_tokens, num_left)
         if sequence.closer is not None and not sequence.closer.fits(sequence.max_tokens):
             raise BudgetTooSmall(sequence.max_tokens, sequence.closer.minimum())
-        self.scheduler.add(sequence)
+        if dropped := self.scheduler.add(sequence):
+            dropped.finish(FinishReason.STOP)
+            self._ready.append(Output(dropped, error=Overloaded(self.retry_after_s), is_last=True))
         self._next_deadline = min(self._next_deadline, sequence.deadline)
         if tokens := self._jump(sequence):
             is_last = self._finish_if_done(sequence)

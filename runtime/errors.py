@@ -8,6 +8,7 @@ RuntimeFault
 │   ├── BudgetTooSmall  max_tokens is below the shortest valid output
 │   └── UnknownModel    no such model is served
 ├── Overloaded          the queue is full; try again after `retry_after_s`
+│   └── TooManySequences  the client has too many sequences already
 ├── DeadlineExceeded    the request's time ran out
 └── GenerationFailed    the generation failed, for instance because logits were NaN
     └── EngineStopped   the engine was stopped before the answer was complete
@@ -93,9 +94,17 @@ class UnknownModel(RequestRefused):
 class Overloaded(RuntimeFault):
     """The queue is full."""
 
-    def __init__(self, retry_after_s: float) -> None:
+    def __init__(self, retry_after_s: float, reason: str = "the queue is full") -> None:
         self.retry_after_s = retry_after_s
-        super().__init__(f"the queue is full; try again in {retry_after_s:.0f} s")
+        super().__init__(f"{reason}; try again in {retry_after_s:.0f} s")
+
+
+class TooManySequences(Overloaded):
+    """The client has `most` sequences already; a request has one for each of its `n` choices."""
+
+    def __init__(self, most: int, retry_after_s: float) -> None:
+        reason = f"{most} answers of this client are being written or wait, and it may have no more"
+        super().__init__(retry_after_s, reason)
 
 
 class DeadlineExceeded(RuntimeFault):

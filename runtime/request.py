@@ -88,7 +88,7 @@ def check_limits(request: GenerationRequest, vocabulary_width: int, max_choices:
 
 def _limits(request: GenerationRequest, width: int, max_choices: int) -> Iterator[tuple[str, bool, str]]:
     is_within = 1 <= request.num_choices <= max_choices
-    yield "n", is_within, f"from 1 to {max_choices}, the length of the queue"
+    yield "n", is_within, f"from 1 to {max_choices}, as many as may wait"
     yield "max_tokens", request.max_tokens is None or request.max_tokens >= 1, "at least 1"
     yield "min_tokens", 0 <= request.min_tokens <= (request.max_tokens or math.inf), "from 0 to max_tokens"
     yield "stop_token_ids", all(0 <= i < width for i in request.stop_token_ids), f"token ids below {width}"

@@ -1,10 +1,11 @@
 """The scheduler: which tokens of which sequences the next step computes."""
 
-from collections import deque
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from runtime.errors import Overloaded
+from runtime.client_shares import ClientShares
+from runtime.errors import Overloaded, TooManySequences
 from runtime.page_pool import PagePool
 from runtime.sequence import Sequence, SequenceStatus
 from runtime.settings import EngineSettings
@@ -53,14 +54,16 @@ class Scheduler:
     """Continuous batching: sequences start in the order of arrival, and running ones go first.
 
     Prefill shares a step with decoding, in chunks within the token budget. When pages run out, the youngest
-    running sequence is preempted: it loses its pages, and is computed again later.
+    running sequence is preempted: it loses its pages, and is computed again later. Where sequences belong to
+    several clients, `ClientShares` decides instead of age alone.
     """
 
     def __init__(self, settings: EngineSettings, pool: PagePool) -> None:
         self.settings = settings
         self.pool = pool
         self.running: list[Sequence] = []
-        self.waiting: deque[Sequence] = deque()
+        self.waiting: list[Sequence] = []
+        self.shares = ClientShares()
         self.max_running = settings.max_sequences
         self._num_steps_since_shortage = 0
         self.num_preempted = 0
@@ -70,22 +73,45 @@ class Scheduler:
         yield from self.running
         yield from self.waiting
 
-    def add(self, sequence: Sequence) -> None:
+    def add(self, sequence: Sequence) -> Sequence | None:
         """Queue a sequence. Its whole context must fit into the pool.
 
+        Where the queue is full, a client with more waiting sequences makes room: the newest of those that
+        have never run is removed and returned.
+
         Raises:
+            TooManySequences: its client has too many already.
             Overloaded: the queue is full.
         """
+        retry_after_s = self.settings.retry_after_s
+        if sum(other.share == sequence.share for other in self) >= self.settings.max_sequences_per_share:
+            raise TooManySequences(self.settings.max_sequences_per_share, retry_after_s)
+        dropped = None
         if len(self.waiting) >= self.settings.max_waiting:
-            raise Overloaded(self.settings.retry_after_s)
+            dropped = self._to_drop(sequence.share)
+            if dropped is None:
+                raise Overloaded(retry_after_s)
+            self.remove(dropped)
         self.waiting.append(sequence)
+        self.shares.enter(sequence)
+        return dropped
+
+    def _to_drop(self, share: str) -> Sequence | None:
+        num_waiting = Counter(other.share for other in self.waiting)
+        largest, number = num_waiting.most_common(1)[0]
+        if number <= num_waiting[share] + 1:
+            return None
+        unstarted = (
+            other for other in reversed(self.waiting) if other.share == largest and not other.has_run
+        )
+        return next(unstarted, None)
 
     def remove(self, sequence: Sequence, *, is_tainted: bool = False) -> list[int]:
         """Remove a sequence, running or waiting; returns the pages that are free now."""
-        if sequence in self.running:
-            self.running.remove(sequence)
-        elif sequence in self.waiting:
-            self.waiting.remove(sequence)
+        for sequences in (self.running, self.waiting):
+            if sequence in sequences:
+                sequences.remove(sequence)
+                self.shares.leave(sequence)
         return self._release(sequence, is_tainted=is_tainted)
 
     def schedule(self) -> Batch:
@@ -94,19 +120,24 @@ class Scheduler:
         chunks: list[Chunk] = []
         budget = self.settings.max_batch_tokens
         num_preempted = self.num_preempted
-        for index, sequence in enumerate(list(self.running)):
-            if sequence.status is SequenceStatus.RUNNING:  # an older sequence may have preempted it
-                num_younger = len(self.running) - index - 1
-                chunk = self._advance(sequence, budget - num_younger)
+        quotas = self.shares.quotas(self.running, self.waiting, budget)
+        in_order = self.shares.in_order(self.running)
+        for index, sequence in enumerate(in_order):
+            if sequence.status is SequenceStatus.RUNNING:  # an earlier one may have preempted it
+                num_later = len(in_order) - index - 1
+                chunk = self._advance(sequence, min(budget - num_later, max(1, quotas[sequence.share])))
                 if chunk is not None:
                     chunks.append(chunk)
                     budget -= chunk.num_tokens
+                    quotas[sequence.share] -= chunk.num_tokens
         while self.waiting and budget > 0 and num_preempted == self.num_preempted:
-            chunk = self._admit(self.waiting[0], budget)
+            sequence = self.shares.next_of(self.waiting)
+            chunk = self._admit(sequence, min(budget, max(1, quotas[sequence.share])))
             if chunk is None:
                 break
             chunks.append(chunk)
             budget -= chunk.num_tokens
+            quotas[sequence.share] -= chunk.num_tokens
         return Batch(tuple(chunks))
 
     def preempt(self, sequence: Sequence, *, is_tainted: bool = False) -> None:
@@ -114,7 +145,7 @@ class Scheduler:
         self.running.remove(sequence)
         self._release(sequence, is_tainted=is_tainted)
         sequence.status = SequenceStatus.WAITING
-        self.waiting.appendleft(sequence)
+        self.waiting.insert(0, sequence)
         self.num_preempted += 1
 
     def preempt_batch(self, batch: Batch) -> list[Sequence]:
@@ -144,25 +175,29 @@ class Scheduler:
         num_tokens = min(sequence.num_pending, budget)
         num_missing = self._num_pages(sequence.num_computed + num_tokens) - len(sequence.page_table)
         while num_missing > self.pool.num_free:
-            youngest = self.running[-1]
-            self.preempt(youngest)
-            if youngest is sequence:
+            largest = self.shares.largest(self.running)
+            self.preempt(largest)
+            if largest is sequence:
                 return None
         sequence.page_table += self.pool.allocate(max(0, num_missing))
         return self._chunk(sequence, num_tokens)
 
     def _admit(self, sequence: Sequence, budget: int) -> Chunk | None:
         """Start a waiting sequence behind its longest cached prefix; None if its tokens do not fit now."""
-        if len(self.running) >= self.max_running:
+        if len(self.running) >= self.max_running and not self._preempt_for(
+            self.shares.over_places(self.running, sequence)
+        ):
             return None
         size = self.pool.page_size
         hashes = sequence.page_hashes(size)
         # The last token is always computed: its logits choose the next one.
         cached = self.pool.match(hashes[: (len(sequence.token_ids) - 1) // size])
-        num_missing = self._num_pages(len(sequence.token_ids)) - len(cached)
-        if num_missing > self.pool.num_free - self.pool.count_free(cached):
-            return None
-        self.waiting.popleft()
+        num_pages = self._num_pages(len(sequence.token_ids))
+        num_missing = num_pages - len(cached)
+        while num_missing > self.pool.num_free - self.pool.count_free(cached):
+            if not self._preempt_for(self.shares.over_pages(self.running, sequence, num_pages)):
+                return None
+        self.waiting.remove(sequence)
         self.running.append(sequence)
         sequence.status = SequenceStatus.RUNNING
         self.pool.share(cached)
@@ -174,12 +209,20 @@ class Scheduler:
             sequence.counters.num_cached = sequence.num_computed
         return self._chunk(sequence, min(sequence.num_pending, budget))
 
+    def _preempt_for(self, sequence: Sequence | None) -> bool:
+        """Preempt a sequence that gives way; False if there is none."""
+        if sequence is None:
+            return False
+        self.preempt(sequence)
+        return True
+
     def _chunk(self, sequence: Sequence, num_tokens: int) -> Chunk:
         """A chunk; the pages that it fills are published now.
 
         A sequence of the same batch may read them: every layer writes the whole batch before it reads.
         """
         chunk = Chunk(sequence, sequence.num_computed, num_tokens)
+        self.shares.charge(sequence, chunk.end)
         hashes = sequence.page_hashes(self.pool.page_size)
         for index in range(sequence.num_published, chunk.end // self.pool.page_size):
             self.pool.publish(sequence.page_table[index], hashes[index])

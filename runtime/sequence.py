@@ -52,7 +52,8 @@ class Sequence:
     """The token ids of a prompt and its output, the pages of their keys and values, and how to sample.
 
     The first `num_computed` ids have keys and values in the pages of `page_table`; the others are pending.
-    The first `num_published` pages are in the prefix cache. `mask` is that of the next token, None until it
+    The first `num_published` pages are in the prefix cache. The first `num_charged` ids were counted for the
+    client that `share` stands for. `mask` is that of the next token, None until it
     is filled. `deadline` is a time of `time.monotonic`. `min_tokens` and `stop_token_ids` are those of the
     request; a sequence with a matcher has none.
     """
@@ -67,6 +68,7 @@ class Sequence:
     closer: Closer | None = None
     num_logprobs: int | None = None
     deadline: float = math.inf
+    share: str = ""
     min_tokens: int = 0
     stop_token_ids: frozenset[int] = frozenset()
 
@@ -77,6 +79,7 @@ class Sequence:
     has_run: bool = False
     num_computed: int = 0
     num_published: int = 0
+    num_charged: int = 0
     page_table: list[int] = field(default_factory=list)
     mask: NDArray[np.int32] | None = None
     counters: SequenceCounters = field(default_factory=SequenceCounters)

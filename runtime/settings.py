@@ -8,10 +8,11 @@ class EngineSettings:
     """Sizes and limits of one engine.
 
     `num_pages` None takes as many pages as fit into `kv_bytes`. `max_batch_tokens` bounds one step: longer
-    prompts are prefilled in chunks. `dtype` and `device` are torch's names. On an accelerator, `dtype` "auto"
-    is the checkpoint's own type; on a CPU it is bfloat16 if the checkpoint is and the CPU can multiply it,
-    else float32. Without `jump_forward`, forced tokens are sampled, too. `compile_layers` has torch fuse what
-    a layer does between its matrix products and attention: fewer kernels, slower start.
+    prompts are prefilled in chunks. A client has at most `max_sequences_per_share`, running or waiting.
+    `dtype` and `device` are torch's names. On an accelerator, `dtype` "auto" is the checkpoint's own type; on
+    a CPU it is bfloat16 if the checkpoint is and the CPU can multiply it, else float32. Without
+    `jump_forward`, forced tokens are sampled, too. `compile_layers` has torch fuse what a layer does between
+    its matrix products and attention: fewer kernels, slower start.
 
     Raises:
         ValueError: names a setting that is out of range.
@@ -23,6 +24,7 @@ class EngineSettings:
     max_batch_tokens: int = 512
     max_sequences: int = 64
     max_waiting: int = 256
+    max_sequences_per_share: int = 128
     retry_after_s: float = 1.0
     context_length: int | None = None
     default_max_tokens: int = 2048
@@ -34,7 +36,14 @@ class EngineSettings:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        for name in ("page_size", "kv_bytes", "max_batch_tokens", "max_sequences", "max_waiting"):
+        for name in (
+            "page_size",
+            "kv_bytes",
+            "max_batch_tokens",
+            "max_sequences",
+            "max_waiting",
+            "max_sequences_per_share",
+        ):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1")
         if self.num_pages is not None and self.num_pages < 2:

@@ -1,0 +1,105 @@
+"""Client shares: how the clients of one engine share its batches and its memory.
+
+A sequence has a `share`, a text that stands for its client. Within a share, sequences start in the order of
+arrival. Between shares, four rules hold:
+
+- The share that has had fewest tokens (`FairShares`) starts its next sequence first.
+- A step's prefill is divided equally between the shares that have prompts to compute.
+- Where a batch is full, a share with two sequences more than the one that waits loses its youngest.
+- Where pages are short, the share that holds most loses its youngest. It does so for a new sequence only if
+  it holds more than twice what that one's share would hold.
+
+A share can also lose a sequence because it has had many more tokens than the one that waits. So clients take
+turns even if there are more of them than fit into a batch. With one share alone, none of this has an effect.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from collections.abc import Sequence as Several
+
+from runtime.sequence import Sequence
+from toolspecs.fair_shares import FairShares
+
+TURN_TOKENS = 32
+"""How many more tokens a share may have had before another one takes its place in the batch.
+
+Half the length of the sequence that loses its place is added, since its pages may have to be computed again.
+"""
+
+
+class ClientShares:
+    """Counts the tokens of each share, and says whose sequence comes next or gives way."""
+
+    def __init__(self) -> None:
+        self._tokens = FairShares()
+
+    def enter(self, sequence: Sequence) -> None:
+        """A sequence was queued."""
+        self._tokens.enter(sequence.share)
+
+    def leave(self, sequence: Sequence) -> None:
+        """A sequence is done."""
+        self._tokens.leave(sequence.share)
+
+    def charge(self, sequence: Sequence, end: int) -> None:
+        """Count that a sequence is computed up to `end`; what it computes a second time is free."""
+        start = max(sequence.num_computed, sequence.num_charged)
+        if end > start:
+            self._tokens.charge(sequence.share, end - start)
+            sequence.num_charged = end
+
+    def in_order(self, running: Iterable[Sequence]) -> list[Sequence]:
+        """Running sequences, those first whose share has had fewest tokens."""
+        return sorted(running, key=self._served)
+
+    def next_of(self, waiting: Iterable[Sequence]) -> Sequence:
+        """The waiting sequence that is to start next."""
+        return min(waiting, key=self._served)  # the first of equals
+
+    def quotas(
+        self, running: Iterable[Sequence], waiting: Several[Sequence], budget: int
+    ) -> defaultdict[str, int]:
+        """How many tokens each share may have in this step, beside one for each running sequence."""
+        prefilling = {sequence.share for sequence in running if sequence.num_pending > 1}
+        if waiting:
+            prefilling.add(self.next_of(waiting).share)
+        quota = budget // max(1, len(prefilling))
+        return defaultdict(lambda: quota)
+
+    def over_places(self, running: Several[Sequence], waiting: Sequence) -> Sequence | None:
+        """The sequence that gives its place in a full batch to a waiting one; None if none has to."""
+        held = Counter(sequence.share for sequence in running)
+        return self._giving_way(running, held, waiting, limit=held[waiting.share] + 1)
+
+    def over_pages(self, running: Several[Sequence], waiting: Sequence, num_pages: int) -> Sequence | None:
+        """The sequence that gives its pages to one that needs `num_pages`; None if none has to."""
+        held = self._pages(running)
+        return self._giving_way(running, held, waiting, limit=2 * (held[waiting.share] + num_pages))
+
+    def largest(self, running: Several[Sequence]) -> Sequence:
+        """The youngest sequence of the share that holds most pages."""
+        held = self._pages(running)
+        most = max(held.values())
+        return next(sequence for sequence in reversed(running) if held[sequence.share] == most)
+
+    def _giving_way(
+        self, running: Several[Sequence], held: Counter[str], waiting: Sequence, limit: int
+    ) -> Sequence | None:
+        """The youngest sequence of the share that holds most; None if that is not too much."""
+        others = [s for s in running if s.share != waiting.share and held[s.share] > held[waiting.share]]
+        if not others:
+            return None
+        candidate = max(reversed(others), key=lambda s: (held[s.share], self._served(s)))
+        ahead = self._served(candidate) - self._served(waiting)
+        has_more = held[candidate.share] > limit
+        return candidate if has_more or ahead > TURN_TOKENS + len(candidate.token_ids) / 2 else None
+
+    @staticmethod
+    def _pages(running: Iterable[Sequence]) -> Counter[str]:
+        held: Counter[str] = Counter()
+        for sequence in running:
+            held[sequence.share] += len(sequence.page_table)
+        return held
+
+    def _served(self, sequence: Sequence) -> float:
+        return self._tokens.served(sequence.share)

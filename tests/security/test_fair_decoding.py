@@ -1,0 +1,217 @@
+"""Decoding is fair between clients: how many steps a newcomer waits, and whose sequences give way."""
+
+import numpy as np
+import pytest
+import torch
+
+from compiler.prepared_vocabulary import prepare
+from compiler.vocabulary import Vocabulary
+from runtime.client_shares import TURN_TOKENS
+from runtime.engine import Engine
+from runtime.errors import Overloaded, TooManySequences
+from runtime.request import Sampling
+from runtime.sequence import Sequence, SequenceStatus
+from runtime.settings import EngineSettings
+
+VOCABULARY = prepare(Vocabulary.of_bytes())
+
+
+class FakeCache:
+    def __init__(self, num_pages, page_size):
+        self.num_pages, self.page_size = num_pages, page_size
+
+
+class FakeRunner:
+    """Logits that depend on nothing; it keeps what each step computed."""
+
+    is_async = False
+    num_columns = 257
+
+    def __init__(self, settings):
+        self.cache = FakeCache(settings.num_pages, settings.page_size)
+        self.batches = []
+
+    def run(self, batch):
+        self.batches.append({chunk.sequence: chunk.num_tokens for chunk in batch.chunks})
+        return torch.zeros(len(batch.sampled), self.num_columns)
+
+
+class Crowd:
+    """An engine, and sequences of clients that write as many tokens as they are told."""
+
+    def __init__(self, **settings):
+        defaults = {"page_size": 4, "num_pages": 4096, "max_sequences": 8, "max_batch_tokens": 64}
+        chosen = EngineSettings(**(defaults | settings))
+        self.runner = FakeRunner(chosen)
+        self.engine = Engine(self.runner, VOCABULARY, chosen, context_length=4000)
+        self.num_sequences = 0
+
+    def add(self, share, num_tokens, prompt=4):
+        self.num_sequences += 1  # prompts differ, so that no pages are shared
+        prompt_ids = [self.num_sequences % 200, self.num_sequences // 200, *[1] * (prompt - 2)]
+        never_stops = Sampling(temperature=0, logit_bias={256: -1000.0})
+        sequence = Sequence(f"{share}/{self.num_sequences}", prompt_ids, num_tokens, never_stops, share=share)
+        self.engine.add(sequence)
+        return sequence
+
+    def step(self, number=1):
+        for _ in range(number):
+            self.engine.step()
+            self.engine.check_integrity()
+
+    def steps_until_done(self, sequence, most=3000):
+        for number in range(most):
+            if sequence.status is SequenceStatus.FINISHED:
+                return number
+            self.step()
+        raise AssertionError("it never ended")
+
+    def running(self, share):
+        return sum(sequence.share == share for sequence in self.engine.scheduler.running)
+
+
+@pytest.mark.parametrize("num_attacking", [8, 100])
+def test_ten_tokens_beside_a_full_batch_take_two_steps_more_than_alone(num_attacking):
+    crowd = Crowd()
+    for _ in range(num_attacking):
+        crowd.add("attacker", 2000)
+    crowd.step(20)
+    assert crowd.steps_until_done(crowd.add("victim", 10)) <= 12
+
+
+def test_places_are_divided_equally_and_taken_back():
+    crowd = Crowd()
+    for _ in range(20):
+        crowd.add("first", 2000)
+    crowd.step(5)
+    assert crowd.running("first") == 8
+    for _ in range(20):
+        crowd.add("second", 100)
+    crowd.step(10)
+    assert (crowd.running("first"), crowd.running("second")) == (4, 4)
+    num_preempted = crowd.engine.scheduler.num_preempted
+    crowd.step(50)
+    assert crowd.engine.scheduler.num_preempted == num_preempted  # nobody is preempted to and fro
+    for sequence in [s for s in crowd.engine.scheduler if s.share == "second"]:
+        crowd.engine.stop(sequence)
+    crowd.step(5)
+    assert crowd.running("first") == 8
+
+
+def test_clients_take_turns_where_there_are_more_than_places():
+    crowd = Crowd(max_sequences=4)
+    for number in range(40):
+        crowd.add(f"attacker{number}", 2000)
+    crowd.step(100)
+    victim = crowd.add("victim", 10)
+    assert crowd.steps_until_done(victim) < 40 / 4 * 3 * TURN_TOKENS  # not 40 / 4 * 2000
+
+
+def test_what_a_preempted_sequence_wrote_stays_and_goes_on():
+    alone = Crowd()
+    expected = alone.add("first", 60)
+    alone.steps_until_done(expected)
+    crowd = Crowd()
+    first = [crowd.add("first", 60) for _ in range(8)]
+    crowd.step(10)
+    for _ in range(4):
+        crowd.add("second", 60)
+    for sequence in first:
+        crowd.steps_until_done(sequence)
+        assert sequence.output_ids == expected.output_ids
+    assert crowd.engine.scheduler.num_preempted > 0
+
+
+def test_prompts_of_one_client_take_half_of_a_step_beside_those_of_another():
+    crowd = Crowd(max_batch_tokens=64)
+    for _ in range(8):
+        crowd.add("attacker", 10, prompt=1000)
+    crowd.step(3)
+    victim = crowd.add("victim", 10, prompt=100)
+    steps = crowd.steps_until_done(victim)
+    assert steps <= 100 // (64 // 2 - 8) + 12
+    with_both = next(batch for batch in crowd.runner.batches if victim in batch)
+    assert (
+        sum(number for sequence, number in with_both.items() if sequence.share == "attacker") <= 32 + 7
+    )  # one for each that runs
+
+
+def test_a_client_with_little_memory_does_not_give_it_to_one_with_much():
+    crowd = Crowd(num_pages=129, max_sequences=8)
+    victim = crowd.add("victim", 40)
+    crowd.step(2)
+    for _ in range(8):
+        crowd.add("attacker", 300, prompt=40)
+    assert crowd.steps_until_done(victim) <= 45
+    assert victim.num_charged == 43  # the last token was written, but never computed
+
+
+def test_a_newcomer_gets_memory_that_one_client_holds():
+    crowd = Crowd(num_pages=129, max_sequences=8)
+    for _ in range(4):
+        crowd.add("attacker", 400, prompt=100)
+    crowd.step(30)
+    assert crowd.engine.pool.num_free < 25
+    assert crowd.steps_until_done(crowd.add("victim", 10, prompt=100)) <= 20
+
+
+def test_two_clients_that_need_all_memory_both_end():
+    crowd = Crowd(num_pages=64, max_sequences=8)
+    both = [crowd.add("a", 150, prompt=60), crowd.add("b", 150, prompt=60)]
+    for sequence in both:
+        crowd.steps_until_done(sequence)
+    assert crowd.engine.scheduler.num_preempted < 10
+
+
+def test_one_client_has_a_bounded_number_of_sequences():
+    crowd = Crowd(max_sequences_per_share=20)
+    for _ in range(20):
+        crowd.add("attacker", 100)
+    with pytest.raises(TooManySequences, match="20 answers of this client") as refused:
+        crowd.add("attacker", 100)
+    assert refused.value.retry_after_s == 1.0
+    crowd.add("victim", 10)
+    crowd.engine.stop(crowd.engine.scheduler.waiting[0])
+    crowd.add("attacker", 100)
+
+
+def test_a_full_queue_has_room_for_a_client_with_less():
+    crowd = Crowd(max_waiting=10, max_sequences=4)
+    for _ in range(4):
+        crowd.add("attacker", 2000)
+    crowd.step(3)
+    waiting = [crowd.add("attacker", 2000) for _ in range(10)]
+    with pytest.raises(Overloaded):
+        crowd.add("attacker", 10)
+    victim = crowd.add("victim", 10)
+    (dropped,) = crowd.engine.step()
+    assert dropped.sequence is waiting[-1]
+    assert isinstance(dropped.error, Overloaded)
+    assert dropped.is_last
+    assert waiting[-1].status is SequenceStatus.FINISHED
+    assert crowd.steps_until_done(victim) <= 12
+
+
+def test_a_client_that_aborts_and_comes_back_gains_nothing():
+    crowd = Crowd()
+    steady = [crowd.add("steady", 2000) for _ in range(4)]
+    written = 0
+    for _ in range(100):
+        comers = [crowd.add("comer", 2000) for _ in range(8)]
+        crowd.step(5)
+        written += sum(sequence.num_output for sequence in comers)
+        for sequence in comers:
+            crowd.engine.stop(sequence)
+    assert written <= 1.2 * sum(sequence.num_output for sequence in steady)
+
+
+def test_one_client_alone_is_served_in_the_order_of_arrival():
+    crowd = Crowd(max_sequences=2)
+    sequences = [crowd.add("only", 5 + number % 3) for number in range(12)]
+    order = []
+    while crowd.engine.has_work:
+        crowd.step()
+        order += [s for s in crowd.engine.scheduler.running if s not in order]
+    assert order == sequences
+    assert crowd.engine.scheduler.num_preempted == 0
+    assert np.all([s.status is SequenceStatus.FINISHED for s in sequences])
