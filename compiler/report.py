@@ -40,7 +40,7 @@ class EnforcementReport:
 
     @property
     def ignored(self) -> Iterator[ReportEntry]:
-        """Unknown keywords and formats, most likely misspelled."""
+        """What has no force and is told: unknown keywords and formats, and a dialect that is not declared."""
         return (entry for entry in self.entries if entry.verdict is Verdict.ANNOTATION and entry.note)
 
 

@@ -11,6 +11,7 @@ from compiler.constraint import ParameterTypes
 from compiler.errors import CorruptUnit, UnsupportedSchema
 from compiler.frontend.canonical_form import NO_DOCUMENTS, canonical_form
 from compiler.frontend.source_map import SourceMap
+from compiler.frontend.undeclared_dialects import dialect_notes, in_declared_dialect
 from compiler.grammar.grammar import Grammar
 from compiler.grammar.json_form import grammar_from_json, grammar_to_json
 from compiler.guard.planner import AmbiguousBounds
@@ -61,10 +62,11 @@ def lower_schema(
     Raises:
         UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema.
     """
-    canonical = canonical_form(schema, documents=documents, only_objects=only_objects)
+    read = in_declared_dialect(schema, documents)
+    canonical = canonical_form(read, documents=documents, only_objects=only_objects)
     counted: frozenset[str] = frozenset()
     while True:
-        source_map, is_closed = SourceMap(schema, documents), objects == "closed"
+        source_map, is_closed = SourceMap(read, documents), objects == "closed"
         lowering = Lowering(
             canonical, source_map, is_closed=is_closed, formatting=formatting, counted=counted
         )
@@ -78,7 +80,8 @@ def lower_schema(
         size = f"a grammar of {len(grammar.ebnf) / 1e6:.0f} million characters"
         raise UnsupportedSchema("", "", f"its combinations expand into {size}", "Combine fewer alternatives.")
     types = arguments.types if arguments else {}
-    return LoweredSchema(grammar, lowering.reporter.report(), types)
+    report = EnforcementReport((*dialect_notes(schema, read), *lowering.reporter.report()))
+    return LoweredSchema(grammar, report, types)
 
 
 @dataclass(frozen=True)

@@ -1,34 +1,32 @@
 """Whether a tool's parameters, or the documents of a toolset, are JSON Schemas.
 
-Each is validated against the metaschema of its draft; the metaschemas are part of jsonschema-rs. A `$schema`
-outside the table is refused before anything could look it up on the network.
+Each is validated against the metaschema of its dialect (`toolspecs.dialects`); the metaschemas are part of
+jsonschema-rs. A `$schema` outside the table is refused before anything could look it up on the network.
 
 The documents are schemas by URI that tools may refer to. Nothing is ever fetched. A document is known by one
 URI, the one under which it is registered, so that a reference has one meaning: the document's own `$id` may
 repeat that URI, and no schema inside the document may have another `$id`.
 """
 
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import jsonschema_rs
 
 from toolspecs.bundle import absolute, objects_in
+from toolspecs.dialects import (
+    DEFAULT_DRAFT,
+    DRAFTS,
+    OPENAPI_3_0,
+    SCHEMAS_BY_NAME,
+    dialect_of,
+    metaschema_errors,
+    normal_uri,
+)
 from toolspecs.errors import Fault, InvalidTools, LimitExceeded
 from toolspecs.json_value import TYPE_NAMES, Flaw, Limits, Path, find_flaw, pointer
 from toolspecs.nearest import near_matches, shorten
-
-DEFAULT_DRAFT = "https://json-schema.org/draft/2020-12/schema"
-
-DRAFTS: Mapping[str, type[jsonschema_rs.Validator]] = {
-    "http://json-schema.org/draft-04/schema": jsonschema_rs.Draft4Validator,
-    "http://json-schema.org/draft-06/schema": jsonschema_rs.Draft6Validator,
-    "http://json-schema.org/draft-07/schema": jsonschema_rs.Draft7Validator,
-    "https://json-schema.org/draft/2019-09/schema": jsonschema_rs.Draft201909Validator,
-    DEFAULT_DRAFT: jsonschema_rs.Draft202012Validator,
-}
 
 TYPES = ("object", "array", "string", "integer", "number", "boolean", "null")
 
@@ -53,11 +51,6 @@ FOREIGN_TYPES = {
     "none": "null",
 }
 
-# Keywords whose value is an object of schemas by name.
-SCHEMAS_BY_NAME = frozenset(
-    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
-)
-
 
 def check_schema(schema: Any, limits: Limits) -> tuple[Flaw, ...]:
     """What is wrong with the parameters of a tool, in document order; empty if nothing is.
@@ -73,7 +66,7 @@ def check_schema(schema: Any, limits: Limits) -> tuple[Flaw, ...]:
         )
     if flaw := _draft_flaw(schema):
         return (flaw,)
-    flaws = tuple(_metaschema_flaws(schema, limits.num_faults_per_tool))
+    flaws = tuple(_metaschema_flaws(schema, limits.num_faults_per_tool, dialect_of(schema)))
     return flaws or tuple(_root_flaws(schema))
 
 
@@ -88,54 +81,30 @@ def check_document(document: Any, limits: Limits) -> tuple[Flaw, ...]:
         return (Flaw((), "", message),)
     if flaw := _draft_flaw(document):
         return (flaw,)
-    return tuple(_metaschema_flaws(document, limits.num_faults_per_tool))
+    dialect = normal_uri(document.get("$schema", DEFAULT_DRAFT))
+    return tuple(_metaschema_flaws(document, limits.num_faults_per_tool, dialect))
 
 
 def _draft_flaw(schema: dict[str, Any]) -> Flaw | None:
-    draft = schema.get("$schema", DEFAULT_DRAFT)
-    if _normal_uri(draft) in DRAFTS:
+    if dialect_of(schema) in {*DRAFTS, OPENAPI_3_0}:
         return None
+    draft = schema["$schema"]
     shown = shorten(repr(draft), 100) if isinstance(draft, str) else TYPE_NAMES[type(draft)]
     known = ", ".join(f"{uri}#" if "draft-0" in uri else uri for uri in DRAFTS)
     suggestion = f"leave it out for 2020-12, or use one of {known}"
     return Flaw(("$schema",), "$schema", f"unknown draft {shown}", suggestion)
 
 
-def _normal_uri(uri: Any) -> str:
-    """A draft's URI as `DRAFTS` spells it: without an empty fragment, and with the draft's own scheme."""
-    bare = uri.removesuffix("#") if isinstance(uri, str) else ""
-    _, _, rest = bare.partition("://")
-    return next((known for known in DRAFTS if bare.startswith("http") and known.endswith(f"://{rest}")), bare)
-
-
-@cache
-def _metaschema(uri: str) -> jsonschema_rs.Validator:
-    return DRAFTS[uri]({"$ref": uri}, validate_formats=True)
-
-
-def _metaschema_flaws(schema: dict[str, Any], maximum: int) -> Iterator[Flaw]:
+def _metaschema_flaws(schema: dict[str, Any], maximum: int, dialect: str) -> Iterator[Flaw]:
     seen: set[Path] = set()
-    for error in _metaschema(_normal_uri(schema.get("$schema", DEFAULT_DRAFT))).iter_errors(schema):
-        deepest = _deepest(error)
-        path = tuple(deepest.instance_path)
-        # Of all formats only patterns are checked: real schemas have identifiers that no draft allows.
-        if path in seen or (deepest.kind.name == "format" and '"regex"' not in deepest.message):
+    for error in metaschema_errors(schema, dialect):
+        path = tuple(error.instance_path)
+        if path in seen:
             continue
         seen.add(path)
-        yield _flaw(schema, path, deepest.message)
+        yield _flaw(schema, path, error.message)
         if len(seen) == maximum:
             return
-
-
-def _deepest(error: Any) -> Any:
-    """The error deepest in the schema: of an `anyOf`, that of the branch that got deepest."""
-    while branches := getattr(error.kind, "context", None):
-        inner = [cause for branch in branches for cause in branch]
-        cause = max(inner, key=lambda cause: len(cause.instance_path), default=error)
-        if len(cause.instance_path) <= len(error.instance_path):
-            return error
-        error = cause
-    return error
 
 
 def _flaw(schema: dict[str, Any], path: Path, message: str) -> Flaw:

@@ -14,6 +14,7 @@ import jsonschema_rs
 from jsonschema_rs import CanonicalSchema, Registry, canonical
 
 from compiler.errors import UnsupportedSchema
+from compiler.frontend.conditional_cases import references_in, with_cases
 from compiler.frontend.depth import check_depth, find_cycle, longest_chain
 from compiler.frontend.described_values import with_described_values
 from compiler.frontend.diagnostics import invalid_pattern, invalid_schema, unresolved, unsatisfiable
@@ -30,6 +31,7 @@ from compiler.frontend.expansion import simple
 from compiler.frontend.folded_patterns import without_folding
 from compiler.frontend.keywords import transformed
 from compiler.frontend.literals import check_literals
+from compiler.frontend.undeclared_dialects import in_declared_dialect
 from compiler.regular.formats import FORMATS
 from toolspecs.bundle import Bundler, objects_in
 
@@ -88,15 +90,27 @@ def registry_of(document: Any, documents: Mapping[str, Any]) -> Registry | None:
     if not documents:
         return None
     try:
-        draft = jsonschema_rs.canonicalize({"$schema": _dialect(document)}, offline=True).draft
-        contents = [(uri, without_folding(content)) for uri, content in documents.items()]
-        return Registry(contents, draft=draft)
+        contents = {
+            uri: _in_cases(without_folding(content), document, documents)
+            for uri, content in documents.items()
+        }
+        return Registry(list(contents.items()), draft=_draft(document))
     except (ValueError, TypeError, jsonschema_rs.ReferencingError) as error:
         raise unresolved(document, documents, str(error)) from None
 
 
 def _dialect(document: Any) -> Any:
     return document.get("$schema", DIALECTS[-1]) if isinstance(document, dict) else DIALECTS[-1]
+
+
+def _draft(document: Any) -> int:
+    """The number of the draft that a document is in."""
+    return jsonschema_rs.canonicalize({"$schema": _dialect(document)}, offline=True).draft
+
+
+def _in_cases(content: Any, document: Any, documents: Mapping[str, Any]) -> Any:
+    """The schema, or one of its documents, with its conditions as cases."""
+    return with_cases(content, _draft(document), references_in((document, *documents.values())))
 
 
 def _check(document: Any, documents: Mapping[str, Any]) -> None:
@@ -145,8 +159,13 @@ def _canonicalize(document: Any, documents: Mapping[str, Any], registry: Registr
     canonicalize = partial(jsonschema_rs.canonicalize, validate_formats=True, offline=True, registry=registry)
     try:
         flat = without_folding(without_nested_dialects(document))
-        schema = canonicalize(flat)
+        if (in_cases := _in_cases(flat, flat, documents)) is not flat:
+            jsonschema_rs.meta.validate(flat)  # so that errors point into the schema as it is written
+        schema = canonicalize(in_cases)
         if schema.kind != canonical.CanonicalKind.RAW:
+            return schema
+        schema = canonicalize(with_described_values(in_cases, schema.draft))
+        if schema.kind != canonical.CanonicalKind.RAW or in_cases is flat:
             return schema
         return canonicalize(with_described_values(flat, schema.draft))
     except jsonschema_rs.ValidationError as error:
@@ -187,7 +206,8 @@ def _only_objects(schema: CanonicalSchema) -> CanonicalSchema:
 
 def _comparable(schema: Mapping[str, Any], documents: Mapping[str, Any]) -> CanonicalSchema:
     """The canonical form of the objects that a schema admits, in the newest dialect where possible."""
-    form = _with_known_formats(dict(schema), registry_of(schema, documents))
+    read = in_declared_dialect(dict(schema), documents)
+    form = _with_known_formats(read, registry_of(read, documents))
     # Forms of two dialects, or with two documents of one URI, can only be compared when written out.
     if documents or form.draft != _with_known_formats({"$schema": DIALECTS[-1]}).draft:
         form = _with_known_formats(_in_newest_dialect(form.to_json_schema(), form.draft))
@@ -200,7 +220,9 @@ def _comparable(schema: Mapping[str, Any], documents: Mapping[str, Any]) -> Cano
 def _with_known_formats(document: Any, registry: Registry | None = None) -> CanonicalSchema:
     """The canonical form, asserting the formats that masks assert."""
     known = transformed(document, _without_unknown_format)
-    return jsonschema_rs.canonicalize(known, offline=True, registry=registry, validate_formats=True)
+    return jsonschema_rs.canonicalize(
+        _in_cases(known, known, {}), offline=True, registry=registry, validate_formats=True
+    )
 
 
 def _without_unknown_format(schema: dict[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,8 @@ from jsonschema_rs import CanonicalSchema, canonical
 from compiler.frontend.keywords import prefix_items_keyword
 
 MAX_CASES = 120
+_MAX_WHOLE = 16
+"""Alternatives of a `oneOf` that become one form: it takes time with the cube of their number."""
 _MAX_REFERENCES = 50
 _MAX_NESTING = 50
 _NOTHING: dict[str, Any] = {"not": {}}
@@ -84,6 +86,8 @@ class Expander:
                 return self._whole(inner).negate()
             case canonical.AllOfView(branches):
                 return reduce(CanonicalSchema.intersect, map(self._whole, branches))
+            case canonical.OneOfView(branches) if len(branches) > _MAX_WHOLE:
+                raise TooManyCases("it is better expanded case by case")
             case canonical.OneOfView(branches):
                 return _alone_of(list(map(self._whole, branches)))
             case canonical.TypedGroupView(type_name, body):

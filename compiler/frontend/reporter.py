@@ -13,6 +13,10 @@ from toolspecs.nearest import did_you_mean, near_matches
 _STRICT = {"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum"}
 """What draft 6 and later call a bound that is itself not admitted."""
 _NOT_ASSERTED_BY_ALL = "not all validators assert it in this draft; the output is valid for all of them"
+_NULLABLE = (
+    "ignored, since JSON Schema does not have it: null is never written;"
+    ' list "null" in `type`, or declare OpenAPI 3.0 by `$schema`'
+)
 _LIKELY = 0.75
 """The `difflib` ratio from which on an unknown keyword is taken for a misspelled one."""
 
@@ -87,6 +91,8 @@ def _ignored(keyword: str, value: object) -> str:
     """The note on a keyword or format that is ignored because it is unknown."""
     if keyword == "format" and isinstance(value, str) and value not in FORMATS:
         return f"unknown format, ignored{did_you_mean(near_matches(value, FORMATS, 1, _LIKELY))}"
+    if keyword == "nullable":
+        return _NULLABLE if value is True else ""
     if keyword in ASSERTIONS | ANNOTATIONS or keyword.startswith("x-"):
         return ""
     return f"unknown keyword, ignored{did_you_mean(near_matches(keyword, ASSERTIONS, 1, _LIKELY))}"

@@ -302,7 +302,7 @@ def dry_run_json(dry_run: DryRun) -> JSON:
 
 
 def _warnings(reports: Iterable[ToolReport]) -> list[JSON]:
-    """The parts of schemas that are not enforced, most likely because of slips."""
+    """The parts of schemas that are not enforced, most likely because of slips, and undeclared dialects."""
     return [
         {"tool": report.name, "pointer": entry.pointer, "keyword": entry.keyword, "note": entry.note}
         for report in reports

@@ -6,9 +6,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from soundness.judges import Judges
-from soundness.schemas import DIALECTS, instances, schemas_around_unevaluated
+from soundness.schemas import (
+    DIALECTS,
+    instances,
+    schemas_around_unevaluated,
+    schemas_with_conditions,
+)
 
 from compiler.errors import UnsupportedSchema
+from compiler.frontend.conditional_cases import with_cases
 from compiler.frontend.described_values import with_described_values
 from compiler.frontend.dialect_dependent import without_nested_dialects
 from compiler.schema import compile_schema
@@ -16,6 +22,7 @@ from compiler.schema import compile_schema
 CALM = settings(deadline=None, suppress_health_check=list(HealthCheck))
 DRAFTS = {2019: 19, 2020: 20}
 """The years of drafts with `unevaluated*`, and their numbers."""
+NUMBERS = {7: 7, **DRAFTS}
 NEWEST = DIALECTS[2020]
 DRAFT_7 = DIALECTS[7]
 
@@ -115,3 +122,110 @@ def test_rewritings_keep_what_is_valid(check, draft):
 def test_rewritings_keep_what_is_valid_in_many_schemas(check, draft):
     made_up = given(schemas_around_unevaluated(draft), st.lists(instances(), min_size=20, max_size=30))
     settings(CALM, max_examples=5000)(made_up(lambda s, v: check(draft, s, v)))()
+
+
+def check_cases(draft, schema, values) -> None:
+    rewritten = with_cases(schema, NUMBERS[draft])
+    check_same(schema, rewritten, values)
+
+
+@pytest.mark.parametrize("draft", NUMBERS)
+@pytest.mark.parametrize("check", [check_cases, check_compiled])
+def test_conditions_written_as_cases_keep_what_is_valid(check, draft):
+    made_up = given(schemas_with_conditions(draft), st.lists(instances(), min_size=20, max_size=30))
+    settings(CALM, max_examples=60, derandomize=True)(made_up(lambda s, v: check(draft, s, v)))()
+
+
+@pytest.mark.corpus
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("draft", NUMBERS)
+@pytest.mark.parametrize("check", [check_cases, check_compiled])
+def test_conditions_written_as_cases_keep_what_is_valid_in_many_schemas(check, draft):
+    made_up = given(schemas_with_conditions(draft), st.lists(instances(), min_size=20, max_size=30))
+    settings(CALM, max_examples=5000)(made_up(lambda s, v: check(draft, s, v)))()
+
+
+def kinds(num_kinds, *, is_listed=True, **condition):
+    """A tool's schema with a condition for every value of `kind`; `condition` has functions from the number."""
+    names = [f"k{number}" for number in range(num_kinds)]
+    parts = {f"p{number}": {"type": "integer"} for number in range(num_kinds)}
+    return {
+        "type": "object",
+        "properties": {"kind": {"enum": names} if is_listed else {"type": "string"}, **parts},
+        "required": ["kind"],
+        "allOf": [
+            {keyword: build(number) for keyword, build in condition.items()} for number in range(num_kinds)
+        ],
+    }
+
+
+def asks(number):
+    return {"properties": {"kind": {"const": f"k{number}"}}, "required": ["kind"]}
+
+
+def demands(number):
+    return {"required": [f"p{number}"]}
+
+
+MANY = {
+    "then": kinds(30, **{"if": asks}, then=demands),
+    "not all kinds": kinds(30, is_listed=False, **{"if": asks}, then=demands),
+    "else": kinds(30, **{"if": lambda number: {"not": asks(number)}}, then=lambda _: {}, **{"else": demands}),
+    "without required": kinds(30, **{"if": lambda n: {"properties": asks(n)["properties"]}}, then=demands),
+    "enum": kinds(30, **{"if": lambda n: {"properties": {"kind": {"enum": [f"k{n}", "x"]}}}}, then=demands),
+}
+
+
+@pytest.mark.parametrize("name", MANY)
+@pytest.mark.parametrize("around", ["alone", "allOf", "oneOf", "property"])
+def test_thirty_conditions_are_compiled(name, around):
+    """Canonicalization alone would make 2**30 schemas of them."""
+    schema = MANY[name]
+    if around == "property":
+        schema = {"properties": {"in": schema}, "required": ["in"]}
+    elif around != "alone":
+        schema = {around: [schema]}
+    compiled = compile_schema(schema)
+    for value, is_valid in (
+        ({"kind": "k7", "p7": 1}, True),
+        ({"kind": "k7", "p7": 1, "p9": 1}, True),
+        ({"kind": "k7", "p9": 1}, False),
+        ({"kind": "k7"}, False),
+        ({"kind": "another"}, name == "not all kinds"),
+    ):
+        assert compiled.accepts(json.dumps({"in": value} if around == "property" else value)) is is_valid, (
+            value
+        )
+
+
+def test_thirty_conditions_on_two_keys_are_compiled():
+    def both(number):
+        mode = {"mode": {"const": ("a", "b")[number % 2]}}
+        return {"properties": {**asks(number)["properties"], **mode}, "required": ["kind", "mode"]}
+
+    schema = kinds(30, **{"if": both}, then=demands)
+    compiled = compile_schema(schema)
+    assert compiled.accepts('{"kind": "k3", "p3": 1, "mode": "b"}')
+    assert compiled.accepts('{"kind": "k3", "mode": "a"}')
+    assert not compiled.accepts('{"kind": "k3", "mode": "b"}')
+
+
+def test_thirty_conditions_with_unevaluated_properties_are_compiled():
+    def own(number):
+        return {"properties": {f"q{number}": {"type": "integer"}}}
+
+    schema = {**kinds(30, **{"if": asks}, then=own), "unevaluatedProperties": False}
+    compiled = compile_schema(schema)
+    assert compiled.accepts('{"kind": "k3", "q3": 1}')
+    assert not compiled.accepts('{"kind": "k3", "q4": 1}')
+
+
+def test_what_is_referred_to_stays_where_it_is():
+    schema = kinds(3, **{"if": asks}, then=demands)
+    assert with_cases(schema, 20, {"#/$defs/a"}) != schema
+    assert with_cases(schema, 20, {"#/allOf/1/then"}) == schema
+    named = {
+        **schema,
+        "allOf": [{**part, "then": {"$anchor": f"n{i}"}} for i, part in enumerate(schema["allOf"])],
+    }
+    assert with_cases(named, 20) == named

@@ -125,6 +125,52 @@ def schemas_around_unevaluated(draft: int) -> st.SearchStrategy[Any]:
     return (outermost | nested).map(lambda part: copy.deepcopy({**part, "$schema": DIALECTS[draft]}))
 
 
+def schemas_with_conditions(draft: int) -> st.SearchStrategy[Any]:
+    """Schemas with several conditions, most of them on the values of one key, with `unevaluated*` around them."""
+    key = st.sampled_from(("a", "a", "b"))
+    value = st.sampled_from((1, 2, "a", 3))
+    asked = (
+        st.fixed_dictionaries({"const": value})
+        | st.fixed_dictionaries({"enum": st.lists(value, min_size=1, max_size=2, unique=True)})
+        | st.builds(lambda listed: {"not": {"enum": [listed]}}, value)
+    )
+    part = st.sampled_from((True, False, {"type": "integer"}, {"type": "string"}))
+    consequence = st.one_of(
+        st.fixed_dictionaries({"required": st.lists(st.sampled_from(KEYS[:3]), min_size=1, max_size=2, unique=True)}),
+        st.fixed_dictionaries({"properties": st.dictionaries(st.sampled_from(KEYS[:3]), part, min_size=1, max_size=2)}),
+        st.sampled_from(({}, {"unevaluatedProperties": False}, {"type": "object"}, {"minProperties": 2}, False)),
+    )  # fmt: skip
+
+    def test(keys: list[str], values: list[Any], is_strict: bool, is_negated: bool) -> Any:  # noqa: FBT001
+        body = {"properties": dict(zip(keys, values, strict=False))}
+        found = {**body, "required": list(body["properties"])} if is_strict else body
+        return {"not": found} if is_negated else found
+
+    tests = st.builds(
+        test,
+        st.lists(key, min_size=1, max_size=2),
+        st.lists(asked, min_size=2, max_size=2),
+        st.booleans(),
+        st.sampled_from((False, False, False, True)),
+    )
+    condition = st.builds(
+        lambda asks, branches: {"if": asks, **branches},
+        tests,
+        _some(then=consequence, **{"else": consequence}),
+    )
+    rest = st.sampled_from(({}, {}, {"unevaluatedProperties": False}, {"properties": {"a": True}}))
+    conditions = st.lists(condition, min_size=2, max_size=4)
+    group = st.builds(lambda parts, own: {"allOf": parts, **own}, conditions, rest)
+    nested = st.builds(
+        lambda own, inner, over, name: {**own, **over, name: inner},
+        condition | consequence.filter(bool),
+        st.lists(group, min_size=1, max_size=2),
+        rest,
+        st.sampled_from(("allOf", "allOf", "anyOf", "oneOf")),
+    )
+    return (group | nested).map(lambda schema: copy.deepcopy({**schema, "$schema": DIALECTS[draft]}))
+
+
 def _leaves(targets: list[str], draft: int) -> st.SearchStrategy[dict[str, Any]]:
     number = st.sampled_from(NUMBERS)
     strict = st.booleans() if draft == 4 else number

@@ -1,0 +1,294 @@
+"""Conditions on one key, written as the union of its cases.
+
+`allOf` of many `if`/`then` usually asks the same key for one of its values, a *discriminator*:
+
+    {"allOf": [{"if": {"properties": {"kind": {"const": "a"}}, "required": ["kind"]}, "then": A},
+               {"if": {"properties": {"kind": {"const": "b"}}, "required": ["kind"]}, "then": B}]}
+
+Canonicalization makes `not if or then` of each, and multiplies these out: n conditions become 2**n schemas.
+But the value of `kind` decides all conditions at once, so there are n cases, and one for all other instances:
+
+    {"allOf": [{}, {}, {"oneOf": [{"allOf": [G("a"), A]}, {"allOf": [G("b"), B]}, G("another, or none")]}]}
+
+`G` is the *guard* of a case: a schema of the instances that belong to it.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jsonschema_rs
+from jsonschema_rs import CanonicalSchema, canonical
+
+from compiler.frontend.expansion import simple
+from compiler.frontend.keywords import (
+    DEFINITIONS,
+    IN_PLACE_LISTS,
+    REFERENCES,
+    STRUCTURE,
+    inside,
+    transformed,
+)
+from toolspecs.bundle import objects_in
+
+MAX_CHARS = 1_000_000
+"""Of the cases that one schema may become; with more it stays as it is."""
+_CONDITION = frozenset({"if", "then", "else"})
+_REF_ALONE = 7
+"""The last draft in which keywords beside `$ref` have no force, and the first with `if`."""
+_UNMOVABLE = frozenset({"$id", "$anchor", "$dynamicAnchor", "$recursiveAnchor"})
+"""Keywords that give a schema a name, which only one place of a document may have."""
+_UNEVALUATED = frozenset({"unevaluatedItems", "unevaluatedProperties"})
+_MAX_INTEGER = 2**53
+
+
+def with_cases(document: Any, draft: int, references: Iterable[str] = ()) -> Any:
+    """The document with conditions on a common key written as cases; itself if there are none.
+
+    `references`: all that refer to the document, and to others. The same instances are valid before and
+    after, and the same items and properties are evaluated:
+
+    - The guards divide all instances: not an object, an object without the key, with one of the values that
+      conditions ask for, with another value. So exactly one case of the `oneOf` applies to an instance.
+    - Within a case a condition is replaced only if canonicalization proves that its `if` admits all instances
+      of the guard, or none. Then it asserts `if` and `then`, or `else`, and evaluates what these evaluate.
+      A condition that is not decided stays as it is.
+    - A guard stands under two negations, so it evaluates nothing.
+    - Conditions are moved only from a schema and from members of its `allOf`, all of which apply to the same
+      instance. A member with `unevaluated*` keeps its conditions, since it does not see what others evaluate.
+    - A schema with `unevaluated*` is copied into each of its cases. For the instances of a case, the copy
+      evaluates what the schema and that case evaluate together, as before.
+    - Nothing with a name is moved or copied, nor is anything that a reference by pointer leads into. Members
+      of `allOf` keep their places. A document with parts in other dialects stays as it is.
+    """
+    if draft < _REF_ALONE or not isinstance(document, dict) or not any("if" in s for s in inside(document)):
+        return document
+    own = document.get("$schema")
+    targets = [uri.partition("#")[2].split("/") for uri in references]
+    is_referred_to = any(not _CONDITION.isdisjoint(target) for target in targets)
+    if is_referred_to or any("$schema" in schema and schema["$schema"] != own for schema in inside(document)):
+        return document
+    can_copy = all(target == [""] or _is_definition(target) for target in targets)
+
+    def change(schema: dict[str, Any]) -> dict[str, Any]:
+        rest, conditions = _taken(schema, draft)
+        if len(conditions) < 2:
+            return schema
+        copied = {keyword: value for keyword, value in rest.items() if keyword not in STRUCTURE}
+        is_copied = can_copy and bool(rest.keys() & _UNEVALUATED) and _is_unnamed(copied)
+        try:
+            written = _Cases(draft, len(json.dumps(copied)) if is_copied else 0).of(conditions, frozenset())
+        except (_TooLarge, jsonschema_rs.ValidationError, canonical.CanonicalizationError):
+            return schema
+        if not is_copied or "oneOf" not in written[0]:
+            return {**rest, "allOf": [*rest.get("allOf", []), *written]}
+        cases = [
+            {**copied, "allOf": [*rest.get("allOf", []), case, *written[1:]]} for case in written[0]["oneOf"]
+        ]
+        return {**{keyword: rest[keyword] for keyword in rest if keyword in STRUCTURE}, "oneOf": cases}
+
+    changed = transformed(document, change)
+    return document if changed == document else changed
+
+
+def references_in(documents: Iterable[Any]) -> frozenset[str]:
+    """Everything that the documents refer to."""
+    uris = (part.get(keyword) for each in documents for part in objects_in(each) for keyword in REFERENCES)
+    return frozenset(uri for uri in uris if isinstance(uri, str))
+
+
+def _is_definition(target: list[str]) -> bool:
+    return len(target) == 3 and target[0] == "" and target[1] in DEFINITIONS
+
+
+class _TooLarge(Exception):
+    """The cases have more than `MAX_CHARS` characters."""
+
+
+@dataclass(frozen=True)
+class _Condition:
+    """`if` with its `then` and `else`."""
+
+    schema: dict[str, Any]
+    draft: int
+
+    @cached_property
+    def hints(self) -> dict[str, list[Any]]:
+        """Values that `if` may ask for, by key. They only say which cases are tried."""
+        found: dict[str, list[Any]] = {}
+        for part in _in_place(self.schema["if"]):
+            properties = part.get("properties")
+            for key, value in properties.items() if isinstance(properties, dict) else ():
+                listed = [*_listed(value)]
+                if listed:
+                    found.setdefault(key, []).extend(listed)
+        return found
+
+    @cached_property
+    def test(self) -> CanonicalSchema:
+        return simple(self.schema["if"], self.draft)
+
+    def truth(self, guard: CanonicalSchema) -> bool | None:
+        """Whether all instances of a guard pass `if`, or none; None if neither is proved."""
+        if self.test.covers(guard) == canonical.Containment.YES:
+            return True
+        is_apart = self.test.intersect(guard).satisfiability() == canonical.Satisfiability.NO
+        return False if is_apart else None
+
+    def decided(self, *, truth: bool) -> list[Any]:
+        """What the condition asserts and evaluates if its `if` is known to pass or to fail."""
+        keywords = ("if", "then") if truth else ("else",)
+        return [self.schema[keyword] for keyword in keywords if keyword in self.schema]
+
+
+class _Cases:
+    """Writes the conditions of one schema as cases, while there is room."""
+
+    def __init__(self, draft: int, num_copied: int) -> None:
+        self._draft = draft
+        self._num_copied = num_copied
+        self._num_chars = 0
+
+    def of(self, conditions: list[_Condition], done: frozenset[str]) -> list[Any]:
+        """Schemas that together say what the conditions say; the keys `done` divide the instances already."""
+        key = _most_common_key(conditions, done)
+        if key is None:
+            return [self._counted(condition.schema) for condition in conditions]
+        asking = [condition for condition in conditions if key in condition.hints]
+        others = [condition for condition in conditions if key not in condition.hints]
+        guards: dict[tuple[bool | None, ...], list[_Guard]] = {}
+        for guard in _guards(key, asking):
+            form = simple(guard.schema, self._draft)
+            self._count(self._num_copied)
+            guards.setdefault(tuple(condition.truth(form) for condition in asking), []).append(guard)
+        cases = [
+            {"allOf": [_guard_of(key, alike), *self._case(asking, truths, done | {key})]}
+            for truths, alike in guards.items()
+        ]
+        return [{"oneOf": cases}, *self.of(others, done | {key})]
+
+    def _case(
+        self, conditions: list[_Condition], truths: tuple[bool | None, ...], done: frozenset[str]
+    ) -> Iterator[Any]:
+        undecided = []
+        for condition, truth in zip(conditions, truths, strict=True):
+            if truth is None:
+                undecided.append(condition)
+            else:
+                yield from map(self._counted, condition.decided(truth=truth))
+        yield from self.of(undecided, done)
+
+    def _counted(self, schema: Any) -> Any:
+        self._count(len(json.dumps(schema)))
+        return schema
+
+    def _count(self, num_chars: int) -> None:
+        self._num_chars += num_chars
+        if self._num_chars > MAX_CHARS:
+            raise _TooLarge
+
+
+@dataclass(frozen=True)
+class _Guard:
+    """The instances in which the key has one of the values; those that are no object, or lack it, if None."""
+
+    schema: Any
+    value: Any = None
+    is_value: bool = False
+
+
+def _guards(key: str, conditions: list[_Condition]) -> Iterator[_Guard]:
+    """Schemas to one of which every instance belongs."""
+    values = _distinct(value for condition in conditions for value in condition.hints[key])
+    yield from (_Guard(_having(key, {"enum": [value]}), value, is_value=True) for value in values)
+    yield _Guard(_having(key, {"not": {"enum": values}}))
+    yield _Guard({"type": "object", "properties": {key: {"not": {}}}})
+    yield _Guard({"not": {"type": "object"}})
+
+
+def _having(key: str, value: Any) -> dict[str, Any]:
+    return {"type": "object", "required": [key], "properties": {key: value}}
+
+
+def _guard_of(key: str, guards: list[_Guard]) -> Any:
+    """A schema of the instances of any of the guards, which evaluates nothing."""
+    values = [guard.value for guard in guards if guard.is_value]
+    union = [_having(key, {"enum": values})] if values else []
+    union += [guard.schema for guard in guards if not guard.is_value]
+    return {"not": {"not": union[0] if len(union) == 1 else {"anyOf": union}}}
+
+
+def _most_common_key(conditions: list[_Condition], done: frozenset[str]) -> str | None:
+    """The key that most conditions ask for, but at least two."""
+    counts = Counter(key for condition in conditions for key in condition.hints if key not in done)
+    key, count = next(iter(counts.most_common(1)), ("", 0))
+    return key if count > 1 else None
+
+
+def _taken(schema: dict[str, Any], draft: int) -> tuple[dict[str, Any], list[_Condition]]:
+    """The schema without the conditions that can be moved, and these."""
+    if draft <= _REF_ALONE and "$ref" in schema:
+        return schema, []
+    conditions: list[_Condition] = []
+    rest = schema
+    if "if" in schema and _is_movable(condition := _Condition(_only(schema, _CONDITION), draft)):
+        rest = {keyword: value for keyword, value in schema.items() if keyword not in _CONDITION}
+        conditions.append(condition)
+    members = []
+    for member in schema["allOf"] if isinstance(schema.get("allOf"), list) else ():
+        if isinstance(member, dict) and not member.keys() & (_UNMOVABLE | _UNEVALUATED):
+            member, found = _taken(member, draft)  # noqa: PLW2901 - the same member without conditions
+            conditions += found
+        members.append(member)
+    return ({**rest, "allOf": members} if members else rest), conditions
+
+
+def _only(schema: Mapping[str, Any], keywords: Iterable[str]) -> dict[str, Any]:
+    return {keyword: schema[keyword] for keyword in keywords if keyword in schema}
+
+
+def _is_movable(condition: _Condition) -> bool:
+    """Whether a condition asks for values of some key, refers to nothing, and has no named parts."""
+    is_closed = not references_in([condition.schema["if"]])
+    return is_closed and _is_unnamed(condition.schema) and bool(condition.hints)
+
+
+def _is_unnamed(schema: dict[str, Any]) -> bool:
+    return not any(part.keys() & _UNMOVABLE for part in inside(schema))
+
+
+def _in_place(schema: Any) -> Iterator[dict[str, Any]]:
+    """A schema and those inside it that apply to the same value."""
+    if isinstance(schema, dict):
+        yield schema
+        lists = [schema[keyword] for keyword in IN_PLACE_LISTS if isinstance(schema.get(keyword), list)]
+        for inner in (schema.get("not"), *(part for each in lists for part in each)):
+            yield from _in_place(inner)
+
+
+def _listed(schema: Any) -> Iterator[Any]:
+    """The scalars in `const` and `enum` of a schema, also below a negation."""
+    for part in _in_place(schema):
+        listed = part.get("enum")
+        values = [
+            *(listed if isinstance(listed, list) else ()),
+            *([part["const"]] if "const" in part else ()),
+        ]
+        yield from filter(_is_plain, values)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether all validators compare a value alike."""
+    return (
+        value is None
+        or isinstance(value, str | bool)
+        or (isinstance(value, int) and abs(value) < _MAX_INTEGER)
+    )
+
+
+def _distinct(values: Iterable[Any]) -> list[Any]:
+    """The values without repetition; 1 is not true."""
+    return list({(type(value), value): value for value in values}.values())

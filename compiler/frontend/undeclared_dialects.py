@@ -1,0 +1,45 @@
+"""Schemas without a dialect, and those in OpenAPI's, written in the draft that they are read in."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from compiler.frontend.keywords import transformed
+from compiler.report import ReportEntry, Verdict
+from toolspecs.dialects import DEFAULT_DRAFT, DRAFTS, OPENAPI_3_0, dialect_of
+
+_DRAFT_4 = next(iter(DRAFTS))
+
+
+def in_declared_dialect(document: Any, documents: Mapping[str, Any]) -> Any:
+    """The document with the draft that it is read in as `$schema`; itself if it needs none.
+
+    A document without `$schema` keeps its keywords, so it admits what it admits in that draft. A schema that
+    refers to other documents is never taken for an older one: these may be meant in another draft.
+
+    OpenAPI 3.0 defines its schemas as those of draft-04, and `nullable: true` as one more type beside the
+    `type` of the same schema. So null is admitted there exactly if the other keywords admit it too.
+
+    >>> in_declared_dialect({"minimum": 0, "exclusiveMinimum": True}, {})["$schema"]
+    'http://json-schema.org/draft-04/schema'
+    """
+    dialect = dialect_of(document)
+    if dialect == OPENAPI_3_0:
+        return {**transformed(document, _with_null), "$schema": _DRAFT_4}
+    if dialect == DEFAULT_DRAFT or "$schema" in document or documents:
+        return document
+    return {"$schema": dialect, **document}
+
+
+def dialect_notes(document: Any, read: Any) -> tuple[ReportEntry, ...]:
+    """The entry of a report on a schema that was `read` in a draft which it does not declare."""
+    if read is document or "$schema" in document:
+        return ()
+    note = f"not declared; read in {read['$schema']}#, the newest draft in which the schema is valid"
+    return (ReportEntry("", "$schema", Verdict.ANNOTATION, note),)
+
+
+def _with_null(schema: dict[str, Any]) -> dict[str, Any]:
+    if schema.get("nullable") is not True or not isinstance(schema.get("type"), str):
+        return schema
+    others = {keyword: value for keyword, value in schema.items() if keyword != "nullable"}
+    return {**others, "type": [schema["type"], "null"]}
