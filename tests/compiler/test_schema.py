@@ -298,7 +298,6 @@ def test_report_names_every_keyword():
         ("propertes", {}, "unknown keyword, ignored; did you mean 'properties'?"),
         ("requierd", ["a"], "unknown keyword, ignored; did you mean 'required'?"),
         ("enums", ["a"], "unknown keyword, ignored; did you mean 'enum'?"),
-        ("nullable", True, "unknown keyword, ignored"),
         ("format", "e-mail", "unknown format, ignored; did you mean 'email'?"),
         ("format", "secret", "unknown format, ignored"),
         ("contentEncoding", "base64", ""),
