@@ -8,7 +8,7 @@ site in `Origin`, but the site chooses the address to which its name leads, so `
 import hmac
 import ipaddress
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from gateway.errors import ForeignHost, ForeignPage, GatewayError, MalformedHead
 from gateway.problems import respond
 from gateway.settings import Settings
 
-OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+OPEN_PATHS = frozenset({"/health", "/healthz", "/ping", "/readyz"})
 """Routes that need no key."""
 
 MIN_KEY_LENGTH = 8
@@ -161,12 +161,20 @@ class AccessControl:
     """Answers the requests that may not come in, and passes on the others.
 
     It stands before the routes and before traces: what it refuses leaves no span and learns of no route.
+    Without keys, pages of other sites may not come in, except those of `origins`.
     """
 
-    def __init__(self, app: ASGIApp, keys: tuple[str, ...], hosts: AllowedHosts | None) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        keys: tuple[str, ...],
+        hosts: AllowedHosts | None,
+        origins: Collection[str] = (),
+    ) -> None:
         self._app = app
         self._keys = keys
         self._hosts = hosts
+        self._origins = origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer it."""
@@ -194,7 +202,8 @@ class AccessControl:
             raise ForeignHost(host, needs_key=bool(self._keys))
         if not self._keys:
             origin = headers.get(b"origin", b"").decode("latin-1")
-            if origin and origin.partition("://")[2].lower() != host.lower():
+            is_own = origin.partition("://")[2].lower() == host.lower()
+            if origin and not is_own and origin.lower() not in self._origins:
                 raise ForeignPage(origin)
             return
         accepted = [key for sent in _keys_sent(headers) if (key := known_key(sent, self._keys))]

@@ -18,8 +18,9 @@ from compiler.isolation.limits import CompileLimits
 from compiler.isolation.pools import ThreadPool, WorkerPool
 from gateway.access import AccessControl, read_allowed_hosts, read_keys
 from gateway.completions import Completions
-from gateway.data_dir import open_store_of, read_secret
+from gateway.data_dir import open_store_of, read_secret, warn_of_own_secret
 from gateway.errors import SettingsError
+from gateway.headers import CrossOrigin, RequestIds, read_origins
 from gateway.principal import Principal, principal_of, read_networks
 from gateway.problems import respond
 from gateway.registry import Registry
@@ -53,8 +54,10 @@ def create_app(
     """
     keys = read_keys(settings)
     hosts = read_allowed_hosts(settings)
+    origins = read_origins(settings)
     trusted_proxies = read_networks(settings.trusted_proxies or "")
     secret = read_secret(settings)
+    warn_of_own_secret(settings)
     opened_store = store or open_store_of(settings)
     own_provider = open_provider(settings) if tracer_provider is None else None
     provider = tracer_provider or own_provider or trace.NoOpTracerProvider()
@@ -103,7 +106,8 @@ def create_app(
         request_max_body_size=settings.max_body_bytes,
     )
     # Not as middleware, which Litestar runs only for paths that have a route.
-    app.asgi_handler = AccessControl(app.asgi_handler, keys, hosts)
+    controlled = AccessControl(app.asgi_handler, keys, hosts, origins)
+    app.asgi_handler = RequestIds(CrossOrigin(controlled, origins))
     return app
 
 

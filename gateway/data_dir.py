@@ -25,11 +25,6 @@ def read_secret(settings: Settings) -> bytes:
     """
     if settings.secret is not None:
         return _checked(settings.secret.encode(), "", "make one with `openssl rand -hex 32`")
-    if settings.shares_store:
-        _log.warning(
-            "the store can be shared, but `secret` is not set: gateways with different secrets ignore each"
-            " other's stored grammars and compile their own; give all of them the same `secret`"
-        )
     path = Path(settings.data_dir, "secret")
     make_data_dir(settings)
     try:
@@ -39,6 +34,15 @@ def read_secret(settings: Settings) -> bytes:
     except OSError as error:
         raise _bad_data_dir(settings, error) from error
     return _checked(secret, str(path), "delete the file, and the next start makes a new key")
+
+
+def warn_of_own_secret(settings: Settings) -> None:
+    """Log a warning if other gateways may share the store, but cannot know this gateway's secret."""
+    if settings.shares_store and settings.secret is None:
+        _log.warning(
+            "the store can be shared, but `secret` is not set: gateways with different secrets ignore each"
+            " other's stored grammars and compile their own; give all of them the same `secret`"
+        )
 
 
 def open_store_of(settings: Settings) -> Store:

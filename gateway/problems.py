@@ -22,6 +22,7 @@ from litestar.exceptions import HTTPException, ValidationException
 
 from compiler import errors as compiler
 from gateway import errors as gateway
+from gateway.headers import REQUEST_ID
 from runtime import errors as runtime
 from toolspecs import errors as toolspecs
 from toolspecs.bundle import pointer_keys
@@ -172,7 +173,14 @@ def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
         problem = replace(problem, detail=detail)
     if problem.is_gateway_failure:
         is_bug = problem.status == HTTPStatus.INTERNAL_SERVER_ERROR
-        _log.error("%s %r failed: %s", request.method, path, error, exc_info=error if is_bug else None)
+        _log.error(
+            "%s %r failed, request %s: %s",
+            request.method,
+            path,
+            request.scope.get(REQUEST_ID, ""),
+            error,
+            exc_info=error if is_bug else None,
+        )
     if problem.param and problem.kind != "invalid_field":
         problem = replace(problem, param=_NAMES.get(path, {}).get(problem.param, problem.param))
     if path.startswith(REGISTRY):

@@ -17,6 +17,7 @@ from gateway.app import create_app, load_runtime, open_compile_pool
 from gateway.connections import BACKLOG, ServerConfig
 from gateway.data_dir import open_store_of, read_secret
 from gateway.errors import SettingsError
+from gateway.headers import read_origins
 from gateway.settings import Settings
 from gateway.telemetry import open_provider
 from runtime.protocol import Runtime
@@ -65,7 +66,7 @@ class Server(uvicorn.Server):
 def serve(settings: Settings, console: Console) -> None:
     """Serve until interrupted; the model is loaded before the first connection is accepted.
 
-    Keys, secret, store and address are checked before the model is loaded.
+    Keys, hosts, store, secret and address are checked before the model is loaded.
 
     Raises:
         SettingsError: the address cannot be listened on, the store cannot be reached, or another setting
@@ -76,8 +77,9 @@ def serve(settings: Settings, console: Console) -> None:
     logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
     read_keys(settings)
     read_allowed_hosts(settings)
-    read_secret(settings)
+    read_origins(settings)
     asyncio.run(reach_store(settings))
+    read_secret(settings)
     with listen(settings) as listener:
         provider = open_provider(settings)
         if provider:

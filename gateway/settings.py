@@ -10,6 +10,7 @@ environment.
 
 import ipaddress
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ PREFIX = "CALLGATE_"
 COMMAND_LINE, ENVIRONMENT = "the command line", "the environment"
 DEMO_MODEL, RANDOM_MODEL = "demo", "random"
 DEFAULT_URL = "http://127.0.0.1:8080"
+
+_TOO_SHORT = re.compile(r"Expected `str` of length >= (\d+)")
 
 Count = Annotated[int, Meta(ge=1)]
 
@@ -153,6 +156,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = None
     api_key_file: Annotated[
         str | None, Meta(description="File of API keys, one per line; `#` begins a comment.")
+    ] = None
+    cors_origins: Annotated[
+        str | None,
+        Meta(
+            description="Origins whose web pages may call, such as https://app.example, separated by commas;"
+            " * for all, which needs API keys."
+        ),
     ] = None
     response_seconds: Annotated[
         float,
@@ -319,7 +329,9 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     found = {}
     for variable, value in environment.items():
         if variable in known:
-            found[known[variable]] = value
+            # Kubernetes sets this one for a service named callgate, to an address.
+            if not (known[variable] == "port" and value.startswith("tcp://")):
+                found[known[variable]] = value
         elif variable.startswith(PREFIX) and (
             near := _nearest(variable[len(PREFIX) :].lower(), known.values())
         ):
@@ -347,10 +359,16 @@ def _convert(name: str, value: Any, source: str) -> Any:
         return msgspec.convert(value, hints[name], strict=not is_text)
     except msgspec.ValidationError as error:
         secret = name in {"secret", "api_key", "store_password"}
-        reason = f"{error}" + ("" if secret else f": {value!r}")
+        reason = _plain(str(error)) + ("" if secret else f": {value!r}")
         if expected := str(expected_at(hints[name], "", value)):
             reason += f"; expected {expected}"
         raise SettingsError(shown, source, reason) from error
+
+
+def _plain(reason: str) -> str:
+    """What msgspec says of a text that is too short, in words."""
+    matched = _TOO_SHORT.fullmatch(reason)
+    return f"it must have at least {matched[1]} characters" if matched else reason
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

@@ -25,6 +25,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from gateway.errors import ExtraMissing
+from gateway.headers import REQUEST_ID
 from gateway.settings import Settings
 from runtime.events import ArgumentsDelta, CallStarted, Event, Finished, TextDelta
 from runtime.request import GenerationRequest
@@ -224,7 +225,7 @@ def _mask_attributes(finished: Sequence[Finished]) -> dict[str, Any]:
     }
 
 
-QUIET_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
+QUIET_PATHS = frozenset({"/health", "/healthz", "/metrics", "/ping", "/readyz"})
 
 _PROPAGATOR = TraceContextTextMapPropagator()
 
@@ -251,7 +252,12 @@ class ServerSpanMiddleware(ASGIMiddleware):
             f"{method} {route}",
             context=_PROPAGATOR.extract(headers),
             kind=SpanKind.SERVER,
-            attributes={"http.request.method": method, "http.route": route, "url.path": scope["path"]},
+            attributes={
+                "http.request.method": method,
+                "http.route": route,
+                "url.path": scope["path"],
+                "callgate.request_id": scope[REQUEST_ID],  # type: ignore[literal-required]
+            },
             record_exception=False,
             set_status_on_exception=False,
         ) as span:

@@ -1,5 +1,6 @@
 """The routes of the models: the three APIs, the models served, and whether they can serve."""
 
+import importlib.metadata
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -149,13 +150,19 @@ def _model(card: ModelCard) -> dict[str, Any]:
     }
 
 
-@get("/healthz")
+@get(["/healthz", "/health", "/ping"])
 async def healthz(services: WiredServices) -> Response[dict[str, Any]]:
     """200 while the process works; 503 when only a restart helps."""
     health = await services.runtime.health()
     if health.is_lost:
         return Response({"status": "failed", "reason": health.reason}, status_code=503)
     return Response({"status": "ok"})
+
+
+@get("/version")
+async def version() -> dict[str, Any]:
+    """The gateway's version."""
+    return {"version": importlib.metadata.version("callgate")}
 
 
 @get("/readyz")
@@ -179,4 +186,5 @@ MODEL_ROUTES = (
     get_model,
     healthz,
     readyz,
+    version,
 )

@@ -8,7 +8,7 @@ from threading import Barrier
 
 import pytest
 
-from gateway.data_dir import read_secret
+from gateway.data_dir import read_secret, warn_of_own_secret
 from gateway.errors import SettingsError
 from gateway.server import reach_store
 from gateway.settings import Settings
@@ -84,8 +84,8 @@ async def test_the_folder_of_the_embedded_store_is_made_and_that_of_a_named_one_
 
 def test_a_shared_store_without_a_common_secret_is_warned_of(tmp_path, caplog):
     shared = {"data_dir": str(tmp_path), "store": "redis://127.0.0.1:6379/0"}
-    read_secret(Settings(**shared, secret="0123456789abcdef"))
-    read_secret(Settings(data_dir=str(tmp_path)))
+    warn_of_own_secret(Settings(**shared, secret="0123456789abcdef"))
+    warn_of_own_secret(Settings(data_dir=str(tmp_path)))
     assert not caplog.text
-    read_secret(Settings(**shared))
+    warn_of_own_secret(Settings(**shared))
     assert "give all of them the same `secret`" in caplog.text

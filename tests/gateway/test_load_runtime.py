@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from compiler.isolation.limits import CompileLimits
 from gateway.app import create_app, load_runtime
 from gateway.settings import Settings
 from runtime.errors import ModelLoadError
@@ -30,6 +31,7 @@ class Recorded:
     """Records in `closed` that it was closed; it can list no models."""
 
     num_workers = 1
+    limits = CompileLimits()
 
     def __init__(self, name, closed):
         self._name = name

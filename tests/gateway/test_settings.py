@@ -98,3 +98,16 @@ def test_every_setting_is_documented():
     for setting in settings_table():
         assert len(setting.description) > 20, setting.name
     assert [s.name for s in settings_table()] == list(Settings.__struct_fields__)
+
+
+def test_what_kubernetes_sets_for_a_service_named_callgate_is_no_port():
+    assert load({}, environment={"CALLGATE_PORT": "tcp://10.0.0.7:8080"}).port == 8080
+    with pytest.raises(SettingsError, match="CALLGATE_PORT"):
+        load({}, environment={"CALLGATE_PORT": "udp"})
+
+
+def test_a_short_key_is_refused_in_words():
+    with pytest.raises(
+        SettingsError, match="'api_key' from the command line: it must have at least 8 characters"
+    ):
+        load({"api_key": "k"}, environment={})

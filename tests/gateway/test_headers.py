@@ -1,0 +1,99 @@
+"""Headers that every answer has: the request's id, and for pages of other sites what lets them read it."""
+
+import logging
+
+import msgspec
+import pytest
+from chat import body
+from serving import client_of
+
+from gateway.app import create_app
+from gateway.errors import SettingsError
+from gateway.headers import read_origins
+from gateway.settings import Settings
+from toolspecs.errors import StoreUnavailable
+
+PAGE = "https://app.example"
+KEY = "a-key-of-the-tests"
+
+
+@pytest.mark.parametrize(
+    ("sent", "is_kept"), [("abc-1", True), ("x" * 129, False), ("a b", False), ("", False)]
+)
+async def test_a_request_has_an_id(client, sent, is_kept):
+    for path in ("/v1/models", "/nowhere", "/healthz"):
+        answer = await client.get(path, headers={"X-Request-ID": sent})
+        assert (answer.headers["x-request-id"] == sent) == is_kept
+        assert answer.headers["x-request-id"]
+    made = {(await client.get("/v1/models")).headers["x-request-id"] for _ in range(3)}
+    assert len(made) == 3
+
+
+async def test_the_log_and_the_trace_name_it(client, spans, caplog, monkeypatch):
+    async def fail(*args, **kwargs):
+        raise StoreUnavailable("sqlite", "it is gone")
+
+    monkeypatch.setattr("toolspecs.catalog.Catalog.get", fail)
+    with caplog.at_level(logging.ERROR):
+        await client.get("/v1/toolsets/x", headers={"X-Request-ID": "abc-1"})
+    assert "request abc-1" in caplog.text
+    assert spans.get_finished_spans()[-1].attributes["callgate.request_id"] == "abc-1"
+
+
+def app_with(settings, runtime, **fields):
+    return create_app(msgspec.structs.replace(settings, **fields), runtime=runtime)
+
+
+@pytest.mark.parametrize("keyed", [{}, {"api_key": KEY}], ids=["without keys", "with keys"])
+async def test_pages_of_the_origins_may_call(settings, runtime, keyed):
+    own = {"Origin": PAGE} | ({"Authorization": f"Bearer {KEY}"} if keyed else {})
+    asked = {
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization, x-toolset",
+    }
+    async with client_of(
+        app_with(settings, runtime, cors_origins=f"{PAGE}, http://b.example", **keyed)
+    ) as client:
+        preflight = await client.options("/v1/chat/completions", headers={"Origin": PAGE, **asked})
+        assert preflight.status_code == 204
+        assert preflight.headers["access-control-allow-origin"] == PAGE
+        assert preflight.headers["access-control-allow-headers"] == "authorization, x-toolset"
+        assert "POST" in preflight.headers["access-control-allow-methods"]
+        answer = await client.post("/v1/chat/completions", json=body(prediction={}), headers=own)
+        assert answer.status_code == 200, answer.text
+        assert answer.headers["access-control-allow-origin"] == PAGE
+        exposed = answer.headers["access-control-expose-headers"].lower()
+        assert all(name in exposed for name in ("x-callgate-ignored", "x-request-id", "etag", "retry-after"))
+        missing = await client.get("/v1/toolsets/x", headers=own)
+        assert (missing.status_code, missing.headers["access-control-allow-origin"]) == (404, PAGE)
+        foreign = await client.options(
+            "/v1/chat/completions", headers={"Origin": "https://evil.example", **asked}
+        )
+        assert foreign.status_code in {401, 403}
+        assert "access-control-allow-origin" not in foreign.headers
+
+
+async def test_with_keys_a_page_that_sends_none_can_read_why_it_is_refused(settings, runtime):
+    async with client_of(app_with(settings, runtime, cors_origins="*", api_key=KEY)) as client:
+        refused = await client.get("/v1/models", headers={"Origin": PAGE})
+        assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (401, PAGE)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"cors_origins": "*"}, "set api_key too"),
+        ({"cors_origins": "app.example"}, "is no origin"),
+        ({"cors_origins": f"{PAGE}/"}, "is no origin"),
+        ({"cors_origins": f"{PAGE},null"}, "'null' is no origin"),
+    ],
+)
+def test_origins_that_are_none_are_refused(fields, says):
+    with pytest.raises(SettingsError, match=says):
+        read_origins(Settings(**fields))
+
+
+async def test_the_names_of_other_servers_for_its_state(client):
+    for path in ("/health", "/ping"):
+        assert (await client.get(path)).json() == {"status": "ok"}
+    assert (await client.get("/version")).json()["version"]
