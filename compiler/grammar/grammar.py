@@ -1,8 +1,8 @@
 """The grammar: rules over Unicode text, which every lowering produces.
 
-An expression is one of `Literal`, `CharClass`, `Repeat`, `Concatenation`, `Choice` or `RuleRef`; a rule's
-body can also be `Prose`. All are frozen and hashable, so equal grammars are equal values. `to_ebnf` writes
-the text that xgrammar compiles.
+An expression is one of `Literal`, `CharClass`, `Repeat`, `Concatenation`, `Choice`, `RuleRef` or
+`GuardedText`; a rule's body can also be `Prose`. All are frozen and hashable, so equal grammars are equal
+values. `to_ebnf` writes the text that xgrammar compiles.
 
 Masks are fast with right recursion, with a lookahead where it is known what follows a rule, and with `Repeat`
 only over single character classes (docs/benchmarks.md). The lowering writes all other counts out as rules.
@@ -18,6 +18,7 @@ from typing import overload
 
 from compiler.errors import UnsupportedSchema
 from compiler.guard.plan import GuardPlan, plan_to_json
+from compiler.guard.string_bounds import StringAutomaton
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
 
@@ -93,7 +94,19 @@ class Prose:
     excludes: tuple[str, ...]
 
 
-Expr = Literal | CharClass | Repeat | Concatenation | Choice | RuleRef | Prose
+@dataclass(frozen=True, slots=True)
+class GuardedText:
+    """The rest of a JSON string, and the quote that closes it; a guard keeps the pattern of the text.
+
+    The recogniser reads `automaton`. xgrammar compiles `widened`, whose texts have all its characters in any
+    order, and the guard removes the others from masks.
+    """
+
+    automaton: StringAutomaton
+    widened: RuleRef
+
+
+Expr = Literal | CharClass | Repeat | Concatenation | Choice | RuleRef | Prose | GuardedText
 
 EMPTY = Literal("")
 
@@ -200,6 +213,8 @@ def subexpressions(expr: Expr) -> Iterator[Expr]:
         match part:
             case Concatenation(inner) | Choice(inner):
                 pending += reversed(inner)
+            case GuardedText(_, widened):
+                pending.append(widened)
 
 
 def to_ebnf(grammar: Grammar) -> str:
@@ -239,7 +254,7 @@ def _write(expr: Expr, names: Mapping[str, str]) -> str:  # noqa: PLR0911 - one 
             )
         case Choice(options):
             return " | ".join(_write(o, names) for o in options)
-        case RuleRef(name):
+        case RuleRef(name) | GuardedText(_, RuleRef(name)):
             return names[name]
         case Prose(excludes):
             texts = ", ".join(_write(Literal(text), names) for text in excludes)

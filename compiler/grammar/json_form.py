@@ -9,6 +9,7 @@ from compiler.grammar.grammar import (
     Concatenation,
     Expr,
     Grammar,
+    GuardedText,
     Literal,
     Prose,
     Repeat,
@@ -16,6 +17,7 @@ from compiler.grammar.grammar import (
     RuleRef,
 )
 from compiler.guard.plan import plan_from_json, plan_to_json
+from compiler.guard.string_bounds import automaton_from_json, automaton_to_json
 
 
 def grammar_to_json(grammar: Grammar) -> str:
@@ -67,6 +69,8 @@ def _write(expr: Expr) -> list[Any]:  # noqa: PLR0911 - one case per kind of exp
             return ["rule", name]
         case Prose(excludes):
             return ["prose", *excludes]
+        case GuardedText(automaton, widened):
+            return ["guarded", widened.name, automaton_to_json(automaton)]
 
 
 def _read(node: list[Any]) -> Expr:  # noqa: PLR0911 - one case per kind of expression
@@ -87,6 +91,9 @@ def _read(node: list[Any]) -> Expr:  # noqa: PLR0911 - one case per kind of expr
             return RuleRef(*rest)
         case "prose":
             return Prose(tuple(rest))
+        case "guarded":
+            name, automaton = rest
+            return GuardedText(automaton_from_json(automaton), RuleRef(name))
         case _:
             raise ValueError(f"no expression is tagged {tag!r}")
 

@@ -8,6 +8,7 @@ from compiler.grammar.grammar import (
     Concatenation,
     Expr,
     Grammar,
+    GuardedText,
     Literal,
     Prose,
     Repeat,
@@ -47,6 +48,8 @@ class ShortestSentences:
                 return self._final[name] + self._per_call if name in self._final else NEVER
             case Prose():
                 return 0
+            case GuardedText(automaton):
+                return automaton.num_bytes[0] + 1
 
     def length(self, expr: Expr) -> int:
         """Bytes of an expression's shortest sentence; `NEVER` or more if it has none."""

@@ -11,7 +11,7 @@ from itertools import chain
 
 import numpy as np
 
-from compiler.guard.cursor import JsonCursor, SeenElement
+from compiler.guard.cursor import JsonCursor, SeenElement, num_characters_begun
 from compiler.guard.tagged_cursor import Cursor
 from compiler.guard.token_lengths import TokenLengths
 from compiler.token_index import Row, TokenIndex, TokenSet, forbid
@@ -171,18 +171,27 @@ class CandidateTokens:
                 if seen:
                     yield tokens.escaping
             return
-        if not cursor.in_string:
-            yield tokens.keys_outside
-            if self._has_items:
-                yield tokens.items_outside
-            if seen:
-                yield from (tokens.whole_strings, tokens.escaped)
-            return
+        yield from self._sets_inside(cursor, seen) if cursor.in_string else self._sets_outside(seen)
+
+    def _sets_outside(self, seen: list[SeenElement]) -> Iterator[TokenSet]:
+        """The same outside of strings, where elements cannot run out."""
+        tokens = self._tokens
+        yield tokens.keys_outside
+        if self._has_items:
+            yield tokens.items_outside
+        if seen:
+            yield from (tokens.whole_strings, tokens.escaped)
+
+    def _sets_inside(self, cursor: JsonCursor, seen: list[SeenElement]) -> Iterator[TokenSet]:
+        """The same inside a string."""
+        tokens = self._tokens
         yield tokens.keys_inside
         if self._has_items:
             yield tokens.items_inside
         if seen:
             yield tokens.quoted if cursor.escape else tokens.escaped
+        if any(_fills(element, cursor) for element in seen):
+            yield tokens.escaping
 
     def _writing(self, seen: list[SeenElement], cursor: JsonCursor) -> Iterator[int]:
         """The tokens that write on a seen element up to its end; also a part of it if it can run out."""
@@ -193,6 +202,10 @@ class CandidateTokens:
                 continue
             if not in_string and element.rest.startswith(b'"'):
                 continue  # the tokens that write it are in `whole_strings`
+            if in_string and _fills(
+                element, cursor
+            ):  # its last character, perhaps not whole, leads to its end
+                yield from self._writing_part(element.rest, in_string=True)
             for blank in _blanks_before(in_string=in_string):
                 for at in range(*index.narrow(blank + element.rest)):
                     yield from index.ids[at]
@@ -218,6 +231,14 @@ class CandidateTokens:
             pending.append((written + char, at + 1, inside, low, high))
             if not inside and char in _SEPARATORS:
                 pending.append((written + char + b" ", at + 1, inside, low, high))
+
+
+def _fills(element: SeenElement, cursor: JsonCursor) -> bool:
+    """Whether the string at the cursor has room for the rest of a seen element, and for no character more."""
+    remaining = cursor.remaining
+    if remaining is None or remaining.num_left >= len(element.rest):
+        return False
+    return num_characters_begun(element.rest, cursor.escape) == remaining.num_left
 
 
 def _blanks_before(*, in_string: bool) -> tuple[bytes, ...]:

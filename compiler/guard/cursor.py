@@ -15,13 +15,16 @@ from typing import NamedTuple
 
 from compiler.guard.plan import GuardPlan, PathStates
 from compiler.guard.seen_values import SeenValues
-from compiler.guard.string_bounds import RemainingLength
+from compiler.guard.string_bounds import LengthBound, RemainingLength
+from compiler.regular import charset
+from compiler.regular.utf8 import char_range, chars_of_escape, decode_prefix
 
 ESCAPE = re.compile(rb"\\(?:[^u]|u(?:[dD][89abAB]..\\u....|(?![dD][89abAB])....))", re.DOTALL)
 """A complete escape of one character, a surrogate pair included."""
 _BACKSLASH = 0x5C
 _LAST_CHARACTER = re.compile(rb"(?:[\xc0-\xdf].|[\xe0-\xef]..|[\xf0-\xff]...)\Z", re.DOTALL)
 _UNESCAPED = re.compile(rb'[^"\\]*')
+_CONTINUATION = bytes(range(0x80, 0xC0))
 _SCALAR_END = b",]} \t\n\r"
 _CANONICAL_CHARACTER = re.compile(rb"\\u....|\\.|[\x00-\x21\x23-\x7f]|[\xc0-\xff][\x80-\xbf]+", re.DOTALL)
 _SHORT_ESCAPES = {json.loads(f'"\\{char}"'): b"\\" + char.encode() for char in '"\\/bfnrt'}
@@ -125,7 +128,7 @@ class JsonCursor(NamedTuple):
         return self.scalar is not None and self.scalar.startswith(b'"')
 
     def advance(self, text: bytes) -> "JsonCursor | None":
-        """The cursor after more text; None if an element repeats there, or a string cannot keep to its bound.
+        """The cursor after more text; None if an element repeats there, or a string cannot keep its bound.
 
         `JsonCursor(GuardPlan()).advance(b'{"a":1,"a":')` is None.
         """
@@ -162,17 +165,22 @@ class JsonCursor(NamedTuple):
         if begins_escape:
             after = self._replace(scalar=scalar, escape=b"\\", remaining=remaining, is_after_character=False)
             return after, at + 1
-        if at == len(text):
-            is_after = _ends_character(run.group())
-            is_same = (
-                scalar is self.scalar and remaining == self.remaining and is_after == self.is_after_character
-            )
-            if is_same:
-                return self, at
-            return self._replace(scalar=scalar, remaining=remaining, is_after_character=is_after), at
+        if at < len(text):
+            may_end = remaining is None or remaining.is_end
+            return (self._after_string(scalar) if may_end else None), at + 1
+        if not self._can_differ(scalar, b"", remaining):
+            return None, at
+        is_after = _ends_character(run.group())
+        is_same = (
+            scalar is self.scalar and remaining == self.remaining and is_after == self.is_after_character
+        )
+        after = self._replace(scalar=scalar, remaining=remaining, is_after_character=is_after)
+        return (self if is_same else after), at
+
+    def _after_string(self, scalar: bytes) -> "JsonCursor | None":
         ended = self._replace(scalar=None, remaining=None, is_after_character=False)
         value = scalar + b'"'
-        return (ended.after_key(value) if self.is_key else ended.after_value(value)), at + 1
+        return ended.after_key(value) if self.is_key else ended.after_value(value)
 
     @property
     def _is_recorded(self) -> bool:
@@ -188,7 +196,30 @@ class JsonCursor(NamedTuple):
             escape = b""
         if remaining is not None and not remaining.can_end(escape):
             return None
+        if not self._can_differ(scalar, escape, remaining):
+            return None
         return self._replace(escape=escape, scalar=scalar, remaining=remaining)
+
+    def _can_differ(self, scalar: bytes, escape: bytes, remaining: RemainingLength | None) -> bool:
+        """Whether the string can still become another item than those of the array.
+
+        Where it may have more characters, it can: no array holds every text that is one character longer.
+        """
+        container = self.container
+        if remaining is None or remaining.num_left or container is None or container.is_object:
+            return True
+        if not container.forbids_repeats:
+            return True
+        partial = escape or decode_prefix(scalar)[1]
+        if not partial:
+            return scalar + b'"' not in container.seen
+        possible = (
+            chars_of_escape(escape) if escape else charset.intersection((char_range(partial),), charset.ALL)
+        )
+        written = scalar if escape else scalar[: -len(partial)]
+        rests = (seen[len(written) : -1] for seen in container.seen.beginning_with(written))
+        chars = (json.loads(b'"' + rest + b'"') for rest in rests if _CANONICAL_CHARACTER.fullmatch(rest))
+        return sum(charset.contains(possible, ord(char)) for char in chars) < charset.size(possible)
 
     def _read_outside_string(self, text: bytes, at: int) -> "tuple[JsonCursor | None, int]":  # noqa: PLR0911 - a case per character
         """Read a structural character, a blank, or a byte of a scalar, and return where that ends."""
@@ -286,6 +317,14 @@ class JsonCursor(NamedTuple):
         return self if container is self.container else self._replace(container=container)
 
     @property
+    def bound_of_value(self) -> LengthBound | None:
+        """The bound of the string that would begin here as a value; None if none may, or it has none."""
+        if not self.plan.bounds or self.scalar is not None or self.is_complete:
+            return None
+        is_at_key = self.expects_element and self.container is not None and self.container.is_object
+        return None if is_at_key else self.plan.bound_at(self._value_states())
+
+    @property
     def is_in_plain_string(self) -> bool:
         """Whether the same tokens may follow after any character of this string, its bound left aside."""
         container = self.container
@@ -338,6 +377,18 @@ class JsonCursor(NamedTuple):
     def can_be_dead_end(self) -> bool:
         """Whether perhaps every continuation repeats an element (see `DeadEndSearch`)."""
         return any(element.can_run_out and element.is_begun for element in self.seen_elements())
+
+
+def num_characters_begun(text: bytes, escape: bytes) -> int:
+    """How many more characters of a string the rest of an element begins; `escape` has begun one already."""
+    if escape:
+        whole = ESCAPE.match(escape + text)
+        assert whole is not None, "the rest of an element completes the escape"
+        text = text[whole.end() - len(escape) :]
+    text, count = text.lstrip(_CONTINUATION), 0
+    while (found := _CANONICAL_CHARACTER.match(text)) is not None:
+        count, text = count + 1, text[found.end() :]
+    return count
 
 
 def _ends_character(text: bytes) -> bool:

@@ -7,23 +7,33 @@ knows how many characters each of its states is away from an end.
 Example: 9 characters at most, under that pattern. After `abcdefg-` one character is left and one is needed,
 so a letter may follow. After `abcdefgh` one is left too, but `-` would leave none where one is needed: `-`
 may not follow.
+
+Where the rules of a pattern would cost too much, rules write all its characters in any order, and the guard
+keeps the whole pattern: its automaton `is_whole`.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from heapq import heappop, heappush
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from compiler.regular import charset
+from compiler.regular.charset import Ranges
 from compiler.regular.dfa import DEAD, Dfa, TooManyStates
 from compiler.regular.utf8 import char_range, decode_prefix, num_characters
 
 MAX_ENTRIES = 10_000
 """The most entries of a transition table. Rules count the texts of a larger automaton."""
+UNBOUNDED = 1 << 29
+"""The bound of a string that may have any length; more characters than fit in any output."""
+FAR = 1 << 30
+"""A distance beyond any bound."""
 _CONTROLS = range(0x20)
 _SHORT_ESCAPES = tuple(map(ord, '"\\\b\f\n\r\t'))
 _UNESCAPED = tuple(code for code in range(0x20, 0x80) if code not in _SHORT_ESCAPES)
@@ -41,6 +51,10 @@ It matters only where not all characters lead to the same state.
 """
 
 
+_ANY = -1
+"""Among classes: if none of the others leads to an end, any class may be meant."""
+
+
 @dataclass(frozen=True)
 class StringAutomaton:
     """A deterministic automaton over code points; `transitions[state][char_class]` is the next state.
@@ -53,10 +67,12 @@ class StringAutomaton:
     classes: tuple[int, ...]
     transitions: tuple[tuple[int, ...], ...]
     accepting: frozenset[int]
+    is_whole: bool = False
+    """The guard keeps the whole pattern: rules also write texts that the automaton does not accept."""
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.starts, self.classes, self.transitions, self.accepting))
+        return hash((self.starts, self.classes, self.transitions, self.accepting, self.is_whole))
 
     def __hash__(self) -> int:
         """The hash of the content, computed once, as automata are keys of caches."""
@@ -64,7 +80,10 @@ class StringAutomaton:
 
     @cached_property
     def distance(self) -> tuple[int, ...]:
-        """By state, the fewest characters to the end of a text; 0 where there is no end."""
+        """By state, the fewest characters to the end of a text.
+
+        Where there is no end: `FAR` if the guard must not let a text get there, 0 if rules see to that.
+        """
         sources: dict[int, set[int]] = {}
         for state, targets in enumerate(self.transitions):
             for target in targets:
@@ -75,12 +94,58 @@ class StringAutomaton:
             for state in sources.get(target, set()) - found.keys():
                 found[state] = found[target] + 1
                 queue.append(state)
-        return tuple(found.get(state, 0) for state in range(len(self.transitions)))
+        return tuple(found.get(state, self._dead_distance) for state in range(len(self.transitions)))
+
+    def may_end(self, state: int) -> bool:
+        """Whether a text may end there, as far as the guard has to know."""
+        return not self.is_whole or state in self.accepting
+
+    @property
+    def _dead_distance(self) -> int:
+        return FAR if self.is_whole else 0
 
     @cached_property
     def max_distance(self) -> int:
-        """The largest distance of any state."""
-        return max(self.distance)
+        """The largest distance of any state that has one."""
+        return max(distance for distance in self.distance if distance < FAR)
+
+    @cached_property
+    def num_bytes(self) -> tuple[int, ...]:
+        """By state, the fewest bytes to the end of a text in JSON; `FAR` where there is no end."""
+        found = [0 if state in self.accepting else FAR for state in range(len(self.transitions))]
+        heap = [(0, state) for state in self.accepting]
+        steps: dict[int, list[tuple[int, int]]] = {}
+        for state in range(len(self.transitions) - 1):
+            for target, ranges in self.targets(state).items():
+                steps.setdefault(target, []).append((_width(ranges), state))
+        while heap:
+            cost, state = heappop(heap)
+            for width, source in steps.get(state, ()) if cost == found[state] else ():
+                if cost + width < found[source]:
+                    found[source] = cost + width
+                    heappush(heap, (cost + width, source))
+        return tuple(found)
+
+    def targets(self, state: int) -> dict[int, Ranges]:
+        """The characters that lead to each state but the dead one."""
+        spans: dict[int, list[tuple[int, int]]] = {}
+        for char_class, low, end in zip(
+            self.classes, self.starts, (*self.starts[1:], charset.LAST + 1), strict=True
+        ):
+            target = self.transitions[state][char_class]
+            if target != len(self.transitions) - 1:
+                spans.setdefault(target, []).append((low, end - 1))
+        found = {
+            target: charset.intersection(charset.union(each), charset.ALL) for target, each in spans.items()
+        }
+        return {target: ranges for target, ranges in found.items() if ranges}
+
+    @cached_property
+    def characters(self) -> Ranges:
+        """Every character of a text."""
+        return charset.union(
+            *(r for state in range(len(self.transitions) - 1) for r in self.targets(state).values())
+        )
 
     @cached_property
     def table(self) -> NDArray[np.int32]:
@@ -100,28 +165,39 @@ class StringAutomaton:
         return state
 
     @cached_property
-    def _distance_within(self) -> dict[tuple[int, bytes], int]:
+    def _within(self) -> dict[bytes, frozenset[int] | None]:
+        return {b"": None}
+
+    def classes_within(self, partial: bytes) -> frozenset[int] | None:
+        """The classes of the characters that begin with `partial`; None if that is nothing.
+
+        `partial` is the beginning of an escape, or the first bytes of a character in UTF-8.
+        """
+        if partial not in self._within:
+            is_escape = partial[:1] == b"\\"
+            found = self._class_set(_ESCAPED.get(partial, ())) if is_escape else self._utf8_classes(partial)
+            # Where rules escape more characters than those, all characters lead to the same state.
+            leads_anywhere = is_escape and not self.is_whole
+            self._within[partial] = frozenset(found | ({_ANY} if leads_anywhere else set()))
+        return self._within[partial]
+
+    @cached_property
+    def _distances(self) -> dict[tuple[int, frozenset[int]], int]:
         return {}
 
+    def distance_after(self, state: int, classes: frozenset[int]) -> int:
+        """The fewest characters to an end after one character of these classes."""
+        if (state, classes) not in self._distances:
+            found = self._distances_after(state, classes - {_ANY})
+            if not found and _ANY in classes:
+                found = [max(self._distances_after(state, self.classes), default=0)]
+            self._distances[state, classes] = min(found, default=self._dead_distance)
+        return self._distances[state, classes]
+
     def distance_within(self, state: int, partial: bytes) -> int:
-        """The fewest characters to an end once the character that begins with `partial` is complete.
-
-        `partial` is the beginning of an escape, the first bytes of a character in UTF-8, or nothing.
-        """
-        if not partial:
-            return self.distance[state]
-        if (state, partial) not in self._distance_within:
-            self._distance_within[state, partial] = self._find_distance_within(state, partial)
-        return self._distance_within[state, partial]
-
-    def _find_distance_within(self, state: int, partial: bytes) -> int:
-        if partial[:1] != b"\\":
-            return min(self._distances_after(state, self._utf8_classes(partial)), default=0)
-        escaped = self._distances_after(state, self._class_set(_ESCAPED.get(partial, ())))
-        if escaped:
-            return min(escaped)
-        # Where rules escape more characters than those, all characters lead to the same state.
-        return max(self._distances_after(state, self.classes), default=0)
+        """The fewest characters to an end once the character that begins with `partial` is complete."""
+        classes = self.classes_within(partial)
+        return self.distance[state] if classes is None else self.distance_after(state, classes)
 
     def _distances_after(self, state: int, classes: Iterable[int]) -> list[int]:
         """The distances of the states that these classes lead to, the dead state left out."""
@@ -144,7 +220,7 @@ class StringAutomaton:
         """
         controls = self._class_set(set(_CONTROLS) - set(_SHORT_ESCAPES))
         short, unescaped = self._class_set(_SHORT_ESCAPES), self._class_set(_UNESCAPED)
-        for state, distance in enumerate(self.distance):
+        for state, distance in enumerate(self.distance[:-1]):
             if distance and distance - 1 not in self._distances_after(state, unescaped):
                 return False
             by_short, by_long = self._distances_after(state, short), self._distances_after(state, controls)
@@ -166,8 +242,21 @@ class StringAutomaton:
         return limit
 
 
+def _width(ranges: Ranges) -> int:
+    """The fewest bytes of JSON that one character of a set takes."""
+
+    def has(low: int, high: int) -> bool:
+        return any(first <= high and last >= low for first, last in ranges)
+
+    if any(charset.contains(ranges, code) for code in _UNESCAPED):
+        return 1
+    if any(charset.contains(ranges, code) for code in _SHORT_ESCAPES) or has(0x7F, 0x7FF):
+        return 2
+    return 3 if has(0x800, 0xFFFF) else 4 if has(0x10000, charset.LAST) else 6
+
+
 @lru_cache(maxsize=256)
-def string_automaton(dfa: Dfa, min_length: int) -> StringAutomaton:
+def string_automaton(dfa: Dfa, min_length: int, *, is_whole: bool = False) -> StringAutomaton:
     """The automaton of a minimised DFA's texts of at least `min_length` characters.
 
     Raises:
@@ -195,12 +284,14 @@ def string_automaton(dfa: Dfa, min_length: int) -> StringAutomaton:
     ]
     table = [[dead if t == DEAD else t for t in row] + [dead] for row in zip(*classes, strict=True)]
     starts, class_of = zip(*changes, strict=True)
-    return StringAutomaton(starts, class_of, (*map(tuple, table), (dead,) * (outside + 1)), dfa.accepting)
+    transitions = (*map(tuple, table), (dead,) * (outside + 1))
+    return StringAutomaton(starts, class_of, transitions, dfa.accepting, is_whole)
 
 
 def automaton_to_json(automaton: StringAutomaton) -> Any:
     """The automaton as lists of numbers; stored grammars hold this."""
-    return [automaton.starts, automaton.classes, automaton.transitions, sorted(automaton.accepting)]
+    whole = [True] if automaton.is_whole else []
+    return [automaton.starts, automaton.classes, automaton.transitions, sorted(automaton.accepting), *whole]
 
 
 def automaton_from_json(content: Any) -> StringAutomaton:
@@ -209,9 +300,11 @@ def automaton_from_json(content: Any) -> StringAutomaton:
     Raises:
         ValueError, TypeError: `content` has another form, or is no automaton.
     """
-    starts, classes, rows, accepting = content
-    automaton = StringAutomaton(tuple(starts), tuple(classes), tuple(map(tuple, rows)), frozenset(accepting))
-    transitions = automaton.transitions
+    starts, classes, rows, accepting, *whole = content
+    transitions = tuple(map(tuple, rows))
+    automaton = StringAutomaton(
+        tuple(starts), tuple(classes), transitions, frozenset(accepting), whole == [True]
+    )
     num_states, num_classes = len(transitions), len(transitions[-1]) if rows else 0
     is_sound = (
         automaton.starts[:1] == (0,)
@@ -227,10 +320,18 @@ def automaton_from_json(content: Any) -> StringAutomaton:
 
 
 class LengthBound(NamedTuple):
-    """The most code points of a string, and the automaton of its pattern if that restricts where it ends."""
+    """The most code points of a string, and the automaton of its pattern if that restricts where it ends.
+
+    `max_length` is `UNBOUNDED` if the guard only keeps the pattern.
+    """
 
     max_length: int
     automaton: StringAutomaton | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the guard keeps the whole pattern."""
+        return self.automaton is not None and self.automaton.is_whole
 
     @property
     def start(self) -> "RemainingLength":
@@ -238,9 +339,14 @@ class LengthBound(NamedTuple):
         return RemainingLength(self.max_length, self.automaton)
 
     def num_unchecked(self, limit: int) -> int:
-        """How many characters a string may begin with, whichever they are; at most `limit`."""
+        """How many characters a string may begin with, whichever they are; at most `limit`.
+
+        One fewer where all are counted: among distinct items, a string that is full may be a repetition.
+        """
         if self.automaton is None:
-            return min(limit, self.max_length)
+            return min(limit, self.max_length - 1)
+        if self.automaton.is_whole:
+            return -1
         return self.automaton.num_unchecked(self.max_length, limit)
 
 
@@ -270,6 +376,11 @@ class RemainingLength(NamedTuple):
         if self.automaton is None:
             return self
         return self._replace(state=self.automaton.after(self.state, [ord(char)]))
+
+    @property
+    def is_end(self) -> bool:
+        """Whether the quote may follow, as far as the guard has to know."""
+        return self.automaton is None or self.automaton.may_end(self.state)
 
     def can_end(self, escape: bytes = b"") -> bool:
         """Whether the string can still end within its bound; `escape` is an incomplete escape."""

@@ -4,37 +4,28 @@ A character counts as soon as its first byte or its backslash is written, so a c
 always be completed.
 """
 
-import json
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
-from functools import cache, lru_cache
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache, cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from compiler.guard.cursor import ESCAPE
+from compiler.guard.decoded_tokens import BACKSLASH, ESCAPABLE, IN_STRING, OPENED_STRING, QUOTE, DecodedTokens
 from compiler.guard.string_bounds import LengthBound, RemainingLength, StringAutomaton
 from compiler.guard.tagged_cursor import Cursor
-from compiler.regular import charset
-from compiler.regular.utf8 import decode_prefix, num_characters
+from compiler.regular.utf8 import num_characters
 from compiler.token_index import Row, TokenSet, bits_of, forbid
 
-_BACKSLASH = b"\\"
-_LEADS = (b"", _BACKSLASH)
+_LEADS = (b"", BACKSLASH)
 """The incomplete characters for which the needs of all tokens are computed at once: none, or a backslash."""
-_ESCAPABLE = frozenset({b'"', b"\\", b"/", b"b", b"f", b"n", b"r", b"t", b"u"})
-"""What may follow a backslash."""
-_IN_STRING = re.compile(rb'(?:[^"\\]|\\.)*\\?', re.DOTALL)
-"""The part of a token that is in the string it begins in, unless an escape has begun before it."""
-_COMPLETE_CHARACTERS = re.compile(rb"(?:[^\\]|" + ESCAPE.pattern + rb")*", re.DOTALL)
 _INCOMPLETE_ESCAPE = re.compile(rb"\\.*\Z", re.DOTALL)
 _FEW = 8
 _MANY = 4_096
-"""To compute what all tokens need from a state of a pattern takes 10 ms. Up to this many long tokens, those
+"""To find out what all tokens need from a pattern takes some 15 ms once. Up to this many long tokens, those
 that the row allows are counted first, and if they are few, each is tried."""
-_MAX_CACHED_NEEDS = 32
 _MAX_CACHED_ROWS = 512
 
 
@@ -49,20 +40,31 @@ class TokenLengths:
         self._num_bytes = [*map(len, tokens.values())]
         self._num_opened = np.fromiter(map(_num_opened, tokens.values()), np.int32, len(tokens))
         self._max_bytes = max(self._num_bytes, default=0)
-        self._num_added = {b"": self._by_id(_num_added), _BACKSLASH: self._by_id(_num_added_escaped)}
-        self._decoded = cache(lambda lead: DecodedTokens(tokens, lead))
-        self._needs = lru_cache(_MAX_CACHED_NEEDS)(self._find_needs)
+        self._num_added = {b"": self._by_id(_num_added), BACKSLASH: self._by_id(_num_added_escaped)}
+        self._decoded = cache(lambda lead: DecodedTokens(tokens, lead, width))
         self._fitting_row = lru_cache(_MAX_CACHED_ROWS)(self._find_fitting_row)
 
     def prepare(self) -> None:
         """Decode all tokens now, within a second, instead of when a pattern first asks for it."""
-        for lead in _LEADS:
+        for lead in (*_LEADS, QUOTE):
             self._decoded(lead)
+        assert len(self._open_later) == len(self._ids)
 
-    def opening_too_much(self, bounds: Iterable[LengthBound]) -> TokenSet:
-        """The tokens that might open a string and write more of it than one of the bounds allows."""
-        unchecked = (bound.num_unchecked(self._max_bytes) for bound in bounds)
-        return TokenSet(self._ids[self._num_opened > min(unchecked, default=self._max_bytes)], self._width)
+    def opening_too_much(self, bounds: Collection[LengthBound]) -> TokenSet:
+        """The tokens that might open a string and write more of it than one of the bounds allows.
+
+        Of strings whose pattern a guard keeps, `_keep_opening` sees to tokens that open one at once.
+        """
+        counted = [bound for bound in bounds if not bound.is_whole]
+        unchecked = (bound.num_unchecked(self._max_bytes) for bound in counted)
+        may_open = self._num_opened > min(unchecked, default=self._max_bytes)
+        if len(counted) < len(bounds):
+            may_open |= self._open_later
+        return TokenSet(self._ids[may_open], self._width)
+
+    @cached_property
+    def _open_later(self) -> NDArray[np.bool_]:
+        return np.fromiter(map(_opens_later, self._tokens.values()), bool, len(self._tokens))
 
     def forbid_too_long(self, row: Row, cursor: Cursor, opening: TokenSet) -> None:
         """Remove from a row what would make a string too long.
@@ -72,8 +74,17 @@ class TokenLengths:
         remaining = cursor.json.remaining
         if remaining is not None:
             self._keep_fitting(row, cursor, remaining)
+        else:
+            self._keep_opening(row, cursor.json.bound_of_value)
         if opening:
-            self._try(opening.allowed(row), row, cursor)
+            inside = cursor.json.in_string and not cursor.json.escape
+            ids = (i for i in opening.allowed(row) if not inside or _opens_another(self._tokens[i]))
+            self._try(ids, row, cursor)
+
+    def _keep_opening(self, row: Row, bound: LengthBound | None) -> None:
+        """Keep in a row what may open the string that a bound keeps whole."""
+        if bound is not None and bound.automaton is not None and bound.is_whole:
+            row &= self._row(bound.automaton, 0, QUOTE, bound.max_length)
 
     def _keep_fitting(self, row: Row, cursor: Cursor, remaining: RemainingLength) -> None:
         """Keep in a row the tokens that the string at the cursor has room for.
@@ -83,15 +94,17 @@ class TokenLengths:
         """
         automaton, lead = remaining.automaton, cursor.json.escape or remaining.partial
         num_safe = remaining.num_left if automaton is None else remaining.num_left - automaton.max_distance
+        if automaton is not None and automaton.is_whole:
+            num_safe = -1
         if num_safe >= self._max_bytes:
             return
         num_long = self._num_longer(num_safe)
         if lead in _LEADS and (automaton is None or num_long > _MANY):
-            row &= self._fitting_row(automaton, remaining.state, lead, remaining.num_left)
+            row &= self._row(automaton, remaining.state, lead, remaining.num_left)
             return
         allowed = self._ids[:num_long][row[self._words[:num_long]] & self._bits[:num_long] != 0].tolist()
         if lead in _LEADS and len(allowed) > _FEW:
-            row &= self._fitting_row(automaton, remaining.state, lead, remaining.num_left)
+            row &= self._row(automaton, remaining.state, lead, remaining.num_left)
         else:
             self._try(allowed, row, cursor)
 
@@ -104,20 +117,18 @@ class TokenLengths:
             if cursor.advance(self._tokens[token_id]) is None:
                 forbid(row, token_id)
 
+    def _row(self, automaton: StringAutomaton | None, state: int, lead: bytes, num_left: int) -> Row:
+        """The row of the tokens that need at most `num_left` characters; no token needs more than `most`."""
+        most = self._max_bytes + (0 if automaton is None else automaton.max_distance)
+        return self._fitting_row(automaton, state, lead, min(num_left, most))
+
     def _find_fitting_row(
         self, automaton: StringAutomaton | None, state: int, lead: bytes, num_left: int
     ) -> Row:
         """The row of the tokens that need at most `num_left` characters."""
-        return np.packbits(self._needs(automaton, state, lead) <= num_left, bitorder="little").view(np.int32)
-
-    def _find_needs(self, automaton: StringAutomaton | None, state: int, lead: bytes) -> NDArray[np.int32]:
-        """By token id, the characters that the token adds and the fewest that end the string after it."""
-        if automaton is None:
-            return self._num_added[lead]
-        needs = self._unlimited()
-        decoded = self._decoded(lead)
-        needs[decoded.ids] = decoded.needs(automaton, state)
-        return needs
+        if automaton is not None:
+            return self._decoded(lead).groups(automaton).fitting_row(state, num_left)
+        return np.packbits(self._num_added[lead] <= num_left, bitorder="little").view(np.int32)
 
     def _by_id(self, count: Callable[[bytes], int]) -> NDArray[np.int32]:
         """By token id, what `count` says; for ids of no text more than any bound."""
@@ -135,11 +146,24 @@ def _num_opened(token: bytes) -> int:
     return len(opened) if b"\\" in opened else max(map(len, opened.split(b'"')))  # a quote may be escaped
 
 
+def _opens_later(token: bytes) -> bool:
+    """Whether a token may write of a string that it opens after something else."""
+    opened = OPENED_STRING.match(token)
+    return QUOTE in (token if opened is None else opened.group(1))[:-1]
+
+
+def _opens_another(token: bytes) -> bool:
+    """Whether a token that begins inside a string may write of a string that it opens after it."""
+    inside = IN_STRING.match(token)
+    assert inside is not None
+    return QUOTE in token[inside.end() + 1 : -1]
+
+
 def _num_added(token: bytes) -> int:
     """The characters that a token adds to a string."""
     if b'"' not in token and b"\\" not in token:
         return num_characters(token)
-    match = _IN_STRING.match(token)
+    match = IN_STRING.match(token)
     assert match is not None
     return num_characters(_INCOMPLETE_ESCAPE.sub(b".", ESCAPE.sub(b".", match.group())))
 
@@ -149,96 +173,4 @@ def _num_added_escaped(token: bytes) -> int:
 
     0 for a token that may not follow a backslash: the grammar forbids it.
     """
-    return _num_added(_BACKSLASH + token) - 1 if token[:1] in _ESCAPABLE else 0
-
-
-class _DecodedText(NamedTuple):
-    chars: str
-    partial: bytes = b""
-    """The bytes of a last character that is incomplete."""
-    is_closed: bool = False
-    """A quote follows, which closes the string."""
-
-
-class DecodedTokens:
-    """Tokens as the characters that they add to a string, after `lead`: an opening backslash, or nothing.
-
-    The tokens with the most characters come first, so that column `i` holds the character at index `i` of
-    every token that has so many.
-    """
-
-    def __init__(self, tokens: Mapping[int, bytes], lead: bytes) -> None:
-        possible = {
-            token_id: token for token_id, token in tokens.items() if not lead or token[:1] in _ESCAPABLE
-        }
-        read = [(token_id, text) for token_id, token in possible.items() if (text := _decode(lead + token))]
-        read.sort(key=lambda item: -len(item[1].chars))
-        texts = [text for _, text in read]
-        self.ids = np.array([token_id for token_id, _ in read], np.int64)
-        num_chars = np.array([len(text.chars) for text in texts], np.int32)
-        self._is_closed = np.array([text.is_closed for text in texts], bool)
-        self._num_added = num_chars + np.array([bool(text.partial) for text in texts], np.int32) - bool(lead)
-        joined = "".join(text.chars for text in texts).encode("utf-32-le")
-        self._codes, numbers = _numbered(np.frombuffer(joined, np.uint32))
-        first = np.cumsum(num_chars, dtype=np.int64) - num_chars
-        self._columns = [
-            numbers[first[: np.searchsorted(-num_chars, -at)] + at] for at in range(num_chars.max(initial=0))
-        ]
-        incomplete: dict[bytes, list[int]] = {}
-        for index, text in enumerate(texts):
-            if text.partial:
-                incomplete.setdefault(text.partial, []).append(index)
-        self._incomplete = {partial: np.array(indices) for partial, indices in incomplete.items()}
-
-    def needs(self, automaton: StringAutomaton, state: int) -> NDArray[np.int32]:
-        """For each of `ids`, the characters that it adds and the fewest that end the text after it.
-
-        The character that `lead` has begun is counted already; `state` is the state before it.
-        """
-        classes, table = automaton.classes_of(self._codes), automaton.table
-        states = np.full(len(self.ids), state, np.int32)
-        for column in self._columns:
-            states[: len(column)] = table[states[: len(column)], classes[column]]
-        num_more = np.array(automaton.distance, np.int32)[states]
-        num_more[self._is_closed] = 0
-        for partial, indices in self._incomplete.items():
-            num_more[indices] = [automaton.distance_within(int(each), partial) for each in states[indices]]
-        needs: NDArray[np.int32] = self._num_added + num_more
-        return needs
-
-
-def _numbered(codes: NDArray[np.uint32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """The distinct code points in order, and for each of `codes` its index among them."""
-    is_there = np.zeros(charset.LAST + 1, bool)
-    is_there[codes] = True
-    return np.flatnonzero(is_there), (np.cumsum(is_there, dtype=np.int32) - 1)[codes]
-
-
-def _decode(text: bytes) -> _DecodedText | None:
-    """The characters of a text up to the quote that closes the string; None if no string can hold it."""
-    if b"\\" not in text:
-        written, quote, _ = text.partition(b'"')
-        return _decode_utf8(written, b"", is_closed=bool(quote))
-    inside = _IN_STRING.match(text)
-    assert inside is not None
-    complete = _COMPLETE_CHARACTERS.match(inside.group())
-    assert complete is not None
-    partial = inside.group()[complete.end() :]
-    try:
-        written = ESCAPE.sub(_unescape, complete.group())
-    except ValueError:
-        return None
-    return _decode_utf8(written, partial, is_closed=inside.end() < len(text))
-
-
-def _decode_utf8(written: bytes, escape: bytes, *, is_closed: bool) -> _DecodedText | None:
-    try:
-        chars, partial = decode_prefix(written)
-    except UnicodeDecodeError:
-        return None
-    return None if partial and (escape or is_closed) else _DecodedText(chars, partial or escape, is_closed)
-
-
-def _unescape(escape: re.Match[bytes]) -> bytes:
-    char: str = json.loads(b'"' + escape.group() + b'"')
-    return char.encode()
+    return _num_added(BACKSLASH + token) - 1 if token[:1] in ESCAPABLE else 0

@@ -65,7 +65,8 @@ def lower_array(lowering: Lowering, constraint: ArrayConstraint, context: Contex
 
 def _lower_distinct(lowering: Lowering, constraint: ArrayConstraint, context: Context) -> Expr | None:
     """An array whose items a guard keeps distinct; there must be enough distinct values for it."""
-    if constraint.prefix_items or constraint.contains or not is_roomy(constraint.items):
+    has_room = is_roomy(constraint.items, guards_lengths=lowering.guards_lengths)
+    if constraint.prefix_items or constraint.contains or not has_room:
         lowering.planner.mark_can_run_out(context.state)
     lowering.reporter.note(context.location, "uniqueItems", Verdict.GUARDED, "an item is never repeated")
     items = _ItemRules(lowering, constraint, replace(context, is_distinct=True))

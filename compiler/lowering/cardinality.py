@@ -24,7 +24,7 @@ from compiler.lowering.constraints import (
 )
 from compiler.regular.dfa import DEAD, Dfa
 from compiler.scalars.numbers import IntegerConstraint
-from compiler.scalars.strings import StringConstraint
+from compiler.scalars.strings import SHORTEST_GUARDED, StringConstraint
 
 MOST_DISTINCT = 64
 """The most distinct items or keys that a schema may demand; the budget closer finds these within a second."""
@@ -140,12 +140,18 @@ class Cardinality:
         return total
 
 
-def is_roomy(schema: CanonicalSchema | None) -> bool:
-    """Whether every beginning of a text of the schema is known to have countless continuations."""
+def is_roomy(schema: CanonicalSchema | None, *, guards_lengths: bool) -> bool:
+    """Whether every beginning of a text of the schema is known to have countless continuations.
+
+    With `guards_lengths` also if only those have none that leave no room for a character more: the guard that
+    counts the characters sees these.
+    """
     match schema.view() if schema is not None else None:
         case canonical.StringView() as view:
             constraint = string_constraint(view)
-            return constraint == StringConstraint(min_length=constraint.min_length)
+            is_counted = constraint.max_length is not None and constraint.max_length < SHORTEST_GUARDED
+            may_be_bounded = guards_lengths and not is_counted
+            return constraint.has_only_lengths and (constraint.max_length is None or may_be_bounded)
         case canonical.MultiTypeView(types):
             return tuple(types) == ("string",)
         case _:

@@ -82,6 +82,8 @@ class Lowering:
         self.is_closed = is_closed
         self.formatting = formatting
         self._counted = counted
+        self.guards_lengths = not counted
+        """No string is counted by rules because a guard could not tell it from others."""
         self.rules = RuleTable()
         self.unconstrained = Unconstrained(self)
         self.large_numbers = LargeNumbers.of((source_map.document, *source_map.documents.values()))
@@ -239,7 +241,7 @@ class Lowering:
     def string(self, constraint: StringConstraint, context: Context, *, is_key: bool = False) -> Expr | None:
         """The admitted strings, or with `is_key` the admitted keys of an object; None if there is none."""
         is_counted = context.location.pointer in self._counted
-        is_guarded = not (is_key or context.is_distinct or is_counted)
+        is_guarded = not (is_key or is_counted) and (constraint.has_only_lengths or not context.is_distinct)
         in_container = is_key or not context.is_root
         try:
             lowered = self._string(

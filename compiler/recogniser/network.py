@@ -20,13 +20,16 @@ from compiler.grammar.grammar import (
     Concatenation,
     Expr,
     Grammar,
+    GuardedText,
     Literal,
     Prose,
     Repeat,
     RuleRef,
 )
 from compiler.grammar.shortest import NEVER, ShortestSentences
+from compiler.guard.string_bounds import StringAutomaton
 from compiler.regular.utf8 import ByteRange, byte_sequences
+from compiler.scalars.char_encoding import as_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +112,17 @@ class ProseState:
     cost: float
 
 
-SharedState = LiteralState | RepeatState | CharTailState | CallState | ProseState
+@dataclass(frozen=True, eq=False, slots=True)
+class TextState:
+    """In a state of the automaton of a text; then `after`, which begins with the closing quote."""
+
+    automaton: StringAutomaton
+    number: int
+    after: "NetworkState"
+    cost: float
+
+
+SharedState = LiteralState | RepeatState | CharTailState | CallState | ProseState | TextState
 NetworkState = EndState | ChoiceState | SharedState
 
 END = EndState()
@@ -186,6 +199,7 @@ class Network:
         self._sets: dict[tuple[tuple[NetworkState, ...], tuple[CallState, ...], bool], StateSet] = {}
         self._entry_sets: dict[str, StateSet] = {}
         self._return_sets: dict[CallState, StateSet] = {}
+        self._options: dict[TextState, tuple[NetworkState, ...]] = {}
 
     def entry(self, name: str) -> StateSet:
         """The states at the beginning of a rule."""
@@ -235,6 +249,8 @@ class Network:
                     pending.append(_cheapest(options))
                 case ProseState(after=after):
                     pending.append(after)
+                case TextState():
+                    pending.append(_cheapest(self._text_options(state)))
         return bytes(text)
 
     def _closure(self, states: Iterable[NetworkState]) -> StateSet:
@@ -251,7 +267,8 @@ class Network:
             seen[state] = None
             pending += reversed(self._reached_without_reading(state))
             is_end = is_end or isinstance(state, EndState)
-        proper = [s for s in seen if not isinstance(s, EndState | ChoiceState) and not self._is_tail_call(s)]
+        passing = EndState | ChoiceState | TextState
+        proper = [s for s in seen if not isinstance(s, passing) and not self._is_tail_call(s)]
         calls = tuple(s for s in proper if isinstance(s, CallState))
         consuming = tuple(s for s in proper if not isinstance(s, CallState))
         key = (consuming, calls, is_end)
@@ -263,6 +280,8 @@ class Network:
         match state:
             case ChoiceState(options):
                 return options
+            case TextState():
+                return self._text_options(state)
             case ProseState(after=after):
                 return (after,)
             case RepeatState(Repeat(_, 0, _), after):
@@ -319,9 +338,29 @@ class Network:
                 return ChoiceState(built, min(option.cost for option in built))
             case RuleRef(name):
                 return self._shared(CallState, name, after, cost=self._costs.of(expr) + after.cost)
+            case GuardedText(automaton):
+                return self._text(automaton, 0, self._literal(b'"', 0, after))
             case Prose(excludes):
                 forbidden = ForbiddenTexts(tuple(text.encode() for text in excludes))
                 return self._shared(ProseState, forbidden, b"", after, cost=after.cost)
+
+    def _text(self, automaton: StringAutomaton, number: int, after: NetworkState) -> NetworkState:
+        cost = automaton.num_bytes[number] + after.cost
+        return self._shared(TextState, automaton, number, after, cost=cost)
+
+    def _text_options(self, state: TextState) -> tuple[NetworkState, ...]:
+        """Where a text can go on: at its end, and with a character on each transition."""
+        if state not in self._options:
+            automaton, after = state.automaton, state.after
+            self._options[state] = (
+                *((after,) if state.number in automaton.accepting else ()),
+                *(
+                    self._build(char, self._text(automaton, target, after))
+                    for target, ranges in automaton.targets(state.number).items()
+                    for char in as_json(ranges)
+                ),
+            )
+        return self._options[state]
 
     def _literal(self, text: bytes, at: int, after: NetworkState) -> NetworkState:
         if at == len(text):

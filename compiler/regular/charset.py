@@ -62,6 +62,11 @@ def of(chars: Iterable[str]) -> Ranges:
     return union(*(((ord(c), ord(c)),) for c in chars))
 
 
+def size(ranges: Ranges) -> int:
+    """How many characters are in the set."""
+    return sum(high - low + 1 for low, high in ranges)
+
+
 def contains(ranges: Ranges, code: int) -> bool:
     """Whether a code point is in the set."""
     return any(low <= code <= high for low, high in ranges)

@@ -1,7 +1,7 @@
 """The language of several patterns at once, and which patterns exclude one another."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 
 from compiler.regular import charset, nfa
@@ -11,6 +11,7 @@ from compiler.regular.ecma import (
     MISPLACED_LOOKAROUND,
     Alternation,
     Assertion,
+    Chars,
     Concat,
     Look,
     PatternError,
@@ -22,10 +23,14 @@ from compiler.regular.ecma import (
 
 @dataclass(frozen=True)
 class PatternCondition:
-    """A pattern that must match somewhere in a text or, with `is_excluded`, must not match anywhere."""
+    """A pattern that must match somewhere in a text or, with `is_excluded`, must not match anywhere.
+
+    Without `is_counted`, its texts may have any length (see `text_length`).
+    """
 
     pattern: str
     is_excluded: bool = False
+    is_counted: bool = True
 
     def node(self, most: int = MAX_COUNT) -> PatternNode:
         """The syntax tree of the pattern: read inner if it must match, outer if it must not.
@@ -35,7 +40,45 @@ class PatternCondition:
         Raises:
             PatternError: the pattern cannot be read.
         """
-        return parse(self.pattern, is_outer=self.is_excluded, most=most)
+        node = parse(self.pattern, is_outer=self.is_excluded, most=most)
+        return node if self.is_counted else _without_count(node)
+
+
+@lru_cache(maxsize=256)
+def text_length(pattern: str) -> tuple[int, int | None] | None:
+    r"""How many characters the texts of a pattern have that counts them all, beside lookarounds; else None.
+
+    Then these bounds and the pattern without the count say the same as the pattern.
+
+    >>> text_length(r"^(?=.*\d).{8,64}$"), text_length("^.{8,64}$"), text_length("^(?=a)ab{2}$")
+    ((8, 64), None, None)
+
+    Raises:
+        PatternError: the pattern cannot be read.
+    """
+    match _counted(parse(pattern)):
+        case None | Repetition(_, 0, None):
+            return None
+        case Repetition(_, low, high):
+            return low, high
+
+
+def _counted(node: PatternNode) -> Repetition | None:
+    """The item of an anchored pattern with lookarounds, if it is one class of characters that is repeated."""
+    match node:
+        case Concat((Assertion("^"), *inner, Assertion("$"))):
+            items = [item for item in inner if not isinstance(item, Look)]
+            match items:
+                case [Repetition(Chars()) as item] if len(inner) > 1:
+                    return item
+    return None
+
+
+def _without_count(node: PatternNode) -> PatternNode:
+    counted = _counted(node)
+    assert isinstance(node, Concat), "text_length found bounds"
+    assert counted is not None, "text_length found bounds"
+    return Concat(tuple(replace(item, low=0, high=None) if item is counted else item for item in node.items))
 
 
 def language(

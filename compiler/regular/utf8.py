@@ -75,6 +75,33 @@ def decode_prefix(text: bytes) -> tuple[str, bytes]:
     return chars, text[num_bytes:]
 
 
+def chars_of_escape(partial: bytes) -> charset.Ranges:
+    r"""The characters whose escape in JSON begins with `partial`, a backslash at least.
+
+    `chars_of_escape(rb"\u00e")` is `((0xE0, 0xEF),)`; of a half of a surrogate pair, all that it begins.
+    """
+    if len(partial) < 3:
+        return charset.ALL
+    low, high = _with_digits(partial[2:6])
+    if len(partial) <= 6:
+        basic = charset.intersection(((low, high),), charset.ALL)
+        first, last = max(low, 0xD800), min(high, 0xDBFF)
+        astral = ((_astral(first, 0xDC00), _astral(last, 0xDFFF)),) if first <= last else ()
+        return charset.union(basic, astral)
+    second_low, second_high = _with_digits(partial[8:12])
+    return ((_astral(low, max(second_low, 0xDC00)), _astral(low, min(second_high, 0xDFFF))),)
+
+
+def _with_digits(digits: bytes) -> tuple[int, int]:
+    """The least and the greatest number of four hexadecimal digits that begins with some."""
+    return int(digits.ljust(4, b"0"), 16), int(digits.ljust(4, b"f"), 16)
+
+
+def _astral(high: int, low: int) -> int:
+    """The character of a surrogate pair."""
+    return 0x10000 + (high - 0xD800) * 0x400 + (low - 0xDC00)
+
+
 @cache
 def char_range(partial: bytes) -> tuple[int, int]:
     r"""The first and the last code point whose UTF-8 begins with `partial`, one to three bytes.

@@ -8,6 +8,8 @@ costs:
 - Beside a pattern whose texts are all short enough, nobody has to.
 - Beside any other pattern a guard does, if it can tell how to end a text in time (see `_guarded_bound`).
 - Otherwise rules do: the states of the pattern are multiplied by counts (`bounded_by_count`).
+- If these cost too much, a guard keeps the whole pattern, if it can (see `_kept_whole`). A count of all
+  characters beside lookaheads, as passwords have it, then is a bound on the length.
 - If these are too many, some long texts are left out (`bounded_by_suffixes`, or a lower bound).
 """
 
@@ -15,15 +17,15 @@ from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, replace
 
 from compiler.errors import UnsupportedKeyword
-from compiler.grammar.grammar import CharClass, Expr, Literal, choice, concat
+from compiler.grammar.grammar import CharClass, Expr, GuardedText, Literal, RuleRef, choice, concat
 from compiler.grammar.rules import RuleTable
-from compiler.guard.string_bounds import LengthBound, string_automaton
+from compiler.guard.string_bounds import UNBOUNDED, LengthBound, string_automaton
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
 from compiler.regular.dfa import Dfa, TooManyStates
 from compiler.regular.ecma import MAX_COUNT, PatternError
 from compiler.regular.formats import BASE64, FORMATS, outer_pattern
-from compiler.regular.language import PatternCondition, language
+from compiler.regular.language import PatternCondition, language, text_length
 from compiler.report import Note, Verdict
 from compiler.scalars.char_encoding import QUOTE, CharEncoding, any_json_char, as_json
 from compiler.scalars.counted_repetition import MAX_LENGTH, CountedRepetition
@@ -58,6 +60,11 @@ class StringConstraint:
     content_media_types: tuple[str, ...] = ()
     content_encodings: tuple[str, ...] = ()
     draft: int = LATEST
+
+    @property
+    def has_only_lengths(self) -> bool:
+        """Whether it only bounds lengths."""
+        return self == StringConstraint(self.min_length, self.max_length, draft=self.draft)
 
     @property
     def only_excludes(self) -> bool:
@@ -100,6 +107,27 @@ class StringConstraint:
         conditions += [PatternCondition(BASE64) for _ in self.content_encodings]
         return conditions, notes
 
+    def with_counts_as_lengths(
+        self, conditions: list[PatternCondition]
+    ) -> "tuple[list[PatternCondition], StringConstraint]":
+        """The same constraint, where patterns that count all characters bound the length instead.
+
+        Raises:
+            PatternError: a pattern cannot be read.
+        """
+        found, low, high = [], self.min_length, self.max_length
+        for condition in conditions:
+            length = None if condition.is_excluded else text_length(condition.pattern)
+            if length is not None:
+                low, high = (
+                    max(low, length[0]),
+                    min((bound for bound in (high, length[1]) if bound is not None), default=None),
+                )
+            found.append(replace(condition, is_counted=length is None))
+        if high is not None and low > high:
+            return conditions, self
+        return found, replace(self, min_length=low, max_length=high)
+
     def with_countable_length(self) -> "tuple[StringConstraint, list[Note]]":
         """The same with an upper bound that rules can count up to, and a note if it was lowered.
 
@@ -141,6 +169,8 @@ class LoweredString:
     """Whether from the second character on any character, or the end, may follow."""
 
 
+MAX_COST_BESIDE_GUARD = 40
+"""The largest `BoundedAutomaton.cost` of rules where a guard could keep the whole pattern: 100 ms."""
 SHORTEST_GUARDED = 8
 """Rules count lower bounds than this: guards pay only where few tokens are too long for the whole string."""
 _VALUE_END = CharClass.of(",", "}", "]")
@@ -192,8 +222,12 @@ class StringLowering:
             UnsupportedKeyword: a keyword cannot be upheld.
         """
         low, high = constraint.min_length, constraint.max_length
-        has_only_lengths = constraint == StringConstraint(low, high, draft=constraint.draft)
-        if has_only_lengths and self.is_guarded and high is not None and max(low, SHORTEST_GUARDED) <= high:
+        if (
+            constraint.has_only_lengths
+            and self.is_guarded
+            and high is not None
+            and max(low, SHORTEST_GUARDED) <= high
+        ):
             lowered = self.lower(replace(constraint, max_length=None))
             return lowered and _guarded(lowered, LengthBound(high))
         constraint, length_notes = constraint.with_countable_length()
@@ -204,6 +238,8 @@ class StringLowering:
             is_plain = constraint.min_length < 2 and constraint.max_length is None
             return LoweredString(body, tuple(notes), is_plain=is_plain)
         try:
+            if self.is_guarded:
+                conditions, constraint = constraint.with_counts_as_lengths(conditions)
             lowered = self._matching(conditions, constraint)
         except PatternError as error:
             raise UnsupportedKeyword(constraint.blamed_keyword, str(error), error.suggestion) from error
@@ -237,6 +273,8 @@ class StringLowering:
         if high is not None and dfa.max_length is not None and dfa.max_length <= high:
             high = None
         max_cost = MAX_COST_OF_KEYS if constraint.only_excludes else MAX_COST
+        if self.is_guarded and _is_costly(dfa, constraint) and (whole := self._kept_whole(dfa, low, high)):
+            return whole
         bound = None if high is None or not self.is_guarded else _guarded_bound(dfa, low, high)
         if bound is not None:
             with suppress(TooManyStates):
@@ -249,6 +287,31 @@ class StringLowering:
                 keyword = "minLength" if low else constraint.blamed_keyword
                 raise UnsupportedKeyword(keyword, str(error), "Simplify it.") from error
         return self._narrowed(dfa, low, high)
+
+    def _kept_whole(self, dfa: Dfa, low: int, high: int | None) -> LoweredString | None:
+        """Strings whose pattern and lengths a guard keeps; None if it cannot, or there are none.
+
+        With an upper bound, the fewest bytes must have the fewest characters: the closer looks for bytes.
+        """
+        try:
+            automaton = string_automaton(dfa, low, is_whole=True)
+        except TooManyStates:
+            return None
+        bound = LengthBound(UNBOUNDED if high is None else high, automaton)
+        if automaton.distance[0] > bound.max_length or not (high is None or automaton.is_shortest_in_bytes):
+            return None
+        key = "_".join([f"{self.name}_as_json", *(f"{low:x}_{high:x}" for low, high in automaton.characters)])
+        widened = CountedRepetition(
+            key,
+            lambda rest: choice(*(concat(char, rest) for char in as_json(automaton.characters))),
+            self.ahead,
+            self.rules,
+            self.close,
+        ).between(0, None)
+        assert isinstance(widened, RuleRef), "a repetition without bounds is one rule"
+        kept = "followed while the string is written"
+        notes = tuple((keyword, Verdict.GUARDED, kept) for keyword in ("pattern", "minLength", "maxLength"))
+        return LoweredString(GuardedText(automaton, widened), notes, bound, is_plain=True)
 
     def _narrowed(self, dfa: Dfa, low: int, high: int) -> LoweredString:
         """Some of the strings within the length bounds, which cost less to count."""
@@ -298,6 +361,20 @@ class StringLowering:
         if ranges == charset.ALL:
             return CountedRepetition("any_chars", any_json_char, self.ahead, self.rules, self.close)
         return CountedRepetition(key, encode, self.ahead, self.rules, self.close)
+
+
+def _is_costly(dfa: Dfa, constraint: StringConstraint) -> bool:
+    """Whether rules of the patterns, `minLength` counted, take longer to compile than a guard may cost.
+
+    Formats do not count: their rules are compiled ahead.
+    """
+    if not constraint.patterns and not constraint.excluded_patterns:
+        return False
+    try:
+        bounded_by_count(dfa, constraint.min_length, None, max_cost=MAX_COST_BESIDE_GUARD)
+    except TooManyStates:
+        return True
+    return False
 
 
 def _guarded_bound(dfa: Dfa, low: int, high: int) -> LengthBound | None:

@@ -1,6 +1,21 @@
-"""Patterns whose lengths a guard counts, and schemas around them."""
+"""Patterns whose lengths a guard counts, schemas around them, and walks beside rules that count."""
 
+import json
+import random
+from functools import cache
+
+import jsonschema_rs
+import numpy as np
+from random_decoding import flags
+
+from compiler.frontend.canonical_form import canonical_form
+from compiler.frontend.source_map import SourceMap
+from compiler.lowering.json_text import FLEXIBLE
+from compiler.lowering.lowering import Lowering
+from compiler.matcher import allocate_bitmask
+from compiler.prepared_vocabulary import prepare
 from compiler.schema import CompiledSchema
+from compiler.vocabulary import Vocabulary
 
 STRING = {"type": "string"}
 PATTERNS = {
@@ -32,3 +47,94 @@ def in_object(string):
 
 def bounds_of(compiled: CompiledSchema):
     return frozenset() if compiled.grammar.plan is None else compiled.grammar.plan.bounds
+
+
+_TOKENS = (
+    "ab", "-a", "a-", "--", "aaaa", "aaaaaaaaa", " a", "a ", "éa", "中", "\\n", "n-", "\\\\", "a\\", 'a\\"', '\\"a',
+    "\\u00", "00", "u000a", "\\u000", "001f", "\\t\\", '"a', '"a-', '"aaaaaaaaaaaaa', '","', '": "a', 'a", "a', 'a"',
+)  # fmt: skip
+
+
+@cache
+def made_up_vocabulary() -> Vocabulary:
+    """Single bytes, and tokens that open, close, cross and split what a guard counts."""
+    fragments = [b"\xa9a", b"a\xc3", b"\xe4\xb8", b"\xf0\x9f", b"\x98\x80"]
+    tokens = [*Vocabulary.of_bytes().tokens[:256], *(text.encode() for text in _TOKENS), *fragments, b""]
+    return Vocabulary.from_tokens(tokens, stop_ids=(len(tokens) - 1,))
+
+
+def counted_by_rules(
+    schema, vocabulary: Vocabulary, pointers=("", "/items", "/properties/k")
+) -> CompiledSchema:
+    lowering = Lowering(
+        canonical_form(schema),
+        SourceMap(schema),
+        is_closed=False,
+        formatting=FLEXIBLE,
+        counted=frozenset(pointers),
+    )
+    return CompiledSchema(lowering.grammar(), lowering.reporter.report(), prepare(vocabulary))
+
+
+def _chosen(allowed: np.ndarray, vocabulary: Vocabulary, rng: random.Random) -> int:
+    """A token that goes on for long, is escaped, or is any."""
+    sampled = [int(i) for i in rng.choices(np.flatnonzero(allowed), k=12)]
+    match rng.randrange(3):
+        case 0:
+            return max(sampled, key=lambda i: (b'"' not in vocabulary.tokens[i], len(vocabulary.tokens[i])))
+        case 1:
+            return max(
+                sampled, key=lambda i: not vocabulary.tokens[i].isalnum() and b'"' not in vocabulary.tokens[i]
+            )
+        case _:
+            return sampled[0]
+
+
+def compare(guarded: CompiledSchema, counting: CompiledSchema, schema, rng: random.Random) -> None:
+    """Walk, and see at every step that both allow the same tokens; go back now and then."""
+    vocabulary, matcher, other = guarded.vocabulary, guarded.matcher(), counting.matcher()
+    bitmask = allocate_bitmask(2, vocabulary.width)
+    stop, text = vocabulary.stop_ids[0], b""
+    for _ in range(60):
+        matcher.fill_bitmask(bitmask, 0)
+        other.fill_bitmask(bitmask, 1)
+        allowed, expected = flags(bitmask[0], vocabulary.width), flags(bitmask[1], vocabulary.width)
+        differing = [vocabulary.tokens[i] for i in np.flatnonzero(allowed != expected)[:5]]
+        assert not differing, (schema, text)
+        assert allowed.any(), (schema, text)
+        if allowed[stop] and (rng.random() < 0.4 or allowed.sum() == 1):
+            break
+        allowed[stop] = False
+        token_id = _chosen(allowed, vocabulary, rng)
+        for _ in range(1 + (rng.random() < 0.1)):
+            assert matcher.accept(token_id)
+            matcher.rollback(1)
+        assert matcher.accept(token_id)
+        assert other.accept(token_id)
+        text += vocabulary.tokens[token_id]
+    if matcher.is_completed():
+        assert jsonschema_rs.is_valid(schema, json.loads(text)), (schema, text)
+
+
+def close(guarded: CompiledSchema, schema, rng: random.Random, slack: int) -> None:
+    """Write until the closer will have no more, and close."""
+    vocabulary, matcher, closer = guarded.vocabulary, guarded.matcher(), guarded.closer()
+    bitmask = allocate_bitmask(1, vocabulary.width)
+    remaining, text = closer.minimum() + slack, b""
+    while True:
+        matcher.fill_bitmask(bitmask, 0)
+        allowed = flags(bitmask[0], vocabulary.width)
+        allowed[vocabulary.stop_ids[0]] = False
+        token_id = _chosen(allowed, vocabulary, rng) if allowed.any() else -1
+        if token_id < 0 or not closer.admits(token_id, remaining):
+            break
+        assert matcher.accept(token_id)
+        closer.accepted(token_id)
+        text += vocabulary.tokens[token_id]
+        remaining -= 1
+    closing = closer.completion_ids(remaining)
+    assert len(closing) <= remaining, (schema, text)
+    for token_id in closing:
+        assert matcher.accept(token_id), (schema, text)
+        text += vocabulary.tokens[token_id]
+    assert jsonschema_rs.is_valid(schema, json.loads(text)), (schema, text)

@@ -6,149 +6,56 @@ Rules that count are exact too: their masks allow a token if the text can still 
 import json
 import random
 import re
-from functools import cache
 
-import jsonschema_rs
-import numpy as np
 import pytest
-from guarded_patterns import PATTERNS, STRING, bounds_of, in_array, in_object
+from guarded_patterns import (
+    PATTERNS,
+    STRING,
+    bounds_of,
+    close,
+    compare,
+    counted_by_rules,
+    in_array,
+    in_object,
+    made_up_vocabulary,
+)
 from hypothesis import HealthCheck, assume, given, reject, settings
 from hypothesis import strategies as st
-from random_decoding import flags
 from vocabularies import named_vocabulary
 
 from compiler import UnsupportedSchema, compile_schema
-from compiler.frontend.canonical_form import canonical_form
-from compiler.frontend.source_map import SourceMap
 from compiler.grammar.json_form import grammar_from_json, grammar_to_json
 from compiler.guard.plan import plan_from_json, plan_to_json
 from compiler.guard.string_bounds import MAX_ENTRIES, RemainingLength, string_automaton
-from compiler.lowering.json_text import FLEXIBLE
-from compiler.lowering.lowering import Lowering
-from compiler.matcher import allocate_bitmask
-from compiler.prepared_vocabulary import prepare
 from compiler.regular.dfa import TooManyStates
 from compiler.regular.language import PatternCondition, language
 from compiler.report import Verdict
-from compiler.schema import CompiledSchema
-from compiler.vocabulary import Vocabulary
-
-TOKENS = (  # that open, close, cross and split what a guard counts
-    "ab", "-a", "a-", "--", "aaaa", "aaaaaaaaa", " a", "a ", "éa", "中", "\\n", "n-", "\\\\", "a\\", 'a\\"', '\\"a',
-    "\\u00", "00", "u000a", "\\u000", "001f", "\\t\\", '"a', '"a-', '"aaaaaaaaaaaaa', '","', '": "a', 'a", "a', 'a"',
-)  # fmt: skip
-
-
-@cache
-def _vocabulary(name: str) -> Vocabulary:
-    if name == "qwen3":
-        return named_vocabulary(name)
-    fragments = [b"\xa9a", b"a\xc3", b"\xe4\xb8", b"\xf0\x9f", b"\x98\x80"]
-    tokens = [*Vocabulary.of_bytes().tokens[:256], *(text.encode() for text in TOKENS), *fragments, b""]
-    return Vocabulary.from_tokens(tokens, stop_ids=(len(tokens) - 1,))
-
-
-def _counted_by_rules(
-    schema, vocabulary: Vocabulary, pointers=("", "/items", "/properties/k")
-) -> CompiledSchema:
-    lowering = Lowering(
-        canonical_form(schema),
-        SourceMap(schema),
-        is_closed=False,
-        formatting=FLEXIBLE,
-        counted=frozenset(pointers),
-    )
-    return CompiledSchema(lowering.grammar(), lowering.reporter.report(), prepare(vocabulary))
-
-
-def _chosen(allowed: np.ndarray, vocabulary: Vocabulary, rng: random.Random) -> int:
-    """A token that goes on for long, is escaped, or is any."""
-    sampled = [int(i) for i in rng.choices(np.flatnonzero(allowed), k=12)]
-    match rng.randrange(3):
-        case 0:
-            return max(sampled, key=lambda i: (b'"' not in vocabulary.tokens[i], len(vocabulary.tokens[i])))
-        case 1:
-            return max(
-                sampled, key=lambda i: not vocabulary.tokens[i].isalnum() and b'"' not in vocabulary.tokens[i]
-            )
-        case _:
-            return sampled[0]
-
-
-def _compare(guarded: CompiledSchema, counting: CompiledSchema, schema, rng: random.Random) -> None:
-    """Walk, and see at every step that both allow the same tokens; go back now and then."""
-    vocabulary, matcher, other = guarded.vocabulary, guarded.matcher(), counting.matcher()
-    bitmask = allocate_bitmask(2, vocabulary.width)
-    stop, text = vocabulary.stop_ids[0], b""
-    for _ in range(60):
-        matcher.fill_bitmask(bitmask, 0)
-        other.fill_bitmask(bitmask, 1)
-        allowed, expected = flags(bitmask[0], vocabulary.width), flags(bitmask[1], vocabulary.width)
-        differing = [vocabulary.tokens[i] for i in np.flatnonzero(allowed != expected)[:5]]
-        assert not differing, (schema, text)
-        assert allowed.any(), (schema, text)
-        if allowed[stop] and (rng.random() < 0.4 or allowed.sum() == 1):
-            break
-        allowed[stop] = False
-        token_id = _chosen(allowed, vocabulary, rng)
-        for _ in range(1 + (rng.random() < 0.1)):
-            assert matcher.accept(token_id)
-            matcher.rollback(1)
-        assert matcher.accept(token_id)
-        assert other.accept(token_id)
-        text += vocabulary.tokens[token_id]
-    if matcher.is_completed():
-        assert jsonschema_rs.is_valid(schema, json.loads(text)), (schema, text)
-
-
-def _close(guarded: CompiledSchema, schema, rng: random.Random, slack: int) -> None:
-    """Write until the closer will have no more, and close."""
-    vocabulary, matcher, closer = guarded.vocabulary, guarded.matcher(), guarded.closer()
-    bitmask = allocate_bitmask(1, vocabulary.width)
-    remaining, text = closer.minimum() + slack, b""
-    while True:
-        matcher.fill_bitmask(bitmask, 0)
-        allowed = flags(bitmask[0], vocabulary.width)
-        allowed[vocabulary.stop_ids[0]] = False
-        token_id = _chosen(allowed, vocabulary, rng) if allowed.any() else -1
-        if token_id < 0 or not closer.admits(token_id, remaining):
-            break
-        assert matcher.accept(token_id)
-        closer.accepted(token_id)
-        text += vocabulary.tokens[token_id]
-        remaining -= 1
-    closing = closer.completion_ids(remaining)
-    assert len(closing) <= remaining, (schema, text)
-    for token_id in closing:
-        assert matcher.accept(token_id), (schema, text)
-        text += vocabulary.tokens[token_id]
-    assert jsonschema_rs.is_valid(schema, json.loads(text)), (schema, text)
 
 
 @pytest.mark.parametrize("wrap", [dict, in_array, in_object])
 @pytest.mark.parametrize("name", PATTERNS)
 def test_masks_are_those_of_rules_that_count(name, wrap):
     schema = wrap({**STRING, "pattern": PATTERNS[name], "maxLength": 14})
-    vocabulary, rng = _vocabulary("made up"), random.Random(name)
-    guarded, counting = compile_schema(schema, tokenizer=vocabulary), _counted_by_rules(schema, vocabulary)
+    vocabulary, rng = made_up_vocabulary(), random.Random(name)
+    guarded, counting = compile_schema(schema, tokenizer=vocabulary), counted_by_rules(schema, vocabulary)
     assert any(bound.automaton for bound in bounds_of(guarded))
     assert not any(bound.automaton for bound in bounds_of(counting))
     for _ in range(12):
-        _compare(guarded, counting, schema, rng)
+        compare(guarded, counting, schema, rng)
     for slack in range(0, 24, 2):
-        _close(guarded, schema, rng, slack)
+        close(guarded, schema, rng, slack)
 
 
 @pytest.mark.parametrize("name", ["slug", "lines", "letters"])
 def test_masks_of_a_real_vocabulary_are_those_of_rules_that_count(name):
     schema = in_object({**STRING, "pattern": PATTERNS[name], "minLength": 3, "maxLength": 11})
-    vocabulary, rng = _vocabulary("qwen3"), random.Random(name)
-    guarded, counting = compile_schema(schema, tokenizer=vocabulary), _counted_by_rules(schema, vocabulary)
+    vocabulary, rng = named_vocabulary("qwen3"), random.Random(name)
+    guarded, counting = compile_schema(schema, tokenizer=vocabulary), counted_by_rules(schema, vocabulary)
     assert any(bound.automaton for bound in bounds_of(guarded))
     for _ in range(6):
-        _compare(guarded, counting, schema, rng)
+        compare(guarded, counting, schema, rng)
     for slack in range(0, 12, 2):
-        _close(guarded, schema, rng, slack)
+        close(guarded, schema, rng, slack)
 
 
 _ATOMS = st.sampled_from(
@@ -192,17 +99,17 @@ def test_masks_of_any_pattern_are_those_of_rules_that_count(first, other, longes
     rng = random.Random(seed)
     pattern = f"^(?:{first})(?:-(?:{other}))*$"
     string = {**STRING, "pattern": pattern, "minLength": least, "maxLength": longest}
-    schema, vocabulary = in_array(string), _vocabulary("made up")
+    schema, vocabulary = in_array(string), made_up_vocabulary()
     try:
         guarded = compile_schema(schema, tokenizer=vocabulary)
-        counting = _counted_by_rules(schema, vocabulary)
+        counting = counted_by_rules(schema, vocabulary)
     except UnsupportedSchema:
         reject()
     assume(any(bound.automaton for bound in bounds_of(guarded)))
     assume(not any(e.verdict == Verdict.NARROWED and e.keyword == "maxLength" for e in counting.report))
     for _ in range(3):
-        _compare(guarded, counting, schema, rng)
-    _close(guarded, schema, rng, rng.randrange(20))
+        compare(guarded, counting, schema, rng)
+    close(guarded, schema, rng, rng.randrange(20))
 
 
 @pytest.mark.parametrize(
@@ -251,10 +158,10 @@ def test_items_that_must_differ_do_not_run_out_of_room():
     item = {**STRING, "pattern": "^a+(?:-a)*$", "maxLength": 9}
     distinct = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
     schema = {"anyOf": [distinct, {"type": "array", "items": item}]}
-    compiled = compile_schema(schema, tokenizer=_vocabulary("made up"))
+    compiled = compile_schema(schema, tokenizer=made_up_vocabulary())
     assert any(bound.automaton for bound in bounds_of(compiled))
     for seed in range(20):
-        _close(compiled, schema, random.Random(seed), 2 * seed)
+        close(compiled, schema, random.Random(seed), 2 * seed)
 
 
 def test_patterns_are_stored_once_and_read_back():
