@@ -138,15 +138,15 @@ class Completions:
             else:
                 return generation
 
-    async def count_tokens(self, turn: Turn) -> int:
-        """The number of tokens of the turn's prompt.
+    async def prompt_ids(self, turn: Turn) -> list[int]:
+        """The token ids of the turn's prompt.
 
         Raises:
             InvalidField, ToolspecsError, RuntimeFault: as `start` does.
         """
         model, suffix = await self._model(turn)
         tools = join_tools(await self._revisions((*turn.toolsets, *suffix)), turn.tools)
-        return await self._runtime.count_tokens(_generation_request(turn, model, tools, None))
+        return await self._runtime.prompt_ids(_generation_request(turn, model, tools, None))
 
     async def _model(self, turn: Turn) -> tuple[ModelCard, tuple[ToolsetReference, ...]]:
         """The model that the turn names, and the toolset in the model's name."""
@@ -176,13 +176,16 @@ class Completions:
         share: str,
     ) -> GrammarLookup | None:
         # Plain text has frames in such a syntax. A grammar makes the model keep them, so they can be parsed.
-        has_frames = find_syntax(model.syntax).frames_prose
+        has_frames = find_syntax(model.syntax).frames_prose and turn.prompt is None
         if not tools and not turn.response_format and not has_frames:
             return None
         with self._telemetry.grammar(revisions) as span:
             if turn.response_format and (not tools or choice.mode is ChoiceMode.NONE):
                 found = await self._grammars.format(
-                    turn.response_format, prepared=model.prepared, syntax=model.syntax, share=share
+                    turn.response_format,
+                    prepared=model.prepared,
+                    syntax=None if turn.prompt is not None else model.syntax,
+                    share=share,
                 )
             else:
                 found = await self._grammars.toolset(
@@ -265,6 +268,7 @@ def _generation_request(
         request_id=uuid.uuid4().hex,
         model=model.model_id,
         messages=turn.messages,
+        prompt=turn.prompt,
         tools=tools,
         constraint=grammar.grammar if grammar else None,
         sampling=turn.sampling,

@@ -37,11 +37,9 @@ MESSAGES = "/v1/messages"
 
 _PLAIN_KEY = re.compile(r"[\w$-]+")
 
-_CHAT = "; use /v1/chat/completions"
-
 _ELSEWHERE: Mapping[str, str] = {
     "/chat/completions": "; did you mean /v1/chat/completions? A client's base URL ends in /v1",
-    "/completions": f"{_CHAT}: in LlamaIndex's OpenAILike, is_chat_model=True",
+    "/completions": "; did you mean /v1/completions? A client's base URL ends in /v1",
     "/embeddings": "; no embeddings are made here: give the client another base URL for these",
     "/messages": "; did you mean /v1/messages? The base URL of Anthropic's clients ends before /v1",
     "/models": "; did you mean /v1/models? A client's base URL ends in /v1",

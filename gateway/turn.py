@@ -22,15 +22,16 @@ class Turn:
     """One request for the assistant's next turn.
 
     `choice` None is the default of the wire formats: `auto` with tools, `none` without. `response_format`
-    None is any text. `min_tokens`, `stop` and `stop_token_ids` apply to text, and never to what a grammar
-    constrains. `reasoning_effort` sets the thinking switch of the model's chat template, if it has one.
-    `truncates` lets the oldest messages be left out if the conversation is too long for the model. After
-    `timeout_s` seconds the client no longer wants the answer. `model` may name a toolset too, as
-    `model:toolset`.
+    None is any text. `prompt` is one that the client wrote instead of messages. `min_tokens`, `stop` and
+    `stop_token_ids` apply to text, and never to what a grammar constrains. `reasoning_effort` sets the
+    thinking switch of the model's chat template, if it has one. `truncates` lets the oldest messages be left
+    out if the conversation is too long for the model. After `timeout_s` seconds the client no longer wants
+    the answer. `model` may name a toolset too, as `model:toolset`.
     """
 
     model: str
     messages: tuple[Message, ...]
+    prompt: str | tuple[int, ...] | None = None
     toolsets: tuple[ToolsetReference, ...] = ()
     tools: tuple[Tool, ...] = ()
     choice: ToolChoice | None = None

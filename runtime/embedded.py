@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from runtime.engine import Engine
 from runtime.engine_thread import EngineJob, EngineThread, Mailbox
-from runtime.errors import DeadlineExceeded, UnknownModel
+from runtime.errors import DeadlineExceeded, RequestRefused, UnknownModel
 from runtime.events import Event, Finished, PromptRead
 from runtime.forward.model_runner import ModelRunner
 from runtime.jump_forward import JumpForward
@@ -112,11 +112,11 @@ class EmbeddedRuntime:
             if num_open:
                 self._thread.abort(request.request_id)
 
-    async def count_tokens(self, request: GenerationRequest) -> int:
-        """The number of tokens of the prompt, with the tools shown; nothing is generated."""
+    async def prompt_ids(self, request: GenerationRequest) -> list[int]:
+        """The token ids of the prompt, with the tools shown; nothing is generated."""
         if request.model != self._loaded.model_id:
             raise UnknownModel(request.model, (self._loaded.model_id,))
-        return len(await self._prompt_ids(request))
+        return await self._prompt_ids(request)
 
     async def abort(self, request_id: str) -> None:
         """Stop generating for a request; unknown ids are ignored."""
@@ -159,9 +159,22 @@ class EmbeddedRuntime:
             raise DeadlineExceeded from None
 
     def _render(self, request: GenerationRequest) -> list[int]:
+        if request.prompt is not None:
+            return self._own_prompt(request.prompt)
         return self._loaded.chat_template.token_ids(
             request.messages, request.tools, request.template_options, limit=self._prompt_limit
         )
+
+    def _own_prompt(self, prompt: str | tuple[int, ...]) -> list[int]:
+        """The ids of a prompt that a client wrote itself, text or ids."""
+        if isinstance(prompt, str):
+            self._prompt_limit.check_prompt(prompt)
+        # The tokenizer of transformers itself must not be called from several threads at once.
+        backend = self._loaded.tokenizer.backend_tokenizer
+        ids = backend.encode(prompt).ids if isinstance(prompt, str) else list(prompt)
+        if not ids:
+            raise RequestRefused("the prompt has no token", "prompt")
+        return ids
 
     def _choices(
         self, request: GenerationRequest, prompt_ids: list[int], deadline: float

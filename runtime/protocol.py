@@ -46,8 +46,8 @@ class Runtime(Protocol):
     def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRead | Event]:
         """`PromptRead`, then the events of all choices, interleaved; closing it early aborts the request."""
 
-    async def count_tokens(self, request: GenerationRequest) -> int:
-        """The number of tokens of the prompt, with the tools shown; nothing is generated."""
+    async def prompt_ids(self, request: GenerationRequest) -> list[int]:
+        """The token ids of the prompt, with the tools shown; nothing is generated."""
 
     async def abort(self, request_id: str) -> None:
         """Stop generating for a request; unknown ids are ignored."""

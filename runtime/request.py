@@ -48,6 +48,9 @@ class Sampling:
 class GenerationRequest:
     """One generation of `num_choices` independent sequences over the same prompt.
 
+    The prompt is made of the messages, unless `prompt` is given: text in which markers are markers, or token
+    ids.
+
     `min_tokens` is how many tokens come before an output may end, and `stop_token_ids` end it. Both hold for
     text without a constraint only: they must neither fill up nor cut off what a constraint wants whole.
 
@@ -59,6 +62,7 @@ class GenerationRequest:
     request_id: str
     model: str
     messages: tuple[Message, ...]
+    prompt: str | tuple[int, ...] | None = None
     tools: tuple[Tool, ...] = ()
     constraint: Constraint | None = None
     sampling: Sampling = Sampling()
@@ -92,6 +96,8 @@ def _limits(request: GenerationRequest, width: int, max_choices: int) -> Iterato
     yield "max_tokens", request.max_tokens is None or request.max_tokens >= 1, "at least 1"
     yield "min_tokens", 0 <= request.min_tokens <= (request.max_tokens or math.inf), "from 0 to max_tokens"
     yield "stop_token_ids", all(0 <= i < width for i in request.stop_token_ids), f"token ids below {width}"
+    if isinstance(request.prompt, tuple):
+        yield "prompt", all(0 <= i < width for i in request.prompt), f"of token ids below {width}"
     yield "top_logprobs", request.num_logprobs is None or request.num_logprobs >= 0, "at least 0"
     yield "timeout", request.timeout_s is None or request.timeout_s > 0, "above 0"
     yield from _sampling_limits(request.sampling, width)

@@ -4,22 +4,47 @@ import importlib.metadata
 from functools import partial
 from typing import Annotated, Any, Literal
 
+import msgspec
 from litestar import Request, Response, delete, get, post
 from litestar.params import FromPath, FromQuery, QueryParameter
+from msgspec import Meta
 
+from gateway.body import convert
 from gateway.completions import split_model
+from gateway.errors import InvalidField
 from gateway.principal import RequestPrincipal
 from gateway.problems import MESSAGES, anthropic_error, openai_error
-from gateway.routes.transport import read_wire_request, stream, told, unless_gone
+from gateway.routes.transport import read_body, read_wire_request, stream, told, unless_gone
 from gateway.services import WiredServices
 from gateway.stored_responses import identified
 from gateway.wire.anthropic import MessageWriter
 from gateway.wire.anthropic import read_request as read_messages_request
-from gateway.wire.openai import chunks, completion
+from gateway.wire.openai import (
+    ChatRequest,
+    chunks,
+    completion,
+    read_completions_request,
+    text_chunks,
+    text_completion,
+)
 from gateway.wire.openai import read_request as read_chat_request
 from gateway.wire.responses import ResponseWriter
 from gateway.wire.responses import read_request as read_responses_request
 from runtime.protocol import ModelCard
+from runtime.text.detokenizer import TokenBytes
+
+
+class DetokenizeBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of `/detokenize`."""
+
+    model: str
+    tokens: list[Annotated[int, Meta(ge=0)]]
+
+
+def read_tokenize_request(body: Any, **options: Any) -> ChatRequest:
+    """The body of `/tokenize`: that of a completion, or of a chat."""
+    is_chat = isinstance(body, dict) and "messages" in body
+    return read_chat_request(body, **options) if is_chat else read_completions_request(body, **options)
 
 
 @post("/v1/chat/completions", status_code=200)
@@ -114,8 +139,42 @@ async def create_message(
 async def count_message_tokens(request: Request[Any, Any, Any], services: WiredServices) -> Response[Any]:
     """How many tokens the prompt of a message has."""
     asked = await read_wire_request(request, read_messages_request, is_strict=services.is_strict)
-    num_tokens = await unless_gone(request, services.completions.count_tokens(asked.turn))
-    return Response({"input_tokens": num_tokens}, headers=told(asked.ignored))
+    ids = await unless_gone(request, services.completions.prompt_ids(asked.turn))
+    return Response({"input_tokens": len(ids)}, headers=told(asked.ignored))
+
+
+@post("/v1/completions", status_code=200)
+async def text_completions(
+    request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
+) -> Response[Any]:
+    """The text that continues a prompt, whole or as server-sent events."""
+    asked = await read_wire_request(request, read_completions_request, is_strict=services.is_strict)
+    generation = await unless_gone(request, services.completions.start(asked.turn, principal.share))
+    headers = told((*asked.ignored, *generation.ignored))
+    if not asked.is_streamed:
+        return Response(await unless_gone(request, text_completion(generation)), headers=headers)
+    events = text_chunks(generation, includes_usage=asked.includes_usage)
+    return stream(generation, events, broken_off=openai_error, headers=headers, end="data: [DONE]\n\n")
+
+
+@post("/tokenize", status_code=200)
+async def tokenize(request: Request[Any, Any, Any], services: WiredServices) -> Response[Any]:
+    """The token ids of a prompt or of a conversation, as vLLM's users ask for them."""
+    asked = await read_wire_request(request, read_tokenize_request, is_strict=services.is_strict)
+    ids = await unless_gone(request, services.completions.prompt_ids(asked.turn))
+    model, _ = split_model(asked.turn.model, await services.runtime.models())
+    answer = {"count": len(ids), "max_model_len": model.context_length, "tokens": ids}
+    return Response(answer, headers=told(asked.ignored))
+
+
+@post("/detokenize", status_code=200)
+async def detokenize(request: Request[Any, Any, Any], services: WiredServices) -> dict[str, Any]:
+    """The text of token ids."""
+    asked = convert(await read_body(request), DetokenizeBody)
+    model, _ = split_model(asked.model, await services.runtime.models())
+    if outside := next((i for i in asked.tokens if i >= model.vocabulary.width), None):
+        raise InvalidField("tokens", f"{outside} is not a token id; they are below {model.vocabulary.width}")
+    return {"prompt": TokenBytes(model.vocabulary).of(asked.tokens).decode(errors="replace")}
 
 
 @get("/v1/models")
@@ -182,6 +241,9 @@ MODEL_ROUTES = (
     list_input_items,
     create_message,
     count_message_tokens,
+    text_completions,
+    tokenize,
+    detokenize,
     list_models,
     get_model,
     healthz,

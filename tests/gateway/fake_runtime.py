@@ -75,9 +75,9 @@ class FakeRuntime:
         finally:
             self.num_aborted += not is_whole
 
-    async def count_tokens(self, request: GenerationRequest) -> int:
+    async def prompt_ids(self, request: GenerationRequest) -> list[int]:
         self.requests.append(request)
-        return STATS.num_prompt_tokens
+        return list(range(STATS.num_prompt_tokens))
 
     async def abort(self, request_id: str) -> None:
         """Nothing runs here."""

@@ -205,7 +205,7 @@ async def test_the_gateway_is_ready_and_closes_its_runtime(client, runtime):
     ("path", "says"),
     [
         ("/messages", "did you mean /v1/messages?"),
-        ("/v1/completions", "is_chat_model=True"),
+        ("/completions", "did you mean /v1/completions?"),
         ("/v1/embeddings", "another base URL"),
         ("/chat/completions", "base URL ends in /v1"),
         ("/v1/v1/chat/completions", "did you mean /v1/chat/completions?"),

@@ -20,6 +20,7 @@ from runtime.embedded import NUM_TEMPLATE_THREADS, run_in_short_lived_thread
 from runtime.errors import (
     BudgetTooSmall,
     DeadlineExceeded,
+    RequestRefused,
 )
 from runtime.events import Finished, FinishReason, TextDelta, ThoughtDelta
 from runtime.request import GenerationRequest, Message, Sampling
@@ -344,3 +345,29 @@ def test_a_model_is_loaded_by_a_short_lived_thread(make_runtime, monkeypatch):
     (loader,) = loaders
     assert loader is not threading.current_thread()
     assert not loader.is_alive()
+
+
+async def test_a_prompt_of_the_clients_own_is_read_as_it_is(runtime):
+    """As text, in which a marker is a marker, and as token ids."""
+    tokenizer = runtime._loaded.tokenizer
+    prompt = f"Once {tokenizer.eos_token} upon"
+    asked = request(messages=(), prompt=prompt, temperature=0, max_tokens=20)
+    ids = await runtime.prompt_ids(asked)
+    assert ids == tokenizer(prompt)["input_ids"]
+    assert tokenizer.eos_token_id in ids
+    by_ids = dataclasses.replace(asked, prompt=tuple(ids))
+    assert text_of(await events_of(runtime, asked)) == text_of(await events_of(runtime, by_ids))
+    with pytest.raises(RequestRefused, match="prompt"):
+        await events_of(runtime, dataclasses.replace(asked, prompt=(10**6,)))
+    for nothing in ("", ()):
+        with pytest.raises(RequestRefused):
+            await events_of(runtime, dataclasses.replace(asked, prompt=nothing))
+
+
+async def test_what_continues_a_prompt_has_the_format(runtime):
+    (card,) = await runtime.models()
+    constraint = compile_format(ResponseFormat("choice", ["yes", "no"]), tokenizer=card.vocabulary)
+    for seed in range(4):
+        asked = request(messages=(), prompt="Is it? ", constraint=constraint, seed=seed)
+        asked = dataclasses.replace(asked, tools=())
+        assert text_of(await events_of(runtime, asked)) in {"yes", "no"}

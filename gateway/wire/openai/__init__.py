@@ -1,9 +1,19 @@
-"""OpenAI's Chat Completions: requests become turns, events become responses and chunks.
+"""OpenAI's Chat Completions and Completions: requests become turns, events become responses and chunks.
 
-Every field of the API is honoured, ignored or refused; the tables are in `request.py`.
+Every field of the APIs is honoured, refused, or left out and named; the tables are in `request.py`.
 """
 
 from gateway.wire.openai.request import ChatRequest, read_request
 from gateway.wire.openai.response import chunks, completion
+from gateway.wire.openai.text_completions import read_request as read_completions_request
+from gateway.wire.openai.text_completions import text_chunks, text_completion
 
-__all__ = ["ChatRequest", "chunks", "completion", "read_request"]
+__all__ = [
+    "ChatRequest",
+    "chunks",
+    "completion",
+    "read_completions_request",
+    "read_request",
+    "text_chunks",
+    "text_completion",
+]

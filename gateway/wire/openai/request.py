@@ -65,19 +65,24 @@ class StreamOptions(msgspec.Struct, forbid_unknown_fields=True):
     include_obfuscation: Literal[False] | None = None
 
 
-class ChatFields(TurnFields, forbid_unknown_fields=True, kw_only=True):
-    """The fields that are honoured; absent and null mean the same."""
+class OpenAIFields(TurnFields, forbid_unknown_fields=True, kw_only=True):
+    """The fields that are honoured in Chat Completions and in Completions; absent and null mean the same."""
 
-    messages: Annotated[list[Any], Meta(min_length=1)]
     response_format: Any = None
     stream_options: StreamOptions | None = None
     max_tokens: NumTokens | None = None
-    max_completion_tokens: NumTokens | None = None
     n: Annotated[int, Meta(ge=1)] | None = None
     stop: str | list[str] | None = None
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
     logit_bias: dict[str, Any] | None = None
+
+
+class ChatFields(OpenAIFields, forbid_unknown_fields=True, kw_only=True):
+    """The fields that are honoured in Chat Completions."""
+
+    messages: Annotated[list[Any], Meta(min_length=1)]
+    max_completion_tokens: NumTokens | None = None
     logprobs: bool | None = None
     reasoning_effort: str | None = None
 
@@ -160,8 +165,8 @@ def read_request(
         choice=read_choice(fields.tool_choice),
         is_parallel=fields.parallel_tool_calls is not False,
         response_format=response_format,
-        sampling=_read_sampling(fields),
-        stop=_read_stop(fields.stop, response_format, reader),
+        sampling=read_penalised_sampling(fields),
+        stop=read_stop(fields.stop, response_format, reader),
         stop_token_ids=tuple(fields.stop_token_ids or ()),
         min_tokens=fields.min_tokens or 0,
         max_tokens=_read_max_tokens(fields),
@@ -175,7 +180,8 @@ def read_request(
     return ChatRequest(turn, reader.ignored, is_streamed=bool(fields.stream), includes_usage=usage)
 
 
-def _read_sampling(fields: ChatFields) -> Sampling:
+def read_penalised_sampling(fields: OpenAIFields) -> Sampling:
+    """How tokens are sampled, with penalties and bias; raises InvalidField."""
     return replace(
         read_sampling(fields),
         presence_penalty=fields.presence_penalty or 0.0,
@@ -192,9 +198,10 @@ def _read_bias(key: str, value: Any) -> tuple[int, float]:
     return int(key), float(value)
 
 
-def _read_stop(
+def read_stop(
     value: str | list[str] | None, response_format: ResponseFormat | None, reader: FieldReader
 ) -> tuple[str, ...]:
+    """`stop`; none beside a format, which wants its answer whole. Raises InvalidField."""
     stop = (value,) if isinstance(value, str) else tuple(value or ())
     if len(stop) > 16:
         raise InvalidField("stop", "at most 16 sequences are supported")

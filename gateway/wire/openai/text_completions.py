@@ -1,0 +1,201 @@
+"""OpenAI's Completions: a prompt that the client wrote for the model itself, and the text that continues it.
+
+The API is old, and vLLM's users know it: the prompt may be token ids, and a `response_format` holds as in
+Chat Completions. There are no tools here.
+"""
+
+import time
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from gateway.body import convert
+from gateway.errors import InvalidField
+from gateway.turn import Generation, Turn
+from gateway.wire.engine_formats import read_any_format
+from gateway.wire.field_reader import FieldReader, FieldRules
+from gateway.wire.fields import (
+    FIXED_IN_BOTH,
+    HINTS_IN_BOTH,
+    REFUSED_IN_BOTH,
+    SILENT_IN_BOTH,
+    read_timeout,
+)
+from gateway.wire.openai.request import (
+    ChatRequest,
+    OpenAIFields,
+    read_penalised_sampling,
+    read_response_format,
+    read_stop,
+)
+from gateway.wire.openai.response import extension, finish_reason, usage
+from runtime.events import Event, Finished, TextDelta, TokenLogprob
+
+JSON = dict[str, Any]
+
+DEFAULT_MAX_TOKENS = 16
+"""This API's own default."""
+
+_CHAT = "use /v1/chat/completions"
+
+RULES = FieldRules(
+    silent=SILENT_IN_BOTH | {"metadata"},
+    hints={**HINTS_IN_BOTH, "add_special_tokens": (True,)},
+    fixed={
+        **FIXED_IN_BOTH,
+        "best_of": ((1,), "every choice is returned"),
+        "suffix": (("",), "text has no end"),
+    },
+    refused={**REFUSED_IN_BOTH, "messages": _CHAT},
+)
+
+TokenIds = Annotated[list[Annotated[int, Meta(ge=0)]], Meta(min_length=1)]
+
+
+class CompletionFields(OpenAIFields, forbid_unknown_fields=True, kw_only=True):
+    """The fields that are honoured."""
+
+    prompt: Any
+    logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+
+
+class _Prompt(msgspec.Struct):
+    prompt: str | list[str | int | TokenIds]
+
+
+def read_request(
+    body: Any,
+    *,
+    toolset_header: str | None = None,
+    timeout_header: str | None = None,
+    is_strict: bool = False,
+) -> ChatRequest:
+    """Read a decoded body; as `gateway.wire.openai.request.read_request` does."""
+    reader = FieldReader(is_strict=is_strict)
+    fields = reader.convert(reader.supported(body, RULES), CompletionFields)
+    for name in ("tools", "tool_choice", "toolset"):
+        if getattr(fields, name) is not None:
+            raise InvalidField(name, f"there are no tools here; {_CHAT}")
+    if toolset_header is not None:
+        raise InvalidField("X-Toolset", f"there are no tools here; {_CHAT}")
+    for name in ("chat_template_kwargs", "parallel_tool_calls", "top_logprobs"):
+        if getattr(fields, name) is not None:
+            reader.ignore(name)
+    if fields.stream_options and not fields.stream:
+        raise InvalidField("stream_options", "it is only allowed with `stream: true`")
+    own_format = read_response_format(fields.response_format)
+    response_format = read_any_format(own_format, "response_format", fields)
+    turn = Turn(
+        model=fields.model,
+        messages=(),
+        prompt=read_prompt(fields.prompt),
+        response_format=response_format,
+        sampling=read_penalised_sampling(fields),
+        stop=read_stop(fields.stop, response_format, reader),
+        stop_token_ids=tuple(fields.stop_token_ids or ()),
+        min_tokens=fields.min_tokens or 0,
+        max_tokens=fields.max_tokens or DEFAULT_MAX_TOKENS,
+        num_choices=fields.n or 1,
+        num_logprobs=fields.logprobs,
+        timeout_s=read_timeout(fields.timeout, timeout_header),
+    )
+    includes_usage = bool(fields.stream_options and fields.stream_options.include_usage)
+    return ChatRequest(turn, reader.ignored, is_streamed=bool(fields.stream), includes_usage=includes_usage)
+
+
+def read_prompt(value: Any) -> str | tuple[int, ...]:
+    """A prompt: text or token ids, alone or as the only member of a list. Raises InvalidField."""
+    prompt = convert({"prompt": value}, _Prompt).prompt
+    if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
+        if len(prompt) > 1:
+            raise InvalidField("prompt", "one prompt is answered at a time; send a request for each")
+        [prompt] = prompt  # type: ignore[assignment]
+    if isinstance(prompt, str):
+        return prompt
+    if not prompt or not all(isinstance(member, int) for member in prompt):
+        raise InvalidField("prompt", "it must be a text or a list of token ids")
+    return tuple(prompt)  # type: ignore[arg-type]
+
+
+async def text_completion(generation: Generation) -> JSON:
+    """The whole answer, once the last choice has finished."""
+    writer = _Writer(generation)
+    choices = [writer.choice(i, "", [], None) for i in range(generation.num_choices)]
+    logprobs: list[list[TokenLogprob]] = [[] for _ in choices]
+    async for event in generation.events():
+        match event:
+            case TextDelta(choice, text, tokens):
+                choices[choice]["text"] += text
+                logprobs[choice] += tokens
+            case Finished(choice):
+                found = writer.choice(choice, choices[choice]["text"], logprobs[choice], event)
+                choices[choice] = found
+    return writer.envelope | {
+        "choices": choices,
+        "usage": usage(generation),
+        "callgate": extension(generation),
+    }
+
+
+async def text_chunks(generation: Generation, *, includes_usage: bool) -> AsyncGenerator[JSON]:
+    """The answer while it comes; then the usage."""
+    writer = _Writer(generation)
+    async for event in generation.events():
+        choice = writer.delta(event)
+        if choice is not None:
+            yield writer.envelope | {"choices": [choice]}
+    if includes_usage:
+        yield writer.envelope | {
+            "choices": [],
+            "usage": usage(generation),
+            "callgate": extension(generation),
+        }
+
+
+@dataclass
+class _Writer:
+    """Writes choices of one generation."""
+
+    generation: Generation
+
+    def __post_init__(self) -> None:
+        self.envelope = {
+            "id": f"cmpl-{self.generation.request_id}",
+            "object": "text_completion",
+            "created": int(time.time()),
+            "model": self.generation.model_id,
+        }
+        self._offsets = [0] * self.generation.num_choices
+
+    def delta(self, event: Event) -> JSON | None:
+        match event:
+            case TextDelta(choice, text, tokens):
+                return self.choice(choice, text, list(tokens), None)
+            case Finished(choice):
+                return self.choice(choice, "", [], event)
+            case _:
+                return None
+
+    def choice(self, index: int, text: str, tokens: list[TokenLogprob], finished: Finished | None) -> JSON:
+        return {
+            "index": index,
+            "text": text,
+            "logprobs": self._logprobs(index, tokens) if self.generation.has_logprobs else None,
+            "finish_reason": finish_reason(finished, self.generation) if finished else None,
+        }
+
+    def _logprobs(self, index: int, tokens: list[TokenLogprob]) -> JSON:
+        """Lists over the tokens, as this API has them; the offset of a token is one into the answer."""
+        offsets = []
+        for token in tokens:
+            offsets.append(self._offsets[index])
+            self._offsets[index] += len(token.token)
+        return {
+            "tokens": [token.token for token in tokens],
+            "token_logprobs": [token.logprob for token in tokens],
+            "top_logprobs": [{other.token: other.logprob for other in token.top} for token in tokens],
+            "text_offset": offsets,
+        }

@@ -1,0 +1,156 @@
+"""Completions, and the routes that count tokens, over HTTP."""
+
+import json
+import typing
+from dataclasses import replace
+
+import openai
+import pytest
+from fake_runtime import STATS, text
+from openai.types.completion_create_params import (
+    CompletionCreateParamsNonStreaming,
+    CompletionCreateParamsStreaming,
+)
+from serving import served
+
+from gateway.errors import InvalidField
+from gateway.wire.openai.text_completions import RULES, CompletionFields, read_request
+from runtime.events import TextDelta, TokenLogprob
+from runtime.request import Sampling
+
+URL = "/v1/completions"
+
+
+def body(**fields):
+    return {"model": "tiny", "prompt": "Once", **fields}
+
+
+async def ask(client, **fields):
+    answer = await client.post(URL, json=body(**fields))
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_every_field_the_official_client_knows_has_a_decision():
+    known = {
+        name
+        for params in (CompletionCreateParamsNonStreaming, CompletionCreateParamsStreaming)
+        for name in typing.get_type_hints(params)
+    }
+    decided = [*CompletionFields.__struct_fields__, *RULES.names]
+    assert len(decided) == len(set(decided))
+    assert known <= set(decided)
+
+
+async def test_a_prompt_is_continued(client, runtime):
+    answer = await ask(client)
+    assert answer["object"] == "text_completion"
+    assert answer["choices"] == [{"index": 0, "text": "Hello.", "logprobs": None, "finish_reason": "stop"}]
+    assert answer["usage"]["completion_tokens"] == STATS.num_output_tokens
+    [request] = runtime.requests
+    assert (request.prompt, request.messages, request.constraint, request.max_tokens) == (
+        "Once",
+        (),
+        None,
+        16,
+    )
+
+
+async def test_no_frames_of_a_chat_surround_it(client, runtime):
+    runtime.card = replace(runtime.card, syntax="harmony")
+    await ask(client)
+    assert runtime.requests[0].constraint is None
+    await ask(client, response_format={"type": "choice", "choices": ["a", "b"]})
+    constraint = runtime.requests[-1].constraint
+    assert constraint.accepts("a")
+    assert not constraint.accepts("c")
+
+
+async def test_it_is_streamed(client, runtime):
+    runtime.script = text("Hel", "lo.")
+    sent = body(stream=True, stream_options={"include_usage": True})
+    *events, end = (await client.post(URL, json=sent)).text.removesuffix("\n\n").split("\n\n")
+    assert end == "data: [DONE]"
+    chunks = [json.loads(event.removeprefix("data: ")) for event in events]
+    assert "".join(chunk["choices"][0]["text"] for chunk in chunks[:-1]) == "Hello."
+    assert chunks[-2]["choices"][0]["finish_reason"] == "stop"
+    assert chunks[-1]["usage"]["prompt_tokens"] == STATS.num_prompt_tokens
+
+
+async def test_log_probabilities_are_lists_over_the_tokens(client, runtime):
+    def token(spelled, value):
+        return TokenLogprob(
+            spelled, spelled.encode(), value, (TokenLogprob(spelled, spelled.encode(), value),)
+        )
+
+    runtime.script = [TextDelta(0, "Hello.", (token("Hel", -0.5), token("lo.", -1.0))), *text()]
+    [choice] = (await ask(client, logprobs=1))["choices"]
+    assert choice["logprobs"] == {
+        "tokens": ["Hel", "lo."],
+        "token_logprobs": [-0.5, -1.0],
+        "top_logprobs": [{"Hel": -0.5}, {"lo.": -1.0}],
+        "text_offset": [0, 3],
+    }
+
+
+PROMPTS = [
+    ("a", "a"),
+    (["a"], "a"),
+    ([1, 2], (1, 2)),
+    ([[1, 2]], (1, 2)),
+]
+
+
+@pytest.mark.parametrize(("sent", "prompt"), PROMPTS, ids=str)
+def test_prompts(sent, prompt):
+    assert read_request(body(prompt=sent)).turn.prompt == prompt
+
+
+REFUSED = [
+    ({"prompt": ["a", "b"]}, "prompt"),
+    ({"prompt": []}, "prompt"),
+    ({"prompt": [1, "a"]}, "prompt"),
+    ({"prompt": {"a": 1}}, "prompt"),
+    ({"prompt": [[-1]]}, "prompt[0][0]"),
+    ({"tools": []}, "tools"),
+    ({"toolset": "a"}, "toolset"),
+    ({"messages": []}, "messages"),
+    ({"echo": True}, "echo"),
+    ({"best_of": 2}, "best_of"),
+    ({"suffix": "x"}, "suffix"),
+    ({"logprobs": True}, "logprobs"),
+    ({"stream_options": {}}, "stream_options"),
+    ({"prmpt": "a"}, "prmpt"),
+]
+
+
+@pytest.mark.parametrize(("fields", "param"), REFUSED, ids=[str(f)[:50] for f, _ in REFUSED])
+def test_what_is_not_honoured_is_refused_by_name(fields, param):
+    with pytest.raises(InvalidField) as refused:
+        read_request(body(**fields))
+    assert refused.value.param == param
+
+
+def test_fields_of_chats_and_of_other_servers():
+    asked = read_request(body(logit_bias={"3": 1}, presence_penalty=1, top_logprobs=3, priority=2))
+    assert asked.turn.sampling == Sampling(logit_bias={3: 1.0}, presence_penalty=1.0)
+    assert set(asked.ignored) == {"top_logprobs", "priority"}
+
+
+async def test_tokens_are_counted_and_read_back(client, runtime):
+    chat = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], "add_generation_prompt": True}
+    for sent in (chat, {"model": "tiny", "prompt": "Hi", "add_special_tokens": True}):
+        answer = (await client.post("/tokenize", json=sent)).json()
+        assert answer == {"count": 11, "max_model_len": 512, "tokens": list(range(11))}
+    spelled = await client.post("/detokenize", json={"model": "tiny", "tokens": list("né".encode())})
+    assert spelled.json() == {"prompt": "né"}
+    outside = await client.post("/detokenize", json={"model": "tiny", "tokens": [10**6]})
+    assert outside.json()["error"]["param"] == "tokens"
+
+
+def test_the_official_client(app):
+    with served(app) as http:
+        client = openai.OpenAI(base_url=f"{http.base_url}/v1", api_key="none-needed", max_retries=0)
+        assert client.completions.create(model="tiny", prompt="Once").choices[0].text == "Hello."
+        chunks = client.completions.create(model="tiny", prompt="Once", stream=True)
+        assert "".join(chunk.choices[0].text for chunk in chunks) == "Hello."
