@@ -27,7 +27,7 @@ from gateway.registry import Registry
 from gateway.routes.model_routes import MODEL_ROUTES
 from gateway.routes.toolset_routes import ToolsetController
 from gateway.services import Services
-from gateway.settings import DEMO_MODEL, RANDOM_MODEL, Settings
+from gateway.settings import DEMO_MODEL, RANDOM_MODEL, Settings, library_environment
 from gateway.stored_responses import StoredResponses
 from gateway.telemetry import ServerSpanMiddleware, Telemetry, open_provider
 from runtime.models import DEMO_MODEL_FOLDER
@@ -154,7 +154,7 @@ def open_compile_pool(settings: Settings) -> CompilePool:
         request_seconds=settings.compile_request_seconds,
     )
     if settings.compile_workers:
-        return WorkerPool(settings.compile_workers, limits)
+        return WorkerPool(settings.compile_workers, limits, library_environment())
     return ThreadPool(limits=limits)
 
 

@@ -32,6 +32,7 @@ DEMO_MODEL, RANDOM_MODEL = "demo", "random"
 DEFAULT_URL = "http://127.0.0.1:8080"
 
 _TOO_SHORT = re.compile(r"Expected `str` of length >= (\d+)")
+_LIBRARY_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ")
 
 Count = Annotated[int, Meta(ge=1)]
 
@@ -307,6 +308,12 @@ def client_settings(
         base.rstrip("/").removesuffix("/v1"),
         api_key or environment.get(f"{PREFIX}API_KEY"),
     )
+
+
+def library_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables that the libraries of a child process may need, and no others: others may be secrets."""
+    environment = os.environ if environment is None else environment
+    return {name: environment[name] for name in _LIBRARY_VARIABLES if name in environment}
 
 
 def variable_of(name: str) -> str:

@@ -8,9 +8,10 @@ One schema through it, a tool's `{"type": "object", "properties": {"s": {"patter
 2. No worker is free, so the pool asks the zygote for one. The zygote (`zygote`) is a process that has
    imported the compiler, read the vocabulary and compiled the rules that most schemas share (`priming`). It
    forks: in 15 ms there is a worker that shares all of that. The zygote itself never sees a schema.
-3. The worker limits its memory and reads the job from its socket: the digest of the vocabulary and a JSON
-   array, `["tool", {"type": "object", ...}, "hermes"]`. It starts two timers, one on processor time and one
-   on the clock (`limits.CompileLimits`), and compiles.
+3. The worker limits its memory, gives up files, network and other processes (`confinement`), and reads the
+   job from its socket: the digest of the vocabulary and a JSON array, `["tool", {"type": "object", ...},
+   "hermes"]`. It starts two timers, one on processor time and one on the clock (`limits.CompileLimits`),
+   and compiles.
 4. The answer is `+` and the bytes of a `CacheEntry`, or `-` and a refusal as JSON: pointer, keyword, reason
    and suggestion. The worker then waits for the next job.
 5. If a timer ends the worker or the system kills it, the pool sees the socket close, and forks another worker

@@ -8,9 +8,11 @@ import asyncio
 import logging
 import socket
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from compiler.errors import (
     CompilerError,
@@ -59,6 +61,7 @@ class ThreadPool:
 
 _START_S = 60.0
 _RETRY_AFTER_S = 5.0
+_MAX_READY_BYTES = 1000
 _log = logging.getLogger(__name__)
 
 
@@ -92,11 +95,21 @@ class _Worker:
 
 
 class WorkerPool:
-    """Up to `num_workers` worker processes; owned by one event loop."""
+    """Up to `num_workers` worker processes; owned by one event loop.
 
-    def __init__(self, num_workers: int = 4, limits: CompileLimits | None = None) -> None:
+    They have the environment variables of `environment` and no others.
+    """
+
+    def __init__(
+        self,
+        num_workers: int = 4,
+        limits: CompileLimits | None = None,
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.num_workers = num_workers
         self.limits = limits or CompileLimits()
+        self._environment = environment
+        self._has_logged = False
         self._free = asyncio.Semaphore(num_workers)
         self._idle: list[_Worker] = []
         self._forking = asyncio.Lock()
@@ -108,7 +121,7 @@ class WorkerPool:
         """Start the zygote, which takes seconds to import the compiler; models can be loaded meanwhile."""
         if self._zygote is None:
             with suppress(OSError):  # `run` tries again and reports the error
-                self._zygote = Zygote(self.limits)
+                self._zygote = Zygote(self.limits, self._environment)
 
     def start(self, prepared: PreparedVocabulary) -> None:
         """In the background, fork workers and prime this process, which compiles stored grammars itself."""
@@ -224,7 +237,7 @@ class WorkerPool:
 
     async def _try_fork(self, prepared: PreparedVocabulary) -> _Worker:
         if self._zygote is None:
-            self._zygote = Zygote(self.limits)
+            self._zygote = Zygote(self.limits, self._environment)
         ours, theirs = socket.socketpair()
         ours.settimeout(0)
         reader, writer = await asyncio.open_unix_connection(sock=ours)
@@ -232,11 +245,21 @@ class WorkerPool:
             with theirs:
                 await asyncio.to_thread(self._zygote.fork, theirs, prepared.vocabulary)
             worker = _Worker(reader, writer, self._zygote.known)
-            await worker.answer(0)
+            self._log_confinement((await worker.answer(_MAX_READY_BYTES)).decode())
         except BaseException:
             writer.transport.abort()
             raise
         return worker
+
+    def _log_confinement(self, missing: str) -> None:
+        """Log once what workers are not cut off from."""
+        if self._has_logged:
+            return
+        self._has_logged = True
+        if missing:
+            _log.warning("compile workers are not cut off from %s", missing)
+        else:
+            _log.info("compile workers are cut off from the network, files and other processes")
 
     async def _end_zygote(self) -> None:
         if self._zygote is not None:

@@ -22,12 +22,15 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from compiler.isolation.compile_job import CompileJob
+from compiler.isolation.confinement import confine, import_libraries
 from compiler.isolation.limits import CompileLimits
 from compiler.isolation.priming import prime
 from compiler.prepared_vocabulary import PreparedVocabulary
@@ -46,13 +49,14 @@ zygote(int(sys.argv[2]), sys.argv[3])
 class Zygote:
     """The gateway's handle of the zygote process; its methods block."""
 
-    def __init__(self, limits: CompileLimits) -> None:
+    def __init__(self, limits: CompileLimits, environment: Mapping[str, str]) -> None:
         self._control, theirs = socket.socketpair()
         arguments = [json.dumps(sys.path), str(theirs.fileno()), json.dumps(asdict(limits))]
         with theirs:
             # In a session of its own, so that an interrupt at the terminal reaches the gateway alone.
             self._process = subprocess.Popen(  # noqa: S603 - this interpreter and this code
-                [sys.executable, "-c", _ENTRY, *arguments],
+                [sys.executable, "-I", "-c", _ENTRY, *arguments],
+                env=dict(environment),  # and nothing of the gateway's own, which holds secrets
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
@@ -95,6 +99,7 @@ _LONG_NICENESS = 5
 def zygote(control_fd: int, limits: str) -> None:
     """Follow the commands on the control socket until it closes; `limits` are `CompileLimits` as JSON."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for workers, so they leave no zombies
+    import_libraries()
     bounds = CompileLimits(**json.loads(limits))
     vocabularies: dict[str, PreparedVocabulary] = {}
     to_prime: list[Iterator[None]] = []
@@ -153,12 +158,13 @@ def _read(channel: socket.socket, num_bytes: int) -> bytes:
 
 def _work(descriptor: int, vocabularies: dict[str, PreparedVocabulary], limits: CompileLimits) -> None:
     """Serve jobs until the gateway is gone or this process has grown too large; never returns."""
-    with suppress(BaseException), socket.socket(fileno=descriptor) as channel:
-        at_start = _allocated()
+    _close_others(descriptor)
+    with suppress(BaseException), socket.socket(fileno=descriptor) as channel, _status() as status:
+        at_start = _allocated(status)
         _bound(limits, at_start)
-        channel.sendall(framed(b""))  # ready
+        channel.sendall(framed("; ".join(confine()).encode()))  # ready
         # Memory that one schema left behind must not count against the limits of the next ones for long.
-        while _allocated() - at_start < limits.memory_bytes // 2:
+        while _allocated(status) - at_start < limits.memory_bytes // 2:
             head, _, job = _read_frame(channel).partition(b"\n")
             digest, length = head.decode().split()
             if length == _LONG:
@@ -193,10 +199,22 @@ def _stop_timers() -> None:
         signal.setitimer(timer, 0)
 
 
-def _allocated() -> int:
-    """Bytes of private memory of this process, which RLIMIT_DATA bounds; 0 if the system does not say."""
+def _close_others(descriptor: int) -> None:
+    """Close all descriptors but one and the standard streams."""
+    os.closerange(3, descriptor)
+    os.closerange(descriptor + 1, os.sysconf("SC_OPEN_MAX"))
+
+
+def _status() -> IO[bytes]:
+    """What the system says about this process, opened before files are out of reach; else an empty file."""
     try:
-        status = Path("/proc/self/status").read_text(encoding="ascii")
+        return Path("/proc/self/status").open("rb", buffering=0)
     except OSError:
-        return 0
-    return next((int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmData")), 0)
+        return BytesIO()
+
+
+def _allocated(status: IO[bytes]) -> int:
+    """Bytes of private memory of this process, which RLIMIT_DATA bounds; 0 if the system does not say."""
+    status.seek(0)
+    lines = status.read().splitlines()
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(b"VmData")), 0)
