@@ -9,7 +9,7 @@ import xgrammar as xgr
 from compiler.closing.closer import Closer, ParsedText
 from compiler.constraint import ParameterTypes
 from compiler.errors import CorruptUnit, UnsupportedSchema
-from compiler.frontend.canonical_form import NO_DOCUMENTS, canonical_form
+from compiler.frontend.canonical_form import NO_DOCUMENTS, form_and_dependent_keys
 from compiler.frontend.source_map import SourceMap
 from compiler.frontend.undeclared_dialects import dialect_notes, in_declared_dialect
 from compiler.grammar.grammar import Grammar
@@ -63,12 +63,17 @@ def lower_schema(
         UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema.
     """
     read = in_declared_dialect(schema, documents)
-    canonical = canonical_form(read, documents=documents, only_objects=only_objects)
+    canonical, dependent_keys = form_and_dependent_keys(read, documents=documents, only_objects=only_objects)
     counted: frozenset[str] = frozenset()
     while True:
         source_map, is_closed = SourceMap(read, documents), objects == "closed"
         lowering = Lowering(
-            canonical, source_map, is_closed=is_closed, formatting=formatting, counted=counted
+            canonical,
+            source_map,
+            dependent_keys,
+            is_closed=is_closed,
+            formatting=formatting,
+            counted=counted,
         )
         arguments = TaggedArguments(lowering, tags) if tags else None
         try:

@@ -15,6 +15,7 @@ from jsonschema_rs import CanonicalSchema, Registry, canonical
 
 from compiler.errors import UnsupportedSchema
 from compiler.frontend.conditional_cases import references_in, with_cases
+from compiler.frontend.dependent_keys import NO_DEPENDENCIES, DependentKeys, take_dependent_keys
 from compiler.frontend.depth import check_depth, find_cycle, longest_chain
 from compiler.frontend.described_values import with_described_values
 from compiler.frontend.diagnostics import invalid_pattern, invalid_schema, unresolved, unsatisfiable
@@ -37,6 +38,8 @@ from toolspecs.bundle import Bundler, objects_in
 
 MAX_CHAIN = 1_000
 """Schemas that lead to one another in a row; twice as many would overflow a native stack of 8 MB."""
+_MOST_MULTIPLIED = 8
+"""Keys with dependencies that canonicalization may multiply out."""
 NO_DOCUMENTS: Mapping[str, Any] = MappingProxyType({})
 
 Bundled = tuple[Mapping[str, Any], Mapping[str, Any]]
@@ -59,7 +62,27 @@ def canonical_form(
         UnsupportedSchema: the document is not a schema, cannot be resolved, or admits nothing.
     """
     _check(document, documents)
-    check_literals(document, Bundler(documents).bundle(document)[0] if documents else {})
+    return _checked_form(document, documents, only_objects=only_objects)
+
+
+def form_and_dependent_keys(
+    document: Any, *, documents: Mapping[str, Any] = NO_DOCUMENTS, only_objects: bool = False
+) -> tuple[CanonicalSchema, DependentKeys]:
+    """The canonical form of a schema without its dependencies between keys, and these; otherwise alike."""
+    _check(document, documents)
+    try:
+        draft = _draft(document)
+    except (
+        ValueError,
+        TypeError,
+        jsonschema_rs.ReferencingError,
+    ):  # an unknown dialect, which is refused below
+        return _checked_form(document, documents, only_objects=only_objects), NO_DEPENDENCIES
+    rest, dependent_keys = take_dependent_keys(document, documents, draft)
+    return _checked_form(rest, documents, only_objects=only_objects), dependent_keys
+
+
+def _checked_form(document: Any, documents: Mapping[str, Any], *, only_objects: bool) -> CanonicalSchema:
     registry = registry_of(document, documents)
     schema = _under_both_readings(_canonicalize(document, documents, registry), document, documents)
     if (cycle := find_cycle(document, documents)) is not None:
@@ -79,6 +102,25 @@ def covers(outer: Bundled, inner: Bundled) -> bool:
     >>> covers(({"required": ["a"]}, {}), ({"required": ["a", "b"]}, {}))
     True
     """
+    (outer_rest, of_outer), (inner_rest, of_inner) = (
+        _without_dependent_keys(*outer),
+        _without_dependent_keys(*inner),
+    )
+    if of_inner.and_of(of_outer) == of_inner and _covers(outer_rest, inner_rest):
+        return True
+    has_many = max(of_outer.num_needing, of_inner.num_needing) > _MOST_MULTIPLIED
+    return not has_many and _covers(outer, inner)
+
+
+def _without_dependent_keys(
+    schema: Mapping[str, Any], documents: Mapping[str, Any]
+) -> tuple[Bundled, DependentKeys]:
+    read = in_declared_dialect(dict(schema), documents)
+    rest, dependent_keys = take_dependent_keys(read, documents, _draft(read))
+    return (rest, documents), dependent_keys
+
+
+def _covers(outer: Bundled, inner: Bundled) -> bool:
     try:
         return bool(_comparable(*outer).covers(_comparable(*inner)) == canonical.Containment.YES)
     except canonical.IncompatibleOperands:  # two different recursive schemas
@@ -125,6 +167,7 @@ def _check(document: Any, documents: Mapping[str, Any]) -> None:
         reason = f"leads too deep, through over {MAX_CHAIN} schemas in a row"
         suggestion = "Refer to the last schema of the chain directly, or write it out."
         raise UnsupportedSchema("", "$ref", reason, suggestion)
+    check_literals(document, Bundler(documents).bundle(document)[0] if documents else {})
 
 
 def _check_text(document: Any) -> None:

@@ -8,7 +8,9 @@ from typing import Any
 
 from jsonschema_rs import CanonicalSchema, canonical
 
+from compiler.frontend.dependent_keys import NO_DEPENDENCIES, DependentKeys
 from compiler.frontend.source_map import SchemaLocation
+from compiler.guard.planner import KeyStep, PathStep
 from compiler.scalars.numbers import IntegerConstraint, NumberConstraint
 from compiler.scalars.strings import LATEST, StringConstraint
 
@@ -19,17 +21,19 @@ class Context:
 
     `location`: the schemas of the document that apply to the value; `state`: its number in the guards' plan.
     `is_distinct`: a guard compares the text of the value with others, so equal values need one spelling.
-    `is_root`: the value is the whole text.
+    `is_root`: the value is the whole text. `dependent_keys`: what keys of an object there need.
     """
 
     location: SchemaLocation
     state: int
     is_distinct: bool = False
     is_root: bool = False
+    dependent_keys: DependentKeys = NO_DEPENDENCIES
 
-    def inside(self, location: SchemaLocation) -> "Context":
+    def inside(self, location: SchemaLocation, step: PathStep) -> "Context":
         """The context for a member or an item; `state` is still that of the container."""
-        return replace(self, location=location, is_root=False)
+        inner = self.dependent_keys.under(step.key) if isinstance(step, KeyStep) else NO_DEPENDENCIES
+        return replace(self, location=location, is_root=False, dependent_keys=inner)
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,7 @@ class ObjectConstraint:
     """Schemas each of which the key or the value of at least one member must fail."""
     failing_members: tuple[FailingMember, ...] = ()
     """Members under undeclared keys that must be there."""
+    dependent_keys: DependentKeys = NO_DEPENDENCIES
 
 
 def intersection(*schemas: CanonicalSchema | None) -> CanonicalSchema | None:

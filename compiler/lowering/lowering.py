@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.errors import UnsupportedKeyword, UnsupportedSchema
+from compiler.frontend.dependent_keys import NO_DEPENDENCIES, DependentKeys
 from compiler.frontend.depth import too_deep
 from compiler.frontend.dialect_dependent import DIALECTS, INTEGER_TYPE
 from compiler.frontend.expansion import Expander, simple
@@ -22,7 +23,7 @@ from compiler.frontend.keywords import child
 from compiler.frontend.large_numbers import LargeNumbers
 from compiler.frontend.reporter import Reporter
 from compiler.frontend.source_map import SchemaLocation, SourceMap
-from compiler.grammar.grammar import Choice, Concatenation, Expr, Grammar, Rule, RuleRef, choice, union
+from compiler.grammar.grammar import Choice, Concatenation, Expr, Grammar, Rule, RuleRef, union
 from compiler.grammar.passes import prune
 from compiler.grammar.rules import RuleTable
 from compiler.guard.planner import PathStep, Planner
@@ -60,6 +61,7 @@ class _ValueKey(NamedTuple):
     location: SchemaLocation
     is_root: bool
     is_distinct: bool
+    dependent_keys: DependentKeys
 
 
 class Lowering:
@@ -72,6 +74,7 @@ class Lowering:
         self,
         schema: CanonicalSchema,
         source_map: SourceMap,
+        dependent_keys: DependentKeys = NO_DEPENDENCIES,
         *,
         is_closed: bool,
         formatting: JsonFormatting,
@@ -91,7 +94,9 @@ class Lowering:
         self.cardinality = Cardinality(self._expander, self.large_numbers)
         self.reporter = Reporter(source_map, schema.draft)
         self.planner = Planner()
-        self.root = Context(source_map.root, self.planner.new_state(), is_root=True)
+        self.root = Context(
+            source_map.root, self.planner.new_state(), is_root=True, dependent_keys=dependent_keys
+        )
         """The context of the whole text."""
         self._done: dict[_ValueKey, Expr | None] = {}
         self._open: dict[_ValueKey, RuleRef | None] = {}
@@ -131,7 +136,7 @@ class Lowering:
         rule.
         """
         location = context.location
-        key = _ValueKey(schema, location, context.is_root, context.is_distinct)
+        key = _ValueKey(schema, location, context.is_root, context.is_distinct, context.dependent_keys)
         if key not in self._states:
             self._states[key] = self.planner.new_state(location.pointer)
         self.planner.link(context.state, step, [self._states[key]])
@@ -159,9 +164,12 @@ class Lowering:
         self, schema: CanonicalSchema | None, context: Context, location: SchemaLocation, step: PathStep
     ) -> Expr | None:
         """The values of a member or an item of the value of `context`; a schema of None admits any value."""
-        if schema is None:
+        inner = context.inside(location, step)
+        if schema is not None:
+            return self.value(schema, inner, step)
+        if inner.dependent_keys == NO_DEPENDENCIES:
             return self.unconstrained.value(context, step)
-        return self.value(schema, context.inside(location), step)
+        return self.value(self.simple({}), inner, step)
 
     def _named(self, body: Expr | None, ref: RuleRef | None, location: SchemaLocation) -> Expr | None:
         """A reference to the rule of `body` if it has one already or is a choice or concatenation."""
@@ -179,13 +187,13 @@ class Lowering:
             case canonical.FalseView():
                 return None
             case canonical.TrueView():
-                return choice(*(self.unconstrained.of_type(name, context) for name in TYPES))
+                return self._of_types(TYPES, context)
             case canonical.MultiTypeView(types):
-                return choice(*(self.unconstrained.of_type(name, context) for name in types))
+                return self._of_types(types, context)
             case canonical.ConstView(value):
-                return lower_enum(self, [value], context)
+                return self._listed([value], context)
             case canonical.EnumView(values):
-                return lower_enum(self, values, context)
+                return self._listed(values, context)
             case canonical.StringView() as view:
                 return self.string(string_constraint(view, schema.draft), context)
             case canonical.IntegerView() as view:
@@ -202,6 +210,21 @@ class Lowering:
                 return self._any_of(branches, context)
             case _:
                 return self._any_of(self.expand(schema, context.location), context)
+
+    def _of_types(self, types: Iterable[str], context: Context) -> Expr | None:
+        """Any value of the types."""
+        has_own_rules = context.dependent_keys != NO_DEPENDENCIES
+        return union(
+            [
+                self._object(ObjectConstraint(), context)
+                if name == "object" and has_own_rules
+                else self.unconstrained.of_type(name, context)
+                for name in types
+            ]
+        )
+
+    def _listed(self, values: list[Any], context: Context) -> Expr | None:
+        return lower_enum(self, list(filter(context.dependent_keys.admits, values)), context)
 
     def _any_of(self, schemas: Iterable[CanonicalSchema], context: Context) -> Expr | None:
         return union([self.value(schema, context) for schema in schemas])
@@ -235,6 +258,7 @@ class Lowering:
         if not context.is_distinct:  # where it is, equal objects must have their keys in one order
             location = self.source_map.reordered(context.location, may_stem_from(constraint))
             context = replace(context, location=location)
+        constraint = replace(constraint, dependent_keys=context.dependent_keys)
         lower = lower_with_violations if constraint.violations else lower_object
         return lower(self, constraint, context)
 

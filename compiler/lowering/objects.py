@@ -6,7 +6,7 @@ flat rule where something is required and runs of optional keys are short, or on
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -27,31 +27,34 @@ from compiler.grammar.grammar import (
 from compiler.guard.planner import KeyStep
 from compiler.lowering.cardinality import MOST_DISTINCT, finite_names
 from compiler.lowering.constraints import intersection
+from compiler.lowering.member_choices import (
+    MAX_STATES,
+    START,
+    Member,
+    MemberBounds,
+    MemberChoices,
+    MemberState,
+    consistent,
+    grouped,
+)
 from compiler.lowering.quantifier import Quantifier
 from compiler.lowering.undeclared import UndeclaredMember, lower_undeclared
 from compiler.report import Verdict
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from compiler.frontend.source_map import SchemaLocation
     from compiler.lowering.constraints import Context, ObjectConstraint
     from compiler.lowering.lowering import Lowering
 
-MAX_STATES = 4_000
-"""Of suffixes times numbers of members."""
 LONGEST_FLAT_RUN = 10
 """Optional keys in a row in a flat rule."""
 _CLOSE = Literal("}")
 _AHEAD = CharClass.of(",", "}")
 _DECLARING = ("properties", "required", "dependentRequired", "dependentSchemas", "dependencies")
 """The keywords that name keys; the first of these that a schema has gets the report's note on their order."""
-
-
-@dataclass(frozen=True)
-class Member:
-    """The text of a key and its value, without separators."""
-
-    text: Expr
-    is_required: bool
+_NEEDING = ("dependentRequired", "dependencies")
 
 
 def lower_object(lowering: Lowering, constraint: ObjectConstraint, context: Context) -> Expr | None:
@@ -62,13 +65,14 @@ def lower_object(lowering: Lowering, constraint: ObjectConstraint, context: Cont
     """
     keys, is_open = declared_keys(lowering, constraint, context.location)
     members = _members(lowering, constraint, context, keys)
+    members = members and consistent(members, constraint.dependent_keys)
     if members is None:
         return None
     for failing in constraint.failing_members:
         member = lower_undeclared(lowering, constraint, context, keys, failing)
         if member is None:
             return None
-        members.append(Member(member.text, is_required=True))
+        members.append(Member(None, member.text, is_required=True))
     extra = lower_undeclared(lowering, constraint, context, keys) if is_open else None
     _note(lowering, context.location, num_keys=len(members), is_open=extra is not None)
     if extra is not None:  # a failing member takes one of the undeclared keys
@@ -81,7 +85,7 @@ def declared_keys(
 ) -> tuple[list[str], bool]:
     """The declared keys in the order in which they are written, and whether undeclared ones may follow."""
     declared = lowering.source_map.declared(location)
-    known = {*constraint.properties, *constraint.required}
+    known = {*constraint.properties, *constraint.required, *constraint.dependent_keys.names}
     names = constraint.property_names
     finite = None if names is None else finite_names(names)
     if finite is not None:
@@ -134,7 +138,7 @@ def _members(
         is_required = key in constraint.required
         if value is not None:
             text = concat(lowering.formatting.text(key), lowering.formatting.key_separator, value)
-            members.append(Member(text, is_required))
+            members.append(Member(key, text, is_required))
         elif is_required:
             return None
     if not set(constraint.required) <= set(keys):
@@ -179,6 +183,35 @@ def count_bounds(
     return low if low > num_required else 0, high if can_exceed else None
 
 
+def choose_order(
+    lowering: Lowering,
+    location: SchemaLocation,
+    members: list[Member],
+    constraint: ObjectConstraint,
+    bounds: MemberBounds,
+) -> MemberChoices:
+    """The choices between members in their order, or with keys beside those that they need.
+
+    Raises:
+        UnsupportedSchema: there are too many states in either order.
+    """
+    needed = constraint.dependent_keys
+    choices = MemberChoices(members, needed, bounds)
+    if choices.levels is None and not choices.are_independent:
+        choices = MemberChoices(grouped(members, needed), needed, bounds)
+        note = "keys beside those that they need, not in their declared order"
+        lowering.reporter.note_first(location, _NEEDING, Verdict.NARROWED, note)
+    if choices.levels is not None:
+        return choices
+    limit = f"{MAX_STATES} states at most"
+    if choices.are_independent:
+        reason = f"there are too many keys to count ({limit})"
+        suggestion = "Leave the bound out, or declare fewer keys."
+        raise lowering.reporter.refusal(location, "maxProperties", reason, suggestion)
+    reason = f"too many keys need one another ({limit})"
+    raise lowering.reporter.refusal(location, "dependentRequired", reason, "Let fewer keys need others.")
+
+
 class _MemberRules:
     """The rules of one object; a guard keeps undeclared keys from repeating.
 
@@ -196,7 +229,6 @@ class _MemberRules:
     ) -> None:
         self.lowering = lowering
         self.location = context.location
-        self.members = members
         self.extra = extra.text if extra is not None else None
         self.is_extra_single = context.is_distinct
         self.low, self.high = count_bounds(constraint, members, is_open=extra is not None)
@@ -208,6 +240,11 @@ class _MemberRules:
                 "demands more keys than may be admitted",
                 "Lower it, or declare the keys.",
             )
+        top = max(self.low, self.high or 0)  # a higher count makes no difference
+        if extra is not None and not self.is_extra_single:
+            top = min(top, len(members))  # the quantifier counts undeclared ones
+        bounds = MemberBounds(self.low, self.high, top, self.num_undeclared)
+        self.choices = choose_order(lowering, context.location, members, constraint, bounds)
 
     def lower(self) -> Expr | None:
         """The whole object; None if no number of members is admitted."""
@@ -216,16 +253,20 @@ class _MemberRules:
         return self._suffixes()
 
     def _is_flat(self) -> bool:
-        runs = [len(list(run)) for required, run in groupby(self.members, _is_required) if not required]
-        return any(map(_is_required, self.members)) and max(runs, default=0) <= LONGEST_FLAT_RUN
+        if not self.choices.are_independent:
+            return False
+        runs = [
+            len(list(run)) for required, run in groupby(self.choices.members, _is_required) if not required
+        ]
+        return any(map(_is_required, self.choices.members)) and max(runs, default=0) <= LONGEST_FLAT_RUN
 
     def _flat(self) -> Expr:
         comma = self.lowering.formatting.item_separator
-        first = next(i for i, member in enumerate(self.members) if member.is_required)
+        first = next(i for i, member in enumerate(self.choices.members) if member.is_required)
         parts: list[Expr] = [Literal("{")]
-        parts += [optional(concat(member.text, comma)) for member in self.members[:first]]
-        parts.append(self.members[first].text)
-        for member in self.members[first + 1 :]:
+        parts += [optional(concat(member.text, comma)) for member in self.choices.members[:first]]
+        parts.append(self.choices.members[first].text)
+        for member in self.choices.members[first + 1 :]:
             text = concat(comma, member.text)
             parts.append(text if member.is_required else optional(text))
         return concat(*parts, self._more, _CLOSE)
@@ -243,59 +284,56 @@ class _MemberRules:
         return ref
 
     def _suffixes(self) -> Expr | None:
-        """One rule per suffix of the declared keys and number of members so far; undeclared ones come last.
+        """One rule per suffix of the declared keys and state before it; undeclared ones come last.
 
-        Where `c` members were written, `pick[c]` starts with the next one, `after[c]` with the `,` or `}`
-        before or behind it.
+        In a state `s`, `pick[s]` starts with the next member, `after[s]` with the `,` or `}` before or behind
+        it.
         """
-        top = max(self.low, self.high or 0)  # a higher count makes no difference
-        if self.extra is not None and not self.is_extra_single:
-            top = min(top, len(self.members))  # the quantifier counts undeclared ones
-        if (top + 1) * (len(self.members) + 1) > MAX_STATES:
-            raise self.lowering.reporter.refusal(
-                self.location,
-                "maxProperties",
-                f"there are too many keys to count (bound times keys is at most {MAX_STATES})",
-                "Leave the bound out, or declare fewer keys.",
-            )
-        pick, after = self._tail(top)
-        for index in range(len(self.members) - 1, -1, -1):
-            member = self.members[index]
-            taken: list[Expr | None] = [
-                None if self._is_over(c + 1) else concat(member.text, after[min(c + 1, top)])
-                for c in range(top + 1)
-            ]
-            pick = [
-                self._rule("pick", union((taken[c], pick[c] if self._can_skip(index, c) else None)))
-                for c in range(top + 1)
-            ]
-            after = [self._after(pick[c], can_end=self._can_end(index, c)) for c in range(top + 1)]
-        body = union((pick[0], _CLOSE if self._can_end(0, 0) else None))
+        levels = self.choices.levels
+        assert levels is not None, "too many of them are refused"
+        pick, after = self._tail(levels[-1])
+        for index in range(len(levels) - 2, -1, -1):
+            pick, after = self._before(index, levels[index], pick, after)
+        body = union((pick[START], _CLOSE if self.choices.can_end(0, START) else None))
         return concat(Literal("{"), body)
 
-    def _can_skip(self, index: int, count: int) -> bool:
-        """Whether the key at `index` is optional and enough keys are left without it."""
-        num_left = len(self.members) - index - 1 + self.num_undeclared
-        return not self.members[index].is_required and count + num_left >= self.low
+    def _before(
+        self,
+        index: int,
+        states: list[MemberState],
+        pick: Mapping[MemberState, Expr | None],
+        after: Mapping[MemberState, Expr | None],
+    ) -> tuple[dict[MemberState, Expr | None], dict[MemberState, Expr | None]]:
+        """`pick` and `after` before a member, from those behind it."""
+        choices, text = self.choices, self.choices.members[index].text
+        picked: dict[MemberState, Expr | None] = {}
+        for state in states:
+            taken, skipped = choices.taken(index, state), choices.skipped(index, state)
+            written = None if taken is None else concat(text, after[taken])
+            left_out = None if skipped is None else pick[skipped]
+            picked[state] = self._rule("pick", union((written, left_out)))
+        ended = {state: self._after(picked[state], can_end=choices.can_end(index, state)) for state in states}
+        return picked, ended
+
+    def _tail(
+        self, states: list[MemberState]
+    ) -> tuple[dict[MemberState, Expr | None], dict[MemberState, Expr | None]]:
+        """`pick` and `after` behind the last declared key."""
+        first: dict[MemberState, Expr | None] = dict.fromkeys(states)
+        if self.extra is None:
+            return first, {s: self._after(None, can_end=s.num_members >= self.low) for s in states}
+        if not self.is_extra_single:
+            return {s: self._first(s.num_members) for s in states}, {
+                s: self._further(s.num_members) for s in states
+            }
+        for state in states:
+            can_end = state.num_members + 1 >= self.low
+            last = concat(self.extra, self._after(None, can_end=can_end))
+            first[state] = None if self._is_over(state.num_members + 1) else last
+        return first, {s: self._after(first[s], can_end=s.num_members >= self.low) for s in states}
 
     def _is_over(self, count: int) -> bool:
         return self.high is not None and count > self.high
-
-    def _can_end(self, index: int, count: int) -> bool:
-        return count >= self.low and not any(member.is_required for member in self.members[index:])
-
-    def _tail(self, top: int) -> tuple[list[Expr | None], list[Expr | None]]:
-        """`pick` and `after` behind the last declared key."""
-        ends = [self._after(None, can_end=c >= self.low) for c in range(top + 1)]
-        if self.extra is None:
-            return [None] * (top + 1), ends
-        if not self.is_extra_single:
-            return [self._first(c) for c in range(top + 1)], [self._further(c) for c in range(top + 1)]
-        pick = [
-            None if self._is_over(c + 1) else concat(self.extra, ends[min(c + 1, top)])
-            for c in range(top + 1)
-        ]
-        return pick, [self._after(pick[c], can_end=c >= self.low) for c in range(top + 1)]
 
     def _first(self, count: int) -> Expr | None:
         """An undeclared member behind `count` others, without a comma before it, and what follows it."""

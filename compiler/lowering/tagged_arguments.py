@@ -19,7 +19,8 @@ from compiler.grammar.grammar import EMPTY, Expr, Literal, Rule, choice, concat,
 from compiler.guard.plan import GuardedTags
 from compiler.guard.planner import KeyStep
 from compiler.lowering.constraints import ObjectConstraint, object_constraint, strings_of
-from compiler.lowering.objects import Member, count_bounds, declared_keys, value_schema
+from compiler.lowering.member_choices import START, Member, MemberBounds, MemberState, consistent
+from compiler.lowering.objects import choose_order, count_bounds, declared_keys, value_schema
 from compiler.lowering.unconstrained import TYPES
 from compiler.report import Verdict
 from compiler.scalars.strings import StringConstraint
@@ -83,9 +84,11 @@ class TaggedArguments:
             UnsupportedSchema: a key cannot stand in a tag, or a keyword cannot be upheld.
         """
         location = self._lowering.root.location
+        needed = self._lowering.root.dependent_keys
         alternatives = [
             (constraint, declared_keys(self._lowering, constraint, location)[0])
-            for constraint in list(self._alternatives(self._lowering.schema, location))
+            for found in list(self._alternatives(self._lowering.schema, location))
+            for constraint in [replace(found, dependent_keys=needed)]
         ]
         admitted: dict[str, set[str]] = {}
         for constraint, keys in alternatives:
@@ -153,28 +156,30 @@ class TaggedArguments:
             return None
         if not set(constraint.required) <= set(keys):
             return None
-        live = [Member(text, key in constraint.required) for key, text in parameters if text is not None]
-        return self._in_order(live, constraint)
+        live = [Member(key, text, key in constraint.required) for key, text in parameters if text is not None]
+        members = consistent(live, constraint.dependent_keys)
+        return None if members is None else self._in_order(members, constraint)
 
     def _in_order(self, parameters: list[Member], constraint: ObjectConstraint) -> Expr | None:
         """The parameters in order, optional ones left out or not; None if their number is never admitted.
 
-        There is one rule per parameter and number of those before it.
+        There is one rule per parameter and state before it.
         """
         low, high = count_bounds(constraint, parameters, is_open=False)
-        top = max(low, high or 0)
-        rest: list[Expr | None] = [EMPTY if count >= low else None for count in range(top + 1)]
-        for parameter in reversed(parameters):
-            rest = [
-                self._either(
-                    None
-                    if high is not None and count >= high
-                    else concat(parameter.text, rest[min(count + 1, top)]),
-                    None if parameter.is_required else rest[count],
-                )
-                for count in range(top + 1)
-            ]
-        return rest[0]
+        bounds = MemberBounds(low, high, top=max(low, high or 0))
+        choices = choose_order(self._lowering, self._lowering.root.location, parameters, constraint, bounds)
+        levels, end = choices.levels, len(choices.members)
+        assert levels is not None, "too many of them are refused"
+        rest: dict[MemberState, Expr | None] = {
+            state: EMPTY if choices.can_end(end, state) else None for state in levels[end]
+        }
+        for index in range(end - 1, -1, -1):
+            following, rest = rest, {}
+            for state in levels[index]:
+                taken, skipped = choices.taken(index, state), choices.skipped(index, state)
+                written = None if taken is None else concat(choices.members[index].text, following[taken])
+                rest[state] = self._either(written, None if skipped is None else following[skipped])
+        return rest[START]
 
     def _either(self, taken: Expr | None, left: Expr | None) -> Expr | None:
         if taken is None or left is None:
@@ -199,7 +204,7 @@ class TaggedArguments:
             text = self._text(strings, location, read_as)
         if others:
             schema = schema if STRING not in types and schema else self._of_types(schema, others)
-            value = self._lowering.value(schema, root.inside(location), KeyStep(key))
+            value = self._lowering.part(schema, root, location, KeyStep(key))
         either = (
             concat(Literal(tags.after_string_key), text),
             concat(Literal(tags.after_key), value, Literal(tags.end)),

@@ -1,0 +1,155 @@
+"""Which members of an object may be written, key by key, in the order of the keys.
+
+A key may be required, may *need* others that must be written with it (`dependentRequired`), and the number of
+members may be bounded. What was written before a key matters for what follows only by its `MemberState`:
+
+- A key that was written makes the later ones that it needs *pending*: they must be written, too.
+- A key that was left out makes the later ones that need it *blocked*: they must be left out, too.
+
+So it does not matter which of two keys comes first. Few states are needed as long as few keys wait for others
+at a time; that is so if keys stand beside those that they need.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from compiler.digraph import reachable
+from compiler.frontend.dependent_keys import DependentKeys
+from compiler.grammar.grammar import Expr
+
+MAX_STATES = 4_000
+
+
+@dataclass(frozen=True)
+class Member:
+    """The text of a key and its value, without separators; `key` is None for a member under any key."""
+
+    key: str | None
+    text: Expr
+    is_required: bool
+
+
+class MemberState(NamedTuple):
+    """What matters of the members before a key: their number, and indices of later keys that they decide."""
+
+    num_members: int = 0
+    pending: frozenset[int] = frozenset()
+    blocked: frozenset[int] = frozenset()
+
+
+START = MemberState()
+
+
+class MemberBounds(NamedTuple):
+    """How many members there may be (None: any number); after the declared ones `num_undeclared` may follow.
+
+    Counts are not told apart from `top` up.
+    """
+
+    low: int
+    high: int | None
+    top: int
+    num_undeclared: float = 0
+
+
+class MemberChoices:
+    """The choices between members in their order; the members must be `consistent`.
+
+    `levels` are the states before each member and behind the last one, None if there are too many.
+    """
+
+    def __init__(
+        self, members: Sequence[Member], dependent_keys: DependentKeys, bounds: MemberBounds
+    ) -> None:
+        self.members = members
+        self._required = [member.is_required for member in members]
+        indices = {member.key: index for index, member in enumerate(members) if not member.is_required}
+        self._needed = {
+            indices[key]: frozenset(indices[other] for other in others if other in indices)
+            for key, others in _all_needed(dependent_keys).items()
+            if key in indices
+        }
+        self._bounds = bounds
+        self.levels = self._levels()
+
+    @property
+    def are_independent(self) -> bool:
+        """Whether no optional key needs another one."""
+        return not any(self._needed.values())
+
+    def taken(self, index: int, state: MemberState) -> MemberState | None:
+        """The state behind a member that is written; None if it must not be."""
+        count, high = state.num_members + 1, self._bounds.high
+        if index in state.blocked or (high is not None and count > high):
+            return None
+        later = (other for other in self._needed.get(index, ()) if other > index)
+        return MemberState(min(count, self._bounds.top), state.pending.union(later) - {index}, state.blocked)
+
+    def skipped(self, index: int, state: MemberState) -> MemberState | None:
+        """The state behind a member that is left out; None if it must be written."""
+        later = (other for other, needed in self._needed.items() if other > index and index in needed)
+        blocked = state.blocked.union(later) - {index}
+        num_left = len(self._required) - index - 1 - len(blocked) + self._bounds.num_undeclared
+        is_needed = self._required[index] or index in state.pending
+        if is_needed or state.num_members + num_left < self._bounds.low:
+            return None
+        return state._replace(blocked=blocked)
+
+    def can_end(self, index: int, state: MemberState) -> bool:
+        """Whether no member from an index on needs to be written."""
+        return state.num_members >= self._bounds.low and not state.pending and not any(self._required[index:])
+
+    def _levels(self) -> list[list[MemberState]] | None:
+        found = [[START]]
+        for index in range(len(self._required)):
+            found.append(list(dict.fromkeys(self._following(index, found[-1]))))
+            if sum(map(len, found)) > MAX_STATES:
+                return None
+        return found
+
+    def _following(self, index: int, states: list[MemberState]) -> Iterator[MemberState]:
+        for state in states:
+            for following in (self.skipped(index, state), self.taken(index, state)):
+                if following is not None:
+                    yield following
+
+
+def consistent(members: list[Member], dependent_keys: DependentKeys) -> list[Member] | None:
+    """The members that can be written with all that they need, those required that a required one needs.
+
+    None if a required one cannot be written.
+    """
+    needed = _all_needed(dependent_keys)
+    keys = {member.key for member in members}
+    required = {member.key for member in members if member.is_required}
+    required = required.union(*(needed.get(key, ()) for key in required if key is not None))
+    live = [member for member in members if member.key is None or needed.get(member.key, keys) <= keys]
+    if not required <= {member.key for member in live}:
+        return None
+    return [replace(member, is_required=member.key in required) for member in live]
+
+
+def grouped(members: Sequence[Member], dependent_keys: DependentKeys) -> list[Member]:
+    """The members in another order: beside the first of them, all that need one another."""
+    neighbours: dict[str | None, set[str]] = {}
+    for key, others in dependent_keys.needed:
+        for other in others:
+            neighbours.setdefault(key, set()).add(other)
+            neighbours.setdefault(other, set()).add(key)
+    ordered: dict[int, Member] = {}
+    for index, member in enumerate(members):
+        group = reachable({member.key}, lambda key: neighbours.get(key, set()))
+        alike = (
+            [i for i, other in enumerate(members) if other.key in group]
+            if member.key is not None
+            else [index]
+        )
+        ordered |= {i: members[i] for i in alike if i not in ordered}
+    return list(ordered.values())
+
+
+def _all_needed(dependent_keys: DependentKeys) -> Mapping[str, frozenset[str]]:
+    """All keys that each key needs, also because others need them."""
+    direct = dict(dependent_keys.needed)
+    return {key: frozenset(reachable({key}, lambda one: direct.get(one, ()))) - {key} for key in direct}
