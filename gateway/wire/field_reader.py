@@ -40,8 +40,12 @@ SLIP = 0.75
 FOREIGN = frozenset(
     {
         "annotations",
+        "allowed_callers",
         "cache_control",
+        "defer_loading",
+        "eager_input_streaming",
         "extra_content",
+        "input_examples",
         "logprobs",
         "parsed",
         "parsed_arguments",

@@ -15,7 +15,7 @@ from gateway.wire.field_reader import FieldReader, Fixed
 from runtime.request import Sampling
 from toolspecs.errors import InvalidName
 from toolspecs.nearest import MAX_NAME, instead, shorten
-from toolspecs.shapes import parse_tools
+from toolspecs.shapes import EXTRAS, SHAPES, parse_tools
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 from toolspecs.toolset import ToolsetReference
 
@@ -72,10 +72,10 @@ REFUSED_IN_BOTH: Mapping[str, str] = {
 }
 
 
-_FOREIGN_IN_TOOLS = frozenset(
-    {"allowed_callers", "cache_control", "defer_loading", "input_examples", "provider_specific_fields"}
-)
-"""Fields of tools that change which tools a model is shown, and when, on another server."""
+_TOOL_FIELDS = frozenset(
+    {"type", "function", "name", "description", *EXTRAS, *(row.schema_field for row in SHAPES.values())}
+) - {"cache_control"}
+"""Fields of tools in the shape of any API, without the hint that clients put at any place."""
 
 
 class TurnFields(EngineFormats, forbid_unknown_fields=True, kw_only=True):
@@ -160,7 +160,7 @@ def _own_fields(tool: Any, reader: FieldReader) -> Any:
     kept = {
         name: value
         for name, value in tool.items()
-        if name not in _FOREIGN_IN_TOOLS or not reader.leaves_out(name, value, (), f"tools[].{name}")
+        if name in _TOOL_FIELDS or not reader.leaves_out(name, value, _TOOL_FIELDS, f"tools[].{name}")
     }
     if isinstance(inner := kept.get("function"), dict):
         kept["function"] = _own_fields(inner, reader)

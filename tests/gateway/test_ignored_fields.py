@@ -47,6 +47,7 @@ SENT = [
         chat(tools=[{"type": "function", "function": WEATHER, "cache_control": {"type": "ephemeral"}}]),
         "tools[].cache_control",
     ),
+    (chat(tools=[{"type": "function", "function": WEATHER | {"x_hint": 1}}]), "tools[].x_hint"),
     # What people configure, and what other servers understand.
     (chat(verbosity="low"), "verbosity"),
     (chat(verbosity="medium"), ""),
@@ -92,6 +93,12 @@ def test_responses_do_the_same(fields, named):
 def test_a_flood_of_unknown_fields_is_refused():
     with pytest.raises(InvalidField, match=f"more than {MAX_IGNORED}"):
         read_request(chat(**{f"zz{i}": 1 for i in range(100_000)}))
+
+
+def test_a_slip_in_a_tool_is_refused():
+    for slip in ({"parametres": {}}, {"descripton": "x"}):
+        with pytest.raises(InvalidTools, match="did you mean"):
+            read_request(chat(tools=[{"type": "function", "function": {"name": "f", **slip}}]))
 
 
 async def test_the_answer_names_them(client):

@@ -197,7 +197,7 @@ def test_a_conversation_with_results():
     asked = read_request(
         body(
             system=[{"type": "text", "text": "Be brief.", **cached}],
-            tools=[WEATHER | cached | {"type": "custom"}],
+            tools=[WEATHER | cached | {"type": "custom", "eager_input_streaming": True}],
             messages=[
                 {"role": "user", "content": [{"type": "text", "text": "Is it cold?", **cached}]},
                 {
@@ -238,7 +238,11 @@ def test_a_conversation_with_results():
         Message("tool", "Error: gone", call_id="toolu_2"),
         Message("user", "And now?"),
     )
-    assert set(asked.ignored) == {"tools[].cache_control", "messages[].content[].redacted_thinking"}
+    assert set(asked.ignored) == {
+        "tools[].cache_control",
+        "tools[].eager_input_streaming",
+        "messages[].content[].redacted_thinking",
+    }
 
 
 THINKING = [
