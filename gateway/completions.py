@@ -15,7 +15,7 @@ from typing import Any
 from compiler.cache.grammar_cache import GrammarCache, GrammarLookup
 from compiler.errors import UnsupportedToolset
 from compiler.syntaxes import find_syntax
-from gateway.errors import InvalidField, NotReady, RefusedTool, ToolsetConflict
+from gateway.errors import InvalidField, NotReady, RefusedTool, ToolsetConflict, TooManyTools
 from gateway.telemetry import Telemetry
 from gateway.turn import Generation, Turn
 from runtime.errors import DeadlineExceeded, PromptTooLong, UnknownModel
@@ -23,6 +23,7 @@ from runtime.protocol import ModelCard, Runtime
 from runtime.request import GenerationRequest, Message
 from toolspecs.catalog import Catalog
 from toolspecs.errors import InvalidName
+from toolspecs.json_value import Limits
 from toolspecs.nearest import MAX_NAME, instead, shorten
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 from toolspecs.toolset import Revision, ToolsetReference
@@ -105,7 +106,7 @@ class Completions:
         model, suffix = await self._model(turn)
         async with deadline.enforced():
             revisions = await self._revisions((*turn.toolsets, *suffix))
-            tools = join_tools(revisions, turn.tools)
+            tools = await self._joined(revisions, turn.tools)
             choice = check_choice(turn, tools)
             try:
                 grammar = await self._grammar(turn, model, tools, choice, revisions, share=share)
@@ -145,7 +146,7 @@ class Completions:
             InvalidField, ToolspecsError, RuntimeFault: as `start` does.
         """
         model, suffix = await self._model(turn)
-        tools = join_tools(await self._revisions((*turn.toolsets, *suffix)), turn.tools)
+        tools = await self._joined(await self._revisions((*turn.toolsets, *suffix)), turn.tools)
         return await self._runtime.prompt_ids(_generation_request(turn, model, tools, None))
 
     async def _model(self, turn: Turn) -> tuple[ModelCard, tuple[ToolsetReference, ...]]:
@@ -158,12 +159,20 @@ class Completions:
     async def _revisions(self, references: Iterable[ToolsetReference]) -> tuple[Revision, ...]:
         found: dict[str, Revision] = {}
         for reference in dict.fromkeys(references):
+            if sum(len(revision.toolset) for revision in found.values()) > self._catalog.limits.num_tools:
+                break  # `_joined` refuses them, and the others need not be read
             revision = await self._catalog.resolve(reference)
             other = found.setdefault(reference.name, revision)
             if other.number != revision.number:
                 reason = f"{reference.name!r} is named at revisions {other.number} and {revision.number}"
                 raise InvalidField("toolset", f"{reason}; name it once, at the revision that you mean")
         return tuple(found.values())
+
+    async def _joined(self, revisions: tuple[Revision, ...], inline: tuple[Tool, ...]) -> tuple[Tool, ...]:
+        """The tools of a request; raises what `join_tools` raises."""
+        if len(revisions) == 1 and not inline:
+            return revisions[0].toolset.tools  # within the limits since it was registered
+        return await asyncio.to_thread(join_tools, revisions, inline, self._catalog.limits)
 
     async def _grammar(
         self,
@@ -223,12 +232,25 @@ def split_model(asked: str, served: tuple[ModelCard, ...]) -> tuple[ModelCard, t
         raise InvalidField("model", str(error)) from error
 
 
-def join_tools(revisions: Iterable[Revision], inline: tuple[Tool, ...]) -> tuple[Tool, ...]:
-    """The tools of all revisions, then the inline ones; raises ToolsetConflict if two share a name."""
-    sources = [(f"toolset '{r.toolset.name}@{r.number}'", r.toolset.tools) for r in revisions]
+def join_tools(revisions: Iterable[Revision], inline: tuple[Tool, ...], limits: Limits) -> tuple[Tool, ...]:
+    """The tools of all revisions, then the inline ones. Large ones take time to measure.
+
+    Raises:
+        ToolsetConflict: two tools share a name.
+        TooManyTools: together they exceed what one toolset may have.
+    """
+    sources = {f"toolset '{r.toolset.name}@{r.number}'": r.toolset.tools for r in revisions}
+    if inline:
+        sources[INLINE] = inline
+    numbers = {source: len(tools) for source, tools in sources.items()}
+    if sum(numbers.values()) > limits.num_tools:
+        raise TooManyTools(numbers, limits.num_tools, "tools")
+    sizes = {source: sum(tool.num_bytes for tool in tools) for source, tools in sources.items()}
+    if sum(sizes.values()) > limits.toolset_bytes:
+        raise TooManyTools(sizes, limits.toolset_bytes, "bytes of tools")
     joined: dict[str, Tool] = {}
     origin: dict[str, str] = {}
-    for source, tools in (*sources, (INLINE, inline)):
+    for source, tools in sources.items():
         for tool in tools:
             if tool.name in joined:
                 raise ToolsetConflict(tool.name, origin[tool.name], source)

@@ -8,6 +8,7 @@ GatewayError
 │   └── UnknownField     there is no such field
 ├── ToolsetConflict      the toolsets of one request define a tool twice
 ├── UnknownResponse      no response is stored under this id
+├── TooManyTools         the tools of one request are too many or too large together
 ├── RefusedTool          the schema of an inline tool cannot be enforced: its index in `tools`
 ├── MalformedHead        the head of the request can be read in two ways, or is not for this server
 ├── Unauthorized         the API key is missing or wrong
@@ -19,7 +20,11 @@ GatewayError
 └── BenchMissing         the benchmarks are not installed; they are part of the repository
 """
 
+from collections.abc import Mapping
+
 from toolspecs.nearest import MAX_NAME, shorten
+
+_MAX_SOURCES = 8
 
 
 class GatewayError(Exception):
@@ -85,6 +90,18 @@ class UnknownResponse(GatewayError):
     def __init__(self, response_id: str) -> None:
         self.response_id = response_id
         super().__init__(f"no response {response_id!r} is stored: it was deleted, has expired, or never was")
+
+
+class TooManyTools(InvalidField):
+    """The tools of a request are too many or too large together; `sources` are what it names, with sizes."""
+
+    def __init__(self, sources: Mapping[str, int], maximum: int, unit: str) -> None:
+        sizes = ", ".join(f"{source} has {size}" for source, size in list(sources.items())[:_MAX_SOURCES])
+        more = f" and {len(sources) - _MAX_SOURCES} more" if len(sources) > _MAX_SOURCES else ""
+        super().__init__(
+            "toolset",
+            f"a request may have at most {maximum} {unit} together: {sizes}{more}; name fewer toolsets",
+        )
 
 
 class RefusedTool(GatewayError):

@@ -54,6 +54,7 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     gateway.DeepBody: (422, "limit_exceeded"),
     gateway.InvalidField: (400, "invalid_field"),
     gateway.ToolsetConflict: (400, "toolset_conflict"),
+    gateway.TooManyTools: (422, "limit_exceeded"),
     gateway.UnknownResponse: (404, "unknown_response"),
     gateway.RefusedTool: (422, "unsupported_schema"),
     gateway.MalformedHead: (400, "malformed_head"),

@@ -36,6 +36,17 @@ class Tool:
         content = json.dumps(fields, separators=(",", ":"))
         return hashlib.sha256(content.encode()).hexdigest()
 
+    @property
+    def is_hashed(self) -> bool:
+        """Whether the digest was asked for before, so that it costs nothing now."""
+        return "digest" in vars(self)
+
+    @cached_property
+    def num_bytes(self) -> int:
+        """The size of the tool and its bundle as compact JSON."""
+        fields = [self.name, self.description, self.parameters, self.extras, self.documents]
+        return len(json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode(errors="replace"))
+
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:

@@ -49,6 +49,7 @@ UnitT = TypeVar("UnitT", Unit, CompiledSchema)
 
 _SOURCES = ("memory", "store", "compiled")
 _SLOW_MS = 200.0
+_KEYS_BYTES = 8 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,7 @@ class GrammarCache:
         self._store = GrammarStore(store, secret)
         self._memory: LruCache[CacheEntry] = LruCache(memory_bytes)
         self._pool = compile_pool or ThreadPool()
+        self._keys: LruCache[str] = LruCache(_KEYS_BYTES)
         self._queue = CompileQueue(self._pool.num_workers, self._pool.limits)
         # What one client waits for is never queued among the jobs of another; only what runs is shared.
         self._wanted: SingleFlight[tuple[CacheEntry, str]] = SingleFlight(stops_unwanted=True)
@@ -191,8 +193,8 @@ class GrammarCache:
     async def _tools(
         self, tools: Sequence[Tool], syntax: str, prepared: PreparedVocabulary, budget: CompileBudget
     ) -> list[tuple[CacheEntry, str]]:
-        jobs = [CompileJob.tool(tool.parameters, syntax, tool.documents) for tool in tools]
         with trace.get_tracer(__name__).start_as_current_span("callgate.grammar.units"):
+            jobs = await self._jobs(tools, syntax, prepared)
             stored = await self._stored(jobs, prepared, budget.share)
             lookups = [self._entry(job, prepared, budget, stored) for job in jobs]
             results = await asyncio.gather(*lookups, return_exceptions=True)
@@ -209,6 +211,30 @@ class GrammarCache:
             if isinstance(result, BaseException):
                 raise result
         return [result for result in results if not isinstance(result, BaseException)]
+
+    async def _jobs(
+        self, tools: Sequence[Tool], syntax: str, prepared: PreparedVocabulary
+    ) -> list[CompileJob]:
+        """The jobs of tools, with keys that are kept. Hashing large tools takes time, so a thread does it."""
+        jobs = [CompileJob.tool(tool.parameters, syntax, tool.documents) for tool in tools]
+
+        def kept_under(tool: Tool) -> str:
+            return f"{tool.digest} {syntax} {prepared.vocabulary.digest}"
+
+        def compute() -> dict[str, str]:
+            keys = {}
+            for tool, job in zip(tools, jobs, strict=True):
+                with suppress(UnsupportedSchema, RecursionError):  # `_entry` raises it again, for this job
+                    keys[kept_under(tool)] = job.key(prepared.vocabulary)
+            return keys
+
+        if not all(tool.is_hashed and self._keys.get(kept_under(tool)) for tool in tools):
+            for kept, found in (await asyncio.to_thread(compute)).items():
+                self._keys.put(kept, found, len(kept) + len(found))
+        for tool, job in zip(tools, jobs, strict=True):
+            if tool.is_hashed and (key := self._keys.get(kept_under(tool))):
+                job.keep_key(prepared.vocabulary, key)
+        return jobs
 
     async def _stored(
         self, jobs: Sequence[CompileJob], prepared: PreparedVocabulary, share: str

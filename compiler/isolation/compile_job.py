@@ -74,12 +74,26 @@ class CompileJob:
         except RecursionError:
             raise too_deep() from None
 
+    @cached_property
+    def _keys(self) -> dict[str, str]:
+        """The keys that were computed, by the digest of the vocabulary."""
+        return {}
+
+    def keep_key(self, vocabulary: Vocabulary, key: str) -> None:
+        """Take the key of an equal job, which saves hashing this one."""
+        self._keys[vocabulary.digest] = key
+
     def key(self, vocabulary: Vocabulary) -> str:
         """The key of the result: a hash of the job, the version of the rules and the vocabulary.
 
         Raises:
             UnsupportedSchema: the schema is nested too deeply to be written as JSON.
         """
+        if vocabulary.digest not in self._keys:
+            self._keys[vocabulary.digest] = self._hash(vocabulary)
+        return self._keys[vocabulary.digest]
+
+    def _hash(self, vocabulary: Vocabulary) -> str:
         rules = _rules(self.arguments[1] if self.task == "tool" else None)
         content = f"{rules}\n{vocabulary.digest}\n{self._content}"
         return hashlib.sha256(content.encode()).hexdigest()

@@ -1,0 +1,108 @@
+"""Several toolsets in one request: together they keep the limits of one, and are not hashed again and again."""
+
+import hashlib
+from dataclasses import replace
+
+import pytest
+from litestar.testing import AsyncTestClient
+
+from compiler.cache.grammar_cache import GrammarCache
+from compiler.isolation import compile_job
+from compiler.prepared_vocabulary import prepare
+from compiler.vocabulary import Vocabulary
+from gateway.app import create_app
+from toolspecs.tool import ChoiceMode, Tool, ToolChoice
+
+
+def tool(name, description=""):
+    return {"name": name, "description": description, "inputSchema": {"type": "object"}}
+
+
+@pytest.fixture
+async def app(settings, runtime):
+    return create_app(settings, runtime=runtime)
+
+
+@pytest.fixture
+async def client(app):
+    async with AsyncTestClient(app, base_url="http://127.0.0.1") as client:
+        catalog = app.state.services.registry.catalog
+        catalog.limits = replace(catalog.limits, num_tools=4, toolset_bytes=2000)
+        for name in ("a", "b", "c"):
+            tools = [tool(f"{name}{number}", "x" * 300) for number in range(2)]
+            assert (await client.put(f"/v1/toolsets/{name}", json={"tools": tools})).status_code == 201
+        yield client
+
+
+def ask(client, toolsets, tools=()):
+    body = {
+        "model": "tiny",
+        "messages": [{"role": "user", "content": "?"}],
+        **({"toolset": toolsets} if toolsets else {}),
+    }
+    inline = [{"type": "function", "function": {"name": name, "description": text}} for name, text in tools]
+    return client.post("/v1/chat/completions", json=body | ({"tools": inline} if inline else {}))
+
+
+async def test_what_fits_together_is_joined(client):
+    assert (await ask(client, ["a", "b"])).status_code == 200
+
+
+async def test_too_many_tools_together_are_refused_by_name(client):
+    answer = await ask(client, ["a", "b", "c"])
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert (error["code"], error["param"]) == ("limit_exceeded", "toolset")
+    assert "at most 4 tools together" in error["message"]
+    assert "toolset 'a@1' has 2, toolset 'b@1' has 2" in error["message"]
+
+
+@pytest.mark.parametrize("toolsets", [["a"], []])
+async def test_too_many_bytes_together_are_refused_by_name(client, toolsets):
+    answer = await ask(client, toolsets, [("large", "y" * 2000)])
+    assert answer.status_code == 400
+    assert "at most 2000 bytes of tools together" in answer.json()["error"]["message"]
+    assert "the inline tools has 2" in answer.json()["error"]["message"]
+
+
+async def test_toolsets_beyond_the_limit_are_not_even_read(client, app, monkeypatch):
+    catalog = app.state.services.registry.catalog
+    read = []
+    resolve = catalog.resolve
+
+    async def counted(reference):
+        read.append(reference.name)
+        return await resolve(reference)
+
+    monkeypatch.setattr(catalog, "resolve", counted)
+    answer = await ask(client, ["a", "b", "c", *(f"d{number}" for number in range(50))])
+    assert read == ["a", "b", "c"], answer.text
+
+
+async def test_a_toolset_alone_is_served_as_it_was_registered(client, app):
+    catalog = app.state.services.registry.catalog
+    catalog.limits = replace(catalog.limits, num_tools=1, toolset_bytes=100)
+    assert (await ask(client, "a")).status_code == 200
+
+
+async def test_a_tool_that_is_kept_is_hashed_once(monkeypatch):
+    hashed = []
+
+    sha256 = hashlib.sha256
+
+    def counted(content=b""):
+        hashed.append(content)
+        return sha256(content)
+
+    cache = GrammarCache(None, secret=b"secret")
+    tools = [
+        Tool(f"t{number}", "", {"type": "object", "properties": {f"p{number}": {}}}) for number in range(5)
+    ]
+    monkeypatch.setattr(compile_job.hashlib, "sha256", counted)
+    for mode in (ChoiceMode.AUTO, ChoiceMode.REQUIRED):
+        await cache.toolset(
+            tools, prepared=prepare(Vocabulary.of_bytes()), syntax="json", choice=ToolChoice(mode)
+        )
+    schemas = [content for content in hashed if b'"tool", ' in content]
+    assert len(schemas) == len(tools)
+    await cache.close()
