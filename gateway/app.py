@@ -21,9 +21,11 @@ from gateway.completions import Completions
 from gateway.data_dir import open_store_of, read_secret, warn_of_own_secret
 from gateway.errors import SettingsError
 from gateway.headers import CrossOrigin, RequestIds, read_origins
+from gateway.json_contents import ContentLimits
 from gateway.principal import Principal, principal_of, read_networks
 from gateway.problems import respond
 from gateway.registry import Registry
+from gateway.request_bodies import RequestBodies
 from gateway.routes.model_routes import MODEL_ROUTES
 from gateway.routes.toolset_routes import ToolsetController
 from gateway.services import Services
@@ -89,7 +91,9 @@ def create_app(
             opened.push_async_callback(loaded.close)
             for model in await loaded.models():
                 compilers.start(model.prepared)
-            app.state.services = wire(settings, opened_store, tracer, grammars, loaded)
+            services = wire(settings, opened_store, tracer, grammars, loaded)
+            opened.callback(services.bodies.close)
+            app.state.services = services
             yield
 
     app = Litestar(
@@ -103,7 +107,6 @@ def create_app(
         logging_config=None,
         middleware=[ServerSpanMiddleware(tracer)],
         openapi_config=OpenAPIConfig("Callgate", "1"),
-        request_max_body_size=settings.max_body_bytes,
     )
     # Not as middleware, which Litestar runs only for paths that have a route.
     controlled = AccessControl(app.asgi_handler, keys, hosts, origins)
@@ -125,6 +128,12 @@ def wire(
         max_choices=settings.max_choices,
         request_seconds=settings.request_seconds,
     )
+    bodies = RequestBodies(
+        max_bytes=settings.max_body_bytes,
+        max_toolset_bytes=settings.max_toolset_bytes,
+        max_large=settings.max_large_bodies,
+        contents=ContentLimits(num_values=settings.max_body_values),
+    )
     return Services(
         store,
         runtime,
@@ -132,6 +141,7 @@ def wire(
         Registry(catalog, grammars, runtime),
         completions,
         StoredResponses(store, lifetime_s=settings.response_seconds, max_bytes=settings.response_bytes),
+        bodies,
         is_strict=settings.strict_fields,
     )
 

@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import inspect
 
-from gateway.errors import DeepBody, InvalidField, MalformedBody, UnknownField
+from gateway.errors import InvalidField, MalformedBody, TooDeep, TooManyValues, UnknownField, UnreadableBody
+from gateway.json_contents import DEFAULT_LIMITS, ContentLimits, scan
 from toolspecs.nearest import MAX_NAME, instead, listed, shorten
 
 T = TypeVar("T")
@@ -28,28 +29,39 @@ _WHOLE_ESCAPES = re.compile(
     r"(?:[^\\]|\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\(?!u[dD][89a-fA-F]).)*+"
 )
 _BRACKET = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[{]|[\]}]')
-_MAX_DEPTH = 500
-"""Levels of nesting that can always be read; Python's stack allows some more."""
+INNER_LIMITS = ContentLimits(num_values=20_000, depth=200, num_long_numbers=1_000)
+"""What a JSON text inside a body may hold: the arguments of one call. Chat templates nest calls per level."""
+
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<field>.*)`", re.DOTALL)
 
 
-def read_json(raw: bytes, *, keeps_surrogates: bool = False) -> Any:
+def read_json(raw: bytes, *, keeps_surrogates: bool = False, limits: ContentLimits = DEFAULT_LIMITS) -> Any:
     """The value of a JSON text.
 
     A byte order mark at the start is ignored, as RFC 8259 allows. A body with an escape of half a surrogate
     pair is malformed. With `keeps_surrogates` it is read all the same; the reader then names the field.
 
     Raises:
-        MalformedBody: the text is not JSON, or (DeepBody) is nested too deeply; with line and column.
+        MalformedBody: the text is not JSON, or (UnreadableBody) exceeds `limits`; with line and column.
     """
+    raw = raw.removeprefix(BOM_UTF8)
     try:
-        return msgspec.json.decode(raw.removeprefix(BOM_UTF8))
-    except RecursionError as error:
-        raise _too_deep(raw.removeprefix(BOM_UTF8).decode(errors="replace")) from error
+        scan(raw, limits)
+        return msgspec.json.decode(raw)
+    except TooDeep as error:
+        raise _too_deep(raw.decode(errors="replace"), limits.depth) from error
+    except TooManyValues as error:
+        raise UnreadableBody(str(error)) from error
     except (UnicodeDecodeError, msgspec.MsgspecError) as error:
         if keeps_surrogates and (value := _with_surrogates(raw)) is not None:
             return value
-        raise _located(raw.removeprefix(BOM_UTF8), str(error)) from error
+        raise _located(raw, str(error)) from error
+
+
+def read_inner_json(text: str) -> Any:
+    """The value of a JSON text inside a body; raises ValueError and TooManyValues."""
+    scan(text.encode("utf-8", "surrogatepass"), INNER_LIMITS)
+    return json.loads(text)
 
 
 def convert(value: Any, shape: type[T]) -> T:
@@ -83,7 +95,8 @@ def convert(value: Any, shape: type[T]) -> T:
 def _with_surrogates(raw: bytes) -> Any:
     """The value of a text that is JSON except for half surrogate pairs; None if it is not."""
     try:
-        return json.loads(raw, parse_constant=_refuse)
+        # Decoded here: Python's decoder takes bytes for UTF-16 if they look so, which `scan` has not read.
+        return json.loads(raw.decode(), parse_constant=_refuse)
     except (ValueError, RecursionError):
         return None
 
@@ -123,14 +136,14 @@ def _flaw(scalar: str) -> tuple[int, str]:
     return 0, f"{scalar} is not a JSON value"
 
 
-def _too_deep(text: str) -> DeepBody:
-    """The error of a text that is nested too deeply for Python's stack."""
+def _too_deep(text: str, limit: int) -> UnreadableBody:
+    """The error of a text that is nested more than `limit` deep."""
     depth = 0
     for found in _BRACKET.finditer(text):
         depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
-        if depth > _MAX_DEPTH:
-            return DeepBody(f"it is nested more than {_MAX_DEPTH} deep", *_position(text[: found.start()]))
-    return DeepBody("it is nested too deeply")
+        if depth > limit:
+            return UnreadableBody(f"it is nested more than {limit} deep", *_position(text[: found.start()]))
+    return UnreadableBody("it is nested too deeply")
 
 
 def _malformed(before: str, reason: str) -> MalformedBody:

@@ -2,8 +2,12 @@
 
 GatewayError
 ├── SettingsError        a setting is unknown or has a bad value; the start fails and names it and its source
+├── LargeBody            the body has more bytes than the route takes
+├── TooManyBodies        too many large bodies are being read
+├── TooManyValues        a JSON text holds more than is decoded
+│   └── TooDeep          a JSON text is nested more deeply than is decoded
 ├── MalformedBody        the body is not JSON: line and column
-│   └── DeepBody         the body is nested too deeply to be read
+│   └── UnreadableBody   the body may be JSON, but it holds too much or is nested too deeply
 ├── InvalidField         a field of a request is of the wrong type, or cannot be honoured
 │   └── UnknownField     there is no such field
 ├── ToolsetConflict      the toolsets of one request define a tool twice
@@ -41,6 +45,29 @@ class SettingsError(GatewayError):
         super().__init__(f"setting {name!r}{f' from {source}' if source else ''}: {reason}")
 
 
+class LargeBody(GatewayError):
+    """The body has more than `limit` bytes."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        super().__init__(f"the body is larger than {limit} bytes, which is the limit")
+
+
+class TooManyBodies(GatewayError):
+    """Large bodies came faster than they could be read, from this client or from all."""
+
+    def __init__(self) -> None:
+        super().__init__("too many large requests are being read; send this one again later")
+
+
+class TooManyValues(GatewayError):
+    """A JSON text holds more than is decoded."""
+
+
+class TooDeep(TooManyValues):
+    """A JSON text is nested more deeply than is decoded."""
+
+
 class MalformedBody(GatewayError):
     """The body is not JSON; `line` and `column` count from 1 and are 0 if unknown."""
 
@@ -53,8 +80,8 @@ class MalformedBody(GatewayError):
     fault = "is not valid JSON"
 
 
-class DeepBody(MalformedBody):
-    """The body may be JSON, but it is nested too deeply to be read."""
+class UnreadableBody(MalformedBody):
+    """The body may be JSON, but it holds too much or is nested too deeply to be read."""
 
     fault = "cannot be read"
 

@@ -51,7 +51,9 @@ CLIENT_CLOSED_REQUEST = 499
 
 STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     gateway.MalformedBody: (400, "malformed_body"),
-    gateway.DeepBody: (422, "limit_exceeded"),
+    gateway.LargeBody: (413, "request_entity_too_large"),
+    gateway.TooManyBodies: (429, "too_many_bodies"),
+    gateway.UnreadableBody: (422, "limit_exceeded"),
     gateway.InvalidField: (400, "invalid_field"),
     gateway.ToolsetConflict: (400, "toolset_conflict"),
     gateway.TooManyTools: (422, "limit_exceeded"),
@@ -161,9 +163,6 @@ def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
     """The response to an error, in the shape of the route."""
     problem = problem_of(error)
     path = request.scope["path"]  # not of `request.url`, which fails where `Host` is no host
-    if problem.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-        limit = request.route_handler.resolve_request_max_body_size()
-        problem = replace(problem, detail=f"the body is larger than {limit} bytes, which is the limit")
     if problem.status == HTTPStatus.NOT_FOUND and isinstance(error, HTTPException):
         problem = replace(problem, detail=_no_such_route(request.method, path))
     if problem.status == HTTPStatus.METHOD_NOT_ALLOWED:
@@ -303,6 +302,11 @@ def _(error: gateway.NotReady) -> Details:
 @_details.register
 def _(error: compiler.CompilerOverloaded) -> Details:
     return None, {}, _retry_after(error.retry_after_s)
+
+
+@_details.register
+def _(_error: gateway.TooManyBodies) -> Details:
+    return None, {}, _retry_after(1)
 
 
 @_details.register

@@ -7,6 +7,7 @@ from litestar.di import NamedDependency
 from compiler.cache.grammar_cache import GrammarCache
 from gateway.completions import Completions
 from gateway.registry import Registry
+from gateway.request_bodies import RequestBodies
 from gateway.stored_responses import StoredResponses
 from runtime.protocol import Runtime
 from toolspecs.errors import StoreError
@@ -23,6 +24,7 @@ class Services:
     registry: Registry
     completions: Completions
     responses: StoredResponses
+    bodies: RequestBodies
     is_strict: bool = False
     """Whether requests with fields that have no effect are refused."""
 

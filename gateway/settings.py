@@ -216,7 +216,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         int,
         Meta(ge=1, description="Longest time that a connection may wait for its next request, in seconds."),
     ] = 5
-    max_body_bytes: Annotated[int, Meta(ge=1024, description="Largest request body, in bytes.")] = 20_000_000
+    max_body_bytes: Annotated[int, Meta(ge=1024, description="Largest request body, in bytes.")] = 4_000_000
+    max_toolset_bytes: Annotated[
+        int, Meta(ge=1024, description="Largest body that registers or checks tools, in bytes.")
+    ] = 4_000_000
+    max_body_values: Annotated[
+        int, Meta(ge=1024, description="Most JSON values in a body: objects, arrays, and what is in them.")
+    ] = 250_000
+    max_large_bodies: Annotated[
+        int,
+        Meta(ge=1, description="Most bodies of over 100 kB in memory at once; half of them of one client."),
+    ] = 16
     telemetry: Annotated[
         Literal["none", "console", "otlp"], Meta(description="Where traces go: none, console, otlp.")
     ] = "none"

@@ -52,7 +52,7 @@ async def chat_completions(
     request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
 ) -> Response[Any]:
     """The assistant's next turn, whole or as server-sent events."""
-    asked = await read_wire_request(request, read_chat_request, is_strict=services.is_strict)
+    asked = await read_wire_request(request, services, principal.share, read_chat_request)
     generation = await unless_gone(request, services.completions.start(asked.turn, principal.share))
     headers = told((*asked.ignored, *generation.ignored))
     if not asked.is_streamed:
@@ -69,8 +69,9 @@ async def create_response(
     stored, owner = services.responses, principal.owner
     asked = await read_wire_request(
         request,
+        services,
+        principal.share,
         read_responses_request,
-        is_strict=services.is_strict,
         expand=lambda body: stored.expanded(body, owner),
     )
     generation = await unless_gone(request, services.completions.start(asked.turn, principal.share))
@@ -126,7 +127,7 @@ async def create_message(
     request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
 ) -> Response[Any]:
     """The assistant's next turn, whole or as server-sent events, as Anthropic's clients ask for it."""
-    asked = await read_wire_request(request, read_messages_request, is_strict=services.is_strict)
+    asked = await read_wire_request(request, services, principal.share, read_messages_request)
     generation = await unless_gone(request, services.completions.start(asked.turn, principal.share))
     headers = told((*asked.ignored, *generation.ignored))
     writer = MessageWriter(generation)
@@ -136,9 +137,11 @@ async def create_message(
 
 
 @post(f"{MESSAGES}/count_tokens", status_code=200)
-async def count_message_tokens(request: Request[Any, Any, Any], services: WiredServices) -> Response[Any]:
+async def count_message_tokens(
+    request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
+) -> Response[Any]:
     """How many tokens the prompt of a message has."""
-    asked = await read_wire_request(request, read_messages_request, is_strict=services.is_strict)
+    asked = await read_wire_request(request, services, principal.share, read_messages_request)
     ids = await unless_gone(request, services.completions.prompt_ids(asked.turn))
     return Response({"input_tokens": len(ids)}, headers=told(asked.ignored))
 
@@ -148,7 +151,7 @@ async def text_completions(
     request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
 ) -> Response[Any]:
     """The text that continues a prompt, whole or as server-sent events."""
-    asked = await read_wire_request(request, read_completions_request, is_strict=services.is_strict)
+    asked = await read_wire_request(request, services, principal.share, read_completions_request)
     generation = await unless_gone(request, services.completions.start(asked.turn, principal.share))
     headers = told((*asked.ignored, *generation.ignored))
     if not asked.is_streamed:
@@ -158,9 +161,11 @@ async def text_completions(
 
 
 @post("/tokenize", status_code=200)
-async def tokenize(request: Request[Any, Any, Any], services: WiredServices) -> Response[Any]:
+async def tokenize(
+    request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
+) -> Response[Any]:
     """The token ids of a prompt or of a conversation, as vLLM's users ask for them."""
-    asked = await read_wire_request(request, read_tokenize_request, is_strict=services.is_strict)
+    asked = await read_wire_request(request, services, principal.share, read_tokenize_request)
     ids = await unless_gone(request, services.completions.prompt_ids(asked.turn))
     model, _ = split_model(asked.turn.model, await services.runtime.models())
     answer = {"count": len(ids), "max_model_len": model.context_length, "tokens": ids}
@@ -168,9 +173,11 @@ async def tokenize(request: Request[Any, Any, Any], services: WiredServices) -> 
 
 
 @post("/detokenize", status_code=200)
-async def detokenize(request: Request[Any, Any, Any], services: WiredServices) -> dict[str, Any]:
+async def detokenize(
+    request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
+) -> dict[str, Any]:
     """The text of token ids."""
-    asked = convert(await read_body(request), DetokenizeBody)
+    asked = convert(await read_body(request, services, principal.share), DetokenizeBody)
     model, _ = split_model(asked.model, await services.runtime.models())
     if outside := next((i for i in asked.tokens if i >= model.vocabulary.width), None):
         raise InvalidField("tokens", f"{outside} is not a token id; they are below {model.vocabulary.width}")

@@ -12,7 +12,7 @@ from gateway.body import convert
 from gateway.errors import InvalidField
 from gateway.principal import RequestPrincipal
 from gateway.registry import DryRun, Registration
-from gateway.routes.transport import read_body
+from gateway.routes.transport import read_registry_body
 from gateway.services import WiredServices
 from toolspecs.shapes import Shape, write_tool
 from toolspecs.tool import Tool
@@ -83,7 +83,7 @@ class ToolsetController(Controller):
         principal: RequestPrincipal,
     ) -> Response[Any]:
         """Replace the toolset (200) or create it (201), unless a tool cannot be enforced."""
-        body = await _read_body(request, toolset)
+        body = await _read_body(request, services, principal.share, toolset)
         registration = await services.registry.put(
             toolset,
             body.tools,
@@ -132,7 +132,7 @@ class ToolsetController(Controller):
         registration = await services.registry.put_tool(
             toolset,
             _name(tool),
-            await read_body(request, keeps_surrogates=True),
+            await read_registry_body(request, services, principal.share),
             if_match=_if_match(request),
             if_none_match=_if_none_match(request),
             share=principal.share,
@@ -204,13 +204,13 @@ class ToolsetController(Controller):
         principal: RequestPrincipal,
     ) -> JSON:
         """What `PUT` would do, without storing anything."""
-        body = await _read_body(request, toolset)
+        body = await _read_body(request, services, principal.share, toolset)
         dry_run = await services.registry.check(toolset, body.tools, body.documents, share=principal.share)
         return dry_run_json(dry_run)
 
 
-async def _read_body(request: HttpRequest, toolset: str) -> ToolsetBody:
-    submitted = await read_body(request, keeps_surrogates=True)
+async def _read_body(request: HttpRequest, services: WiredServices, share: str, toolset: str) -> ToolsetBody:
+    submitted = await read_registry_body(request, services, share)
     if not isinstance(submitted, dict) or "tools" not in submitted:
         raise InvalidField("tools", 'it is missing; a toolset is {"tools": […], "documents": {…}}')
     body = convert(submitted, ToolsetBody)

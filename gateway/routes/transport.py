@@ -5,6 +5,7 @@ import json
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ from litestar.response import Stream
 from gateway.body import read_json
 from gateway.errors import ClientGone
 from gateway.problems import Problem, problem_of
+from gateway.services import Services
 from gateway.turn import Generation
 from toolspecs.nearest import MAX_NAME, shorten
 
@@ -30,9 +32,6 @@ _MAX_HEADER = 2_000
 
 JSON = dict[str, Any]
 
-LARGE = 100_000
-"""Bytes of a body that take milliseconds to read, so that a thread does it; 10 MB take most of a second."""
-
 
 class RequestReader(Protocol[RequestT_co]):
     """How a wire format reads a decoded body, and the headers that may stand for its fields."""
@@ -43,38 +42,46 @@ class RequestReader(Protocol[RequestT_co]):
         """The request; raises InvalidField and InvalidTools."""
 
 
-async def read_body(request: Request[Any, Any, Any], *, keeps_surrogates: bool = False) -> Any:
-    """The value of a body. A large one is read in a thread. Raises MalformedBody."""
-    raw = await request.body()
-    if len(raw) < LARGE:
-        return read_json(raw, keeps_surrogates=keeps_surrogates)
-    return await asyncio.to_thread(read_json, raw, keeps_surrogates=keeps_surrogates)
+async def read_body(request: Request[Any, Any, Any], services: Services, share: str) -> Any:
+    """The value of a body. Raises MalformedBody, and as `RequestBodies.read`."""
+    bodies = services.bodies
+    return await bodies.read(request, partial(read_json, limits=bodies.contents), share=share)
+
+
+async def read_registry_body(request: Request[Any, Any, Any], services: Services, share: str) -> Any:
+    """The value of a body that may hold a toolset. Raises MalformedBody, and as `RequestBodies.read`."""
+    bodies = services.bodies
+    reader = partial(read_json, keeps_surrogates=True, limits=bodies.contents)
+    return await bodies.read(request, reader, share=share, max_bytes=bodies.max_toolset_bytes)
 
 
 async def read_wire_request(
     request: Request[Any, Any, Any],
+    services: Services,
+    share: str,
     reader: RequestReader[RequestT_co],
     *,
-    is_strict: bool,
     expand: Callable[[Any], Awaitable[Any]] | None = None,
 ) -> RequestT_co:
-    """The request in a wire format. A large one is read in a thread, so that other answers go on.
+    """The request in a wire format; `expand` puts into the decoded body what it refers to.
 
-    `expand` puts into the decoded body what it refers to.
+    Raises MalformedBody, and as `RequestBodies.read`.
     """
-    sent = await read_body(request)
-    body = await expand(sent) if expand else sent
+    bodies = services.bodies
+    decode = partial(read_json, limits=bodies.contents)
 
-    def read() -> RequestT_co:
+    def read(body: Any) -> RequestT_co:
         return reader(
             body,
             toolset_header=request.headers.get("x-toolset"),
             timeout_header=request.headers.get("x-request-timeout"),
-            is_strict=is_strict,
+            is_strict=services.is_strict,
         )
 
-    is_large = body is not sent or len(await request.body()) >= LARGE
-    return await asyncio.to_thread(read) if is_large else read()
+    if expand is None:
+        return await bodies.read(request, lambda raw: read(decode(raw)), share=share)
+    sent = await bodies.read(request, decode, share=share)
+    return await asyncio.to_thread(read, await expand(sent))
 
 
 def told(ignored: Iterable[str]) -> dict[str, str]:

@@ -9,7 +9,6 @@
 | `grammar` | `structured_outputs: {"grammar": …}` | `guided_grammar` | `ebnf` |
 """
 
-import json
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -17,8 +16,8 @@ import msgspec
 from msgspec import Meta
 
 from compiler.response_format import ResponseFormat
-from gateway.body import convert
-from gateway.errors import InvalidField
+from gateway.body import convert, read_inner_json
+from gateway.errors import InvalidField, TooManyValues
 
 ANY_OBJECT = {"type": "object", "additionalProperties": True}
 
@@ -100,8 +99,8 @@ def _schema(content: Any, path: str) -> Any:
     if not isinstance(content, str):
         return content
     try:
-        schema = json.loads(content)
-    except (ValueError, RecursionError) as error:
+        schema = read_inner_json(content)
+    except (ValueError, TooManyValues) as error:
         raise InvalidField(path, f"it must be a JSON Schema, and the text is no JSON: {error}") from error
     if not isinstance(schema, dict | bool):
         raise InvalidField(path, "a JSON Schema is an object, true or false")

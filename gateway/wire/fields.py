@@ -1,6 +1,5 @@
 """What Chat Completions and Responses share: fields, response formats, checks of earlier calls."""
 
-import json
 import math
 from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal
@@ -9,7 +8,8 @@ import msgspec
 from msgspec import Meta
 
 from compiler.response_format import ResponseFormat
-from gateway.errors import InvalidField
+from gateway.body import read_inner_json
+from gateway.errors import InvalidField, TooManyValues
 from gateway.wire.engine_formats import ANY_OBJECT, EngineFormats
 from gateway.wire.field_reader import FieldReader, Fixed
 from runtime.request import Sampling
@@ -237,9 +237,10 @@ def check_result(call_id: str, called: Collection[str], param: str) -> None:
 def check_arguments(arguments: str, param: str) -> None:
     """Raise InvalidField unless the arguments of a call are JSON, or empty, which templates take for none."""
     try:
-        json.loads(arguments or "{}")
-    except (ValueError, RecursionError) as error:
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        read_inner_json(arguments or "{}")
+    except TooManyValues as error:
+        raise InvalidField(param, f"the arguments of a call cannot be read: {error}") from error
+    except ValueError as error:
         raise InvalidField(
-            param, f"the arguments of a call must be a JSON text; this is not one: {reason}"
+            param, f"the arguments of a call must be a JSON text; this is not one: {error}"
         ) from error

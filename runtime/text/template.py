@@ -175,6 +175,9 @@ class ChatTemplate:
             if limit is not None:
                 limit.check_prompt(prompt)
             ids = self._markers.encode(prompt)
+        except RecursionError as error:
+            reason = "a call or a tool is nested too deeply for this model's chat template"
+            raise RequestRefused(reason, "messages") from error
         except (TemplateError, TypeError, KeyError, ValueError) as error:
             reason = self._markers.restore(str(error))
             raise RequestRefused(

@@ -16,7 +16,11 @@ from gateway.settings import Settings
 def settings(tmp_path):
     """Compiling in this process: workers take seconds to start, and have tests of their own."""
     return Settings(
-        data_dir=str(tmp_path), secret="0123456789abcdef", max_body_bytes=100_000, compile_workers=0
+        data_dir=str(tmp_path),
+        secret="0123456789abcdef",
+        max_body_bytes=100_000,
+        max_toolset_bytes=100_000,
+        compile_workers=0,
     )
 
 

@@ -1,0 +1,106 @@
+"""Request bodies: how large they may be, and how many large ones are in memory at once."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, TypeVar
+
+from litestar import Request
+
+from gateway.errors import ClientGone, LargeBody, TooManyBodies
+from gateway.json_contents import ContentLimits
+
+T = TypeVar("T")
+
+LARGE = 100_000
+"""Bytes of a body that is read in a thread, because that takes milliseconds."""
+
+WAIT_S = 10.0
+"""How long a large body may wait for others. It waits in the network, for the gateway stops reading it."""
+
+
+class RequestBodies:
+    """Reads bodies, and lets few large ones in at once.
+
+    All clients together have `max_large` large bodies in memory, and one client, which `share` stands for,
+    has half of them. They are decoded one after the other: the interpreter's lock allows no more, and while
+    one is decoded, the event loop waits.
+    """
+
+    def __init__(
+        self, *, max_bytes: int, max_toolset_bytes: int, max_large: int, contents: ContentLimits
+    ) -> None:
+        self.max_toolset_bytes = max_toolset_bytes
+        self.contents = contents
+        self._max_bytes = max_bytes
+        self._max_large = max_large
+        self._held: Counter[str] = Counter()
+        self._changed = asyncio.Condition()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="bodies")
+
+    def close(self) -> None:
+        """Read no more bodies."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def read(
+        self,
+        request: Request[Any, Any, Any],
+        reader: Callable[[bytes], T],
+        *,
+        share: str,
+        max_bytes: int | None = None,
+    ) -> T:
+        """What `reader` makes of the body; for a large body, it runs in a thread.
+
+        Raises:
+            LargeBody: the body is larger than `max_bytes`, by default that of most routes.
+            TooManyBodies: too many large bodies are being read, for too long.
+            ClientGone: the client left before it had sent the body.
+        """
+        limit = max_bytes or self._max_bytes
+        if (request.content_length or 0) > limit:
+            raise LargeBody(limit)
+        received = bytearray()
+        is_large = has_more = False
+        async with AsyncExitStack() as held:
+            while True:
+                message: Any = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGone
+                received += message.get("body", b"")
+                has_more = message.get("more_body", False)
+                if len(received) > limit:
+                    raise LargeBody(limit)
+                if len(received) > LARGE and not is_large:
+                    is_large = True
+                    await held.enter_async_context(self._room_for(share))
+                if not has_more:
+                    break
+            raw = bytes(received)
+            received.clear()
+            if not is_large:
+                return reader(raw)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, reader, raw)
+
+    @asynccontextmanager
+    async def _room_for(self, share: str) -> AsyncIterator[None]:
+        """Wait until another large body of `share` may come in; raises TooManyBodies."""
+        try:
+            async with asyncio.timeout(WAIT_S), self._changed:
+                await self._changed.wait_for(lambda: self._has_room(share))
+                self._held[share] += 1
+        except TimeoutError as error:
+            raise TooManyBodies from error
+        try:
+            yield
+        finally:
+            async with self._changed:
+                self._held[share] -= 1
+                self._held += Counter()  # forgets clients that hold nothing
+                self._changed.notify_all()
+
+    def _has_room(self, share: str) -> bool:
+        most = max(1, self._max_large // 2)
+        return self._held.total() < self._max_large and self._held[share] < most

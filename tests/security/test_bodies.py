@@ -1,0 +1,208 @@
+"""Bodies that are costly to decode, too large, or too many at once."""
+
+import asyncio
+import gc
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import settings as settings_of_hypothesis
+from hypothesis import strategies as st
+from serving import client_of
+
+from gateway.app import create_app
+from gateway.body import read_json
+from gateway.errors import LargeBody, MalformedBody, TooDeep, TooManyBodies, TooManyValues, UnreadableBody
+from gateway.json_contents import ContentLimits, scan
+from gateway.request_bodies import LARGE, RequestBodies
+
+CHAT, TOOLSET = "/v1/chat/completions", "/v1/toolsets/x"
+MANY = 300_000
+
+FLOODS = {
+    "arrays": b"[" + b"[]," * MANY + b"0]",
+    "objects": b"[" + b"{}," * MANY + b"0]",
+    "members": b"{" + b'"a":0,' * MANY + b'"b":0}',
+    "numbers": b"[" + b"0," * MANY + b"0]",
+    "strings": b"[" + b'"",' * MANY + b"0]",
+    "arrays after strings with escapes": b'["\\\\","\\"[","\\\\\\"",' + b"[]," * MANY + b"0]",
+    "an array that does not end": b"[[]," * MANY,
+    "floats that are slow to read": b"[" + b"1.12345678901234567890e-300," * 10_000 + b"0]",
+    "nested arrays": b"[" * 600 + b"]" * 600,
+    "nested objects": b'{"a":' * 600 + b"0" + b"}" * 600,
+    "nested arrays that do not end": b"[" * 1_000_000,
+    "UTF-16": ("[" + "[]," * MANY + "0]").encode("utf-16-le"),
+    "UTF-16 that looks like one string": ("\u225b" + "[]," * MANY + "\u225d").encode("utf-16-le"),
+}
+
+
+@pytest.mark.parametrize("raw", FLOODS.values(), ids=FLOODS)
+@pytest.mark.parametrize("keeps_surrogates", [False, True])
+def test_what_is_costly_to_decode_is_not_decoded(raw, keeps_surrogates):
+    gc.collect()
+    before = len(gc.get_objects())
+    with pytest.raises(MalformedBody) as error:
+        read_json(raw, keeps_surrogates=keeps_surrogates)
+    assert len(gc.get_objects()) < before + 10_000
+    assert isinstance(error.value, UnreadableBody) or raw == FLOODS["UTF-16 that looks like one string"]
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/responses", "/v1/messages", TOOLSET, f"{TOOLSET}/check"])
+async def test_a_flood_is_refused_by_every_route(settings, runtime, path):
+    async with client_of(create_app(settings, runtime=runtime)) as client:
+        method = "PUT" if path == TOOLSET else "POST"
+        for name in ("arrays", "nested arrays"):
+            refused = await client.request(method, path, content=FLOODS[name])
+            assert refused.status_code in {400, 422}
+            assert "the body cannot be read" in refused.text
+
+
+def num_values(value) -> int:
+    """As `scan` counts: one, the values inside, and one for an array or object that has none."""
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    if inside is None:
+        return 1
+    return 1 + (sum(map(num_values, inside)) or 1)
+
+
+def depth_of(value) -> int:
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inside is None else 1 + max(map(depth_of, inside), default=0)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.text('\\"[]{},:'),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text('\\"[]{},:a', max_size=4), inner),
+)
+
+
+@settings_of_hypothesis(max_examples=60, deadline=None)
+@given(JSON, st.booleans())
+def test_the_scan_counts_what_a_decoder_makes(value, is_ascii):
+    text = json.dumps(value, ensure_ascii=is_ascii).encode("utf-8", "surrogatepass")
+    counted, depth = num_values(value), depth_of(value)
+    assert scan(text, ContentLimits(num_values=max(counted, 1), depth=depth)) <= counted
+    made = sum(1 for _ in every_value(value))
+    assert scan(text, ContentLimits()) >= made
+    if depth:
+        with pytest.raises(TooDeep):
+            scan(text, ContentLimits(depth=depth - 1))
+    if made > 1:
+        with pytest.raises(TooManyValues):
+            scan(text, ContentLimits(num_values=made - 1))
+
+
+def every_value(value):
+    yield value
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from every_value(inner)
+
+
+@pytest.mark.parametrize("kind", ["list", "object"])
+@pytest.mark.parametrize("depth", [201, 700, 9_000])
+async def test_calls_whose_arguments_are_deep_are_a_mistake_of_the_client(settings, runtime, kind, depth):
+    arguments = "[" * depth + "]" * depth if kind == "list" else '{"a":' * depth + "0" + "}" * depth
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    messages = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "", "tool_calls": [call]}]
+    items = [{"type": "function_call", "call_id": "c", "name": "f", "arguments": arguments}]
+    async with client_of(create_app(settings, runtime=runtime)) as client:
+        chat = await client.post(CHAT, json={"model": "tiny", "messages": messages})
+        response = await client.post("/v1/responses", json={"model": "tiny", "input": items})
+    for answer in (chat, response):
+        assert answer.status_code == 400
+        assert "nested more than 200 deep" in answer.json()["error"]["message"]
+
+
+async def test_arguments_that_hold_much_are_refused(settings, runtime):
+    call = {
+        "id": "c",
+        "type": "function",
+        "function": {"name": "f", "arguments": "[" + "[]," * 50_000 + "0]"},
+    }
+    messages = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "", "tool_calls": [call]}]
+    async with client_of(create_app(settings, runtime=runtime)) as client:
+        answer = await client.post(CHAT, json={"model": "tiny", "messages": messages})
+    assert answer.status_code == 400
+    assert "more than 20000 values" in answer.json()["error"]["message"]
+
+
+async def test_each_kind_of_route_has_its_own_limit(settings, runtime):
+    limited = msgspec.structs.replace(settings, max_body_bytes=2_000, max_toolset_bytes=9_000)
+    tool = {"name": "ping", "description": "x" * 5_000, "inputSchema": {"type": "object"}}
+    message = {"model": "tiny", "messages": [{"role": "user", "content": "x" * 5_000}]}
+
+    async with client_of(create_app(limited, runtime=runtime)) as client:
+        assert (await client.post(CHAT, json=message)).status_code == 413
+        assert (await client.put(TOOLSET, json={"tools": [tool]})).status_code == 201
+        refused = await client.put(TOOLSET, json={"tools": [tool, tool]})
+        assert (refused.status_code, "9000 bytes" in refused.text) == (413, True)
+
+
+class Upload:
+    """A request whose body comes when `send` is called."""
+
+    content_length = None
+
+    def __init__(self):
+        self.messages = asyncio.Queue()
+
+    async def receive(self):
+        return await self.messages.get()
+
+    def send(self, size, *, more_body=True):
+        self.messages.put_nowait({"type": "http.request", "body": b" " * size, "more_body": more_body})
+
+
+@pytest.fixture
+def bodies():
+    opened = RequestBodies(
+        max_bytes=300_000, max_toolset_bytes=300_000, max_large=4, contents=ContentLimits()
+    )
+    yield opened
+    opened.close()
+
+
+def start(bodies, share, size=LARGE + 1):
+    upload = Upload()
+    upload.send(size)
+    return upload, asyncio.create_task(bodies.read(upload, len, share=share))
+
+
+async def test_one_client_has_half_of_the_room_for_large_bodies(bodies):
+    held = [start(bodies, "greedy") for _ in range(3)]
+    await asyncio.sleep(0.01)
+    assert [upload.messages.qsize() for upload, _ in held] == [0, 0, 0]
+    upload, other = start(bodies, "other")
+    upload.send(1, more_body=False)
+    assert await asyncio.wait_for(other, 5) == LARGE + 2
+    for upload, _ in held:
+        upload.send(0, more_body=False)
+    assert await asyncio.wait_for(asyncio.gather(*(task for _, task in held)), 5) == [LARGE + 1] * 3
+
+
+async def test_a_large_body_without_room_waits_a_while_and_a_small_one_does_not(bodies, monkeypatch):
+    monkeypatch.setattr("gateway.request_bodies.WAIT_S", 0.05)
+    held = [start(bodies, share) for share in "aabb"]
+    await asyncio.sleep(0.01)
+    _, refused = start(bodies, "c")
+    with pytest.raises(TooManyBodies):
+        await refused
+    small, read = start(bodies, "c", size=LARGE)
+    small.send(0, more_body=False)
+    assert await read == LARGE
+    for upload, task in held:
+        upload.messages.put_nowait({"type": "http.disconnect"})
+        with pytest.raises(Exception, match="closed the connection"):
+            await task
+    upload, read = start(bodies, "c")
+    upload.send(0, more_body=False)
+    assert await read == LARGE + 1, "who leaves gives the room back"
+
+
+async def test_a_body_without_an_announced_length_is_counted(bodies):
+    upload, read = start(bodies, "a", size=200_000)
+    upload.send(200_000)
+    with pytest.raises(LargeBody):
+        await read
