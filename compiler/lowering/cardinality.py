@@ -24,7 +24,8 @@ from compiler.lowering.constraints import (
 )
 from compiler.regular.dfa import DEAD, Dfa
 from compiler.scalars.numbers import IntegerConstraint
-from compiler.scalars.strings import SHORTEST_GUARDED, StringConstraint
+from compiler.scalars.string_constraint import StringConstraint
+from compiler.scalars.strings import SHORTEST_GUARDED
 
 MOST_DISTINCT = 64
 """The most distinct items or keys that a schema may demand; the budget closer finds these within a second."""

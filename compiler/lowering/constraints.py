@@ -12,7 +12,7 @@ from compiler.frontend.dependent_keys import NO_DEPENDENCIES, DependentKeys
 from compiler.frontend.source_map import SchemaLocation
 from compiler.guard.planner import KeyStep, PathStep
 from compiler.scalars.numbers import IntegerConstraint, NumberConstraint
-from compiler.scalars.strings import LATEST, StringConstraint
+from compiler.scalars.string_constraint import LATEST, StringConstraint
 
 
 @dataclass(frozen=True, slots=True)

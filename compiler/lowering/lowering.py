@@ -45,7 +45,8 @@ from compiler.lowering.unconstrained import TYPES, Unconstrained
 from compiler.lowering.violations import lower_with_violations
 from compiler.report import Verdict
 from compiler.scalars.numbers import IntegerConstraint, NumberConstraint, lower_integer, lower_number
-from compiler.scalars.strings import LoweredString, StringConstraint, lower_string
+from compiler.scalars.string_constraint import StringConstraint
+from compiler.scalars.strings import LoweredString, lower_string
 
 MAX_VALUES = 20_000
 """Distinct pairs of a schema and a location that one schema may expand into."""

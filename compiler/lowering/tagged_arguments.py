@@ -23,7 +23,7 @@ from compiler.lowering.member_choices import START, Member, MemberBounds, Member
 from compiler.lowering.objects import choose_order, count_bounds, declared_keys, value_schema
 from compiler.lowering.unconstrained import TYPES
 from compiler.report import Verdict
-from compiler.scalars.strings import StringConstraint
+from compiler.scalars.string_constraint import StringConstraint
 from compiler.scalars.unquoted_strings import lower_raw_literal, lower_raw_string
 from compiler.tagged_values import STRING, admits_containers, is_json, json_patterns, told_types
 

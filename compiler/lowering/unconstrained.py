@@ -10,7 +10,7 @@ from compiler.lowering.arrays import lower_array
 from compiler.lowering.constraints import ArrayConstraint, Context, ObjectConstraint
 from compiler.lowering.objects import lower_object
 from compiler.scalars.numbers import IntegerConstraint, NumberConstraint
-from compiler.scalars.strings import StringConstraint
+from compiler.scalars.string_constraint import StringConstraint
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,7 +17,7 @@ from compiler.guard.planner import OtherKeyStep
 from compiler.lowering.constraints import intersection, strings_of
 from compiler.regular.language import TooManyOverlaps, overlaps
 from compiler.report import Verdict
-from compiler.scalars.strings import StringConstraint
+from compiler.scalars.string_constraint import StringConstraint
 
 if TYPE_CHECKING:
     from jsonschema_rs import CanonicalSchema

@@ -3,31 +3,35 @@
 The inner pattern of a format is for where it must hold; texts on which validators disagree are left out. The
 outer pattern is for where the format must not hold; it matches every text that some validator accepts.
 
-Sources: RFC 3339 (date, time, date-time, duration), RFC 5321 (email), RFC 1123 (hostname), RFC 4291 (ipv6),
-RFC 3986 (uri), RFC 6901 (json-pointer), RFC 6570 (uri-template).
+Sources: RFC 3339 (date, time, date-time, duration), RFC 4291 (ipv6), RFC 6901 (json-pointer). Hosts and
+mailboxes are in `compiler.regular.host_patterns`, URIs in `compiler.regular.uri_patterns`.
 """
 
 from dataclasses import dataclass, replace
 
+from compiler.regular import host_patterns as hosts
+from compiler.regular import uri_patterns as uris
+
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A text of the format matches `pattern` and does not match `excluded`; `note` says what is left out.
+    """A text of the format matches `pattern`; `note` says what is left out.
 
-    Texts have at most `max_length` characters. Where a schema bounds the length further, `bounded` replaces
-    the format: its automaton has few states before a long suffix, so that characters can be counted.
+    It matches `lengths` too, if that is given, and has at most `max_length` characters. To keep these by
+    rules takes many states, so a guard should. Where none can, and wherever else rules must count the
+    characters, `counted` replaces the format.
     """
 
     pattern: str
     note: str = ""
-    excluded: str | None = None
+    lengths: str | None = None
     max_length: int | None = None
-    bounded: "Format | None" = None
+    counted: "Format | None" = None
 
-    def within(self, high: int | None) -> "Format":
-        """The format to use for texts of at most `high` characters."""
-        is_bounded = high is not None and (self.max_length is None or high < self.max_length)
-        return self.bounded if self.bounded is not None and is_bounded else self
+    def where_counted(self, high: int | None) -> "Format":
+        """The format to use where no guard counts, for texts of at most `high` characters."""
+        is_bounded = high is not None or self.max_length is not None
+        return self.counted if self.counted is not None and is_bounded else self
 
 
 _LEAP_YEAR = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
@@ -43,31 +47,7 @@ _TIME = (
 _N = "[0-9]{1,9}"
 _CLOCK = f"T(?:{_N}H(?:{_N}M(?:{_N}S)?)?|{_N}M(?:{_N}S)?|{_N}S)"
 _CALENDAR = f"(?:{_N}Y(?:{_N}M(?:{_N}D)?)?|{_N}M(?:{_N}D)?|{_N}D)"
-_LABEL = "[A-Za-z0-9](?:-?[A-Za-z0-9])*"
-_TOP_LABEL = "[A-Za-z](?:-?[A-Za-z0-9])*"
-_MAILBOX = "[A-Za-z0-9_+'-]"
-_DOMAIN = f"(?:{_LABEL}\\.)+{_TOP_LABEL}"
-_EMAIL = f"{_MAILBOX}(?:\\.?{_MAILBOX}){{0,31}}@{_DOMAIN}"
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
-_H = "[0-9A-Fa-f]{1,4}"
-_IPV6 = "|".join(
-    [
-        f"(?:{_H}:){{7}}{_H}",
-        f"(?:{_H}:){{1,7}}:",
-        *(f"(?:{_H}:){{1,{7 - n}}}(?::{_H}){{1,{n}}}" for n in range(1, 7)),
-        f":(?::{_H}){{1,7}}",
-        "::",
-    ]
-)
-_PLAIN = "A-Za-z0-9._~!$&'()*+,;=\\-"
-_PERCENT = "%[0-9A-Fa-f]{2}"
-_PCHAR = f"(?:[{_PLAIN}:@]|{_PERCENT})"
-_TAIL = f"(?:\\?(?:[{_PLAIN}:@/?]|{_PERCENT})*)?(?:#(?:[{_PLAIN}:@/?]|{_PERCENT})*)?"
-_AUTHORITY = f"//(?:(?:[{_PLAIN}:]|{_PERCENT})+@)?[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{{1,4}})?"
-_PATH = f"(?:/{_PCHAR}*)*"
-_URI = f"[A-Za-z][A-Za-z0-9+.-]*:(?:{_AUTHORITY}{_PATH}|//(?:/{_PCHAR}*)+|/?{_PCHAR}+{_PATH}){_TAIL}"
-_FIRST_SEGMENT = f"(?:[{_PLAIN}@]|{_PERCENT})+"
-_RELATIVE = f"(?:{_AUTHORITY}{_PATH}|/(?:{_PCHAR}+{_PATH})?|{_FIRST_SEGMENT}{_PATH})?{_TAIL}"
 _POINTER = "(?:/(?:[^~/]|~[01])*)*"
 _LITERAL = "[A-Za-z0-9 _,:;@/=<>!%&~'\"-]"
 _ESCAPE = r"\\[dDwWsSnrt.*+?^$|()\[\]{}\\/]"
@@ -77,56 +57,61 @@ _PIECE = f"(?:{_LITERAL}|\\.|{_ESCAPE}|{_SET}){_COUNT}|[|^$]|\\\\b"
 _INNER_GROUP = rf"\((?:\?:)?(?:{_PIECE})*\){_COUNT}"
 _GROUP = rf"\((?:\?:)?(?:{_PIECE}|{_INNER_GROUP})*\){_COUNT}"
 _ASCII = "ASCII only"
-_NAME_LENGTH = 63  # the longest label; since labels are not counted, a whole name may not be longer either
-_TOP = "the last label begins with a letter"
-_HOST = Format(
-    f"^(?:{_LABEL}\\.)*{_TOP_LABEL}$",
-    f"at most {_NAME_LENGTH} characters, {_TOP}",
-    excluded=f".{{{_NAME_LENGTH + 1}}}",
-    max_length=_NAME_LENGTH,
-    bounded=Format(f"^(?:{_LABEL}\\.)*{_TOP_LABEL}$", _TOP),
-)
-_LETTERS = "mailboxes of letters, digits and _ + ' - beside dots"
-_MAIL = Format(
-    f"^{_EMAIL}$",
-    f"{_LETTERS}, at most 32 of them, domains of at most 40 characters with a dot",
-    excluded="^[^@]*@.{41}",
-    max_length=63 + 1 + 40,
-    bounded=Format(
-        f"^{_MAILBOX}(?:\\.?{_MAILBOX})*@{_DOMAIN}$",
-        f"{_LETTERS}, domains with a dot, at most {_NAME_LENGTH} characters",
-        max_length=_NAME_LENGTH,
-    ),
-)
-_SHORT_HOST = "[A-Za-z0-9](?:[A-Za-z0-9.-]{0,40}[A-Za-z0-9])?(?::[0-9]{1,4})?"
-_SHORT_TAIL = f"[{_PLAIN}:@/?]*"
-_SHORT_URI = (
-    f"[A-Za-z][A-Za-z0-9+.-]{{0,9}}:"
-    f"(?://{_SHORT_HOST}(?:[/?]{_SHORT_TAIL})?|///{_SHORT_TAIL}|[{_PLAIN}@]{_SHORT_TAIL})"
-)
-_SHORT_RELATIVE = f"(?://{_SHORT_HOST})?(?:/(?:[{_PLAIN}@]{_SHORT_TAIL})?|\\?{_SHORT_TAIL})|[{_PLAIN}@]{{1,20}}(?:[/?]{_SHORT_TAIL})?"
-_URIS = "hosts by name, ports of at most four digits"
-_SHORT_URIS = f"{_URIS}; beside a length bound no percent signs, no fragments, no users"
+_BY_TIME = "no leap second, at most six digits of a second"
+_NAMES = "no dot at the end, no two hyphens in a row"
+_MAILBOXES = "no quotes, domains with a dot and without two hyphens in a row"
+_LETTERS = "only small letters, beyond ASCII those of Latin, Greek, Cyrillic, Chinese, Japanese and Korean"
+_COUNTED = 63
+"""The most characters of a name or mailbox that rules count: the most of a label."""
+_BARE = "something must stand between the scheme and ? or #"
+_NO_IPV4 = "no IPv4 address in an IPv6 one"
+_URIS = f"{_BARE}, {_NO_IPV4}"
+_IRIS = "characters up to U+FFEF, no addresses in brackets"
+_SHORT = "hosts of at most 42 characters, ports of at most five digits, no percent signs, fragments and users"
+_SHORT_URI = Format(f"^(?:{uris.SHORT_URI})$", _SHORT)
+_SHORT_REFERENCE = Format(f"^(?:{uris.SHORT_REFERENCE})$", _SHORT)
+
+
+def _at_most(pattern: str, note: str) -> Format:
+    return Format(f"^{pattern}$", f"{note}; at most {_COUNTED} characters", max_length=_COUNTED)
+
+
+_HOST = _at_most(hosts.NAME, _NAMES)
+_MAIL = _at_most(hosts.MAILBOX, _MAILBOXES)
 
 FORMATS = {
-    "date": Format(f"^{_DATE}$", excluded="^0000"),
-    "time": Format(f"^{_TIME}$", "no leap second, at most six digits of a second"),
-    "date-time": Format(f"^{_DATE}T{_TIME}$", "no leap second, at most six digits of a second", "^0000"),
+    "date": Format(f"^(?!0000){_DATE}$"),
+    "time": Format(f"^{_TIME}$", _BY_TIME),
+    "date-time": Format(f"^(?!0000){_DATE}T{_TIME}$", _BY_TIME),
     "duration": Format(f"^P(?:{_CALENDAR}(?:{_CLOCK})?|{_CLOCK}|{_N}W)$", "at most nine digits a number"),
-    "email": _MAIL,
-    "hostname": _HOST,
-    "ipv4": Format(f"^{_OCTET}(?:\\.{_OCTET}){{3}}$"),
-    "ipv6": Format(f"^(?:{_IPV6})$", "no embedded IPv4 address"),
-    "uuid": Format("^[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"),
-    "uri": Format(f"^{_URI}$", _URIS, bounded=Format(f"^(?:{_SHORT_URI})$", _SHORT_URIS)),
-    "uri-reference": Format(
-        f"^(?:{_URI}|{_RELATIVE})$",
-        _URIS,
-        bounded=Format(f"^(?:{_SHORT_URI}|{_SHORT_RELATIVE})$", _SHORT_URIS),
+    "email": Format(
+        f"^{hosts.MAILBOX}$", _MAILBOXES, f"^{hosts.MAILBOX_LENGTHS}$", hosts.MAX_MAILBOX, counted=_MAIL
     ),
+    "idn-email": Format(
+        f"^{hosts.IDN_MAILBOX}$",
+        f"{_MAILBOXES}; in these {_LETTERS}",
+        f"^{hosts.IDN_MAILBOX_LENGTHS}$",
+        hosts.MAX_IDN_MAILBOX,
+        counted=replace(_MAIL, note=f"{_ASCII}; {_MAIL.note}"),
+    ),
+    "hostname": Format(f"^{hosts.NAME}$", _NAMES, f"^{hosts.NAME_LENGTHS}$", hosts.MAX_NAME, counted=_HOST),
+    "idn-hostname": Format(
+        f"^{hosts.IDN_NAME}$",
+        f"{_NAMES}; {_LETTERS}",
+        f"^{hosts.IDN_NAME_LENGTHS}$",
+        hosts.MAX_IDN_NAME,
+        counted=replace(_HOST, note=f"{_ASCII}; {_HOST.note}"),
+    ),
+    "ipv4": Format(f"^{_OCTET}(?:\\.{_OCTET}){{3}}$"),
+    "ipv6": Format(f"^(?:{uris.IPV6})$", "no embedded IPv4 address"),
+    "uuid": Format("^[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"),
+    "uri": Format(f"^{uris.URI.absolute}$", _URIS, counted=_SHORT_URI),
+    "uri-reference": Format(f"^{uris.URI.reference}$", _NO_IPV4, counted=_SHORT_REFERENCE),
+    "iri": Format(f"^{uris.IRI.absolute}$", _IRIS, counted=_SHORT_URI),
+    "iri-reference": Format(f"^{uris.IRI.reference}$", _IRIS, counted=_SHORT_REFERENCE),
     "uri-template": Format(
-        "^(?:[A-Za-z0-9._~:/?#@!$&()*+,;=-]|\\{[A-Za-z0-9_]+(?:,[A-Za-z0-9_]+)*\\})*$",
-        "simple expressions only",
+        f"^{uris.TEMPLATE}$",
+        "no operators but + # . / ; ? & and a comma, no dots in names, prefixes of at most three digits",
     ),
     "json-pointer": Format(f"^{_POINTER}$"),
     "relative-json-pointer": Format(
@@ -137,14 +122,6 @@ FORMATS = {
         f"{_ASCII}; groups at most two deep, no lookaround, no backreferences, counts of one digit",
     ),
 }
-
-for _of, _by in (
-    ("email", "idn-email"),
-    ("hostname", "idn-hostname"),
-    ("uri", "iri"),
-    ("uri-reference", "iri-reference"),
-):
-    FORMATS[_by] = replace(FORMATS[_of], note=f"{_ASCII}; {FORMATS[_of].note}")
 
 _URI_CHARS = '[^ <>"{}|\\\\^`]'
 OUTER = {

@@ -24,11 +24,10 @@ from compiler.regular import charset
 from compiler.regular.charset import Ranges
 from compiler.regular.dfa import Dfa, TooManyStates
 from compiler.regular.ecma import MAX_COUNT, PatternError
-from compiler.regular.formats import BASE64, FORMATS, outer_pattern
-from compiler.regular.language import PatternCondition, language, text_length
+from compiler.regular.language import PatternCondition, language
 from compiler.report import Note, Verdict
 from compiler.scalars.char_encoding import QUOTE, CharEncoding, any_json_char, as_json
-from compiler.scalars.counted_repetition import MAX_LENGTH, CountedRepetition
+from compiler.scalars.counted_repetition import CountedRepetition
 from compiler.scalars.length_bounds import (
     MAX_COST,
     MAX_COST_OF_KEYS,
@@ -38,123 +37,8 @@ from compiler.scalars.length_bounds import (
     bounded_by_suffixes,
     other_than,
 )
+from compiler.scalars.string_constraint import LOWER_COUNTS, StringConstraint
 from compiler.scalars.text_rules import text_rules
-
-LATEST = 20
-"""Draft 2020-12."""
-LOWER_COUNTS = (64, 32, 16, 8)
-"""Upper bounds of repetitions, tried in turn where a pattern with higher ones has too many states."""
-
-
-@dataclass(frozen=True)
-class StringConstraint:
-    """Which strings a schema admits; lengths are in code points."""
-
-    min_length: int = 0
-    max_length: int | None = None
-    patterns: tuple[str, ...] = ()
-    excluded_patterns: tuple[str, ...] = ()
-    formats: tuple[str, ...] = ()
-    excluded_formats: tuple[str, ...] = ()
-    excluded: tuple[str, ...] = ()
-    content_media_types: tuple[str, ...] = ()
-    content_encodings: tuple[str, ...] = ()
-    draft: int = LATEST
-
-    @property
-    def has_only_lengths(self) -> bool:
-        """Whether it only bounds lengths."""
-        return self == StringConstraint(self.min_length, self.max_length, draft=self.draft)
-
-    @property
-    def only_excludes(self) -> bool:
-        """Whether it only leaves out single values and bounds lengths, as for undeclared keys."""
-        return self == StringConstraint(
-            self.min_length, self.max_length, excluded=self.excluded, draft=self.draft
-        )
-
-    @property
-    def blamed_keyword(self) -> str:
-        """The keyword to blame if the automaton is too large or cannot be built."""
-        if self.only_excludes:
-            return "properties"
-        return "pattern" if self.patterns or self.excluded_patterns else "format"
-
-    def conditions(self) -> tuple[list[PatternCondition], list[Note]]:
-        """Everything but lengths and single values as patterns, and notes on what these leave out.
-
-        Raises:
-            UnsupportedKeyword: a keyword describes content inside the string.
-        """
-        conditions = [PatternCondition(pattern) for pattern in self.patterns]
-        conditions += [PatternCondition(pattern, is_excluded=True) for pattern in self.excluded_patterns]
-        notes: list[Note] = []
-        for name in self.formats:
-            known = FORMATS.get(name)
-            if known is None:
-                continue  # by the specification an unknown format has no force; the report says so
-            known = known.within(self.max_length)
-            conditions.append(PatternCondition(known.pattern))
-            if known.excluded:
-                conditions.append(PatternCondition(known.excluded, is_excluded=True))
-            if known.note:
-                notes.append(("format", Verdict.NARROWED, known.note))
-        for name in self.excluded_formats:
-            conditions.append(PatternCondition(outer_pattern(name, self.draft), is_excluded=True))
-            notes.append(("format", Verdict.NARROWED, f"nothing that resembles a {name} is written"))
-        if self.content_media_types or any(name != "base64" for name in self.content_encodings):
-            raise UnsupportedKeyword("contentMediaType", "describes content inside a string", "Leave it out.")
-        conditions += [PatternCondition(BASE64) for _ in self.content_encodings]
-        return conditions, notes
-
-    def with_counts_as_lengths(
-        self, conditions: list[PatternCondition]
-    ) -> "tuple[list[PatternCondition], StringConstraint]":
-        """The same constraint, where patterns that count all characters bound the length instead.
-
-        Raises:
-            PatternError: a pattern cannot be read.
-        """
-        found, low, high = [], self.min_length, self.max_length
-        for condition in conditions:
-            length = None if condition.is_excluded else text_length(condition.pattern)
-            if length is not None:
-                low, high = (
-                    max(low, length[0]),
-                    min((bound for bound in (high, length[1]) if bound is not None), default=None),
-                )
-            found.append(replace(condition, is_counted=length is None))
-        if high is not None and low > high:
-            return conditions, self
-        return found, replace(self, min_length=low, max_length=high)
-
-    def with_countable_length(self) -> "tuple[StringConstraint, list[Note]]":
-        """The same with an upper bound that rules can count up to, and a note if it was lowered.
-
-        Raises:
-            UnsupportedKeyword: `minLength` is more than rules can count up to.
-        """
-        if self.min_length > MAX_LENGTH:
-            raise UnsupportedKeyword("minLength", f"is more than {MAX_LENGTH}", "Lower it.")
-        if self.max_length is None:
-            return self, []
-        formats = [FORMATS[name].within(self.max_length) for name in self.formats if name in FORMATS]
-        most = min([MAX_LENGTH, *(known.max_length for known in formats if known.max_length is not None)])
-        if self.max_length <= most:
-            return self, []
-        note = ("maxLength", Verdict.NARROWED, f"at most {most} characters")
-        return replace(self, max_length=most), [note]
-
-    def automaton(self) -> Dfa:
-        """The texts that are admitted however far counts are lowered; lengths are not considered.
-
-        Raises:
-            UnsupportedKeyword: a pattern cannot be read, or the automaton is too large.
-        """
-        try:
-            return language(self.conditions()[0], self.excluded, most=LOWER_COUNTS[-1])
-        except (PatternError, TooManyStates) as error:
-            raise UnsupportedKeyword(self.blamed_keyword, str(error)) from error
 
 
 @dataclass(frozen=True)
@@ -171,6 +55,8 @@ class LoweredString:
 
 MAX_COST_BESIDE_GUARD = 40
 """The largest `BoundedAutomaton.cost` of rules where a guard could keep the whole pattern: 100 ms."""
+_BY_PATTERN = ("pattern", "minLength", "maxLength")
+"""The keywords that a guard keeps which keeps a whole pattern."""
 SHORTEST_GUARDED = 8
 """Rules count lower bounds than this: guards pay only where few tokens are too long for the whole string."""
 _VALUE_END = CharClass.of(",", "}", "]")
@@ -230,6 +116,8 @@ class StringLowering:
         ):
             lowered = self.lower(replace(constraint, max_length=None))
             return lowered and _guarded(lowered, LengthBound(high))
+        if self.is_guarded and (guarded := self._with_guarded_formats(constraint)) is not None:
+            return guarded
         constraint, length_notes = constraint.with_countable_length()
         conditions, notes = constraint.conditions()
         notes += length_notes
@@ -267,6 +155,31 @@ class StringLowering:
             return replace(lowered, notes=(*lowered.notes, note))
         raise AssertionError("the last count returns or raises")
 
+    def _with_guarded_formats(self, constraint: StringConstraint) -> LoweredString | None:
+        """Strings of formats whose lengths a guard keeps; None if it need not, or cannot.
+
+        The lengths of parts, such as the labels of a host name, would take rules many states. So there the
+        guard keeps the whole pattern.
+
+        Raises:
+            UnsupportedKeyword: a keyword describes content inside the string.
+        """
+        formats = constraint.known_formats(is_guarded=True)
+        highs = [constraint.max_length, *(known.max_length for known in formats)]
+        high = min((each for each in highs if each is not None), default=None)
+        if high is None or all(known.counted is None for known in formats):
+            return None
+        conditions, notes = constraint.conditions(is_guarded=True)
+        low, lowered = constraint.min_length, None
+        with suppress(PatternError, TooManyStates):
+            texts = language(conditions, constraint.excluded)
+            if any(known.lengths is not None for known in formats):
+                lowered = self._kept_whole(texts, low, high, ("format", *_BY_PATTERN))
+            elif (bound := _guarded_bound(texts, low, high)) is not None:
+                lowered = self._of_bounded(bounded_by_count(texts, low, None))
+                lowered = lowered and _guarded(lowered, bound)
+        return lowered and replace(lowered, notes=(*notes, *lowered.notes))
+
     def _of_dfa(self, dfa: Dfa, constraint: StringConstraint) -> LoweredString | None:
         """Strings of an automaton within the length bounds; an upper bound that costs too much is lowered."""
         low, high = constraint.min_length, constraint.max_length
@@ -288,7 +201,9 @@ class StringLowering:
                 raise UnsupportedKeyword(keyword, str(error), "Simplify it.") from error
         return self._narrowed(dfa, low, high)
 
-    def _kept_whole(self, dfa: Dfa, low: int, high: int | None) -> LoweredString | None:
+    def _kept_whole(
+        self, dfa: Dfa, low: int, high: int | None, keywords: tuple[str, ...] = _BY_PATTERN
+    ) -> LoweredString | None:
         """Strings whose pattern and lengths a guard keeps; None if it cannot, or there are none.
 
         With an upper bound, the fewest bytes must have the fewest characters: the closer looks for bytes.
@@ -310,7 +225,7 @@ class StringLowering:
         ).between(0, None)
         assert isinstance(widened, RuleRef), "a repetition without bounds is one rule"
         kept = "followed while the string is written"
-        notes = tuple((keyword, Verdict.GUARDED, kept) for keyword in ("pattern", "minLength", "maxLength"))
+        notes = tuple((keyword, Verdict.GUARDED, kept) for keyword in keywords)
         return LoweredString(GuardedText(automaton, widened), notes, bound, is_plain=True)
 
     def _narrowed(self, dfa: Dfa, low: int, high: int) -> LoweredString:

@@ -34,7 +34,8 @@ from compiler.report import Verdict
 from compiler.scalars.char_encoding import as_is
 from compiler.scalars.counted_repetition import NOTHING, SHORT
 from compiler.scalars.length_bounds import Suffix
-from compiler.scalars.strings import LoweredString, StringConstraint, StringLowering
+from compiler.scalars.string_constraint import StringConstraint
+from compiler.scalars.strings import LoweredString, StringLowering
 from compiler.vocabulary import MARKER_START
 
 _NOTHING_FOLLOWS = CharClass.of(NOTHING)

@@ -15,7 +15,8 @@ from compiler.lowering.json_text import FLEXIBLE
 from compiler.prepared_vocabulary import prepare
 from compiler.regular.formats import FORMATS
 from compiler.report import Verdict
-from compiler.scalars.strings import StringConstraint, lower_string
+from compiler.scalars.string_constraint import StringConstraint
+from compiler.scalars.strings import lower_string
 from compiler.schema import lower_schema
 from compiler.vocabulary import Vocabulary
 

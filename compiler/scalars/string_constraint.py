@@ -1,0 +1,133 @@
+"""What a schema says of a string, as a plain value."""
+
+from dataclasses import dataclass, replace
+
+from compiler.errors import UnsupportedKeyword
+from compiler.regular.dfa import Dfa, TooManyStates
+from compiler.regular.ecma import PatternError
+from compiler.regular.formats import BASE64, FORMATS, Format, outer_pattern
+from compiler.regular.language import PatternCondition, language, text_length
+from compiler.report import Note, Verdict
+from compiler.scalars.counted_repetition import MAX_LENGTH
+
+LATEST = 20
+"""Draft 2020-12."""
+LOWER_COUNTS = (64, 32, 16, 8)
+"""Upper bounds of repetitions, tried in turn where a pattern with higher ones has too many states."""
+
+
+@dataclass(frozen=True)
+class StringConstraint:
+    """Which strings a schema admits; lengths are in code points."""
+
+    min_length: int = 0
+    max_length: int | None = None
+    patterns: tuple[str, ...] = ()
+    excluded_patterns: tuple[str, ...] = ()
+    formats: tuple[str, ...] = ()
+    excluded_formats: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
+    content_media_types: tuple[str, ...] = ()
+    content_encodings: tuple[str, ...] = ()
+    draft: int = LATEST
+
+    @property
+    def has_only_lengths(self) -> bool:
+        """Whether it only bounds lengths."""
+        return self == StringConstraint(self.min_length, self.max_length, draft=self.draft)
+
+    @property
+    def only_excludes(self) -> bool:
+        """Whether it only leaves out single values and bounds lengths, as for undeclared keys."""
+        return self == StringConstraint(
+            self.min_length, self.max_length, excluded=self.excluded, draft=self.draft
+        )
+
+    @property
+    def blamed_keyword(self) -> str:
+        """The keyword to blame if the automaton is too large or cannot be built."""
+        if self.only_excludes:
+            return "properties"
+        return "pattern" if self.patterns or self.excluded_patterns else "format"
+
+    def known_formats(self, *, is_guarded: bool) -> list[Format]:
+        """The formats that have force, for rules alone or beside a guard.
+
+        By the specification an unknown format has none; the report says so.
+        """
+        known = [FORMATS[name] for name in self.formats if name in FORMATS]
+        return known if is_guarded else [each.where_counted(self.max_length) for each in known]
+
+    def conditions(self, *, is_guarded: bool = False) -> tuple[list[PatternCondition], list[Note]]:
+        """Everything but lengths and single values as patterns, and notes on what these leave out.
+
+        With `is_guarded`, a guard keeps the lengths of formats and of their parts.
+
+        Raises:
+            UnsupportedKeyword: a keyword describes content inside the string.
+        """
+        conditions = [PatternCondition(pattern) for pattern in self.patterns]
+        conditions += [PatternCondition(pattern, is_excluded=True) for pattern in self.excluded_patterns]
+        notes: list[Note] = []
+        for known in self.known_formats(is_guarded=is_guarded):
+            conditions.append(PatternCondition(known.pattern))
+            if is_guarded and known.lengths is not None:
+                conditions.append(PatternCondition(known.lengths))
+            if known.note:
+                notes.append(("format", Verdict.NARROWED, known.note))
+        for name in self.excluded_formats:
+            conditions.append(PatternCondition(outer_pattern(name, self.draft), is_excluded=True))
+            notes.append(("format", Verdict.NARROWED, f"nothing that resembles a {name} is written"))
+        if self.content_media_types or any(name != "base64" for name in self.content_encodings):
+            raise UnsupportedKeyword("contentMediaType", "describes content inside a string", "Leave it out.")
+        conditions += [PatternCondition(BASE64) for _ in self.content_encodings]
+        return conditions, notes
+
+    def with_counts_as_lengths(
+        self, conditions: list[PatternCondition]
+    ) -> "tuple[list[PatternCondition], StringConstraint]":
+        """The same constraint, where patterns that count all characters bound the length instead.
+
+        Raises:
+            PatternError: a pattern cannot be read.
+        """
+        found, low, high = [], self.min_length, self.max_length
+        for condition in conditions:
+            length = None if condition.is_excluded else text_length(condition.pattern)
+            if length is not None:
+                low, high = (
+                    max(low, length[0]),
+                    min((bound for bound in (high, length[1]) if bound is not None), default=None),
+                )
+            found.append(replace(condition, is_counted=length is None))
+        if high is not None and low > high:
+            return conditions, self
+        return found, replace(self, min_length=low, max_length=high)
+
+    def with_countable_length(self) -> "tuple[StringConstraint, list[Note]]":
+        """The same with an upper bound that rules can count up to, and a note if it was lowered.
+
+        Raises:
+            UnsupportedKeyword: `minLength` is more than rules can count up to.
+        """
+        if self.min_length > MAX_LENGTH:
+            raise UnsupportedKeyword("minLength", f"is more than {MAX_LENGTH}", "Lower it.")
+        formats = self.known_formats(is_guarded=False)
+        most = min([MAX_LENGTH, *(known.max_length for known in formats if known.max_length is not None)])
+        if self.max_length is None:
+            return (self, []) if most == MAX_LENGTH else (replace(self, max_length=most), [])
+        if self.max_length <= most:
+            return self, []
+        note = ("maxLength", Verdict.NARROWED, f"at most {most} characters")
+        return replace(self, max_length=most), [note]
+
+    def automaton(self) -> Dfa:
+        """The texts that are admitted however far counts are lowered; lengths are not considered.
+
+        Raises:
+            UnsupportedKeyword: a pattern cannot be read, or the automaton is too large.
+        """
+        try:
+            return language(self.conditions()[0], self.excluded, most=LOWER_COUNTS[-1])
+        except (PatternError, TooManyStates) as error:
+            raise UnsupportedKeyword(self.blamed_keyword, str(error)) from error
