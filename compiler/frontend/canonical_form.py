@@ -28,6 +28,7 @@ from compiler.frontend.dialect_dependent import (
     without_dialect_dependent,
     without_nested_dialects,
 )
+from compiler.frontend.evaluated_properties import check_evaluated_properties
 from compiler.frontend.expansion import simple
 from compiler.frontend.folded_patterns import without_folding
 from compiler.frontend.keywords import transformed
@@ -168,6 +169,7 @@ def _check(document: Any, documents: Mapping[str, Any]) -> None:
         suggestion = "Refer to the last schema of the chain directly, or write it out."
         raise UnsupportedSchema("", "$ref", reason, suggestion)
     check_literals(document, Bundler(documents).bundle(document)[0] if documents else {})
+    check_evaluated_properties(document, documents)
 
 
 def _check_text(document: Any) -> None:

@@ -126,7 +126,8 @@ class _ReferenceTable:
                     self._dynamic[""].append((pointer, self._bases[pointer]))
                 stack += ((inner, value, base) for inner, value in children(pointer, schema))
 
-    def _schema(self, pointer: str) -> Mapping[str, Any]:
+    def schema(self, pointer: str) -> Mapping[str, Any]:
+        """The schema at a pointer; empty if it is a boolean, or no schema is there."""
         uri, inner = split_uri(pointer)
         schema = resolve(self._roots[f"{uri}#" if uri else ""], inner)
         return schema if isinstance(schema, dict) else {}
@@ -143,14 +144,14 @@ class _ReferenceTable:
         """The schemas that the one at `pointer` holds under some keywords, definitions left out."""
         used = {
             keyword: value
-            for keyword, value in self._schema(pointer).items()
+            for keyword, value in self.schema(pointer).items()
             if keyword not in DEFINITIONS and (keywords is None or keyword in keywords)
         }
         return (target for target, _ in children(pointer, used))
 
     def references(self, pointer: str, bases: _Bases) -> Iterator[_Reference]:
         """The schemas that the one at `pointer` refers to; `bases` as in `successors`."""
-        schema = self._schema(pointer)
+        schema = self.schema(pointer)
         for keyword in KEYWORDS:
             for reference in _strings(schema, (keyword,)):
                 for uri, fragment in sorted(
@@ -218,3 +219,35 @@ def find_cycle(document: Any, documents: Mapping[str, Any]) -> str | None:
         targets_and_sources = pairwise(error.args[1])
         return next(child(s, keywords[s, t]) for t, s in targets_and_sources if (s, t) in keywords)
     return None
+
+
+def same_value(
+    document: Any, documents: Mapping[str, Any]
+) -> Iterator[tuple[str, dict[str, Mapping[str, Any]]]]:
+    """The pointer of every schema, with all schemas by pointer that it applies to the same value.
+
+    It is one of these itself. References of every kind are followed as by `find_cycle`, uncertain ones too.
+
+    >>> [(pointer, list(reached)) for pointer, reached in same_value({"allOf": [{"items": {}}]}, {})]
+    [('', ['', '/allOf/0']), ('/allOf/0', ['/allOf/0']), ('/allOf/0/items', ['/allOf/0/items'])]
+    """
+    schemas = _ReferenceTable(document, documents)
+    graph: dict[str, list[str]] = {}
+    pending = [("", frozenset({""}))]
+    while pending:
+        pointer, bases = pending.pop()
+        if pointer not in graph:
+            references = list(schemas.references(pointer, bases))
+            graph[pointer] = [found.target for found in references]
+            graph[pointer] += schemas.children(pointer, _SAME_VALUE)
+            pending += [(found.target, found.bases) for found in references]
+            pending += [(inner, bases) for inner in schemas.children(pointer)]
+    for pointer in graph:
+        reached = {pointer: schemas.schema(pointer)}
+        stack = [pointer]
+        while stack:
+            for target in graph[stack.pop()]:
+                if target not in reached:
+                    reached[target] = schemas.schema(target)
+                    stack.append(target)
+        yield pointer, reached

@@ -118,7 +118,8 @@ class _Attempt:
 def guarded_completion(state: ParserState, cursor: Cursor) -> bytes:
     """Bytes that complete a text without repeating an element.
 
-    The attempts that get furthest go first, and of these the short ones.
+    The attempts that get furthest go first, and of these the short ones. An attempt could get further without
+    end, by opening one array after the other. So long attempts wait until no shorter one is left.
 
     Raises:
         UnsupportedGrammar: no text completes it.
@@ -126,9 +127,11 @@ def guarded_completion(state: ParserState, cursor: Cursor) -> bytes:
     order = count()
     attempts = [_Attempt(1, 0, next(order), _SearchNode(b"", state, cursor, 0), b"")]
     earlier: list[_Attempt] = []
+    longest = 1.25 * state.cost + 4
     while attempts or earlier:
-        if not attempts:  # no other element there avoids the repetition: change one before it
+        if not attempts:  # no other element there avoids the repetition: change one before it, or write more
             attempts, earlier = earlier, []
+            longest *= 2
         attempt = heapq.heappop(attempts)
         node = attempt.node if attempt.byte is None else attempt.node.advance(attempt.byte)
         if node is None:
@@ -137,6 +140,9 @@ def guarded_completion(state: ParserState, cursor: Cursor) -> bytes:
         repetition = _first_repetition(node.cursor, rest)
         if repetition is None:
             return node.text + rest
+        if len(node.text) + len(rest) > longest:
+            heapq.heappush(earlier, attempt)
+            continue
         start, end = repetition
         rank = -_advanced(node, rest[:end]).num_new
         if attempt.byte is not None and attempt.rank <= rank:  # no further: first try others as short
@@ -171,7 +177,8 @@ def _start_of_element(passed: list[JsonCursor], byte: int) -> int:
     """The index in `passed` of the cursor before the element that `byte` would complete."""
     last = passed[-1]
     assert last.container is not None, "only what stands in a container can repeat"
-    is_container = not last.in_string and byte in b"]}"  # a closing bracket may complete an item
+    # A closing bracket completes a container, unless the number or literal before it repeats already.
+    is_container = not last.in_string and byte in b"]}" and last.advance(b" ") is not None
     holder = last.container.parent if is_container else last.container
     starts = (at for at in reversed(range(len(passed))) if passed[at].expects_element)
     return next((at for at in starts if passed[at].container is holder), 0)

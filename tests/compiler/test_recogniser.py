@@ -167,3 +167,28 @@ def test_real_schemas_complete_from_everywhere():
             completed = text[: start + 7] + recogniser.completion()
             assert compiled.accepts(completed.decode())
     assert num_outputs >= 5
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        {"minItems": 3},
+        {"minItems": 3, "items": {"type": "integer"}},
+        {
+            "minItems": 3,
+            "items": {"type": "object", "additionalProperties": {"type": "string", "maxLength": 8}},
+        },
+        {"minItems": 4, "items": {"enum": [None, True, 1, "a"]}},
+    ],
+)
+@pytest.mark.parametrize("text", [b"[", b'["a', b"[[0,", b"[[0,1"])
+@pytest.mark.timeout(60)
+def test_a_number_that_a_bracket_ends_is_what_repeats(inner, text):
+    """Not the array that the bracket ends: no other array before it avoids the repetition."""
+    compiled = compile_schema(
+        {"type": "array", "contains": {"type": "array", "uniqueItems": True, **inner}}, tokenizer=BYTES
+    )
+    recogniser = Recogniser.of(compiled.network)
+    if recogniser.advance(text):
+        completed = text + recogniser.completion()
+        assert compiled.accepts(completed.decode())

@@ -1,0 +1,67 @@
+"""Which keys and items are evaluated in draft 2019-09, where validators disagree.
+
+A key is *evaluated* if a keyword of the same object, or of a schema applied to the same object, has looked at
+it; `unevaluatedProperties` looks at the others. Python's `jsonschema` takes no key for evaluated by a schema
+under `additionalProperties` or `unevaluatedProperties`, in draft 2019-09 alone. All other validators do.
+
+So `unevaluatedProperties` is refused where such a keyword may evaluate a key for it. It is also refused below
+a negation if it holds a schema itself: there Python takes the keywords of that schema for evaluated keys.
+
+`unevaluatedItems` is refused where `contains` may evaluate an item for it: in this draft it evaluates none by
+the specification and to ajv, but does to Python's `jsonschema` and to jsonschema-rs.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from compiler.errors import UnsupportedSchema
+from compiler.frontend.depth import same_value
+from compiler.frontend.dialect_dependent import NEGATIVE
+from compiler.frontend.keywords import child, inside
+
+_DRAFT = "https://json-schema.org/draft/2019-09/schema"
+_EVALUATING = ("additionalProperties", "unevaluatedProperties")
+_LOOKING = {"unevaluatedItems", "unevaluatedProperties"}
+_NEGATING = NEGATIVE - _LOOKING
+_INSTEAD = 'Write "$schema": "https://json-schema.org/draft/2020-12/schema".'
+
+
+def check_evaluated_properties(document: Any, documents: Mapping[str, Any]) -> None:
+    """Refuse `unevaluated*` of draft 2019-09 where validators disagree on what is evaluated.
+
+    Raises:
+        UnsupportedSchema: they do.
+    """
+    parts = (document, *documents.values())
+    if not isinstance(document, dict) or str(document.get("$schema")).removesuffix("#") != _DRAFT:
+        return
+    if not any(schema.keys() & _LOOKING for part in parts for schema in inside(part)):
+        return
+    has_negation = any(schema.keys() & _NEGATING for part in parts for schema in inside(part))
+    for pointer, reached in same_value(document, documents):
+        outer = reached[pointer]
+        if "unevaluatedItems" in outer:
+            for place in (place for place, schema in reached.items() if "contains" in schema):
+                raise _refusal(child(place, "contains"), "contains")
+        if "unevaluatedProperties" not in outer:
+            continue
+        if has_negation and isinstance(outer["unevaluatedProperties"], dict):
+            raise _refusal(child(pointer, "unevaluatedProperties"), "unevaluatedProperties")
+        for place, keyword in _evaluating(pointer, reached):
+            raise _refusal(child(place, keyword), keyword)
+
+
+def _evaluating(pointer: str, reached: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    """The keywords that evaluate keys for the schema at a pointer, among those applied to the same object."""
+    for place, schema in reached.items():
+        for keyword in _EVALUATING:
+            is_own = place == pointer and keyword == "unevaluatedProperties"
+            if isinstance(schema.get(keyword), dict) and not is_own:
+                yield place, keyword
+
+
+def _refusal(pointer: str, keyword: str) -> UnsupportedSchema:
+    what = "items" if keyword == "contains" else "keys"
+    disagree = f"validators of draft 2019-09 disagree whether {what} that it admits are evaluated"
+    reason = f"stands beside `unevaluated*`: {disagree}"
+    return UnsupportedSchema(pointer, keyword, reason, _INSTEAD)
