@@ -18,6 +18,8 @@ from jsonschema_rs import CanonicalSchema, canonical
 from compiler.frontend.keywords import prefix_items_keyword
 
 MAX_CASES = 120
+MAX_ALONE = 32
+"""Of a `oneOf` whose alternatives overlap, written exactly; a grammar of more takes too much memory."""
 _MAX_WHOLE = 16
 """Alternatives of a `oneOf` that become one form: it takes time with the cube of their number."""
 _MAX_REFERENCES = 50
@@ -44,7 +46,7 @@ class Expansion(NamedTuple):
 
 
 class TooManyCases(canonical.UnsupportedResult):
-    """A combination has more than `MAX_CASES` cases."""
+    """A combination has more cases than it may."""
 
 
 class Expander:
@@ -56,6 +58,7 @@ class Expander:
         self._prefix = prefix_items_keyword(document.draft)
         self._is_narrowed = False
         self._stops_early = False
+        self._max_cases = MAX_CASES
 
     def expand(self, schema: CanonicalSchema) -> Expansion:
         """Follow the outermost references and carry out the combination of their targets, as a union.
@@ -148,13 +151,17 @@ class Expander:
     def _exactly_one(self, unions: list[Cases]) -> Cases:
         """The values that exactly one of the unions admits; some of them where there are too many cases."""
         try:
+            self._max_cases = min(MAX_CASES, max(MAX_ALONE, sum(map(len, unions))))
             return self._each_alone(unions)
         except TooManyCases:
+            self._max_cases = MAX_CASES
             self._stops_early = self._is_narrowed = True
             try:
                 return self._each_alone(unions)
             finally:
                 self._stops_early = False
+        finally:
+            self._max_cases = MAX_CASES
 
     def _each_alone(self, unions: list[Cases]) -> Cases:
         found: Cases = []
@@ -216,8 +223,8 @@ class Expander:
         for part in cases:
             if part.satisfiability() != canonical.Satisfiability.NO and part not in live:
                 live.append(part)
-            if len(live) > MAX_CASES:
-                raise TooManyCases(f"it has more than {MAX_CASES} cases")
+            if len(live) > self._max_cases:
+                raise TooManyCases(f"it has more than {self._max_cases} cases")
         return live
 
 
@@ -242,9 +249,25 @@ def _alone_of(schemas: Cases) -> CanonicalSchema:
     def alone(index: int) -> CanonicalSchema:
         schema = schemas[index]
         others = schemas[:index] + schemas[index + 1 :]
-        return reduce(CanonicalSchema.subtract, [o for o in others if not _are_disjoint(schema, o)], schema)
+        return reduce(_subtraction, [o for o in others if not _are_disjoint(schema, o)], schema)
 
-    return reduce(CanonicalSchema.union, map(alone, range(len(schemas))))
+    return reduce(_union, map(alone, range(len(schemas))))
+
+
+def _subtraction(schema: CanonicalSchema, other: CanonicalSchema) -> CanonicalSchema:
+    return _checked(schema.subtract(other))
+
+
+def _union(first: CanonicalSchema, second: CanonicalSchema) -> CanonicalSchema:
+    return _checked(first.union(second))
+
+
+def _checked(schema: CanonicalSchema) -> CanonicalSchema:
+    """The schema, unless it has too many alternatives."""
+    match schema.view():
+        case canonical.AnyOfView(branches) if len(branches) > MAX_ALONE:
+            raise TooManyCases(f"it has more than {MAX_ALONE} cases")
+    return schema
 
 
 def _are_disjoint(first: CanonicalSchema, second: CanonicalSchema) -> bool:

@@ -7,7 +7,6 @@ divisor is. For multiples of 1,000 a state says how many zeros are missing; a fe
 trie of their digits whose ends are shared.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -18,7 +17,7 @@ from typing import NamedTuple
 
 from compiler.grammar.grammar import Expr
 from compiler.grammar.rules import RuleTable
-from compiler.regular.dfa import Dfa, TooManyStates, build_dfa
+from compiler.regular.dfa import MAX_STATES, Dfa, TooManyStates, build_dfa
 from compiler.scalars.decimal_texts import (
     ALPHABET,
     POINT,
@@ -119,12 +118,13 @@ class Multiples:
         """
         if (dfa := self._automaton(interval)) is not None:
             return digit_rules(dfa, rules), None
-        parts = self._parts(interval)
-        num_fitting = bisect_left(parts, 1, key=lambda part: self._automaton(part) is None)
-        part = parts[num_fitting - 1]
-        dfa = self._automaton(part)
-        assert dfa is not None, "the smallest part holds ten numbers at most"
-        return digit_rules(dfa, rules), part.high
+        fitting = None
+        for part in self._parts(interval):
+            if (dfa := self._automaton(part)) is None:
+                break
+            fitting = part, dfa
+        assert fitting is not None, "the smallest part holds ten numbers at most"
+        return digit_rules(fitting[1], rules), fitting[0].high
 
     def _parts(self, interval: Interval) -> list[Interval]:
         """Parts of the interval that end a power of ten above the smallest multiple, for rising powers."""
@@ -141,6 +141,8 @@ class Multiples:
     def _automaton(self, interval: Interval) -> Dfa | None:
         """The automaton of the multiples in an interval; None if it has too many states."""
         limits = self._limits(interval)
+        if self._min_states(interval, limits) > MAX_STATES:
+            return None
         wanted = _continuations(interval, limits, self.step)
         avoided = (
             continuations._replace(is_avoided=True)
@@ -151,6 +153,21 @@ class Multiples:
             dfa = self._automata.build((*wanted, *avoided))
             return dfa.intersect(without_trailing_zeros()) if self.is_unique else dfa
         return None
+
+    def _min_states(self, interval: Interval, limits: DigitLimits) -> int:
+        """A lower bound for the states before minimisation, so that too large automata are not tried.
+
+        Let `m` be what is left of the common multiple of all steps without factors of two and five. Two
+        beginnings of texts that differ modulo `m` have different continuations, if enough digits are to come
+        that these take every value modulo `m`. That is so at all places of a text with as many digits before
+        and behind it, inside a block of numbers with a common beginning that the interval holds as a whole.
+        """
+        unit = 10**limits.places
+        high = 10**limits.whole if interval.high is None else interval.high
+        width = int((high - (interval.low or 0)) * unit)
+        modulus = _without_tens(lcm(*((step * unit).numerator for step in (self.step, *self.avoided))))
+        num_digits, num_before = len(str(width)) - 2, len(str(modulus))
+        return modulus * max(0, num_digits - 2 * num_before + 1)
 
     def _limits(self, interval: Interval) -> DigitLimits:
         limits = DigitLimits.of(interval, self.places, is_counted=True, is_unique=self.is_unique)
@@ -176,6 +193,14 @@ def _numbers(interval: Interval, step: Fraction, whole: int, places: int) -> ran
         stop = min(stop, ceil(high * unit) if interval.is_high_strict else floor(high * unit) + 1)
     distance = (step * unit).numerator  # between integers that are multiples once the point is set
     return range(first + -first % distance, stop, distance)
+
+
+def _without_tens(number: int) -> int:
+    """What is left of a positive number without its factors of two and five."""
+    for factor in (2, 5):
+        while number % factor == 0:
+            number //= factor
+    return number
 
 
 def common_multiple(values: Iterable[Fraction]) -> Fraction:

@@ -126,6 +126,8 @@ def lower_integer(
     avoided = tuple(Fraction(_exact(m).numerator) for m in not_multiple_of)
     interval = Interval(_fraction(minimum), _fraction(maximum))
     multiples = Multiples(step, avoided, 0, is_unique=is_unique) if multiple_of or not_multiple_of else None
+    if multiples is not None and interval == Interval(None, None):
+        return _of_either_sign(multiples, notes, rules)
     return _from_automata(interval, multiples, 0, notes, rules, is_unique=is_unique)
 
 
@@ -206,6 +208,15 @@ def _from_automata(
             notes += () if end is None else tuple(_below(name, end) for name in ("multipleOf", "not"))
         options.append(concat(Literal(sign), magnitude))
     expr = union(options)
+    return None if expr is None else LoweredNumber(expr, notes)
+
+
+def _of_either_sign(multiples: Multiples, notes: tuple[Note, ...], rules: RuleTable) -> LoweredNumber | None:
+    """All integers among some multiples; one automaton is enough for both signs."""
+    magnitude, end = multiples.lower(Interval(Fraction(0), None, is_low_strict=True), rules)
+    notes += () if end is None else tuple(_below(name, end) for name in ("multipleOf", "not"))
+    zero = None if multiples.avoided else Literal("0")  # zero is a multiple of every number
+    expr = union((zero, concat(_SIGN, magnitude)))
     return None if expr is None else LoweredNumber(expr, notes)
 
 

@@ -160,3 +160,17 @@ def test_what_is_written_is_valid_and_no_mask_is_empty(schema):
         text = DECODER.decode(compiled.matcher(), random.Random(seed), max_tokens=200, bias=0.1)
         if text is not None:
             assert judges.faults(text) == []
+
+
+@pytest.mark.parametrize("divisors", [(6,), (6, 8), (429, 1716), (7919,)])
+@pytest.mark.parametrize("avoided", [(), (7,), (5, 17)])
+def test_all_multiples_up_to_where_they_end_are_written_with_either_sign(divisors, avoided):
+    schema = {"allOf": [{"type": "integer"}, *({"multipleOf": step} for step in divisors)]}
+    schema["allOf"] += [{"not": {"multipleOf": step}} for step in avoided]
+    compiled = compile_schema(schema)
+    rng = random.Random(str((divisors, avoided)))
+    for number in (0, *(rng.randint(-9_000, 9_000) * rng.choice((1, divisors[-1])) for _ in range(60))):
+        is_wanted = all(number % step == 0 for step in divisors) and all(number % step for step in avoided)
+        if abs(number) < 9_000 or not is_wanted:
+            assert compiled.accepts(str(number)) is is_wanted, number
+    assert not compiled.accepts("-0")

@@ -1,0 +1,53 @@
+"""`oneOf` of objects without a discriminator: written exactly while the cases are few, narrowed from there on."""
+
+import json
+from itertools import product
+
+import pytest
+from soundness.judges import Judges
+
+from compiler.report import Verdict
+from compiler.schema import compile_schema
+
+
+def alternatives(num_alternatives, *, is_required):
+    return {
+        "oneOf": [
+            {
+                "type": "object",
+                "properties": {f"a{number}": {"type": "string"}, f"b{number}": {"type": "integer"}},
+                **({"required": [f"a{number}"]} if is_required else {}),
+            }
+            for number in range(num_alternatives)
+        ]
+    }
+
+
+@pytest.mark.parametrize("is_required", [True, False])
+@pytest.mark.parametrize("num_alternatives", [2, 4, 6, 20])
+def test_exactly_one_alternative_applies(num_alternatives, is_required):
+    schema = alternatives(num_alternatives, is_required=is_required)
+    compiled, judges = compile_schema(schema), Judges(schema)
+    for first, second, third in product((None, "x", 1), repeat=3):
+        members = {"a0": first, "a1": second, "b1": third}
+        text = json.dumps({key: value for key, value in members.items() if value is not None})
+        assert not compiled.accepts(text) or judges.faults(text.encode()) == [], text
+    if is_required:
+        assert compiled.accepts('{"a1": "x", "b1": 1}')
+
+
+def test_few_alternatives_are_exact_and_many_are_told_to_be_narrowed():
+    note = "only values that are known to fail the schemas which must fail"
+    told = {
+        number: [
+            entry.verdict
+            for entry in compile_schema(alternatives(number, is_required=True)).report
+            if entry.keyword == "oneOf" and note in entry.note
+        ]
+        for number in (3, 8)
+    }
+    assert told == {3: [], 8: [Verdict.NARROWED]}
+
+
+def test_few_alternatives_admit_what_fails_another_one_by_a_value():
+    assert compile_schema(alternatives(3, is_required=True)).accepts('{"a0": "x", "a1": 5}')
