@@ -10,6 +10,7 @@ from litestar import Litestar, Request
 from litestar.datastructures import State
 from litestar.di import Provide
 from litestar.openapi import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin
 from opentelemetry import trace
 
 from compiler.cache.grammar_cache import GrammarCache
@@ -106,7 +107,7 @@ def create_app(
         lifespan=[lifespan],
         logging_config=None,
         middleware=[ServerSpanMiddleware(tracer)],
-        openapi_config=OpenAPIConfig("Callgate", "1"),
+        openapi_config=OpenAPIConfig("Callgate", "1", render_plugins=[JsonRenderPlugin()]),
     )
     # Not as middleware, which Litestar runs only for paths that have a route.
     controlled = AccessControl(app.asgi_handler, keys, hosts, origins)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from gateway.errors import SettingsError
-from gateway.settings import Settings
+from gateway.settings import DATABASE, Settings
 from toolspecs.store import Store
 from toolspecs.stores import open_store
 
@@ -53,15 +53,23 @@ def open_store_of(settings: Settings) -> Store:
     """
     if settings.store is None:
         make_data_dir(settings)
+        _make_private(Path(settings.data_dir))
     return open_store(settings.store_url)
 
 
 def make_data_dir(settings: Settings) -> None:
     """Create the folder `data_dir` if it is missing; raises SettingsError."""
     try:
-        Path(settings.data_dir).mkdir(parents=True, exist_ok=True)
+        Path(settings.data_dir).mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise _bad_data_dir(settings, error) from error
+
+
+def _make_private(folder: Path) -> None:
+    """Take the default database from other users, to whom earlier versions showed it."""
+    for path in folder.glob(f"{DATABASE}*"):
+        with suppress(OSError):  # another user owns it
+            path.chmod(path.stat().st_mode & 0o700)
 
 
 def _make_secret(path: Path) -> None:

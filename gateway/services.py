@@ -13,6 +13,8 @@ from runtime.protocol import Runtime
 from toolspecs.errors import StoreError
 from toolspecs.store import Store
 
+LOST = "the engine has failed; only a restart helps"
+
 
 @dataclass(frozen=True, slots=True)
 class Services:
@@ -29,14 +31,16 @@ class Services:
     """Whether requests with fields that have no effect are refused."""
 
     async def unready_reason(self) -> str:
-        """Why requests cannot be served; empty if they can."""
+        """Why requests cannot be served; empty if they can. It tells no paths: anyone may ask."""
         health = await self.runtime.health()
+        if health.is_lost:
+            return LOST
         if not health.is_ready:
-            return health.reason or "no model is ready"
+            return "no model is ready"
         try:
             await self.store.ping()
-        except StoreError as error:
-            return str(error)
+        except StoreError:
+            return "the store cannot be used"
         return ""
 
 

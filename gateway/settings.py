@@ -29,6 +29,7 @@ from toolspecs.nearest import did_you_mean, near_matches
 PREFIX = "CALLGATE_"
 COMMAND_LINE, ENVIRONMENT = "the command line", "the environment"
 DEMO_MODEL, RANDOM_MODEL = "demo", "random"
+DATABASE = "callgate.db"
 DEFAULT_URL = "http://127.0.0.1:8080"
 
 _TOO_SHORT = re.compile(r"Expected `str` of length >= (\d+)")
@@ -249,7 +250,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def store_url(self) -> str:
         """The URL of the store with its password; by default a file in `data_dir`."""
-        url = self.store or f"sqlite://{Path(self.data_dir, 'callgate.db')}"
+        url = self.store or f"sqlite://{Path(self.data_dir, DATABASE)}"
         scheme, mark, rest = url.partition("://")
         if self.store_password is None or not scheme.startswith("redis"):
             return url

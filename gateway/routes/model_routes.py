@@ -15,7 +15,7 @@ from gateway.errors import InvalidField
 from gateway.principal import RequestPrincipal
 from gateway.problems import MESSAGES, anthropic_error, openai_error
 from gateway.routes.transport import read_body, read_wire_request, stream, told, unless_gone
-from gateway.services import WiredServices
+from gateway.services import LOST, WiredServices
 from gateway.stored_responses import identified
 from gateway.wire.anthropic import MessageWriter
 from gateway.wire.anthropic import read_request as read_messages_request
@@ -221,7 +221,7 @@ async def healthz(services: WiredServices) -> Response[dict[str, Any]]:
     """200 while the process works; 503 when only a restart helps."""
     health = await services.runtime.health()
     if health.is_lost:
-        return Response({"status": "failed", "reason": health.reason}, status_code=503)
+        return Response({"status": "failed", "reason": LOST}, status_code=503)
     return Response({"status": "ok"})
 
 

@@ -9,7 +9,7 @@ import json
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +174,8 @@ class SQLiteStore:
 async def _connect(path: Path | None) -> aiosqlite.Connection:
     if path is not None and not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {str(path.parent.absolute())!r}; create it first")
+    if path is not None:
+        _make_for_owner(path)
     connection = aiosqlite.connect(path or ":memory:", timeout=BUSY_TIMEOUT_S, isolation_level=None)
     # Otherwise a program that ends without closing its stores waits for the driver's thread for ever. Until
     # aiosqlite 0.22 the connection itself was the thread.
@@ -189,6 +191,12 @@ async def _connect(path: Path | None) -> aiosqlite.Connection:
         await connection.close()
         raise
     return connection
+
+
+def _make_for_owner(path: Path) -> None:
+    """Make the file, which SQLite would let everyone read. SQLite's other files get the mode of this one."""
+    with suppress(OSError):  # the file exists, or SQLite says what is wrong
+        path.touch(mode=0o600, exist_ok=False)
 
 
 async def _use_write_ahead_log(connection: aiosqlite.Connection) -> None:

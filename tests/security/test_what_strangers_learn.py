@@ -1,0 +1,78 @@
+"""What people learn who have no key: other users of the machine, and whoever asks the probes."""
+
+import os
+import re
+
+import msgspec
+import pytest
+from serving import client_of
+
+from gateway.app import create_app
+from gateway.data_dir import open_store_of
+from gateway.settings import Settings
+from runtime.protocol import Health
+from toolspecs.stores import open_store
+
+TOOLS = {"tools": [{"name": "ping", "inputSchema": {"type": "object"}}]}
+
+
+@pytest.fixture
+def _shares_all():
+    """A process whose new files are readable by everyone."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("_shares_all")
+async def test_no_other_user_reads_what_is_registered(settings, runtime, tmp_path):
+    folder = tmp_path / "data"
+    own = msgspec.structs.replace(settings, data_dir=str(folder), secret=None)
+    async with client_of(create_app(own, runtime=runtime)) as client:
+        assert (await client.put("/v1/toolsets/x", json=TOOLS)).status_code == 201
+        modes = {path.name: path.stat().st_mode & 0o777 for path in (folder, *folder.iterdir())}
+    assert modes == {
+        "data": 0o700,
+        "secret": 0o600,
+        **dict.fromkeys(["callgate.db", "callgate.db-shm", "callgate.db-wal"], 0o600),
+    }
+
+
+@pytest.mark.usefixtures("_shares_all")
+async def test_a_named_database_is_made_for_its_owner_and_else_left_alone(tmp_path):
+    path, shared = tmp_path / "own.db", tmp_path / "shared.db"
+    shared.touch(mode=0o660)
+    for file, mode in ((path, 0o600), (shared, 0o660)):
+        store = open_store(f"sqlite://{file}")
+        await store.set("a", b"b")
+        assert file.stat().st_mode & 0o777 == mode
+        await store.close()
+
+
+async def test_a_database_that_everyone_could_read_is_closed_to_them(tmp_path):
+    database = tmp_path / "callgate.db"
+    database.touch(mode=0o644)
+    store = open_store_of(Settings(data_dir=str(tmp_path), secret="0123456789abcdef"))
+    await store.ping()
+    assert database.stat().st_mode & 0o077 == 0
+    await store.close()
+
+
+async def test_probes_tell_no_paths(settings, runtime, tmp_path):
+    async with client_of(create_app(settings, runtime=runtime)) as client:
+        (tmp_path / "callgate.db").mkdir()
+        told = [await client.get(path) for path in ("/healthz", "/readyz")]
+        runtime.health_now = Health(is_ready=False, reason=f"no {tmp_path}/weights", is_lost=True)
+        told += [await client.get(path) for path in ("/healthz", "/readyz")]
+    assert [answer.status_code for answer in told[2:]] == [503, 503]
+    for answer in told:
+        assert str(tmp_path) not in answer.text
+
+
+async def test_no_page_loads_anything_from_elsewhere(settings, runtime):
+    async with client_of(create_app(settings, runtime=runtime)) as client:
+        schema = await client.get("/schema/openapi.json")
+        assert "/v1/chat/completions" in schema.json()["paths"]
+        for path in ("", "/swagger", "/redoc", "/elements", "/rapidoc", "/scalar", "/openapi.yaml"):
+            page = await client.get(f"/schema{path}")
+            assert not re.search(r"<script|<link|https?://|cdn", page.text), page.text
