@@ -24,6 +24,10 @@ _MAX_BYTES_TO_COUNT = 1 << 14
 anyway, and must not hold up others for a number in its error message."""
 
 
+_MAX_BYTES_TO_SPELL = 1 << 18
+"""Of a completion that `Closer.minimum` spells; of a longer one it takes what is known without."""
+
+
 class Closable(Protocol):
     """A position in an output from which the output can be completed; a value."""
 
@@ -35,6 +39,9 @@ class Closable(Protocol):
 
     def max_completion_bytes(self) -> float:
         """At least as many bytes as the shortest completion has; infinite where that is not easily known."""
+
+    def min_completion_bytes(self) -> int:
+        """At most as many bytes as the shortest completion has; 0 where that is not easily known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,10 @@ class ParsedText:
     def max_completion_bytes(self) -> float:
         """At least as many bytes as the completion has."""
         return self.recogniser.max_completion_bytes()
+
+    def min_completion_bytes(self) -> int:
+        """At most as many bytes as the completion has."""
+        return self.recogniser.min_completion_bytes()
 
 
 class Closer:
@@ -88,10 +99,14 @@ class Closer:
 
         A completion of more than 16 KiB has at least that many: each token is taken for the longest there is.
         """
+        longest: int = self._prepared.index.longest
+        least = self._position.min_completion_bytes()
+        if least > _MAX_BYTES_TO_SPELL:
+            return -(-least // longest)
         best = NEVER
         for text in self._position.completions():
             if len(text) > _MAX_BYTES_TO_COUNT:
-                best = min(best, -(-len(text) // self._prepared.index.longest))
+                best = min(best, -(-len(text) // longest))
             else:
                 best = min(best, self._segmentation.count(text, best))
         return best
@@ -140,6 +155,8 @@ class Closer:
         return twin
 
     def _fits(self, position: Closable, budget: int) -> bool:
+        if position.min_completion_bytes() > budget * self._prepared.index.longest:
+            return False
         spells_bytes = self._prepared.index.spells_bytes
         if spells_bytes and position.max_completion_bytes() <= budget:
             return True

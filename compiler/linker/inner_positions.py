@@ -149,6 +149,10 @@ class ParsedUnit:
         """At least as many bytes as the completion has."""
         return self.recogniser.max_completion_bytes() + len(self.dispatcher.shortest_closing)
 
+    def min_completion_bytes(self) -> int:
+        """At most as many bytes as the completion has."""
+        return self.recogniser.min_completion_bytes() + len(self.dispatcher.shortest_closing)
+
 
 @dataclass(frozen=True, slots=True)
 class InAnswer(Position):

@@ -137,6 +137,10 @@ class Position(ABC):
         """At least as many bytes as the shortest completion has; infinite where that is not easily known."""
         return math.inf
 
+    def min_completion_bytes(self) -> int:
+        """At most as many bytes as the shortest completion has; 0 where that is not easily known."""
+        return 0
+
     def after(self, token_id: int, token: bytes) -> Closable | None:
         """Where a closer is after a token; None if the token is not allowed. Nothing is changed."""
         return self.accept(token_id, token)

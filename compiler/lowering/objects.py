@@ -38,7 +38,7 @@ from compiler.lowering.member_choices import (
     grouped,
 )
 from compiler.lowering.quantifier import Quantifier
-from compiler.lowering.undeclared import UndeclaredMember, lower_undeclared
+from compiler.lowering.undeclared import UndeclaredMember, lower_undeclared, note_single
 from compiler.report import Verdict
 
 if TYPE_CHECKING:
@@ -231,6 +231,8 @@ class _MemberRules:
         self.location = context.location
         self.extra = extra.text if extra is not None else None
         self.is_extra_single = context.is_distinct
+        if extra is not None and self.is_extra_single:
+            note_single(lowering, self.location)
         self.low, self.high = count_bounds(constraint, members, is_open=extra is not None)
         self.num_undeclared = 0 if extra is None else 1 if self.is_extra_single else extra.num_keys
         if extra is not None and self.low > len(members) + min(self.num_undeclared, MOST_DISTINCT):

@@ -9,6 +9,7 @@ from compiler.grammar.grammar import Literal, Rule, choice
 from compiler.lowering.arrays import lower_array
 from compiler.lowering.constraints import ArrayConstraint, Context, ObjectConstraint
 from compiler.lowering.objects import lower_object
+from compiler.lowering.undeclared import note_single
 from compiler.scalars.numbers import IntegerConstraint, NumberConstraint
 from compiler.scalars.string_constraint import StringConstraint
 
@@ -34,6 +35,8 @@ class Unconstrained:
     def value(self, context: Context, step: PathStep) -> RuleRef:
         """Any JSON value inside a container; `step` leads to it from `context.state`."""
         state = self._unknown_state()
+        if context.is_distinct:
+            note_single(self._lowering, context.location)
         self._lowering.planner.mark_string(state, is_plain=True)
         self._lowering.planner.link(context.state, step, [state])
         return self._rules_of(
@@ -72,6 +75,8 @@ class Unconstrained:
                 raise lowering.reporter.refusal(context.location, "type", f"unknown type {type_name!r}")
 
     def _container(self, hint: str, context: Context, lower: Callable[[Context], Expr | None]) -> RuleRef:
+        if context.is_distinct:
+            note_single(self._lowering, context.location)
         self._lowering.planner.link(context.state, None, [self._unknown_state()])
         return self._rules_of(hint, context, lower)
 

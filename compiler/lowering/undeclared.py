@@ -30,6 +30,25 @@ if TYPE_CHECKING:
 MAX_CLASSES = 40
 
 
+_NOTED_AT = (
+    "uniqueItems",
+    "additionalProperties",
+    "patternProperties",
+    "propertyNames",
+    "properties",
+    "type",
+)
+
+
+def note_single(lowering: Lowering, location: SchemaLocation) -> None:
+    """Note that objects there, which a guard compares, have at most one undeclared key."""
+    note = (
+        "where items must be distinct, an object has at most one undeclared key:"
+        " declare its keys in properties to have more of them"
+    )
+    lowering.reporter.note_first(location, _NOTED_AT, Verdict.NARROWED, note)
+
+
 @dataclass(frozen=True)
 class UndeclaredMember:
     """The text of a member under an undeclared key; there are at least `num_keys` such keys."""

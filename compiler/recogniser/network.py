@@ -11,7 +11,7 @@ choose between derivations and exclude no sentence.
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from compiler.errors import UnsupportedGrammar
 from compiler.grammar.grammar import (
@@ -28,104 +28,29 @@ from compiler.grammar.grammar import (
 )
 from compiler.grammar.shortest import NEVER, ShortestSentences
 from compiler.guard.string_bounds import StringAutomaton
+from compiler.recogniser.network_states import (
+    END,
+    CallState,
+    CharTailState,
+    ChoiceState,
+    EndState,
+    ForbiddenTexts,
+    LiteralState,
+    NetworkState,
+    ProseState,
+    RepeatState,
+    SharedState,
+    TextState,
+)
 from compiler.regular.utf8 import ByteRange, byte_sequences
 from compiler.scalars.char_encoding import as_json
 
 
-@dataclass(frozen=True, slots=True)
-class ForbiddenTexts:
-    """Texts that a stream of bytes must not contain, as an automaton of Aho and Corasick.
-
-    Its states are the beginnings of the texts. The state after some bytes is the longest one they end with.
-    """
-
-    texts: tuple[bytes, ...]
-
-    def step(self, state: bytes, byte: int) -> bytes | None:
-        """The state after one more byte; None if one of the texts is complete."""
-        read = state + bytes([byte])
-        if read.endswith(self.texts):
-            return None
-        suffixes = (read[at:] for at in range(len(read)))
-        return next((end for end in suffixes if any(text.startswith(end) for text in self.texts)), b"")
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class EndState:
-    """The rule is complete."""
-
-    cost: float = 0
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class LiteralState:
-    """The bytes of `text` from `at` on, then `after`."""
-
-    text: bytes
-    at: int
-    after: "NetworkState"
-    cost: float
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class RepeatState:
-    """`low` to `high` characters of a class, then `after`."""
-
-    repeat: Repeat
-    after: "NetworkState"
-    cost: float
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class CharTailState:
-    """Inside a character: a byte of each range, then `after`."""
-
-    ranges: tuple[ByteRange, ...]
-    after: "NetworkState"
-    cost: float
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class CallState:
-    """A sentence of the rule `name`, then `after`."""
+class _RuleMark(NamedTuple):
+    """In a completion: what was written from `start` on is that of the rule `name`."""
 
     name: str
-    after: "NetworkState"
-    cost: float
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class ChoiceState:
-    """Any of the options."""
-
-    options: tuple["NetworkState", ...]
-    cost: float
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class ProseState:
-    """Any bytes without a forbidden text, `progress` being their state in `forbidden`; then `after`."""
-
-    forbidden: ForbiddenTexts
-    progress: bytes
-    after: "NetworkState"
-    cost: float
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class TextState:
-    """In a state of the automaton of a text; then `after`, which begins with the closing quote."""
-
-    automaton: StringAutomaton
-    number: int
-    after: "NetworkState"
-    cost: float
-
-
-SharedState = LiteralState | RepeatState | CharTailState | CallState | ProseState | TextState
-NetworkState = EndState | ChoiceState | SharedState
-
-END = EndState()
+    start: int
 
 
 class StateSet:
@@ -176,6 +101,7 @@ class StateSet:
 _PREFERRED = "a0 "
 """The characters that a completion has where any of a class will do."""
 
+_MAX_SHORT_TEXT = 1024
 _CALL_COST = 2.0**-20
 """Of equally short completions the one with fewer calls is written, so that writing it ends. A power of two
 adds up without rounding."""
@@ -199,6 +125,8 @@ class Network:
         self._sets: dict[tuple[tuple[NetworkState, ...], tuple[CallState, ...], bool], StateSet] = {}
         self._entry_sets: dict[str, StateSet] = {}
         self._return_sets: dict[CallState, StateSet] = {}
+        self._short_texts: dict[str, bytes] = {}
+        """Completions of rules; a long completion mostly repeats itself."""
         self._options: dict[TextState, tuple[NetworkState, ...]] = {}
 
     def entry(self, name: str) -> StateSet:
@@ -227,13 +155,15 @@ class Network:
         """The states of both sets."""
         return one if one is other else self._closure([*one.states, *other.states])
 
-    def completion(self, states: StateSet) -> bytes:
+    def completion(self, states: StateSet) -> bytes:  # noqa: C901 - one case per kind of state
         """The fewest bytes that complete the rule."""
         text = bytearray()
-        pending = [_cheapest(states.states)]
+        pending: list[NetworkState | _RuleMark] = [_cheapest(states.states)]
         while pending:
             state = pending.pop()
             match state:
+                case _RuleMark(name, start):
+                    self._short_texts[name] = bytes(text[start:])
                 case LiteralState(literal, at, after):
                     text += literal[at:]
                     pending.append(after)
@@ -243,8 +173,13 @@ class Network:
                 case CharTailState(ranges, after):
                     text += bytes(low for low, _ in ranges)
                     pending.append(after)
+                case CallState(name, after) if name in self._short_texts:
+                    text += self._short_texts[name]
+                    pending.append(after)
                 case CallState(name, after):
-                    pending += [after, self._entry(name)]
+                    is_short = state.cost - after.cost <= _MAX_SHORT_TEXT
+                    mark = [_RuleMark(name, len(text))] if is_short else []
+                    pending += [after, *mark, self._entry(name)]
                 case ChoiceState(options):
                     pending.append(_cheapest(options))
                 case ProseState(after=after):

@@ -7,6 +7,7 @@ there. Every element has a distinct one to be replaced by, so the search ends.
 
 import heapq
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
@@ -17,6 +18,8 @@ from compiler.guard.tagged_cursor import Cursor, start_cursor
 from compiler.recogniser.network import Network
 from compiler.recogniser.parser_state import ParserState, initial_state
 
+_PIECES = re.compile(rb'[^",:\[\]{}\\]+|.', re.DOTALL)
+"""Parts of a JSON text, each of which completes one element at most and begins none but at its start."""
 _GUARDED_GROWTH = 3
 """By how much distinct keys lengthen a completion at most: each has a comma beside its own two quotes, and
 three more characters tell it from a hundred thousand others."""
@@ -46,6 +49,14 @@ class Recogniser:
         if self._cursor is None or not self._cursor.plan.forbids_repeats:
             return longest
         return math.inf if self._cursor.plan.can_run_out else _GUARDED_GROWTH * (longest + 1)
+
+    def min_completion_bytes(self) -> int:
+        """At most as many bytes as `completion` has: a guard only makes it longer.
+
+        The cost also counts calls of rules, a millionth of a byte each, and a byte takes fewer than 2,000.
+        """
+        cost = self._state.cost
+        return max(0, cost - cost // 512 - 1)
 
     def fork(self) -> "Recogniser":
         """Another recogniser at the same point."""
@@ -90,8 +101,8 @@ class _SearchNode:
         if state is None:
             return None
         cursor, num_new = self.cursor, self.num_new
-        for at in range(len(text)):
-            following = cursor.advance(text[at : at + 1])
+        for piece in _PIECES.finditer(text):
+            following = cursor.advance(piece.group())
             if following is None:
                 return None
             num_new += _num_seen(following.json) > _num_seen(cursor.json)
@@ -163,25 +174,38 @@ def _advanced(node: _SearchNode, text: bytes) -> _SearchNode:
 
 def _first_repetition(cursor: Cursor, rest: bytes) -> tuple[int, int] | None:
     """The first and the last byte of the first element in `rest` that would repeat one; None if none does."""
-    passed: list[JsonCursor] = []
-    for at in range(len(rest)):
-        passed.append(cursor.json)
-        following = cursor.advance(rest[at : at + 1])
+    if cursor.advance(rest) is not None:
+        return None
+    passed: list[tuple[int, JsonCursor]] = []
+    for piece in _PIECES.finditer(rest):
+        passed.append((piece.start(), cursor.json))
+        following = cursor.advance(piece.group())
         if following is None:
-            return _start_of_element(passed, rest[at]), at
+            last, end = _before_repetition(cursor, piece.group())
+            end += piece.start()
+            return _start_of_element(passed, last, rest[end]), end
         cursor = following
-    return None
+    raise AssertionError("what repeats as a whole repeats piece by piece")
 
 
-def _start_of_element(passed: list[JsonCursor], byte: int) -> int:
-    """The index in `passed` of the cursor before the element that `byte` would complete."""
-    last = passed[-1]
+def _before_repetition(cursor: Cursor, text: bytes) -> tuple[JsonCursor, int]:
+    """The cursor before the first byte that repeats an element, and the index of that byte."""
+    for at in range(len(text)):
+        following = cursor.advance(text[at : at + 1])
+        if following is None:
+            return cursor.json, at
+        cursor = following
+    raise AssertionError("what repeats as a whole repeats byte by byte")
+
+
+def _start_of_element(passed: list[tuple[int, JsonCursor]], last: JsonCursor, byte: int) -> int:
+    """The index of the last cursor before the element that `byte`, read after `last`, would complete."""
     assert last.container is not None, "only what stands in a container can repeat"
     # A closing bracket completes a container, unless the number or literal before it repeats already.
     is_container = not last.in_string and byte in b"]}" and last.advance(b" ") is not None
     holder = last.container.parent if is_container else last.container
-    starts = (at for at in reversed(range(len(passed))) if passed[at].expects_element)
-    return next((at for at in starts if passed[at].container is holder), 0)
+    starts = (at for at, cursor in reversed(passed) if cursor.expects_element and cursor.container is holder)
+    return next(starts, 0)
 
 
 def _deviations(node: _SearchNode, rest: bytes, rank: int, order: Iterator[int]) -> Iterator[_Attempt]:

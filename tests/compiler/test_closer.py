@@ -20,6 +20,7 @@ from compiler.errors import UnsupportedGrammar
 from compiler.grammar.shortest import NEVER
 from compiler.linker.linker import LinkedGrammar
 from compiler.prepared_vocabulary import prepare
+from compiler.recogniser.recogniser import Recogniser
 from compiler.syntaxes import SYNTAXES
 from compiler.vocabulary import Vocabulary
 from toolspecs.tool import Tool
@@ -306,6 +307,19 @@ def test_a_completion_that_cannot_fit_is_refused_without_counting():
     finally:
         tracemalloc.stop()
     assert peak < 4 * 2**20
+
+
+def test_a_huge_minimum_under_a_guard_is_not_spelled(monkeypatch):
+    """Not even where no completion fits: its bytes are known without it."""
+    string = {"type": "string", "minLength": 32_000, "maxLength": 32_700}
+    closer = compile_schema({"type": "array", "items": string, "minItems": 64}).closer()
+
+    def spelled(_):
+        raise AssertionError("the completion was spelled")
+
+    monkeypatch.setattr(Recogniser, "completion", spelled)
+    assert not closer.fits(100)
+    assert 0.99 * 64 * 32_003 < closer.minimum() <= 64 * 32_003 + 1
 
 
 @pytest.mark.parametrize("word", ["a", "aa", "aaaaaaa"])

@@ -252,6 +252,33 @@ def test_what_may_run_out_is_refused(schema, keyword):
     assert keyword in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    ("items", "pointer"),
+    [
+        ({}, ""),
+        ({"type": "object"}, "/items"),
+        ({"type": "array"}, "/items"),
+        ({"type": "object", "properties": {"a": {"type": "null"}}}, "/items"),
+        (
+            {"type": "object", "properties": {"a": {"type": "object"}}, "additionalProperties": False},
+            "/items/properties/a",
+        ),
+        ({"type": "object", "properties": {"a": {"type": "null"}}, "additionalProperties": False}, None),
+        ({"type": "string"}, None),
+    ],
+)
+def test_the_report_says_where_objects_have_one_undeclared_key(items, pointer):
+    compiled = compile_schema({"type": "array", "uniqueItems": True, "items": items})
+    noted = [entry for entry in compiled.report if "undeclared key" in entry.note]
+    assert [entry.pointer for entry in noted] == ([] if pointer is None else [pointer])
+    assert all("declare its keys in properties" in entry.note for entry in noted)
+    assert not compiled.accepts('[{"b": 1, "c": 2}]')
+    declared = {"type": "object", "properties": {"b": {"type": "integer"}, "c": {"type": "integer"}}}
+    assert compile_schema({"type": "array", "uniqueItems": True, "items": declared}).accepts(
+        '[{"b": 1, "c": 2}]'
+    )
+
+
 def test_compiled_schemas_without_repeats_have_no_guard():
     compiled = compile_schema(POINT)
     assert isinstance(compiled, CompiledSchema)

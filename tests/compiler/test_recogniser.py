@@ -40,6 +40,10 @@ SHORTEST = [
         },
         '[1,"nil"]',
     ),
+    ({"type": "string", "minLength": 70, "maxLength": 90}, f'"{"a" * 70}"'),
+    ({"type": "array", "items": {"type": "string", "minLength": 40}, "minItems": 2, "uniqueItems": True},
+     f'["{"a" * 40}"," {"a" * 39}"]'),
+    ({"type": "string", "pattern": r"^(?=.*[A-Z])(?=.*\\)(?=.*é)[^a]{8,}$"}, r'"00000A\\é"'),
 ]  # fmt: skip
 
 
@@ -86,7 +90,7 @@ def test_from_everywhere_in_an_output_there_is_a_completion_within_its_bound(num
         assert recogniser.advance(text[at : at + 1])
         completion = recogniser.completion()
         assert compiled.accepts((text[: at + 1] + completion).decode())
-        assert len(completion) <= recogniser.max_completion_bytes()
+        assert recogniser.min_completion_bytes() <= len(completion) <= recogniser.max_completion_bytes()
 
 
 def test_a_character_that_is_begun_is_finished():
