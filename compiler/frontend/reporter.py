@@ -1,6 +1,6 @@
 """The enforcement report while a schema is lowered, and refusals that point at a keyword of the source."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from compiler.errors import UnsupportedKeyword, UnsupportedSchema
 from compiler.frontend.dialect_dependent import dialect_dependent
@@ -31,10 +31,22 @@ class Reporter:
         self._draft = draft
         self._notes: dict[tuple[str, str], tuple[Verdict, dict[str, None]]] = {}
 
-    def note(self, location: SchemaLocation, keyword: str, verdict: Verdict, note: str) -> None:
-        """Record a verdict for a keyword in every schema of a location; the weaker of two verdicts stays."""
+    def note(
+        self,
+        location: SchemaLocation,
+        keyword: str,
+        verdict: Verdict,
+        note: str,
+        types: Collection[str] = (),
+    ) -> None:
+        """Record a verdict for a keyword in every schema of a location; the weaker of two verdicts stays.
+
+        It concerns values of `types`: a `type` that names none of them gets no note.
+        """
         for pointer, schema in self._source_map.schemas(location):
-            if keyword in schema:
+            named = schema.get("type") if keyword == "type" and types else None
+            names = named if isinstance(named, list) else [named]
+            if keyword in schema and (named is None or not set(types).isdisjoint(names)):
                 before, texts = self._notes.get((pointer, keyword), (Verdict.EXACT, {}))
                 stays = max(before, verdict, key=_SEVERITY.index)
                 self._notes[pointer, keyword] = (stays, {**texts, note: None})
@@ -47,10 +59,10 @@ class Reporter:
         for keyword in [keyword for keyword in keywords if keyword in used][:1]:
             self.note(location, keyword, verdict, note)
 
-    def note_all(self, location: SchemaLocation, notes: Iterable[Note]) -> None:
-        """Record several verdicts: keyword, verdict and note."""
+    def note_all(self, location: SchemaLocation, notes: Iterable[Note], types: Collection[str] = ()) -> None:
+        """Record several verdicts on values of `types`: keyword, verdict and note."""
         for keyword, verdict, note in notes:
-            self.note(location, keyword, verdict, note)
+            self.note(location, keyword, verdict, note, types)
 
     def refusal(
         self, location: SchemaLocation, keyword: str, reason: str, suggestion: str = ""

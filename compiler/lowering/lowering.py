@@ -303,7 +303,7 @@ class Lowering:
             raise self.reporter.refusal_of(context.location, refusal) from refusal
         if lowered is None:
             return None
-        self.reporter.note_all(context.location, lowered.notes)
+        self.reporter.note_all(context.location, lowered.notes, ("integer", "number"))
         return lowered.expr
 
     def can_list(self, value: Any, context: Context) -> bool:

@@ -242,7 +242,7 @@ class TaggedArguments:
         if misread:
             for keyword in ("type", "anyOf", "oneOf"):
                 note = "no string that reads as another type"
-                self._lowering.reporter.note(location, keyword, Verdict.NARROWED, note)
+                self._lowering.reporter.note(location, keyword, Verdict.NARROWED, note, ("string",))
         return lowered.expr
 
     def _literals(self, values: list[str], location: SchemaLocation, types: tuple[str, ...]) -> Expr | None:

@@ -9,6 +9,7 @@ ways, inner or outer (see `compiler.regular.charset`). What must match is read i
 is read outer: the texts that we write are then valid for every engine.
 """
 
+import re
 from dataclasses import dataclass
 
 from compiler.regular import charset
@@ -108,6 +109,15 @@ def parse(pattern: str, *, is_outer: bool = False, most: int = MAX_COUNT) -> Pat
     if not parser.at_end:
         raise PatternError(f"has an unmatched {parser.peek!r} at position {parser.at}")
     return node
+
+
+def meets_names(pattern: str) -> bool:
+    r"""Whether a pattern with `\w` looks like one of names or prose: blanks may stand beside the words.
+
+    >>> meets_names(r"^[\w ]+$"), meets_names(r"^\w+\.json$")
+    (True, False)
+    """
+    return re.search(r"(?<!\\)(?:\\\\)*\\w", pattern) is not None and re.search(r" |\\s", pattern) is not None
 
 
 class _Parser:

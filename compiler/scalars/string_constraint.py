@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from compiler.errors import UnsupportedKeyword
 from compiler.regular.dfa import Dfa, TooManyStates
-from compiler.regular.ecma import PatternError
+from compiler.regular.ecma import PatternError, meets_names
 from compiler.regular.formats import BASE64, FORMATS, Format, outer_pattern
 from compiler.regular.language import PatternCondition, language, text_length
 from compiler.report import Note, Verdict
@@ -14,6 +14,11 @@ LATEST = 20
 """Draft 2020-12."""
 LOWER_COUNTS = (64, 32, 16, 8)
 """Upper bounds of repetitions, tried in turn where a pattern with higher ones has too many states."""
+
+_ASCII_WORDS = (
+    r"\w is a letter, a digit or _ of ASCII, as ECMA-262 says; letters such as é are left out, which other "
+    r"engines take for \w. To admit names of people, write [\p{L}\p{N}_]"
+)
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,8 @@ class StringConstraint:
         conditions = [PatternCondition(pattern) for pattern in self.patterns]
         conditions += [PatternCondition(pattern, is_excluded=True) for pattern in self.excluded_patterns]
         notes: list[Note] = []
+        if any(map(meets_names, self.patterns)):
+            notes.append(("pattern", Verdict.EXACT, _ASCII_WORDS))
         for known in self.known_formats(is_guarded=is_guarded):
             conditions.append(PatternCondition(known.pattern))
             if is_guarded and known.lengths is not None:
