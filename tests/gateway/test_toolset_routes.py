@@ -197,6 +197,19 @@ async def test_a_write_warns_of_what_nobody_upholds(client):
     assert (await client.put("/v1/toolsets/slips/tools/clock.now", json=TIME)).json()["warnings"] == []
 
 
+async def test_a_write_tells_the_draft_of_a_schema_that_does_not_declare_it(client):
+    positive = {"type": "integer", "minimum": 0, "exclusiveMinimum": True, "nullable": True}
+    old = tool("t", type="object", properties={"a": positive})
+    made = await client.put("/v1/toolsets/old", json={"tools": [old]})
+    assert made.status_code == 201
+    [draft, nullable] = made.json()["warnings"]
+    assert (draft["pointer"], draft["keyword"]) == ("", "$schema")
+    assert "draft-04" in draft["note"]
+    assert (nullable["pointer"], nullable["keyword"]) == ("/properties/a", "nullable")
+    checked = await client.post("/v1/toolsets/old/check", json={"tools": [old]})
+    assert checked.json()["warnings"] == [draft, nullable]
+
+
 CHANGES = [
     (tool("a", type="object", properties={"x": {"type": "integer"}}), "unchanged"),
     (tool("a", type="object", properties={"x": {"type": "number"}}), "widened"),
