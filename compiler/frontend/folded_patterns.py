@@ -5,7 +5,8 @@ the key `a` with a line break after it, to which S applies then. A pattern is lo
 never written, but only if it is still a pattern. An empty group changes nothing in what a pattern matches,
 and canonicalization leaves such a pattern alone.
 
-Where no other keys are admitted and nothing is negated, no such key is either: there the keys may be known.
+The keys may be known where that admits less: where no other keys are admitted, and below one negation where
+all others are.
 
 >>> without_folding({"patternProperties": {"^a$": True, "^[ab]$": False}})
 {'patternProperties': {'^a(?:)$': True, '^[ab]$': False}}
@@ -16,25 +17,43 @@ Where no other keys are admitted and nothing is negated, no such key is either: 
 import re
 from typing import Any
 
-from compiler.frontend.dialect_dependent import NEGATIVE
-from compiler.frontend.keywords import inside, transformed
+from compiler.frontend.keywords import DEFINITIONS, LISTS, MAPS, REFERENCES, SINGLE, inside
 
+_EITHER = frozenset({"oneOf", "if", "contains", *DEFINITIONS})
+"""Keywords whose subschemas may be asserted or negated."""
+_OF_UNKNOWN_SIGN = frozenset({*REFERENCES, "unevaluatedProperties", "unevaluatedItems"})
+"""In documents with these, so may all schemas, or what they evaluate counts."""
 _FOLDED = re.compile(r"\^\(?(?:[^\\^$.?*+()\[\]{}]|\\[^0-9A-Za-z])*\)?\$")
 """Texts between anchors, and alternatives of texts; also some that are not folded."""
 
 
-def without_folding(document: Any) -> Any:
-    """The document with patterns of keys that stay patterns in its canonical form; it admits the same."""
-    has_negation = any(schema.keys() & NEGATIVE for schema in inside(document))
+def without_folding(document: Any, *, is_referred: bool = False) -> Any:
+    """The document with patterns of keys that stay patterns in its canonical form; it admits the same.
 
-    def change(schema: dict[str, Any]) -> dict[str, Any]:
-        patterns = schema.get("patternProperties")
-        is_closed = schema.get("additionalProperties") is False and not has_negation
-        if is_closed or not isinstance(patterns, dict):
-            return schema
-        return {**schema, "patternProperties": {unfolded(text): inner for text, inner in patterns.items()}}
+    `is_referred`: it is a document that a schema refers to.
+    """
+    is_unknown = is_referred or any(schema.keys() & _OF_UNKNOWN_SIGN for schema in inside(document))
+    return _changed(document, 0 if is_unknown else 1)
 
-    return transformed(document, change)
+
+def _changed(schema: Any, sign: int) -> Any:
+    """The schema without folding; `sign` is 1 if it is asserted, -1 if it is negated, 0 if it may be both."""
+    if not isinstance(schema, dict):
+        return schema
+    result: dict[str, Any] = {}
+    for keyword, value in schema.items():
+        inner = -sign if keyword == "not" else 0 if keyword in _EITHER else sign
+        if keyword in MAPS and isinstance(value, dict):
+            result[keyword] = {key: _changed(part, inner) for key, part in value.items()}
+        elif keyword in LISTS and isinstance(value, list):
+            result[keyword] = [_changed(part, inner) for part in value]
+        else:
+            result[keyword] = _changed(value, inner) if keyword in SINGLE else value
+    others = schema.get("additionalProperties", True)
+    admits_less = (sign > 0 and others is False) or (sign < 0 and others is True)
+    if admits_less or not isinstance(patterns := result.get("patternProperties"), dict):
+        return result
+    return {**result, "patternProperties": {unfolded(text): inner for text, inner in patterns.items()}}
 
 
 def unfolded(pattern: str) -> str:

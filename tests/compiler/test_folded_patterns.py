@@ -21,6 +21,9 @@ NULL = {"type": "null"}
         ({"patternProperties": {r"^a\.b$": NULL, "^a": True}}, {"a.b\n": 1}),
         ({"not": {"patternProperties": {"^a$": NULL}, "additionalProperties": False}}, {"a\n": None}),
         ({"$ref": "urn:other"}, {"a\n": 1}),
+        ({"not": {"patternProperties": {"^a$": NULL}, "additionalProperties": {"type": "string"}}}, {"a\n": None}),
+        ({"oneOf": [{"patternProperties": {"^a$": NULL}}, {"type": "array"}]}, {"a\n": 1}),
+        ({"not": {"not": {"patternProperties": {"^a$": NULL}}}}, {"a\n": 1}),
     ],
 )  # fmt: skip
 def test_a_key_with_a_line_break_is_not_written_past_a_pattern(schema, value):
@@ -35,6 +38,14 @@ def test_the_keys_are_known_where_no_others_are_admitted():
     compiled = compile_schema({"patternProperties": {"^(b|a)$": NULL}, "additionalProperties": False})
     assert compiled.accepts('{"b":null,"a":null}')
     assert not compiled.accepts('{"a\\n":1}')
+
+
+def test_the_keys_are_known_below_one_negation():
+    schema = {"type": "object", "not": {"patternProperties": {"^(1|3)$": False}}}
+    assert without_folding(schema) == schema
+    compiled = compile_schema(schema)
+    assert compiled.accepts('{"3":0}')
+    assert not compiled.accepts('{"2":0}')
 
 
 @pytest.mark.parametrize("pattern", ["^$", "^a$", "^(a|b)$", r"^\$ref$", "^a/b$", r"^a\-b$", "^a b$"])
