@@ -48,9 +48,10 @@ class ClientShares:
             self._tokens.charge(sequence.share, end - start)
             sequence.num_charged = end
 
-    def in_order(self, running: Iterable[Sequence]) -> list[Sequence]:
-        """Running sequences, those first whose share has had fewest tokens."""
-        return sorted(running, key=self._served)
+    def in_order(self, running: Several[Sequence]) -> list[Sequence]:
+        """Running sequences, last those of the share that holds most pages, since these may give way."""
+        held = self._pages(running)
+        return sorted(running, key=lambda sequence: held[sequence.share])
 
     def next_of(self, waiting: Iterable[Sequence]) -> Sequence:
         """The waiting sequence that is to start next."""
@@ -77,7 +78,7 @@ class ClientShares:
         return self._giving_way(running, held, waiting, limit=2 * (held[waiting.share] + num_pages))
 
     def largest(self, running: Several[Sequence]) -> Sequence:
-        """The youngest sequence of the share that holds most pages."""
+        """Of these, the last sequence of the share that holds most pages."""
         held = self._pages(running)
         most = max(held.values())
         return next(sequence for sequence in reversed(running) if held[sequence.share] == most)

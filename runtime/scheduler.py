@@ -119,13 +119,15 @@ class Scheduler:
         self._recover()
         chunks: list[Chunk] = []
         budget = self.settings.max_batch_tokens
+        self._give_way()
         num_preempted = self.num_preempted
         quotas = self.shares.quotas(self.running, self.waiting, budget)
         in_order = self.shares.in_order(self.running)
         for index, sequence in enumerate(in_order):
             if sequence.status is SequenceStatus.RUNNING:  # an earlier one may have preempted it
                 num_later = len(in_order) - index - 1
-                chunk = self._advance(sequence, min(budget - num_later, max(1, quotas[sequence.share])))
+                most = min(budget - num_later, max(1, quotas[sequence.share]))
+                chunk = self._advance(sequence, most, in_order[index:])
                 if chunk is not None:
                     chunks.append(chunk)
                     budget -= chunk.num_tokens
@@ -170,12 +172,47 @@ class Scheduler:
             if self._num_steps_since_shortage % RECOVERY_STEPS == 0:
                 self.max_running += 1
 
-    def _advance(self, sequence: Sequence, budget: int) -> Chunk | None:
-        """The next chunk of a running sequence; None if it was preempted for lack of pages."""
+    def _give_way(self) -> None:
+        """Preempt what must give its place or pages to the next waiting sequence.
+
+        This is done before the step has chunks: what has a chunk keeps its pages, as others may read them.
+        """
+        if not self.waiting:
+            return
+        sequence = self.shares.next_of(self.waiting)
+        if len(self.running) >= self.max_running and (
+            other := self.shares.over_places(self.running, sequence)
+        ):
+            self.preempt(other)
+        num_pages = self._num_pages(len(sequence.token_ids))
+        if len(self.running) < self.max_running:
+            while self._num_missing(sequence) > 0 and (
+                other := self.shares.over_pages(self.running, sequence, num_pages)
+            ):
+                self.preempt(other)
+
+    def _cached(self, sequence: Sequence) -> list[int]:
+        """The pages of a waiting sequence's longest cached prefix."""
+        size = self.pool.page_size
+        # The last token is always computed: its logits choose the next one.
+        return self.pool.match(sequence.page_hashes(size)[: (len(sequence.token_ids) - 1) // size])
+
+    def _num_missing(self, sequence: Sequence) -> int:
+        """How many pages more than there are free a waiting sequence needs."""
+        cached = self._cached(sequence)
+        num_new = self._num_pages(len(sequence.token_ids)) - len(cached)
+        return num_new - (self.pool.num_free - self.pool.count_free(cached))
+
+    def _advance(self, sequence: Sequence, budget: int, unscheduled: list[Sequence]) -> Chunk | None:
+        """The next chunk of a running sequence; None if it was preempted for lack of pages.
+
+        Pages are taken from `unscheduled` sequences, those that have no chunk in this step yet.
+        """
         num_tokens = min(sequence.num_pending, budget)
         num_missing = self._num_pages(sequence.num_computed + num_tokens) - len(sequence.page_table)
         while num_missing > self.pool.num_free:
-            largest = self.shares.largest(self.running)
+            still_running = [other for other in unscheduled if other.status is SequenceStatus.RUNNING]
+            largest = self.shares.largest(still_running)
             self.preempt(largest)
             if largest is sequence:
                 return None
@@ -184,37 +221,21 @@ class Scheduler:
 
     def _admit(self, sequence: Sequence, budget: int) -> Chunk | None:
         """Start a waiting sequence behind its longest cached prefix; None if its tokens do not fit now."""
-        if len(self.running) >= self.max_running and not self._preempt_for(
-            self.shares.over_places(self.running, sequence)
-        ):
+        if len(self.running) >= self.max_running or self._num_missing(sequence) > 0:
             return None
-        size = self.pool.page_size
-        hashes = sequence.page_hashes(size)
-        # The last token is always computed: its logits choose the next one.
-        cached = self.pool.match(hashes[: (len(sequence.token_ids) - 1) // size])
-        num_pages = self._num_pages(len(sequence.token_ids))
-        num_missing = num_pages - len(cached)
-        while num_missing > self.pool.num_free - self.pool.count_free(cached):
-            if not self._preempt_for(self.shares.over_pages(self.running, sequence, num_pages)):
-                return None
+        cached = self._cached(sequence)
         self.waiting.remove(sequence)
         self.running.append(sequence)
         sequence.status = SequenceStatus.RUNNING
         self.pool.share(cached)
-        sequence.page_table = cached + self.pool.allocate(num_missing)
-        sequence.num_computed = len(cached) * size
+        num_pages = self._num_pages(len(sequence.token_ids))
+        sequence.page_table = cached + self.pool.allocate(num_pages - len(cached))
+        sequence.num_computed = len(cached) * self.pool.page_size
         sequence.num_published = len(cached)
         if not sequence.has_run:
             sequence.has_run = True
             sequence.counters.num_cached = sequence.num_computed
         return self._chunk(sequence, min(sequence.num_pending, budget))
-
-    def _preempt_for(self, sequence: Sequence | None) -> bool:
-        """Preempt a sequence that gives way; False if there is none."""
-        if sequence is None:
-            return False
-        self.preempt(sequence)
-        return True
 
     def _chunk(self, sequence: Sequence, num_tokens: int) -> Chunk:
         """A chunk; the pages that it fills are published now.

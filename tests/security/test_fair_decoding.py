@@ -32,6 +32,9 @@ class FakeRunner:
         self.batches = []
 
     def run(self, batch):
+        assert all(
+            len(chunk.sequence.page_table) * self.cache.page_size >= chunk.end for chunk in batch.chunks
+        )
         self.batches.append({chunk.sequence: chunk.num_tokens for chunk in batch.chunks})
         return torch.zeros(len(batch.sampled), self.num_columns)
 
