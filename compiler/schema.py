@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import xgrammar as xgr
-
 from compiler.closing.closer import Closer, ParsedText
 from compiler.constraint import ParameterTypes
 from compiler.errors import CorruptUnit, UnsupportedSchema
@@ -14,8 +12,7 @@ from compiler.frontend.source_map import SourceMap
 from compiler.frontend.undeclared_dialects import dialect_notes, in_declared_dialect
 from compiler.grammar.grammar import Grammar
 from compiler.grammar.json_form import grammar_from_json, grammar_to_json
-from compiler.guard.planner import AmbiguousBounds
-from compiler.guard.tagged_cursor import start_cursor
+from compiler.guard.planner import AmbiguousPaths
 from compiler.lowering.json_text import FLEXIBLE, JsonFormatting
 from compiler.lowering.lowering import Lowering
 from compiler.lowering.tagged_arguments import ParameterTags, TaggedArguments
@@ -64,7 +61,7 @@ def lower_schema(
     """
     read = in_declared_dialect(schema, documents)
     canonical, dependent_keys = form_and_dependent_keys(read, documents=documents, only_objects=only_objects)
-    counted: frozenset[str] = frozenset()
+    counted = separated = frozenset[str]()
     while True:
         source_map, is_closed = SourceMap(read, documents), objects == "closed"
         lowering = Lowering(
@@ -74,13 +71,15 @@ def lower_schema(
             is_closed=is_closed,
             formatting=formatting,
             counted=counted,
+            separated=separated,
         )
         arguments = TaggedArguments(lowering, tags) if tags else None
         try:
             grammar = lowering.grammar(arguments.lower if arguments else None)
             break
-        except AmbiguousBounds as ambiguous:
-            counted |= ambiguous.pointers
+        except AmbiguousPaths as ambiguous:
+            counted |= ambiguous.counted
+            separated |= ambiguous.separated
     if len(grammar.ebnf) > MAX_GRAMMAR_CHARS:
         size = f"a grammar of {len(grammar.ebnf) / 1e6:.0f} million characters"
         raise UnsupportedSchema("", "", f"its combinations expand into {size}", "Combine fewer alternatives.")
@@ -157,10 +156,8 @@ class CompiledSchema(CompiledGrammar):
             data = text.encode()
         except UnicodeEncodeError:
             return False
-        matcher = xgr.GrammarMatcher(self.compiled)
-        if not (matcher.accept_string(data) and matcher.is_completed()):
-            return False
-        return self.grammar.plan is None or start_cursor(self.grammar.plan).advance(data) is not None
+        matcher = self.matcher()
+        return matcher.read(data) and matcher.is_completed()
 
 
 def compile_schema(

@@ -149,9 +149,14 @@ class TokenSet:
 
     def __init__(self, ids: NDArray[np.int64], width: int) -> None:
         self._ids = ids
+        self._width = width
         self._words, self._bits = bits_of(ids)
-        self._others = np.full(-(-width // 32), -1, dtype=np.int32)
-        np.bitwise_and.at(self._others, self._words, ~self._bits)
+
+    @cached_property
+    def _others(self) -> Row:
+        others = np.full(-(-self._width // 32), -1, dtype=np.int32)
+        np.bitwise_and.at(others, self._words, ~self._bits)
+        return others
 
     def __len__(self) -> int:
         """The number of ids."""

@@ -6,7 +6,7 @@ is known from the bytes of the token and from what the cursor has seen.
 
 import re
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
 
 import numpy as np
@@ -15,14 +15,18 @@ from compiler.guard.cursor import JsonCursor, SeenElement, num_characters_begun
 from compiler.guard.tagged_cursor import Cursor
 from compiler.guard.token_lengths import TokenLengths
 from compiler.token_index import Row, TokenIndex, TokenSet, forbid
-from compiler.vocabulary import Vocabulary
+from compiler.vocabulary import KEY_MARK, Vocabulary
 
 _STRUCTURE = frozenset(b'[]{},"')
 _KEY = rb'[,{]\s*".*"'
 _ITEM = rb'[,\[]\s*(?:".*"|[^"\s].*[],}])'
 _ESCAPES = re.compile(rb"\\.", re.DOTALL)
 _NOT_CANONICAL = re.compile(rb"\\[/u]")
+_WHOLE_STRING = re.compile(rb'\s*("[^"\\]*")')
 _SEPARATORS = (b",", b":")
+_KEY_MARK = KEY_MARK.encode()
+_MAX_CACHED_SETS = 4_096
+"""A set of the few tokens that complete one key takes some hundred bytes."""
 
 
 class GuardedTokens:
@@ -101,6 +105,16 @@ class GuardedTokens:
         return self._those(re.compile(rb'\s*".*"', re.DOTALL).match)
 
     @cached_property
+    def by_whole_string(self) -> dict[bytes, list[int]]:
+        """The same by the string that they open and complete, if it has no escapes."""
+        found: dict[bytes, list[int]] = {}
+        for token_id, token in self._texts.items():
+            string = _WHOLE_STRING.match(token)
+            if string is not None:
+                found.setdefault(string.group(1), []).append(token_id)
+        return found
+
+    @cached_property
     def structural(self) -> TokenSet:
         """Tokens that begin outside a string, and may complete anything."""
         return self._those(_completes_something)
@@ -136,15 +150,39 @@ class CandidateTokens:
         self._tokens = tokens
         self._spellings = tokens.vocabulary.tokens
         self._has_items = has_items
+        self._beginning = lru_cache(_MAX_CACHED_SETS)(self._find_beginning)
 
     def allowed(self, row: Row, cursor: Cursor) -> Candidates:
         """The candidates that a row allows."""
         json = cursor.json
         seen = list(json.seen_elements())
         in_sets = chain.from_iterable(tokens.allowed(row) for tokens in self._sets(json, seen))
-        writing = (i for i in self._writing(seen, json) if row[i >> 5] >> (i & 31) & 1)
+        found = chain(self._writing(seen, json), self._whole_keys(json))
+        writing = (i for i in found if row[i >> 5] >> (i & 31) & 1)
         for token_id in dict.fromkeys(chain(in_sets, writing)):
             yield token_id, cursor.advance(self._spellings[token_id])
+
+    def completing_marked(self, row: Row, cursor: JsonCursor) -> Iterator[tuple[int, bytes]]:
+        """The tokens that a row allows and that complete a marked key, as the grammar reads them.
+
+        Those that begin outside of the key or also complete anything else are among `allowed`.
+        """
+        written = cursor.scalar
+        if written is None or cursor.escape:
+            return
+        for key in cursor.marked_keys:
+            if not key.startswith(written):
+                continue
+            rest = key[len(written) :]
+            tokens = self._beginning(rest)
+            for token_id in tokens.allowed(row) if tokens else ():
+                yield token_id, rest + _KEY_MARK + self._spellings[token_id][len(rest) :]
+
+    def _find_beginning(self, text: bytes) -> TokenSet | None:
+        """The tokens that begin with a text; None if there is none."""
+        index = self._tokens.index
+        found = [token_id for at in range(*index.narrow(text)) for token_id in index.ids[at]]
+        return TokenSet(np.array(found, np.int64), self._tokens.vocabulary.width) if found else None
 
     def are_all_allowed(self, row: Row, cursor: Cursor) -> bool:
         """Whether a row allows candidates only."""
@@ -167,20 +205,11 @@ class CandidateTokens:
             if not cursor.in_string:
                 yield tokens.structural
             else:
-                yield tokens.quoted if seen else tokens.crossing
+                yield tokens.quoted if seen or cursor.marked_keys else tokens.crossing
                 if seen:
                     yield tokens.escaping
             return
-        yield from self._sets_inside(cursor, seen) if cursor.in_string else self._sets_outside(seen)
-
-    def _sets_outside(self, seen: list[SeenElement]) -> Iterator[TokenSet]:
-        """The same outside of strings, where elements cannot run out."""
-        tokens = self._tokens
-        yield tokens.keys_outside
-        if self._has_items:
-            yield tokens.items_outside
-        if seen:
-            yield from (tokens.whole_strings, tokens.escaped)
+        yield from self._sets_inside(cursor, seen) if cursor.in_string else self._sets_outside(cursor, seen)
 
     def _sets_inside(self, cursor: JsonCursor, seen: list[SeenElement]) -> Iterator[TokenSet]:
         """The same inside a string."""
@@ -188,10 +217,21 @@ class CandidateTokens:
         yield tokens.keys_inside
         if self._has_items:
             yield tokens.items_inside
-        if seen:
+        if seen or cursor.marked_keys:
             yield tokens.quoted if cursor.escape else tokens.escaped
         if any(_fills(element, cursor) for element in seen):
             yield tokens.escaping
+
+    def _sets_outside(self, cursor: JsonCursor, seen: list[SeenElement]) -> Iterator[TokenSet]:
+        """The same outside of any string, where nothing runs out."""
+        tokens = self._tokens
+        yield tokens.keys_outside
+        if self._has_items:
+            yield tokens.items_outside
+            if seen:
+                yield tokens.whole_strings
+        if seen or cursor.marked_keys:
+            yield tokens.escaped
 
     def _writing(self, seen: list[SeenElement], cursor: JsonCursor) -> Iterator[int]:
         """The tokens that write on a seen element up to its end; also a part of it if it can run out."""
@@ -201,7 +241,7 @@ class CandidateTokens:
                 yield from self._writing_part(element.rest, in_string=in_string)
                 continue
             if not in_string and element.rest.startswith(b'"'):
-                continue  # the tokens that write it are in `whole_strings`
+                continue  # the tokens that write it are in `whole_strings` or `_whole_keys`
             if in_string and _fills(
                 element, cursor
             ):  # its last character, perhaps not whole, leads to its end
@@ -209,6 +249,17 @@ class CandidateTokens:
             for blank in _blanks_before(in_string=in_string):
                 for at in range(*index.narrow(blank + element.rest)):
                     yield from index.ids[at]
+
+    def _whole_keys(self, cursor: JsonCursor) -> Iterator[int]:
+        """The tokens that open, outside of any string, a key that the object has or that is marked."""
+        container = cursor.container
+        if container is None or not (container.is_object and cursor.expects_element):
+            return
+        marked, seen = cursor.marked_keys, container.seen
+        if marked or seen.size:
+            for string, ids in self._tokens.by_whole_string.items():
+                if string in marked or string in seen:
+                    yield from ids
 
     def _writing_part(self, text: bytes, *, in_string: bool) -> Iterator[int]:
         """The tokens that write a beginning of a canonical text, with or without blanks after separators."""

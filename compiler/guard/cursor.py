@@ -74,6 +74,8 @@ class OpenContainer(NamedTuple):
     """It may not repeat an element: `seen` holds them."""
     can_run_out: bool
     """Its elements can run out (see `PathState.can_run_out`)."""
+    marked_keys: frozenset[bytes]
+    """Behind these keys the grammar must read a mark (see `marked_text`)."""
     is_recorded: bool
     """It is inside an item that must be distinct, so `text` collects its canonical form."""
     seen: SeenValues = SeenValues()
@@ -108,6 +110,8 @@ class JsonCursor(NamedTuple):
     """Inside a string, after a complete character; False also if the last token alone does not show it."""
     is_complete: bool = False
     """The JSON text is complete; the cursor ignores what follows."""
+    num_marked: int = 0
+    """How many marked keys the text has had."""
 
     @property
     def json(self) -> "JsonCursor":
@@ -261,6 +265,7 @@ class JsonCursor(NamedTuple):
             is_object,
             self.plan.repeats_keys if is_object else self.plan.is_distinct_at(states),
             self.plan.can_run_out_at(states),
+            self.plan.marked_keys_at(states) if is_object else frozenset(),
             is_recorded,
             text=(b"{" if is_object else b"[") if is_recorded else b"",
         )
@@ -301,7 +306,9 @@ class JsonCursor(NamedTuple):
             return None
         seen = container.seen.adding(key) if container.forbids_repeats else container.seen
         text = container.text + key if container.is_recorded else b""
-        return self._replace(is_key=False, container=container._replace(seen=seen, key=key, text=text))
+        num_marked = self.num_marked + (key in container.marked_keys)
+        container = container._replace(seen=seen, key=key, text=text)
+        return self._replace(is_key=False, container=container, num_marked=num_marked)
 
     def after_value(self, value: bytes) -> "JsonCursor | None":
         """The cursor behind a value in its canonical form; None if it is an item that the array has."""
@@ -333,6 +340,14 @@ class JsonCursor(NamedTuple):
         if container.records_values or self.can_run_out:
             return False
         return self.plan.is_plain_at(self._value_states())
+
+    @property
+    def marked_keys(self) -> frozenset[bytes]:
+        """The marked keys of the object of which a key is being written, or must begin, here."""
+        container = self.container
+        if container is None or not (self.is_key or (self.expects_element and self.scalar is None)):
+            return frozenset()
+        return container.marked_keys
 
     @property
     def can_run_out(self) -> bool:

@@ -1,6 +1,6 @@
 """The guard: removes from a mask what repeats an element, makes a string too long, or leads to a dead end."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -9,7 +9,7 @@ import xgrammar as xgr
 from compiler.guard.candidate_tokens import Candidates, CandidateTokens, GuardedTokens
 from compiler.guard.cursor import JsonCursor, OpenContainer
 from compiler.guard.plan import GuardPlan
-from compiler.guard.tagged_cursor import Cursor, start_cursor
+from compiler.guard.tagged_cursor import Cursor, marked_text, start_cursor
 from compiler.matcher import allocate_bitmask
 from compiler.token_index import Row, forbid
 
@@ -44,18 +44,38 @@ class Guard:
             return
         dead_ends = self._dead_ends(matcher)
         for token_id, after in self._candidates.allowed(row, cursor):
-            if after is None or (self._has_dead_ends and dead_ends.is_after(token_id, after)):
+            is_allowed = (
+                after is not None
+                and _reads(matcher, cursor, after, self._spellings[token_id])
+                and not (self._has_dead_ends and dead_ends.is_after(token_id, cursor, after))
+            )
+            if not is_allowed:
+                forbid(row, token_id)
+        for token_id, text in self._candidates.completing_marked(row, cursor.json):
+            if not _fits(matcher, text):
                 forbid(row, token_id)
 
     def advance(self, matcher: xgr.GrammarMatcher, cursor: Cursor, token_id: int) -> Cursor | None:
-        """The cursor after a token that `matcher` has just accepted; None if the guard forbids the token."""
-        after = cursor.advance(self._spellings[token_id])
-        if after is None or not self._has_dead_ends or not after.json.can_be_dead_end:
-            return after
-        return None if self._dead_ends(matcher).is_at(after) else after
+        """The cursor after a token that `matcher` has just accepted.
+
+        None if the guard forbids the token; the matcher is then rolled back.
+        """
+        token = self._spellings[token_id]
+        after = cursor.advance(token)
+        if after is not None and _has_mark(cursor, after):
+            matcher.rollback(1)
+            if not matcher.accept_string(marked_text(cursor, token)):
+                return None
+        is_forbidden = after is None or (
+            self._has_dead_ends and after.json.can_be_dead_end and self._dead_ends(matcher).is_at(after)
+        )
+        if is_forbidden:
+            matcher.rollback(1)
+        return None if is_forbidden else after
 
     def _dead_ends(self, matcher: xgr.GrammarMatcher) -> "DeadEndSearch":
-        return DeadEndSearch(matcher, self._candidates, partial(self._allowed, matcher))
+        allowed = partial(self._allowed, matcher)
+        return DeadEndSearch(matcher, self._candidates, allowed, self._spellings)
 
     def _allowed(self, matcher: xgr.GrammarMatcher, cursor: Cursor) -> Row:
         """The mask of the grammar and the bounds of strings, repeated elements left in."""
@@ -65,6 +85,37 @@ class Guard:
         row[-1] &= self._last_word
         self.forbid_too_long(row, cursor)
         return row
+
+
+def _has_mark(before: Cursor, after: Cursor) -> bool:
+    return after.json.num_marked > before.json.num_marked
+
+
+def _fits(matcher: xgr.GrammarMatcher, text: bytes) -> bool:
+    """Whether the grammar reads a text with marks here, or what of it completes the grammar; no change."""
+    if matcher.accept_string(text):
+        matcher.rollback(1)
+        return True
+    if b"}" not in text:  # the object stays open
+        return False
+    num_read = 0
+    while not matcher.is_completed() and matcher.accept_string(text[num_read : num_read + 1]):
+        num_read += 1
+    is_completed = bool(matcher.is_completed())
+    matcher.rollback(num_read)
+    return is_completed
+
+
+def _reads(matcher: xgr.GrammarMatcher, before: Cursor, after: Cursor, token: bytes) -> bool:
+    """Whether the grammar reads a token that its mask allows, with the marks that belong into it."""
+    return not _has_mark(before, after) or _fits(matcher, marked_text(before, token))
+
+
+def _accept(matcher: xgr.GrammarMatcher, before: Cursor, after: Cursor, token_id: int, token: bytes) -> bool:
+    """Let the matcher accept a token, with its marks; False, and no change, if it does not."""
+    if _has_mark(before, after):
+        return bool(matcher.accept_string(marked_text(before, token)))
+    return bool(matcher.accept_token(token_id))
 
 
 class DeadEndSearch:
@@ -81,20 +132,26 @@ class DeadEndSearch:
     """
 
     def __init__(
-        self, matcher: xgr.GrammarMatcher, candidates: CandidateTokens, allowed: Callable[[Cursor], Row]
+        self,
+        matcher: xgr.GrammarMatcher,
+        candidates: CandidateTokens,
+        allowed: Callable[[Cursor], Row],
+        spellings: Sequence[bytes],
     ) -> None:
         self._matcher = matcher
         self._candidates = candidates
         self._allowed = allowed
+        self._spellings = spellings
         self._is_dead_end: dict[object, bool] = {}
         """By `JsonCursor.repetition_state`: the points that have been searched."""
 
-    def is_after(self, token_id: int, after: Cursor) -> bool:
-        """Whether a token leads to a dead end; `after` is the cursor after the token."""
+    def is_after(self, token_id: int, before: Cursor, after: Cursor) -> bool:
+        """Whether a token leads to a dead end; the cursor is `before` it and `after` it."""
         if not after.json.can_be_dead_end:
             return False
         state = after.json.repetition_state
-        if state not in self._is_dead_end and self._matcher.accept_token(token_id):
+        token = self._spellings[token_id]
+        if state not in self._is_dead_end and _accept(self._matcher, before, after, token_id, token):
             self.is_at(after)
             self._matcher.rollback(1)
         return self._is_dead_end.get(state, False)
@@ -105,21 +162,23 @@ class DeadEndSearch:
         if candidates is None:
             self._is_dead_end[cursor.json.repetition_state] = False
             return False
-        path = [(cursor.json.repetition_state, candidates)]
+        path = [(cursor, candidates)]
         while path:
-            state, candidates = path[-1]
+            before, candidates = path[-1]
             for token_id, after in candidates:
                 if after is None or self._is_known_dead_end(after):
                     continue
-                inner = self._accept(token_id, after)
+                if not _reads(self._matcher, before, after, self._spellings[token_id]):
+                    continue
+                inner = self._accept(token_id, before, after)
                 if inner is None:  # there is a way out, from every point of the path
-                    self._is_dead_end.update((state, False) for state, _ in path)
+                    self._is_dead_end.update((passed.json.repetition_state, False) for passed, _ in path)
                     self._matcher.rollback(len(path) - 1)
                     return False
-                path.append((after.json.repetition_state, inner))
+                path.append((after, inner))
                 break
             else:  # every continuation from there repeats an element
-                self._is_dead_end[state] = True
+                self._is_dead_end[before.json.repetition_state] = True
                 path.pop()
                 if path:
                     self._matcher.rollback(1)
@@ -128,11 +187,11 @@ class DeadEndSearch:
     def _is_known_dead_end(self, cursor: Cursor) -> bool:
         return cursor.json.can_be_dead_end and self._is_dead_end.get(cursor.json.repetition_state, False)
 
-    def _accept(self, token_id: int, after: Cursor) -> Candidates | None:
+    def _accept(self, token_id: int, before: Cursor, after: Cursor) -> Candidates | None:
         """Accept a token and return the candidates after it; None, and no change, if no dead end follows."""
-        json = after.json
+        json, token = after.json, self._spellings[token_id]
         is_open = json.can_be_dead_end and json.repetition_state not in self._is_dead_end
-        if not is_open or not self._matcher.accept_token(token_id):
+        if not is_open or not _accept(self._matcher, before, after, token_id, token):
             return None
         candidates = self._candidates_if_only(after)
         if candidates is None:
@@ -201,10 +260,11 @@ class GuardState:
         None if the guard forbids the token; the matcher is then rolled back.
         """
         cursor = self.guard.advance(matcher, self.cursor, token_id)
-        if cursor is None:
-            matcher.rollback(1)
-            return None
-        return GuardState(self.guard, cursor, self._mask_cache)
+        return None if cursor is None else GuardState(self.guard, cursor, self._mask_cache)
+
+    def marked(self, text: bytes) -> bytes:
+        """The text as the grammar reads it here (see `marked_text`)."""
+        return marked_text(self.cursor, text)
 
     def read(self, text: bytes) -> "GuardState | None":
         """The state after bytes; None if an element repeats in them, or a string cannot keep to its bound."""

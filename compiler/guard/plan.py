@@ -8,6 +8,7 @@ In the plan of `{"properties": {"tags": {"uniqueItems": true}}}`, the key `tags`
 state that `is_distinct`.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -39,6 +40,8 @@ class PathState:
     keys: Mapping[str, PathStates] = field(default_factory=dict)
     other_keys: PathStates = frozenset()
     """The states under every key that is not in `keys`."""
+    marked_keys: frozenset[str] = frozenset()
+    """The declared keys of an object here that the grammar would also read as undeclared ones."""
     items: tuple[PathStates, ...] = ()
     """The states of the items by index; the last entry also stands for all items after it."""
 
@@ -84,6 +87,26 @@ class GuardPlan:
     def bounds(self) -> frozenset[LengthBound]:
         """The bounds of all strings."""
         return frozenset(state.bound for state in self.states if state.bound is not None)
+
+    @cached_property
+    def marks_keys(self) -> bool:
+        """Whether any object has marked keys."""
+        return any(state.marked_keys for state in self.states)
+
+    def marked_keys_at(self, states: PathStates) -> frozenset[bytes]:
+        """The marked keys of an object in these states, as a cursor compares them."""
+        if not self.marks_keys:
+            return frozenset()
+        found = self._marked_keys.get(states)
+        if found is None:
+            keys = frozenset[str]().union(*(self.states[state].marked_keys for state in states))
+            spelled = (json.dumps(key, ensure_ascii=False).encode() for key in keys)
+            found = self._marked_keys[states] = frozenset(spelled)
+        return found
+
+    @cached_property
+    def _marked_keys(self) -> dict[PathStates, frozenset[bytes]]:
+        return {}
 
     @cached_property
     def _inside(self) -> dict[tuple[PathStates, str | int | None], PathStates]:
@@ -171,6 +194,7 @@ def plan_to_json(plan: GuardPlan) -> Any:
             {key: sorted(inner) for key, inner in state.keys.items()},
             sorted(state.other_keys),
             [sorted(inner) for inner in state.items],
+            sorted(state.marked_keys),
         ]
         for state in plan.states
     ]
@@ -212,7 +236,7 @@ def _tags_from_json(content: Any) -> GuardedTags:
 
 
 def _state_from_json(content: Any, automata: list[StringAutomaton]) -> PathState:
-    is_distinct, can_run_out, bound, is_plain, keys, other_keys, items = content
+    is_distinct, can_run_out, bound, is_plain, keys, other_keys, items, marked_keys = content
     return PathState(
         is_distinct,
         can_run_out,
@@ -220,6 +244,7 @@ def _state_from_json(content: Any, automata: list[StringAutomaton]) -> PathState
         is_plain,
         {key: frozenset(states) for key, states in keys.items()},
         frozenset(other_keys),
+        frozenset(marked_keys),
         tuple(map(frozenset, items)),
     )
 

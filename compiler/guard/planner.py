@@ -12,12 +12,29 @@ from compiler.guard.string_bounds import LengthBound
 MAX_PATHS = 20_000
 
 
-class AmbiguousBounds(Exception):
-    """A guard cannot count the strings at `pointers`: other strings are at the same path."""
+class AmbiguousPaths(Exception):
+    """A guard cannot tell what is at some paths: the rules must do more at these pointers.
 
-    def __init__(self, pointers: frozenset[str]) -> None:
-        self.pointers = pointers
-        super().__init__(*pointers)
+    `counted`: other strings are where a guard was to count a string. `separated`: other objects are where a
+    guard was to mark keys.
+    """
+
+    def __init__(self, counted: frozenset[str], separated: frozenset[str]) -> None:
+        self.counted = counted
+        self.separated = separated
+        super().__init__(*counted, *separated)
+
+
+class _ObjectKeys(NamedTuple):
+    """The keys of the objects that one schema admits."""
+
+    declared: frozenset[str]
+    marked: frozenset[str]
+    is_open: bool
+
+    def can_have(self, keys: frozenset[str]) -> bool:
+        """Whether any of these may be a key."""
+        return bool(keys) and (self.is_open or not keys.isdisjoint(self.declared))
 
 
 class _DraftState:
@@ -34,6 +51,8 @@ class _DraftState:
         self.is_plain = True
         self.is_unknown = False
         """A container here may hold anything."""
+        self.objects: list[_ObjectKeys] = []
+        """The objects here; those of which nothing is known left out."""
         self.same: set[int] = set()
         """States of other schemas for the same value."""
         self.keys: dict[str, set[int]] = {}
@@ -48,7 +67,12 @@ class _DraftState:
     @property
     def is_guarded(self) -> bool:
         """Whether a guard must remove tokens from masks here."""
-        return self.is_distinct or self.can_run_out or bool(self.guarded_bounds)
+        return self.is_distinct or self.can_run_out or bool(self.guarded_bounds or self.marked_keys)
+
+    @property
+    def marked_keys(self) -> frozenset[str]:
+        """The keys that a guard must mark here."""
+        return frozenset[str]().union(*(keys.marked for keys in self.objects))
 
     def state(self, numbered: Callable[[set[int]], PathStates]) -> PathState:
         """The path state; `numbered` maps numbers of drafts to numbers of states in the plan."""
@@ -60,6 +84,7 @@ class _DraftState:
             self.is_plain,
             {key: numbered(inner) for key, inner in self.keys.items()},
             numbered(self.other_keys),
+            self.marked_keys,
             tuple(numbered(self.items.get(index, set())) for index in range(num_items)),
         )
 
@@ -134,6 +159,16 @@ class Planner:
         self._drafts[state].min_items = min_items
         self._drafts[state].is_distinct = is_distinct
 
+    def mark_object(
+        self, state: int, declared: Iterable[str], marked: Iterable[str] = (), *, is_open: bool
+    ) -> None:
+        """Note that there can be an object; a guard must mark its keys `marked`, which are declared."""
+        self._drafts[state].objects.append(_ObjectKeys(frozenset(declared), frozenset(marked), is_open))
+
+    def pointer_of(self, state: int) -> str:
+        """The pointer of a state."""
+        return self._drafts[state].pointer
+
     def mark_unknown(self, state: int) -> None:
         """Note that there can be an array or an object that holds anything."""
         self._drafts[state].is_unknown = True
@@ -147,10 +182,10 @@ class Planner:
 
         Raises:
             UnsupportedSchema: items that must differ are at the same path as items that must repeat.
-            AmbiguousBounds: strings that a guard is to count are at the same path as other strings.
+            AmbiguousPaths: strings or objects that a guard looks at are at the same path as others.
         """
-        if any(draft.guarded_bounds for draft in self._drafts):
-            self._check_bounds(start)
+        if any(draft.guarded_bounds or draft.marked_keys for draft in self._drafts):
+            self._check_paths(start)
         for group in ({start}, *(inner for draft in self._drafts for inner in draft.inside())):
             self._make_all_distinct([self._drafts[state] for state in self._closure(group)])
         if not self.repeats_keys and not any(draft.is_guarded for draft in self._drafts):
@@ -163,34 +198,38 @@ class Planner:
         states = tuple(self._drafts[state].state(numbered) for state in numbers)
         return GuardPlan(states, numbered({start}), self.tags, self.repeats_keys)
 
-    def _check_bounds(self, start: int) -> None:
-        """Check that a guard that counts strings can always tell which string is at a path.
+    def _check_paths(self, start: int) -> None:
+        """Check that a guard can always tell which string it counts and which object's keys it marks.
 
         It visits every set of states that a path can lead to, as the guard does, and notes whether the path
         may be inside a container that holds anything. A string there may end anywhere, so a bound alone is
         harmless; but it has more spellings than the strings of a pattern, so an automaton is not.
 
         Raises:
-            AmbiguousBounds: the guard cannot tell, or there are more than `MAX_PATHS` such sets.
+            AmbiguousPaths: the guard cannot tell, or there are more than `MAX_PATHS` such sets.
         """
         first = (frozenset(self._closure({start})), False)
         pending, seen = [first], {first}
-        groups: list[_StringGroup] = []
+        groups: list[_PathGroup] = []
         while pending:
             states, is_in_unknown = pending.pop()
             drafts = [self._drafts[state] for state in states]
-            groups.append(_StringGroup([draft for draft in drafts if draft.bounds], is_in_unknown))
+            groups.append(_PathGroup(drafts, is_in_unknown))
             leads_to_unknown = is_in_unknown or any(draft.is_unknown for draft in drafts)
             for inner in _successors(drafts):
                 following = (frozenset(self._closure(inner)), leads_to_unknown)
                 if len(seen) > MAX_PATHS:
-                    every = (draft.pointer for draft in self._drafts if draft.guarded_bounds)
-                    raise AmbiguousBounds(frozenset(every))
+                    raise AmbiguousPaths(
+                        frozenset(draft.pointer for draft in self._drafts if draft.guarded_bounds),
+                        frozenset(draft.pointer for draft in self._drafts if draft.marked_keys),
+                    )
                 if following[0] and following not in seen:
                     seen.add(following)
                     pending.append(following)
-        if ambiguous := _ambiguous_pointers(groups):
-            raise AmbiguousBounds(ambiguous)
+        counted = _ambiguous_pointers(groups, _PathGroup.ambiguous_bounds)
+        separated = _ambiguous_pointers(groups, _PathGroup.ambiguous_keys)
+        if counted or separated:
+            raise AmbiguousPaths(counted, separated)
 
     def _make_all_distinct(self, group: list[_DraftState]) -> None:
         """Keep all arrays at one path distinct if some of them must be: the guard cannot tell them apart."""
@@ -218,36 +257,54 @@ class Planner:
         )
 
 
-class _StringGroup(NamedTuple):
-    """The states of the strings that are at one path."""
+class _PathGroup(NamedTuple):
+    """The states of the values that are at one path."""
 
     drafts: list[_DraftState]
     is_in_unknown: bool
 
-    def is_ambiguous(self, counted: set[str]) -> bool:
-        """Whether a guard cannot tell these strings apart, if rules count those at the pointers `counted`."""
+    def ambiguous_bounds(self, counted: set[str]) -> set[str]:
+        """The pointers of guarded strings that a guard cannot tell from others here.
+
+        Rules count those at the pointers `counted`.
+        """
+        guarded = {draft.pointer for draft in self.drafts if draft.guarded_bounds} - counted
+        if not guarded:
+            return guarded
         bounds = set[LengthBound | None]()
         for draft in self.drafts:
-            bounds |= {None} if draft.pointer in counted else draft.bounds
-        return len(bounds) > 1 or (self.is_in_unknown and any(bound and bound.automaton for bound in bounds))
+            bounds |= {None} if draft.bounds and draft.pointer in counted else draft.bounds
+        is_unclear = self.is_in_unknown and any(bound and bound.automaton for bound in bounds)
+        return guarded if len(bounds) > 1 or is_unclear else set()
+
+    def ambiguous_keys(self, separated: set[str]) -> set[str]:
+        """The pointers of objects with marked keys that another object here has unmarked.
+
+        Rules tell the keys apart at the pointers `separated`.
+        """
+        marking = [d for d in self.drafts if d.marked_keys and d.pointer not in separated]
+        marked = frozenset[str]().union(*(draft.marked_keys for draft in marking))
+        is_unclear = self.is_in_unknown or any(draft.is_unknown for draft in self.drafts)
+        for draft in self.drafts:
+            for keys in draft.objects:
+                unmarked = marked if draft.pointer in separated else marked - keys.marked
+                is_unclear = is_unclear or keys.can_have(unmarked)
+        return {draft.pointer for draft in marking} if is_unclear else set()
 
 
-def _ambiguous_pointers(groups: list[_StringGroup]) -> frozenset[str]:
-    """The pointers of guarded strings that a guard cannot tell from others at the same path.
-
-    Rules will count those, and a string that rules count may make others ambiguous.
-    """
-    groups_of: dict[str, list[_StringGroup]] = {}
+def _ambiguous_pointers(
+    groups: list[_PathGroup], ambiguous: Callable[[_PathGroup, set[str]], set[str]]
+) -> frozenset[str]:
+    """The pointers that are ambiguous in any group; those found may make others ambiguous."""
+    groups_of: dict[str, list[_PathGroup]] = {}
     for group in groups:
         for draft in group.drafts:
             groups_of.setdefault(draft.pointer, []).append(group)
     pending, found = list(groups), set[str]()
     while pending:
-        group = pending.pop()
-        guarded = {draft.pointer for draft in group.drafts if draft.guarded_bounds} - found
-        if guarded and group.is_ambiguous(found):
-            found |= guarded
-            pending += (other for pointer in guarded for other in groups_of[pointer])
+        pointers = ambiguous(pending.pop(), found)
+        found |= pointers
+        pending += (other for pointer in pointers for other in groups_of[pointer])
     return frozenset(found)
 
 

@@ -10,6 +10,9 @@ from typing import NamedTuple
 from compiler.guard.cursor import JsonCursor
 from compiler.guard.plan import GuardedTags, GuardPlan
 from compiler.tagged_values import JSON_BLANKS, begins_container
+from compiler.vocabulary import KEY_MARK
+
+_KEY_MARK = KEY_MARK.encode()
 
 
 class TaggedCursor(NamedTuple):
@@ -55,7 +58,7 @@ class TaggedCursor(NamedTuple):
         found = read.find(end)
         if found < 0:
             return self._replace(read=read[1 - len(end) :]), len(text)
-        return _before_tag(self.plan, self.tags), at + found + len(end) - len(self.read)
+        return _before_tag(self.plan, self.tags, self.json.num_marked), at + found + len(end) - len(self.read)
 
     def _in_tag(self, read: bytes) -> "TaggedCursor":
         """The cursor where `read` holds a tag up to here, or the beginning of what ends the parameters."""
@@ -77,7 +80,8 @@ class TaggedCursor(NamedTuple):
             return self._replace(read=(self.read + byte)[1 - len(self.tags.end) :])
         if not begins_container(self.tags.types[key], char):
             return self._replace(key=None, is_skipping=True).advance(byte)
-        begun = JsonCursor(self.plan.of_parameter(key)).advance(byte)
+        start = JsonCursor(self.plan.of_parameter(key), num_marked=self.json.num_marked)
+        begun = start.advance(byte)
         return begun and self._replace(read=b"", key=None, json=begun)
 
 
@@ -89,5 +93,24 @@ def start_cursor(plan: GuardPlan) -> Cursor:
     return JsonCursor(plan) if plan.tags is None else _before_tag(plan, plan.tags)
 
 
-def _before_tag(plan: GuardPlan, tags: GuardedTags) -> TaggedCursor:
-    return TaggedCursor(plan, tags, JsonCursor(plan, is_complete=True))
+def _before_tag(plan: GuardPlan, tags: GuardedTags, num_marked: int = 0) -> TaggedCursor:
+    return TaggedCursor(plan, tags, JsonCursor(plan, is_complete=True, num_marked=num_marked))
+
+
+def marked_text(cursor: Cursor, text: bytes) -> bytes:
+    """The text as the grammar reads it after `cursor`: with a mark behind every marked key.
+
+    Where `a` is a marked key, `{"a": 1, "b": 2}` becomes `{"a"^: 1, "b": 2}`, with the mark for `^`.
+    """
+    if not cursor.plan.marks_keys:
+        return text
+    read, at = bytearray(), 0
+    while (quote := text.find(b'"', at)) >= 0:
+        following = cursor.advance(text[at : quote + 1])
+        if following is None:
+            break
+        read += text[at : quote + 1]
+        if following.json.num_marked > cursor.json.num_marked:
+            read += _KEY_MARK
+        cursor, at = following, quote + 1
+    return bytes(read) + text[at:]

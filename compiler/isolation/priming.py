@@ -26,8 +26,6 @@ _TYPICAL = {
     },
     "required": ["a"],
 }
-_KEYS = tuple("@HPX`hpx")
-"""Rules tell undeclared keys from declared ones by blocks of characters; these keys need all large blocks."""
 
 
 def prime(prepared: PreparedVocabulary) -> Iterator[None]:
@@ -43,8 +41,6 @@ def _shared() -> Iterator[Any]:
     yield {**_TYPICAL, "additionalProperties": False}
     yield {"type": "object", "properties": {name: {"type": name} for name in ("string", "number", "integer")}}
     yield from ({"type": name} for name in ("string", "array", "object"))
-    for key in _KEYS:
-        yield {"type": "object", "properties": {key: {"type": "null"}}}
     values = [{"type": "string", **bound} for bound in _BOUNDS]
     values += [{"type": "string", "format": name} for name in _FORMATS]
     values += [{"type": "number", **interval} for interval in _INTERVALS]

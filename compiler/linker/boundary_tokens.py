@@ -1,12 +1,15 @@
 """Boundary tokens: the tokens that end a unit and go on after it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import xgrammar as xgr
 
 from compiler.linker.dispatch_states import DispatchState
 from compiler.token_index import Row, SparseMask, TokenIndex
+
+AsRead = Callable[[bytes], bytes]
+"""From a text to the text as the grammar reads it (see `compiler.guard.tagged_cursor.marked_text`)."""
 
 
 @dataclass
@@ -33,21 +36,21 @@ class BoundaryTokens:
         self._splits: dict[int, list[tuple[bytes, bytes]]] = {}
         self._groups = self._grouped()
 
-    def add(self, matcher: xgr.GrammarMatcher, row: Row) -> None:
+    def add(self, matcher: xgr.GrammarMatcher, row: Row, as_read: AsRead) -> None:
         """Allow, besides what the unit allows, the tokens that end it here."""
         for group in self._groups:
             if not matcher.accept_string(group.first):
                 continue
             matcher.rollback(1)
             for suffix, mask in group.suffixes:
-                if _completes(matcher, suffix):
+                if _completes(matcher, as_read(suffix)):
                     matcher.rollback(1)
                     mask.add(row)
 
-    def leave(self, matcher: xgr.GrammarMatcher, token_id: int) -> bytes | None:
+    def leave(self, matcher: xgr.GrammarMatcher, token_id: int, as_read: AsRead) -> bytes | None:
         """Complete the unit by a token, in one step of the matcher; the token's rest, or None: no change."""
         for suffix, rest in self._splits.get(token_id, ()):
-            if _completes(matcher, suffix):
+            if _completes(matcher, as_read(suffix)):
                 return rest
         return None
 

@@ -149,15 +149,16 @@ class Dispatcher:
             return None
         start = text[:num_consumed]
         matcher = xgr.GrammarMatcher(unit.compiled)
+        guard_state = None if unit.guard is None else GuardState.begin(unit.guard)
         if start:
-            matcher.accept_string(start)
+            matcher.accept_string(start if guard_state is None else guard_state.marked(start))
         if matcher.is_completed():
             arguments = self.argument_parts(self.call_text.complete(start))
             parts = (*parts, CallStart(name), *arguments, CallEnd())
             return self.enter(self.after_call, text[num_consumed:], parts)
         call, argument_bytes = self.call_text.advance(start, matcher)
         parts = (*parts, CallStart(name), *self.argument_parts(argument_bytes))
-        guard_state = None if unit.guard is None else GuardState.begin(unit.guard).read(start)
+        guard_state = guard_state and guard_state.read(start)
         assert guard_state is not None or unit.guard is None, "what the unit consumes repeats nothing"
         return InUnit(self, unit, matcher, guard_state, call, start, parts=parts)
 

@@ -58,7 +58,7 @@ class InUnit(Position):
         """What the unit's grammar allows, and the tokens that end the unit here."""
         self.matcher.fill_next_token_bitmask(bitmask, row)
         bitmask[row, -1] &= self.unit.prepared.index.last_word
-        self._boundary.add(self.matcher, bitmask[row])
+        self._boundary.add(self.matcher, bitmask[row], self._as_read)
 
     def accept(self, token_id: int, token: bytes) -> Position | None:
         """The position after a token; None if the token is not allowed."""
@@ -67,13 +67,17 @@ class InUnit(Position):
             if guard_state is None and self.guard_state is not None:
                 return None
             return self._after(token, guard_state)
-        rest = self._boundary.leave(self.matcher, token_id)
+        rest = self._boundary.leave(self.matcher, token_id, self._as_read)
         if rest is None:
             return None
         if self.guard_state is not None and self.guard_state.read(token) is None:
             self.matcher.rollback(1)
             return None
         return self._over(token[: len(token) - len(rest)], rest)
+
+    def _as_read(self, text: bytes) -> bytes:
+        """The text as the grammar reads it here."""
+        return text if self.guard_state is None else self.guard_state.marked(text)
 
     def _after(self, token: bytes, guard_state: GuardState | None) -> Position | None:
         """The position after a token that the matcher has accepted."""
@@ -104,8 +108,8 @@ class InUnit(Position):
 
     def forced_text(self) -> bytes:
         """What every continuation begins with."""
-        text = forced_text(self.matcher)
-        if not text or not self.matcher.accept_string(text):
+        text = forced_text(self.matcher, self.guard_state)
+        if not text or not self.matcher.accept_string(self._as_read(text)):
             return b""
         is_over = self.matcher.is_completed()
         self.matcher.rollback(1)

@@ -68,7 +68,8 @@ class _ValueKey(NamedTuple):
 class Lowering:
     """One schema being lowered. `is_closed` leaves undeclared keys out wherever keys are declared.
 
-    A guard counts long strings, except that rules count those at the pointers `counted`.
+    A guard counts long strings, except that rules count those at the pointers `counted`. It tells the keys of
+    open objects apart, except that rules do at the pointers `separated`.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Lowering:
         is_closed: bool,
         formatting: JsonFormatting,
         counted: frozenset[str] = frozenset(),
+        separated: frozenset[str] = frozenset(),
     ) -> None:
         self.schema = schema
         self.source_map = source_map
@@ -88,6 +90,7 @@ class Lowering:
         self._counted = counted
         self.guards_lengths = not counted
         """No string is counted by rules because a guard could not tell it from others."""
+        self.separated = separated
         self.rules = RuleTable()
         self.unconstrained = Unconstrained(self)
         self.large_numbers = LargeNumbers.of((source_map.document, *source_map.documents.values()))
@@ -113,7 +116,7 @@ class Lowering:
 
         Raises:
             UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema.
-            AmbiguousBounds: some strings must be `counted` by rules.
+            AmbiguousPaths: some strings must be `counted` by rules, or some keys `separated`.
         """
         try:
             body = lower() if lower else self.value(self.schema, self.root)

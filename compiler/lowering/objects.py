@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 import jsonschema_rs
-from jsonschema_rs import CanonicalSchema
+from jsonschema_rs import CanonicalSchema, canonical
 
 from compiler.grammar.grammar import (
     EMPTY,
@@ -40,6 +40,7 @@ from compiler.lowering.member_choices import (
 from compiler.lowering.quantifier import Quantifier
 from compiler.lowering.undeclared import UndeclaredMember, lower_undeclared, note_single
 from compiler.report import Verdict
+from compiler.vocabulary import KEY_MARK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 
 LONGEST_FLAT_RUN = 10
 """Optional keys in a row in a flat rule."""
+_MARK = optional(Literal(KEY_MARK))
+"""It may be left out, so that a mask has the tokens that go on behind a marked key."""
 _CLOSE = Literal("}")
 _AHEAD = CharClass.of(",", "}")
 _DECLARING = ("properties", "required", "dependentRequired", "dependentSchemas", "dependencies")
@@ -64,7 +67,9 @@ def lower_object(lowering: Lowering, constraint: ObjectConstraint, context: Cont
         UnsupportedSchema: a constraint needs more than a context-free grammar of bounded size.
     """
     keys, is_open = declared_keys(lowering, constraint, context.location)
-    members = _members(lowering, constraint, context, keys)
+    is_guarded = is_open and _is_guarded(lowering, constraint, context)
+    marked = frozenset(keys).difference(constraint.required if is_guarded else keys)
+    members = _members(lowering, constraint, context, keys, marked)
     members = members and consistent(members, constraint.dependent_keys)
     if members is None:
         return None
@@ -73,7 +78,9 @@ def lower_object(lowering: Lowering, constraint: ObjectConstraint, context: Cont
         if member is None:
             return None
         members.append(Member(None, member.text, is_required=True))
-    extra = lower_undeclared(lowering, constraint, context, keys) if is_open else None
+    told_apart = [] if is_guarded else keys
+    extra = lower_undeclared(lowering, constraint, context, told_apart) if is_open else None
+    lowering.planner.mark_object(context.state, keys, marked, is_open=extra is not None)
     _note(lowering, context.location, num_keys=len(members), is_open=extra is not None)
     if extra is not None:  # a failing member takes one of the undeclared keys
         extra = replace(extra, num_keys=extra.num_keys - len(constraint.failing_members))
@@ -126,8 +133,30 @@ def _in_order_of_patterns(lowering: Lowering, keys: set[str], location: SchemaLo
     return sorted(keys, key=rank)
 
 
+def _is_guarded(lowering: Lowering, constraint: ObjectConstraint, context: Context) -> bool:
+    """Whether a guard tells undeclared keys from declared ones, so that an undeclared key is any string.
+
+    For this the optional keys are marked. A required key needs no mark: it is there before any undeclared
+    key, so the guard keeps it from repeating. Rules tell the keys apart where there are other conditions on
+    undeclared ones, and where equal objects must have one text.
+    """
+    additional = constraint.additional_properties
+    return (
+        constraint.property_names is None
+        and not constraint.pattern_properties
+        and not constraint.failing_members
+        and not context.is_distinct
+        and (additional is None or additional.satisfiability() != canonical.Satisfiability.NO)
+        and lowering.planner.pointer_of(context.state) not in lowering.separated
+    )
+
+
 def _members(
-    lowering: Lowering, constraint: ObjectConstraint, context: Context, keys: list[str]
+    lowering: Lowering,
+    constraint: ObjectConstraint,
+    context: Context,
+    keys: list[str],
+    marked: frozenset[str],
 ) -> list[Member] | None:
     """The members of the declared keys; None if a required one admits no value."""
     members = []
@@ -137,7 +166,8 @@ def _members(
         value = lowering.part(schema, context, location, KeyStep(key))
         is_required = key in constraint.required
         if value is not None:
-            text = concat(lowering.formatting.text(key), lowering.formatting.key_separator, value)
+            mark = _MARK if key in marked else EMPTY
+            text = concat(lowering.formatting.text(key), mark, lowering.formatting.key_separator, value)
             members.append(Member(key, text, is_required))
         elif is_required:
             return None

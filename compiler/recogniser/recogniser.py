@@ -14,7 +14,7 @@ from itertools import count
 
 from compiler.errors import UnsupportedGrammar
 from compiler.guard.cursor import JsonCursor
-from compiler.guard.tagged_cursor import Cursor, start_cursor
+from compiler.guard.tagged_cursor import Cursor, marked_text, start_cursor
 from compiler.recogniser.network import Network
 from compiler.recogniser.parser_state import ParserState, initial_state
 
@@ -64,7 +64,7 @@ class Recogniser:
 
     def advance(self, text: bytes) -> bool:
         """Read more text; False, and no change, if the grammar or the guard does not allow it."""
-        state = self._state.advance(text)
+        state = self._state.advance(text if self._cursor is None else marked_text(self._cursor, text))
         if state is None:
             return False
         if self._cursor is not None:
@@ -97,7 +97,7 @@ class _SearchNode:
 
     def advance(self, text: bytes) -> "_SearchNode | None":
         """The node after more text; None if the grammar or the guard does not allow it."""
-        state = self.state.advance(text)
+        state = self.state.advance(marked_text(self.cursor, text))
         if state is None:
             return None
         cursor, num_new = self.cursor, self.num_new
@@ -147,7 +147,7 @@ def guarded_completion(state: ParserState, cursor: Cursor) -> bytes:
         node = attempt.node if attempt.byte is None else attempt.node.advance(attempt.byte)
         if node is None:
             continue
-        rest = node.state.completion()
+        node, rest = _completed(node)
         repetition = _first_repetition(node.cursor, rest)
         if repetition is None:
             return node.text + rest
@@ -166,6 +166,28 @@ def guarded_completion(state: ParserState, cursor: Cursor) -> bytes:
     raise UnsupportedGrammar("no text ends the output without repeating a key or an item")
 
 
+def _completed(node: _SearchNode) -> tuple[_SearchNode, bytes]:
+    """What completes a text: the node after its last marked key, as the grammar reads the mark, and the rest.
+
+    If the grammar does not read a mark there, the rest begins before that key.
+    """
+    while True:
+        rest = node.state.completion()
+        end = _end_of_marked(node.cursor, rest)
+        after = None if end is None else node.advance(rest[:end])
+        if after is None:
+            return node, rest
+        node = after
+
+
+def _end_of_marked(cursor: Cursor, rest: bytes) -> int | None:
+    """Behind the first marked key that `rest` completes; None if none or an element repeats first."""
+    marked = marked_text(cursor, rest)
+    if len(marked) == len(rest):
+        return None
+    return next(at for at, (one, other) in enumerate(zip(marked, rest, strict=False)) if one != other)
+
+
 def _advanced(node: _SearchNode, text: bytes) -> _SearchNode:
     after = node.advance(text)
     assert after is not None, "nothing repeats before the end"
@@ -173,14 +195,17 @@ def _advanced(node: _SearchNode, text: bytes) -> _SearchNode:
 
 
 def _first_repetition(cursor: Cursor, rest: bytes) -> tuple[int, int] | None:
-    """The first and the last byte of the first element in `rest` that would repeat one; None if none does."""
-    if cursor.advance(rest) is not None:
+    """The first and the last byte of the first element in `rest` that would repeat one; None if none does.
+
+    A marked key counts as one: it stands only where the grammar does not read its mark (see `_completed`).
+    """
+    if not _repeats(cursor, cursor.advance(rest)):
         return None
     passed: list[tuple[int, JsonCursor]] = []
     for piece in _PIECES.finditer(rest):
         passed.append((piece.start(), cursor.json))
         following = cursor.advance(piece.group())
-        if following is None:
+        if following is None or _repeats(cursor, following):
             last, end = _before_repetition(cursor, piece.group())
             end += piece.start()
             return _start_of_element(passed, last, rest[end]), end
@@ -188,11 +213,16 @@ def _first_repetition(cursor: Cursor, rest: bytes) -> tuple[int, int] | None:
     raise AssertionError("what repeats as a whole repeats piece by piece")
 
 
+def _repeats(before: Cursor, after: Cursor | None) -> bool:
+    """Whether what leads from one cursor to another repeats an element, or has a marked key."""
+    return after is None or after.json.num_marked > before.json.num_marked
+
+
 def _before_repetition(cursor: Cursor, text: bytes) -> tuple[JsonCursor, int]:
     """The cursor before the first byte that repeats an element, and the index of that byte."""
     for at in range(len(text)):
         following = cursor.advance(text[at : at + 1])
-        if following is None:
+        if following is None or _repeats(cursor, following):
             return cursor.json, at
         cursor = following
     raise AssertionError("what repeats as a whole repeats byte by byte")

@@ -65,11 +65,13 @@ class GuardedMatcher:
         """Read bytes before the first token, never taken back; False if no sentence begins so."""
         if not text:
             return True
-        if not self._matcher.accept_string(text):
+        as_read = self._guarded[-1].marked(text) if self._guarded else text
+        if not self._matcher.accept_string(as_read):
             return False
         if self._guarded:
             guarded = self._guarded[-1].read(text)
             if guarded is None:
+                self._matcher.rollback(1)
                 return False
             self._guarded.append(guarded)
         return True
@@ -106,7 +108,7 @@ class GuardedMatcher:
         """What every continuation begins with, as far as the grammar tells without its guard."""
         if self._matcher.is_terminated():
             return b""
-        return forced_text(self._matcher)
+        return forced_text(self._matcher, self._guarded[-1] if self._guarded else None)
 
     def parts(self) -> tuple[OutputPart, ...]:
         """What the last accepted token settled: all of it is text."""
@@ -130,8 +132,23 @@ class GuardedMatcher:
         return bool(self._matcher.is_terminated())
 
 
-def forced_text(matcher: xgr.GrammarMatcher) -> bytes:
-    """What every continuation begins with, as xgrammar's matcher finds it; empty where the text may end."""
+def forced_text(matcher: xgr.GrammarMatcher, guard_state: GuardState | None = None) -> bytes:
+    """What every continuation begins with, as xgrammar's matcher finds it; empty where the text may end.
+
+    It finds no text across a mark: it is asked again behind each.
+    """
+    text = _forced_text(matcher)
+    if guard_state is None or not text:
+        return text
+    marked, state = guard_state.marked(text), guard_state.read(text)
+    if len(marked) == len(text) or state is None or not matcher.accept_string(marked):
+        return text
+    more = forced_text(matcher, state)
+    matcher.rollback(1)
+    return text + more
+
+
+def _forced_text(matcher: xgr.GrammarMatcher) -> bytes:
     try:
         return str(matcher.find_jump_forward_string()).encode()
     except UnicodeDecodeError as error:  # inside a character, its other bytes are no text by themselves

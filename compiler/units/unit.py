@@ -28,9 +28,10 @@ from compiler.grammar.grammar import (
     subexpressions,
 )
 from compiler.grammar.json_form import grammar_from_json, grammar_to_json
+from compiler.guard.guard import GuardState
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.syntax import Syntax
-from compiler.units.compiled_grammar import CompiledGrammar, forced_text
+from compiler.units.compiled_grammar import CompiledGrammar, GuardedMatcher, forced_text
 from compiler.units.stored import BYTES_PER_CHAR, VERSIONS, pack, unpack
 from compiler.vocabulary import Vocabulary
 
@@ -77,28 +78,23 @@ class Unit(CompiledGrammar):
         if not start:
             return 0  # known without compiling the unit
         if start not in self._starts:
-            self._starts[start] = self._guarded(start, self._consume(start))
+            self._starts[start] = self._consume(start)
         return self._starts[start]
 
     @cached_property
     def forced_start(self) -> bytes:
         """What every sentence begins with."""
-        return forced_text(xgr.GrammarMatcher(self.compiled))
-
-    def _guarded(self, start: bytes, num_consumed: int | None) -> int | None:
-        """The same number; None if the guard refuses these bytes."""
-        if self.guard is None or not num_consumed:
-            return num_consumed
-        return None if self.guard.start.advance(start[:num_consumed]) is None else num_consumed
+        guard_state = None if self.guard is None else GuardState.begin(self.guard)
+        return forced_text(xgr.GrammarMatcher(self.compiled), guard_state)
 
     def _consume(self, start: bytes) -> int | None:
-        matcher = xgr.GrammarMatcher(self.compiled)
-        if matcher.accept_string(start):
+        matcher = GuardedMatcher(self.compiled, self.guard, self.vocabulary)
+        if matcher.read(start):
             return len(start)
         for at in range(len(start)):
             if matcher.is_completed():
                 return at
-            if not matcher.accept_string(start[at : at + 1]):
+            if not matcher.read(start[at : at + 1]):
                 return None
         raise AssertionError("a text was accepted byte by byte but not whole")
 

@@ -189,7 +189,7 @@ def test_patterns_are_stored_once_and_read_back():
 )
 def test_a_stored_pattern_that_is_none_is_refused(pattern):
     sound = [[0], [0], [[0]], [0]]
-    state = [False, False, [9, 0], False, {}, [], []]
+    state = [False, False, [9, 0], False, {}, [], [], []]
     assert plan_from_json([[0], [state], None, False, [sound]]).bounds
     with pytest.raises(ValueError, match="pattern"):
         plan_from_json([[0], [state], None, False, [pattern]])

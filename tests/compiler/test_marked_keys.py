@@ -1,0 +1,234 @@
+"""Marked keys: the rules take an undeclared key for any string, and the guard tells declared ones apart."""
+
+import json
+import random
+from collections.abc import Iterator
+
+import jsonschema_rs
+import numpy as np
+import pytest
+from random_decoding import RandomDecoder, flags
+
+from compiler import compile_schema
+from compiler.frontend.canonical_form import form_and_dependent_keys
+from compiler.frontend.source_map import SourceMap
+from compiler.linker.linker import link
+from compiler.lowering.json_text import FLEXIBLE, SPACED
+from compiler.lowering.lowering import Lowering
+from compiler.matcher import allocate_bitmask
+from compiler.prepared_vocabulary import prepare
+from compiler.recogniser.recogniser import Recogniser
+from compiler.schema import CompiledSchema, lower_schema
+from compiler.syntaxes import SYNTAXES
+from compiler.units.unit import compile_unit
+from compiler.vocabulary import KEY_MARK, Vocabulary
+from toolspecs.tool import ChoiceMode, ToolChoice
+
+INTEGER, STRING, NULL = {"type": "integer"}, {"type": "string"}, {"type": "null"}
+AB = {"a": INTEGER, "b": STRING}
+MARKED = {
+    "optional": {"type": "object", "properties": AB},
+    "required last": {"type": "object", "properties": AB, "required": ["b"]},
+    "required": {"type": "object", "properties": AB, "required": ["a", "b"]},
+    "typed": {"type": "object", "properties": {**AB, "name": NULL}, "additionalProperties": INTEGER},
+    "never": {"type": "object", "properties": {**AB, "ab": False}},
+    "nested": {
+        "type": "object",
+        "properties": {"a": {"type": "object", "properties": {"b": INTEGER}}, "b": {"items": {"$ref": "#"}}},
+    },
+    "counted": {"type": "object", "properties": AB, "minProperties": 2, "maxProperties": 3},
+    "few": {"type": "object", "properties": AB, "maxProperties": 1},
+    "beside items": {
+        "type": "object",
+        "properties": {
+            "a": {"type": "string", "maxLength": 9},
+            "b": {"type": "array", "uniqueItems": True, "items": {"enum": ["a", "ab", "b"]}},
+        },
+    },
+    "strange": {"type": "object", "properties": {"é": INTEGER, '"': STRING, "": INTEGER}},
+}
+"""Rules need not tell the keys of these apart."""
+AMBIGUOUS = {
+    "alternatives": {
+        "anyOf": [
+            {"type": "object", "properties": AB},
+            {"type": "object", "properties": {"a": STRING}, "required": ["a"]},
+        ]
+    },
+    "a listed object": {
+        "properties": {"b": {"anyOf": [{"const": {"a": 1}}, {"type": "object", "properties": {"a": STRING}}]}}
+    },
+    "anything": {
+        "type": "object",
+        "patternProperties": {"^a": {"type": "object", "properties": {"a": INTEGER}}},
+        "properties": {"ab": True},
+    },
+    "patterns": {
+        "type": "object",
+        "properties": {"a": INTEGER},
+        "patternProperties": {"^b": {"type": "object", "properties": {"a": INTEGER}}},
+    },
+    "needing": {"type": "object", "properties": AB, "dependentRequired": {"a": ["b", "c"]}},
+    "names": {"type": "object", "properties": AB, "propertyNames": {"maxLength": 3}},
+    "distinct": {"type": "array", "uniqueItems": True, "items": {"type": "object", "properties": AB}},
+    "a failing member": {
+        "type": "object",
+        "properties": AB,
+        "not": {"additionalProperties": {"type": "integer"}, "properties": AB},
+    },
+}
+"""Here rules tell at least some keys apart."""
+TEXTS = """
+    {" " ": ": ":" "," , " , " ":{" ":[ {"a {"a" {"a": {"a":1 "a" "a": ,"a": , "a": " "a":
+    a": na na" ab" b": b":" "b": "b":null} a":1," ":1," ":1,"b": ":1} }} "] ": [{" \\u0061 \\u006 aa ab
+"""
+OVERLAPPING = [token.encode() for token in TEXTS.split()] + [
+    b'": ',
+    b', "',
+    b'": "',
+    b'": 1, "a": ',
+    b'{"b": {"a',
+]
+
+
+@pytest.fixture(scope="module", params=["bytes", "overlapping"])
+def vocabulary(request) -> Vocabulary:
+    if request.param == "bytes":
+        return Vocabulary.of_bytes()
+    tokens = [*(bytes([byte]) for byte in range(256)), *dict.fromkeys(OVERLAPPING), b""]
+    return Vocabulary.from_tokens(tokens, stop_ids=[len(tokens) - 1])
+
+
+class _Everywhere(frozenset[str]):
+    def __contains__(self, pointer: object) -> bool:
+        return True
+
+
+def _told_apart_by_rules(schema, vocabulary) -> CompiledSchema:
+    canonical, dependent_keys = form_and_dependent_keys(schema)
+    lowering = Lowering(
+        canonical,
+        SourceMap(schema, {}),
+        dependent_keys,
+        is_closed=False,
+        formatting=FLEXIBLE,
+        separated=_Everywhere(),
+    )
+    grammar = lowering.grammar()
+    assert grammar.plan is None or not grammar.plan.marks_keys
+    return CompiledSchema(grammar, lowering.reporter.report(), prepare(vocabulary))
+
+
+def _unique(pairs: list) -> dict:
+    assert len(dict(pairs)) == len(pairs), f"a key repeats: {pairs}"
+    return dict(pairs)
+
+
+@pytest.mark.parametrize("name", [*MARKED, *AMBIGUOUS])
+def test_masks_are_those_of_rules_that_tell_the_keys_apart(name, vocabulary):
+    """But for escapes: such rules let a key escape only what must be, where it could still be a declared one."""
+    schema = {**MARKED, **AMBIGUOUS}[name]
+    guarded = compile_schema(schema, tokenizer=vocabulary)
+    by_rules = _told_apart_by_rules(schema, vocabulary)
+    tokens, rng = vocabulary.tokens, random.Random(name)
+    rows = allocate_bitmask(2, vocabulary.width)
+    for _ in range(4):
+        ours, theirs = guarded.matcher(), by_rules.matcher()
+        for _ in range(30):
+            ours.fill_bitmask(rows, 0)
+            theirs.fill_bitmask(rows, 1)
+            allowed, expected = flags(rows[0], vocabulary.width), flags(rows[1], vocabulary.width)
+            different = [tokens[i] for i in np.flatnonzero(allowed != expected)]
+            assert all(b"\\" in token for token in different)
+            assert not (expected & ~allowed).any()
+            ids = [int(i) for i in np.flatnonzero(expected) if b"\\" not in tokens[i]]
+            likely = [i for i in ids if len(tokens[i]) > 1 or tokens[i] in b'"ab:,{}']
+            token_id = rng.choice(likely if likely and rng.random() < 0.9 else ids)
+            assert ours.accept(token_id)
+            assert theirs.accept(token_id)
+            if ours.is_terminated():
+                break
+            if rng.random() < 0.1:
+                ours.rollback(1)
+                theirs.rollback(1)
+
+
+@pytest.mark.parametrize("name", MARKED)
+def test_random_outputs_are_valid_whatever_is_escaped(name, vocabulary):
+    schema = MARKED[name]
+    compiled = compile_schema(schema, tokenizer=vocabulary)
+    assert compiled.grammar.plan.marks_keys == (name != "required")
+    decoder = RandomDecoder(vocabulary)
+    for seed in range(6):
+        written = decoder.decode(compiled.matcher(), random.Random(seed), max_tokens=60, bias=0.2)
+        assert KEY_MARK.encode() not in written
+        assert compiled.accepts(written.decode())
+        assert jsonschema_rs.is_valid(schema, json.loads(written, object_pairs_hook=_unique)), written
+
+
+@pytest.mark.parametrize(
+    ("text", "is_valid"),
+    [
+        ('{"a": 1, "b": "x", "c": null}', True),
+        ('{"b": "x"}', True),
+        ('{"aa": null, "\\u0061b": []}', True),
+        ('{"b": 1}', False),
+        ('{"c": 1, "b": 1}', False),
+        ('{"c": 1, "\\u0062": 1}', False),
+        ('{"\\u0061": null}', False),
+        ('{"b": "x", "a": null}', False),
+    ],
+)
+def test_an_undeclared_key_is_never_a_declared_one(text, is_valid):
+    compiled = compile_schema(MARKED["optional"])
+    assert compiled.accepts(text) == is_valid
+    assert compiled.fits(text.encode()) == is_valid
+
+
+def _prefixes(text: str) -> Iterator[bytes]:
+    data = text.encode()
+    return (data[:end] for end in range(len(data) + 1))
+
+
+@pytest.mark.parametrize("text", ['{"name": "0123456789", "nam": 1}', '{"x": 1, "\\u006eame2": {"name": 1}}'])
+def test_what_is_closed_inside_a_key_is_valid(text):
+    schema = {
+        "type": "object",
+        "properties": {"na": NULL, "name": {"type": "string", "minLength": 10}, "names": False},
+    }
+    compiled = compile_schema(schema)
+    for begun in _prefixes(text):
+        recogniser = Recogniser.of(compiled.network)
+        assert recogniser.advance(begun)
+        completion = recogniser.completion()
+        assert len(completion) <= recogniser.max_completion_bytes()
+        whole = (begun + completion).decode()
+        assert compiled.accepts(whole), whole
+        assert jsonschema_rs.is_valid(schema, json.loads(whole, object_pairs_hook=_unique))
+
+
+def test_what_follows_a_marked_key_is_forced():
+    schema = {"properties": {"first": {"const": 1}, "last": NULL}, "type": "object", "required": ["last"]}
+    matcher = compile_schema(schema, formatting=SPACED).matcher()
+    assert matcher.read(b'{"f')
+    assert matcher.forced_text() == b'irst": 1, "last": null'
+
+
+@pytest.mark.parametrize("syntax", ["hermes", "json"])
+def test_linked_calls_are_valid(syntax, vocabulary):
+    schema = MARKED["typed"]
+    grammar = lower_schema(schema, only_objects=True).grammar
+    row, prepared = SYNTAXES[syntax], prepare(vocabulary)
+    linked = link(
+        {"tag": compile_unit(grammar, row, prepared)},
+        row,
+        prepared,
+        ToolChoice(ChoiceMode.REQUIRED),
+        parallel=False,
+    )
+    decoder = RandomDecoder(vocabulary)
+    for seed in range(8):
+        text = decoder.decode(linked.matcher(), random.Random(seed), max_tokens=80, bias=0.2).decode()
+        begin = text.index('"arguments": ') + len('"arguments": ')
+        value, _ = json.JSONDecoder(object_pairs_hook=_unique).raw_decode(text[begin:])
+        assert jsonschema_rs.is_valid(schema, value), text
