@@ -123,7 +123,7 @@ FORMATS = {
     ),
 }
 
-_URI_CHARS = '[^ <>"{}|\\\\^`]'
+_URI_CHARS = "[^ <>{}|\\\\^`]"  # ajv takes a quotation mark, too
 OUTER = {
     "date": "^[0-9]|-",
     "time": "^[0-9]|:",

@@ -236,3 +236,9 @@ def test_base64_is_what_a_strict_decoder_takes():
 @given(st.dates())
 def test_every_date_of_the_calendar_is_accepted(day: date):
     assert language([PatternCondition(FORMATS["date"].pattern)]).accepts(day.isoformat())
+
+
+def test_what_ajv_takes_for_a_reference_is_not_written_where_the_format_must_not_hold():
+    compiled = compile_schema({"type": "string", "not": {"format": "uri-reference"}})
+    assert not compiled.accepts('"\\""')
+    assert compiled.accepts('"a b"')
