@@ -31,11 +31,13 @@ from gateway.routes.model_routes import MODEL_ROUTES
 from gateway.routes.toolset_routes import ToolsetController
 from gateway.services import Services
 from gateway.settings import DEMO_MODEL, RANDOM_MODEL, Settings, library_environment
+from gateway.store_upkeep import collecting, retention_of
 from gateway.stored_responses import StoredResponses
 from gateway.telemetry import ServerSpanMiddleware, Telemetry, open_provider
 from runtime.models import DEMO_MODEL_FOLDER
 from runtime.protocol import Runtime
 from toolspecs.catalog import Catalog
+from toolspecs.quota import Quota
 from toolspecs.store import Store
 
 
@@ -95,6 +97,7 @@ def create_app(
             services = wire(settings, opened_store, tracer, grammars, loaded)
             opened.callback(services.bodies.close)
             app.state.services = services
+            await opened.enter_async_context(collecting(opened_store, retention_of(settings)))
             yield
 
     app = Litestar(
@@ -119,7 +122,7 @@ def wire(
     settings: Settings, store: Store, tracer: trace.Tracer, grammars: GrammarCache, runtime: Runtime
 ) -> Services:
     """Connect what the routes use."""
-    catalog = Catalog(store)
+    catalog = Catalog(store, quota=Quota(settings.quota_bytes, settings.quota_toolsets))
     telemetry = Telemetry(tracer, settings.genai_conventions, settings.capture_content)
     completions = Completions(
         catalog,

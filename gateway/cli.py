@@ -1,4 +1,4 @@
-"""The `callgate` command: serve, demo, bench, study, settings, and the group tools."""
+"""The `callgate` command: serve, demo, bench, study, settings, and the groups tools and store."""
 
 import importlib.util
 import inspect
@@ -24,6 +24,8 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
 )
 cli.add_typer(tools, name="tools")
+store = typer.Typer(help="The store of toolsets.", no_args_is_help=True)
+cli.add_typer(store, name="store")
 
 FAILED = 1
 
@@ -155,6 +157,25 @@ def _numbers(text: str) -> tuple[float, ...]:
             f"expected numbers from 0 to 2, such as 0,0.7,1, got {text!r}", param_hint="--temperatures"
         )
     return numbers
+
+
+@store.command("gc")
+@with_settings
+def collect(
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    config: Annotated[Path | None, typer.Option(help="TOML file of settings.")] = None,
+    **options: Any,
+) -> None:
+    """Remove revisions that are too old, and what nothing refers to; gateways may run meanwhile.
+
+    The settings store_revisions and store_deleted_days say what is kept. Gateways do this themselves about
+    once an hour.
+    """
+    with errors_explained():
+        from gateway.store_cli import collect as run  # noqa: PLC0415 - opens a store
+
+        output().print(run(load(options, config=config), is_dry_run=dry_run))
 
 
 @cli.command("settings")

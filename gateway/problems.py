@@ -69,10 +69,13 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     toolspecs.UnknownToolset: (404, "unknown_toolset"),
     toolspecs.UnknownTool: (404, "unknown_tool"),
     toolspecs.UnknownRevision: (404, "unknown_revision"),
+    toolspecs.DroppedRevision: (410, "dropped_revision"),
+    toolspecs.QuotaExceeded: (403, "quota_exceeded"),
     toolspecs.StaleRevision: (412, "stale_revision"),
     toolspecs.InvalidTools: (422, "invalid_tools"),
     toolspecs.LimitExceeded: (422, "limit_exceeded"),
     toolspecs.DamagedEntry: (503, "damaged_entry"),
+    toolspecs.StoreFull: (507, "store_full"),
     toolspecs.StoreError: (503, "store_unavailable"),
     compiler.CompilerError: (422, "unsupported_schema"),
     compiler.WorkersUnavailable: (503, "compiler_unavailable"),
@@ -342,6 +345,16 @@ def _(error: toolspecs.UnknownTool) -> Details:
 @_details.register
 def _(error: toolspecs.UnknownRevision) -> Details:
     return "toolset", {"latest": error.latest}, {}
+
+
+@_details.register
+def _(error: toolspecs.DroppedRevision) -> Details:
+    return "toolset", {"latest": error.latest, "dropped_before": error.before}, {}
+
+
+@_details.register
+def _(error: toolspecs.QuotaExceeded) -> Details:
+    return None, {"limit": error.limit, "maximum": error.maximum}, {}
 
 
 @_details.register

@@ -19,8 +19,9 @@ from compiler.isolation.limits import CompileBudget
 from compiler.report import ToolReport
 from gateway.errors import InvalidField
 from runtime.protocol import Runtime
-from toolspecs.catalog import Catalog, check_tool_precondition
+from toolspecs.catalog import Catalog
 from toolspecs.errors import Fault, InvalidTools, StaleRevision, UnknownToolset
+from toolspecs.preconditions import check_tool_precondition
 from toolspecs.shapes import CheckedTool, read_tool
 from toolspecs.submission import CheckedToolset, Submission, bundle_checked, read_toolset
 from toolspecs.tool import Tool
@@ -68,7 +69,8 @@ class Registration:
 class Registry:
     """Checks, compiles and stores toolsets. Grammars are compiled for every model served.
 
-    The argument `share` stands for the client in the compile queue.
+    The argument `share` stands for the client in the compile queue, and `owner` is whose quota a write counts
+    for.
     """
 
     def __init__(self, catalog: Catalog, grammars: GrammarCache, runtime: Runtime) -> None:
@@ -85,6 +87,7 @@ class Registry:
         if_match: str | None = None,
         if_none_match: bool = False,
         share: str = "",
+        owner: str = "",
     ) -> Registration:
         """Create or replace a toolset. `tools` is a list of tools in any shape, `documents` schemas by URI.
 
@@ -95,7 +98,9 @@ class Registry:
         """
         budget = self._grammars.compile_budget(share)
         checked, reports = await self._check(name, tools, documents, budget)
-        write = await self.catalog.put_checked(checked, if_match=if_match, if_none_match=if_none_match)
+        write = await self.catalog.put_checked(
+            checked, if_match=if_match, if_none_match=if_none_match, owner=owner
+        )
         return Registration(write.revision, tuple(reports), is_created=write.is_created)
 
     async def put_tool(
@@ -107,6 +112,7 @@ class Registry:
         if_match: str | None = None,
         if_none_match: bool = False,
         share: str = "",
+        owner: str = "",
     ) -> Registration:
         """Add or replace the tool `tool_name`, which may refer to the toolset's documents.
 
@@ -130,7 +136,7 @@ class Registry:
             required = current.etag if is_bound else if_match
             try:
                 revision = await self.catalog.put_checked_tool(
-                    name, checked.tool, if_match=required, if_none_match=if_none_match
+                    name, checked.tool, if_match=required, if_none_match=if_none_match, owner=owner
                 )
                 return Registration(revision, tuple(reports))
             except StaleRevision:

@@ -117,6 +117,23 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         str | None,
         Meta(description="Password of the Redis in `store`, if its URL holds none; it is not escaped."),
     ] = None
+    store_revisions: Annotated[
+        int, Meta(ge=1, description="Revisions of each toolset that are kept, and those that requests name.")
+    ] = 50
+    store_deleted_days: Annotated[
+        float, Meta(ge=0, description="Days for which a deleted toolset can be restored.")
+    ] = 30.0
+    quota_bytes: Annotated[
+        int,
+        Meta(
+            ge=1 << 20,
+            description="Most bytes of revisions that one API key may store, compressed; without keys, all"
+            " clients together.",
+        ),
+    ] = 1 << 30
+    quota_toolsets: Annotated[
+        int, Meta(ge=1, description="Most toolsets of one API key; without keys, of all clients together.")
+    ] = 1000
     grammar_cache_bytes: Annotated[int, Meta(ge=0, description="Memory for compiled grammars, in bytes.")] = (
         512 << 20
     )

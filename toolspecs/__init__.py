@@ -14,9 +14,11 @@ This package knows nothing of grammars, models or HTTP.
 """
 
 from toolspecs.catalog import Catalog
+from toolspecs.collector import Collected, Collector, Retention
 from toolspecs.errors import (
     DamagedEntry,
     DeletedToolset,
+    DroppedRevision,
     Fault,
     InvalidName,
     InvalidStoreURL,
@@ -24,8 +26,10 @@ from toolspecs.errors import (
     LimitExceeded,
     LockTimeout,
     NotACounter,
+    QuotaExceeded,
     StaleRevision,
     StoreError,
+    StoreFull,
     StoreUnavailable,
     ToolspecsError,
     UnknownRevision,
@@ -34,6 +38,7 @@ from toolspecs.errors import (
 )
 from toolspecs.json_value import Limits
 from toolspecs.nearest import near_matches
+from toolspecs.quota import Quota
 from toolspecs.schema_check import check_documents
 from toolspecs.shapes import Shape, check_tool, detect_shape, parse_tool, parse_tools, write_tool
 from toolspecs.store import Store
@@ -44,8 +49,11 @@ from toolspecs.toolset import Page, Revision, RevisionSummary, Toolset, ToolsetR
 __all__ = [
     "Catalog",
     "ChoiceMode",
+    "Collected",
+    "Collector",
     "DamagedEntry",
     "DeletedToolset",
+    "DroppedRevision",
     "Fault",
     "InvalidName",
     "InvalidStoreURL",
@@ -55,6 +63,9 @@ __all__ = [
     "LockTimeout",
     "NotACounter",
     "Page",
+    "Quota",
+    "QuotaExceeded",
+    "Retention",
     "Revision",
     "RevisionSummary",
     "SQLiteStore",
@@ -62,6 +73,7 @@ __all__ = [
     "StaleRevision",
     "Store",
     "StoreError",
+    "StoreFull",
     "StoreUnavailable",
     "Tool",
     "ToolCall",

@@ -18,20 +18,25 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from weakref import WeakValueDictionary
 
 from toolspecs.errors import (
     DamagedEntry,
     DeletedToolset,
+    DroppedRevision,
     InvalidTools,
-    StaleRevision,
+    StoreError,
     StoreUnavailable,
     UnknownRevision,
     UnknownToolset,
 )
 from toolspecs.json_value import Limits
+from toolspecs.lru_cache import LruCache
 from toolspecs.nearest import near_matches
-from toolspecs.revision_store import ContentStore, Record, StaleCache, ToolsetLogs
+from toolspecs.preconditions import check_precondition, check_tool_precondition
+from toolspecs.quota import RECORD_BYTES, Quota, Usage, UsageCounters
+from toolspecs.revision_store import ContentStore, Record, StaleCache, ToolsetLogs, compress
 from toolspecs.shapes import check_tool
 from toolspecs.store import Store
 from toolspecs.submission import CheckedToolset, check_size, check_toolset
@@ -43,10 +48,13 @@ from toolspecs.toolset import (
     RevisionSummary,
     Toolset,
     ToolsetReference,
-    etag_matches,
 )
 
 _log = logging.getLogger(__name__)
+
+_MAX_MARKED = 10_000
+_MARK_AGAIN_S = 24 * 3600
+"""How often a catalog notes that requests name a revision."""
 
 _MAX_SUGGESTIONS = 8
 """Toolsets that an error names at most."""
@@ -73,14 +81,19 @@ class Catalog:
 
     `if_match` is the value of an HTTP If-Match header. A write whose precondition does not hold raises
     `StaleRevision`. Without a precondition, writers of the same toolset take turns and no write is lost: each
-    leaves a revision.
+    leaves a revision. `owner` is whose quota a write counts for.
 
     Every method may raise `StoreUnavailable` and `DamagedEntry`. Methods that need an existing toolset raise
     `UnknownToolset`, or `DeletedToolset` if there was one.
     """
 
     def __init__(
-        self, store: Store, *, limits: Limits | None = None, clock: Callable[[], datetime] = utc_now
+        self,
+        store: Store,
+        *,
+        limits: Limits | None = None,
+        quota: Quota | None = None,
+        clock: Callable[[], datetime] = utc_now,
     ) -> None:
         self.store = store
         self.limits = limits or Limits()
@@ -88,11 +101,13 @@ class Catalog:
         # Writers in this process take turns, which saves retries. The log keeps them right without that.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._logs = ToolsetLogs(store)
-        self._contents = ContentStore(store)
+        self._contents = ContentStore(store, lambda: clock().timestamp())
         self._stale_cache = StaleCache()
+        self._usage = UsageCounters(store, quota)
+        self._marked: LruCache[datetime] = LruCache(_MAX_MARKED)
 
     async def put(
-        self, toolset: Toolset, *, if_match: str | None = None, if_none_match: bool = False
+        self, toolset: Toolset, *, if_match: str | None = None, if_none_match: bool = False, owner: str = ""
     ) -> Revision:
         """Check `toolset` and make it the current content of its name; see `put_checked`.
 
@@ -100,12 +115,19 @@ class Catalog:
             InvalidTools: with every fault of every tool or document; nothing is written.
             LimitExceeded: there are too many tools or documents, or the toolset is too large.
             StaleRevision: the precondition does not hold.
+            QuotaExceeded: the owner has stored as much as it may.
         """
         checked = await asyncio.to_thread(check_toolset, toolset, self.limits)
-        return (await self.put_checked(checked, if_match=if_match, if_none_match=if_none_match)).revision
+        write = await self.put_checked(checked, if_match=if_match, if_none_match=if_none_match, owner=owner)
+        return write.revision
 
     async def put_checked(
-        self, checked: CheckedToolset, *, if_match: str | None = None, if_none_match: bool = False
+        self,
+        checked: CheckedToolset,
+        *,
+        if_match: str | None = None,
+        if_none_match: bool = False,
+        owner: str = "",
     ) -> Write:
         """Make a checked toolset the current content of its name.
 
@@ -119,11 +141,13 @@ class Catalog:
         async with self._turn(name):
             while True:
                 last = await self._logs.last(name)
-                _check_precondition(name, last.etag if last else None, if_match, if_none_match=if_none_match)
-                if revision := await self._append(checked, last):
+                check_precondition(name, last.etag if last else None, if_match, if_none_match=if_none_match)
+                if revision := await self._append(checked, last, owner):
                     return Write(revision, is_created=last is None or last.is_deleted)
 
-    async def put_tool(self, name: str, tool: Tool, *, if_match: str | None = None) -> Revision:
+    async def put_tool(
+        self, name: str, tool: Tool, *, if_match: str | None = None, owner: str = ""
+    ) -> Revision:
         """Check a tool and add it to a toolset; it replaces a tool of the same name.
 
         Raises:
@@ -133,10 +157,16 @@ class Catalog:
         """
         if faults := await asyncio.to_thread(check_tool, tool, self.limits):
             raise InvalidTools(faults)
-        return await self.put_checked_tool(name, tool, if_match=if_match)
+        return await self.put_checked_tool(name, tool, if_match=if_match, owner=owner)
 
     async def put_checked_tool(
-        self, name: str, tool: Tool, *, if_match: str | None = None, if_none_match: bool = False
+        self,
+        name: str,
+        tool: Tool,
+        *,
+        if_match: str | None = None,
+        if_none_match: bool = False,
+        owner: str = "",
     ) -> Revision:
         """As `put_tool`, for a tool that was checked; see `check_tool_precondition`."""
 
@@ -144,11 +174,17 @@ class Catalog:
             check_tool_precondition(revision, tool.name, if_match=if_match, if_none_match=if_none_match)
             return revision.toolset.with_tool(tool)
 
-        return await self._change(name, with_tool, if_match)
+        return await self._change(name, with_tool, if_match, owner)
 
-    async def delete_tool(self, name: str, tool_name: str, *, if_match: str | None = None) -> Revision:
+    async def delete_tool(
+        self, name: str, tool_name: str, *, if_match: str | None = None, owner: str = ""
+    ) -> Revision:
         """Remove a tool from a toolset. Raises `UnknownTool` and `StaleRevision`."""
-        return await self._change(name, lambda revision: revision.toolset.without_tool(tool_name), if_match)
+
+        def without_tool(revision: Revision) -> Toolset:
+            return revision.toolset.without_tool(tool_name)
+
+        return await self._change(name, without_tool, if_match, owner)
 
     async def delete(self, name: str, *, if_match: str | None = None) -> None:
         """Delete a toolset: it and its revisions can no longer be got, only listed and restored.
@@ -159,19 +195,24 @@ class Catalog:
             while not await self._append_deletion(name, if_match):
                 pass
 
-    async def restore(self, name: str, number: int, *, if_match: str | None = None) -> Revision:
+    async def restore(
+        self, name: str, number: int, *, if_match: str | None = None, owner: str = ""
+    ) -> Revision:
         """Make an earlier revision's content current again; this also works for a deleted toolset.
 
         Raises:
-            UnknownRevision: there is no such revision.
+            UnknownRevision: there is no such revision, or it was dropped.
             StaleRevision: the precondition does not hold.
         """
         record = await self._record(name, number)
         toolset = await self._contents.get(record.summary)
-        return await self.put(toolset, if_match=if_match)
+        return await self.put(toolset, if_match=if_match, owner=owner)
 
     async def get(self, name: str, number: int | None = None) -> Revision:
-        """The current revision, or the one of that number. Raises `UnknownRevision`."""
+        """The current revision, or the one of that number. Raises `UnknownRevision`.
+
+        A revision that is got by its number is kept for 30 more days.
+        """
         reference = ToolsetReference(name, number)
         try:
             record = await self._existing_head(name)
@@ -181,6 +222,8 @@ class Catalog:
             record = self._stale_cache.get(reference, error)
         else:
             self._stale_cache.put(reference, record)
+            if number is not None:
+                await self._mark_used(reference)
         return _revision(record, await self._contents.get(record.summary))
 
     async def last(self, name: str) -> Revision:
@@ -214,9 +257,12 @@ class Catalog:
         if head is None:
             raise await self._unknown(name, None)
         items: list[RevisionSummary] = []
-        number = head.summary.number + 1 if before is None else min(before, head.summary.number + 1)
-        while number > 1:
-            number -= 1
+        last = head.summary.number if before is None else min(before - 1, head.summary.number)
+        first = await self._logs.first_kept(name)
+        older = [number for number in await self._logs.used(name) if number < first] if first > 1 else []
+        for number in chain(range(last, first - 1, -1), reversed(older)):
+            if number > last:
+                continue
             record = await self._logs.record(name, number)
             if record is None or record.is_deleted:
                 continue
@@ -225,11 +271,26 @@ class Catalog:
             items.append(record.summary)
         return Page(tuple(items))
 
+    async def first_kept(self, name: str) -> int:
+        """The number from which on all revisions are kept; older ones may be there or dropped."""
+        return await self._logs.first_kept(name)
+
+    async def _mark_used(self, reference: ToolsetReference) -> None:
+        """Note once a day that requests name a revision by its number; a store that fails does no harm."""
+        now, key = self._clock(), str(reference)
+        marked = self._marked.get(key)
+        if marked is None or (now - marked).total_seconds() >= _MARK_AGAIN_S:
+            self._marked.put(key, now, 1)
+            try:
+                await self._logs.mark_used(reference.name, reference.number or 1)
+            except StoreError as error:
+                _log.warning("that requests name %s could not be noted: %s", key, error)
+
     def _turn(self, name: str) -> asyncio.Lock:
         return self._turns.setdefault(name, asyncio.Lock())
 
     async def _change(
-        self, name: str, change: Callable[[Revision], Toolset], if_match: str | None
+        self, name: str, change: Callable[[Revision], Toolset], if_match: str | None, owner: str
     ) -> Revision:
         """Append `change` of the last revision. Where another writer was first, apply it to theirs."""
 
@@ -239,27 +300,39 @@ class Catalog:
         async with self._turn(name):
             while True:
                 last = await self._existing(name)
-                _check_precondition(name, last.etag, if_match)
+                check_precondition(name, last.etag, if_match)
                 revision = _revision(last, await self._contents.get(last.summary))
                 checked = await asyncio.to_thread(changed, revision)
-                if appended := await self._append(checked, last):
+                if appended := await self._append(checked, last, owner):
                     return appended
 
     async def _append_deletion(self, name: str, if_match: str | None) -> bool:
         """Append the deletion of a toolset; False if another writer was first."""
         last = await self._existing(name)
-        _check_precondition(name, last.etag, if_match)
+        check_precondition(name, last.etag, if_match)
         deletion = RevisionSummary(name, last.summary.number + 1, last.summary.digest, self._clock(), 0)
-        return await self._commit(Record(deletion, is_deleted=True))
+        is_first = await self._commit(Record(deletion, is_deleted=True, owner=last.owner))
+        if is_first:
+            await self._usage.release(last.owner, Usage(num_toolsets=1))
+        return is_first
 
-    async def _append(self, checked: CheckedToolset, last: Record | None) -> Revision | None:
+    async def _append(self, checked: CheckedToolset, last: Record | None, owner: str) -> Revision | None:
         """The revision of this content after `last`; None if another writer was first."""
-        await self._contents.put(checked.toolset, checked.digest, checked.content)
+        packed = await asyncio.to_thread(compress, checked.content)
         if last is not None and not last.is_deleted and last.summary.digest == checked.digest:
+            await self._contents.put(checked.toolset, checked.digest, checked.content, packed)
             return _revision(last, checked.toolset)
         number = last.summary.number + 1 if last else 1
         revision = Revision(checked.toolset, number, checked.digest, self._clock())
-        return revision if await self._commit(Record(revision.summary)) else None
+        record = Record(revision.summary, owner=owner, num_bytes=len(packed))
+        is_new = last is None or last.is_deleted
+        usage = Usage(len(packed) + RECORD_BYTES, int(is_new))
+        async with self._usage.reserved(owner, usage):
+            await self._contents.put(checked.toolset, checked.digest, checked.content, packed)
+            is_first = await self._commit(record)
+        if not is_first:
+            await self._usage.release(owner, usage)
+        return revision if is_first else None
 
     async def _commit(self, record: Record) -> bool:
         """Append to the log. If another writer was first, wait a moment and return False."""
@@ -295,11 +368,13 @@ class Catalog:
         return await self._logs.head(name) if TOOLSET_NAME.fullmatch(name) else None
 
     async def _record(self, name: str, number: int) -> Record:
-        """The record of a revision; the number of a deletion is unknown."""
+        """The record of a revision; the number of a deletion is unknown, and that of an old one dropped."""
         head = await self._head(name)
         if head is None:
             raise await self._unknown(name, None)
         record = await self._logs.record(name, number) if 0 < number <= head.summary.number else None
+        if record is None and 0 < number < (first := await self._logs.first_kept(name)):
+            raise DroppedRevision(name, number, head.summary.number, first)
         if record is None or record.is_deleted:
             raise UnknownRevision(name, number, head.summary.number)
         return record
@@ -318,26 +393,3 @@ class Catalog:
 def _revision(record: Record, toolset: Toolset) -> Revision:
     summary = record.summary
     return Revision(toolset, summary.number, summary.digest, summary.created_at)
-
-
-def check_tool_precondition(
-    revision: Revision, tool_name: str, *, if_match: str | None = None, if_none_match: bool = False
-) -> None:
-    """Raise `StaleRevision` if the precondition of a write of one tool does not hold at `revision`.
-
-    `if_match` is about the toolset; `if_none_match` requires that the toolset has no such tool.
-    """
-    name = revision.toolset.name
-    _check_precondition(name, revision.etag, if_match)
-    if if_none_match and tool_name in revision.toolset:
-        raise StaleRevision(name, f"that it has no tool {tool_name!r}", revision.etag)
-
-
-def _check_precondition(
-    name: str, etag: str | None, if_match: str | None, *, if_none_match: bool = False
-) -> None:
-    """Raise `StaleRevision` if the precondition does not hold at `etag`; None: there is no such toolset."""
-    if if_match is not None and not etag_matches(if_match, etag):
-        raise StaleRevision(name, f"If-Match: {if_match}", etag)
-    if if_none_match and etag is not None:
-        raise StaleRevision(name, "that there is none", etag)

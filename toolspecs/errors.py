@@ -8,10 +8,13 @@ ToolspecsError
 │   └── DeletedToolset  there was one; its last revision, to be restored
 ├── UnknownTool         the toolset has no such tool; similar names
 ├── UnknownRevision     the toolset has no such revision; the latest one
+│   └── DroppedRevision there was one; which are kept
+├── QuotaExceeded       the client has stored as much as it may
 ├── StaleRevision       the precondition does not hold; the current ETag
 └── StoreError
     ├── InvalidStoreURL     the URL does not name a store
     ├── StoreUnavailable    the store cannot be reached, or failed
+    │   └── StoreFull       it has no room for a write; what it holds can be read
     ├── DamagedEntry        an entry of the store was altered, cut short or lost
     ├── LockTimeout         somebody else held the lease for the whole wait
     └── NotACounter         the value to increment is not an integer
@@ -131,6 +134,29 @@ class UnknownRevision(ToolspecsError):
         super().__init__(f"toolset {toolset!r} has no revision {number}; the latest is {latest}")
 
 
+class DroppedRevision(UnknownRevision):
+    """The revision was removed with others that were too old; those from `before` on are kept."""
+
+    def __init__(self, toolset: str, number: int, latest: int, before: int) -> None:
+        super().__init__(toolset, number, latest)
+        self.before = before
+        kept = "none is kept" if before > latest else f"the oldest that is kept is {before}"
+        self.args = (f"revision {number} of toolset {toolset!r} was dropped as too old; {kept}",)
+
+
+class QuotaExceeded(ToolspecsError):
+    """The writes of one client would store more than it may; `limit` is `quota_bytes` or `quota_toolsets`."""
+
+    def __init__(self, limit: str, maximum: int) -> None:
+        self.limit = limit
+        self.maximum = maximum
+        noun = "bytes of revisions" if limit == "quota_bytes" else "toolsets"
+        super().__init__(
+            f"this client may store {maximum} {noun}, and this write would exceed that: delete toolsets, and"
+            f" wait until the gateway collects what is old, or ask the operator to raise {limit}"
+        )
+
+
 class StaleRevision(ToolspecsError):
     """`expected` is what the writer required; `current_etag` is None if there is no such toolset."""
 
@@ -163,6 +189,10 @@ class StoreUnavailable(StoreError):
         self.store = store
         self.reason = reason
         super().__init__(f"store {store}: {reason}")
+
+
+class StoreFull(StoreUnavailable):
+    """The store has no room for a write. What was registered before is there, and can be read and deleted."""
 
 
 class DamagedEntry(StoreError):

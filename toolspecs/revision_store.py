@@ -7,7 +7,11 @@ and moving the head, the head lags behind by one; the next writer moves it on. A
 made again from the records.
 
 The contents lie under their digests: `toolset/content/<digest>`. Toolsets with equal content share one. A
-content never changes.
+content never changes, but the stamp at its end does: it tells when a writer last relied on the content, so
+that nobody collects what a writer is about to name in a record (`toolspecs/collector.py`).
+
+The oldest records are dropped in time. `toolset/dropped/<name>` holds the number of the first record that is
+kept. `toolset/used/<name>/<number>` stands for a while after a request has named a revision by its number.
 
 Whoever can write to the store can alter entries, and so can a fault. Everything that is read is checked; an
 entry that cannot be used raises `DamagedEntry`.
@@ -16,6 +20,9 @@ entry that cannot be used raises `DamagedEntry`.
 import asyncio
 import json
 import logging
+import secrets
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
@@ -32,6 +39,13 @@ from toolspecs.toolset import RevisionSummary, Toolset, ToolsetReference
 HEADS = "toolset/head/"
 RECORDS = "toolset/record/"
 CONTENTS = "toolset/content/"
+DROPPED = "toolset/dropped/"
+USED = "toolset/used/"
+
+STAMP_AFTER_S = 15 * 60
+"""A stamp that is younger is not renewed, so that equal writes in a row do not write a content each time."""
+USED_FOR_S = 30 * 24 * 3600
+_STAMP_MARK, _STAMP_BYTES = b"used", 16
 
 MAX_BYTES = 64 * 2**20
 """Of a content before compression. `Limits.toolset_bytes` keeps what is written far below it."""
@@ -52,6 +66,10 @@ class Record:
 
     summary: RevisionSummary
     is_deleted: bool = False
+    owner: str = ""
+    """Whose quota the record counts for."""
+    num_bytes: int = 0
+    """Of the content as it is stored; 0 where an earlier version wrote the record."""
 
     @property
     def etag(self) -> str | None:
@@ -68,6 +86,8 @@ class _RecordFields(msgspec.Struct):
     created_at: datetime
     num_tools: Annotated[int, msgspec.Meta(ge=0)]
     is_deleted: bool
+    owner: str = ""
+    num_bytes: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 def encode_record(record: Record) -> bytes:
@@ -80,6 +100,8 @@ def encode_record(record: Record) -> bytes:
         "created_at": summary.created_at.isoformat(),
         "num_tools": summary.num_tools,
         "is_deleted": record.is_deleted,
+        "owner": record.owner,
+        "num_bytes": record.num_bytes,
     }
     return json.dumps(fields, separators=(",", ":")).encode()
 
@@ -91,7 +113,7 @@ def decode_record(content: bytes) -> Record:
     except msgspec.MsgspecError as error:
         raise ValueError(f"it is not a record: {error}") from error
     summary = RevisionSummary(fields.name, fields.number, fields.digest, fields.created_at, fields.num_tools)
-    return Record(summary, fields.is_deleted)
+    return Record(summary, fields.is_deleted, fields.owner, fields.num_bytes)
 
 
 def encode_toolset(toolset: Toolset) -> bytes:
@@ -155,7 +177,8 @@ class ToolsetLogs:
     async def _follow(self, name: str, head: Record | None) -> Record | None:
         """The last record, searched from `head` on (None: from the first); the head is moved to it."""
         last = head
-        while record := await self.record(name, last.summary.number + 1 if last else 1):
+        first = last.summary.number if last else await self.first_kept(name) - 1
+        while record := await self.record(name, last.summary.number + 1 if last else first + 1):
             last = record
         if last is not None and last is not head:
             await self._move_head(last)
@@ -163,15 +186,57 @@ class ToolsetLogs:
 
     async def record(self, name: str, number: int) -> Record | None:
         """The record of that number. Raises `DamagedEntry`."""
-        key = _record_key(name, number)
+        key = record_key(name, number)
         record = _decode(key, name, await self._store.get(key))
         if record is not None and record.summary.number != number:
             raise DamagedEntry(key, f"it is the record of revision {record.summary.number}")
         return record
 
+    async def readable(self, name: str, numbers: Sequence[int]) -> list[Record]:
+        """Those records of these numbers that are there. One that is damaged is logged and left out."""
+        keys = [record_key(name, number) for number in numbers]
+        found = []
+        for key, content in zip(keys, await self._store.get_many(keys), strict=True):
+            try:
+                record = _decode(key, name, content)
+            except DamagedEntry as error:
+                _log.warning("%s", error)
+            else:
+                found += [record] if record else []
+        return found
+
+    async def readable_head(self, name: str) -> Record | None:
+        """The copy of the last record; None if it is not there or damaged."""
+        try:
+            return _decode(HEADS + name, name, await self._store.get(HEADS + name))
+        except DamagedEntry as error:
+            _log.warning("%s", error)
+            return None
+
+    async def first_kept(self, name: str) -> int:
+        """The number from which on all records are kept. Raises `DamagedEntry`."""
+        key = DROPPED + name
+        content = await self._store.get(key)
+        if content is None:
+            return 1
+        try:
+            return max(1, int(content))
+        except ValueError as error:
+            raise DamagedEntry(key, str(error)) from error
+
+    async def mark_used(self, name: str, number: int) -> None:
+        """Note that a request named this revision, so that it is kept for now."""
+        await self._store.set(f"{USED}{name}/{number}", b"", USED_FOR_S)
+
+    async def used(self, name: str) -> list[int]:
+        """The numbers of the revisions that requests named lately."""
+        prefix = f"{USED}{name}/"
+        numbers = [key.removeprefix(prefix) async for key in self._store.scan(prefix)]
+        return sorted(int(number) for number in numbers if number.isdecimal())
+
     async def append(self, record: Record) -> bool:
         """Commit the record after the last one, by its number; False if another writer was first."""
-        key, content = _record_key(record.summary.name, record.summary.number), encode_record(record)
+        key, content = record_key(record.summary.name, record.summary.number), encode_record(record)
         # A driver that lost the answer to its first attempt asks again, and then finds its own record there.
         if await self._store.compare_and_set(key, None, content) or await self._store.get(key) == content:
             await self._move_head(record)
@@ -205,23 +270,31 @@ def _decode(key: str, name: str, content: bytes | None) -> Record | None:
     return record
 
 
-def _record_key(name: str, number: int) -> str:
+def record_key(name: str, number: int) -> str:
+    """The key of a record."""
     return f"{RECORDS}{name}/{number:010}"
 
 
 class ContentStore:
     """Reads and writes contents, through a cache. Both may raise `StoreUnavailable`."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
         self._store = store
+        self._clock = clock
         self._cache: LruCache[Toolset] = LruCache(CONTENT_CACHE_BYTES)
 
-    async def put(self, toolset: Toolset, digest: str, content: bytes) -> None:
-        """Write the content of `toolset` if it is missing or damaged; `content` is the encoded toolset."""
-        key = CONTENTS + digest
-        packed = await asyncio.to_thread(compress, content)
-        if not await self._store.compare_and_set(key, None, packed) and await self._store.get(key) != packed:
-            await self._store.set(key, packed)
+    async def put(self, toolset: Toolset, digest: str, content: bytes, packed: bytes) -> None:
+        """Write the content of `toolset` unless it is there, whole and stamped lately.
+
+        `content` is the encoded toolset, `packed` the same compressed.
+        """
+        key, now = CONTENTS + digest, self._clock()
+        stored = await self._store.get(key)
+        is_there = stored is not None and unstamped(stored) == packed
+        if stored is None or not is_there or stamp_of(stored) < now - STAMP_AFTER_S:
+            renewed = stamped(packed, now)
+            if not await self._store.compare_and_set(key, stored, renewed):
+                await self._store.set(key, renewed)  # another writer or the collector was there
         self._cache.put(_cache_key(toolset.name, digest), toolset, len(content))
 
     async def get(self, summary: RevisionSummary) -> Toolset:
@@ -234,12 +307,28 @@ class ContentStore:
             if packed is None:
                 raise DamagedEntry(key, f"it is missing; put toolset {summary.name!r} again")
             try:
-                content = await asyncio.to_thread(decompress, packed)
+                content = await asyncio.to_thread(decompress, unstamped(packed))
                 toolset = await asyncio.to_thread(decode_toolset, summary.name, summary.digest, content)
             except ValueError as error:
                 raise DamagedEntry(key, f"{error}; put toolset {summary.name!r} again") from error
             self._cache.put(cache_key, toolset, len(content))
         return toolset
+
+
+def stamped(packed: bytes, now: float) -> bytes:
+    """A content with the time behind it, and random bytes: no two writers write the same."""
+    return packed + _STAMP_MARK + round(now).to_bytes(8) + secrets.token_bytes(4)
+
+
+def stamp_of(stored: bytes) -> float:
+    """When a writer last relied on a stored content; 0 where an earlier version wrote it."""
+    stamp = stored[-_STAMP_BYTES:]
+    return int.from_bytes(stamp[4:12]) if stamp.startswith(_STAMP_MARK) else 0
+
+
+def unstamped(stored: bytes) -> bytes:
+    """The compressed content alone."""
+    return stored[:-_STAMP_BYTES] if stored[-_STAMP_BYTES:].startswith(_STAMP_MARK) else stored
 
 
 def _cache_key(name: str, digest: str) -> str:

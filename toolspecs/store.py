@@ -68,6 +68,12 @@ class Store(Protocol):
         take it away from them. Raises `LockTimeout`.
         """
 
+    async def touch(self, keys: Sequence[str], ttl_s: float) -> None:
+        """Let those of the keys that would expire do so `ttl_s` seconds from now."""
+
+    async def compact(self) -> None:
+        """Give the space of removed entries back to the system, as far as the store can."""
+
     async def ping(self) -> None:
         """Return if the store can be reached, else raise `StoreUnavailable`."""
 

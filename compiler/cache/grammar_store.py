@@ -17,11 +17,12 @@ from toolspecs.errors import LockTimeout, StoreError
 from toolspecs.store import Store
 
 LEASE_S = 10.0
+UNIT_PREFIX = "unit:"
 _TIMEOUT_S = 4.0
 """Longer than the stores' own timeouts, so that a store reports its own failure first."""
 PAUSE_S = 1.0
 LIFETIME_S = 30 * 24 * 3600.0
-"""Entries expire, since clients send some tools only once and the store must not fill up with these."""
+"""After its last use an entry expires: clients send some tools only once, and the store must not fill up."""
 _log = logging.getLogger(__name__)
 
 
@@ -38,13 +39,16 @@ class GrammarStore:
         return (await self.load_many([key])).get(key)
 
     async def load_many(self, keys: Sequence[str]) -> dict[str, bytes]:
-        """The contents of those keys that have one, in one round trip."""
+        """The contents of those keys that have one, in one round trip; they live on for `LIFETIME_S`."""
         store = self._reachable()
         if store is None:
             return {}
         try:
             async with asyncio.timeout(_TIMEOUT_S):
-                stored = await store.get_many([f"unit:{key}" for key in keys])
+                stored = await store.get_many([UNIT_PREFIX + key for key in keys])
+                found = [UNIT_PREFIX + key for key, value in zip(keys, stored, strict=True) if value]
+                if found:
+                    await store.touch(found, LIFETIME_S)
         except (StoreError, TimeoutError) as error:
             self._failed(error)
             return {}
@@ -64,7 +68,7 @@ class GrammarStore:
             return
         try:
             async with asyncio.timeout(_TIMEOUT_S):
-                await store.set(f"unit:{key}", sign(content, key, self._secret), LIFETIME_S)
+                await store.set(UNIT_PREFIX + key, sign(content, key, self._secret), LIFETIME_S)
         except (StoreError, TimeoutError) as error:
             self._failed(error)
 

@@ -91,6 +91,7 @@ class ToolsetController(Controller):
             if_match=_if_match(request),
             if_none_match=_if_none_match(request),
             share=principal.share,
+            owner=principal.owner,
         )
         return _tagged(
             registration.revision, registration_json(registration), 201 if registration.is_created else 200
@@ -136,17 +137,23 @@ class ToolsetController(Controller):
             if_match=_if_match(request),
             if_none_match=_if_none_match(request),
             share=principal.share,
+            owner=principal.owner,
         )
         return _tagged(registration.revision, registration_json(registration))
 
     @delete("/{toolset:str}/tools/{tool:path}", status_code=200)
     async def delete_tool(
-        self, toolset: FromPath[str], tool: FromPath[str], request: HttpRequest, services: WiredServices
+        self,
+        toolset: FromPath[str],
+        tool: FromPath[str],
+        request: HttpRequest,
+        services: WiredServices,
+        principal: RequestPrincipal,
     ) -> Response[Any]:
         """Remove a tool."""
         _refuse_if_none_match(request)
         revision = await services.registry.catalog.delete_tool(
-            toolset, _name(tool), if_match=_if_match(request)
+            toolset, _name(tool), if_match=_if_match(request), owner=principal.owner
         )
         return _tagged(revision, summary_json(revision.summary))
 
@@ -158,9 +165,18 @@ class ToolsetController(Controller):
         before: RevisionNumber = None,
         limit: PageSize = 100,
     ) -> JSON:
-        """One page of the revisions, the newest first; also those of a deleted toolset."""
-        page = await services.registry.catalog.revisions(toolset, before=before, limit=limit)
-        return {"revisions": [summary_json(summary) for summary in page.items], "next": page.next_key}
+        """One page of the revisions, the newest first; also those of a deleted toolset.
+
+        Revisions before `dropped_before` were dropped as too old, but for those that requests still name.
+        """
+        catalog = services.registry.catalog
+        page = await catalog.revisions(toolset, before=before, limit=limit)
+        first = await catalog.first_kept(toolset)
+        return {
+            "revisions": [summary_json(summary) for summary in page.items],
+            "next": page.next_key,
+            "dropped_before": first if first > 1 else None,
+        }
 
     @get("/{toolset:str}/revisions/{number:int}")
     async def get_revision(
@@ -176,11 +192,18 @@ class ToolsetController(Controller):
 
     @post("/{toolset:str}/revisions/{number:int}/restore", status_code=200)
     async def restore(
-        self, toolset: FromPath[str], number: FromPath[int], request: HttpRequest, services: WiredServices
+        self,
+        toolset: FromPath[str],
+        number: FromPath[int],
+        request: HttpRequest,
+        services: WiredServices,
+        principal: RequestPrincipal,
     ) -> Response[Any]:
         """Make an earlier revision's content current again, as a new revision."""
         _refuse_if_none_match(request)
-        revision = await services.registry.catalog.restore(toolset, number, if_match=_if_match(request))
+        revision = await services.registry.catalog.restore(
+            toolset, number, if_match=_if_match(request), owner=principal.owner
+        )
         return _tagged(revision, summary_json(revision.summary))
 
     @get("/{toolset:str}/report")

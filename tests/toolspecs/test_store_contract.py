@@ -281,3 +281,27 @@ async def test_processes_share_a_store(store, store_url):
     assert sorted(written) == sorted(f"{name}{number}" for name in names for number in range(40))
     for name in names:
         assert [w for w in written if w[0] == name] == [f"{name}{number}" for number in range(40)]
+
+
+async def test_touched_entries_live_longer(store, other):
+    await store.set("short", b"1", ttl_s=0.3)
+    await store.set("long", b"2", ttl_s=0.3)
+    await store.set("for good", b"3")
+    await other.touch(["long", "for good", "absent"], 60)
+    await asyncio.sleep(0.5)
+    assert await other.get_many(["short", "long", "for good", "absent"]) == [None, b"2", b"3", None]
+    await store.touch([], 60)
+    await store.touch(["long", "for good"], 0.2)
+    await asyncio.sleep(0.4)
+    assert await other.get_many(["long", "for good"]) == [None, b"3"]
+
+
+async def test_compacting_keeps_every_entry(store, other):
+    for number in range(50):
+        await store.set(f"k{number}", b"%d" % number * 1000)
+    for number in range(40):
+        await store.delete(f"k{number}")
+    await asyncio.gather(store.compact(), other.get("k45"), store.set("new", b"1"))
+    assert await other.get("k45") == b"45" * 1000
+    assert await keys(other, "k4") == [f"k{number}" for number in range(40, 50)]
+    assert await other.get("new") == b"1"

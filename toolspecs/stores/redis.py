@@ -9,6 +9,7 @@ If the server is not there, commands fail at once. If the server hangs, the firs
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, cast
@@ -19,11 +20,13 @@ from redis.asyncio import BlockingConnectionPool
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as ConnectionLost
-from redis.exceptions import RedisError
+from redis.exceptions import OutOfMemoryError, RedisError
 from redis.exceptions import TimeoutError as NoAnswer
 
-from toolspecs.errors import InvalidStoreURL, NotACounter, StoreUnavailable
+from toolspecs.errors import InvalidStoreURL, NotACounter, StoreFull, StoreUnavailable
 from toolspecs.store import hold_lease
+
+_log = logging.getLogger(__name__)
 
 CONNECT_TIMEOUT_S = 3
 SOCKET_TIMEOUT_S = 3
@@ -55,6 +58,16 @@ if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('DEL', KEYS[1])
 """
 
+TOUCH = """
+for _, key in ipairs(KEYS) do
+    if redis.call('PTTL', key) > 0 then redis.call('PEXPIRE', key, ARGV[1]) end
+end
+"""
+
+_FULL = (
+    "its memory is full, so it refuses writes: raise maxmemory, set maxmemory-policy to volatile-lru, or run"
+    " `callgate store gc`"
+)
 _GLOB = str.maketrans({char: f"\\{char}" for char in "*?[]\\"})
 
 
@@ -88,6 +101,8 @@ class RedisStore:
         self._compare_and_set = self._client.register_script(COMPARE_AND_SET)
         self._acquire = self._client.register_script(ACQUIRE)
         self._release = self._client.register_script(RELEASE)
+        self._touch = self._client.register_script(TOUCH)
+        self._is_checked = False
 
     def __repr__(self) -> str:
         return f"RedisStore({self._name!r})"
@@ -153,9 +168,33 @@ class RedisStore:
         """See `LeaseStore.release`."""
         return bool(await self._run(self._release, key, token))
 
+    async def touch(self, keys: Sequence[str], ttl_s: float) -> None:
+        """See `Store.touch`."""
+        if keys:
+            names = [self._prefix + key for key in keys]
+            await self._call(self._touch, keys=names, args=[_milliseconds(ttl_s)])
+
+    async def compact(self) -> None:
+        """See `Store.compact`: the server's allocator does so."""
+
     async def ping(self) -> None:
         """See `Store.ping`."""
         await self._call(self._client.ping)
+        if not self._is_checked:
+            self._is_checked = True
+            await self._warn_of_eviction()
+
+    async def _warn_of_eviction(self) -> None:
+        """Log a warning if the server removes registrations to make room: only grammars may go."""
+        with suppress(StoreUnavailable):
+            policy = str((await self._call(self._client.info, "memory")).get("maxmemory_policy", ""))
+            if policy.startswith("allkeys"):
+                _log.warning(
+                    "store %s has maxmemory-policy %s, which removes registered toolsets when memory is"
+                    " short; set it to volatile-lru, which removes compiled grammars only",
+                    self._name,
+                    policy,
+                )
 
     async def close(self) -> None:
         """See `Store.close`."""
@@ -176,6 +215,8 @@ class RedisStore:
         except (RedisError, OSError) as error:
             if isinstance(error, NoAnswer) and self._awaiting is None:
                 self._awaiting = asyncio.create_task(self._await_answer())
+            if isinstance(error, OutOfMemoryError):
+                raise StoreFull(self._name, _FULL) from error
             raise StoreUnavailable(self._name, _reason(error)) from error
 
     async def _await_answer(self) -> None:

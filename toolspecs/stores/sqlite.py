@@ -8,17 +8,19 @@ import asyncio
 import json
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import aiosqlite
 
-from toolspecs.errors import NotACounter, StoreUnavailable
+from toolspecs.errors import NotACounter, StoreFull, StoreUnavailable
 from toolspecs.store import hold_lease
 
 BUSY_TIMEOUT_S = 30
+INCREMENTAL = 2
+"""The mode of SQLite's `auto_vacuum` in which free pages are given back when asked to."""
 SWEEP_EVERY = 256  # of this many writes with an expiry, one removes expired entries first
 
 SCHEMA = """
@@ -48,6 +50,10 @@ WHERE key = :key AND value = :expected AND {_FRESH}
 DELETE = f"DELETE FROM entries WHERE key = :key AND {_FRESH}"
 REMOVE = f"{DELETE} AND value = :expected"
 SCAN = f"SELECT key FROM entries WHERE key >= :prefix AND key < :prefix || char(0x10FFFF) AND {_FRESH}"
+TOUCH = """
+UPDATE entries SET expires_at = :expires_at
+WHERE key IN (SELECT json_each.value FROM json_each(:keys)) AND expires_at > :now
+"""
 SWEEP = "DELETE FROM entries WHERE expires_at <= :now"
 ACQUIRE = f"{SET} WHERE NOT {_FRESH} OR value = :value"
 
@@ -132,6 +138,18 @@ class SQLiteStore:
         """See `LeaseStore.release`."""
         return await self._is_done(REMOVE, key=key, expected=token.encode())
 
+    async def touch(self, keys: Sequence[str], ttl_s: float) -> None:
+        """See `Store.touch`."""
+        await self._execute(TOUCH, keys=json.dumps(keys), expires_at=self._after(ttl_s))
+
+    async def compact(self) -> None:
+        """See `Store.compact`. The first time, this writes a file anew that an earlier version made."""
+        await self._execute(SWEEP)
+        if (await self._execute("PRAGMA auto_vacuum"))[0][0] != INCREMENTAL:
+            await self._execute(f"PRAGMA auto_vacuum = {INCREMENTAL}")
+            await self._execute("VACUUM")
+        await self._execute_script("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE)")
+
     async def ping(self) -> None:
         """See `Store.ping`."""
         await self._execute("SELECT 1")
@@ -158,9 +176,26 @@ class SQLiteStore:
     async def _execute(self, statement: str, **values: Any) -> list[sqlite3.Row]:
         """Run a statement and fetch all rows at once, so that no cursor stays open over an await."""
         values["now"] = self._clock()
-        try:
+        with self._failures():
             connection = self._connection or await self._open()
             return list(await connection.execute_fetchall(statement, values))
+
+    async def _execute_script(self, statements: str) -> None:
+        """Run statements to their ends: a statement without rows ends at its first step otherwise."""
+        with self._failures():
+            connection = self._connection or await self._open()
+            await connection.executescript(statements)
+
+    @contextmanager
+    def _failures(self) -> Iterator[None]:
+        """Raise what the driver raises as this package's errors."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if "is full" in str(error):
+                reason = f"{error}: make room on its disk, or run `callgate store gc`"
+                raise StoreFull(repr(self), reason) from error
+            raise StoreUnavailable(repr(self), str(error)) from error
         except (sqlite3.Error, OSError, ValueError) as error:
             raise StoreUnavailable(repr(self), str(error)) from error
 
@@ -183,6 +218,7 @@ async def _connect(path: Path | None) -> aiosqlite.Connection:
     thread.daemon = True
     await connection
     try:
+        await connection.execute_fetchall(f"PRAGMA auto_vacuum = {INCREMENTAL}")  # counts for a new file only
         await _use_write_ahead_log(connection)
         # FULL, because a registration that was acknowledged has to survive a power cut.
         await connection.execute_fetchall("PRAGMA synchronous = FULL")

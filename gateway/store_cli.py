@@ -1,0 +1,36 @@
+"""`callgate store`: upkeep of a store, from a shell."""
+
+import asyncio
+
+from gateway.data_dir import open_store_of
+from gateway.settings import Settings
+from gateway.store_upkeep import retention_of
+from toolspecs.collector import Collected, Collector
+
+
+def collect(settings: Settings, *, is_dry_run: bool) -> str:
+    """Collect what is old in the store of the settings; returns what was removed, for a reader.
+
+    Raises:
+        SettingsError, StoreError: the store cannot be opened, or failed.
+    """
+    return _described(asyncio.run(_collect(settings, is_dry_run=is_dry_run)), is_dry_run=is_dry_run)
+
+
+async def _collect(settings: Settings, *, is_dry_run: bool) -> Collected:
+    store = open_store_of(settings)
+    try:
+        return await Collector(store, retention_of(settings)).collect(is_dry_run=is_dry_run)
+    finally:
+        await store.close()
+
+
+def _described(collected: Collected, *, is_dry_run: bool) -> str:
+    done = "would be removed" if is_dry_run else "were removed"
+    said = (
+        f"{collected.num_revisions} revisions and {collected.num_contents} contents {done}:"
+        f" {collected.num_bytes / 1e6:.1f} MB"
+    )
+    if collected.num_young:
+        said += f"; {collected.num_young} unused contents wait, as somebody wrote them within the last hour"
+    return said

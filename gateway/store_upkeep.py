@@ -1,0 +1,69 @@
+"""What a gateway does for its store while it serves: about once an hour it collects what is old.
+
+Of several gateways that share a store, one does so each time.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from gateway.settings import Settings
+from toolspecs.collector import Collector, Retention
+from toolspecs.errors import StoreError, StoreFull
+from toolspecs.store import Store
+
+FIRST_AFTER_S = 60.0
+EVERY_S = 3600.0
+COLLECTED = "toolset/collected"
+"""A key that stands until it is time to collect again."""
+
+_log = logging.getLogger(__name__)
+
+
+def retention_of(settings: Settings) -> Retention:
+    """What the settings keep."""
+    return Retention(settings.store_revisions, settings.store_deleted_days)
+
+
+@asynccontextmanager
+async def collecting(store: Store, retention: Retention) -> AsyncIterator[None]:
+    """Collect now and then for the length of a block."""
+    task = asyncio.create_task(_collect_regularly(store, retention))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def _collect_regularly(store: Store, retention: Retention) -> None:
+    pause = FIRST_AFTER_S
+    while True:
+        await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 (spreads gateways)
+        pause = EVERY_S
+        try:
+            await collect_if_due(store, retention)
+        except StoreError as error:
+            _log.warning("old revisions could not be collected now: %s", error)
+        except Exception:  # noqa: BLE001 - a bug here must not end what the gateway serves
+            _log.exception("collecting old revisions failed")
+
+
+async def collect_if_due(store: Store, retention: Retention) -> bool:
+    """Collect, unless a gateway did so within the last hour; returns whether it did."""
+    if await store.get(COLLECTED) is not None:
+        return False
+    with suppress(StoreFull):
+        await store.set(COLLECTED, b"", EVERY_S)
+    collected = await Collector(store, retention).collect()
+    if collected.num_revisions or collected.num_contents:
+        _log.info(
+            "collected %d revisions and %d contents, %d bytes",
+            collected.num_revisions,
+            collected.num_contents,
+            collected.num_bytes,
+        )
+    return True

@@ -1,0 +1,132 @@
+"""The store does not grow without bound: revisions are dropped, quotas hold, and a full store says so."""
+
+import asyncio
+
+import pytest
+from fake_runtime import FakeRuntime
+from opened_store import opened
+from redis_server import running_redis
+from sample_tools import TIME
+from serving import client_of
+from typer.testing import CliRunner
+
+from gateway.app import create_app
+from gateway.cli import cli
+from gateway.settings import Settings
+from gateway.store_upkeep import collect_if_due
+from toolspecs import Catalog, Collector, DroppedRevision, Retention, StoreFull, Tool, Toolset
+
+KEYS = ("the first key", "the second key")
+NO_GRACE = Retention(revisions=2, grace_s=-1)
+
+
+def toolset(name, number, size=30_000):
+    noise = "".join(chr(0x4E00 + (number * 7919 + i * i * 31) % 20_000) for i in range(size))
+    return Toolset(name, (Tool("f", noise, {}),))
+
+
+@pytest.fixture
+def settings(tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text("\n".join(key.replace(" ", "-") for key in KEYS))
+    return Settings(
+        data_dir=str(tmp_path),
+        secret="0123456789abcdef",
+        compile_workers=0,
+        api_key_file=str(keys),
+        quota_toolsets=2,
+        store_revisions=3,
+    )
+
+
+def authorized(client, key):
+    client.headers["Authorization"] = f"Bearer {key.replace(' ', '-')}"
+    return client
+
+
+def tools(number):
+    function = TIME["function"] | {"description": f"version {number}"}
+    return {"tools": [{"type": "function", "function": function}]}
+
+
+async def test_quotas_and_dropped_revisions_over_http(settings):
+    async with client_of(create_app(settings, runtime=FakeRuntime())) as client:
+        first = authorized(client, KEYS[0])
+        for number in range(6):
+            assert (await first.put("/v1/toolsets/a", json=tools(number))).is_success
+        assert (await first.put("/v1/toolsets/b", json=tools(0))).is_success
+        refused = await first.put("/v1/toolsets/c", json=tools(0))
+        assert (refused.status_code, refused.json()["limit"]) == (403, "quota_toolsets")
+        assert "raise quota_toolsets" in refused.json()["detail"]
+        assert (await authorized(client, KEYS[1]).put("/v1/toolsets/c", json=tools(0))).is_success
+
+        async with opened(settings.store_url) as store:
+            assert await collect_if_due(store, Retention(settings.store_revisions))
+            assert not await collect_if_due(store, Retention(settings.store_revisions))
+        listed = (await client.get("/v1/toolsets/a/revisions")).json()
+        assert [item["revision"] for item in listed["revisions"]] == [6, 5, 4]
+        assert listed["dropped_before"] == 4
+        assert (await client.get("/v1/toolsets/b/revisions")).json()["dropped_before"] is None
+        for path in ("revisions/2", "report?revision=2"):
+            gone = await client.get(f"/v1/toolsets/a/{path}")
+            assert (gone.status_code, gone.json()["dropped_before"]) == (410, 4)
+            assert "revision 2 of toolset 'a' was dropped" in gone.json()["detail"]
+        chat = {"model": "tiny", "messages": [{"role": "user", "content": "hi"}], "toolset": "a@2"}
+        assert (await client.post("/v1/chat/completions", json=chat)).status_code in {404, 410}
+
+
+def test_the_command_frees_and_says_what(settings, tmp_path):
+    async def write():
+        async with opened(settings.store_url) as store:
+            for number in range(9):
+                await Catalog(store).put(toolset("t", number))
+
+    asyncio.run(write())
+
+    def run(*options):
+        done = CliRunner().invoke(cli, ["store", "gc", "--data-dir", str(tmp_path), *options])
+        assert done.exit_code == 0, done.output
+        return " ".join(done.output.split())
+
+    assert run("--store-revisions", "2", "--dry-run").startswith(
+        "7 revisions and 0 contents would be removed"
+    )
+    removed = run("--store-revisions", "2")
+    assert removed.startswith("7 revisions and 0 contents were removed: 0.0 MB; 7 unused contents wait")
+    assert run("--store-revisions", "2").startswith("0 revisions")
+
+
+async def until_full(write):
+    """How many writes a store takes before it is full."""
+    for number in range(10_000):
+        try:
+            await write(number)
+        except StoreFull:
+            return number
+    raise AssertionError("the store is not full")
+
+
+async def test_a_full_redis_says_so_and_loses_nothing(tmp_path):
+    with running_redis(tmp_path, maxmemory="3mb", **{"maxmemory-policy": "noeviction"}) as server:
+        async with opened(server.url) as store:
+            catalog = Catalog(store)
+            stored = await until_full(lambda number: catalog.put(toolset("t", number)))
+            assert 3 < stored < 100
+            assert (await catalog.get("t")).toolset == toolset("t", stored - 1)
+            assert (await Catalog(store).get("t", 1)).toolset == toolset("t", 0)
+            await until_full(lambda number: store.set(f"unit:{number}", b"x" * 1000))
+            with pytest.raises(StoreFull, match="raise maxmemory"):
+                await store.set("more", b"x" * 1000)
+            collected = await Collector(store, NO_GRACE).collect()
+            assert collected.num_bytes > 10_000
+            assert (await Catalog(store).put(toolset("t", 101))).number == stored + 1
+            with pytest.raises(DroppedRevision):
+                await Catalog(store).get("t", 2)
+
+
+async def test_a_policy_that_evicts_registrations_is_warned_of(tmp_path, caplog):
+    with running_redis(tmp_path, **{"maxmemory-policy": "allkeys-lru"}) as server:
+        async with opened(server.url) as store:
+            await store.ping()
+            await store.ping()
+    assert caplog.text.count("allkeys-lru, which removes registered toolsets") == 1

@@ -1,0 +1,296 @@
+"""What the collector removes, and what it must not, on SQLite and on a real Redis."""
+
+import asyncio
+import random
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from opened_store import opened
+
+from toolspecs import (
+    Catalog,
+    Collected,
+    Collector,
+    DeletedToolset,
+    DroppedRevision,
+    Quota,
+    QuotaExceeded,
+    Retention,
+    Tool,
+    Toolset,
+    UnknownRevision,
+)
+from toolspecs.quota import Usage, UsageCounters
+from toolspecs.revision_store import CONTENTS, HEADS, RECORDS, record_key
+
+START = datetime(2026, 11, 22, tzinfo=UTC)
+
+
+def toolset(name, content, size=200):
+    rng = random.Random(content)  # what cannot be compressed
+    description = "".join(rng.choice("abcdefghijklmnopqrstuvwxyz0123456789") for _ in range(size))
+    return Toolset(name, (Tool("f", description, {"type": "object", "title": str(content)}),))
+
+
+def large(content):
+    tools = [replace(toolset("t", f"{content} {n}", 30_000).tools[0], name=f"f{n}") for n in range(7)]
+    return Toolset("t", tuple(tools))
+
+
+class Clock:
+    """A clock that tests move. The catalog reads it as a date, the collector in seconds."""
+
+    def __init__(self):
+        self.now = START
+
+    def __call__(self):
+        return self.now
+
+    def seconds(self):
+        return self.now.timestamp()
+
+    def pass_by(self, **time):
+        self.now += timedelta(**time)
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def catalog_of(store, clock, **options):
+    return Catalog(store, clock=clock, **options)
+
+
+def collector_of(store, clock, **retention):
+    return Collector(store, Retention(**retention), clock.seconds)
+
+
+async def keys(store, prefix):
+    return sorted([key async for key in store.scan(prefix)])
+
+
+async def test_the_last_revisions_are_kept(store, other, clock):
+    catalog = catalog_of(store, clock)
+    for number in range(1, 21):
+        await catalog.put(toolset("t", number))
+    clock.pass_by(hours=2)
+    collected = await collector_of(other, clock, revisions=5).collect()
+    assert (collected.num_revisions, collected.num_contents, collected.num_young) == (15, 15, 0)
+    assert len(await keys(store, CONTENTS)) == 5
+    fresh = catalog_of(other, clock)
+    assert [item.number for item in (await fresh.revisions("t")).items] == [20, 19, 18, 17, 16]
+    for number in (16, 20):
+        assert (await fresh.get("t", number)).toolset == toolset("t", number)
+    for number in (1, 15):
+        with pytest.raises(
+            DroppedRevision, match=f"revision {number} .* dropped .* oldest that is kept is 16"
+        ):
+            await fresh.get("t", number)
+        with pytest.raises(DroppedRevision):
+            await fresh.restore("t", number)
+    with pytest.raises(UnknownRevision, match=r"latest is 20") as unknown:
+        await fresh.get("t", 21)
+    assert not isinstance(unknown.value, DroppedRevision)
+    assert (await fresh.put(toolset("t", "more"))).number == 21
+    assert await fresh.first_kept("t") == 16
+
+
+async def test_a_dry_run_removes_nothing_and_says_the_same(store, clock):
+    catalog = catalog_of(store, clock)
+    for number in range(12):
+        await catalog.put(toolset("t", number))
+    clock.pass_by(hours=2)
+    before = await keys(store, "")
+    collector = collector_of(store, clock, revisions=3)
+    planned = await collector.collect(is_dry_run=True)
+    assert await keys(store, "") == before
+    assert planned.num_bytes > 9 * 100
+    assert await collector.collect() == planned
+    assert await collector.collect() == Collected()
+
+
+async def test_shared_contents_stay_while_anybody_has_them(store, clock):
+    catalog = catalog_of(store, clock)
+    await catalog.put(toolset("other", "shared"))
+    await catalog.put(toolset("t", "shared"))
+    await catalog.put(toolset("t", "next"))
+    clock.pass_by(hours=2)
+    assert (await collector_of(store, clock, revisions=1).collect()).num_contents == 0
+    fresh = catalog_of(store, clock)
+    assert (await fresh.get("other")).toolset == toolset("other", "shared")
+    await fresh.put(toolset("other", "now alone"))
+    clock.pass_by(hours=2)
+    assert (await collector_of(store, clock, revisions=1).collect()).num_contents == 1
+
+
+async def test_a_revision_that_a_request_named_is_kept(store, clock):
+    catalog = catalog_of(store, clock)
+    for number in range(1, 9):
+        await catalog.put(toolset("t", number))
+    await catalog.get("t", 2)
+    clock.pass_by(hours=2)
+    await collector_of(store, clock, revisions=3).collect()
+    fresh = catalog_of(store, clock)
+    assert (await fresh.get("t", 2)).toolset == toolset("t", 2)
+    assert [item.number for item in (await fresh.revisions("t")).items] == [8, 7, 6, 2]
+    first = await fresh.revisions("t", limit=3)
+    assert (await fresh.revisions("t", before=int(first.next_key))).items[0].number == 2
+    with pytest.raises(DroppedRevision):
+        await fresh.get("t", 3)
+
+
+async def test_a_deleted_toolset_can_be_restored_for_a_while(store, clock):
+    catalog = catalog_of(store, clock)
+    await catalog.put(toolset("t", 1))
+    await catalog.put(toolset("t", 2))
+    await catalog.delete("t")
+    clock.pass_by(days=29)
+    assert await collector_of(store, clock).collect() == Collected()
+    assert (await catalog_of(store, clock).restore("t", 1)).number == 4
+    await catalog.delete("t")
+    clock.pass_by(days=31)
+    collected = await collector_of(store, clock).collect()
+    assert (collected.num_revisions, collected.num_contents) == (3, 2)
+    assert (await keys(store, CONTENTS), len(await keys(store, RECORDS))) == ([], 1)
+    fresh = catalog_of(store, clock)
+    with pytest.raises(DeletedToolset):
+        await fresh.get("t")
+    with pytest.raises(DroppedRevision, match=r"revision 1 .* was dropped"):
+        await fresh.restore("t", 1)
+    assert (await fresh.put(toolset("t", 3))).number == 6, "no number is used twice"
+
+
+async def test_a_content_that_a_writer_is_about_to_name_stays(store, other, clock, monkeypatch):
+    """A writer found an old, unused content, and has not appended its record yet."""
+    catalog = catalog_of(store, clock)
+    await catalog.put(toolset("t", "old"))
+    await catalog.put(toolset("t", "new"))
+    clock.pass_by(hours=2)
+    collector = collector_of(other, clock, revisions=1)
+    commit = Catalog._commit
+
+    async def collect_first(self, record):
+        collected.append(await collector.collect())
+        return await commit(self, record)
+
+    collected = []
+    monkeypatch.setattr(Catalog, "_commit", collect_first)
+    await catalog.put(toolset("u", "old"))
+    assert (collected[0].num_revisions, collected[0].num_contents, collected[0].num_young) == (1, 0, 1)
+    assert (await catalog_of(other, clock).get("u")).toolset == toolset("u", "old")
+
+
+async def test_a_content_that_a_writer_renews_under_the_collector_stays(store, other, clock, monkeypatch):
+    """The writer comes between the collector's look at the content and its removal."""
+    catalog = catalog_of(store, clock)
+    await catalog.put(toolset("t", "old"))
+    await catalog.put(toolset("t", "new"))
+    clock.pass_by(hours=2)
+    remove = type(other).compare_and_set
+
+    async def write_first(self, key, expected, value):
+        if self is other and value is None and key.startswith(CONTENTS):
+            await catalog.put(toolset("u", "old"))
+        return await remove(self, key, expected, value)
+
+    monkeypatch.setattr(type(other), "compare_and_set", write_first)
+    assert (await collector_of(other, clock, revisions=1).collect()).num_contents == 0
+    assert (await catalog_of(other, clock).get("u")).toolset == toolset("u", "old")
+
+
+async def test_writers_and_collectors_at_once_lose_nothing(store_url, clock):
+    """Every toolset is at its writer's last content, and every kept revision can be read."""
+
+    async def write(number):
+        async with opened(store_url) as store:
+            catalog = catalog_of(store, clock)
+            for step in range(25):
+                await catalog.put(toolset(f"t{number % 3}", step % 4))
+                clock.pass_by(minutes=1)
+
+    async def collect():
+        async with opened(store_url) as store:
+            for _ in range(12):
+                await collector_of(store, clock, revisions=2, grace_s=1800).collect()
+                await asyncio.sleep(0)
+
+    await asyncio.gather(*(write(number) for number in range(6)), collect(), collect())
+    async with opened(store_url) as store:
+        catalog = catalog_of(store, clock)
+        for name in ("t0", "t1", "t2"):
+            for item in (await catalog.revisions(name)).items:
+                await catalog.get(name, item.number)
+
+
+async def test_a_lost_head_is_found_again_behind_dropped_revisions(store, clock):
+    catalog = catalog_of(store, clock)
+    for number in range(1, 11):
+        await catalog.put(toolset("t", number))
+    await collector_of(store, clock, revisions=3).collect()
+    await store.set(HEADS + "t", b"damaged")
+    assert (await catalog_of(store, clock).get("t")).number == 10
+    await store.delete(HEADS + "t")
+    assert (await catalog_of(store, clock).put(toolset("t", 11))).number == 11
+
+
+async def test_a_damaged_record_keeps_the_current_content(store, clock):
+    catalog = catalog_of(store, clock)
+    await catalog.put(toolset("t", 1))
+    await store.set(record_key("t", 1), b"damaged")
+    clock.pass_by(hours=2)
+    assert (await collector_of(store, clock).collect()).num_contents == 0
+    assert (await catalog_of(store, clock).get("t")).toolset == toolset("t", 1)
+
+
+async def test_space_is_given_back(tmp_path, clock):
+    """Twenty writes of one toolset took 11.7 MB, and deleting it freed nothing."""
+    path = tmp_path / "callgate.db"
+    async with opened(f"sqlite://{path}") as store:
+        catalog = catalog_of(store, clock)
+        for number in range(20):
+            await catalog.put(large(number))
+        await store.compact()
+        full = path.stat().st_size
+        clock.pass_by(hours=2)
+        collected = await collector_of(store, clock, revisions=2).collect()
+        assert collected.num_bytes > 18 * 100_000
+        assert path.stat().st_size < full / 5
+        await catalog.delete("t")
+        await collector_of(store, clock, deleted_days=0).collect()
+        assert path.stat().st_size < full / 50
+
+
+async def test_a_quota_holds_for_each_owner(store, other, clock):
+    catalog = catalog_of(store, clock, quota=Quota(num_bytes=10_000, num_toolsets=3))
+    for name in "abc":
+        await catalog.put(toolset(name, name), owner="key 1")
+    with pytest.raises(QuotaExceeded, match=r"3 toolsets.*quota_toolsets"):
+        await catalog.put(toolset("d", "d"), owner="key 1")
+    assert await keys(store, HEADS) == [HEADS + name for name in "abc"]
+    await catalog.put(toolset("d", "d"), owner="key 2")
+    await catalog.put(toolset("a", "again"), owner="key 1")
+    with pytest.raises(QuotaExceeded, match=r"10000 bytes.*quota_bytes"):
+        await catalog.put(toolset("a", "large", size=20_000), owner="key 1")
+    assert len(await keys(store, CONTENTS)) == 5, "what was refused was not stored"
+    await catalog.delete("b")
+    await catalog.put(toolset("e", "e"), owner="key 1")
+    first = await usage(other, "key 1")
+    await UsageCounters(store).correct("key 1", Usage(5, 5))
+    await collector_of(other, clock).collect()
+    counted = await usage(other, "key 1")
+    assert counted.num_toolsets == first.num_toolsets == 3
+    assert first.num_bytes <= counted.num_bytes <= first.num_bytes + 600, "a deletion is a record too"
+
+
+async def usage(store, owner):
+    return Usage(*[int(await store.get(f"toolset/usage/{kind}/{owner}")) for kind in ("bytes", "toolsets")])
+
+
+async def test_writers_at_once_do_not_exceed_a_quota_together(store, clock):
+    catalog = catalog_of(store, clock, quota=Quota(num_toolsets=4))
+    writes = [catalog.put(toolset(f"t{number}", number)) for number in range(12)]
+    results = await asyncio.gather(*writes, return_exceptions=True)
+    assert sum(isinstance(result, QuotaExceeded) for result in results) >= 8
+    assert 1 <= len(await keys(store, HEADS)) <= 4

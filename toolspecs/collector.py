@@ -1,0 +1,189 @@
+"""The collector: removes old revisions, and contents that no revision has any more.
+
+It may run while gateways read and write, and in several processes at once:
+
+- A record is dropped only where the log has gone on. `toolset/dropped/<name>` says so, if there is room for it
+  before the record goes.
+- A content is removed only if no record names it and its stamp is older than `Retention.grace_s`. A writer
+  renews the stamp before it appends a record. The removal is a compare-and-set on what was looked at, so it
+  fails if a writer was there in between.
+
+A revision is kept if it is one of the last `Retention.revisions`, or if a request named it by its number in
+the last 30 days. What a deleted toolset held can be restored for `Retention.deleted_days`.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from toolspecs.errors import StoreFull
+from toolspecs.quota import RECORD_BYTES, Usage, UsageCounters
+from toolspecs.revision_store import (
+    CONTENTS,
+    DROPPED,
+    RECORDS,
+    Record,
+    ToolsetLogs,
+    record_key,
+    stamp_of,
+)
+from toolspecs.store import Store
+
+_DAY_S = 24 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What is kept. `grace_s` is longer than any write takes, and than clocks of gateways differ."""
+
+    revisions: int = 50
+    deleted_days: float = 30
+    grace_s: float = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What was removed: revisions, contents and their bytes. `num_young` contents wait for later."""
+
+    num_revisions: int = 0
+    num_contents: int = 0
+    num_bytes: int = 0
+    num_young: int = 0
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What the records that are kept refer to."""
+
+    digests: set[str] = field(default_factory=set)
+    usage: dict[str, Usage] = field(default_factory=dict)
+
+    def refer(self, record: Record) -> None:
+        if not record.is_deleted:  # a deletion names the content of the revision before it
+            self.digests.add(record.summary.digest)
+
+    def add(self, record: Record) -> None:
+        self.refer(record)
+        self.count(record.owner, Usage(num_bytes=record.num_bytes + RECORD_BYTES))
+
+    def count(self, owner: str, usage: Usage) -> None:
+        self.usage[owner] = self.usage.get(owner, Usage()) + usage
+
+
+class Collector:
+    """Collects what is old in one store.
+
+    A store that is full refuses to note what is dropped. That is noted as soon as there is room; until then
+    dropped revisions are unknown ones.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        retention: Retention | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._retention = retention or Retention()
+        self._clock = clock
+        self._logs = ToolsetLogs(store)
+        self._unnoted: dict[str, int] = {}
+
+    async def collect(self, *, is_dry_run: bool = False) -> Collected:
+        """Remove what is old; in a dry run, say what would be removed.
+
+        Raises:
+            StoreUnavailable: the store failed; what was removed before stays removed.
+        """
+        started = self._clock()
+        kept = _Kept()
+        num_revisions = 0
+        for name, numbers in (await self._numbers()).items():
+            num_revisions += await self._collect_log(name, numbers, kept, started, is_dry_run=is_dry_run)
+        collected = replace(
+            await self._collect_contents(kept.digests, started, is_dry_run=is_dry_run),
+            num_revisions=num_revisions,
+        )
+        if not is_dry_run:
+            with suppress(StoreFull):  # the next time, then
+                await self._note(kept)
+            await self._store.compact()
+        return collected
+
+    async def _note(self, kept: _Kept) -> None:
+        """Write what could not be noted before there was room, and what each owner has stored."""
+        while self._unnoted:
+            name, first = self._unnoted.popitem()
+            await self._store.set(DROPPED + name, str(first).encode())
+        counters = UsageCounters(self._store)
+        for owner in kept.usage.keys() | await counters.owners():
+            await counters.correct(owner, kept.usage.get(owner, Usage()))
+
+    async def _numbers(self) -> Mapping[str, list[int]]:
+        """The numbers of all records, by name."""
+        found: dict[str, list[int]] = {}
+        async for key in self._store.scan(RECORDS):
+            name, _, number = key.removeprefix(RECORDS).rpartition("/")
+            if number.isdecimal():
+                found.setdefault(name, []).append(int(number))
+        return found
+
+    async def _collect_log(
+        self, name: str, numbers: Sequence[int], kept: _Kept, started: float, *, is_dry_run: bool
+    ) -> int:
+        """Drop the old records of one log, and note what the others refer to; returns how many it dropped."""
+        records = await self._logs.readable(name, numbers)
+        head = await self._logs.readable_head(name)
+        newest = max([*records, *([head] if head else [])], key=_number, default=None)
+        if newest is None:
+            return 0
+        first = self._first_kept(newest, started)
+        used = set(await self._logs.used(name))
+        old = [r for r in records if r.summary.number < first and r.summary.number not in used]
+        if not is_dry_run and (old or 1 not in numbers):
+            await self._drop(name, first, old)
+        for record in records:
+            if record not in old:
+                kept.add(record)
+        kept.refer(newest)
+        if not newest.is_deleted:
+            kept.count(newest.owner, Usage(num_toolsets=1))
+        return sum(not record.is_deleted for record in old)
+
+    def _first_kept(self, head: Record, started: float) -> int:
+        """The number from which on every record is kept."""
+        deleted_s = started - head.summary.created_at.timestamp()
+        if head.is_deleted and deleted_s >= self._retention.deleted_days * _DAY_S:
+            return head.summary.number
+        return head.summary.number - self._retention.revisions + 1
+
+    async def _drop(self, name: str, first: int, old: Sequence[Record]) -> None:
+        if first > await self._logs.first_kept(name):
+            try:
+                await self._store.set(DROPPED + name, str(first).encode())
+            except StoreFull:
+                self._unnoted[name] = first
+        for record in old:
+            await self._store.delete(record_key(name, record.summary.number))
+
+    async def _collect_contents(self, digests: set[str], started: float, *, is_dry_run: bool) -> Collected:
+        """Remove the contents that no record names."""
+        unused = [
+            key async for key in self._store.scan(CONTENTS) if key.removeprefix(CONTENTS) not in digests
+        ]
+        num_contents = num_bytes = num_young = 0
+        for key in unused:
+            content = await self._store.get(key)
+            if content is None:
+                continue
+            if stamp_of(content) > started - self._retention.grace_s:
+                num_young += 1
+            elif is_dry_run or await self._store.compare_and_set(key, content, None):
+                num_contents += 1
+                num_bytes += len(content)
+        return Collected(num_contents=num_contents, num_bytes=num_bytes, num_young=num_young)
+
+
+def _number(record: Record) -> int:
+    return record.summary.number
