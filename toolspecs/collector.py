@@ -2,8 +2,8 @@
 
 It may run while gateways read and write, and in several processes at once:
 
-- A record is dropped only where the log has gone on. `toolset/dropped/<name>` says so, if there is room for it
-  before the record goes.
+- A record is dropped only where the log has gone on. `toolset/dropped/<name>` says so before the record goes,
+  if the store has room for it.
 - A content is removed only if no record names it and its stamp is older than `Retention.grace_s`. A writer
   renews the stamp before it appends a record. The removal is a compare-and-set on what was looked at, so it
   fails if a writer was there in between.
