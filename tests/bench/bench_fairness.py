@@ -117,8 +117,10 @@ def attack(address, act, stopped):
                     salt = next(salts)
                 try:
                     act(client, salt)
-                except httpx.HTTPError:
-                    return
+                except (httpx.HTTPError, AssertionError):
+                    if stopped.is_set():  # the gateway is ending
+                        return
+                    raise
 
     threads = [threading.Thread(target=go_on, daemon=True) for _ in range(NUM_ATTACKING)]
     for thread in threads:
