@@ -13,6 +13,9 @@ from compiler.guard.tagged_cursor import Cursor, marked_text, start_cursor
 from compiler.matcher import allocate_bitmask
 from compiler.token_index import Row, forbid
 
+AsRead = Callable[[bytes], bytes]
+"""From a text to the text as the grammar reads it (see `marked_text`)."""
+
 
 class Guard:
     """The guard of one grammar for one vocabulary; immutable, shared by its matchers.
@@ -85,6 +88,21 @@ class Guard:
         row[-1] &= self._last_word
         self.forbid_too_long(row, cursor)
         return row
+
+
+def accept_as_read(matcher: xgr.GrammarMatcher, text: bytes, as_read: AsRead) -> bool:
+    """Let the matcher accept any text in one step, with its marks; False, and no change, if it does not.
+
+    What a grammar does not read without marks, it does not read with them. So the matcher gets the text
+    without them first, and no cursor reads what is not JSON.
+    """
+    if not matcher.accept_string(text):
+        return False
+    marked = as_read(text)
+    if marked == text:
+        return True
+    matcher.rollback(1)
+    return bool(matcher.accept_string(marked))
 
 
 def _has_mark(before: Cursor, after: Cursor) -> bool:

@@ -1,15 +1,13 @@
 """Boundary tokens: the tokens that end a unit and go on after it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import xgrammar as xgr
 
+from compiler.guard.guard import AsRead, accept_as_read
 from compiler.linker.dispatch_states import DispatchState
 from compiler.token_index import Row, SparseMask, TokenIndex
-
-AsRead = Callable[[bytes], bytes]
-"""From a text to the text as the grammar reads it (see `compiler.guard.tagged_cursor.marked_text`)."""
 
 
 @dataclass
@@ -43,14 +41,14 @@ class BoundaryTokens:
                 continue
             matcher.rollback(1)
             for suffix, mask in group.suffixes:
-                if _completes(matcher, as_read(suffix)):
+                if _completes(matcher, suffix, as_read):
                     matcher.rollback(1)
                     mask.add(row)
 
     def leave(self, matcher: xgr.GrammarMatcher, token_id: int, as_read: AsRead) -> bytes | None:
         """Complete the unit by a token, in one step of the matcher; the token's rest, or None: no change."""
         for suffix, rest in self._splits.get(token_id, ()):
-            if _completes(matcher, as_read(suffix)):
+            if _completes(matcher, suffix, as_read):
                 return rest
         return None
 
@@ -84,9 +82,9 @@ class BoundaryTokens:
                     found = spelling.find(self._tail + first, found + 1)
 
 
-def _completes(matcher: xgr.GrammarMatcher, suffix: bytes) -> bool:
+def _completes(matcher: xgr.GrammarMatcher, suffix: bytes, as_read: AsRead) -> bool:
     """Whether `suffix` completes the unit; if so, the matcher has accepted it as one step."""
-    if not matcher.accept_string(suffix):
+    if not accept_as_read(matcher, suffix, as_read):
         return False
     if matcher.is_completed():
         return True

@@ -64,12 +64,14 @@ class Recogniser:
 
     def advance(self, text: bytes) -> bool:
         """Read more text; False, and no change, if the grammar or the guard does not allow it."""
-        state = self._state.advance(text if self._cursor is None else marked_text(self._cursor, text))
-        if state is None:
+        state = self._state.advance(text)
+        if state is None:  # the cursor reads nothing but what the grammar reads
             return False
         if self._cursor is not None:
-            cursor = self._cursor.advance(text)
-            if cursor is None:
+            marked, cursor = marked_text(self._cursor, text), self._cursor.advance(text)
+            if marked != text:
+                state = self._state.advance(marked)
+            if cursor is None or state is None:
                 return False
             self._cursor = cursor
         self._state = state

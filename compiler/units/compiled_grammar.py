@@ -5,7 +5,7 @@ from functools import cached_property
 import xgrammar as xgr
 
 from compiler.grammar.grammar import Grammar
-from compiler.guard.guard import Guard, GuardState
+from compiler.guard.guard import Guard, GuardState, accept_as_read
 from compiler.matcher import Bitmask
 from compiler.output_parts import OutputPart, TextPart
 from compiler.prepared_vocabulary import PreparedVocabulary
@@ -65,15 +65,15 @@ class GuardedMatcher:
         """Read bytes before the first token, never taken back; False if no sentence begins so."""
         if not text:
             return True
-        as_read = self._guarded[-1].marked(text) if self._guarded else text
-        if not self._matcher.accept_string(as_read):
+        if not self._guarded:
+            return bool(self._matcher.accept_string(text))
+        if not accept_as_read(self._matcher, text, self._guarded[-1].marked):
             return False
-        if self._guarded:
-            guarded = self._guarded[-1].read(text)
-            if guarded is None:
-                self._matcher.rollback(1)
-                return False
-            self._guarded.append(guarded)
+        guarded = self._guarded[-1].read(text)
+        if guarded is None:
+            self._matcher.rollback(1)
+            return False
+        self._guarded.append(guarded)
         return True
 
     def fill_bitmask(self, bitmask: Bitmask, row: int) -> None:

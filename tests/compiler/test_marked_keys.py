@@ -185,6 +185,48 @@ def test_an_undeclared_key_is_never_a_declared_one(text, is_valid):
     assert compiled.fits(text.encode()) == is_valid
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        ':{"x": 1}',
+        '}"x": 1}',
+        ',"x": 1}',
+        '{"\\u0x": 1}',
+        '{"\x00": 1}',
+        '{["x"]',
+        '"',
+        '{"\\ud800": 1}',
+    ],
+)
+def test_what_is_no_json_is_not_accepted(text):
+    compiled = compile_schema(MARKED["nested"])
+    assert not compiled.accepts(text)
+    recogniser = Recogniser.of(compiled.network)
+    assert not recogniser.advance(text.encode())
+    assert recogniser.advance(b'{"a')
+
+
+def test_a_token_behind_a_header_need_not_be_json():
+    tokens = [
+        *(bytes([byte]) for byte in range(256)),
+        b' ,"',
+        b': ,"',
+        b': }"',
+        b': {["',
+        b': {"\\u0x"',
+        b'": :"',
+        b"",
+    ]
+    vocabulary = Vocabulary.from_tokens(tokens, stop_ids=[len(tokens) - 1])
+    grammar, prepared = lower_schema(MARKED["nested"], only_objects=True).grammar, prepare(vocabulary)
+    for name in ("hermes", "json"):
+        row = SYNTAXES[name]
+        units = {"tag": compile_unit(grammar, row, prepared)}
+        linked = link(units, row, prepared, ToolChoice(ChoiceMode.REQUIRED), parallel=False)
+        text = RandomDecoder(vocabulary).decode(linked.matcher(), random.Random(1), max_tokens=80, bias=0.2)
+        assert b'"arguments"' in text
+
+
 def _prefixes(text: str) -> Iterator[bytes]:
     data = text.encode()
     return (data[:end] for end in range(len(data) + 1))
