@@ -99,9 +99,10 @@ async def test_refusals(runtime):
     await settled(runtime)
 
 
-async def test_a_full_queue_refuses_the_whole_request(make_runtime):
+async def test_a_full_queue_refuses_the_whole_request(make_runtime, monkeypatch):
     runtime = make_runtime(EngineSettings(num_pages=64, max_sequences=1, max_waiting=2, num_threads=1))
-    first = runtime.generate(request("first", num_choices=2, max_tokens=300))
+    monkeypatch.setattr(runtime._thread.engine, "stop_ids", frozenset())  # the first does not end
+    first = runtime.generate(request("first", num_choices=2, max_tokens=900))
     await anext(first)  # PromptRead
     await anext(first)
     with pytest.raises(Overloaded):

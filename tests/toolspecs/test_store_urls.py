@@ -145,7 +145,7 @@ async def is_there(store) -> bool:
     ("options", "said"),
     [
         ({"requirepass": "hunter2"}, "asks for a password, and the URL has none$"),
-        ({"maxmemory": "1kb"}, "used memory > 'maxmemory'.$"),
+        ({"maxmemory": "1kb"}, "its memory is full, so it refuses writes: raise maxmemory"),
         ({"replicaof": "127.0.0.1 1"}, "read only replica.$"),
     ],
 )
