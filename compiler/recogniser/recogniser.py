@@ -23,6 +23,8 @@ _PIECES = re.compile(rb'[^",:\[\]{}\\]+|.', re.DOTALL)
 _GUARDED_GROWTH = 3
 """By how much distinct keys lengthen a completion at most: each has a comma beside its own two quotes, and
 three more characters tell it from a hundred thousand others."""
+_OTHER_KEY = 2
+"""By how many bytes an undeclared key is mostly longer if it must not be a declared one."""
 
 
 class Recogniser:
@@ -171,15 +173,19 @@ def guarded_completion(state: ParserState, cursor: Cursor) -> bytes:
 def _completed(node: _SearchNode) -> tuple[_SearchNode, bytes]:
     """What completes a text: the node after its last marked key, as the grammar reads the mark, and the rest.
 
-    If the grammar does not read a mark there, the rest begins before that key.
+    The rest begins before that key if the grammar does not read a mark there, or if an undeclared key in its
+    place is shorter: what follows a declared key can contain the same one again, without end.
     """
-    while True:
-        rest = node.state.completion()
-        end = _end_of_marked(node.cursor, rest)
-        after = None if end is None else node.advance(rest[:end])
+    rest = node.state.completion()
+    while (end := _end_of_marked(node.cursor, rest)) is not None:
+        after = node.advance(rest[:end])
         if after is None:
-            return node, rest
-        node = after
+            break
+        following = after.state.completion()
+        if end + len(following) > len(rest) + _OTHER_KEY:
+            break
+        node, rest = after, following
+    return node, rest
 
 
 def _end_of_marked(cursor: Cursor, rest: bytes) -> int | None:
@@ -199,7 +205,7 @@ def _advanced(node: _SearchNode, text: bytes) -> _SearchNode:
 def _first_repetition(cursor: Cursor, rest: bytes) -> tuple[int, int] | None:
     """The first and the last byte of the first element in `rest` that would repeat one; None if none does.
 
-    A marked key counts as one: it stands only where the grammar does not read its mark (see `_completed`).
+    A marked key counts as one: it stands only where another one must be, or is shorter (see `_completed`).
     """
     if not _repeats(cursor, cursor.advance(rest)):
         return None

@@ -249,6 +249,31 @@ def test_what_is_closed_inside_a_key_is_valid(text):
         assert jsonschema_rs.is_valid(schema, json.loads(whole, object_pairs_hook=_unique))
 
 
+LONG = {"type": "string", "minLength": 200}
+EMPTY_KEY = {
+    "long": {"": LONG, "a": INTEGER},
+    "recursive": {"": {"$ref": "#"}, "a": {"items": {"$ref": "#"}}},
+    "never": {"": False},
+}
+
+
+@pytest.mark.parametrize("name", EMPTY_KEY)
+def test_no_declared_key_is_written_where_another_is_shorter(name):
+    """The shortest undeclared key is the empty one; what follows a declared one can be long, or contain it again."""
+    inner = {"type": "object", "properties": EMPTY_KEY[name], "minProperties": 2}
+    schema = {"type": "object", "properties": {"b": inner}, "required": ["b"]}
+    compiled = compile_schema(schema)
+    for begun in _prefixes('{"b":{"":{"b":{"c":1,"' if name == "recursive" else '{"b":{"a":1,"c'):
+        recogniser = Recogniser.of(compiled.network)
+        assert recogniser.advance(begun)
+        completion = recogniser.completion()
+        assert recogniser.min_completion_bytes() <= len(completion) <= 30
+        assert len(completion) <= recogniser.max_completion_bytes()
+        whole = (begun + completion).decode()
+        assert compiled.accepts(whole), whole
+        assert jsonschema_rs.is_valid(schema, json.loads(whole, object_pairs_hook=_unique))
+
+
 def test_what_follows_a_marked_key_is_forced():
     schema = {"properties": {"first": {"const": 1}, "last": NULL}, "type": "object", "required": ["last"]}
     matcher = compile_schema(schema, formatting=SPACED).matcher()
