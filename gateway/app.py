@@ -144,7 +144,12 @@ def wire(
         grammars,
         Registry(catalog, grammars, runtime),
         completions,
-        StoredResponses(store, lifetime_s=settings.response_seconds, max_bytes=settings.response_bytes),
+        StoredResponses(
+            store,
+            lifetime_s=settings.response_seconds,
+            max_bytes=settings.response_bytes,
+            contents=bodies.contents,
+        ),
         bodies,
         is_strict=settings.strict_fields,
     )

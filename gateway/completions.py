@@ -10,6 +10,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 from compiler.cache.grammar_cache import GrammarCache, GrammarLookup
@@ -114,6 +115,7 @@ class Completions:
                 raise _with_index(error, turn.tools) from error
         request = _generation_request(turn, model, tools, grammar)
         ignored = tuple(_without_effect(turn, model, grammar))
+        num_turns = 1
         while True:
             request = replace(request, timeout_s=deadline.remaining_s(), share=share)
             generation = Generation(
@@ -132,10 +134,13 @@ class Completions:
             try:
                 await generation.begin()
             except PromptTooLong as error:
-                shorter = without_oldest(request.messages, error) if turn.truncates else request.messages
+                if not turn.truncates:
+                    raise
+                shorter = await asyncio.to_thread(without_oldest, request.messages, error, num_turns)
                 if len(shorter) == len(request.messages):
                     raise
                 request = replace(request, messages=shorter)
+                num_turns *= 2  # each try renders the whole prompt, so there are few
             else:
                 return generation
 
@@ -315,8 +320,10 @@ def thinking_options(effort: str | None, model: ModelCard) -> dict[str, Any]:
     return {name: value for name, value in taken.items() if name in model.template_variables}
 
 
-def without_oldest(messages: tuple[Message, ...], error: PromptTooLong) -> tuple[Message, ...]:
-    """The messages without the oldest turns, so that they are probably short enough.
+def without_oldest(
+    messages: tuple[Message, ...], error: PromptTooLong, num_turns: int = 1
+) -> tuple[Message, ...]:
+    """The messages without the oldest turns, `num_turns` or more, so that they are probably short enough.
 
     A turn begins with a message of the user and is dropped whole, so that no result loses its call. What
     stands before the first turn, and the last turn, are kept.
@@ -332,7 +339,9 @@ def without_oldest(messages: tuple[Message, ...], error: PromptTooLong) -> tuple
     first, *later = starts
     sizes = [_size(message) for message in messages]
     excess = sum(sizes) * (1 - error.context_length / max(error.num_prompt_tokens, error.context_length + 1))
-    end = next((end for end in later if sum(sizes[first:end]) >= excess), later[-1])
+    up_to = list(accumulate(sizes, initial=0))
+    ends = later[num_turns - 1 :]
+    end = next((end for end in ends if up_to[end] - up_to[first] >= excess), later[-1])
     return messages[:first] + messages[end:]
 
 

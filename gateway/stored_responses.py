@@ -16,20 +16,24 @@ import json
 import logging
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from gateway.errors import InvalidField, UnknownResponse
+import msgspec
+
+from gateway.errors import InvalidField, TooManyValues, UnknownResponse
+from gateway.json_contents import DEFAULT_LIMITS, ContentLimits, scan
 from toolspecs.errors import StoreError
 from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.revision_store import compress, decompress
 from toolspecs.store import Store
 
 JSON = dict[str, Any]
+T = TypeVar("T")
 
-MAX_ENTRY_BYTES = 16 << 20
-"""Bytes of one entry, not compressed; a longer conversation is not stored."""
+MAX_ENTRY_BYTES = 4 << 20
+"""Bytes of one entry, not compressed; a longer conversation is not stored. Decoding stops the event loop."""
 MAX_ENTRIES = 1_000
 MAX_REFERRED = 100
 """Responses that the items of one request may refer to; each is looked up."""
@@ -57,13 +61,24 @@ class StoredResponse:
 class StoredResponses:
     """The responses of all owners, in a store; with a lifetime of 0 there are none.
 
-    `max_bytes` bounds the compressed entries of one owner.
+    `max_bytes` bounds the compressed entries of one owner. An entry holds no more than `contents`: it costs
+    whoever names it as much time and memory as a body of that size, but the client sends only an id. Entries
+    are decoded one after the other, since the event loop waits meanwhile.
     """
 
-    def __init__(self, store: Store, *, lifetime_s: float, max_bytes: int = 64 << 20) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        lifetime_s: float,
+        max_bytes: int = 64 << 20,
+        contents: ContentLimits = DEFAULT_LIMITS,
+    ) -> None:
         self._store = store
         self._lifetime_s = lifetime_s
         self._max_bytes = max_bytes
+        self._contents = contents
+        self._decoding = asyncio.Semaphore(1)
 
     async def expanded(self, body: Any, owner: str) -> Any:
         """A body with the conversation that it continues, and the items that it refers to, in `input`.
@@ -94,7 +109,7 @@ class StoredResponses:
         """Store a response; returns whether it is stored, which a store that fails prevents."""
         if not self._lifetime_s:
             return False
-        content = await asyncio.to_thread(_packed, response, items)
+        content = await asyncio.to_thread(_packed, response, items, self._contents)
         if content is None or len(content) > self._max_bytes:
             return False
         try:
@@ -109,15 +124,20 @@ class StoredResponses:
 
     async def load(self, owner: str, response_id: str) -> StoredResponse:
         """A stored response; raises UnknownResponse, StoreError."""
+        return await self._load(owner, response_id, _unpacked)
+
+    async def _load(self, owner: str, response_id: str, unpack: Callable[[bytes, ContentLimits], T]) -> T:
+        """What `unpack` makes of an entry; raises UnknownResponse, StoreError."""
         content = None
         if self._lifetime_s and _RESPONSE_ID.fullmatch(response_id):
             content = await self._store.get(_key(owner, response_id))
         if content is None:
             raise UnknownResponse(shorten(response_id, MAX_NAME))
         try:
-            return await asyncio.to_thread(_unpacked, content)
-        except (ValueError, KeyError) as error:
-            _log.warning("stored response %s is damaged: %s", response_id, error)
+            async with self._decoding:
+                return await asyncio.to_thread(unpack, content, self._contents)
+        except (ValueError, msgspec.MsgspecError, TooManyValues) as error:
+            _log.warning("stored response %s cannot be read: %s", response_id, error)
             raise UnknownResponse(response_id) from error
 
     async def delete(self, owner: str, response_id: str) -> None:
@@ -138,16 +158,16 @@ class StoredResponses:
         """The items, with those that others refer to in the places of the references."""
         found: dict[str, JSON] = {}
         for response_id in _referred(items):
-            stored = await self._referred_response(response_id, items, owner)
-            found |= {item["id"]: item for item in stored.response["output"]}
+            output = await self._referred_output(response_id, items, owner)
+            found |= {item["id"]: item for item in output}
         return [
             _item(found, item["id"], position) if _is_reference(item) else item
             for position, item in enumerate(items)
         ]
 
-    async def _referred_response(self, response_id: str, items: list[Any], owner: str) -> StoredResponse:
+    async def _referred_output(self, response_id: str, items: list[Any], owner: str) -> list[JSON]:
         try:
-            return await self.load(owner, response_id)
+            return await self._load(owner, response_id, _unpacked_output)
         except UnknownResponse as error:
             position = next(
                 i for i, item in enumerate(items) if _is_reference(item) and _response_of(item) == response_id
@@ -219,12 +239,46 @@ def _no_item(item_id: Any, position: int) -> InvalidField:
     return InvalidField(f"input[{position}].id", f"no item {shown} is stored; send the item itself")
 
 
-def _packed(response: JSON, items: list[JSON]) -> bytes | None:
-    """An entry's bytes; None if it is too long."""
+class _Entry(msgspec.Struct):
+    response: JSON
+    items: list[JSON]
+
+
+class _Output(msgspec.Struct):
+    output: list[JSON]
+
+
+class _OutputEntry(msgspec.Struct):
+    """An entry of which only the output is decoded: a request may refer to items of many."""
+
+    response: _Output
+
+
+def _packed(response: JSON, items: list[JSON], limits: ContentLimits) -> bytes | None:
+    """An entry's bytes; None if it is too long, or holds too much."""
     content = json.dumps({"response": response, "items": items}, separators=(",", ":")).encode()
-    return compress(content) if len(content) <= MAX_ENTRY_BYTES else None
+    if len(content) > MAX_ENTRY_BYTES:
+        return None
+    try:
+        scan(content, limits)
+    except TooManyValues:
+        return None
+    return compress(content)
 
 
-def _unpacked(content: bytes) -> StoredResponse:
-    entry = json.loads(decompress(content))
-    return StoredResponse(entry["response"], entry["items"])
+def _unpacked(content: bytes, limits: ContentLimits) -> StoredResponse:
+    entry = msgspec.json.decode(_scanned(content, limits), type=_Entry)
+    return StoredResponse(entry.response, entry.items)
+
+
+def _unpacked_output(content: bytes, limits: ContentLimits) -> list[JSON]:
+    return msgspec.json.decode(_scanned(content, limits), type=_OutputEntry).response.output
+
+
+def _scanned(content: bytes, limits: ContentLimits) -> bytes:
+    """The JSON of an entry; raises ValueError, TooManyValues. Earlier versions had no limits."""
+    entry = decompress(content)
+    if len(entry) > MAX_ENTRY_BYTES:
+        raise ValueError(f"it has more than {MAX_ENTRY_BYTES} bytes")
+    scan(entry, limits)
+    return entry

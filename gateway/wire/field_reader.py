@@ -144,7 +144,7 @@ class FieldReader:
 
     def leaves_out(self, name: str, value: Any, known: Collection[str], path: str) -> bool:
         """Whether a field that is not `known` is left out; if not, it is a slip. `path` names it."""
-        if value is None or path in self._ignored:
+        if value is None or shorten(path, 2 * MAX_NAME) in self._ignored:
             return True
         if self._is_strict or (name not in FOREIGN and near_matches(name, known, 1, cutoff=SLIP)):
             return False

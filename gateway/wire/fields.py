@@ -22,6 +22,9 @@ from toolspecs.toolset import ToolsetReference
 MAX_TOOLSETS = 64
 """Toolsets that one request may name; each is looked up."""
 
+MAX_STOP_LENGTH = 2_000
+"""Characters of all stop sequences of a request together; every token is compared with them."""
+
 SILENT_IN_BOTH = frozenset(
     {
         "prompt_cache_key",
@@ -146,6 +149,14 @@ def read_sampling(fields: TurnFields) -> Sampling:
         seed=fields.seed,
         repetition_penalty=fields.repetition_penalty or 1.0,
     )
+
+
+def check_stop(stop: Collection[str], param: str) -> None:
+    """Raise InvalidField if one of the stop sequences is empty, or all together are too long."""
+    if "" in stop:
+        raise InvalidField(param, "an empty sequence would end every answer at once")
+    if sum(map(len, stop)) > MAX_STOP_LENGTH:
+        raise InvalidField(param, f"all sequences together have at most {MAX_STOP_LENGTH} characters")
 
 
 def read_inline_tools(documents: list[Any], reader: FieldReader) -> tuple[Tool, ...]:

@@ -92,5 +92,7 @@ class StopScanner:
 
 def overlap(text: str, pattern: str) -> int:
     """The length of the longest proper prefix of `pattern` that `text` ends with."""
-    longest = min(len(text), len(pattern) - 1)
-    return next((n for n in range(longest, 0, -1) if text.endswith(pattern[:n])), 0)
+    at = text.find(pattern[0], max(0, len(text) - len(pattern) + 1))
+    while at >= 0 and not pattern.startswith(text[at:]):
+        at = text.find(pattern[0], at + 1)
+    return len(text) - at if at >= 0 else 0

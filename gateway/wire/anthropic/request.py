@@ -20,6 +20,7 @@ from gateway.wire.fields import (
     REFUSED_IN_BOTH,
     SILENT_IN_BOTH,
     TurnFields,
+    check_stop,
     read_inline_tools,
     read_sampling,
     read_timeout,
@@ -182,8 +183,7 @@ def _read_stop(
     stop = tuple(sequences or ())
     if len(stop) > 64:
         raise InvalidField("stop_sequences", "at most 64 sequences are supported")
-    if "" in stop:
-        raise InvalidField("stop_sequences", "an empty sequence would end every answer at once")
+    check_stop(stop, "stop_sequences")
     if stop and response_format is not None:
         reader.ignore("stop_sequences", "they could cut off an answer whose format is wanted whole")
         return ()

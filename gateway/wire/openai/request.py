@@ -26,6 +26,7 @@ from gateway.wire.fields import (
     TextFormat,
     TurnFields,
     allowed_choice,
+    check_stop,
     read_inline_tools,
     read_sampling,
     read_shared_format,
@@ -205,8 +206,7 @@ def read_stop(
     stop = (value,) if isinstance(value, str) else tuple(value or ())
     if len(stop) > 16:
         raise InvalidField("stop", "at most 16 sequences are supported")
-    if "" in stop:
-        raise InvalidField("stop", "an empty sequence would end every answer at once")
+    check_stop(stop, "stop")
     if stop and response_format is not None:
         reader.ignore("stop", "it could cut off an answer that `response_format` wants whole")
         return ()

@@ -1,0 +1,89 @@
+"""Small requests that ask for much: what they refer to, how often they are tried again, what they stop at."""
+
+import json
+import time
+from itertools import product
+
+import pytest
+
+from gateway.completions import without_oldest
+from gateway.errors import InvalidField, UnknownResponse
+from gateway.json_contents import ContentLimits
+from gateway.stored_responses import StoredResponses, _packed, _unpacked_output
+from gateway.wire.fields import MAX_STOP_LENGTH
+from gateway.wire.openai import read_request
+from runtime.errors import PromptTooLong
+from runtime.request import Message
+from runtime.text.detokenizer import StopScanner, overlap
+from toolspecs.revision_store import compress
+from toolspecs.stores import open_store
+
+ID = "resp_" + "0" * 32
+
+
+def responses(**options):
+    return StoredResponses(open_store("sqlite://:memory:"), lifetime_s=60, **options)
+
+
+async def test_a_stored_conversation_holds_no_more_than_a_body_may():
+    stored = responses(contents=ContentLimits(num_values=1_000))
+    many = [{"role": "user", "content": "Hi", "cache_control": [[]] * 1_000}]
+    assert not await stored.save("a", {"id": ID, "output": []}, many)
+    assert await stored.save("a", {"id": ID, "output": []}, [{"role": "user", "content": "Hi"}])
+    assert (await stored.load("a", ID)).items == [{"role": "user", "content": "Hi"}]
+
+
+async def test_what_an_earlier_version_stored_without_limits_is_not_decoded():
+    stored = responses()
+    entry = {"response": {"id": ID, "output": []}, "items": [[]] * 300_000}
+    await stored._store.set(f"response:a:{ID}", compress(json.dumps(entry).encode()), 60)
+    with pytest.raises(UnknownResponse):
+        await stored.load("a", ID)
+
+
+def test_of_a_response_that_an_item_refers_to_only_the_output_is_decoded():
+    output = [{"type": "message", "id": "msg_1"}]
+    packed = _packed({"id": ID, "tools": [{}], "output": output}, [{"a": [1]}], ContentLimits())
+    assert _unpacked_output(packed, ContentLimits()) == output
+
+
+def test_dropping_old_turns_takes_time_in_proportion_to_their_number():
+    def seconds(number):
+        messages = tuple(Message("user", "x") for _ in range(number))
+        error = PromptTooLong(number, number // 20, at_least=True)
+        started = time.process_time()
+        assert len(without_oldest(messages, error)) == number // 20
+        return time.process_time() - started
+
+    seconds(1_000)
+    few, many = min(seconds(2_000) for _ in range(5)), min(seconds(40_000) for _ in range(3))
+    assert many < 100 * few  # 400 times, were each turn summed up anew
+
+
+def test_each_try_drops_twice_as_many_turns():
+    messages = tuple(Message("user", "x") for _ in range(1_000))
+    num_tries, num_turns = 0, 1
+    while len(messages) > 1:  # a prompt of which every try says that it is one token too long
+        messages = without_oldest(messages, PromptTooLong(10_001, 10_000), num_turns)
+        num_tries, num_turns = num_tries + 1, 2 * num_turns
+    assert num_tries <= 10
+
+
+def test_stop_sequences_are_bounded_together():
+    body = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}]}
+    read_request(body | {"stop": ["a" * (MAX_STOP_LENGTH // 2)] * 2})
+    with pytest.raises(InvalidField, match="characters"):
+        read_request(body | {"stop": ["a" * (MAX_STOP_LENGTH // 2)] * 3})
+
+
+def test_text_that_may_be_the_beginning_of_a_stop_is_held_back():
+    scanner = StopScanner(["aab", "abc"])
+    assert [scanner.feed(text) for text in ("xa", "a", "a", "bd")] == ["x", "", "a", ""]
+    assert scanner.found == "aab"
+
+
+def test_the_overlap_is_the_longest():
+    texts = ["".join(letters) for length in range(1, 6) for letters in product("ab", repeat=length)]
+    for text, pattern in product(texts, texts):
+        expected = max(n for n in range(len(pattern)) if text.endswith(pattern[:n]))
+        assert overlap(text, pattern) == expected
