@@ -144,15 +144,19 @@ class Completions:
             else:
                 return generation
 
-    async def prompt_ids(self, turn: Turn) -> list[int]:
-        """The token ids of the turn's prompt.
+    async def prompt_ids(self, turn: Turn, share: str = "") -> list[int]:
+        """The token ids of the turn's prompt; `share` as in `start`.
 
         Raises:
             InvalidField, ToolspecsError, RuntimeFault: as `start` does.
         """
+        deadline = Deadline(turn.timeout_s, self._request_seconds)
         model, suffix = await self._model(turn)
-        tools = await self._joined(await self._revisions((*turn.toolsets, *suffix)), turn.tools)
-        return await self._runtime.prompt_ids(_generation_request(turn, model, tools, None))
+        async with deadline.enforced():
+            tools = await self._joined(await self._revisions((*turn.toolsets, *suffix)), turn.tools)
+            request = _generation_request(turn, model, tools, None)
+            request = replace(request, timeout_s=deadline.remaining_s(), share=share)
+            return await self._runtime.prompt_ids(request)
 
     async def _model(self, turn: Turn) -> tuple[ModelCard, tuple[ToolsetReference, ...]]:
         """The model that the turn names, and the toolset in the model's name."""

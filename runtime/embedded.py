@@ -6,14 +6,16 @@ import secrets
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from runtime.engine import Engine
 from runtime.engine_thread import EngineJob, EngineThread, Mailbox
-from runtime.errors import DeadlineExceeded, RequestRefused, UnknownModel
+from runtime.errors import DeadlineExceeded, RequestRefused, TooManySequences, UnknownModel
 from runtime.events import Event, Finished, PromptRead
+from runtime.fair_threads import FairThreads
 from runtime.forward.model_runner import ModelRunner
 from runtime.jump_forward import JumpForward
 from runtime.loading import LoadedModel, load_model
@@ -26,7 +28,9 @@ from runtime.text.template import PromptLimit, template_variables
 from runtime.transcript import Transcript
 
 NUM_TEMPLATE_THREADS = 4
-"""Tokenizing holds no lock of the interpreter, so a short prompt need not wait for a long one."""
+"""Tokenizing holds no lock of the interpreter, so a short prompt need not wait for a long one.
+
+One client has at most half of them, so the prompts of one do not hold up those of others."""
 
 T = TypeVar("T")
 
@@ -63,7 +67,8 @@ class EmbeddedRuntime:
         tokens = (*loaded.vocabulary.tokens, *loaded.vocabulary.markers)
         self._prompt_limit = PromptLimit(engine.context_length, max(map(len, tokens)))
         self._thread = EngineThread(engine, num_threads=settings.num_threads)
-        self._templates = ThreadPoolExecutor(NUM_TEMPLATE_THREADS, thread_name_prefix="callgate-template")
+        self._templates = FairThreads(NUM_TEMPLATE_THREADS, "callgate-template")
+        self._settings = settings
 
     @classmethod
     def load(
@@ -141,18 +146,22 @@ class EmbeddedRuntime:
     async def close(self) -> None:
         """Stop the engine; running requests end with `GenerationFailed`."""
         await asyncio.to_thread(self._thread.stop)
-        self._templates.shutdown(wait=False)
+        self._templates.shutdown()
 
     async def _prompt_ids(self, request: GenerationRequest) -> list[int]:
         """The prompt's token ids, as soon as a template thread is free.
 
         Raises:
             DeadlineExceeded: the request's time ran out before that.
+            TooManySequences: as many requests of its client wait for that, and hold their messages in memory.
         """
-        rendering = asyncio.get_running_loop().run_in_executor(self._templates, self._render, request)
+        most = self._settings.max_sequences_per_share
+        if self._templates.num_of(request.share) >= most:
+            raise TooManySequences(most, self._settings.retry_after_s)
+        rendering = self._templates.submit(request.share, partial(self._render, request))
         try:
             async with asyncio.timeout(request.timeout_s) as scope:
-                return await rendering
+                return await asyncio.wrap_future(rendering)
         except TimeoutError:
             if not scope.expired():
                 raise

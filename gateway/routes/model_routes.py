@@ -142,7 +142,7 @@ async def count_message_tokens(
 ) -> Response[Any]:
     """How many tokens the prompt of a message has."""
     asked = await read_wire_request(request, services, principal.share, read_messages_request)
-    ids = await unless_gone(request, services.completions.prompt_ids(asked.turn))
+    ids = await unless_gone(request, services.completions.prompt_ids(asked.turn, principal.share))
     return Response({"input_tokens": len(ids)}, headers=told(asked.ignored))
 
 
@@ -166,7 +166,7 @@ async def tokenize(
 ) -> Response[Any]:
     """The token ids of a prompt or of a conversation, as vLLM's users ask for them."""
     asked = await read_wire_request(request, services, principal.share, read_tokenize_request)
-    ids = await unless_gone(request, services.completions.prompt_ids(asked.turn))
+    ids = await unless_gone(request, services.completions.prompt_ids(asked.turn, principal.share))
     model, _ = split_model(asked.turn.model, await services.runtime.models())
     answer = {"count": len(ids), "max_model_len": model.context_length, "tokens": ids}
     return Response(answer, headers=told(asked.ignored))

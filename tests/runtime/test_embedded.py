@@ -271,8 +271,8 @@ async def test_what_a_step_wrote_may_be_sent_while_the_next_is_computed(make_run
 async def test_a_timeout_covers_the_wait_for_a_template_thread(runtime):
     """Other people's long prompts hold all threads that render prompts."""
     is_released = threading.Event()
-    for _ in range(NUM_TEMPLATE_THREADS):
-        runtime._templates.submit(is_released.wait, 30)
+    for number in range(NUM_TEMPLATE_THREADS):
+        runtime._templates.submit(f"client {number}", lambda: is_released.wait(30))
     start = time.monotonic()
     try:
         with pytest.raises(DeadlineExceeded):
