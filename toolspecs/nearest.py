@@ -5,8 +5,9 @@ from difflib import get_close_matches
 
 MAX_LISTED = 24
 MAX_NAME = 100
-MAX_COMPARED = 2048
-"""Comparing a name with more than these would take seconds, so nothing is suggested then."""
+MAX_COMPARED = 2**19
+"""The number of names times the square of the length of the one that is compared with them, about as the time
+grows. Beyond, it would be more than some 50 ms, so nothing is suggested then."""
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> str:
@@ -43,7 +44,7 @@ def listed(names: Iterable[str]) -> str:
 def near_matches(name: str, known: Iterable[str], maximum: int = 3, cutoff: float = 0.6) -> tuple[str, ...]:
     """Up to `maximum` of the `known` names that are similar to `name`, the nearest first."""
     names = sorted(known)
-    if len(name) > 256 or len(names) > MAX_COMPARED:
+    if len(names) * len(name) ** 2 > MAX_COMPARED:
         return ()
     return tuple(get_close_matches(name, names, n=maximum, cutoff=cutoff))
 

@@ -1,5 +1,6 @@
 """The routes of the models: the three APIs, the models served, and whether they can serve."""
 
+import asyncio
 import importlib.metadata
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -181,7 +182,9 @@ async def detokenize(
     model, _ = split_model(asked.model, await services.runtime.models())
     if outside := next((i for i in asked.tokens if i >= model.vocabulary.width), None):
         raise InvalidField("tokens", f"{outside} is not a token id; they are below {model.vocabulary.width}")
-    return {"prompt": TokenBytes(model.vocabulary).of(asked.tokens).decode(errors="replace")}
+    token_bytes = TokenBytes(model.vocabulary)
+    text = await asyncio.to_thread(lambda: token_bytes.of(asked.tokens).decode(errors="replace"))
+    return {"prompt": text}
 
 
 @get("/v1/models")
