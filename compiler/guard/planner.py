@@ -214,7 +214,7 @@ class Planner:
         while pending:
             states, is_in_unknown = pending.pop()
             drafts = [self._drafts[state] for state in states]
-            groups.append(_PathGroup(drafts, is_in_unknown))
+            groups.append(_PathGroup.of(drafts, is_in_unknown=is_in_unknown))
             leads_to_unknown = is_in_unknown or any(draft.is_unknown for draft in drafts)
             for inner in _successors(drafts):
                 following = (frozenset(self._closure(inner)), leads_to_unknown)
@@ -226,8 +226,8 @@ class Planner:
                 if following[0] and following not in seen:
                     seen.add(following)
                     pending.append(following)
-        counted = _ambiguous_pointers(groups, _PathGroup.ambiguous_bounds)
-        separated = _ambiguous_pointers(groups, _PathGroup.ambiguous_keys)
+        counted = _ambiguous_pointers([g for g in groups if g.guarded], _PathGroup.ambiguous_bounds)
+        separated = _ambiguous_pointers([g for g in groups if g.marking], _PathGroup.ambiguous_keys)
         if counted or separated:
             raise AmbiguousPaths(counted, separated)
 
@@ -258,17 +258,26 @@ class Planner:
 
 
 class _PathGroup(NamedTuple):
-    """The states of the values that are at one path."""
+    """The states of the values that are at one path; those of guarded strings, and those with marked keys."""
 
     drafts: list[_DraftState]
     is_in_unknown: bool
+    guarded: list[_DraftState]
+    marking: list[_DraftState]
+
+    @classmethod
+    def of(cls, drafts: list[_DraftState], *, is_in_unknown: bool) -> "_PathGroup":
+        """The group of these states."""
+        guarded = [draft for draft in drafts if draft.bounds and draft.guarded_bounds]
+        marking = [draft for draft in drafts if draft.objects and draft.marked_keys]
+        return cls(drafts, is_in_unknown, guarded, marking)
 
     def ambiguous_bounds(self, counted: set[str]) -> set[str]:
         """The pointers of guarded strings that a guard cannot tell from others here.
 
         Rules count those at the pointers `counted`.
         """
-        guarded = {draft.pointer for draft in self.drafts if draft.guarded_bounds} - counted
+        guarded = {draft.pointer for draft in self.guarded} - counted
         if not guarded:
             return guarded
         bounds = set[LengthBound | None]()
@@ -282,7 +291,9 @@ class _PathGroup(NamedTuple):
 
         Rules tell the keys apart at the pointers `separated`.
         """
-        marking = [d for d in self.drafts if d.marked_keys and d.pointer not in separated]
+        marking = [draft for draft in self.marking if draft.pointer not in separated]
+        if not marking:
+            return set()
         marked = frozenset[str]().union(*(draft.marked_keys for draft in marking))
         is_unclear = self.is_in_unknown or any(draft.is_unknown for draft in self.drafts)
         for draft in self.drafts:
@@ -300,11 +311,12 @@ def _ambiguous_pointers(
     for group in groups:
         for draft in group.drafts:
             groups_of.setdefault(draft.pointer, []).append(group)
-    pending, found = list(groups), set[str]()
+    pending, found = {id(group): group for group in groups}, set[str]()
     while pending:
-        pointers = ambiguous(pending.pop(), found)
+        _, group = pending.popitem()
+        pointers = ambiguous(group, found)
         found |= pointers
-        pending += (other for pointer in pointers for other in groups_of[pointer])
+        pending |= {id(other): other for pointer in pointers for other in groups_of[pointer]}
     return frozenset(found)
 
 
