@@ -2,12 +2,18 @@
 
 Up to 2**53 all integers are doubles. Beyond it a validator that reads doubles compares other numbers than one
 that reads integers exactly, and canonicalization reads exactly. That is safe as long as the schema only says
-which numbers are admitted, inclusively: rounding is monotone. It matters where a number is excluded, by an
-exclusive bound or below a negation.
+which numbers are admitted, inclusively, and in one spelling: rounding is monotone. It matters where a number
+is excluded, by an exclusive bound or below a negation, and where a number that is no double has a point or an
+exponent beside one that has not: to Python `1e23` is less than `100000000000000000000000`.
+
+Two named numbers are *confused* if they are the same double and validators may disagree which is less. A
+number that is rounded to another double is on the same side of both under every reading. So where none is
+written that is rounded to the double of confused ones, all validators agree how it compares with them.
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Self
@@ -27,13 +33,13 @@ class LargeNumbers:
 
     `integers` are written with digits alone, `floats` with a point or an exponent; both are read as decimals.
     `are_excluded`: the schema may exclude some numbers, rather than only admit others.
-    `by_double`: the numbers that are rounded to each double.
+    `confused`: the doubles that confused numbers are rounded to, in ascending order.
     """
 
     integers: frozenset[int]
     floats: frozenset[int]
     are_excluded: bool
-    by_double: Mapping[float, frozenset[int]]
+    confused: tuple[float, ...]
 
     @classmethod
     def of(cls, documents: Iterable[Any]) -> Self:
@@ -51,17 +57,16 @@ class LargeNumbers:
         ]
         integers = frozenset(number for number in named if isinstance(number, int))
         floats = frozenset(_as_decimal(number) for number in named if not isinstance(number, int))
-        by_double: dict[float, frozenset[int]] = {}
-        for number in integers | floats:
-            by_double[float(number)] = by_double.get(float(number), frozenset()) | {number}
-        return cls(integers, floats, any(map(_excludes, schemas)), by_double)
+        are_excluded = any(map(_excludes, schemas))
+        return cls(integers, floats, are_excluded, _confused(integers, floats, are_excluded=are_excluded))
 
     def can_be_listed(self, value: Any, *, has_only_digits: bool = False) -> bool:
         """Whether `const` and `enum` admit a value under every reading, if it is written as they list it.
 
         A large number that the schema lists is equal to itself under every reading. It is left out if
 
-        - the schema excludes numbers, and another number of the schema is the same double;
+        - it is rounded to the same double as confused numbers or, if numbers are excluded and the schema does
+          not name it, as another number;
         - or the schema names it both with and without a point, so that it is not known how it is listed;
         - or it is listed with a point, but must be written with digits alone (`has_only_digits`), and is no
           double: then these digits are another number to validators that read integers exactly.
@@ -70,22 +75,44 @@ class LargeNumbers:
 
     def _can_be_listed(self, number: float | Decimal, has_only_digits: bool) -> bool:  # noqa: FBT001 - private
         exact = _as_decimal(number)
-        is_double = exact not in self.floats or int(float(exact)) == exact
+        is_double = exact not in self.floats or _is_double(exact)
         if not is_double and (has_only_digits or exact in self.integers):
             return False
-        alike = self.by_double.get(float(exact), frozenset()) if self.are_excluded else frozenset()
-        return alike <= {exact}
+        named = self.integers | self.floats
+        if self.are_excluded and exact not in named and float(exact) in map(float, named):
+            return False
+        return float(exact) not in self.confused
 
     def as_read(self, value: Any) -> Any:
         """The value with its large numbers as the schema lists them: `1e+23`, where digits are no double."""
         match value:
-            case int() if value in self.floats and int(float(value)) != value:
+            case int() if value in self.floats and not _is_double(value):
                 return float(value)
             case list():
                 return [self.as_read(item) for item in value]
             case dict():
                 return {key: self.as_read(item) for key, item in value.items()}
         return value
+
+
+def _confused(integers: frozenset[int], floats: frozenset[int], *, are_excluded: bool) -> tuple[float, ...]:
+    """The doubles of confused numbers.
+
+    Where numbers are excluded, all different numbers count that are the same double. A float that is no
+    double is another number than an integer, even with the same digits: it may be read as its double.
+    """
+    rounded = frozenset(number for number in floats if not _is_double(number))
+    exact = integers | (floats - rounded)
+    num_exact, num_rounded = Counter(map(float, exact)), Counter(map(float, rounded))
+    confused = num_exact.keys() & num_rounded.keys()
+    if are_excluded:
+        confused |= {double for double, num in (num_exact + num_rounded).items() if num > 1}
+    return tuple(sorted(confused))
+
+
+def _is_double(number: int) -> bool:
+    """Whether a double is exactly this large number."""
+    return int(float(number)) == number
 
 
 def _large_numbers(value: Any) -> Iterator[int | float | Decimal]:

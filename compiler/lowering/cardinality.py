@@ -23,7 +23,7 @@ from compiler.lowering.constraints import (
     string_constraint,
 )
 from compiler.regular.dfa import DEAD, Dfa
-from compiler.scalars.numbers import IntegerConstraint
+from compiler.scalars.numbers import IntegerConstraint, without_doubles
 from compiler.scalars.string_constraint import StringConstraint
 from compiler.scalars.strings import SHORTEST_GUARDED
 
@@ -76,9 +76,12 @@ class Cardinality:
             case canonical.StringView() as view:
                 return _num_strings(string_constraint(view))
             case canonical.IntegerView() as view:
-                return _num_integers(integer_constraint(view).agreed)
+                parts = without_doubles(integer_constraint(view), self._large_numbers.confused)
+                return max((_num_integers(part.agreed) for part in parts), default=0)
             case canonical.NumberView() as view:
                 constraint = number_constraint(view)
+                if without_doubles(constraint, self._large_numbers.confused) != [constraint]:
+                    return 0
                 is_plain = not constraint.multiple_of and not constraint.not_multiple_of
                 return _DIGITS if is_plain and constraint.maximum is None else 1
             case canonical.ArrayView() as view:

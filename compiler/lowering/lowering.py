@@ -44,7 +44,13 @@ from compiler.lowering.objects import lower_object
 from compiler.lowering.unconstrained import TYPES, Unconstrained
 from compiler.lowering.violations import lower_with_violations
 from compiler.report import Verdict
-from compiler.scalars.numbers import IntegerConstraint, NumberConstraint, lower_integer, lower_number
+from compiler.scalars.numbers import (
+    IntegerConstraint,
+    NumberConstraint,
+    lower_integer,
+    lower_number,
+    without_doubles,
+)
 from compiler.scalars.string_constraint import StringConstraint
 from compiler.scalars.strings import LoweredString, lower_string
 
@@ -296,7 +302,11 @@ class Lowering:
         return self._strings[key]
 
     def number(self, constraint: IntegerConstraint | NumberConstraint, context: Context) -> Expr | None:
-        """The admitted numbers; None if there is none."""
+        """The admitted numbers that validators do not confuse with one another; None if there is none."""
+        parts = without_doubles(constraint, self.large_numbers.confused)
+        return union([self._number(part, context) for part in parts])
+
+    def _number(self, constraint: IntegerConstraint | NumberConstraint, context: Context) -> Expr | None:
         try:
             if isinstance(constraint, IntegerConstraint):
                 lowered = lower_integer(constraint, self.rules, is_unique=context.is_distinct)

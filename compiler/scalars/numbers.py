@@ -6,11 +6,12 @@ narrowed (`compiler.doubles`). With an exclusive bound or a divisor a decimal ha
 significant digits: such decimals are distinct as doubles.
 """
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal
 from fractions import Fraction
-from math import lcm
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from compiler.doubles import agreed_integer_maximum, agreed_integer_minimum, is_large
 from compiler.errors import UnsupportedKeyword
@@ -91,12 +92,47 @@ class NumberConstraint:
         return bound is not None and (is_exclusive or (self.may_exclude and is_large(bound)))
 
 
+_Constraint = TypeVar("_Constraint", bound=IntegerConstraint | NumberConstraint)
+
+
 @dataclass(frozen=True, slots=True)
 class LoweredNumber:
     """The texts of a set of numbers; `notes` say which valid numbers are left out."""
 
     expr: Expr
     notes: tuple[Note, ...] = ()
+
+
+def without_doubles(constraint: _Constraint, doubles: Iterable[float]) -> list[_Constraint]:
+    """The numbers of a constraint that are rounded to none of some large doubles, as several constraints.
+
+    >>> without_doubles(IntegerConstraint(minimum=0, maximum=2**60), [2.0**60])
+    [IntegerConstraint(minimum=0, maximum=1152921504606846975, ..., may_exclude=True)]
+    """
+    parts = [constraint]
+    for double in doubles:
+        parts = [rest for part in parts for rest in _without_double(part, double)]
+    return parts
+
+
+def _without_double(constraint: _Constraint, double: float) -> list[_Constraint]:
+    """The numbers below the double, and those above it.
+
+    Numbers beyond a double of too many digits are left out: there is no automaton for them.
+    """
+    minimum, maximum = _relevant(constraint.minimum, constraint.maximum)
+    low = -math.inf if minimum is None else float(minimum)
+    high = math.inf if maximum is None else float(maximum)
+    if abs(double) >= FAR or not low <= double <= high:
+        return [constraint]
+    end, limit = int(double), 10 ** (MAX_BOUND_DIGITS - 1)
+    below: dict[str, Any] = {"maximum": end, "exclusive_maximum": True}
+    above: dict[str, Any] = {"minimum": end, "exclusive_minimum": True}
+    if isinstance(constraint, IntegerConstraint):
+        below = {"maximum": end - 1, "may_exclude": True}
+        above = {"minimum": end + 1, "may_exclude": True}
+    parts = [replace(constraint, **below)] * (low < double and end > -limit)
+    return parts + [replace(constraint, **above)] * (double < high and end < limit)
 
 
 def lower_integer(
@@ -122,7 +158,7 @@ def lower_integer(
         return LoweredNumber(choice(Literal("0"), concat(_SIGN, _positive())), notes)
     if is_plain and minimum in (0, 1):
         return LoweredNumber(_whole() if minimum == 0 else _positive(), notes)
-    step = Fraction(lcm(*(_exact(m).numerator for m in multiple_of)))
+    step = Fraction(math.lcm(*(_exact(m).numerator for m in multiple_of)))
     avoided = tuple(Fraction(_exact(m).numerator) for m in not_multiple_of)
     interval = Interval(_fraction(minimum), _fraction(maximum))
     multiples = Multiples(step, avoided, 0, is_unique=is_unique) if multiple_of or not_multiple_of else None

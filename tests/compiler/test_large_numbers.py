@@ -9,6 +9,7 @@ from itertools import product
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 from soundness.judges import Judges
 
 from compiler.doubles import agreed_integer_maximum, agreed_maximum, agreed_minimum
@@ -42,6 +43,14 @@ CASES = [
     ({"enum": [ODD, ODD - 1, 5], "not": {"const": ODD}}, ["5"], [str(ODD), str(ODD - 1)]),
     ({"type": "array", "uniqueItems": True, "items": {"enum": [1e23, 1]}}, ["[1]"], [f"[{10**23}]"]),
     ({"type": "number", "maximum": 1e308, "minimum": -(10**400)}, ["-2.5"], ["1e400"]),
+    ({"type": "number", "not": {"exclusiveMaximum": 10**23, "minimum": 1e23}}, ["5", "1.5", str(10**24)], ["1e+23", str(10**23)]),
+    ({"type": "number", "not": {"allOf": [{"exclusiveMaximum": 10**23}, {"const": 1e23}]}}, ["-5"], ["1e+23"]),
+    ({"not": {"maximum": ODD - 1, "minimum": ODD}}, ["5", str(ODD - 2), str(ODD + 1)], [str(ODD), str(ODD - 1)]),
+    ({"type": "integer", "anyOf": [{"maximum": 1e23}, {"minimum": 10**23 - 5}]}, ["5"], [str(10**23 - 7)]),
+    ({"enum": [1e23, 10**23 - 7, 5], "anyOf": [{"maximum": 1e23}, {"minimum": 10**23 - 5}]}, ["5"], [str(10**23 - 7)]),
+    ({"enum": [1e23, 5], "maximum": 10**23 - 7}, ["5"], ["1e+23"]),
+    ({"type": "number", "not": {"maximum": 10**50 + 1, "minimum": 10**50 + 2}}, ["5"], ["1e50", "1.0e+50"]),
+    ({"type": "integer", "maximum": INT64, "anyOf": [{"minimum": -INT64 - 1}, {"maximum": 9.223372036854776e18}]}, [str(2**62)], [str(INT64 + 1)]),
     ({"type": "number", "multipleOf": 3, "minimum": ODD}, [str(ODD + 3)], [f"{ODD}.0"]),
 ]  # fmt: skip
 
@@ -175,6 +184,11 @@ COMBINED = st.recursive(
 NEAR = [*texts_near((ODD, INT64, -ODD, 10**23, 1e23)), "5", "2.5", "5.0", "6", "1e+23"]
 
 
+def in_doubles(value):
+    """A JSON value with its numbers read as doubles."""
+    return json.loads(json.dumps(value), parse_int=float)
+
+
 def check_combined(schema: dict) -> None:
     try:
         compiled = compile_schema({"type": ["number", "null"], **schema})
@@ -182,8 +196,11 @@ def check_combined(schema: dict) -> None:
         return
     judges = Judges(schema)
     has_integers = "integer" in json.dumps(schema)  # to `jsonschema` the decimal 1.0 is no integer
+    has_divisors = "multipleOf" in json.dumps(schema)  # of a double other numbers are divisors
+    by_doubles = Draft202012Validator(in_doubles(schema))
     for text in NEAR:
         if compiled.accepts(text):
+            assert has_divisors or by_doubles.is_valid(float(text)), text
             assert all(judges.verdicts(text.encode())), text
             assert has_integers or judges.faults(text.encode()) == [], text
 
