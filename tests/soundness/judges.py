@@ -17,14 +17,21 @@ from jsonschema.validators import validator_for
 from referencing import Registry, Resource
 from referencing.jsonschema import specification_with
 
+from toolspecs.dialects import dialect_of
+
 _NO_DOCUMENTS: Mapping[str, Any] = MappingProxyType({})
 _EXACT = decimal.Context(prec=2000, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
 
 
 class Judges:
-    """All judges of one schema, which may refer to `documents` by URI."""
+    """All judges of one schema, which may refer to `documents` by URI.
+
+    A schema without `$schema` is judged in the dialect that it is read in, as its registration says.
+    """
 
     def __init__(self, schema: Any, documents: Mapping[str, Any] = _NO_DOCUMENTS) -> None:
+        if isinstance(schema, dict) and "$schema" not in schema:
+            schema = {"$schema": dialect_of(schema), **schema}
         kind = validator_for(schema, default=jsonschema.Draft202012Validator)
         dialect = kind.META_SCHEMA["$schema"]
         draft = jsonschema_rs.canonicalize({"$schema": dialect}).draft
