@@ -200,6 +200,8 @@ class CandidateTokens:
         tokens = self._tokens
         if cursor.is_complete:
             yield tokens.opening  # from between tags, a token may lead into the JSON of the next one
+            if cursor.plan.marks_keys:
+                yield tokens.keys_outside
             return
         if cursor.can_run_out:
             if not cursor.in_string:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from random_decoding import RandomDecoder, flags
 
-from compiler import compile_schema
+from compiler import compile_schema, compile_toolset
 from compiler.frontend.canonical_form import form_and_dependent_keys
 from compiler.frontend.source_map import SourceMap
 from compiler.linker.linker import link
@@ -22,7 +22,7 @@ from compiler.schema import CompiledSchema, lower_schema
 from compiler.syntaxes import SYNTAXES
 from compiler.units.unit import compile_unit
 from compiler.vocabulary import KEY_MARK, Vocabulary
-from toolspecs.tool import ChoiceMode, ToolChoice
+from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 INTEGER, STRING, NULL = {"type": "integer"}, {"type": "string"}, {"type": "null"}
 AB = {"a": INTEGER, "b": STRING}
@@ -299,3 +299,19 @@ def test_linked_calls_are_valid(syntax, vocabulary):
         begin = text.index('"arguments": ') + len('"arguments": ')
         value, _ = json.JSONDecoder(object_pairs_hook=_unique).raw_decode(text[begin:])
         assert jsonschema_rs.is_valid(schema, value), text
+
+
+def test_a_token_that_leads_into_a_tag_may_complete_a_marked_key():
+    tokens = [*(bytes([byte]) for byte in range(256)), b'>{"b": 1', b'>{"b": "', b'>{"c": 1', b""]
+    vocabulary = Vocabulary.from_tokens(tokens, stop_ids=[len(tokens) - 1])
+    schema = {"type": "object", "properties": {"x": MARKED["typed"]}, "required": ["x"]}
+    grammar = compile_toolset(
+        [Tool("f", "", schema)], tokenizer=vocabulary, syntax="glm_4_5", tool_choice="required"
+    )
+    matcher = grammar.matcher()
+    for byte in b"<tool_call>f\n<arg_key>x</arg_key>\n<arg_value":
+        assert matcher.accept(byte)
+    rows = allocate_bitmask(1, vocabulary.width)
+    matcher.fill_bitmask(rows, 0)
+    allowed = flags(rows[0], vocabulary.width)
+    assert [bool(allowed[at]) for at in range(256, 259)] == [False, True, True]
