@@ -91,7 +91,9 @@ class StopScanner:
 
 
 def overlap(text: str, pattern: str) -> int:
-    """The length of the longest proper prefix of `pattern` that `text` ends with."""
+    """The length of the longest proper prefix of `pattern` that `text` ends with; 0 of an empty pattern."""
+    if not pattern:
+        return 0
     at = text.find(pattern[0], max(0, len(text) - len(pattern) + 1))
     while at >= 0 and not pattern.startswith(text[at:]):
         at = text.find(pattern[0], at + 1)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compiler.vocabulary import Vocabulary
-from runtime.text.detokenizer import Detokenizer, StopScanner, TokenBytes
+from runtime.text.detokenizer import Detokenizer, StopScanner, TokenBytes, overlap
 
 BYTES = TokenBytes(
     Vocabulary.from_tokens([*map(bytes, zip(range(256))), b"", b""], markers={"<m>": 256}, stop_ids=(257,))
@@ -71,3 +71,16 @@ def test_only_what_may_become_a_stop_string_is_held_back():
         "",
         "",
     ]
+
+
+def test_an_overlap_is_the_longest_beginning_that_a_text_ends_with():
+    cases = [
+        ("ab", "bc"),
+        ("ab", "ab"),
+        ("aab", "abx"),
+        ("x", "abc"),
+        ("", "a"),
+        ("abab", "ababc"),
+        ("a", ""),
+    ]
+    assert [overlap(text, pattern) for text, pattern in cases] == [1, 0, 2, 0, 0, 4, 0]
