@@ -23,7 +23,8 @@ from toolspecs.nearest import MAX_NAME, instead, listed, shorten
 
 T = TypeVar("T")
 
-_MSGSPEC_ERROR = re.compile(r"^(?P<reason>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
+_MAX_PATH = 300
+"""Characters of a path into a body; a longer one is part of a client's text that looks like one."""
 _SCALAR = re.compile(r'"(?:[^"\\]|\\.)*+"|[^\s"\[\]{},:]+')
 _WHOLE_ESCAPES = re.compile(
     r"(?:[^\\]|\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\(?!u[dD][89a-fA-F]).)*+"
@@ -76,20 +77,28 @@ def convert(value: Any, shape: type[T]) -> T:
     except UnicodeEncodeError as error:
         raise InvalidField("", "a key holds half a surrogate pair, which is not Unicode text") from error
     except msgspec.ValidationError as error:
-        matched = _MSGSPEC_ERROR.match(str(error))
-        assert matched, "an error of msgspec reads `reason - at $.path`"
-        path = (matched["path"] or "").lstrip(".")
+        said, path = _told(str(error))
         found = value_at(value, path)
         expected = expected_at(shape, path, found)
-        if unknown := _UNKNOWN.fullmatch(matched["reason"]):
+        if unknown := _UNKNOWN.fullmatch(said):
             field = shorten(unknown["field"], MAX_NAME)
             reason = f"there is no such field{instead(unknown['field'], expected.fields)}"
             raise UnknownField(f"{path}.{field}" if path else field, reason) from error
         if isinstance(found, str) and expected.texts:
             reason = f"{shorten(found, MAX_NAME)!r} is not one of its values{instead(found, expected.texts)}"
         else:
-            reason = matched["reason"] + (f"; expected {expected}" if str(expected) else "")
+            reason = said + (f"; expected {expected}" if str(expected) else "")
         raise InvalidField(path, reason) from error
+
+
+def _told(message: str) -> tuple[str, str]:
+    """The reason and the path of msgspec's error, which reads `reason - at `$.path``.
+
+    The reason may quote a client's text of any length, so no expression that backtracks reads it.
+    """
+    reason, mark, rest = message.rpartition(" - at `$")
+    path = rest.removesuffix("`").lstrip(".")
+    return (reason, path) if mark and len(path) <= _MAX_PATH else (message, "")
 
 
 def _with_surrogates(raw: bytes) -> Any:
@@ -156,7 +165,7 @@ def _position(before: str) -> tuple[int, int]:
     return before.count("\n") + 1, len(before) - before.rfind("\n")
 
 
-_STEP = re.compile(r"\.?([^.\[\]]+)|\[([^\]]*)\]")
+_STEP = re.compile(r"\.?([^.\[\]]+)|\[([^\[\]]*)\]")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """The `callgate` command: serve, demo, bench, study, settings, and the groups tools and store."""
 
-import importlib.util
 import inspect
 import runpy
 import sys
@@ -13,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from gateway.errors import BenchMissing, ExtraMissing, GatewayError
+from gateway.errors import BenchMissing, GatewayError
 from gateway.settings import load, settings_table
 from gateway.tools_cli import output, table, tools
 
@@ -192,13 +191,10 @@ def run_comparison(arguments: list[str]) -> None:
 
     Raises:
         BenchMissing: this is not a clone of the repository.
-        ExtraMissing: what draws the picture is not installed.
     """
     tests = Path(__file__).parents[1] / "tests"
     if not (tests / "bench").is_dir():
         raise BenchMissing
-    if importlib.util.find_spec("matplotlib") is None and "--help" not in arguments:
-        raise ExtraMissing("the comparison, which draws a picture at its end,", "bench")
     sys.path[:0] = map(str, (tests / "bench", tests, tests / "runtime"))
     sys.argv[1:] = arguments
     runpy.run_module("side_by_side", run_name="__main__", alter_sys=True)

@@ -155,11 +155,23 @@ class StoredResponses:
             raise InvalidField("previous_response_id", str(error)) from error
 
     async def _without_references(self, items: list[Any], owner: str) -> list[Any]:
-        """The items, with those that others refer to in the places of the references."""
+        """The items, with those that others refer to in the places of the references.
+
+        Raises:
+            InvalidField: an item is not stored or referred to twice, or all of them are too long.
+        """
+        wanted = _references(items)
         found: dict[str, JSON] = {}
+        num_bytes = 0
         for response_id in _referred(items):
             output = await self._referred_output(response_id, items, owner)
-            found |= {item["id"]: item for item in output}
+            used = [item for item in output if item["id"] in wanted]
+            num_bytes += await asyncio.to_thread(_size, used)
+            if num_bytes > MAX_ENTRY_BYTES:
+                raise InvalidField(
+                    "input", f"the items that it refers to have more than {MAX_ENTRY_BYTES} bytes"
+                )
+            found |= {item["id"]: item for item in used}
         return [
             _item(found, item["id"], position) if _is_reference(item) else item
             for position, item in enumerate(items)
@@ -212,6 +224,22 @@ def _response_of(reference: Mapping[str, Any]) -> str | None:
     """The id of the response that the item of a reference belongs to."""
     matched = _ITEM_ID.fullmatch(str(reference.get("id")))
     return f"resp_{matched['request_id']}" if matched else None
+
+
+def _references(items: list[Any]) -> frozenset[str]:
+    """The ids that are referred to, each once: repeated, a small request would stand for a large one."""
+    wanted: set[str] = set()
+    for position, item in enumerate(items):
+        if _is_reference(item):
+            item_id = str(item.get("id"))
+            if item_id in wanted:
+                raise InvalidField(f"input[{position}].id", "an item before it refers to the same item")
+            wanted.add(item_id)
+    return frozenset(wanted)
+
+
+def _size(items: list[JSON]) -> int:
+    return len(json.dumps(items).encode())
 
 
 def _referred(items: list[Any]) -> Iterable[str]:

@@ -204,6 +204,7 @@ REFUSALS = [
     ({"stop": [""]}, "stop"),
     ({"stop": ["x"] * 17}, "stop"),
     ({"logit_bias": {"a": 1}}, "logit_bias"),
+    ({"logit_bias": {str(i): 1 for i in range(1025)}}, "logit_bias"),
     ({"logit_bias": {"2": 1, "1": 101}}, 'logit_bias["1"]'),
     ({"logit_bias": {"1": "2"}}, 'logit_bias["1"]'),
     ({"logit_bias": {"1": True}}, 'logit_bias["1"]'),

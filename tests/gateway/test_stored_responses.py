@@ -72,6 +72,21 @@ async def test_items_are_found_by_their_ids(client, runtime):
         assert error["param"] == "input[2].id", error
 
 
+async def test_a_small_request_does_not_stand_for_a_large_one(client, runtime, monkeypatch):
+    first = await ask(client)
+    reference = {"type": "item_reference", "id": first["output"][0]["id"]}
+    error = await refusal(client, input=[reference, reference])
+    assert (error["param"], "the same item" in error["message"]) == ("input[1].id", True)
+    second = await ask(client)
+    both = [reference, {"type": "item_reference", "id": second["output"][0]["id"]}]
+    await ask(client, input=[*both, {"role": "user", "content": "Hi"}])
+    monkeypatch.setattr(stored_responses, "MAX_ENTRY_BYTES", 2500)
+    runtime.script = text("x" * 500)
+    long = [(await ask(client))["output"][0]["id"] for _ in range(6)]
+    both += [{"type": "item_reference", "id": item_id} for item_id in long]
+    assert "more than 2500 bytes" in (await refusal(client, input=both))["message"]
+
+
 async def test_a_streamed_response_is_stored_before_its_last_event(client):
     events = (await client.post(URL, json={"model": "tiny", "input": "Hi", "stream": True})).text
     last = msgspec.json.decode(events.strip().rpartition("data: ")[2])["response"]

@@ -4,8 +4,10 @@ import json
 import time
 from itertools import product
 
+import msgspec
 import pytest
 
+from gateway.body import convert
 from gateway.completions import without_oldest
 from gateway.errors import InvalidField, UnknownResponse
 from gateway.json_contents import ContentLimits
@@ -96,3 +98,14 @@ def test_long_names_are_compared_with_few():
     assert near_matches("ab" * 99, similar) == ()
     assert near_matches("ab" * 99, similar[:3])
     assert near_matches("send_mail", [f"send_mail_{number}" for number in range(2_000)])
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("name", ["x - at `$" + "[" * 90_000, " - at `$" * 11_000, "[" * 90_000])
+def test_a_name_that_looks_like_a_path_is_read_in_linear_time(name):
+    class Fields(msgspec.Struct, forbid_unknown_fields=True):
+        a: int = 0
+
+    with pytest.raises(InvalidField) as refused:
+        convert({name: 1}, Fields)  # 45 s and more, were it quadratic: longer than this test may take
+    assert len(refused.value.param) <= 300

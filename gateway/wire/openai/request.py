@@ -51,6 +51,9 @@ RULES = FieldRules(
     },
 )
 
+MAX_BIASES = 1_024
+"""Tokens that `logit_bias` may name: each is added to the logits of every token that is written."""
+
 _TOKEN_ID = re.compile(r"[0-9]{1,18}")
 
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
@@ -76,7 +79,7 @@ class OpenAIFields(TurnFields, forbid_unknown_fields=True, kw_only=True):
     stop: str | list[str] | None = None
     presence_penalty: Penalty | None = None
     frequency_penalty: Penalty | None = None
-    logit_bias: dict[str, Any] | None = None
+    logit_bias: Annotated[dict[str, Any], Meta(max_length=MAX_BIASES)] | None = None
 
 
 class ChatFields(OpenAIFields, forbid_unknown_fields=True, kw_only=True):

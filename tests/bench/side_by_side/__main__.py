@@ -7,6 +7,7 @@ vLLM is measured where the interpreter of its own environment is given: on a CPU
 """
 
 import argparse
+import importlib.util
 import os
 import subprocess
 import sys
@@ -37,6 +38,8 @@ def main() -> None:
     folder.mkdir(exist_ok=True)
     model = ensure_model(folder)
     workload = bfcl_workload(num_tools=options.tools, num_questions=64, max_tokens=options.max_tokens)
+    if importlib.util.find_spec("matplotlib") is None:  # else the picture fails after minutes of measuring
+        sys.exit("the picture needs an optional dependency: pip install 'callgate[bench]'")
     results = Results({key: str(value) for key, value in vars(options).items()})
     bench = Bench(workload, model, results, options)
     parts = [
