@@ -3,7 +3,7 @@
 import asyncio
 import importlib.metadata
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 from litestar import Request, Response, delete, get, post
@@ -13,11 +13,12 @@ from msgspec import Meta
 from gateway.body import convert
 from gateway.completions import split_model
 from gateway.errors import InvalidField
-from gateway.principal import RequestPrincipal
+from gateway.principal import Principal, RequestPrincipal
 from gateway.problems import MESSAGES, anthropic_error, openai_error
 from gateway.routes.transport import read_body, read_wire_request, stream, told, unless_gone
-from gateway.services import LOST, WiredServices
+from gateway.services import LOST, Services, WiredServices
 from gateway.stored_responses import identified
+from gateway.turn import Generation, Turn
 from gateway.wire.anthropic import MessageWriter
 from gateway.wire.anthropic import read_request as read_messages_request
 from gateway.wire.openai import (
@@ -48,14 +49,33 @@ def read_tokenize_request(body: Any, **options: Any) -> ChatRequest:
     return read_chat_request(body, **options) if is_chat else read_completions_request(body, **options)
 
 
+class WireRequest(Protocol):
+    """What every wire format reads a request into."""
+
+    @property
+    def turn(self) -> Turn:
+        """What is asked."""
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """The fields that were left out."""
+
+
+async def _started(
+    request: Request[Any, Any, Any], services: Services, principal: Principal, asked: WireRequest
+) -> tuple[Generation, dict[str, str]]:
+    """The generation that answers a request, and the header that names ignored fields."""
+    generation = await unless_gone(request, services.completions.start(asked.turn, principal.share))
+    return generation, told((*asked.ignored, *generation.ignored))
+
+
 @post("/v1/chat/completions", status_code=200)
 async def chat_completions(
     request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
 ) -> Response[Any]:
     """The assistant's next turn, whole or as server-sent events."""
     asked = await read_wire_request(request, services, principal.share, read_chat_request)
-    generation = await unless_gone(request, services.completions.start(asked.turn, principal.share))
-    headers = told((*asked.ignored, *generation.ignored))
+    generation, headers = await _started(request, services, principal, asked)
     if not asked.is_streamed:
         return Response(await unless_gone(request, completion(generation)), headers=headers)
     events = chunks(generation, includes_usage=asked.includes_usage)
@@ -75,8 +95,7 @@ async def create_response(
         read_responses_request,
         expand=lambda body: stored.expanded(body, owner),
     )
-    generation = await unless_gone(request, services.completions.start(asked.turn, principal.share))
-    headers = told((*asked.ignored, *generation.ignored))
+    generation, headers = await _started(request, services, principal, asked)
     save = partial(stored.save, owner, items=asked.items) if asked.is_stored else None
     writer = ResponseWriter(generation, asked.echoed, save)
     if not asked.is_streamed:
@@ -129,8 +148,7 @@ async def create_message(
 ) -> Response[Any]:
     """The assistant's next turn, whole or as server-sent events, as Anthropic's clients ask for it."""
     asked = await read_wire_request(request, services, principal.share, read_messages_request)
-    generation = await unless_gone(request, services.completions.start(asked.turn, principal.share))
-    headers = told((*asked.ignored, *generation.ignored))
+    generation, headers = await _started(request, services, principal, asked)
     writer = MessageWriter(generation)
     if not asked.is_streamed:
         return Response(await unless_gone(request, writer.whole()), headers=headers)
@@ -153,8 +171,7 @@ async def text_completions(
 ) -> Response[Any]:
     """The text that continues a prompt, whole or as server-sent events."""
     asked = await read_wire_request(request, services, principal.share, read_completions_request)
-    generation = await unless_gone(request, services.completions.start(asked.turn, principal.share))
-    headers = told((*asked.ignored, *generation.ignored))
+    generation, headers = await _started(request, services, principal, asked)
     if not asked.is_streamed:
         return Response(await unless_gone(request, text_completion(generation)), headers=headers)
     events = text_chunks(generation, includes_usage=asked.includes_usage)

@@ -39,8 +39,8 @@ SLIP = 0.75
 
 FOREIGN = frozenset(
     {
-        "annotations",
         "allowed_callers",
+        "annotations",
         "cache_control",
         "defer_loading",
         "eager_input_streaming",

@@ -1,4 +1,4 @@
-"""What Chat Completions and Responses share: fields, response formats, checks of earlier calls."""
+"""What the wire formats share: fields, response formats, checks of earlier calls."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -25,7 +25,7 @@ MAX_TOOLSETS = 64
 MAX_STOP_LENGTH = 2_000
 """Characters of all stop sequences of a request together; every token is compared with them."""
 
-SILENT_IN_BOTH = frozenset(
+SILENT_IN_ALL = frozenset(
     {
         "prompt_cache_key",
         "prompt_cache_options",
@@ -34,9 +34,9 @@ SILENT_IN_BOTH = frozenset(
         "user",
     }
 )
-"""Fields that by their own definition change nothing in the output, in both APIs."""
+"""Fields that by their own definition change nothing in the output."""
 
-HINTS_IN_BOTH: Mapping[str, tuple[Any, ...]] = {
+HINTS_IN_ALL: Mapping[str, tuple[Any, ...]] = {
     # Of OpenAI's service.
     "moderation": (),
     "service_tier": ("auto", "default"),
@@ -58,14 +58,14 @@ HINTS_IN_BOTH: Mapping[str, tuple[Any, ...]] = {
 }
 """Fields that change nothing here, and the values of them that ask for nothing elsewhere either."""
 
-FIXED_IN_BOTH: Fixed = {
+FIXED_IN_ALL: Fixed = {
     "continue_final_message": ((False,), "every answer is a message of its own"),
     "echo": ((False,), "an answer does not repeat the prompt"),
     "ignore_eos": ((False,), "an answer ends where the model ends it"),
     "use_beam_search": ((False,), "tokens are sampled"),
 }
 
-REFUSED_IN_BOTH: Mapping[str, str] = {
+REFUSED_IN_ALL: Mapping[str, str] = {
     "allowed_token_ids": "use response_format to say what an answer may be",
     "bad_words": "use logit_bias or response_format to say what an answer may be",
     "chat_template": "the model's own chat template is used; chat_template_kwargs sets what it offers",
@@ -82,7 +82,7 @@ _TOOL_FIELDS = frozenset(
 
 
 class TurnFields(EngineFormats, forbid_unknown_fields=True, kw_only=True):
-    """The fields that are honoured in both APIs; absent and null mean the same."""
+    """The fields that are honoured in every API; absent and null mean the same."""
 
     model: Annotated[str, Meta(min_length=1)]
     toolset: str | list[str] | None = None
@@ -224,7 +224,7 @@ class Grammar(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag=
 def read_shared_format(
     response_format: TextFormat | JsonObject | Regex | Choice | Grammar | None,
 ) -> ResponseFormat | None:
-    """A response format that both APIs spell alike; None is any text."""
+    """A response format that OpenAI's APIs spell alike; None is any text."""
     match response_format:
         case JsonObject():
             return ResponseFormat("schema", ANY_OBJECT)

@@ -15,10 +15,10 @@ from gateway.wire.anthropic.blocks import read_messages
 from gateway.wire.engine_formats import read_any_format
 from gateway.wire.field_reader import FieldReader, FieldRules
 from gateway.wire.fields import (
-    FIXED_IN_BOTH,
-    HINTS_IN_BOTH,
-    REFUSED_IN_BOTH,
-    SILENT_IN_BOTH,
+    FIXED_IN_ALL,
+    HINTS_IN_ALL,
+    REFUSED_IN_ALL,
+    SILENT_IN_ALL,
     TurnFields,
     check_stop,
     read_inline_tools,
@@ -30,9 +30,9 @@ from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 RULES = FieldRules(
-    silent=SILENT_IN_BOTH | {"cache_control", "metadata", "user_profile_id", "workspace_id"},
+    silent=SILENT_IN_ALL | {"cache_control", "metadata", "user_profile_id", "workspace_id"},
     hints={
-        **HINTS_IN_BOTH,
+        **HINTS_IN_ALL,
         "betas": (),
         "diagnostics": (),
         "context_management": (),
@@ -40,9 +40,9 @@ RULES = FieldRules(
         "service_tier": ("auto", "standard_only"),
         "speed": ("standard",),
     },
-    fixed=FIXED_IN_BOTH,
+    fixed=FIXED_IN_ALL,
     refused={
-        **REFUSED_IN_BOTH,
+        **REFUSED_IN_ALL,
         "container": "there are no containers: tools run at the client",
         "mcp_servers": "tools run at the client; register the server's tools as a toolset",
         # Fields of OpenAI's APIs.

@@ -14,10 +14,10 @@ from gateway.turn import Turn
 from gateway.wire.engine_formats import read_any_format
 from gateway.wire.field_reader import FieldReader, FieldRules
 from gateway.wire.fields import (
-    FIXED_IN_BOTH,
-    HINTS_IN_BOTH,
-    REFUSED_IN_BOTH,
-    SILENT_IN_BOTH,
+    FIXED_IN_ALL,
+    HINTS_IN_ALL,
+    REFUSED_IN_ALL,
+    SILENT_IN_ALL,
     Choice,
     Grammar,
     JsonObject,
@@ -39,11 +39,11 @@ from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.tool import ChoiceMode, ToolChoice
 
 RULES = FieldRules(
-    silent=SILENT_IN_BOTH | {"metadata"},
-    hints={**HINTS_IN_BOTH, "prediction": (), "store": (False,), "verbosity": ("medium",)},
-    fixed={**FIXED_IN_BOTH, "modalities": ((["text"],), "only text is generated")},
+    silent=SILENT_IN_ALL | {"metadata"},
+    hints={**HINTS_IN_ALL, "prediction": (), "store": (False,), "verbosity": ("medium",)},
+    fixed={**FIXED_IN_ALL, "modalities": ((["text"],), "only text is generated")},
     refused={
-        **REFUSED_IN_BOTH,
+        **REFUSED_IN_ALL,
         "audio": "only text is generated",
         "function_call": "use tool_choice",
         "functions": "use tools",

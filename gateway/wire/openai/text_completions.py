@@ -18,10 +18,10 @@ from gateway.turn import Generation, Turn
 from gateway.wire.engine_formats import read_any_format
 from gateway.wire.field_reader import FieldReader, FieldRules
 from gateway.wire.fields import (
-    FIXED_IN_BOTH,
-    HINTS_IN_BOTH,
-    REFUSED_IN_BOTH,
-    SILENT_IN_BOTH,
+    FIXED_IN_ALL,
+    HINTS_IN_ALL,
+    REFUSED_IN_ALL,
+    SILENT_IN_ALL,
     read_timeout,
 )
 from gateway.wire.openai.request import (
@@ -42,14 +42,14 @@ DEFAULT_MAX_TOKENS = 16
 _CHAT = "use /v1/chat/completions"
 
 RULES = FieldRules(
-    silent=SILENT_IN_BOTH | {"metadata"},
-    hints={**HINTS_IN_BOTH, "add_special_tokens": (True,)},
+    silent=SILENT_IN_ALL | {"metadata"},
+    hints={**HINTS_IN_ALL, "add_special_tokens": (True,)},
     fixed={
-        **FIXED_IN_BOTH,
+        **FIXED_IN_ALL,
         "best_of": ((1,), "every choice is returned"),
-        "suffix": (("",), "text has no end"),
+        "suffix": (("",), "nothing is inserted into a text"),
     },
-    refused={**REFUSED_IN_BOTH, "messages": _CHAT},
+    refused={**REFUSED_IN_ALL, "messages": _CHAT},
 )
 
 TokenIds = Annotated[list[Annotated[int, Meta(ge=0)]], Meta(min_length=1)]

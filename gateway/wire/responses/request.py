@@ -14,10 +14,10 @@ from gateway.turn import Turn
 from gateway.wire.engine_formats import read_any_format
 from gateway.wire.field_reader import FieldReader, FieldRules
 from gateway.wire.fields import (
-    FIXED_IN_BOTH,
-    HINTS_IN_BOTH,
-    REFUSED_IN_BOTH,
-    SILENT_IN_BOTH,
+    FIXED_IN_ALL,
+    HINTS_IN_ALL,
+    REFUSED_IN_ALL,
+    SILENT_IN_ALL,
     Choice,
     Grammar,
     JsonObject,
@@ -42,11 +42,11 @@ _CONTINUED = "use previous_response_id, or send the whole conversation in input"
 
 RULES = FieldRules(
     # `max_tool_calls` counts only calls of OpenAI's own tools.
-    silent=SILENT_IN_BOTH | {"max_tool_calls"},
-    hints=HINTS_IN_BOTH,
-    fixed={**FIXED_IN_BOTH, "background": ((False,), "every answer is made at once")},
+    silent=SILENT_IN_ALL | {"max_tool_calls"},
+    hints=HINTS_IN_ALL,
+    fixed={**FIXED_IN_ALL, "background": ((False,), "every answer is made at once")},
     refused={
-        **REFUSED_IN_BOTH,
+        **REFUSED_IN_ALL,
         "context_management": "it is not supported",
         "conversation": _CONTINUED,
         "prompt": "prompts are not stored: send instructions and input",
