@@ -30,7 +30,8 @@ from gateway.request_bodies import RequestBodies
 from gateway.routes.model_routes import MODEL_ROUTES
 from gateway.routes.toolset_routes import ToolsetController
 from gateway.services import Services
-from gateway.settings import DEMO_MODEL, RANDOM_MODEL, Settings, library_environment
+from gateway.setting_sources import library_environment
+from gateway.settings import DEMO_MODEL, RANDOM_MODEL, Settings
 from gateway.store_upkeep import collecting, retention_of
 from gateway.stored_responses import StoredResponses
 from gateway.telemetry import ServerSpanMiddleware, Telemetry, open_provider

@@ -13,7 +13,8 @@ import typer
 from rich.console import Console
 
 from gateway.errors import BenchMissing, GatewayError
-from gateway.settings import load, settings_table
+from gateway.setting_sources import load
+from gateway.settings import settings_table
 from gateway.tools_cli import output, table, tools
 
 cli = typer.Typer(

@@ -16,7 +16,7 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
-from gateway.settings import DEFAULT_URL, client_settings
+from gateway.setting_sources import DEFAULT_URL, client_settings
 
 tools = typer.Typer(help="Toolsets of a running gateway.", no_args_is_help=True)
 

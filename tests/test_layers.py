@@ -40,7 +40,7 @@ FRONT = WEB | {"typer", "rich"}
 """Web frameworks, servers and the command line: the gateway's alone."""
 
 ENVIRONMENT = {"environ", "environb", "getenv", "getenvb", "putenv"}
-SETTINGS = Path("gateway/settings.py")
+SETTINGS = Path("gateway/setting_sources.py")
 
 
 def sources() -> list[Path]:

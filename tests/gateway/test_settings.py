@@ -3,7 +3,8 @@
 import pytest
 
 from gateway.errors import SettingsError
-from gateway.settings import Settings, load, settings_table
+from gateway.setting_sources import load
+from gateway.settings import Settings, settings_table
 
 
 @pytest.fixture

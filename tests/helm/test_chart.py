@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gateway.settings import load
+from gateway.setting_sources import load
 
 CHART = Path(__file__).resolve().parents[2] / "helm" / "callgate"
 KUBERNETES = ("1.30", "1.33")

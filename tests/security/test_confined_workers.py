@@ -15,7 +15,7 @@ from compiler.isolation.confinement import confine
 from compiler.isolation.pools import WorkerPool
 from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
-from gateway.settings import library_environment
+from gateway.setting_sources import library_environment
 
 VOCABULARY = prepare(Vocabulary.of_bytes())
 FINE = CompileJob.tool({"type": "object", "properties": {"a": {"type": "integer"}}}, "json")

@@ -1,0 +1,139 @@
+"""Where settings come from: command line over environment (`CALLGATE_…`) over a TOML file over defaults.
+
+Only this module reads the environment.
+
+>>> load({"port": "9000"}, environment={"CALLGATE_MODEL": "random"}).port
+9000
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import msgspec
+
+from gateway.body import expected_at
+from gateway.errors import SettingsError
+from gateway.settings import PREFIX, Settings, variable_of
+from toolspecs.nearest import did_you_mean, near_matches
+
+COMMAND_LINE, ENVIRONMENT = "the command line", "the environment"
+DEFAULT_URL = "http://127.0.0.1:8080"
+
+_TOO_SHORT = re.compile(r"Expected `str` of length >= (\d+)")
+_LIBRARY_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ")
+
+
+def load(
+    options: Mapping[str, Any] | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    config: str | Path | None = None,
+) -> Settings:
+    """Merge the sources; `options` are the command line's, by the names of the fields, None if not given.
+
+    Raises:
+        SettingsError: a setting is unknown or bad, or an open address has no authentication.
+    """
+    environment = os.environ if environment is None else environment
+    path = config or environment.get(f"{PREFIX}CONFIG")
+    given = {name: value for name, value in (options or {}).items() if value is not None}
+    sources: list[tuple[str, dict[str, Any]]] = [
+        (COMMAND_LINE, given),
+        (ENVIRONMENT, _from_environment(environment)),
+        *([(str(path), _from_file(Path(path)))] if path else []),
+    ]
+    values: dict[str, Any] = {}
+    origin: dict[str, str] = {}
+    for source, found in reversed(sources):
+        for name, value in found.items():
+            values[name] = _convert(name, value, source)
+            origin[name] = source
+    settings = Settings(**values)
+    _check_exposure(settings, origin)
+    return settings
+
+
+def client_settings(
+    url: str | None, api_key: str | None, *, environment: Mapping[str, str] | None = None
+) -> tuple[str, str | None]:
+    """The URL of the gateway that a client command talks to, and the API key that it sends.
+
+    What is not given comes from the environment. The URL may end in `/v1`, as those of OpenAI's clients do.
+    """
+    environment = os.environ if environment is None else environment
+    base = url or environment.get(f"{PREFIX}URL") or DEFAULT_URL
+    return (
+        base.rstrip("/").removesuffix("/v1"),
+        api_key or environment.get(f"{PREFIX}API_KEY"),
+    )
+
+
+def library_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The variables that the libraries of a child process may need, and no others: others may be secrets."""
+    environment = os.environ if environment is None else environment
+    return {name: environment[name] for name in _LIBRARY_VARIABLES if name in environment}
+
+
+def _check_exposure(settings: Settings, origin: Mapping[str, str]) -> None:
+    if not settings.is_loopback and not settings.has_authentication:
+        raise SettingsError(
+            "host",
+            origin.get("host", "the defaults"),
+            f"other machines can reach {settings.host}, and authentication is off;"
+            " set api_key or api_key_file, or listen on 127.0.0.1",
+        )
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    known = {variable_of(name): name for name in Settings.__struct_fields__}
+    found = {}
+    for variable, value in environment.items():
+        if variable in known:
+            # Kubernetes sets this one for a service named callgate, to an address.
+            if not (known[variable] == "port" and value.startswith("tcp://")):
+                found[known[variable]] = value
+        elif variable.startswith(PREFIX) and (
+            near := _nearest(variable[len(PREFIX) :].lower(), known.values())
+        ):
+            # Only similar names: Kubernetes sets variables with this prefix for a service named callgate.
+            raise SettingsError(variable, ENVIRONMENT, f"there is no such setting{near}")
+    return found
+
+
+def _from_file(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise SettingsError("config", str(path), error.strerror or str(error)) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError("config", str(path), f"not valid TOML: {error}") from error
+
+
+def _convert(name: str, value: Any, source: str) -> Any:
+    hints = get_type_hints(Settings, include_extras=True)
+    if name not in hints:
+        raise SettingsError(name, source, f"there is no such setting{_nearest(name, hints)}")
+    shown = variable_of(name) if source == ENVIRONMENT else name
+    is_text = source in {COMMAND_LINE, ENVIRONMENT}
+    try:
+        return msgspec.convert(value, hints[name], strict=not is_text)
+    except msgspec.ValidationError as error:
+        secret = name in {"secret", "api_key", "store_password"}
+        reason = _plain(str(error)) + ("" if secret else f": {value!r}")
+        if expected := str(expected_at(hints[name], "", value)):
+            reason += f"; expected {expected}"
+        raise SettingsError(shown, source, reason) from error
+
+
+def _plain(reason: str) -> str:
+    """What msgspec says of a text that is too short, in words."""
+    matched = _TOO_SHORT.fullmatch(reason)
+    return f"it must have at least {matched[1]} characters" if matched else reason
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    return did_you_mean(near_matches(name, known, 1, cutoff=0.75))
