@@ -20,7 +20,8 @@ from toolspecs.tool import Tool
 SOON_MS = 20.0
 """A unit that compiles faster may be compiled when its tool is first called; others are compiled before."""
 
-_TOOL = "tool"
+TOOL = "tool"
+"""The kind of a tool's entry; those of response formats are the kinds of `ResponseFormat`."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,18 @@ class CacheEntry:
         """Whether it compiles fast enough to be compiled when a call of the tool first begins."""
         return isinstance(self.unit, Unit) and self.compile_ms < SOON_MS
 
+    @property
+    def tool_unit(self) -> Unit:
+        """The unit of a tool's entry."""
+        assert isinstance(self.unit, Unit), "a tool's entry holds a unit"
+        return self.unit
+
+    @property
+    def compiled_schema(self) -> CompiledSchema:
+        """The grammar of a response format's entry."""
+        assert isinstance(self.unit, CompiledSchema), "a format's entry holds its grammar"
+        return self.unit
+
     def prepare(self) -> None:
         """Compile it and build what the budget closer needs, if not done yet; takes about `compile_ms`."""
         assert self.unit.compiled is not None
@@ -52,7 +65,7 @@ class CacheEntry:
         start = time.perf_counter()
         lowered = lower_tool(tool, syntax, prepared.vocabulary)
         unit = compile_unit(lowered.grammar, syntax, prepared, lowered.types)
-        return cls._compiled_since(start, unit, lowered.report, _TOOL)
+        return cls._compiled_since(start, unit, lowered.report, TOOL)
 
     @classmethod
     def of_format(cls, response_format: ResponseFormat, prepared: PreparedVocabulary) -> "CacheEntry":
@@ -94,7 +107,7 @@ class CacheEntry:
             raise CorruptUnit(f"a stored {kind}, where a {expected_kind} was expected")
         report = EnforcementReport(verdicts)
         unit: Unit | CompiledSchema
-        if kind == _TOOL:
+        if kind == TOOL:
             unit = Unit.from_bytes(body, prepared)
         else:
             unit = CompiledSchema.from_bytes(body, report, prepared)

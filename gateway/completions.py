@@ -302,6 +302,7 @@ def _generation_request(
         prompt=turn.prompt,
         tools=tools,
         constraint=grammar.grammar if grammar else None,
+        recipe=grammar.recipe if grammar else None,
         sampling=turn.sampling,
         stop=turn.stop,
         stop_token_ids=turn.stop_token_ids,

@@ -1,7 +1,6 @@
 """Loading a model: a transformers causal LM, its tokenizer, and what both say about themselves."""
 
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from runtime.device import pick_device
 from runtime.errors import ModelLoadError, first_line
 from runtime.forward.attention import IMPLEMENTATION
 from runtime.forward.forward_pass import context_length
+from runtime.model_vocabulary import model_vocabulary
 from runtime.text.template import CHATML, ChatTemplate
 
 _ONE_AT_A_TIME = threading.Lock()
@@ -73,9 +73,7 @@ def load_model(
     text_config = config.get_text_config()
     try:
         length = context_length(text_config)
-        vocabulary = Vocabulary.from_tokenizer(
-            tokenizer, width=text_config.vocab_size, stop_ids=list(dict.fromkeys(_stop_ids(model)))
-        )
+        vocabulary = model_vocabulary(tokenizer, model.config, model.generation_config)
     except ValueError as error:
         raise ModelLoadError(source, str(error)) from error
     return LoadedModel(
@@ -180,12 +178,3 @@ def _dtype_on_cpu(config: Any) -> str:
     """bfloat16 is half the bytes and takes half the time, but only on CPUs that multiply it."""
     has_bfloat16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()  # noqa: SLF001
     return "bfloat16" if config.dtype == torch.bfloat16 and has_bfloat16 else "float32"
-
-
-def _stop_ids(model: Any) -> Iterator[int]:
-    for owner in (model.generation_config, model.config):
-        ids = getattr(owner, "eos_token_id", None)
-        if isinstance(ids, int):
-            yield ids
-        else:
-            yield from ids or ()

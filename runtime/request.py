@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from compiler.constraint import Constraint
+from compiler.recipe import GrammarRecipe
 from runtime.errors import RequestRefused
 from toolspecs.tool import Tool, ToolCall
 
@@ -54,6 +55,8 @@ class GenerationRequest:
     `min_tokens` is how many tokens come before an output may end, and `stop_token_ids` end it. Both hold for
     text without a constraint only: they must neither fill up nor cut off what a constraint wants whole.
 
+    `recipe` is what the constraint was linked by, for an engine that links it itself.
+
     `num_logprobs` is how many alternatives to report beside each sampled token's log probability; None
     reports no log probabilities. After `timeout_s` seconds the request ends with DeadlineExceeded. Requests
     with the same `share` have one share of the engine together.
@@ -65,6 +68,7 @@ class GenerationRequest:
     prompt: str | tuple[int, ...] | None = None
     tools: tuple[Tool, ...] = ()
     constraint: Constraint | None = None
+    recipe: GrammarRecipe | None = None
     sampling: Sampling = Sampling()
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()

@@ -28,12 +28,12 @@ COMPILER = (
     ),
     *("regular", "guard", "prepared_vocabulary", "grammar", "frontend", "scalars", "lowering"),
     *("recogniser", "closing", "constraint", "units", "schema", "response_format", "linker"),
-    *("toolset_compiler", "cache_entry", "isolation", "cache", "__init__"),
+    *("toolset_compiler", "cache_entry", "recipe", "isolation", "cache", "__init__"),
 )
 """The packages of the compiler, and the modules beside them, each behind those that it imports."""
 
 # With the compiler, what runs inside somebody else's engine: it may load no model and no web framework.
-PURE_RUNTIME = ("request", "events", "errors", "protocol", "text.parameters")
+PURE_RUNTIME = ("request", "events", "errors", "protocol", "text.parameters", "engines.mark")
 
 WEB = {"litestar", "starlette", "fastapi", "uvicorn", "granian"}
 FRONT = WEB | {"typer", "rich"}

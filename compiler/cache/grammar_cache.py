@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from opentelemetry import trace
 
@@ -34,18 +34,15 @@ from compiler.isolation.compile_job import CompileJob, CompilePool
 from compiler.isolation.compile_queue import CompileQueue, CompileTurn
 from compiler.isolation.limits import CompileBudget
 from compiler.isolation.pools import ThreadPool
-from compiler.linker.linker import link, link_format
 from compiler.prepared_vocabulary import PreparedVocabulary
+from compiler.recipe import FormatKey, GrammarRecipe
 from compiler.report import ToolReport
 from compiler.response_format import ResponseFormat
-from compiler.schema import CompiledSchema
 from compiler.syntaxes import find_syntax
 from compiler.units.unit import Unit
 from toolspecs.lru_cache import LruCache
 from toolspecs.store import Store
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
-
-UnitT = TypeVar("UnitT", Unit, CompiledSchema)
 
 _SOURCES = ("memory", "store", "compiled")
 _SLOW_MS = 200.0
@@ -54,11 +51,15 @@ _KEYS_BYTES = 8 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class GrammarLookup:
-    """A grammar that was looked up. `source`, of its slowest part: memory, store or compiled."""
+    """A grammar that was looked up, and the recipe that it was linked by.
+
+    `source`, of its slowest part: memory, store or compiled.
+    """
 
     grammar: Constraint
     source: str
     wait_ms: float
+    recipe: GrammarRecipe
 
 
 class GrammarCache:
@@ -119,17 +120,23 @@ class GrammarCache:
             CompilerOverloaded, WorkersUnavailable: nothing can be compiled right now.
         """
         start = time.perf_counter()
-        family = find_syntax(syntax)
+        find_syntax(syntax)  # before anything is compiled for it
         budget = self.compile_budget(share)
         found = await self._tools(tools, syntax, prepared, budget)
-        units = {tool.name: _as(Unit, entry) for tool, (entry, _) in zip(tools, found, strict=True)}
+        keys = [(tool.name, one.key) for tool, one in zip(tools, found, strict=True)]
         answer = None
         if response_format is not None and choice.mode is ChoiceMode.AUTO:
             found.append(await self._entry(CompileJob.format(response_format), prepared, budget))
-            answer = _as(CompiledSchema, found[-1][0])
-        grammar = link(units, family, prepared, choice, parallel=parallel, answer=answer)
-        source = max((source for _, source in found), key=_SOURCES.index, default="memory")
-        return GrammarLookup(grammar, source, milliseconds_since(start))
+            answer = FormatKey(response_format.kind, found[-1].key)
+        recipe = GrammarRecipe.of_tools(
+            keys,
+            vocabulary=prepared.vocabulary.digest,
+            syntax=syntax,
+            choice=choice,
+            is_parallel=parallel,
+            answer=answer,
+        )
+        return _linked(recipe, found, prepared, start)
 
     async def format(
         self,
@@ -147,10 +154,10 @@ class GrammarCache:
         """
         start = time.perf_counter()
         budget = self.compile_budget(share)
-        entry, source = await self._entry(CompileJob.format(response_format), prepared, budget)
-        compiled = _as(CompiledSchema, entry)
-        grammar = link_format(compiled, find_syntax(syntax), prepared) if syntax else compiled
-        return GrammarLookup(grammar, source, milliseconds_since(start))
+        found = await self._entry(CompileJob.format(response_format), prepared, budget)
+        answer = FormatKey(response_format.kind, found.key)
+        recipe = GrammarRecipe(prepared.vocabulary.digest, syntax, answer=answer)
+        return _linked(recipe, [found], prepared, start)
 
     async def check(
         self,
@@ -167,8 +174,20 @@ class GrammarCache:
         found = await self._tools(tools, syntax, prepared, budget or self.compile_budget())
         return [
             ToolReport(tool.name, entry.unit.digest, entry.report, entry.num_bytes, entry.compile_ms)
-            for tool, (entry, _) in zip(tools, found, strict=True)
+            for tool, entry in zip(tools, (one.entry for one in found), strict=True)
         ]
+
+    async def publish(self, recipe: GrammarRecipe) -> None:
+        """Store those entries of a recipe that are in memory but not, or no longer, in the store.
+
+        An engine that links the recipe reads them there. They are not stored while the store is down, and
+        they expire there, or are evicted, while a gateway keeps them in memory.
+        """
+        missing = await self._store.missing(list(recipe.keys))
+        for key in missing:
+            entry = self._memory.get(key)
+            if entry is not None:
+                await self._store.save(key, await asyncio.to_thread(entry.to_bytes))
 
     async def covers(
         self, outer: Tool, inner: Tool, *, prepared: PreparedVocabulary, budget: CompileBudget | None = None
@@ -192,7 +211,7 @@ class GrammarCache:
 
     async def _tools(
         self, tools: Sequence[Tool], syntax: str, prepared: PreparedVocabulary, budget: CompileBudget
-    ) -> list[tuple[CacheEntry, str]]:
+    ) -> "list[_Found]":
         with trace.get_tracer(__name__).start_as_current_span("callgate.grammar.units"):
             jobs = await self._jobs(tools, syntax, prepared)
             stored = await self._stored(jobs, prepared, budget.share)
@@ -283,19 +302,20 @@ class GrammarCache:
         prepared: PreparedVocabulary,
         budget: CompileBudget,
         stored: Mapping[str, CacheEntry] | None = None,
-    ) -> tuple[CacheEntry, str]:
+    ) -> "_Found":
         """The entry of a job, and where it came from."""
         key = job.key(prepared.vocabulary)
         if stored and key in stored:
-            return stored[key], "store"
+            return _Found(key, stored[key], "store")
         cached = self._memory.get(key)
         if cached is not None:
-            return cached, "memory"
+            return _Found(key, cached, "memory")
         flight = _flight(budget.share, key)
         while True:
             is_own = flight not in self._wanted
             try:
-                return await self._wanted.join(flight, lambda: self._fetch(key, job, prepared, budget))
+                found = await self._wanted.join(flight, lambda: self._fetch(key, job, prepared, budget))
+                return _Found(key, *found)
             except NotTried:
                 if is_own:
                     raise  # otherwise the budget of another request is used up, not this one's
@@ -389,6 +409,18 @@ def _is_quick_unit(entry: CacheEntry) -> bool:
     return isinstance(entry.unit, Unit) and entry.compile_ms < _SLOW_MS
 
 
-def _as(kind: type[UnitT], entry: CacheEntry) -> UnitT:
-    assert isinstance(entry.unit, kind), "a tool's entry holds a unit, a format's its grammar"
-    return entry.unit
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """An entry that was looked up under a key, and where it came from."""
+
+    key: str
+    entry: CacheEntry
+    source: str
+
+
+def _linked(
+    recipe: GrammarRecipe, found: Sequence[_Found], prepared: PreparedVocabulary, start: float
+) -> GrammarLookup:
+    grammar = recipe.link({one.key: one.entry for one in found}, prepared)
+    source = max((one.source for one in found), key=_SOURCES.index, default="memory")
+    return GrammarLookup(grammar, source, milliseconds_since(start), recipe)

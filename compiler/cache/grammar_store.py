@@ -61,6 +61,11 @@ class GrammarStore:
                 self.log_rejected(key, error)
         return contents
 
+    async def missing(self, keys: Sequence[str]) -> list[str]:
+        """Those keys that have no content; none if the store fails."""
+        found = await self.load_many(keys)
+        return [key for key in keys if key not in found] if self._reachable() else []
+
     async def save(self, key: str, content: bytes) -> None:
         """Store a content; if the store fails, log a warning."""
         store = self._reachable()

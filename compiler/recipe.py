@@ -1,0 +1,108 @@
+"""The recipe of a grammar: what it is linked from, small enough to be sent to where the grammar is needed.
+
+Whoever can read the store links the same grammar from the same recipe: a gateway, and the plugin inside an
+inference engine.
+
+>>> keys = [("pay", "5f0c"), ("search", "91ab")]
+>>> only_pay = ToolChoice.named("pay")
+>>> GrammarRecipe.of_tools(keys, vocabulary="d3", syntax="hermes", choice=only_pay, is_parallel=False).tools
+(('pay', '5f0c'),)
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from compiler.cache_entry import TOOL, CacheEntry
+from compiler.constraint import Constraint
+from compiler.linker.linker import link, link_format
+from compiler.prepared_vocabulary import PreparedVocabulary
+from compiler.schema import CompiledSchema
+from compiler.syntaxes import find_syntax
+from toolspecs.tool import ChoiceMode, ToolChoice
+
+
+@dataclass(frozen=True, slots=True)
+class FormatKey:
+    """A response format: its kind, and the key of its cache entry."""
+
+    kind: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class GrammarRecipe:
+    """What a grammar is linked from; a value that names every part by its content.
+
+    `vocabulary` is the digest of the vocabulary. `tools` are names, each with the key of its cache entry:
+    those that may be called, in their order. `choice` None: the output is the answer alone. `syntax` None:
+    nothing is written around it.
+    """
+
+    vocabulary: str
+    syntax: str | None
+    tools: tuple[tuple[str, str], ...] = ()
+    choice: ToolChoice | None = None
+    is_parallel: bool = True
+    answer: FormatKey | None = None
+
+    @classmethod
+    def of_tools(
+        cls,
+        tools: Sequence[tuple[str, str]],
+        *,
+        vocabulary: str,
+        syntax: str,
+        choice: ToolChoice,
+        is_parallel: bool,
+        answer: FormatKey | None = None,
+    ) -> "GrammarRecipe":
+        """The recipe of calls under a tool choice; tools that it leaves out are left out here."""
+        if choice.allowed is not None:
+            allowed = frozenset(choice.allowed)
+            tools = [(name, key) for name, key in tools if name in allowed]
+        elif choice.mode is ChoiceMode.NONE:
+            tools = ()
+        return cls(vocabulary, syntax, tuple(tools), choice, is_parallel, answer)
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """The keys of all entries that it needs, each with the kind of the entry."""
+        kinds = {key: TOOL for _, key in self.tools}
+        return kinds | ({self.answer.key: self.answer.kind} if self.answer else {})
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the recipe: equal recipes are of equal grammars."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    def to_bytes(self) -> bytes:
+        """The recipe as JSON; equal recipes have equal bytes."""
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "GrammarRecipe":
+        """Read what `to_bytes` wrote; raises ValueError if this is no recipe."""
+        return msgspec.json.decode(data, type=cls)
+
+    def link(self, entries: Mapping[str, CacheEntry], prepared: PreparedVocabulary) -> Constraint:
+        """The grammar, linked from the entries of `keys`.
+
+        Raises:
+            UnsupportedToolset, UnsupportedGrammar, UnsupportedSchema: the parts do not fit each other, as
+                `compiler.linker.linker.link` and `link_format` say.
+        """
+        assert prepared.vocabulary.digest == self.vocabulary, "entries are of one vocabulary"
+        answer = entries[self.answer.key].compiled_schema if self.answer else None
+        if self.choice is None:
+            return self._link_answer(answer, prepared)
+        assert self.syntax is not None, "calls are written in a syntax"
+        units = {name: entries[key].tool_unit for name, key in self.tools}
+        syntax = find_syntax(self.syntax)
+        return link(units, syntax, prepared, self.choice, parallel=self.is_parallel, answer=answer)
+
+    def _link_answer(self, answer: CompiledSchema | None, prepared: PreparedVocabulary) -> Constraint:
+        assert answer is not None, "there are no calls, so there is an answer"
+        return link_format(answer, find_syntax(self.syntax), prepared) if self.syntax else answer

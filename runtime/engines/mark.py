@@ -1,0 +1,107 @@
+"""The mark: how a request tells the plugin inside an engine which grammar its output is of.
+
+A mark is a comment line above an EBNF grammar. An engine with the plugin reads the line and links the grammar
+that it names. An engine without the plugin takes the line for a comment, and writes the one sentence of the
+grammar below it, which is no call: such an engine fails closed.
+
+>>> recipe = GrammarRecipe("d3…", "hermes", (("pay", "5f0c…"), ("search", "91ab…")), ToolChoice())
+>>> print(spell_mark(recipe, is_thinking=False, secret=b"the gateway's secret"))
+#callgate:1:...:KLUv...
+root ::= "CALLGATE-PLUGIN-MISSING"
+
+The line is the recipe as JSON, compressed and in base64, behind an HMAC-SHA-256 over it. Who knows the
+secret of the gateway alone can write one. It holds no text of a client but the names of tools.
+"""
+
+import base64
+import binascii
+import hmac
+from dataclasses import dataclass
+
+import msgspec
+import zstandard
+
+from compiler.recipe import GrammarRecipe
+
+PLUGIN_MISSING = "CALLGATE-PLUGIN-MISSING"
+"""What an engine without the plugin writes, and nothing else."""
+VERSION = 1
+MAX_LINE_BYTES = 4 * 2**20
+"""A toolset of 473 tools has a line of 23 KB."""
+_MAX_RECIPE_BYTES = 16 * 2**20
+_PREFIX = "#callgate:"
+_BELOW = f'root ::= "{PLUGIN_MISSING}"\n'
+_PURPOSE = b"callgate mark %d\n" % VERSION
+"""Signed with the recipe, so that no other signature of the same secret is one of a mark."""
+
+
+class InvalidMark(ValueError):
+    """A text begins as a mark does but is none that this secret signed; the message says what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The recipe of an output's grammar; `is_thinking`: the prompt has begun a thought."""
+
+    recipe: GrammarRecipe
+    is_thinking: bool = False
+
+
+def spell_mark(recipe: GrammarRecipe, *, is_thinking: bool, secret: bytes) -> str:
+    """The EBNF text that a request sends as its grammar.
+
+    Raises:
+        InvalidMark: the toolset is too large for one.
+    """
+    content = msgspec.json.encode(Mark(recipe, is_thinking))
+    written = base64.urlsafe_b64encode(zstandard.ZstdCompressor().compress(content)).decode()
+    line = f"{_PREFIX}{VERSION}:{_signature(written, secret)}:{written}"
+    if len(line) > MAX_LINE_BYTES:
+        raise InvalidMark(
+            f"the mark of {len(recipe.tools)} tools has {len(line)} bytes, but at most {MAX_LINE_BYTES} are"
+            " sent with a request; offer fewer tools"
+        )
+    return f"{line}\n{_BELOW}"
+
+
+def read_mark(text: str, secret: bytes) -> Mark | None:
+    """The mark of a grammar; None if it has none.
+
+    Raises:
+        InvalidMark: it was altered, cut short, or written by another version or with another secret.
+    """
+    if not text.startswith(_PREFIX):
+        return None
+    line, _, below = text.partition("\n")
+    version, signature, written = _parts(line)
+    if version != str(VERSION):
+        raise InvalidMark(
+            f"the mark is of version {version[:20]!r}, and this plugin reads version {VERSION}; the gateway"
+            " and the engine need the same version of callgate"
+        )
+    if below != _BELOW:
+        raise InvalidMark("the grammar below the mark was altered")
+    if not hmac.compare_digest(signature.encode(), _signature(written, secret).encode()):
+        raise InvalidMark(
+            "the signature of the mark is wrong: it was altered, or the gateway and the engine have different"
+            " secrets; give both the same CALLGATE_SECRET"
+        )
+    try:
+        content = zstandard.ZstdDecompressor().decompress(
+            base64.b64decode(written, altchars=b"-_", validate=True), max_output_size=_MAX_RECIPE_BYTES
+        )
+        return msgspec.json.decode(content, type=Mark)
+    except (binascii.Error, zstandard.ZstdError, ValueError) as error:
+        raise InvalidMark(f"the mark was signed, but cannot be read: {error}") from error
+
+
+def _parts(line: str) -> tuple[str, str, str]:
+    parts = line[len(_PREFIX) :].split(":")
+    if len(parts) != 3 or len(line) > MAX_LINE_BYTES:
+        raise InvalidMark("the mark is damaged, or was cut short")
+    version, signature, written = parts
+    return version, signature, written
+
+
+def _signature(written: str, secret: bytes) -> str:
+    return hmac.digest(secret, _PURPOSE + written.encode(), "sha256").hex()

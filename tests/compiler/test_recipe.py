@@ -1,0 +1,91 @@
+"""Recipes: small values from which everybody who reads the store links the same grammar."""
+
+import pytest
+from grammar_caches import SECRET, find, tool
+
+from compiler.cache.grammar_cache import GrammarCache
+from compiler.cache.grammar_store import UNIT_PREFIX, verify
+from compiler.cache_entry import CacheEntry
+from compiler.prepared_vocabulary import prepare
+from compiler.recipe import GrammarRecipe
+from compiler.response_format import ResponseFormat
+from compiler.vocabulary import Vocabulary
+from toolspecs.stores import open_store
+from toolspecs.tool import ChoiceMode, ToolChoice
+
+FORMAT = ResponseFormat("choice", ["yes", "no"])
+CHOICES = [
+    ToolChoice(ChoiceMode.AUTO),
+    ToolChoice(ChoiceMode.REQUIRED),
+    ToolChoice(ChoiceMode.NONE),
+    ToolChoice.named("g"),
+    ToolChoice(ChoiceMode.AUTO, ("f",)),
+]
+
+
+@pytest.fixture
+async def store():
+    store = open_store("sqlite://:memory:")
+    yield store
+    await store.close()
+
+
+async def entries_of(recipe, store, prepared):
+    contents = {key: verify(await store.get(UNIT_PREFIX + key), key, SECRET) for key in recipe.keys}
+    return {key: CacheEntry.from_bytes(contents[key], prepared, kind) for key, kind in recipe.keys.items()}
+
+
+@pytest.mark.parametrize("choice", CHOICES, ids=str)
+@pytest.mark.parametrize("response_format", [None, FORMAT])
+async def test_a_recipe_links_the_grammar_of_its_look_up(store, choice, response_format):
+    prepared = prepare(Vocabulary.of_bytes())
+    found = await GrammarCache(store, secret=SECRET).toolset(
+        [tool("f"), tool("g", b={"type": "string"})],
+        prepared=prepared,
+        syntax="json",
+        choice=choice,
+        response_format=response_format,
+    )
+    recipe = GrammarRecipe.from_bytes(found.recipe.to_bytes())
+    linked = recipe.link(await entries_of(recipe, store, prepared), prepared)
+    assert linked.digest == found.grammar.digest
+    assert [name for name, _ in recipe.tools] == list(found.grammar.names)
+
+
+@pytest.mark.parametrize("syntax", [None, "hermes"])
+async def test_a_recipe_of_a_format_alone(store, syntax):
+    prepared = prepare(
+        Vocabulary.from_tokens(
+            [b"y", b"es", b"no"], markers={"<think>": 3, "</think>": 4}, stop_ids=[5], width=6
+        )
+    )
+    found = await GrammarCache(store, secret=SECRET).format(FORMAT, prepared=prepared, syntax=syntax)
+    linked = found.recipe.link(await entries_of(found.recipe, store, prepared), prepared)
+    assert (linked.digest, type(linked)) == (found.grammar.digest, type(found.grammar))
+
+
+async def test_equal_recipes_have_equal_digests_and_others_do_not(store):
+    cache, vocabulary = GrammarCache(store, secret=SECRET), Vocabulary.of_bytes()
+    one, same, other = [
+        (await find(cache, tools, vocabulary)).recipe for tools in ([tool("f")], [tool("f")], [tool("g")])
+    ]
+    assert one == same
+    assert one.digest == same.digest != other.digest
+
+
+async def test_what_the_store_lost_is_published_again(store):
+    cache, vocabulary = GrammarCache(store, secret=SECRET), Vocabulary.of_bytes()
+    recipe = (await find(cache, [tool("f"), tool("g", b={"type": "string"})], vocabulary)).recipe
+    lost = next(iter(recipe.keys))
+    await store.delete(UNIT_PREFIX + lost)
+    await cache.publish(recipe)
+    entries = await entries_of(recipe, store, prepare(vocabulary))
+    assert recipe.link(entries, prepare(vocabulary)).matcher().forced_text()
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b'{"vocabulary": 1}', b'{"vocabulary": "a", "syntax": null, "tools": 3}']
+)
+def test_what_is_no_recipe_is_refused(data):
+    with pytest.raises(ValueError, match=r"JSON|Expected|truncated"):
+        GrammarRecipe.from_bytes(data)
