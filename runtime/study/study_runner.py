@@ -11,16 +11,17 @@ import torch
 from runtime.errors import RequestRefused
 from runtime.loading import LoadedModel
 from runtime.study.answering import AskedQuestion, Asker, StudyAnswer
+from runtime.study.harder_schemas import harden
 from runtime.study.judging import REFUSED
 from runtime.study.output_grammars import NoGrammar, OutputGrammar
-from runtime.study.questions import Question, bfcl, harden, held_out
+from runtime.study.questions import Question, bfcl, everyday, held_out
 from runtime.study.results import Findings, StudySettings
 from runtime.study.strategies import Strategy, strategies_for
 from runtime.study.studied_model import StudiedModel
 
-EASY, HARD = "easy", "hard"
+EASY, HARD, EVERYDAY = "easy", "hard", "everyday"
 BFCL = ("simple_python", "multiple")
-BFCL_SEED = 0
+SAMPLE_SEED = 0
 
 OnProgress = Callable[[str, int, int], None]
 """Called with what is being asked, the number of answers so far, and the number of all answers."""
@@ -64,22 +65,29 @@ def question_sets(settings: StudySettings) -> dict[str, list[Question]]:
         RequestRefused: BFCL's files are not in the folder, or there are not enough questions.
     """
     easy = list(held_out(settings.count))
-    sets = {EASY: easy, HARD: [harden(question) for question in easy]}
+    sets = {
+        EASY: easy,
+        HARD: [harden(question) for question in easy],
+        EVERYDAY: _sample(list(everyday()), settings.count),
+    }
     if settings.bfcl is not None:
         sets |= {f"bfcl {name}": _bfcl(settings.bfcl / f"{name}.jsonl.gz", settings.count) for name in BFCL}
     return sets
 
 
 def _bfcl(path: Path, count: int) -> list[Question]:
-    """A random sample of a file, the same one each time: BFCL has similar questions side by side."""
     try:
-        questions = list(bfcl(path))
+        return _sample(list(bfcl(path)), count)
     except OSError as error:
         reason = f"cannot read {path}: {error.strerror or error}; give the folder of BFCL's .jsonl.gz files"
         raise RequestRefused(reason, "bfcl") from error
     except (ValueError, KeyError, TypeError) as error:
         raise RequestRefused(f"{path} does not have BFCL's questions: {error!r}", "bfcl") from error
-    rng = random.Random(BFCL_SEED)  # noqa: S311 - no secret
+
+
+def _sample(questions: Sequence[Question], count: int) -> list[Question]:
+    """A random sample, the same one each time: similar questions stand side by side."""
+    rng = random.Random(SAMPLE_SEED)  # noqa: S311 - no secret
     numbers = rng.sample(range(len(questions)), min(count, len(questions)))
     return [questions[number] for number in sorted(numbers)]
 

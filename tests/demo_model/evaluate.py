@@ -10,7 +10,7 @@ from pathlib import Path
 from runtime.loading import load_model
 from runtime.study.answering import AskedQuestion, Asker, StudyAnswer
 from runtime.study.output_grammars import NoGrammar
-from runtime.study.questions import Question, bfcl, held_out
+from runtime.study.questions import Question, bfcl, everyday, held_out
 from runtime.study.strategies import CALLGATE, PROMPT, Strategy
 from runtime.study.studied_model import StudiedModel
 
@@ -88,7 +88,7 @@ def main() -> None:
     folder = options.folder / "model" if (options.folder / "model").is_dir() else options.folder
     subject = StudiedModel(load_model(folder, device=options.device))
     asker = Asker(subject, num_at_once=_NUM_AT_ONCE)
-    sets = {"unseen domains, 4 tools": list(held_out(options.count))}
+    sets = {"unseen domains, 4 tools": list(held_out(options.count)), "everyday": list(everyday())}
     if options.bfcl:
         for category in BFCL:
             sets[f"bfcl {category}"] = list(bfcl(options.bfcl / f"{category}.jsonl.gz"))[: options.count]

@@ -286,11 +286,11 @@ def test_a_study_runs_to_the_end_and_is_written_down(loaded, tmp_path, monkeypat
     strategies = [strategy.name for strategy in strategies_for(StudiedModel(loaded))]
     assert "thinking" not in strategies
     assert report.strategies == strategies
-    assert report.sets == ["easy", "hard"]
-    assert said[-1][1:] == (2 * 2 * len(strategies),) * 2
+    assert report.sets == ["easy", "hard", "everyday"]
+    assert said[-1][1:] == (3 * 2 * len(strategies),) * 2
     by_row = {(row.questions, row.strategy, row.temperature): row for row in report.rows}
-    assert len(by_row) == 2 * len(strategies)
-    for questions in ("easy", "hard"):
+    assert len(by_row) == 3 * len(strategies)
+    for questions in report.sets:
         assert by_row[questions, "callgate", 1.0].valid == 1
         assert by_row[questions, "prompt", 1.0].num_questions == 2
     if importlib.util.find_spec("matplotlib"):

@@ -9,9 +9,10 @@ import pytest
 from compiler import compile_toolset
 from compiler.vocabulary import Vocabulary
 from runtime.request import Message
+from runtime.study.harder_schemas import harden
 from runtime.study.judging import closed
 from runtime.study.output_grammars import skeleton
-from runtime.study.questions import MISSING, Question, harden, held_out
+from runtime.study.questions import MISSING, NUM_HELD_OUT, Question, everyday, held_out
 from runtime.study.strategies import EXAMPLE_TOOL, reasoning_key, with_example, with_reasoning
 from toolspecs.tool import Tool
 
@@ -47,6 +48,26 @@ def test_hard_schemas_keep_the_wanted_call_and_are_compiled():
         text = json.dumps([tool.parameters for tool in hard.tools])
         keywords |= {key for key in KEYWORDS if f'"{key}":' in text}
     assert keywords == KEYWORDS
+
+
+def test_everyday_questions_have_one_valid_call_in_every_accepted_form():
+    questions = list(everyday())
+    assert len(questions) == 150
+    assert len({question.messages for question in questions}) == 150
+    for question in questions:
+        assert 3 <= len(question.tools) <= 5
+        for name, values in question.accepted.items():
+            for value in values:
+                arguments = wanted(question) | {name: value}
+                if value is MISSING:
+                    del arguments[name]
+                assert is_valid(parameters(question), arguments), (question.messages, arguments)
+                assert question.is_right(question.name, arguments)
+
+
+def test_everyday_tools_are_unlike_those_of_the_held_out_questions():
+    known = {tool.name for question in held_out(NUM_HELD_OUT) for tool in question.tools}
+    assert not known & {tool.name for question in everyday() for tool in question.tools}
 
 
 KEYWORDS = {"allOf", "oneOf", "dependentRequired", "const", "multipleOf", "pattern", "maxLength", "maxItems"}
