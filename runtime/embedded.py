@@ -7,15 +7,13 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from runtime.engine import Engine
 from runtime.engine_thread import EngineJob, EngineThread, Mailbox
-from runtime.errors import DeadlineExceeded, RequestRefused, TooManySequences, UnknownModel
+from runtime.errors import UnknownModel
 from runtime.events import Event, Finished, PromptRead
-from runtime.fair_threads import FairThreads
 from runtime.forward.model_runner import ModelRunner
 from runtime.jump_forward import JumpForward
 from runtime.loading import LoadedModel, load_model
@@ -24,13 +22,9 @@ from runtime.request import GenerationRequest, check_limits
 from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
 from runtime.text.detokenizer import TokenBytes
-from runtime.text.template import PromptLimit, template_variables
+from runtime.text.prompts import PromptRenderer
+from runtime.text.template import template_variables
 from runtime.transcript import Transcript
-
-NUM_TEMPLATE_THREADS = 4
-"""Tokenizing holds no lock of the interpreter, so a short prompt need not wait for a long one.
-
-One client has at most half of them, so the prompts of one do not hold up those of others."""
 
 T = TypeVar("T")
 
@@ -64,11 +58,13 @@ class EmbeddedRuntime:
             engine.context_length,
             template_variables(loaded.tokenizer.chat_template),
         )
-        tokens = (*loaded.vocabulary.tokens, *loaded.vocabulary.markers)
-        self._prompt_limit = PromptLimit(engine.context_length, max(map(len, tokens)))
         self._thread = EngineThread(engine, num_threads=settings.num_threads)
-        self._templates = FairThreads(NUM_TEMPLATE_THREADS, "callgate-template")
-        self._settings = settings
+        self._prompts = PromptRenderer(
+            loaded,
+            engine.context_length,
+            max_waiting_per_share=settings.max_sequences_per_share,
+            retry_after_s=settings.retry_after_s,
+        )
 
     @classmethod
     def load(
@@ -101,7 +97,7 @@ class EmbeddedRuntime:
             raise UnknownModel(request.model, (self._loaded.model_id,))
         check_limits(request, self._num_columns, self._max_choices)
         deadline = math.inf if request.timeout_s is None else time.monotonic() + request.timeout_s
-        prompt_ids = await self._prompt_ids(request)
+        prompt_ids = await self._prompts.token_ids(request)
         mailbox = Mailbox()
         self._thread.submit(
             EngineJob(request.request_id, self._choices(request, prompt_ids, deadline), mailbox)
@@ -121,7 +117,7 @@ class EmbeddedRuntime:
         """The token ids of the prompt, with the tools shown; nothing is generated."""
         if request.model != self._loaded.model_id:
             raise UnknownModel(request.model, (self._loaded.model_id,))
-        return await self._prompt_ids(request)
+        return await self._prompts.token_ids(request)
 
     async def abort(self, request_id: str) -> None:
         """Stop generating for a request; unknown ids are ignored."""
@@ -146,64 +142,19 @@ class EmbeddedRuntime:
     async def close(self) -> None:
         """Stop the engine; running requests end with `GenerationFailed`."""
         await asyncio.to_thread(self._thread.stop)
-        self._templates.shutdown()
-
-    async def _prompt_ids(self, request: GenerationRequest) -> list[int]:
-        """The prompt's token ids, as soon as a template thread is free.
-
-        Raises:
-            DeadlineExceeded: the request's time ran out before that.
-            TooManySequences: as many requests of its client wait for that, and hold their messages in memory.
-        """
-        most = self._settings.max_sequences_per_share
-        if self._templates.num_of(request.share) >= most:
-            raise TooManySequences(most, self._settings.retry_after_s)
-        rendering = self._templates.submit(request.share, partial(self._render, request))
-        try:
-            async with asyncio.timeout(request.timeout_s) as scope:
-                return await asyncio.wrap_future(rendering)
-        except TimeoutError:
-            if not scope.expired():
-                raise
-            raise DeadlineExceeded from None
-
-    def _render(self, request: GenerationRequest) -> list[int]:
-        if request.prompt is not None:
-            return self._own_prompt(request.prompt)
-        return self._loaded.chat_template.token_ids(
-            request.messages, request.tools, request.template_options, limit=self._prompt_limit
-        )
-
-    def _own_prompt(self, prompt: str | tuple[int, ...]) -> list[int]:
-        """The ids of a prompt that a client wrote itself, text or ids."""
-        if isinstance(prompt, str):
-            self._prompt_limit.check_prompt(prompt)
-        # The tokenizer of transformers itself must not be called from several threads at once.
-        backend = self._loaded.tokenizer.backend_tokenizer
-        ids = backend.encode(prompt).ids if isinstance(prompt, str) else list(prompt)
-        if not ids:
-            raise RequestRefused("the prompt has no token", "prompt")
-        return ids
+        self._prompts.close()
 
     def _choices(
         self, request: GenerationRequest, prompt_ids: list[int], deadline: float
     ) -> tuple[tuple[Sequence, Transcript], ...]:
         sampling = request.sampling
         seed = secrets.randbits(63) if sampling.seed is None else sampling.seed
-        constraint = request.constraint
-        syntax = constraint.syntax if constraint else None
+        syntax = request.constraint.syntax if request.constraint else None
         is_thinking = self._token_bytes.is_thinking(prompt_ids, syntax)
         return tuple(
             (
                 self._sequence(request, choice, prompt_ids, seed, deadline, is_thinking=is_thinking),
-                Transcript(
-                    choice,
-                    self._token_bytes,
-                    syntax=syntax,
-                    stop=request.stop,
-                    types_of=constraint.parameter_types if constraint else None,
-                    hidden_ids=() if constraint else request.stop_token_ids,
-                ),
+                Transcript.of(request, choice, self._token_bytes),
             )
             for choice in range(request.num_choices)
         )

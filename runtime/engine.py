@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from compiler.closing.closer import Closer
-from compiler.output_parts import TextPart
 from compiler.prepared_vocabulary import PreparedVocabulary
 from runtime.device import is_out_of_memory
 from runtime.errors import (
@@ -27,10 +26,11 @@ from runtime.forward.attention import KVCache
 from runtime.jump_forward import JumpForward
 from runtime.masks import TokenMasks
 from runtime.page_pool import PagePool
-from runtime.sampling import SampledToken, WrittenToken, adjust, forced_token, sample
+from runtime.sampling import adjust, sample
 from runtime.scheduler import Batch, Scheduler
 from runtime.sequence import Sequence, SequenceStatus
 from runtime.settings import EngineSettings
+from runtime.written_token import SampledToken, WrittenToken, forced_token, write
 
 logger = logging.getLogger(__name__)
 
@@ -266,19 +266,10 @@ class Engine:
 
     def _append(self, sequence: Sequence, token: SampledToken) -> WrittenToken:
         """Append a token; returns it with the parts that the matcher tells apart in it."""
-        token_id, matcher = token.token_id, sequence.matcher
-        if matcher is not None and not matcher.accept(token_id):
-            raise GenerationFailed(f"the grammar refused token {token_id}, which its mask had allowed")
-        if sequence.closer is not None:
-            sequence.closer.accepted(token_id)
-        sequence.token_ids.append(token_id)
+        written = write(token, sequence.matcher, sequence.closer)
+        sequence.token_ids.append(token.token_id)
         sequence.mask = None
-        if matcher is None:
-            return WrittenToken(token)
-        has_pending_text = token.logprob is not None and any(
-            isinstance(part, TextPart) for part in matcher.pending_parts()
-        )
-        return WrittenToken(token, matcher.parts(), matcher.is_in_thought(), has_pending_text)
+        return written
 
     def _fail(self, sequence: Sequence, reason: str) -> Output:
         """End a sequence with an error; the pages it computed are cleared, and no prefix is reused."""

@@ -5,7 +5,7 @@ import logging
 import threading
 from collections import defaultdict
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ import torch
 
 from runtime.engine import Engine, Output
 from runtime.errors import EngineStopped, GenerationFailed, RuntimeFault
-from runtime.events import Event, Finished, FinishReason
+from runtime.events import Event
 from runtime.sequence import Sequence
 from runtime.transcript import Transcript
 
@@ -202,17 +202,15 @@ class EngineThread:
 
     def _finish(self, job: EngineJob, sequence: Sequence, transcript: Transcript) -> list[Event]:
         matcher = sequence.matcher
-        events = transcript.finish(matcher.pending_parts() if matcher is not None else ())
         del self._by_sequence[sequence]
         if not any(other in self._by_sequence for other, _ in job.choices):
             del self._jobs[job.request_id]
-        reason = FinishReason.STOP if transcript.is_stopped else sequence.finish_reason
-        assert reason is not None
-        if transcript.num_calls and sequence.closed_by is None:
-            reason = FinishReason.TOOL_CALLS  # the model completed the call, perhaps with its last token
-        stats = replace(sequence.stats, num_thought_tokens=transcript.num_thought_tokens)
-        finished = Finished(sequence.choice, reason, stats, sequence.closed_by, transcript.stop_string)
-        return [*events, finished]
+        return transcript.end(
+            sequence.finish_reason,
+            sequence.stats,
+            pending=matcher.pending_parts() if matcher is not None else (),
+            closed_by=sequence.closed_by,
+        )
 
     def _flush(self) -> None:
         outgoing, self._outgoing = self._outgoing, []

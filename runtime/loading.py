@@ -1,48 +1,28 @@
-"""Loading a model: a transformers causal LM, its tokenizer, and what both say about themselves."""
+"""Loading a model: a transformers causal LM behind its tokenizer."""
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
-from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from compiler.prepared_vocabulary import PreparedVocabulary
-from compiler.syntaxes import find_syntax, syntax_of_template
-from compiler.vocabulary import Vocabulary
 from runtime.device import pick_device
-from runtime.errors import ModelLoadError, first_line
+from runtime.errors import ModelLoadError
 from runtime.forward.attention import IMPLEMENTATION
-from runtime.forward.forward_pass import context_length
-from runtime.model_vocabulary import model_vocabulary
-from runtime.text.template import CHATML, ChatTemplate
+from runtime.text.tokenizer import LoadedTokenizer, load_error, load_tokenizer
 
 _ONE_AT_A_TIME = threading.Lock()
 """While it loads a model, transformers changes torch's default type for the whole process."""
-_CONFIG = "config.json"
-_WRITE_INSTEAD = "write a hub id as OWNER/NAME, or a directory as ./PATH"
 
 
-@dataclass(frozen=True, eq=False)
-class LoadedModel:
-    """A model that is ready to run. `syntax` names its call syntax, `context_length` is in tokens."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LoadedModel(LoadedTokenizer):
+    """A model that is ready to run, with its tokenizer."""
 
-    model_id: str
     model: Any
-    tokenizer: Any
-    chat_template: ChatTemplate
-    prepared: PreparedVocabulary
-    syntax: str
-    context_length: int
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The vocabulary of its tokenizer."""
-        return self.prepared.vocabulary
 
 
 def load_model(
@@ -61,88 +41,15 @@ def load_model(
         UnknownSyntax: there is no such syntax.
     """
     source = str(source)
-    override = find_syntax(syntax).name if syntax else None
     device = pick_device(device)
-    config = _load_config(source)
-    tokenizer = _load_tokenizer(source)
-    try:
-        chat_template = ChatTemplate(tokenizer)
-    except ValueError as error:
-        raise ModelLoadError(source, f"its tokenizer: {error}") from error
-    model = _load_weights(source, config, device, dtype)
-    text_config = config.get_text_config()
-    try:
-        length = context_length(text_config)
-        vocabulary = model_vocabulary(tokenizer, model.config, model.generation_config)
-    except ValueError as error:
-        raise ModelLoadError(source, str(error)) from error
+    text = load_tokenizer(source, model_id=model_id, syntax=syntax)
+    model_type = text.config.model_type
+    if model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        raise ModelLoadError(source, f"models of type {model_type!r} are not causal language models")
     return LoadedModel(
-        model_id=model_id or Path(source).name,
-        model=model,
-        tokenizer=tokenizer,
-        chat_template=chat_template,
-        prepared=PreparedVocabulary(vocabulary),
-        syntax=override or syntax_of_template(tokenizer.chat_template).name,
-        context_length=length,
+        **{field.name: getattr(text, field.name) for field in fields(text)},
+        model=_load_weights(source, text.config, device, dtype),
     )
-
-
-def _load_config(source: str) -> Any:
-    path = Path(source).expanduser()
-    if (path.is_absolute() or source.startswith((".", "~"))) and not path.is_dir():
-        raise ModelLoadError(source, "there is no such directory")
-    if path.is_dir() and not (path / _CONFIG).is_file():
-        raise ModelLoadError(source, f"the directory has no {_CONFIG}")
-    if not path.is_dir():
-        _check_hub(source)
-    try:
-        config = AutoConfig.from_pretrained(source, trust_remote_code=False)
-    except Exception as error:
-        raise ModelLoadError(source, _reason(error)) from error
-    if config.model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
-        raise ModelLoadError(source, f"models of type {config.model_type!r} are not causal language models")
-    return config
-
-
-def _check_hub(model: str) -> None:
-    """Ask the model hub once for a model that is not in the cache; loading would ask several times a file.
-
-    Raises:
-        ModelLoadError: the hub does not have it or does not answer; says what to write instead.
-    """
-    try:
-        if try_to_load_from_cache(model, _CONFIG) is None:
-            get_hf_file_metadata(hf_hub_url(model, _CONFIG))
-    except HFValidationError as error:
-        reason = f"there is no such directory, and it is no hub id; {_WRITE_INSTEAD}"
-        raise ModelLoadError(model, reason) from error
-    except GatedRepoError as error:
-        reason = "the hub gives it only to users who log in: set HF_TOKEN, or run `hf auth login`"
-        raise ModelLoadError(model, reason) from error
-    except RepositoryNotFoundError as error:
-        reason = (
-            f"there is no such directory, and the hub has no such model, or it is private; {_WRITE_INSTEAD}"
-        )
-        raise ModelLoadError(model, reason) from error
-    except Exception as error:
-        reason = f"there is no such directory, it is not in the cache, and the hub does not answer ({error})"
-        raise ModelLoadError(model, f"{reason}; {_WRITE_INSTEAD}") from error
-
-
-def _load_tokenizer(source: str) -> Any:
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
-    except Exception as error:
-        raise ModelLoadError(source, f"its tokenizer: {_reason(error)}") from error
-    if not tokenizer.encode("a", add_special_tokens=False):
-        # If the files of a tokenizer are missing, transformers makes an empty tokenizer.
-        raise ModelLoadError(source, "its tokenizer: it is missing, or has no tokens for text")
-    if isinstance(tokenizer.chat_template, dict):
-        templates = tokenizer.chat_template
-        tokenizer.chat_template = templates.get("tool_use") or templates.get("default")
-    if not tokenizer.chat_template:
-        tokenizer.chat_template = CHATML
-    return tokenizer
 
 
 def _load_weights(source: str, config: Any, device: str, dtype: str) -> Any:
@@ -160,18 +67,11 @@ def _load_weights(source: str, config: Any, device: str, dtype: str) -> Any:
             )
         model = model.to(device)
     except Exception as error:
-        raise ModelLoadError(source, f"its weights: {_reason(error)}") from error
+        raise ModelLoadError(source, f"its weights: {load_error(error)}") from error
     lost = sorted(map(str, [*loading["missing_keys"], *loading.get("mismatched_keys", ())]))
     if lost:
         raise ModelLoadError(source, f"its weights lack {len(lost)} tensors, such as {lost[0]}")
     return model.eval()
-
-
-def _reason(error: Exception) -> str:
-    """Why transformers cannot load something. It may name an option that runs a model's own code."""
-    if "trust_remote_code" in str(error):
-        return "it needs code of its own, which is never run; choose a model that transformers has code for"
-    return first_line(error)
 
 
 def _dtype_on_cpu(config: Any) -> str:

@@ -8,50 +8,19 @@ import hashlib
 import struct
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from compiler.output_parts import OutputPart
 from runtime.device import upload
 from runtime.request import Sampling
 from runtime.sequence import Sequence
+from runtime.written_token import SampledToken
 
 BLOCK = 128  # divides the width of most models, so that padding copies nothing
 ALMOST_ONE = 1 - 2**-32
 MIN_TEMPERATURE = 1e-5
-
-
-@dataclass(frozen=True, slots=True)
-class SampledToken:
-    """A token with its log probability and the most probable alternatives, if the request asked for them."""
-
-    token_id: int
-    logprob: float | None = None
-    top: tuple[tuple[int, float], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenToken:
-    """A token of an output, and what the matcher tells apart in it; `parts` is None without a matcher.
-
-    `is_thought` says that the token belongs to a thought that continues after it. `has_pending_text` says
-    that the matcher holds back text after the token; the engine only asks for it with log probabilities.
-    """
-
-    sampled: SampledToken
-    parts: tuple[OutputPart, ...] | None = None
-    is_thought: bool = False
-    has_pending_text: bool = False
-
-
-def forced_token(token_id: int, num_logprobs: int | None) -> SampledToken:
-    """A token that was not sampled because only this one is possible: its log probability is 0."""
-    if num_logprobs is None:
-        return SampledToken(token_id)
-    return SampledToken(token_id, 0.0, ((token_id, 0.0),) if num_logprobs else ())
 
 
 def is_greedy(sampling: Sampling) -> bool:

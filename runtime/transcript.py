@@ -1,14 +1,26 @@
 """The transcript of one choice: tokens and what the matcher tells apart in them come in, events come out."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 
-from compiler.constraint import ParameterTypes
+from compiler.constraint import Constraint, ParameterTypes
 from compiler.output_parts import ArgumentsPart, CallEnd, CallStart, OutputPart, TextPart, ThoughtPart
 from compiler.syntax import Syntax
-from runtime.events import ArgumentsDelta, CallStarted, Event, TextDelta, ThoughtDelta, TokenLogprob
-from runtime.sampling import SampledToken, WrittenToken
+from runtime.events import (
+    ArgumentsDelta,
+    CallStarted,
+    Event,
+    Finished,
+    FinishReason,
+    GenerationStats,
+    TextDelta,
+    ThoughtDelta,
+    TokenLogprob,
+)
+from runtime.request import GenerationRequest
 from runtime.text.detokenizer import Detokenizer, StopScanner, TokenBytes
 from runtime.text.parameters import ParameterReader
+from runtime.written_token import SampledToken, WrittenToken
 
 
 class Transcript:
@@ -45,6 +57,19 @@ class Transcript:
         self._pending_logprobs: list[TokenLogprob] = []
         """Of tokens that the matcher holds back: they may be text, or the beginning of a call."""
 
+    @classmethod
+    def of(cls, request: GenerationRequest, choice: int, token_bytes: TokenBytes) -> "Transcript":
+        """The transcript of one choice of a request."""
+        constraint: Constraint | None = request.constraint
+        return cls(
+            choice,
+            token_bytes,
+            syntax=constraint.syntax if constraint else None,
+            stop=request.stop,
+            types_of=constraint.parameter_types if constraint else None,
+            hidden_ids=() if constraint else request.stop_token_ids,
+        )
+
     @property
     def stop_string(self) -> str | None:
         """The stop string that was found, if one was."""
@@ -77,6 +102,27 @@ class Transcript:
         if (text := self._scanner.finish()) or self._logprobs:
             events.append(self._text(text))
         return _joined(events)
+
+    def end(
+        self,
+        reason: FinishReason | None,
+        stats: GenerationStats,
+        *,
+        pending: Iterable[OutputPart] = (),
+        closed_by: str | None = None,
+    ) -> list[Event]:
+        """The last events, with `Finished`; `reason` is why the tokens ended, None if a stop string did.
+
+        A call that the model completed itself ends in `tool_calls`, also if it did so with its last token.
+        """
+        events = self.finish(pending)
+        if self.is_stopped:
+            reason = FinishReason.STOP
+        assert reason is not None
+        if self.num_calls and closed_by is None:
+            reason = FinishReason.TOOL_CALLS
+        stats = replace(stats, num_thought_tokens=self.num_thought_tokens)
+        return [*events, Finished(self._choice, reason, stats, closed_by, self.stop_string)]
 
     def _events(self, parts: Iterable[OutputPart]) -> list[Event]:
         events: list[Event] = []

@@ -16,7 +16,7 @@ from compiler.linker.linker import link_format
 from compiler.prepared_vocabulary import prepare
 from compiler.syntaxes import find_syntax
 from runtime import embedded as embedded_module
-from runtime.embedded import NUM_TEMPLATE_THREADS, run_in_short_lived_thread
+from runtime.embedded import run_in_short_lived_thread
 from runtime.errors import (
     BudgetTooSmall,
     DeadlineExceeded,
@@ -24,6 +24,7 @@ from runtime.errors import (
 )
 from runtime.events import Finished, FinishReason, TextDelta, ThoughtDelta
 from runtime.request import GenerationRequest, Message, Sampling
+from runtime.text.prompts import NUM_THREADS
 from runtime.text.template import ChatTemplate
 
 
@@ -50,8 +51,7 @@ def open_prompts(runtime, monkeypatch, opening):
     """Let the runtime's chat template end every prompt with `opening`."""
     tokenizer = runtime._loaded.tokenizer
     monkeypatch.setattr(tokenizer, "chat_template", tokenizer.chat_template + opening)
-    loaded = dataclasses.replace(runtime._loaded, chat_template=ChatTemplate(tokenizer))
-    monkeypatch.setattr(runtime, "_loaded", loaded)
+    monkeypatch.setattr(runtime._prompts, "_chat_template", ChatTemplate(tokenizer))
 
 
 @pytest.mark.parametrize("opening", ["", "<think>\n"])
@@ -271,8 +271,8 @@ async def test_what_a_step_wrote_may_be_sent_while_the_next_is_computed(make_run
 async def test_a_timeout_covers_the_wait_for_a_template_thread(runtime):
     """Other people's long prompts hold all threads that render prompts."""
     is_released = threading.Event()
-    for number in range(NUM_TEMPLATE_THREADS):
-        runtime._templates.submit(f"client {number}", lambda: is_released.wait(30))
+    for number in range(NUM_THREADS):
+        runtime._prompts._threads.submit(f"client {number}", lambda: is_released.wait(30))
     start = time.monotonic()
     try:
         with pytest.raises(DeadlineExceeded):

@@ -13,9 +13,9 @@ from compiler import Vocabulary, compile_toolset
 from compiler.output_parts import TextPart
 from compiler.syntaxes import SYNTAXES, find_syntax
 from runtime.events import ArgumentsDelta, CallStarted, TextDelta, ThoughtDelta
-from runtime.sampling import SampledToken, WrittenToken
 from runtime.text.detokenizer import TokenBytes
 from runtime.transcript import Transcript
+from runtime.written_token import SampledToken, WrittenToken
 from toolspecs import Tool
 
 MARKERS = {"<tool_call>": 256, "</tool_call>": 257}

@@ -1,0 +1,56 @@
+"""The tokens of an output, and what one more of them changes for its matcher and its closer."""
+
+from dataclasses import dataclass
+
+from compiler.closing.closer import Closer
+from compiler.matcher import Matcher
+from compiler.output_parts import OutputPart, TextPart
+from runtime.errors import GenerationFailed
+
+
+@dataclass(frozen=True, slots=True)
+class SampledToken:
+    """A token with its log probability and the most probable alternatives, if the request asked for them."""
+
+    token_id: int
+    logprob: float | None = None
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenToken:
+    """A token of an output, and what the matcher tells apart in it; `parts` is None without a matcher.
+
+    `is_thought` says that the token belongs to a thought that continues after it. `has_pending_text` says
+    that the matcher holds back text after the token; it is only asked for with log probabilities.
+    """
+
+    sampled: SampledToken
+    parts: tuple[OutputPart, ...] | None = None
+    is_thought: bool = False
+    has_pending_text: bool = False
+
+
+def forced_token(token_id: int, num_logprobs: int | None) -> SampledToken:
+    """A token that was not sampled because only this one is possible: its log probability is 0."""
+    if num_logprobs is None:
+        return SampledToken(token_id)
+    return SampledToken(token_id, 0.0, ((token_id, 0.0),) if num_logprobs else ())
+
+
+def write(token: SampledToken, matcher: Matcher | None, closer: Closer | None) -> WrittenToken:
+    """Advance the matcher and the closer of an output by a token that its budget admits.
+
+    Raises:
+        GenerationFailed: the grammar refuses the token; neither has changed.
+    """
+    if matcher is not None and not matcher.accept(token.token_id):
+        raise GenerationFailed(f"the grammar refused token {token.token_id}, which its mask had allowed")
+    if closer is not None:
+        closer.accepted(token.token_id)
+    if matcher is None:
+        return WrittenToken(token)
+    has_pending_text = token.logprob is not None and any(
+        isinstance(part, TextPart) for part in matcher.pending_parts()
+    )
+    return WrittenToken(token, matcher.parts(), matcher.is_in_thought(), has_pending_text)
