@@ -41,19 +41,26 @@ class InvalidMark(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The recipe of an output's grammar; `is_thinking`: the prompt has begun a thought."""
+    """The recipe of an output's grammar; `is_thinking`: the prompt has begun a thought.
+
+    `written_ids` are tokens of the output that end the prompt: forced ones, or what was good of an output
+    that broke off. The grammar's matcher accepts them before the engine's first token.
+    """
 
     recipe: GrammarRecipe
     is_thinking: bool = False
+    written_ids: tuple[int, ...] = ()
 
 
-def spell_mark(recipe: GrammarRecipe, *, is_thinking: bool, secret: bytes) -> str:
-    """The EBNF text that a request sends as its grammar.
+def spell_mark(
+    recipe: GrammarRecipe, *, is_thinking: bool, secret: bytes, written_ids: tuple[int, ...] = ()
+) -> str:
+    """The EBNF text that a request sends as its grammar; see `Mark`.
 
     Raises:
         InvalidMark: the toolset is too large for one.
     """
-    content = msgspec.json.encode(Mark(recipe, is_thinking))
+    content = msgspec.json.encode(Mark(recipe, is_thinking, written_ids))
     written = base64.urlsafe_b64encode(zstandard.ZstdCompressor().compress(content)).decode()
     line = f"{_PREFIX}{VERSION}:{_signature(written, secret)}:{written}"
     if len(line) > MAX_LINE_BYTES:

@@ -28,6 +28,11 @@ def test_a_mark_is_read_as_it_was_written(is_thinking):
     assert read_mark(spelled(is_thinking=is_thinking), SECRET) == Mark(RECIPE, is_thinking)
 
 
+def test_a_mark_says_what_is_written_already():
+    text = spell_mark(RECIPE, is_thinking=False, secret=SECRET, written_ids=(5, 0, 151_643))
+    assert read_mark(text, SECRET) == Mark(RECIPE, written_ids=(5, 0, 151_643))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_any_name_stays_in_the_comment(name):
     recipe = GrammarRecipe("d", "hermes", ((name, "a"),), ToolChoice())
