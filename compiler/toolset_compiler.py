@@ -7,12 +7,16 @@ from compiler.linker.linker import LinkedGrammar, link
 from compiler.lowering.json_text import JsonFormatting
 from compiler.lowering.tagged_arguments import parameter_tags
 from compiler.prepared_vocabulary import VocabularySource, prepare
+from compiler.regular.ecma import PatternError, parse
 from compiler.schema import LoweredSchema, lower_schema
 from compiler.syntax import Syntax
 from compiler.syntaxes import find_syntax
 from compiler.units.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary
-from toolspecs.tool import ChoiceMode, Tool, ToolChoice
+from toolspecs.tool import ChoiceMode, CustomInput, Tool, ToolChoice
+
+DEFINITION = "/format/definition"
+"""Where a refusal says that the grammar of a custom tool is at fault."""
 
 
 def lower_tool(tool: Tool, syntax: Syntax, vocabulary: Vocabulary) -> LoweredSchema:
@@ -22,16 +26,38 @@ def lower_tool(tool: Tool, syntax: Syntax, vocabulary: Vocabulary) -> LoweredSch
     tags are marker tokens.
 
     Raises:
-        UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema.
+        UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema; of a custom tool, the
+            pointer is that of its definition.
     """
-    return lower_schema(
-        tool.parameters,
-        documents=tool.documents,
-        objects="closed",
-        formatting=JsonFormatting.with_separators(syntax.item_separator, syntax.key_separator),
-        only_objects=True,
-        tags=parameter_tags(syntax, vocabulary),
-    )
+    try:
+        if tool.custom:
+            check_definition(tool.custom)
+        return lower_schema(
+            tool.parameters,
+            documents=tool.documents,
+            objects="closed",
+            formatting=JsonFormatting.with_separators(syntax.item_separator, syntax.key_separator),
+            only_objects=True,
+            tags=parameter_tags(syntax, vocabulary),
+        )
+    except UnsupportedSchema as error:
+        if tool.custom:
+            raise UnsupportedSchema(DEFINITION, "", error.reason, error.suggestion) from error
+        raise
+
+
+def check_definition(custom: CustomInput) -> None:
+    """Check what no schema of the tool says; raises UnsupportedSchema."""
+    match custom.syntax:
+        case "regex":
+            try:
+                parse(
+                    custom.definition
+                )  # alone: it must not close the group that `custom_tool` puts around it
+            except PatternError as error:
+                raise UnsupportedSchema(DEFINITION, "", str(error), error.suggestion) from error
+        case "lark":
+            raise UnsupportedSchema(DEFINITION, "", "grammars in Lark are not read", "Use a regex.")
 
 
 def compile_toolset(

@@ -128,6 +128,7 @@ class Completions:
                 grammar=grammar,
                 source=self._runtime.generate(request),
                 observer=self._telemetry.generation(request),
+                custom=frozenset(tool.name for tool in tools if tool.custom),
                 ignored=ignored,
                 num_dropped=len(turn.messages) - len(request.messages),
             )

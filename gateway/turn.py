@@ -5,13 +5,14 @@ A wire format reads a request into a `Turn` and writes its answer from the event
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from compiler.cache.grammar_cache import GrammarLookup
 from compiler.response_format import ResponseFormat
+from gateway.custom_inputs import InputReader
 from gateway.errors import ClientGone
-from runtime.events import Event, Finished, PromptRead
+from runtime.events import ArgumentsDelta, CallStarted, Event, Finished, PromptRead
 from runtime.request import Message, Sampling
 from toolspecs.tool import Tool, ToolChoice
 from toolspecs.toolset import RevisionSummary, ToolsetReference
@@ -64,7 +65,8 @@ class Observer(Protocol):
 class Generation:
     """The answer to a turn. Read `events` once to the end, or close it, which aborts what still runs.
 
-    `ignored` names the fields of the turn that had no effect on this answer. `num_dropped` is the number of
+    `custom` names the custom tools: the deltas of their calls are their inputs, and no JSON. `ignored` names
+    the fields of the turn that had no effect on this answer. `num_dropped` is the number of
     old messages that were left out. `num_prompt_tokens` is known once `begin` has returned, 0 if the runtime
     does not tell.
     """
@@ -78,10 +80,12 @@ class Generation:
     grammar: GrammarLookup | None
     source: AsyncIterator[PromptRead | Event]
     observer: Observer
+    custom: frozenset[str] = frozenset()
     ignored: tuple[str, ...] = ()
     num_dropped: int = 0
     num_prompt_tokens: int = 0
     finished: list[Finished] = field(default_factory=list)
+    _inputs: dict[tuple[int, int], InputReader] = field(default_factory=dict)
     _first: Event | None = None
     _is_ended: bool = False
 
@@ -106,7 +110,8 @@ class Generation:
             try:
                 while event is not None:
                     self._observe(event)
-                    yield event
+                    if (shown := self._shown(event)) is not None:
+                        yield shown
                     event = await self._next()
             except BaseException as error:
                 await self._end(error)
@@ -121,6 +126,16 @@ class Generation:
     async def aclose(self) -> None:
         """Abort the generation unless it has ended."""
         await self._end(None if len(self.finished) == self.num_choices else ClientGone())
+
+    def _shown(self, event: Event) -> Event | None:
+        """The event as wire formats get it; None if it completes no character of an input."""
+        match event:
+            case CallStarted(choice, index, name) if name in self.custom:
+                self._inputs[choice, index] = InputReader()
+            case ArgumentsDelta(choice, index, text) if (choice, index) in self._inputs:
+                read = self._inputs[choice, index].read(text)
+                return replace(event, text=read) if read else None
+        return event
 
     def _observe(self, event: Event) -> None:
         if isinstance(event, Finished):

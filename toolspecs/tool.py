@@ -6,7 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class CustomInput:
+    """What the input of a custom tool may be: any text, or a text of `definition` in a syntax.
+
+    | `syntax` | `definition` |
+    |---|---|
+    | `text` | empty |
+    | `regex` | an ECMA-262 pattern, which the whole input must match |
+    | `lark` | a grammar whose start rule is `start` |
+    """
+
+    syntax: Literal["text", "regex", "lark"] = "text"
+    definition: str = ""
+
+
+INPUT = "input"
+"""The only argument of a custom tool."""
 
 
 @dataclass(frozen=True)
@@ -17,6 +36,7 @@ class Tool:
     that order is part of the tool's identity. `extras` are the informational fields of the shape that the
     tool was read from, such as an MCP title. They are kept and given back, and do not change the grammar.
     `documents` are the tool's bundle: the parts of the toolset's documents that the schema refers to, by URI.
+    `custom` makes it a custom tool, whose parameters are one string (see `custom_tool`).
     """
 
     name: str
@@ -24,15 +44,18 @@ class Tool:
     parameters: Mapping[str, Any]
     extras: Mapping[str, Any] = field(default_factory=dict)
     documents: Mapping[str, Any] = field(default_factory=dict)
+    custom: CustomInput | None = None
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 over the tool and its bundle, in hexadecimal; the order of keys counts."""
-        fields = [self.name, self.description, self.parameters]
+        fields: list[Any] = [self.name, self.description, self.parameters]
         if self.extras or self.documents:
             fields.append(self.extras)
         if self.documents:
             fields.append(self.documents)
+        if self.custom:
+            fields.append([self.custom.syntax, self.custom.definition])
         content = json.dumps(fields, separators=(",", ":"))
         return hashlib.sha256(content.encode()).hexdigest()
 
@@ -46,6 +69,27 @@ class Tool:
         """The size of the tool and its bundle as compact JSON."""
         fields = [self.name, self.description, self.parameters, self.extras, self.documents]
         return len(json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode(errors="replace"))
+
+
+def custom_tool(name: str, description: str, custom: CustomInput) -> Tool:
+    """A tool that takes free text: one string, written as the argument `input`.
+
+    A schema says what a pattern admits. It cannot say what a grammar does, so the model reads the grammar in
+    the description, and the compiler in `Tool.custom`.
+    """
+    text: dict[str, Any] = {"type": "string"}
+    match custom.syntax:
+        case "regex":
+            text["pattern"] = f"^(?:{custom.definition})$"
+        case "lark":
+            text["description"] = f"A text of this Lark grammar:\n{custom.definition}"
+    parameters = {
+        "type": "object",
+        "properties": {INPUT: text},
+        "required": [INPUT],
+        "additionalProperties": False,
+    }
+    return Tool(name, description, parameters, custom=custom)
 
 
 @dataclass(frozen=True, slots=True)

@@ -235,7 +235,7 @@ class GrammarCache:
         self, tools: Sequence[Tool], syntax: str, prepared: PreparedVocabulary
     ) -> list[CompileJob]:
         """The jobs of tools, with keys that are kept. Hashing large tools takes time, so a thread does it."""
-        jobs = [CompileJob.tool(tool.parameters, syntax, tool.documents) for tool in tools]
+        jobs = [CompileJob.tool(tool.parameters, syntax, tool.documents, tool.custom) for tool in tools]
 
         def kept_under(tool: Tool) -> str:
             return f"{tool.digest} {syntax} {prepared.vocabulary.digest}"

@@ -21,7 +21,7 @@ from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.response_format import KINDS, ResponseFormat
 from compiler.syntaxes import find_syntax
 from compiler.vocabulary import Vocabulary
-from toolspecs.tool import Tool
+from toolspecs.tool import CustomInput, Tool
 
 LOWERING_VERSION = 18
 """To be raised whenever the same schema lowers to another grammar: stored entries then become misses."""
@@ -39,12 +39,19 @@ class CompileJob:
 
     @classmethod
     def tool(
-        cls, parameters: Mapping[str, Any], syntax: str, documents: Mapping[str, Any] = NO_DOCUMENTS
+        cls,
+        parameters: Mapping[str, Any],
+        syntax: str,
+        documents: Mapping[str, Any] = NO_DOCUMENTS,
+        custom: CustomInput | None = None,
     ) -> "CompileJob":
         """Compile a tool's parameters in a call syntax; the result is a `CacheEntry` with a `Unit`.
 
         `documents` must be those that the parameters refer to and no others, since they are part of the key.
+        `custom` is that of a custom tool.
         """
+        if custom:
+            return cls("tool", (parameters, syntax, documents, [custom.syntax, custom.definition]))
         return cls("tool", (parameters, syntax, *([documents] if documents else ())))
 
     @classmethod
@@ -178,13 +185,12 @@ def _encode_refusal(refusal: UnsupportedSchema) -> bytes:
 
 
 def _tool(
-    prepared: PreparedVocabulary,
-    limits: CompileLimits,
-    parameters: Any,
-    syntax: str,
-    documents: Mapping[str, Any] = NO_DOCUMENTS,
+    prepared: PreparedVocabulary, limits: CompileLimits, parameters: Any, syntax: str, *more: Any
 ) -> bytes:
-    tool = Tool("", "", parameters, documents=documents)
+    """Compile a tool; `more` are its documents, and the syntax and definition of a custom tool."""
+    documents = more[0] if more else NO_DOCUMENTS
+    custom = CustomInput(*more[1]) if len(more) > 1 else None
+    tool = Tool("", "", parameters, documents=documents, custom=custom)
     return _stored(CacheEntry.of_tool(tool, find_syntax(syntax), prepared), limits)
 
 

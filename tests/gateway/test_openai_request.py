@@ -227,7 +227,7 @@ REFUSALS = [
     ({"stream": True, "stream_options": {"include_usages": True}}, "stream_options.include_usages"),
     ({"stream": "yes"}, "stream"),
     ({"tool_choice": "some"}, "tool_choice"),
-    ({"tool_choice": {"type": "custom", "custom": {"name": "f"}}}, "tool_choice.type"),
+    ({"tool_choice": {"type": "mcp", "name": "f"}}, "tool_choice.type"),
     ({"tool_choice": {"type": "function"}}, "tool_choice"),
     (
         {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "none", "tools": [NAMED]}}},
@@ -370,7 +370,7 @@ MENDED = [
     (
         {"tool_choice": 5},
         "tool_choice",
-        "'required' or an object whose 'type' is one of 'function', 'allowed_tools'",
+        "'required' or an object whose 'type' is one of 'function', 'custom', 'allowed_tools'",
     ),
     ({"tool_choice": {"type": "fuction"}}, "tool_choice.type", "did you mean 'function'?"),
     ({"tool_choice": {"type": "function", "name": "f"}}, "tool_choice.name", "there are 'type', 'function'"),

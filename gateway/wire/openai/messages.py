@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from gateway.custom_inputs import call_with_input
 from gateway.errors import InvalidField
 from gateway.wire.field_reader import FieldReader
 from gateway.wire.fields import check_arguments, check_result
@@ -51,13 +52,28 @@ class Call(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="fu
     index: int | None = None
 
 
+class CustomInput(msgspec.Struct, forbid_unknown_fields=True):
+    """The name of a custom tool, and the input of a call."""
+
+    name: str
+    input: str
+
+
+class CustomCall(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="custom"):
+    """An earlier call of a custom tool."""
+
+    id: str
+    custom: CustomInput
+    index: int | None = None
+
+
 class Assistant(_Strict, tag="assistant"):
     """What the model said or called."""
 
     content: Content | None = None
     refusal: str | None = None
     reasoning_content: str | None = None
-    tool_calls: list[Call] | None = None
+    tool_calls: list[Call | CustomCall] | None = None
     # Clients send messages back as they got them; these fields may be there, but empty.
     annotations: list[Any] | None = None
     audio: None = None
@@ -82,7 +98,9 @@ def read_messages(messages: list[Any], reader: FieldReader) -> tuple[Message, ..
     for i, message in enumerate(read):
         if isinstance(message, Assistant):
             for j, call in enumerate(message.tool_calls or ()):
-                check_arguments(call.function.arguments, f"messages[{i}].tool_calls[{j}].function.arguments")
+                if isinstance(call, Call):
+                    at = f"messages[{i}].tool_calls[{j}].function.arguments"
+                    check_arguments(call.function.arguments, at)
                 called[call.id] = None
         elif isinstance(message, Tool):
             check_result(message.tool_call_id, called, f"messages[{i}].tool_call_id")
@@ -101,9 +119,7 @@ def _read_message(
         case Tool():
             return Message("tool", text, call_id=message.tool_call_id, name=message.name)
         case Assistant():
-            calls = tuple(
-                ToolCall(c.id, c.function.name, c.function.arguments) for c in message.tool_calls or ()
-            )
+            calls = tuple(map(_read_call, message.tool_calls or ()))
             return Message(
                 "assistant",
                 text or message.refusal or "",
@@ -111,6 +127,12 @@ def _read_message(
                 name=message.name,
                 thought=message.reasoning_content,
             )
+
+
+def _read_call(call: Call | CustomCall) -> ToolCall:
+    if isinstance(call, CustomCall):
+        return call_with_input(call.id, call.custom.name, call.custom.input)
+    return ToolCall(call.id, call.function.name, call.function.arguments)
 
 
 def _read_content(content: Content | None, path: str, reader: FieldReader) -> str:

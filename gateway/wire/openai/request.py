@@ -27,12 +27,12 @@ from gateway.wire.fields import (
     TurnFields,
     allowed_choice,
     check_stop,
-    read_inline_tools,
     read_sampling,
     read_shared_format,
     read_timeout,
     read_toolsets,
 )
+from gateway.wire.openai.custom_tools import read_tools
 from gateway.wire.openai.messages import read_messages
 from runtime.request import Sampling
 from toolspecs.nearest import MAX_NAME, shorten
@@ -102,7 +102,7 @@ class _FormatFields(msgspec.Struct):
 
 
 class FunctionName(msgspec.Struct, forbid_unknown_fields=True):
-    """A function by name."""
+    """A tool by name."""
 
     name: str
 
@@ -113,11 +113,17 @@ class Named(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="f
     function: FunctionName
 
 
+class NamedCustom(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="custom"):
+    """The choice of one custom tool, or a member of `allowed_tools`."""
+
+    custom: FunctionName
+
+
 class AllowedTools(msgspec.Struct, forbid_unknown_fields=True):
     """The functions that the model may choose among."""
 
     mode: Literal["auto", "required"]
-    tools: list[Named]
+    tools: list[Named | NamedCustom]
 
 
 class Allowed(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="allowed_tools"):
@@ -127,7 +133,7 @@ class Allowed(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag=
 
 
 class _ChoiceFields(msgspec.Struct):
-    tool_choice: Literal["none", "auto", "required", "any"] | Named | Allowed | None
+    tool_choice: Literal["none", "auto", "required", "any"] | Named | NamedCustom | Allowed | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +169,7 @@ def read_request(
     response_format = read_any_format(own_format, "response_format", fields)
     turn = Turn(
         model=fields.model,
-        tools=read_inline_tools(fields.tools or [], reader),
+        tools=read_tools(fields.tools or [], reader),
         messages=read_messages(fields.messages, reader),
         toolsets=read_toolsets(fields.toolset, toolset_header),
         choice=read_choice(fields.tool_choice),
@@ -244,10 +250,12 @@ def read_choice(value: Any) -> ToolChoice | None:
     match convert({"tool_choice": value}, _ChoiceFields).tool_choice:
         case None:
             return None
-        case Named(function=function):
-            return ToolChoice.named(function.name)
+        case Named(function=chosen) | NamedCustom(custom=chosen):
+            return ToolChoice.named(chosen.name)
         case Allowed(allowed_tools=allowed):
-            names = [tool.function.name for tool in allowed.tools]
+            names = [
+                tool.function.name if isinstance(tool, Named) else tool.custom.name for tool in allowed.tools
+            ]
             return allowed_choice(allowed.mode, names, "tool_choice.allowed_tools.tools")
         case "any":  # Anthropic's word
             return ToolChoice(ChoiceMode.REQUIRED)

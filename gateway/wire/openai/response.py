@@ -39,7 +39,7 @@ async def chunks(generation: Generation, *, includes_usage: bool) -> AsyncGenera
     envelope = _envelope(generation, "chat.completion.chunk")
     if includes_usage:
         envelope["usage"] = None
-    call_ids: dict[tuple[int, int], str] = {}
+    custom: set[tuple[int, int]] = set()
     started: set[int] = set()
     async for event in generation.events():
         if event.choice not in started:
@@ -48,12 +48,13 @@ async def chunks(generation: Generation, *, includes_usage: bool) -> AsyncGenera
             yield envelope | {
                 "choices": [_chunk_choice(event.choice, {"role": "assistant", "content": content})]
             }
-        yield envelope | _chunk(event, generation, call_ids)
+        yield envelope | _chunk(event, generation, custom)
     if includes_usage:
         yield envelope | {"choices": [], "usage": usage(generation), "callgate": extension(generation)}
 
 
-def _chunk(event: Event, generation: Generation, call_ids: dict[tuple[int, int], str]) -> JSON:
+def _chunk(event: Event, generation: Generation, custom: set[tuple[int, int]]) -> JSON:
+    """What an event adds to its chunk; `custom` has the choice and index of each call of a custom tool."""
     match event:
         case TextDelta(choice, text, logprobs):
             shown = _logprobs(logprobs) if generation.has_logprobs else None
@@ -61,11 +62,13 @@ def _chunk(event: Event, generation: Generation, call_ids: dict[tuple[int, int],
         case ThoughtDelta(choice, text):
             return {"choices": [_chunk_choice(choice, {"reasoning_content": text})]}
         case CallStarted(choice, index, name):
-            call_id = call_ids[choice, index] = new_call_id()
-            function = {"name": name, "arguments": ""}
-            return {"choices": [_chunk_choice(choice, _call_delta(index, function, {"id": call_id}))]}
+            if name in generation.custom:
+                custom.add((choice, index))
+            begun = {"id": new_call_id(), **_call_fields("", name=name, is_custom=name in generation.custom)}
+            return {"choices": [_chunk_choice(choice, _call_delta(index, begun))]}
         case ArgumentsDelta(choice, index, text):
-            return {"choices": [_chunk_choice(choice, _call_delta(index, {"arguments": text}, {}))]}
+            more = _call_fields(text, is_custom=(choice, index) in custom)
+            return {"choices": [_chunk_choice(choice, _call_delta(index, more))]}
         case Finished(choice):
             reason = finish_reason(event, generation)
             return {
@@ -74,9 +77,16 @@ def _chunk(event: Event, generation: Generation, call_ids: dict[tuple[int, int],
             }
 
 
-def _call_delta(index: int, function: JSON, identity: JSON) -> JSON:
+def _call_delta(index: int, fields: JSON) -> JSON:
     # Many clients need index and type in every delta, not only in the first.
-    return {"tool_calls": [{"index": index, **identity, "type": "function", "function": function}]}
+    return {"tool_calls": [{"index": index, **fields}]}
+
+
+def _call_fields(text: str, *, is_custom: bool, name: str | None = None) -> JSON:
+    """A call's type and the object of that name, which holds its arguments or its input."""
+    kind, content = ("custom", "input") if is_custom else ("function", "arguments")
+    named = {} if name is None else {"name": name}
+    return {"type": kind, kind: {**named, content: text}}
 
 
 def _chunk_choice(
@@ -121,17 +131,19 @@ class _ChoiceBuilder:
         if self.thoughts:
             message["reasoning_content"] = "".join(self.thoughts)
         if self.calls:
-            message["tool_calls"] = [_call(name, "".join(arguments)) for name, arguments in self.calls]
+            message["tool_calls"] = [
+                {
+                    "id": new_call_id(),
+                    **_call_fields("".join(texts), name=name, is_custom=name in generation.custom),
+                }
+                for name, texts in self.calls
+            ]
         return {
             "index": self.index,
             "message": message,
             "logprobs": _logprobs(tuple(self.logprobs)) if generation.has_logprobs else None,
             "finish_reason": finish_reason(self.finished, generation),
         }
-
-
-def _call(name: str, arguments: str) -> JSON:
-    return {"id": new_call_id(), "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def finish_reason(finished: Finished, generation: Generation) -> str:

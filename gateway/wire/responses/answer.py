@@ -24,17 +24,22 @@ JSON = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How a type of item is written: the prefix of its id, the name of its deltas, the part with its text."""
+    """How a type of item is written: the prefix of its id, the name of its deltas, and where its text is.
+
+    The text is in a content part of the type `part`, or in the field `field` of the item itself.
+    """
 
     prefix: str
     deltas: str
     part: str | None = None
+    field: str = ""
 
 
 _KINDS = {
     "reasoning": _Kind("rs", "response.reasoning_text", "reasoning_text"),
     "message": _Kind("msg", "response.output_text", "output_text"),
-    "function_call": _Kind("fc", "response.function_call_arguments"),
+    "function_call": _Kind("fc", "response.function_call_arguments", field="arguments"),
+    "custom_tool_call": _Kind("ctc", "response.custom_tool_call_input", field="input"),
 }
 
 
@@ -65,6 +70,10 @@ class _Item:
         return _KINDS[self.kind].part
 
     @property
+    def text_field(self) -> str:
+        return _KINDS[self.kind].field
+
+    @property
     def deltas(self) -> str:
         return _KINDS[self.kind].deltas
 
@@ -83,7 +92,7 @@ class _Item:
         shown: JSON = {"id": self.item_id, "type": self.kind, "status": status, **self.fields}
         if self.part_type:
             return shown | {"content": [self.part()] if has_text else []}
-        return shown | {"arguments": self.text if has_text else ""}
+        return shown | {self.text_field: self.text if has_text else ""}
 
 
 class ResponseWriter:
@@ -141,7 +150,8 @@ class ResponseWriter:
             case TextDelta(text=text, logprobs=logprobs):
                 yield from self._write("message", text, logprobs, role="assistant")
             case CallStarted(name=name):
-                yield from self._begin("function_call", call_id=new_call_id(), name=name)
+                kind = "custom_tool_call" if name in self._generation.custom else "function_call"
+                yield from self._begin(kind, call_id=new_call_id(), name=name)
             case ArgumentsDelta(text=text):
                 yield from self._delta(text)
             case Finished():
@@ -184,7 +194,7 @@ class ResponseWriter:
         else:
             yield (
                 f"{item.deltas}.done",
-                {**item.position, "name": item.fields["name"], "arguments": item.text},
+                {**item.position, "name": item.fields["name"], item.text_field: item.text},
             )
         yield "response.output_item.done", {"output_index": item.index, "item": shown}
         self._output.append(shown)
@@ -220,7 +230,7 @@ class ResponseWriter:
         counts = usage(self._generation)
         return {
             "input_tokens": counts["prompt_tokens"],
-            "input_tokens_details": counts["prompt_tokens_details"],
+            "input_tokens_details": {**counts["prompt_tokens_details"], "cache_write_tokens": 0},
             "output_tokens": counts["completion_tokens"],
             "output_tokens_details": counts["completion_tokens_details"],
             "total_tokens": counts["total_tokens"],

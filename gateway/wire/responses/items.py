@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from gateway.custom_inputs import call_with_input
 from gateway.wire.field_reader import FieldReader
 from gateway.wire.fields import check_arguments, check_result
 from runtime.request import Message
@@ -91,6 +92,25 @@ class FunctionCallOutputItem(_Item, tag="function_call_output"):
     caller: None = None
 
 
+class CustomToolCallItem(_Item, tag="custom_tool_call"):
+    """An earlier call of a custom tool."""
+
+    call_id: str
+    name: str
+    input: str
+    caller: None = None
+    namespace: None = None
+
+
+class CustomToolCallOutputItem(_Item, tag="custom_tool_call_output"):
+    """What a call of a custom tool returned."""
+
+    call_id: str
+    output: str | list[InputText]
+    name: str | None = None
+    caller: None = None
+
+
 class ReasoningItem(_Item, tag="reasoning"):
     """What the model thought."""
 
@@ -99,7 +119,18 @@ class ReasoningItem(_Item, tag="reasoning"):
     encrypted_content: None = None
 
 
-InputItem = MessageItem | FunctionCallItem | FunctionCallOutputItem | ReasoningItem
+InputItem = (
+    MessageItem
+    | FunctionCallItem
+    | FunctionCallOutputItem
+    | CustomToolCallItem
+    | CustomToolCallOutputItem
+    | ReasoningItem
+)
+
+
+_CALLS = (FunctionCallItem, CustomToolCallItem)
+_RESULTS = (FunctionCallOutputItem, CustomToolCallOutputItem)
 
 
 class _Input(msgspec.Struct):
@@ -113,7 +144,7 @@ def read_input(value: str | list[Any], instructions: str | None, reader: FieldRe
         return *messages, Message("user", value)
     items = reader.convert({"input": [_with_type(item) for item in value]}, _Input).input
     _check_calls(items)
-    for is_called, run in groupby(items, lambda item: isinstance(item, FunctionCallItem)):
+    for is_called, run in groupby(items, lambda item: isinstance(item, _CALLS)):
         for message in [_calls_message(run)] if is_called else map(_message, run):
             if messages and _is_one_turn(messages[-1], message):
                 messages[-1] = _merged(messages[-1], message)
@@ -127,8 +158,9 @@ def _check_calls(items: list[InputItem]) -> None:
     for i, item in enumerate(items):
         if isinstance(item, FunctionCallItem):
             check_arguments(item.arguments, f"input[{i}].arguments")
+        if isinstance(item, _CALLS):
             called[item.call_id] = None
-        elif isinstance(item, FunctionCallOutputItem):
+        elif isinstance(item, _RESULTS):
             check_result(item.call_id, called, f"input[{i}].call_id")
 
 
@@ -142,17 +174,22 @@ def _with_type(item: Any) -> Any:
 
 def _calls_message(run: Iterable[InputItem]) -> Message:
     """One message of adjacent calls; there may be very many."""
-    calls = (ToolCall(i.call_id, i.name, i.arguments) for i in run if isinstance(i, FunctionCallItem))
-    return Message("assistant", calls=tuple(calls))
+    return Message("assistant", calls=tuple(_call(item) for item in run if isinstance(item, _CALLS)))
+
+
+def _call(item: FunctionCallItem | CustomToolCallItem) -> ToolCall:
+    if isinstance(item, CustomToolCallItem):
+        return call_with_input(item.call_id, item.name, item.input)
+    return ToolCall(item.call_id, item.name, item.arguments)
 
 
 def _message(item: InputItem) -> Message:
     match item:
-        case FunctionCallItem():
+        case FunctionCallItem() | CustomToolCallItem():
             return _calls_message([item])
         case MessageItem(role=role, content=content):
             return Message("system" if role == "developer" else role, _text(content))
-        case FunctionCallOutputItem():
+        case FunctionCallOutputItem() | CustomToolCallOutputItem():
             return Message("tool", _text(item.output), call_id=item.call_id, name=item.name)
         case ReasoningItem():
             return Message("assistant", thought=_text(item.content or item.summary or []))

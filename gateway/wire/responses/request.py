@@ -26,12 +26,12 @@ from gateway.wire.fields import (
     TextFormat,
     TurnFields,
     allowed_choice,
-    read_inline_tools,
     read_sampling,
     read_shared_format,
     read_timeout,
     read_toolsets,
 )
+from gateway.wire.openai.custom_tools import read_tools as read_any_tools
 from gateway.wire.responses.items import read_input
 from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
@@ -125,15 +125,21 @@ class Named(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="f
     name: str
 
 
+class NamedCustom(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="custom"):
+    """The choice of one custom tool, or a member of `allowed_tools`."""
+
+    name: str
+
+
 class Allowed(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="allowed_tools"):
     """The choice among some of the tools."""
 
     mode: Literal["auto", "required"]
-    tools: list[Named]
+    tools: list[Named | NamedCustom]
 
 
 class _ChoiceFields(msgspec.Struct):
-    tool_choice: Literal["none", "auto", "required", "any"] | Named | Allowed | None
+    tool_choice: Literal["none", "auto", "required", "any"] | Named | NamedCustom | Allowed | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +236,7 @@ def read_choice(value: Any) -> ToolChoice | None:
     match convert({"tool_choice": value}, _ChoiceFields).tool_choice:
         case None:
             return None
-        case Named(name=name):
+        case Named(name=name) | NamedCustom(name=name):
             return ToolChoice.named(name)
         case Allowed(mode=mode, tools=tools):
             return allowed_choice(mode, [tool.name for tool in tools], "tool_choice.tools")
@@ -241,13 +247,14 @@ def read_choice(value: Any) -> ToolChoice | None:
 
 
 def read_tools(documents: list[Any], reader: FieldReader) -> tuple[Tool, ...]:
-    """`tools`; raises InvalidField if one is not a function, InvalidTools, LimitExceeded."""
+    """`tools`; raises InvalidField if one is of another type, InvalidTools, LimitExceeded."""
     for number, document in enumerate(documents):
         kind = document.get("type") if isinstance(document, dict) else None
-        if kind not in (None, "function"):
+        if kind not in (None, "custom", "function"):
             shown = shorten(repr(kind), MAX_NAME)
             reason = (
-                f"{shown} is not supported: only functions are called, and it is the client that runs them"
+                f"{shown} is not supported: only functions and custom tools are called,"
+                " and it is the client that runs them"
             )
             raise InvalidField(f"tools[{number}].type", reason)
-    return read_inline_tools(documents, reader)
+    return read_any_tools(documents, reader)

@@ -1,0 +1,246 @@
+"""OpenAI's custom tools in both APIs, with a runtime that plays a script."""
+
+import json
+import random
+
+import pytest
+from chat import ask, stream
+from fake_runtime import STATS, call
+from openai.types.responses import Response, ResponseStreamEvent
+from pydantic import TypeAdapter
+from sample_tools import WEATHER
+from test_responses import ask as ask_responses
+from test_responses import stream as stream_responses
+
+from gateway.custom_inputs import InputReader, call_with_input
+from runtime.events import ArgumentsDelta, CallStarted, Finished, FinishReason
+from runtime.request import Message
+from toolspecs.tool import CustomInput, ToolCall
+
+SQL = {"type": "custom", "name": "sql", "description": "Runs SQL."}
+NESTED = {"type": "custom", "custom": {"name": "sql", "description": "Runs SQL."}}
+DIGITS = {"type": "grammar", "syntax": "regex", "definition": "[0-9]+"}
+NESTED_DIGITS = {"type": "grammar", "grammar": {"syntax": "regex", "definition": "[0-9]+"}}
+
+INPUT = 'SELECT "ä\n\U0001f600"'
+PIECES = ('{"inp', 'ut": "SEL', "ECT \\", '"ä\\n\\ud83d', "\\ude", '00\\"', '"}')
+CALL = call("sql", *PIECES)
+
+
+async def test_chat_completions_writes_the_input_of_a_custom_tool_as_text(client, runtime):
+    runtime.script = CALL
+    answer = await ask(client, tools=[NESTED, WEATHER], tool_choice="required")
+    [written] = answer["choices"][0]["message"]["tool_calls"]
+    assert written == {"id": written["id"], "type": "custom", "custom": {"name": "sql", "input": INPUT}}
+    assert answer["choices"][0]["finish_reason"] == "tool_calls"
+
+
+async def test_chat_completions_streams_the_input_of_a_custom_tool(client, runtime):
+    runtime.script = CALL
+    chunks = await stream(client, tools=[NESTED], tool_choice="required")
+    deltas = [
+        delta
+        for chunk in chunks
+        for choice in chunk["choices"]
+        for delta in choice["delta"].get("tool_calls", ())
+    ]
+    assert deltas[0]["custom"] == {"name": "sql", "input": ""}
+    assert deltas[0]["id"]
+    assert {(delta["index"], delta["type"]) for delta in deltas} == {(0, "custom")}
+    assert [delta["custom"]["input"] for delta in deltas] == ["", "SEL", "ECT ", '"ä\n', '\U0001f600"']
+
+
+async def test_calls_of_functions_beside_it_stay_functions(client, runtime):
+    runtime.script = [
+        CallStarted(0, 0, "sql"),
+        ArgumentsDelta(0, 0, '{"input": "1"}'),
+        CallStarted(0, 1, "get_weather"),
+        ArgumentsDelta(0, 1, '{"place": "Oslo"}'),
+        Finished(0, FinishReason.TOOL_CALLS, STATS),
+    ]
+    answer = await ask(client, tools=[NESTED, WEATHER])
+    calls = answer["choices"][0]["message"]["tool_calls"]
+    assert [call[call["type"]] for call in calls] == [
+        {"name": "sql", "input": "1"},
+        {"name": "get_weather", "arguments": '{"place": "Oslo"}'},
+    ]
+    items = (await ask_responses(client, tools=[SQL, WEATHER]))["output"]
+    assert [item["type"] for item in items] == ["custom_tool_call", "function_call"]
+
+
+async def test_responses_writes_the_input_of_a_custom_tool_as_text(client, runtime):
+    runtime.script = CALL
+    answer = await ask_responses(client, tools=[SQL])
+    [item] = answer["output"]
+    assert item == {
+        "id": item["id"],
+        "type": "custom_tool_call",
+        "status": "completed",
+        "call_id": item["call_id"],
+        "name": "sql",
+        "input": INPUT,
+    }
+    assert Response.model_validate(answer).output[0].type == "custom_tool_call"
+
+
+async def test_responses_streams_the_input_of_a_custom_tool(client, runtime):
+    runtime.script = CALL
+    events = await stream_responses(client, tools=[SQL])
+    for event in events:
+        TypeAdapter(ResponseStreamEvent).validate_python(event)
+    written = {event["type"]: event for event in events}
+    assert written["response.output_item.added"]["item"]["input"] == ""
+    done = written["response.custom_tool_call_input.done"]
+    assert done["input"] == INPUT
+    deltas = [e["delta"] for e in events if e["type"] == "response.custom_tool_call_input.delta"]
+    assert "".join(deltas) == INPUT
+    assert written["response.output_item.done"]["item"]["input"] == INPUT
+
+
+@pytest.mark.parametrize(
+    ("tool", "expected"),
+    [
+        (SQL, CustomInput()),
+        (NESTED, CustomInput()),
+        (SQL | {"format": {"type": "text"}}, CustomInput()),
+        (SQL | {"format": DIGITS}, CustomInput("regex", "[0-9]+")),
+        (
+            {"type": "custom", "custom": {"name": "sql", "format": NESTED_DIGITS}},
+            CustomInput("regex", "[0-9]+"),
+        ),
+    ],
+)
+async def test_each_api_takes_the_shape_of_the_other(client, runtime, tool, expected):
+    await ask(client, tools=[tool])
+    await ask_responses(client, tools=[tool])
+    assert [request.tools[0].custom for request in runtime.requests] == [expected, expected]
+
+
+async def test_a_pattern_holds_for_the_input(client, runtime):
+    await ask(client, tools=[SQL | {"format": DIGITS}], tool_choice="required")
+    call = '<tool_call>\n{"name": "sql", "arguments": {"input": "%s"}}\n</tool_call>'
+    assert reads(runtime, call % "12")
+    assert not reads(runtime, call % "a")
+
+
+def reads(runtime, text):
+    """Whether the model may write a text; the vocabulary's tokens are bytes."""
+    matcher = runtime.requests[-1].constraint.matcher()
+    return all(matcher.accept(byte) for byte in text.encode())
+
+
+CHOICES = [
+    ({"type": "custom", "custom": {"name": "sql"}}, {"type": "custom", "name": "sql"}, ("sql",)),
+    (
+        {
+            "type": "allowed_tools",
+            "allowed_tools": {
+                "mode": "required",
+                "tools": [NESTED, {"type": "function", "function": {"name": "get_weather"}}],
+            },
+        },
+        {
+            "type": "allowed_tools",
+            "mode": "required",
+            "tools": [SQL, {"type": "function", "name": "get_weather"}],
+        },
+        ("sql", "get_weather"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("chat", "responses", "names"), CHOICES)
+async def test_tools_are_chosen_by_name(client, runtime, chat, responses, names):
+    other = {"type": "custom", "name": "other"}
+    for asking, choice in ((ask, _named_only(chat)), (ask_responses, _named_only(responses))):
+        await asking(client, tools=[SQL, WEATHER, other], tool_choice=choice)
+        called = [
+            name
+            for name in ("sql", "get_weather", "other")
+            if reads(runtime, f'<tool_call>\n{{"name": "{name}", ')
+        ]
+        assert called == list(names)
+
+
+def _named_only(choice):
+    """A choice whose tools have their names only, as clients send them."""
+    text = json.dumps(choice).replace(', "description": "Runs SQL."', "")
+    return json.loads(text)
+
+
+async def test_a_chosen_custom_tool_finishes_as_a_chosen_function(client, runtime):
+    runtime.script = CALL
+    answer = await ask(client, tools=[NESTED], tool_choice=CHOICES[0][0])
+    assert answer["choices"][0]["finish_reason"] == "stop"
+
+
+async def test_earlier_calls_are_fed_back(client, runtime):
+    messages = [
+        {"role": "user", "content": "How many?"},
+        {
+            "role": "assistant",
+            "tool_calls": [{"id": "c1", "type": "custom", "custom": {"name": "sql", "input": INPUT}}],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "7"},
+    ]
+    await ask(client, messages=messages, tools=[NESTED])
+    items = [
+        {"role": "user", "content": "How many?"},
+        {"type": "custom_tool_call", "call_id": "c1", "name": "sql", "input": INPUT, "id": "ctc_1"},
+        {"type": "custom_tool_call_output", "call_id": "c1", "output": "7"},
+    ]
+    await ask_responses(client, input=items, tools=[SQL])
+    expected = [
+        Message("user", "How many?"),
+        Message("assistant", calls=(call_with_input("c1", "sql", INPUT),)),
+        Message("tool", "7", call_id="c1"),
+    ]
+    assert [list(request.messages) for request in runtime.requests] == [expected, expected]
+    assert call_with_input("c1", "sql", "ä\n") == ToolCall("c1", "sql", '{"input": "ä\\n"}')
+
+
+async def test_a_stored_call_is_continued_by_its_id(client, runtime):
+    runtime.script = CALL
+    first = await ask_responses(client, tools=[SQL])
+    result = {"type": "custom_tool_call_output", "call_id": first["output"][0]["call_id"], "output": "7"}
+    await ask_responses(client, tools=[SQL], previous_response_id=first["id"], input=[result])
+    assert [m.role for m in runtime.requests[-1].messages] == ["user", "assistant", "tool"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "param", "said"),
+    [
+        ({"type": "custom"}, "tools[1]", "name"),
+        ({"type": "custom", "custom": {}}, "tools[1].custom", "name"),
+        (SQL | {"format": {"type": "json"}}, "tools[1].format.type", "'text', 'grammar'"),
+        (SQL | {"format": DIGITS | {"syntax": "ebnf"}}, "tools[1].format.syntax", "'lark', 'regex'"),
+        (SQL | {"formt": DIGITS}, "tools[1].formt", "'format'"),
+        (SQL | {"name": "a b"}, "tools[1].name", "is not a tool name"),
+        (SQL | {"format": DIGITS | {"definition": "a)|(b"}}, "tools[1]", "/format/definition"),
+        (SQL | {"format": DIGITS | {"definition": "(?<=a)b"}}, "tools[1]", "/format/definition: has a look"),
+        (SQL | {"format": DIGITS | {"definition": "a{2,1}"}}, "tools[1]", "counts from 2 down to 1"),
+    ],
+)
+async def test_what_cannot_be_upheld_is_refused(client, tool, param, said):
+    for url, body in (
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}]}),
+        ("/v1/responses", {"input": "Hi"}),
+    ):
+        response = await client.post(url, json={"model": "tiny", "tools": [WEATHER, tool], **body})
+        assert response.status_code == 400, response.text
+        error = response.json()["error"]
+        assert error["param"] == param, error
+        assert said in error["message"]
+
+
+def test_inputs_are_read_whatever_the_pieces():
+    rng = random.Random(1)
+    for _ in range(200):
+        text = "".join(rng.choices('aé"\\/\n\t\x01\U0001f600\u2028:{}', k=rng.randrange(12)))
+        spelled = json.dumps({"input": text}, ensure_ascii=rng.random() < 0.5)
+        reader, read, at = InputReader(), "", 0
+        while at < len(spelled):
+            size = rng.randrange(1, 6)
+            read += reader.read(spelled[at : at + size])
+            at += size
+        assert read == text
