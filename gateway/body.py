@@ -203,12 +203,15 @@ def expected_at(shape: Any, path: str, value: Any) -> Expected:
 
 
 def value_at(value: Any, path: str) -> Any:
-    """The value at a path; None if there is none, or if the path does not say which item."""
-    for step in _STEP.finditer(path):
+    """The value at a path; None if there is none, or if the path does not say which item.
+
+    The path may be part of a client's text, and lead anywhere.
+    """
+    for key, index in (step.groups() for step in _STEP.finditer(path)):
         if isinstance(value, dict):
-            value = value.get(step[1])
-        elif isinstance(value, list) and step[2].isdigit():
-            value = value[int(step[2])]
+            value = value.get(key)
+        elif isinstance(value, list) and index and re.fullmatch("[0-9]+", index) and int(index) < len(value):
+            value = value[int(index)]
         else:
             return None
     return value

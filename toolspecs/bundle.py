@@ -26,6 +26,11 @@ Documents = Mapping[str, Any]
 _Keys = tuple[str, ...]
 
 DEFAULT_LIMITS = Limits()
+MAX_URI = 1000
+"""Characters of a base or of a reference before its `#`. Longer ones lead to nothing: joining takes time in
+proportion to the length, and a schema may have a reference every 15 bytes."""
+MAX_JOINED = 20_000
+"""Pairs of a base and a reference that one bundler joins, in 2 s if all are long; others lead to nothing."""
 _WHOLE: _Keys = ()
 _ROOT_KEYWORDS = ("$schema", "$id", "id")
 _DYNAMIC = ("$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor")
@@ -82,6 +87,7 @@ class Bundler:
 
     def __init__(self, documents: Documents) -> None:
         self._documents = documents
+        self._joined: dict[tuple[str, str], str] = {}
         self._is_divisible: dict[str, bool] = {}
         self._read: dict[tuple[str, _Keys], tuple[int, frozenset[tuple[str, str]]]] = {}
 
@@ -91,7 +97,7 @@ class Bundler:
         Raises:
             BundleTooLarge: more than `max_bytes` were read.
         """
-        _, found = _references(schema, "")
+        _, found = self._references(schema, "")
         references = list(found)
         needed: dict[str, set[_Keys]] = {}
         num_bytes = 0
@@ -114,7 +120,7 @@ class Bundler:
     def _part(self, uri: str, keys: _Keys) -> tuple[int, frozenset[tuple[str, str]]]:
         """The size of a part in bytes, and the URIs and fragments that it refers to."""
         if (uri, keys) not in self._read:
-            self._read[uri, keys] = _references(_at(self._documents[uri], keys), uri)
+            self._read[uri, keys] = self._references(_at(self._documents[uri], keys), uri)
         return self._read[uri, keys]
 
     def _keys(self, uri: str, fragment: str) -> _Keys | None:
@@ -141,6 +147,37 @@ class Bundler:
             )
         return self._is_divisible[uri]
 
+    def _references(self, value: Any, root: str) -> tuple[int, frozenset[tuple[str, str]]]:
+        """The size of a JSON value in bytes, and the URIs and fragments that it refers to.
+
+        It also reads values that are not schemas, and identifiers that are not base URIs: finding a reference
+        too many does no harm.
+        """
+        size = 0
+        found: set[tuple[str, str]] = set()
+        stack = [(value, root)]
+        while stack:
+            item, base = stack.pop()
+            size += own_size(item)
+            if isinstance(item, dict):
+                base = self._join(base, _identity(item))[0]
+                size += sum(map(own_size, item))
+                spelled = [item[keyword] for keyword in KEYWORDS if isinstance(item.get(keyword), str)]
+                found.update(self._join(start, reference) for reference in spelled for start in (root, base))
+                stack += [(inner, base) for inner in item.values()]
+            elif isinstance(item, list):
+                stack += [(inner, base) for inner in item]
+        return size, frozenset(found)
+
+    def _join(self, base: str, reference: str) -> tuple[str, str]:
+        """As `absolute`, but each pair of URIs is joined once, and not too long or too many of them."""
+        uri, _, fragment = reference.partition("#")
+        if (base, uri) not in self._joined:
+            if max(len(base), len(uri)) > MAX_URI or len(self._joined) == MAX_JOINED:
+                return "", ""
+            self._joined[base, uri] = absolute(base, uri)[0]
+        return self._joined[base, uri], unquote(fragment)
+
 
 def objects_in(value: Any) -> Iterator[dict[str, Any]]:
     """Every object in a JSON value, in no particular order."""
@@ -152,29 +189,6 @@ def objects_in(value: Any) -> Iterator[dict[str, Any]]:
             stack += item.values()
         elif isinstance(item, list):
             stack += item
-
-
-def _references(value: Any, root: str) -> tuple[int, frozenset[tuple[str, str]]]:
-    """The size of a JSON value in bytes, and the URIs and fragments that it refers to.
-
-    It also reads values that are not schemas, and identifiers that are not base URIs: finding a reference too
-    many does no harm.
-    """
-    size = 0
-    found: set[tuple[str, str]] = set()
-    stack = [(value, root)]
-    while stack:
-        item, base = stack.pop()
-        size += own_size(item)
-        if isinstance(item, dict):
-            base = absolute(base, _identity(item))[0]
-            size += sum(map(own_size, item))
-            spelled = [item[keyword] for keyword in KEYWORDS if isinstance(item.get(keyword), str)]
-            found.update(absolute(start, reference) for reference in spelled for start in (root, base))
-            stack += [(inner, base) for inner in item.values()]
-        elif isinstance(item, list):
-            stack += [(inner, base) for inner in item]
-    return size, frozenset(found)
 
 
 def _identity(schema: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ with or without it. Any other field is refused by name. A field that is null cou
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from typing import Any
 
 from toolspecs.errors import Fault, InvalidTools, LimitExceeded
@@ -188,11 +189,11 @@ class _ToolParser:
         self.name = _peek_name(document)
         self.tool: Tool | None = None
         self.schema_pointer = base
-        flaws = list(self._read(document))
+        flaws = list(islice(self._read(document), limits.num_faults_per_tool))
         label = index if self.name is None else self.name
         self.faults = [
             Fault(label, pointer(base, flaw.path), flaw.keyword, flaw.message, flaw.suggestion)
-            for flaw in flaws[: limits.num_faults_per_tool]
+            for flaw in flaws
         ]
 
     def checked(self) -> CheckedTool:

@@ -22,7 +22,8 @@ from typer.testing import CliRunner
 
 from gateway.app import create_app
 from gateway.cli import cli
-from gateway.settings import settings_table
+from gateway.server import listen
+from gateway.settings import Settings, settings_table
 from runtime.models.random_model import RandomModelSettings, ensure_random_model
 
 
@@ -218,6 +219,16 @@ def test_a_start_that_cannot_succeed_says_why_without_a_traceback(run, tmp_path,
     assert result.exit_code == 1
     assert all(word in result.stderr for word in said), result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_answers_do_not_wait_for_acknowledgements(tmp_path):
+    settings = Settings(data_dir=str(tmp_path), port=0)
+    with (
+        listen(settings) as server,
+        socket.create_connection(server.getsockname()),
+        server.accept()[0] as ours,
+    ):
+        assert ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_a_port_in_use_is_told_before_the_model_is_loaded(run, tmp_path):

@@ -17,8 +17,12 @@ from gateway.wire.openai import read_request
 from runtime.errors import PromptTooLong
 from runtime.request import Message
 from runtime.text.detokenizer import StopScanner, overlap
+from toolspecs.bundle import MAX_URI, Bundler, absolute
+from toolspecs.errors import InvalidTools
+from toolspecs.json_value import Limits
 from toolspecs.nearest import near_matches
 from toolspecs.revision_store import compress
+from toolspecs.shapes import parse_tool
 from toolspecs.stores import open_store
 
 ID = "resp_" + "0" * 32
@@ -109,3 +113,47 @@ def test_a_name_that_looks_like_a_path_is_read_in_linear_time(name):
     with pytest.raises(InvalidField) as refused:
         convert({name: 1}, Fields)  # 45 s and more, were it quadratic: longer than this test may take
     assert len(refused.value.param) <= 300
+
+
+@pytest.mark.parametrize(
+    "path", ["items[9]", "items[²]", "items[" + "9" * 99 + "]", "items.a", "[0]", "items[0][1]"]
+)
+def test_a_name_that_looks_like_a_path_leads_nowhere(path):
+    class Fields(msgspec.Struct, forbid_unknown_fields=True):
+        items: list[int] = []
+
+    with pytest.raises(InvalidField):
+        convert({"items": [1], f"x - at `${'' if path.startswith('[') else '.'}{path}": 1}, Fields)
+
+
+def test_of_many_unknown_fields_few_are_compared_with_known_ones(monkeypatch):
+    compared = []
+
+    def counted(name, *options):
+        compared.append(name)
+        return near_matches(name, *options)
+
+    monkeypatch.setattr("toolspecs.shapes.near_matches", counted)
+    with pytest.raises(InvalidTools):
+        parse_tool({"name": "a", **{f"unknown{number}": 0 for number in range(10_000)}})
+    assert len(compared) <= Limits().num_faults_per_tool
+
+
+@pytest.mark.timeout(20)
+def test_joining_references_takes_time_in_proportion_to_their_number(monkeypatch):
+    """Each of 8,000 references was joined with a base of 200 kB: it took minutes."""
+    joined = []
+
+    def counted(base, reference):
+        joined.append((base, reference))
+        return absolute(base, reference)
+
+    monkeypatch.setattr("toolspecs.bundle.absolute", counted)
+    references = {f"p{number}": {"$ref": f"{number % 7}#/a/{number}"} for number in range(8_000)}
+    long = {"$id": "https://a.example/" + "a/" * 100_000, "properties": references}
+    bundler = Bundler({"https://a.example/0": {"a": {"0": True}}})
+    assert bundler.bundle(long)[0] == {}
+    short = {"$id": "https://a.example/", "properties": references}
+    assert bundler.bundle(short)[0] == {"https://a.example/0": {"a": {"0": True}}}
+    assert len(joined) < 50
+    assert all(len(base) <= MAX_URI for base, _ in joined)
