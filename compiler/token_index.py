@@ -50,12 +50,12 @@ class TokenIndex:
     """The distinct spellings of tokens in byte order, each with the ids that share it; without unused ids."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        ids_of: dict[bytes, list[int]] = {}
+        ids_of: dict[bytes, tuple[int, ...]] = {}
         for token_id, token in enumerate(vocabulary.tokens):
             if token:
-                ids_of.setdefault(token, []).append(token_id)
+                ids_of[token] = (*ids_of.get(token, ()), token_id)
         self.spellings = sorted(ids_of)
-        self.ids = [tuple(ids_of[spelling]) for spelling in self.spellings]
+        self.ids = [ids_of[spelling] for spelling in self.spellings]
         self.marker_ids = vocabulary.marker_ids
         self.stop_ids = vocabulary.stop_ids
         self._width = vocabulary.width

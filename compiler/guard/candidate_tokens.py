@@ -22,6 +22,8 @@ _KEY = rb'[,{]\s*".*"'
 _ITEM = rb'[,\[]\s*(?:".*"|[^"\s].*[],}])'
 _ESCAPES = re.compile(rb"\\.", re.DOTALL)
 _NOT_CANONICAL = re.compile(rb"\\[/u]")
+_NOT_ONLY_CHARACTERS = re.compile(rb'[\[\]{},"\\]')
+"""What a token has that can end, begin or separate elements, or begin an escape; most tokens have none."""
 _WHOLE_STRING = re.compile(rb'\s*("[^"\\]*")')
 _SEPARATORS = (b",", b":")
 _KEY_MARK = KEY_MARK.encode()
@@ -52,8 +54,14 @@ class GuardedTokens:
         tokens = enumerate(self.vocabulary.tokens)
         return {token_id: token for token_id, token in tokens if token and token_id not in markers}
 
+    @cached_property
+    def _not_only_characters(self) -> dict[int, bytes]:
+        has_more = _NOT_ONLY_CHARACTERS.search
+        return {token_id: token for token_id, token in self._texts.items() if has_more(token)}
+
     def _those(self, is_in: Callable[[bytes], object]) -> TokenSet:
-        ids = [token_id for token_id, token in self._texts.items() if is_in(token)]
+        """The tokens that a predicate holds for, which holds for no token of plain characters."""
+        ids = [token_id for token_id, token in self._not_only_characters.items() if is_in(token)]
         return TokenSet(np.array(ids, np.int64), self.vocabulary.width)
 
     @cached_property
@@ -108,7 +116,7 @@ class GuardedTokens:
     def by_whole_string(self) -> dict[bytes, list[int]]:
         """The same by the string that they open and complete, if it has no escapes."""
         found: dict[bytes, list[int]] = {}
-        for token_id, token in self._texts.items():
+        for token_id, token in self._not_only_characters.items():
             string = _WHOLE_STRING.match(token)
             if string is not None:
                 found.setdefault(string.group(1), []).append(token_id)

@@ -61,23 +61,29 @@ class DecodedTokens:
     """
 
     def __init__(self, tokens: Mapping[int, bytes], lead: bytes, width: int) -> None:
-        written = _read_after(lead, tokens)
-        read = [(token_id, text) for token_id, token in written.items() if (text := _decode(token))]
-        read.sort(key=lambda item: -len(item[1].chars))
-        texts = [text for _, text in read]
-        self._ids = np.array([token_id for token_id, _ in read], np.int64)
+        ids: list[int] = []
+        texts: list[str] = []
+        end_of: list[int] = []
+        numbers: dict[tuple[bytes, bool], int] = {}
+        for token_id, token in _read_after(lead, tokens).items():
+            if text := _decode(token):
+                # Kept apart: 150,000 tuples in one list would make the garbage collector read all memory.
+                ids.append(token_id)
+                texts.append(text.chars)
+                end_of.append(numbers.setdefault((text.partial, text.is_closed), len(numbers)))
+        lengths = np.fromiter(map(len, texts), np.int32, len(texts))
+        order = np.argsort(-lengths, kind="stable")
+        num_chars = lengths[order]
+        self._ids = np.array(ids, np.int64)[order]
         self._width = width
         self._others = 0 if lead == QUOTE else _NEVER
         """What all other tokens need: nothing, as they open no string, or more than any bound."""
-        num_chars = np.array([len(text.chars) for text in texts], np.int32)
-        ends = [(text.partial, text.is_closed) for text in texts]
-        self._ends = list(dict.fromkeys(ends))
+        self._ends = list(numbers)
         """What tokens end with: the bytes of an incomplete character, whether a quote follows."""
-        numbers = {end: number for number, end in enumerate(self._ends)}
-        self._end_of = np.array([numbers[end] for end in ends], np.int64)
-        has_partial = np.array([bool(text.partial) for text in texts], np.int32)
+        self._end_of = np.array(end_of, np.int64)[order]
+        has_partial = np.array([bool(partial) for partial, _ in self._ends], np.int32)[self._end_of]
         self._num_added = num_chars + has_partial - (lead == BACKSLASH)
-        joined = "".join(text.chars for text in texts).encode("utf-32-le")
+        joined = "".join(texts[at] for at in order.tolist()).encode("utf-32-le")
         self._codes, codes = _numbered(np.frombuffer(joined, np.uint32))
         first = np.cumsum(num_chars, dtype=np.int64) - num_chars
         self._columns = [

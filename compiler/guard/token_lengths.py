@@ -8,6 +8,7 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache, cached_property, lru_cache
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +22,15 @@ from compiler.token_index import Row, TokenSet, bits_of, forbid
 
 _LEADS = (b"", BACKSLASH)
 """The incomplete characters for which the needs of all tokens are computed at once: none, or a backslash."""
+_SPECIAL = re.compile(rb'["\\]')
 _INCOMPLETE_ESCAPE = re.compile(rb"\\.*\Z", re.DOTALL)
 _FEW = 8
 _MANY = 4_096
 """To find out what all tokens need from a pattern takes some 15 ms once. Up to this many long tokens, those
 that the row allows are counted first, and if they are few, each is tried."""
 _MAX_CACHED_ROWS = 512
+
+Number = TypeVar("Number", np.int32, np.bool_)
 
 
 class TokenLengths:
@@ -38,9 +42,18 @@ class TokenLengths:
         self._ids = np.fromiter(tokens, np.int64, len(tokens))
         self._words, self._bits = bits_of(self._ids)
         self._num_bytes = [*map(len, tokens.values())]
-        self._num_opened = np.fromiter(map(_num_opened, tokens.values()), np.int32, len(tokens))
         self._max_bytes = max(self._num_bytes, default=0)
-        self._num_added = {b"": self._by_id(_num_added), BACKSLASH: self._by_id(_num_added_escaped)}
+        # Where tokens with a quote or a backslash are; all others only add their characters to a string.
+        self._special = {at: token for at, token in enumerate(tokens.values()) if _SPECIAL.search(token)}
+        self._num_opened = self._replaced(np.zeros(len(tokens), np.int32), _num_opened)
+        num_added = np.fromiter(map(num_characters, tokens.values()), np.int32, len(tokens))
+        escaped = {at: token for at, token in enumerate(tokens.values()) if token[:1] in ESCAPABLE}
+        num_escaped = np.zeros(len(tokens), np.int32)  # 0 where the grammar forbids the token
+        num_escaped[list(escaped)] = [*map(_num_added_escaped, escaped.values())]
+        self._num_added = {
+            b"": self._by_id(self._replaced(num_added, _num_added)),
+            BACKSLASH: self._by_id(num_escaped),
+        }
         self._decoded = cache(lambda lead: DecodedTokens(tokens, lead, width))
         self._fitting_row = lru_cache(_MAX_CACHED_ROWS)(self._find_fitting_row)
 
@@ -64,7 +77,7 @@ class TokenLengths:
 
     @cached_property
     def _open_later(self) -> NDArray[np.bool_]:
-        return np.fromiter(map(_opens_later, self._tokens.values()), bool, len(self._tokens))
+        return self._replaced(np.zeros(len(self._tokens), bool), _opens_later)
 
     def forbid_too_long(self, row: Row, cursor: Cursor, opening: TokenSet) -> None:
         """Remove from a row what would make a string too long.
@@ -130,14 +143,16 @@ class TokenLengths:
             return self._decoded(lead).groups(automaton).fitting_row(state, num_left)
         return np.packbits(self._num_added[lead] <= num_left, bitorder="little").view(np.int32)
 
-    def _by_id(self, count: Callable[[bytes], int]) -> NDArray[np.int32]:
-        """By token id, what `count` says; for ids of no text more than any bound."""
-        by_id = self._unlimited()
-        by_id[self._ids] = np.fromiter(map(count, self._tokens.values()), np.int32, len(self._tokens))
-        return by_id
+    def _replaced(self, counts: NDArray[Number], count: Callable[[bytes], int]) -> NDArray[Number]:
+        """Replace the counts of special tokens by what `count` says."""
+        counts[list(self._special)] = [*map(count, self._special.values())]
+        return counts
 
-    def _unlimited(self) -> NDArray[np.int32]:
-        return np.full(-(-self._width // 32) * 32, np.iinfo(np.int32).max, np.int32)
+    def _by_id(self, counts: NDArray[np.int32]) -> NDArray[np.int32]:
+        """Counts by token id; for ids of no text more than any bound."""
+        by_id = np.full(-(-self._width // 32) * 32, np.iinfo(np.int32).max, np.int32)
+        by_id[self._ids] = counts
+        return by_id
 
 
 def _num_opened(token: bytes) -> int:
@@ -161,16 +176,11 @@ def _opens_another(token: bytes) -> bool:
 
 def _num_added(token: bytes) -> int:
     """The characters that a token adds to a string."""
-    if b'"' not in token and b"\\" not in token:
-        return num_characters(token)
     match = IN_STRING.match(token)
     assert match is not None
     return num_characters(_INCOMPLETE_ESCAPE.sub(b".", ESCAPE.sub(b".", match.group())))
 
 
 def _num_added_escaped(token: bytes) -> int:
-    """The characters that a token adds after a backslash, which has been counted.
-
-    0 for a token that may not follow a backslash: the grammar forbids it.
-    """
-    return _num_added(BACKSLASH + token) - 1 if token[:1] in ESCAPABLE else 0
+    """The characters that a token adds after a backslash, which has been counted."""
+    return _num_added(BACKSLASH + token) - 1
