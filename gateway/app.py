@@ -31,11 +31,11 @@ from gateway.routes.model_routes import MODEL_ROUTES
 from gateway.routes.toolset_routes import ToolsetController
 from gateway.services import Services
 from gateway.setting_sources import library_environment
-from gateway.settings import DEMO_MODEL, RANDOM_MODEL, Settings
+from gateway.settings import NAMED_MODELS, Settings
 from gateway.store_upkeep import collecting, retention_of
 from gateway.stored_responses import StoredResponses
 from gateway.telemetry import ServerSpanMiddleware, Telemetry, open_provider
-from runtime.models import DEMO_MODEL_FOLDER
+from runtime.models import DEMO_MODEL_FOLDER, find_smollm2
 from runtime.protocol import Runtime
 from toolspecs.catalog import Catalog
 from toolspecs.quota import Quota
@@ -210,19 +210,27 @@ def start_runtime(settings: Settings) -> Runtime:
         )
     except ValueError as error:
         raise SettingsError("engine", "the settings", str(error)) from error
-    name = settings.model_name or Path(settings.model).name
+    name = settings.model_name or (settings.model if settings.model in NAMED_MODELS else None)
     return EmbeddedRuntime.load(model_source(settings), engine, model_id=name, syntax=settings.syntax)
 
 
 def model_source(settings: Settings) -> str | Path:
-    """The folder or hub id of the model to serve; the random model is built if it does not exist."""
-    if settings.model == DEMO_MODEL:
-        return DEMO_MODEL_FOLDER
-    if settings.model == RANDOM_MODEL:
-        from runtime.models.random_model import ensure_random_model  # noqa: PLC0415 - imports torch, see above
+    """The folder, file or hub id of the model to serve; the random model is built if it does not exist.
 
-        return ensure_random_model(Path(settings.data_dir, "models"))
-    return settings.model
+    Raises:
+        ModelLoadError: `smollm2` is asked for, and its package is not installed.
+    """
+    match settings.model:
+        case "demo" | "tiny":
+            return DEMO_MODEL_FOLDER
+        case "smollm2":
+            return find_smollm2()
+        case "random":
+            from runtime.models.random_model import ensure_random_model  # noqa: PLC0415 - imports torch
+
+            return ensure_random_model(Path(settings.data_dir, "models"))
+        case source:
+            return source
 
 
 def _services(state: State) -> Services:

@@ -16,7 +16,9 @@ import platformdirs
 from msgspec import Meta
 
 PREFIX = "CALLGATE_"
-DEMO_MODEL, RANDOM_MODEL = "demo", "random"
+DEMO_MODEL = "demo"
+NAMED_MODELS = frozenset({DEMO_MODEL, "tiny", "smollm2", "random"})
+"""`demo` is `tiny`, the bundled one; `smollm2` is in a package of its own; `random` has random weights."""
 DATABASE = "callgate.db"
 
 Count = Annotated[int, Meta(ge=1)]
@@ -37,7 +39,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         str,
         Meta(
             min_length=1,
-            description="Model to serve: a directory, a hub id, `demo` for the bundled one, or `random`.",
+            description="Model to serve: a directory, a GGUF file, a hub id, `demo`, `smollm2`, or `random`.",
         ),
     ] = DEMO_MODEL
     model_name: Annotated[

@@ -12,6 +12,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from runtime.device import pick_device
 from runtime.errors import ModelLoadError
 from runtime.forward.attention import IMPLEMENTATION
+from runtime.model_files import ModelFiles
 from runtime.text.tokenizer import LoadedTokenizer, load_error, load_tokenizer
 
 _ONE_AT_A_TIME = threading.Lock()
@@ -33,7 +34,7 @@ def load_model(
     device: str = "auto",
     dtype: str = "auto",
 ) -> LoadedModel:
-    """Load from a directory or a hub id; `syntax` overrides the one found by the chat template.
+    """Load from a directory, a GGUF file or a hub id; `syntax` overrides the one found by the chat template.
 
     Raises:
         ModelLoadError: there is no such model, it is no causal LM, or files are missing or broken.
@@ -48,33 +49,40 @@ def load_model(
         raise ModelLoadError(source, f"models of type {model_type!r} are not causal language models")
     return LoadedModel(
         **{field.name: getattr(text, field.name) for field in fields(text)},
-        model=_load_weights(source, text.config, device, dtype),
+        model=_load_weights(text.files, text.config, device, dtype),
     )
 
 
-def _load_weights(source: str, config: Any, device: str, dtype: str) -> Any:
-    if dtype == "auto" and device == "cpu":
-        dtype = _dtype_on_cpu(config)
+def _load_weights(files: ModelFiles, config: Any, device: str, dtype: str) -> Any:
+    if dtype == "auto":
+        dtype = _dtype(files, config, device)
     try:
         with _ONE_AT_A_TIME:
             model, loading = AutoModelForCausalLM.from_pretrained(
-                source,
+                files.location,
                 config=config,
                 dtype=dtype,
                 attn_implementation=IMPLEMENTATION,
                 output_loading_info=True,
                 trust_remote_code=False,
+                **files.weight_options,
             )
         model = model.to(device)
     except Exception as error:
-        raise ModelLoadError(source, f"its weights: {load_error(error)}") from error
+        raise ModelLoadError(files.source, f"its weights: {load_error(error)}") from error
     lost = sorted(map(str, [*loading["missing_keys"], *loading.get("mismatched_keys", ())]))
     if lost:
-        raise ModelLoadError(source, f"its weights lack {len(lost)} tensors, such as {lost[0]}")
+        raise ModelLoadError(files.source, f"its weights lack {len(lost)} tensors, such as {lost[0]}")
     return model.eval()
 
 
-def _dtype_on_cpu(config: Any) -> str:
-    """bfloat16 is half the bytes and takes half the time, but only on CPUs that multiply it."""
+def _dtype(files: ModelFiles, config: Any, device: str) -> str:
+    """The type that weights are saved in, bfloat16 for those of a GGUF file, or float32 on most CPUs.
+
+    bfloat16 is half the bytes and takes half the time, but only on CPUs that multiply it.
+    """
+    is_bfloat16 = config.dtype == torch.bfloat16 or files.gguf_file is not None
+    if device != "cpu":
+        return "bfloat16" if is_bfloat16 else "auto"
     has_bfloat16 = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()  # noqa: SLF001
-    return "bfloat16" if config.dtype == torch.bfloat16 and has_bfloat16 else "float32"
+    return "bfloat16" if is_bfloat16 and has_bfloat16 else "float32"

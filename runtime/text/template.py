@@ -80,7 +80,8 @@ CHATML = r"""
     {{- '<|im_start|>assistant\n' }}
 {%- endif %}
 """
-"""For tokenizers without a chat template: ChatML, with calls in the `hermes` syntax."""
+"""For tokenizers whose chat template shows no tools, or is missing: ChatML, calls in the `hermes` syntax."""
+CHATML_MARKERS = ("<|im_start|>", "<|im_end|>")
 
 _SAMPLES = (
     (Message("user", "Hi"),),

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from huggingface_hub import get_hf_file_metadata, hf_hub_url, try_to_load_from_cache
-from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
 from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
 from compiler.prepared_vocabulary import PreparedVocabulary
@@ -16,11 +14,9 @@ from compiler.syntaxes import find_syntax, syntax_of_template
 from compiler.vocabulary import Vocabulary
 from runtime.errors import ModelLoadError, first_line
 from runtime.forward.forward_pass import context_length
+from runtime.model_files import ModelFiles, find_model
 from runtime.model_vocabulary import model_vocabulary
-from runtime.text.template import CHATML, ChatTemplate
-
-_CONFIG = "config.json"
-_WRITE_INSTEAD = "write a hub id as OWNER/NAME, or a directory as ./PATH"
+from runtime.text.template import CHATML, CHATML_MARKERS, ChatTemplate
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -31,6 +27,7 @@ class LoadedTokenizer:
     """
 
     model_id: str
+    files: ModelFiles
     config: Any
     tokenizer: Any
     chat_template: ChatTemplate
@@ -47,7 +44,7 @@ class LoadedTokenizer:
 def load_tokenizer(
     source: str | Path, *, model_id: str | None = None, syntax: str | None = None
 ) -> LoadedTokenizer:
-    """Load from a model's directory or hub id; `syntax` overrides the one found by the chat template.
+    """Load from a directory, a GGUF file or a hub id; `syntax` overrides the one found by the chat template.
 
     Raises:
         ModelLoadError: there is no such model, or files are missing or broken.
@@ -55,19 +52,21 @@ def load_tokenizer(
     """
     source = str(source)
     override = find_syntax(syntax).name if syntax else None
-    config = _load_config(source)
-    tokenizer = _load_tokenizer(source)
+    files = find_model(source)
+    config = _load_config(files)
+    tokenizer = _load_tokenizer(files)
     try:
         chat_template = ChatTemplate(tokenizer)
     except ValueError as error:
         raise ModelLoadError(source, f"its tokenizer: {error}") from error
     try:
         length = context_length(config.get_text_config())
-        vocabulary = model_vocabulary(tokenizer, config, _generation_config(source))
+        vocabulary = model_vocabulary(tokenizer, config, _generation_config(files))
     except ValueError as error:
         raise ModelLoadError(source, str(error)) from error
     return LoadedTokenizer(
-        model_id=model_id or Path(source).name,
+        model_id=model_id or files.name,
+        files=files,
         config=config,
         tokenizer=tokenizer,
         chat_template=chat_template,
@@ -84,64 +83,38 @@ def load_error(error: Exception) -> str:
     return first_line(error)
 
 
-def _load_config(source: str) -> Any:
-    path = Path(source).expanduser()
-    if (path.is_absolute() or source.startswith((".", "~"))) and not path.is_dir():
-        raise ModelLoadError(source, "there is no such directory")
-    if path.is_dir() and not (path / _CONFIG).is_file():
-        raise ModelLoadError(source, f"the directory has no {_CONFIG}")
-    if not path.is_dir():
-        _check_hub(source)
+def _load_config(files: ModelFiles) -> Any:
     try:
-        return AutoConfig.from_pretrained(source, trust_remote_code=False)
+        return AutoConfig.from_pretrained(files.location, trust_remote_code=False, **files.options)
     except Exception as error:
-        raise ModelLoadError(source, load_error(error)) from error
+        raise ModelLoadError(files.source, load_error(error)) from error
 
 
-def _check_hub(model: str) -> None:
-    """Ask the model hub once for a model that is not in the cache; loading would ask several times a file.
-
-    Raises:
-        ModelLoadError: the hub does not have it or does not answer; says what to write instead.
-    """
+def _load_tokenizer(files: ModelFiles) -> Any:
     try:
-        if try_to_load_from_cache(model, _CONFIG) is None:
-            get_hf_file_metadata(hf_hub_url(model, _CONFIG))
-    except HFValidationError as error:
-        reason = f"there is no such directory, and it is no hub id; {_WRITE_INSTEAD}"
-        raise ModelLoadError(model, reason) from error
-    except GatedRepoError as error:
-        reason = "the hub gives it only to users who log in: set HF_TOKEN, or run `hf auth login`"
-        raise ModelLoadError(model, reason) from error
-    except RepositoryNotFoundError as error:
-        reason = (
-            f"there is no such directory, and the hub has no such model, or it is private; {_WRITE_INSTEAD}"
-        )
-        raise ModelLoadError(model, reason) from error
+        tokenizer = AutoTokenizer.from_pretrained(files.location, trust_remote_code=False, **files.options)
     except Exception as error:
-        reason = f"there is no such directory, it is not in the cache, and the hub does not answer ({error})"
-        raise ModelLoadError(model, f"{reason}; {_WRITE_INSTEAD}") from error
-
-
-def _load_tokenizer(source: str) -> Any:
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
-    except Exception as error:
-        raise ModelLoadError(source, f"its tokenizer: {load_error(error)}") from error
+        raise ModelLoadError(files.source, f"its tokenizer: {load_error(error)}") from error
     if not tokenizer.encode("a", add_special_tokens=False):
         # If the files of a tokenizer are missing, transformers makes an empty tokenizer.
-        raise ModelLoadError(source, "its tokenizer: it is missing, or has no tokens for text")
+        raise ModelLoadError(files.source, "its tokenizer: it is missing, or has no tokens for text")
     if isinstance(tokenizer.chat_template, dict):
         templates = tokenizer.chat_template
         tokenizer.chat_template = templates.get("tool_use") or templates.get("default")
-    if not tokenizer.chat_template:
+    if not tokenizer.chat_template or _hides_tools(tokenizer):
         tokenizer.chat_template = CHATML
     return tokenizer
 
 
-def _generation_config(source: str) -> Any:
+def _hides_tools(tokenizer: Any) -> bool:
+    """Whether the template is a ChatML that never shows tools: ours writes messages alike, and tools too."""
+    known = tokenizer.get_vocab()
+    return "tools" not in tokenizer.chat_template and all(marker in known for marker in CHATML_MARKERS)
+
+
+def _generation_config(files: ModelFiles) -> Any:
     """What `generation_config.json` says; None where a model has no such file."""
     try:
-        return GenerationConfig.from_pretrained(source)
+        return GenerationConfig.from_pretrained(files.location)
     except OSError:
         return None
