@@ -9,7 +9,8 @@ GatewayError
 ├── MalformedBody        the body is not JSON: line and column
 │   └── UnreadableBody   the body may be JSON, but it holds too much or is nested too deeply
 ├── InvalidField         a field of a request is of the wrong type, or cannot be honoured
-│   └── UnknownField     there is no such field
+│   ├── UnknownField     there is no such field
+│   └── ThreadUnsupported  a Messages request wants the conversation kept here
 ├── ToolsetConflict      the toolsets of one request define a tool twice
 ├── UnknownResponse      no response is stored under this id
 ├── TooManyTools         the tools of one request are too many or too large together
@@ -97,6 +98,13 @@ class InvalidField(GatewayError):
 
 class UnknownField(InvalidField):
     """There is no such field; the reason names similar ones."""
+
+
+class ThreadUnsupported(InvalidField):
+    """A Messages request is one of a thread; Anthropic's clients then send the conversation whole."""
+
+    def __init__(self) -> None:
+        super().__init__("thread", "messages are not stored here: send the whole conversation in messages")
 
 
 class ToolsetConflict(InvalidField):

@@ -240,6 +240,7 @@ def anthropic_error(problem: Problem) -> dict[str, Any]:
             "message": problem.detail,
             "param": problem.param,
             "code": problem.kind,
+            **({"details": problem.extensions} if "error_code" in problem.extensions else {}),
         },
     }
 
@@ -285,6 +286,12 @@ def _(error: gateway.MalformedBody) -> Details:
 @_details.register
 def _(error: gateway.InvalidField) -> Details:
     return error.param or None, {}, {}
+
+
+@_details.register
+def _(error: gateway.ThreadUnsupported) -> Details:
+    # By these members Anthropic's clients know that they may go on without a thread, and do.
+    return error.param, {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}, {}
 
 
 @_details.register

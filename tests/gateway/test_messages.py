@@ -279,6 +279,7 @@ REFUSED = [
     ({"stop": ["x"]}, "stop"),
     ({"stop_sequences": [""]}, "stop_sequences"),
     ({"mcp_servers": [{}]}, "mcp_servers"),
+    ({"thread": {"type": "create"}}, "thread"),
     ({"max_token": 5}, "max_token"),
     ({"thinking": {"type": "on"}}, "thinking.type"),
 ]
@@ -328,3 +329,31 @@ def test_the_official_client(app, runtime):
         assert [model.id for model in client.models.list()] == ["tiny"]
         with pytest.raises(anthropic.NotFoundError, match="no model 'other'"):
             client.messages.create(**asked | {"model": "other"}, messages=messages)
+
+
+async def test_a_thread_is_refused_so_that_clients_know_to_go_on_without_one(client):
+    continued = {"type": "continue", "previous_message_id": "msg_1"}
+    refused = await client.post(URL, json=body(thread=continued))
+    assert refused.status_code == 400
+    error = refused.json()["error"]
+    assert error["details"] == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+    assert (await client.post(URL, json=body(thread=None))).status_code == 200
+
+
+@pytest.mark.parametrize("is_streamed", [False, True], ids=["whole", "streamed"])
+def test_the_official_tool_runner_goes_on_without_a_thread(app, runtime, is_streamed):
+    @anthropic.beta_tool
+    def get_weather(place: str) -> str:
+        """The weather."""
+        runtime.script = text(f"It is cold in {place}.")
+        return "4 degrees"
+
+    runtime.script = CALL
+    with served(app) as http:
+        client = anthropic.Anthropic(base_url=str(http.base_url), api_key="none-needed", max_retries=0)
+        runner = client.beta.messages.tool_runner(
+            model="tiny", max_tokens=100, messages=[USER], tools=[get_weather], stream=is_streamed
+        )
+        last = runner.until_done()
+    assert last.content[0].text == "It is cold in Oslo."
+    assert [message.role for message in runtime.requests[-1].messages] == ["user", "assistant", "tool"]

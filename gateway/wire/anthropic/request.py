@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from compiler.response_format import ResponseFormat
 from gateway.body import convert
-from gateway.errors import InvalidField
+from gateway.errors import InvalidField, ThreadUnsupported
 from gateway.turn import Turn
 from gateway.wire.anthropic.blocks import read_messages
 from gateway.wire.engine_formats import read_any_format
@@ -30,7 +30,7 @@ from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 RULES = FieldRules(
-    silent=SILENT_IN_ALL | {"cache_control", "metadata", "user_profile_id", "workspace_id"},
+    silent=SILENT_IN_ALL | {"cache_control", "metadata", "thread", "user_profile_id", "workspace_id"},
     hints={
         **HINTS_IN_ALL,
         "betas": (),
@@ -135,9 +135,12 @@ def read_request(
 
     Raises:
         InvalidField: a field is of the wrong type, or asks for something unsupported, or is a slip.
+        ThreadUnsupported: the request is one of a thread.
         InvalidTools: an inline tool is not well-formed.
     """
     reader = FieldReader(is_strict=is_strict)
+    if isinstance(body, dict) and body.get("thread"):
+        raise ThreadUnsupported
     fields = reader.convert(reader.supported(body, RULES), MessagesFields)
     asked = convert({"tool_choice": fields.tool_choice}, _ChoiceFields).tool_choice
     if fields.thinking and fields.thinking.budget_tokens is not None:
