@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
-from urllib.parse import quote
 
 import msgspec
 import platformdirs
 from msgspec import Meta
+
+from toolspecs.stores import with_password
 
 PREFIX = "CALLGATE_"
 DEMO_MODEL = "demo"
@@ -253,12 +254,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def store_url(self) -> str:
         """The URL of the store with its password; by default a file in `data_dir`."""
-        url = self.store or f"sqlite://{Path(self.data_dir, DATABASE)}"
-        scheme, mark, rest = url.partition("://")
-        if self.store_password is None or not scheme.startswith("redis"):
-            return url
-        user, _, host = rest.rpartition("@")
-        return url if ":" in user else f"{scheme}{mark}{user}:{quote(self.store_password, safe='')}@{host}"
+        return with_password(self.store or f"sqlite://{Path(self.data_dir, DATABASE)}", self.store_password)
 
     @property
     def shares_store(self) -> bool:

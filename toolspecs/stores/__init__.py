@@ -1,13 +1,13 @@
 """The stores; `open_store` opens one by its URL."""
 
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from toolspecs.errors import InvalidStoreURL
 from toolspecs.store import Store
 from toolspecs.stores.sqlite import SQLiteStore
 
-__all__ = ["SQLiteStore", "open_store"]
+__all__ = ["SQLiteStore", "open_store", "with_password"]
 
 
 def open_store(url: str) -> Store:
@@ -31,6 +31,15 @@ def open_store(url: str) -> Store:
     raise InvalidStoreURL(
         f"no store has a URL that begins with {scheme[:20]!r}" if rest else "this is not the URL of a store"
     )
+
+
+def with_password(url: str, password: str | None) -> str:
+    """The URL of a Redis server with its password, if it holds none; any other URL as it is."""
+    scheme, mark, rest = url.partition("://")
+    if password is None or not scheme.startswith("redis"):
+        return url
+    user, _, host = rest.rpartition("@")
+    return url if ":" in user else f"{scheme}{mark}{user}:{quote(password, safe='')}@{host}"
 
 
 def _sqlite_path(rest: str) -> Path | None:

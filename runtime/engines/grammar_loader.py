@@ -1,0 +1,190 @@
+"""The grammar loader: links the grammar of a recipe inside an engine, from units in the gateway's store.
+
+Engines ask from threads of their own; one thread with an event loop owns the caches and the store's
+connection. Of many requests for one recipe, one reads the store; it reads all units in one round trip.
+"""
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as TookTooLong
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from compiler.cache.asked_already import SingleFlight
+from compiler.cache.grammar_store import LIFETIME_S, UNIT_PREFIX, verify
+from compiler.cache_entry import CacheEntry
+from compiler.constraint import Constraint
+from compiler.errors import CorruptUnit
+from compiler.prepared_vocabulary import PreparedVocabulary
+from compiler.recipe import GrammarRecipe
+from toolspecs.errors import StoreError
+from toolspecs.lru_cache import LruCache
+from toolspecs.store import Store
+
+TIME_LIMIT_S = 60.0
+_STORE_TIMEOUT_S = 5.0
+"""Longer than the stores' own timeouts, so that a store reports its own failure first."""
+_SLOW_MS = 20.0
+"""A unit that compiles faster may be compiled when its tool is first called, between two tokens."""
+_SHOWN = 3
+
+ResultT = TypeVar("ResultT")
+
+_log = logging.getLogger(__name__)
+
+
+class GrammarUnavailable(Exception):
+    """The grammar of a request cannot be had, so the request must fail; the message says why."""
+
+
+class GrammarLoader:
+    """Grammars by recipe, for one vocabulary; thread-safe.
+
+    Units and linked grammars are LRU caches of `cache_bytes` each, which mostly refer to the same memory.
+    What was asked for goes on loading when the time limit has passed, so that a second try finds it.
+    """
+
+    def __init__(
+        self,
+        open_store: Callable[[], Store],
+        secret: bytes,
+        prepared: PreparedVocabulary,
+        *,
+        cache_bytes: int,
+        time_limit_s: float = TIME_LIMIT_S,
+    ) -> None:
+        self._open_store = open_store
+        self._secret = secret
+        self.prepared = prepared
+        self._time_limit_s = time_limit_s
+        self._entries: LruCache[CacheEntry] = LruCache(cache_bytes)
+        self._linked: LruCache[Constraint] = LruCache(cache_bytes)
+        self._flights: SingleFlight[Constraint] = SingleFlight()
+        self._compilers = ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2), "callgate-compile")
+        self._ahead = ThreadPoolExecutor(1, "callgate-compile-ahead")
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="callgate-loader", daemon=True)
+        self._thread.start()
+        self._store = self._on_loop(self._opened())
+
+    def grammar(self, recipe: GrammarRecipe) -> Constraint:
+        """The grammar of a recipe; blocks until it is linked.
+
+        Raises:
+            GrammarUnavailable: it is of another vocabulary, units are missing or altered, the store fails,
+                or it takes too long.
+        """
+        try:
+            return self._on_loop(self._grammar(recipe), self._time_limit_s)
+        except TookTooLong as error:
+            raise GrammarUnavailable(
+                f"the grammar was not ready after {self._time_limit_s:g} s; it is still being compiled, so"
+                " try again"
+            ) from error
+
+    def close(self) -> None:
+        """Close the store and end the threads."""
+        with suppress(TookTooLong):
+            self._on_loop(self._flights.cancel(), _STORE_TIMEOUT_S)
+            self._on_loop(self._store.close(), _STORE_TIMEOUT_S)
+        for pool in (self._ahead, self._compilers):
+            pool.shutdown(wait=False, cancel_futures=True)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _on_loop(self, work: Coroutine[Any, Any, ResultT], timeout_s: float | None = None) -> ResultT:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout_s)
+
+    async def _opened(self) -> Store:
+        return self._open_store()
+
+    async def _grammar(self, recipe: GrammarRecipe) -> Constraint:
+        if recipe.vocabulary != self.prepared.vocabulary.digest:
+            raise GrammarUnavailable(
+                f"the gateway's grammar is for the vocabulary {recipe.vocabulary[:12]}, but this engine's is"
+                f" {self.prepared.vocabulary.digest[:12]}: give the gateway the tokenizer of the model that"
+                " this engine serves"
+            )
+        found = self._linked.get(recipe.digest)
+        return found or await self._flights.join(recipe.digest, lambda: self._link(recipe))
+
+    async def _link(self, recipe: GrammarRecipe) -> Constraint:
+        entries = await self._found(recipe)
+        slow = [entry for entry in entries.values() if entry.compile_ms >= _SLOW_MS]
+        await asyncio.gather(*(self._compile(entry) for entry in slow))
+        try:
+            grammar = await self._in_thread(recipe.link, entries, self.prepared)
+        except ValueError as error:
+            raise GrammarUnavailable(f"the grammar cannot be linked: {error}") from error
+        num_bytes = sum(entry.num_bytes for entry in entries.values())
+        self._linked.put(recipe.digest, grammar, num_bytes)
+        for entry in entries.values():
+            self._ahead.submit(_compiled, entry)
+        return grammar
+
+    async def _found(self, recipe: GrammarRecipe) -> dict[str, CacheEntry]:
+        """The entries of all keys: from memory, the others in one read of the store."""
+        cached = {key: self._entries.get(key) for key in recipe.keys}
+        missing = {key: kind for key, kind in recipe.keys.items() if cached[key] is None}
+        read = await self._read(missing, recipe) if missing else {}
+        return {key: entry or read[key] for key, entry in cached.items()}
+
+    async def _read(self, kinds: Mapping[str, str], recipe: GrammarRecipe) -> dict[str, CacheEntry]:
+        names = [UNIT_PREFIX + key for key in kinds]
+        try:
+            async with asyncio.timeout(_STORE_TIMEOUT_S):
+                contents = dict(zip(kinds, await self._store.get_many(names), strict=True))
+        except (StoreError, TimeoutError) as error:
+            raise GrammarUnavailable(f"the store fails: {error or 'it does not answer'}") from error
+        absent = [key for key, content in contents.items() if content is None]
+        if absent:
+            raise GrammarUnavailable(
+                f"the store lacks {_named(absent, recipe)}; the engine and the gateway need the same"
+                " CALLGATE_STORE"
+            )
+        with suppress(StoreError, TimeoutError):  # they were read, and another reader may touch them
+            async with asyncio.timeout(_STORE_TIMEOUT_S):
+                await self._store.touch(names, LIFETIME_S)
+        entries = await self._in_thread(self._verified, contents, kinds, recipe)
+        for key, entry in entries.items():
+            self._entries.put(key, entry, entry.num_bytes)
+        return entries
+
+    def _verified(
+        self, contents: Mapping[str, bytes], kinds: Mapping[str, str], recipe: GrammarRecipe
+    ) -> dict[str, CacheEntry]:
+        entries = {}
+        for key, content in contents.items():
+            try:
+                signed = verify(content, key, self._secret)
+                entries[key] = CacheEntry.from_bytes(signed, self.prepared, kinds[key])
+            except CorruptUnit as error:
+                raise GrammarUnavailable(f"{_named([key], recipe)} cannot be used: {error}") from error
+        return entries
+
+    async def _compile(self, entry: CacheEntry) -> None:
+        await self._in_thread(_compiled, entry)
+
+    async def _in_thread(self, work: Callable[..., ResultT], *arguments: Any) -> ResultT:
+        return await self._loop.run_in_executor(self._compilers, work, *arguments)
+
+
+def _compiled(entry: CacheEntry) -> None:
+    """Compile what a mask needs; what the budget closer needs is the gateway's."""
+    assert entry.unit.compiled is not None
+    _ = entry.unit.guard
+
+
+def _named(keys: Iterable[str], recipe: GrammarRecipe) -> str:
+    """The tools or the format that these keys are of, the first of them by name."""
+    wanted = set(keys)
+    names = [repr(name) for name, key in recipe.tools if key in wanted]
+    if recipe.answer and recipe.answer.key in wanted:
+        names.append("the response format")
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"the grammar of {', '.join(names[:_SHOWN])}{more}"

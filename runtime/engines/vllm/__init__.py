@@ -1,0 +1,1 @@
+"""The plugin that runs inside vLLM: Callgate's grammars as its structured output."""

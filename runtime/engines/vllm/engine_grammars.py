@@ -1,0 +1,154 @@
+"""The grammars of a vLLM engine: from a request mark to what vLLM asks for masks."""
+
+# ruff: noqa: SLF001 - `fill_batch` takes the place of a method of vLLM's manager
+
+import logging
+import time
+from types import SimpleNamespace
+from typing import Any
+
+from compiler.isolation.priming import prime
+from compiler.prepared_vocabulary import PreparedVocabulary
+from runtime.engines.grammar_loader import GrammarLoader, GrammarUnavailable
+from runtime.engines.mark import read_mark
+from runtime.engines.masked_output import MaskedOutput
+from runtime.engines.settings import PluginSettings
+from runtime.model_vocabulary import model_vocabulary
+from toolspecs.stores import open_store
+
+_GRAMMAR = "GRAMMAR"
+
+_log = logging.getLogger("vllm.callgate")  # so that vLLM writes it
+
+
+class EngineGrammars:
+    """Makes vLLM's grammar objects of request marks, once it is primed with the engine's model."""
+
+    def __init__(self, settings: PluginSettings) -> None:
+        self._settings = settings
+        self._loader: GrammarLoader | None = None
+        self._num_columns = 0
+        self._delays_masks = False
+
+    def prime(self, tokenizer: Any, vllm_config: Any) -> None:
+        """Read the model's vocabulary, and compile what most grammars share; takes seconds.
+
+        `tokenizer` is vLLM's, and `vllm_config` its `VllmConfig`.
+        """
+        start = time.perf_counter()
+        model, outputs = vllm_config.model_config, vllm_config.structured_outputs_config
+        generation = SimpleNamespace(**(model.try_get_generation_config() or {}))
+        vocabulary = model_vocabulary(tokenizer, model.hf_config, generation)
+        prepared = PreparedVocabulary(vocabulary)
+        assert prepared.index.last_word is not None
+        for _ in prime(prepared):
+            pass
+        self._num_columns = model.get_vocab_size()
+        self._delays_masks = bool(outputs.reasoning_parser) and not outputs.enable_in_reasoning
+        self._loader = GrammarLoader(
+            lambda: open_store(self._settings.store_url),
+            self._settings.secret,
+            prepared,
+            cache_bytes=self._settings.cache_bytes,
+        )
+        _log.info(
+            "callgate is ready for the vocabulary %s after %.1f s",
+            vocabulary.digest[:12],
+            time.perf_counter() - start,
+        )
+
+    def close(self) -> None:
+        """Close what priming opened."""
+        if self._loader is not None:
+            self._loader.close()
+
+    def compile(
+        self, request_type: str, grammar_spec: str, stop_token_ids: set[int] | None
+    ) -> "MarkedGrammar | None":
+        """The grammar of a mark; None if the specification has none.
+
+        Raises:
+            InvalidMark: the mark was altered, or is of another secret or version.
+            GrammarUnavailable, OutputRefused: its grammar cannot be had, or this engine cannot keep to it.
+        """
+        mark = read_mark(grammar_spec, self._settings.secret) if request_type == _GRAMMAR else None
+        if mark is None:
+            return None
+        if self._loader is None:
+            raise GrammarUnavailable("the engine has no tokenizer (--skip-tokenizer-init), so no grammars")
+        if self._delays_masks:
+            raise GrammarUnavailable(
+                "the engine leaves thoughts unmasked; start it without --reasoning-parser, or with"
+                ' "enable_in_reasoning": true in --structured-outputs-config'
+            )
+        prepared = self._loader.prepared
+        unknown = set(prepared.vocabulary.stop_ids) - set(stop_token_ids or ())
+        if unknown:
+            raise GrammarUnavailable(
+                f"the engine would not stop at the token ids {sorted(unknown)}, which the model's files name"
+                " as ends; start it without --generation-config vllm"
+            )
+        grammar = self._loader.grammar(mark.recipe)
+        return MarkedGrammar(MaskedOutput(grammar, mark, prepared, self._num_columns))
+
+
+class MarkedGrammar:
+    """What vLLM drives: `vllm.v1.structured_output.backend_types.StructuredOutputGrammar` by its methods.
+
+    It never calls itself terminated, since vLLM leaves such rows unmasked. vLLM ends a request at its stop
+    token by itself; where it was told not to (`ignore_eos`), only stop tokens are allowed from there on, none
+    is accepted, and the request ends with an error.
+    """
+
+    def __init__(self, output: MaskedOutput) -> None:
+        self.output = output
+
+    def accept_tokens(self, request_id: str, tokens: list[int]) -> bool:
+        """Advance; False if a token is not allowed, and vLLM ends the request with an error."""
+        is_accepted = self.output.accept(tokens)
+        if not is_accepted:
+            _log.error("request %s: the tokens %s are not of its grammar", request_id, tokens)
+        return is_accepted
+
+    def validate_tokens(self, tokens: list[int]) -> list[int]:
+        """The draft tokens up to the first that is not allowed."""
+        return self.output.accepted_prefix(tokens)
+
+    def rollback(self, num_tokens: int) -> None:
+        """Undo the last accepted tokens."""
+        self.output.rollback(num_tokens)
+
+    def fill_bitmask(self, bitmask: Any, batch_index: int) -> None:
+        """Overwrite a row of `bitmask`, an int32 tensor [rows, ceil(columns of the logits / 32)]."""
+        self.output.fill(bitmask.numpy(), batch_index)
+
+    def is_terminated(self) -> bool:
+        """Never; see the class."""
+        return False
+
+    def reset(self) -> None:
+        """Go back to the beginning of the output."""
+        self.output.reset()
+
+
+def fill_batch(manager: Any, requests: Any, request_ids: list[str]) -> Any:
+    """The bitmask of a step without draft tokens: numpy int32 [len(request_ids), words].
+
+    `manager` is vLLM's `StructuredOutputManager`. Rows of grammars that are not marked are left to it.
+    """
+    if manager._grammar_bitmask is None:
+        config = manager.vllm_config
+        num_rows = config.scheduler_config.max_num_seqs * (1 + config.num_speculative_tokens)
+        manager._grammar_bitmask = manager.backend.allocate_token_bitmask(num_rows)
+    rows = manager._grammar_bitmask.numpy()
+    others = []
+    for row, request_id in enumerate(request_ids):
+        request = requests[request_id]
+        grammar = request.structured_output_request.grammar
+        if isinstance(grammar, MarkedGrammar):
+            grammar.output.fill(rows, row)
+        else:
+            is_masked = manager._get_constraint_bounds(request, ()).constraint_start == 0
+            others.append((grammar, row, is_masked))
+    manager._fill_bitmasks(others)
+    return rows[: len(request_ids)]

@@ -1,0 +1,74 @@
+"""What tests of the plugins share: the demo model's files, a store with units in it, and marks of them."""
+
+import asyncio
+from functools import cache
+
+from transformers import AutoConfig, AutoTokenizer
+
+from compiler.cache.grammar_cache import GrammarCache
+from compiler.prepared_vocabulary import PreparedVocabulary
+from runtime.engines.mark import spell_mark
+from runtime.model_vocabulary import model_vocabulary
+from runtime.models import DEMO_MODEL_FOLDER
+from toolspecs.stores import open_store
+from toolspecs.tool import ChoiceMode, Tool, ToolChoice
+
+SECRET = b"sixteen bytes or more"
+REQUIRED, AUTO = ToolChoice(ChoiceMode.REQUIRED), ToolChoice(ChoiceMode.AUTO)
+TOOLS = (
+    Tool(
+        "pay", "", {"type": "object", "properties": {"amount": {"type": "integer"}}, "required": ["amount"]}
+    ),
+    Tool(
+        "tag",
+        "",
+        {
+            "type": "object",
+            "properties": {
+                "names": {"type": "array", "items": {"type": "string", "maxLength": 40}, "uniqueItems": True}
+            },
+            "required": ["names"],
+        },
+    ),
+)
+
+
+@cache
+def tokenizer():
+    return AutoTokenizer.from_pretrained(DEMO_MODEL_FOLDER)
+
+
+@cache
+def model_config():
+    return AutoConfig.from_pretrained(DEMO_MODEL_FOLDER)
+
+
+@cache
+def prepared() -> PreparedVocabulary:
+    return PreparedVocabulary(model_vocabulary(tokenizer(), model_config()))
+
+
+def look_up(store_url, tools=TOOLS, *, choice=REQUIRED, parallel=False, secret=SECRET, vocabulary=None):
+    """The grammar of some tools, and its recipe; their units are in the store from then on."""
+
+    async def find():
+        store = open_store(store_url)
+        cache = GrammarCache(store, secret=secret)
+        try:
+            return await cache.toolset(
+                tools, prepared=vocabulary or prepared(), syntax="hermes", choice=choice, parallel=parallel
+            )
+        finally:
+            await cache.close()
+            await store.close()
+
+    return asyncio.run(find())
+
+
+def marked(found, *, secret=SECRET, is_thinking=False, written_ids=()) -> str:
+    """What a gateway sends for a grammar that was looked up."""
+    return spell_mark(found.recipe, is_thinking=is_thinking, secret=secret, written_ids=written_ids)
+
+
+def ids(text: str) -> list[int]:
+    return tokenizer().encode(text, add_special_tokens=False)
