@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _SENTINEL_START = 0x01
 MARKER_START = chr(_SENTINEL_START)
 """What the sentinel of every marker begins with, and no text token holds."""
+MARKER_BYTES = 7
+"""Of a sentinel."""
 KEY_MARK = "\x0e"
 """What a grammar reads behind a marked key (`compiler.guard.plan`); no token holds it."""
 _SENTINEL_DIGITS = range(0x0E, 0x1E)  # sixteen C0 controls, none of them whitespace

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -97,14 +98,12 @@ class EmbeddedRuntime:
             raise UnknownModel(request.model, (self._loaded.model_id,))
         check_limits(request, self._num_columns, self._max_choices)
         deadline = math.inf if request.timeout_s is None else time.monotonic() + request.timeout_s
-        prompt_ids = await self._prompts.token_ids(request)
+        choices = await self._prompts.prepared(request, partial(self._choices, request, deadline))
         mailbox = Mailbox()
-        self._thread.submit(
-            EngineJob(request.request_id, self._choices(request, prompt_ids, deadline), mailbox)
-        )
+        self._thread.submit(EngineJob(request.request_id, choices, mailbox))
         num_open = request.num_choices
         try:
-            yield PromptRead(len(prompt_ids))
+            yield PromptRead(len(choices[0][0].prompt_ids))
             while num_open:
                 for event in await mailbox.receive():
                     num_open -= isinstance(event, Finished)
@@ -145,46 +144,40 @@ class EmbeddedRuntime:
         self._prompts.close()
 
     def _choices(
-        self, request: GenerationRequest, prompt_ids: list[int], deadline: float
+        self, request: GenerationRequest, deadline: float, prompt_ids: list[int]
     ) -> tuple[tuple[Sequence, Transcript], ...]:
-        sampling = request.sampling
-        seed = secrets.randbits(63) if sampling.seed is None else sampling.seed
-        syntax = request.constraint.syntax if request.constraint else None
-        is_thinking = self._token_bytes.is_thinking(prompt_ids, syntax)
-        return tuple(
+        """The sequences of a request and their transcripts.
+
+        Their budget is checked here, in a thread, and not only when the engine adds them: it takes time where
+        the shortest output is long, and the engine would let all others wait.
+        """
+        seed = secrets.randbits(63) if request.sampling.seed is None else request.sampling.seed
+        constraint = request.constraint
+        is_thinking = self._token_bytes.is_thinking(prompt_ids, constraint.syntax if constraint else None)
+        closer = constraint.closer(is_thinking=is_thinking) if constraint else None
+        choices = tuple(
             (
-                self._sequence(request, choice, prompt_ids, seed, deadline, is_thinking=is_thinking),
+                Sequence(
+                    sequence_id=f"{request.request_id}/{choice}",
+                    prompt_ids=prompt_ids,
+                    max_tokens=request.max_tokens or self._default_max_tokens,
+                    sampling=request.sampling,
+                    seed=seed,
+                    choice=choice,
+                    matcher=constraint.matcher(is_thinking=is_thinking) if constraint else None,
+                    closer=closer.fork() if closer else None,  # forks share what one has counted
+                    num_logprobs=request.num_logprobs,
+                    deadline=deadline,
+                    share=request.share,
+                    min_tokens=0 if constraint else request.min_tokens,
+                    stop_token_ids=frozenset() if constraint else frozenset(request.stop_token_ids),
+                ),
                 Transcript.of(request, choice, self._token_bytes),
             )
             for choice in range(request.num_choices)
         )
-
-    def _sequence(
-        self,
-        request: GenerationRequest,
-        choice: int,
-        prompt_ids: list[int],
-        seed: int,
-        deadline: float,
-        *,
-        is_thinking: bool,
-    ) -> Sequence:
-        constraint = request.constraint
-        return Sequence(
-            sequence_id=f"{request.request_id}/{choice}",
-            prompt_ids=prompt_ids,
-            max_tokens=request.max_tokens or self._default_max_tokens,
-            sampling=request.sampling,
-            seed=seed,
-            choice=choice,
-            matcher=constraint.matcher(is_thinking=is_thinking) if constraint else None,
-            closer=constraint.closer(is_thinking=is_thinking) if constraint else None,
-            num_logprobs=request.num_logprobs,
-            deadline=deadline,
-            share=request.share,
-            min_tokens=0 if constraint else request.min_tokens,
-            stop_token_ids=frozenset() if constraint else frozenset(request.stop_token_ids),
-        )
+        self._thread.engine.check_budget(choices[0][0])
+        return choices
 
 
 def run_in_short_lived_thread(work: Callable[[], T]) -> T:

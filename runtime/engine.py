@@ -5,6 +5,8 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
 from typing import Protocol
 
 import torch
@@ -23,7 +25,7 @@ from runtime.errors import (
 )
 from runtime.events import FinishReason
 from runtime.forward.attention import KVCache
-from runtime.jump_forward import JumpForward
+from runtime.jump_forward import MAX_PIECE_BYTES, ForcedToken, JumpForward
 from runtime.masks import TokenMasks
 from runtime.page_pool import PagePool
 from runtime.sampling import adjust, sample
@@ -33,6 +35,11 @@ from runtime.settings import EngineSettings
 from runtime.written_token import SampledToken, WrittenToken, forced_token, write
 
 logger = logging.getLogger(__name__)
+
+MAX_FORCED = 128
+"""Tokens that one sequence is given without the model in one step; others wait meanwhile."""
+JUMP_PAUSE = 64
+"""Tokens that a sequence samples before a long forced text of which no token is known is looked for again."""
 
 
 class Runner(Protocol):
@@ -104,12 +111,7 @@ class Engine:
             BudgetTooSmall: the budget is below the shortest valid output.
             Overloaded: the queue is full, or the client has too many sequences.
         """
-        num_left = self.context_length - len(sequence.prompt_ids)
-        if num_left < 1:
-            raise PromptTooLong(len(sequence.prompt_ids), self.context_length)
-        sequence.max_tokens = min(sequence.max_tokens, num_left)
-        if sequence.closer is not None and not sequence.closer.fits(sequence.max_tokens):
-            raise BudgetTooSmall(sequence.max_tokens, sequence.closer.minimum())
+        self.check_budget(sequence)
         if dropped := self.scheduler.add(sequence):
             dropped.finish(FinishReason.STOP)
             self._ready.append(Output(dropped, error=Overloaded(self.retry_after_s), is_last=True))
@@ -117,6 +119,23 @@ class Engine:
         if tokens := self._jump(sequence):
             is_last = self._finish_if_done(sequence)
             self._ready.append(Output(sequence, tokens, is_last=is_last))
+
+    def check_budget(self, sequence: Sequence) -> None:
+        """Cut a sequence's budget down to what the context leaves, and check that an output fits.
+
+        Where the shortest output is long, this takes time, which a second call does not take again. So any
+        thread may call it before `add` does.
+
+        Raises:
+            PromptTooLong: the prompt fills the context.
+            BudgetTooSmall: the budget is below the shortest valid output.
+        """
+        num_left = self.context_length - len(sequence.prompt_ids)
+        if num_left < 1:
+            raise PromptTooLong(len(sequence.prompt_ids), self.context_length)
+        sequence.max_tokens = min(sequence.max_tokens, num_left)
+        if sequence.closer is not None and not sequence.closer.fits(sequence.max_tokens):
+            raise BudgetTooSmall(sequence.max_tokens, sequence.closer.minimum())
 
     def stop(self, sequence: Sequence, reason: FinishReason = FinishReason.STOP) -> None:
         """End a sequence and free its pages."""
@@ -134,6 +153,7 @@ class Engine:
         """
         if not self._ready:
             self._expire()
+            self._ready += self._write_forced()
         if self._ready:
             outputs, self._ready = self._ready, []
             return outputs
@@ -200,11 +220,32 @@ class Engine:
         """Append a token and what it forces; end the sequence if it is done."""
         if token is None:
             return self._fail(sequence, "the model's logits are not numbers, or no token is allowed")
+        return self._guarded(sequence, lambda: self._append_or_close(sequence, token))
+
+    def _write_forced(self) -> list[Output]:
+        """Give more of their forced tokens to the sequences of which nearly all tokens are computed."""
+        jumping = [
+            sequence
+            for sequence in self.scheduler
+            if sequence.forced is not None
+            and (
+                sequence.closed_by is not None
+                or 0 < sequence.num_computed >= len(sequence.token_ids) - MAX_FORCED
+            )
+        ]
+        return [self._guarded(sequence, partial(self._jump_on, sequence)) for sequence in jumping]
+
+    def _guarded(self, sequence: Sequence, extend: Callable[[], Output]) -> Output:
+        """What `extend` returns; a matcher or closer that fails ends its own sequence and no other."""
         try:
-            return self._append_or_close(sequence, token)
-        except Exception as error:  # a matcher or closer that fails ends its own sequence and no other
+            return extend()
+        except Exception as error:
             logger.exception("sequence %s", sequence.sequence_id)
             return self._fail(sequence, f"{type(error).__name__}: {error}")
+
+    def _jump_on(self, sequence: Sequence) -> Output:
+        tokens = self._jump(sequence)
+        return Output(sequence, tokens, is_last=self._finish_if_done(sequence))
 
     def _append_or_close(self, sequence: Sequence, token: SampledToken) -> Output:
         if not self._fits_budget(sequence, token.token_id):
@@ -216,22 +257,43 @@ class Engine:
         return Output(sequence, (written, *forced), is_last=is_last)
 
     def _jump(self, sequence: Sequence) -> tuple[WrittenToken, ...]:
-        """Append the tokens that the grammar forces."""
-        tokens = tuple(self._append_forced(sequence))
+        """Append tokens that the grammar forces, at most `MAX_FORCED`; `forced` holds those that follow."""
+        tokens = tuple(islice(self._append_forced(sequence), MAX_FORCED))
         sequence.counters.num_forced += len(tokens)
         return tokens
 
     def _append_forced(self, sequence: Sequence) -> Iterator[WrittenToken]:
         """Append and yield forced tokens, until another token is possible or the budget runs out."""
-        if self.jump_forward is None or sequence.matcher is None:
-            return
-        while (forced := self.jump_forward.tokenize(sequence.matcher.forced_text())).ids:
-            for token_id, alternatives in zip(forced.ids, forced.alternatives, strict=True):
-                if alternatives is not None and not self.masks.allows_only(sequence, alternatives):
-                    return
-                if sequence.remaining == 0 or not self._fits_budget(sequence, token_id):
+        while (forced := sequence.forced or self._find_forced(sequence)) is not None:
+            sequence.forced = forced
+            for token_id, alternatives in forced:
+                if not self._is_certain(sequence, token_id, alternatives):
+                    sequence.forced = None
                     return
                 yield self._append(sequence, forced_token(token_id, sequence.num_logprobs))
+            sequence.forced = None
+
+    def _find_forced(self, sequence: Sequence) -> Iterator[ForcedToken] | None:
+        """The tokens that the grammar forces next; None if none are known."""
+        is_due = sequence.closed_by is None and sequence.num_output >= sequence.next_jump
+        if self.jump_forward is None or sequence.matcher is None or not is_due:
+            return None
+        text = sequence.matcher.forced_text()
+        tokens = self.jump_forward.tokens(text)
+        first = next(tokens, None)
+        if first is not None:
+            return chain([first], tokens)
+        if len(text) > MAX_PIECE_BYTES:
+            sequence.next_jump = sequence.num_output + JUMP_PAUSE
+        return None
+
+    def _is_certain(self, sequence: Sequence, token_id: int, alternatives: tuple[int, ...] | None) -> bool:
+        """Whether a forced token is the only one possible, and fits the budget; those of a closer do."""
+        if sequence.closed_by is not None:
+            return True
+        if alternatives is not None and not self.masks.allows_only(sequence, alternatives):
+            return False
+        return sequence.remaining > 0 and self._fits_budget(sequence, token_id)
 
     def _fits_budget(self, sequence: Sequence, token_id: int) -> bool:
         """Whether the output can still be completed within its budget after this token."""
@@ -240,7 +302,10 @@ class Engine:
     def _finish_if_done(self, sequence: Sequence) -> bool:
         """End the sequence if it wrote a stop token, can write nothing else, or has no budget left."""
         last = sequence.token_ids[-1]
-        if last in self.stop_ids or last in sequence.stop_token_ids or self.masks.is_exhausted(sequence):
+        if sequence.closed_by is not None:
+            if sequence.forced is None:
+                self.stop(sequence, FinishReason.LENGTH)
+        elif last in self.stop_ids or last in sequence.stop_token_ids or self.masks.is_exhausted(sequence):
             self.stop(sequence, FinishReason.STOP)
         elif sequence.remaining == 0:
             self.stop(sequence, FinishReason.LENGTH)
@@ -257,12 +322,9 @@ class Engine:
             self.masks.forbid(sequence, rejected_id)
             sequence.num_computed -= 1  # the model computes the last id again, for new logits
             return Output(sequence)
-        closing = [forced_token(token_id, sequence.num_logprobs) for token_id in closing_ids]
-        tokens = tuple(self._append(sequence, token) for token in closing)
-        sequence.counters.num_forced += len(closing_ids)
         sequence.closed_by = "budget"
-        self.stop(sequence, FinishReason.LENGTH)
-        return Output(sequence, tokens, is_last=True)
+        sequence.forced = ((token_id, None) for token_id in closing_ids)
+        return self._jump_on(sequence)
 
     def _append(self, sequence: Sequence, token: SampledToken) -> WrittenToken:
         """Append a token; returns it with the parts that the matcher tells apart in it."""

@@ -7,6 +7,9 @@ extends past it. Take the tokens of the forced text up to each such boundary. Wh
 of the whole forced text, these are the tokens of every text that begins with it: they are certain. Each of
 the others is certain only where the mask allows no token that leaves the forced text.
 
+For the same reason a long forced text is tokenized piece by piece: what is certain of a piece is certain of
+the whole, and the next piece begins behind it.
+
 With Qwen 3's tokenizer:
 
     jump_forward.tokenize(b'{"name": "').ids           # the ids of '{"', 'name', '":' and ' "'
@@ -22,14 +25,19 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 from compiler.prepared_vocabulary import PreparedVocabulary
+from compiler.vocabulary import MARKER_BYTES, MARKER_START
 
 MAX_CACHED = 4096
 """Texts whose tokens are cached; a toolset forces a few per tool."""
-MAX_CACHED_BYTES = 2048
-"""Longer texts are not cached."""
+MAX_PIECE_BYTES = 2048
+"""Of a forced text that is tokenized at once; a schema may force 100 kB, which takes half a second."""
 MAX_TRIED = 1024
 """If more tokens than this begin with the same text, none is tried: one of them is assumed to merge."""
 _ANCHOR = "\n"
+_MARKER_START = MARKER_START.encode()
+
+ForcedToken = tuple[int, tuple[int, ...] | None]
+"""The id of a forced token, and its alternatives; see `ForcedTokens`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +84,29 @@ class JumpForward:
 
         return cls(prepared, encode)
 
+    def tokens(self, text: bytes) -> Iterator[ForcedToken]:
+        """The tokens of a forced text and their alternatives, up to where they are unknown.
+
+        Of a long text they are certain up to where its last piece begins. Each piece is tokenized when its
+        first token is asked for.
+        """
+        while len(text) > MAX_PIECE_BYTES:
+            forced = self.tokenize(_piece(text))
+            num_certain = _num_certain(forced)
+            if not num_certain:
+                return
+            yield from zip(forced.ids[:num_certain], forced.alternatives, strict=False)
+            text = text[sum(len(self._tokens[i]) for i in forced.ids[:num_certain]) :]
+        forced = self.tokenize(text)
+        yield from zip(forced.ids, forced.alternatives, strict=True)
+
     def tokenize(self, text: bytes) -> ForcedTokens:
-        """The tokens of a forced text, up to where the tokenizer has none for it or they are unknown."""
+        """The tokens of a short forced text, up to where the tokenizer has none or they are unknown."""
         forced = self._cache.get(text)
         if forced is None:
-            forced = self._tokenize(text)
-            if len(text) <= MAX_CACHED_BYTES:
-                if len(self._cache) >= MAX_CACHED:
-                    self._cache = {b"": ForcedTokens()}
-                self._cache[text] = forced
+            if len(self._cache) >= MAX_CACHED:
+                self._cache = {b"": ForcedTokens()}
+            forced = self._cache[text] = self._tokenize(text)
         return forced
 
     def _tokenize(self, text: bytes) -> ForcedTokens:
@@ -153,6 +175,19 @@ class JumpForward:
         """Whether `token` is a text's last token; assumed so if the text ends inside a character."""
         ids = self._encode(text)
         return not ids or self._tokens[ids[-1]] == token
+
+
+def _piece(text: bytes) -> bytes:
+    """The beginning of a long text, up to a marker that would be cut in two."""
+    piece = text[:MAX_PIECE_BYTES]
+    at = piece.rfind(_MARKER_START)
+    return piece[:at] if at > len(piece) - MARKER_BYTES else piece
+
+
+def _num_certain(forced: ForcedTokens) -> int:
+    """How many tokens are certain before the first that is not."""
+    uncertain = (at for at, found in enumerate(forced.alternatives) if found is not None)
+    return next(uncertain, len(forced.ids))
 
 
 def _num_shared(ids: list[int], others: list[int]) -> int:

@@ -124,7 +124,8 @@ class Scheduler:
         quotas = self.shares.quotas(self.running, self.waiting, budget)
         in_order = self.shares.in_order(self.running)
         for index, sequence in enumerate(in_order):
-            if sequence.status is SequenceStatus.RUNNING:  # an earlier one may have preempted it
+            # An earlier one may have preempted it.
+            if sequence.status is SequenceStatus.RUNNING and sequence.num_due:
                 num_later = len(in_order) - index - 1
                 most = min(budget - num_later, max(1, quotas[sequence.share]))
                 chunk = self._advance(sequence, most, in_order[index:])
@@ -137,6 +138,8 @@ class Scheduler:
             chunk = self._admit(sequence, min(budget, max(1, quotas[sequence.share])))
             if chunk is None:
                 break
+            if not chunk.num_tokens:
+                continue
             chunks.append(chunk)
             budget -= chunk.num_tokens
             quotas[sequence.share] -= chunk.num_tokens
@@ -208,7 +211,7 @@ class Scheduler:
 
         Pages are taken from `unscheduled` sequences, those that have no chunk in this step yet.
         """
-        num_tokens = min(sequence.num_pending, budget)
+        num_tokens = min(sequence.num_due, budget)
         num_missing = self._num_pages(sequence.num_computed + num_tokens) - len(sequence.page_table)
         while num_missing > self.pool.num_free:
             still_running = [other for other in unscheduled if other.status is SequenceStatus.RUNNING]
@@ -235,7 +238,7 @@ class Scheduler:
         if not sequence.has_run:
             sequence.has_run = True
             sequence.counters.num_cached = sequence.num_computed
-        return self._chunk(sequence, min(sequence.num_pending, budget))
+        return self._chunk(sequence, min(sequence.num_due, budget))
 
     def _chunk(self, sequence: Sequence, num_tokens: int) -> Chunk:
         """A chunk; the pages that it fills are published now.

@@ -3,6 +3,7 @@
 import hashlib
 import math
 from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from compiler.closing.closer import Closer
 from compiler.matcher import Matcher
 from runtime.events import FinishReason, GenerationStats
+from runtime.jump_forward import ForcedToken
 from runtime.request import Sampling
 
 
@@ -53,9 +55,10 @@ class Sequence:
 
     The first `num_computed` ids have keys and values in the pages of `page_table`; the others are pending.
     The first `num_published` pages are in the prefix cache. The first `num_charged` ids were counted for the
-    client that `share` stands for. `mask` is that of the next token, None until it
-    is filled. `deadline` is a time of `time.monotonic`. `min_tokens` and `stop_token_ids` are those of the
-    request; a sequence with a matcher has none.
+    client that `share` stands for. `mask` is that of the next token, None until it is filled. `forced` are
+    the tokens that the next steps write without the model, None if there are none; below `next_jump` tokens
+    of output none are looked for. `deadline` is a time of `time.monotonic`. `min_tokens` and
+    `stop_token_ids` are those of the request; a sequence with a matcher has none.
     """
 
     sequence_id: str
@@ -82,6 +85,8 @@ class Sequence:
     num_charged: int = 0
     page_table: list[int] = field(default_factory=list)
     mask: NDArray[np.int32] | None = None
+    forced: Iterator[ForcedToken] | None = None
+    next_jump: int = 0
     counters: SequenceCounters = field(default_factory=SequenceCounters)
     _page_hashes: list[bytes] = field(default_factory=list)
 
@@ -104,6 +109,16 @@ class Sequence:
     def num_pending(self) -> int:
         """The number of ids without keys and values."""
         return len(self.token_ids) - self.num_computed
+
+    @property
+    def num_due(self) -> int:
+        """The number of ids that the next steps compute.
+
+        While tokens are forced, that is all but the last pending one: its logits would choose no token.
+        """
+        if self.closed_by is not None:
+            return 0
+        return self.num_pending - (self.forced is not None)
 
     @property
     def remaining(self) -> int:

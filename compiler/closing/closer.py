@@ -20,9 +20,8 @@ _MAX_CACHED_WINDOWS = 1024
 """A long completion mostly repeats itself, such as the `a`s of a string with a minimum length."""
 
 _MAX_BYTES_TO_COUNT = 1 << 14
-"""Of a completion whose tokens `Closer.minimum` counts; a request whose shortest output is longer is refused
-anyway, and must not hold up others for a number in its error message."""
-
+"""Of a completion whose tokens are counted, which takes microseconds a byte. Of a longer one, each byte is
+taken for a token, where every byte is one."""
 
 _MAX_BYTES_TO_SPELL = 1 << 18
 """Of a completion that `Closer.minimum` spells; of a longer one it takes what is known without."""
@@ -97,16 +96,18 @@ class Closer:
     def minimum(self) -> int:
         """Tokens of the shortest completion from here; looks at every tool that may follow.
 
-        A completion of more than 16 KiB has at least that many: each token is taken for the longest there is.
+        A completion of more than 16 KiB is taken for one token a byte. If not every byte is a token, each of
+        its tokens is taken for the longest there is.
         """
-        longest: int = self._prepared.index.longest
+        index = self._prepared.index
+        num_bytes: int = 1 if index.spells_bytes else index.longest
         least = self._position.min_completion_bytes()
         if least > _MAX_BYTES_TO_SPELL:
-            return -(-least // longest)
+            return -(-least // num_bytes)
         best = NEVER
         for text in self._position.completions():
             if len(text) > _MAX_BYTES_TO_COUNT:
-                best = min(best, -(-len(text) // longest))
+                best = min(best, -(-len(text) // num_bytes))
             else:
                 best = min(best, self._segmentation.count(text, best))
         return best
@@ -144,7 +145,7 @@ class Closer:
             UnsupportedGrammar: the tokens of the vocabulary spell no completion that fits.
         """
         for text in self._position.completions():
-            if self._segmentation.count(text, remaining) <= remaining:
+            if self._count(text, remaining) <= remaining:
                 return self._segmentation.ids(text)
         raise UnsupportedGrammar(f"no {remaining} tokens of the vocabulary spell the rest of the output")
 
@@ -160,10 +161,14 @@ class Closer:
         spells_bytes = self._prepared.index.spells_bytes
         if spells_bytes and position.max_completion_bytes() <= budget:
             return True
-        return any(
-            (spells_bytes and len(text) <= budget) or self._segmentation.count(text, budget) <= budget
-            for text in position.completions()
-        )
+        return any(self._count(text, budget) <= budget for text in position.completions())
+
+    def _count(self, text: bytes, budget: int) -> int:
+        """At least as many tokens as spell a completion; more than `budget` if it is not known to fit."""
+        is_settled = len(text) <= budget or len(text) > _MAX_BYTES_TO_COUNT
+        if is_settled and self._prepared.index.spells_bytes:
+            return len(text)
+        return self._segmentation.count(text, budget)
 
 
 class Segmentation:

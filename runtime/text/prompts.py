@@ -1,13 +1,16 @@
 """From requests to prompts: chat templates are rendered in threads that clients share fairly."""
 
 import asyncio
-from functools import partial
+from collections.abc import Callable
+from typing import TypeVar
 
 from runtime.errors import DeadlineExceeded, RequestRefused, TooManySequences
 from runtime.fair_threads import FairThreads
 from runtime.request import GenerationRequest
 from runtime.text.template import PromptLimit
 from runtime.text.tokenizer import LoadedTokenizer
+
+T = TypeVar("T")
 
 NUM_THREADS = 4
 """Tokenizing holds no lock of the interpreter, so a short prompt need not wait for a long one.
@@ -40,7 +43,11 @@ class PromptRenderer:
         self._retry_after_s = retry_after_s
 
     async def token_ids(self, request: GenerationRequest) -> list[int]:
-        """The prompt's token ids, as soon as a thread is free.
+        """The prompt's token ids, as soon as a thread is free; raises what `prepared` raises."""
+        return await self.prepared(request, lambda prompt_ids: prompt_ids)
+
+    async def prepared(self, request: GenerationRequest, prepare: Callable[[list[int]], T]) -> T:
+        """What `prepare` makes of the prompt's token ids, in the thread that renders the prompt.
 
         Raises:
             RequestRefused: the template refuses the messages, or the prompt is too long or empty.
@@ -50,7 +57,7 @@ class PromptRenderer:
         most = self._max_waiting_per_share
         if self._threads.num_of(request.share) >= most:
             raise TooManySequences(most, self._retry_after_s)
-        rendering = self._threads.submit(request.share, partial(self._render, request))
+        rendering = self._threads.submit(request.share, lambda: prepare(self._render(request)))
         try:
             async with asyncio.timeout(request.timeout_s) as scope:
                 return await asyncio.wrap_future(rendering)
