@@ -16,9 +16,10 @@ import json
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -79,6 +80,7 @@ class StoredResponses:
         self._max_bytes = max_bytes
         self._contents = contents
         self._decoding = asyncio.Semaphore(1)
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def expanded(self, body: Any, owner: str) -> Any:
         """A body with the conversation that it continues, and the items that it refers to, in `input`.
@@ -113,7 +115,10 @@ class StoredResponses:
         if content is None or len(content) > self._max_bytes:
             return False
         try:
-            dropped = await self._listed(owner, response["id"], len(content))
+            async with self._turns.setdefault(owner, asyncio.Lock()):
+                dropped = await self._listed(owner, response["id"], len(content))
+            if dropped is None:
+                return False
             await self._store.set(_key(owner, response["id"]), content, self._lifetime_s)
             for response_id in dropped:
                 await self._store.delete(_key(owner, response_id))
@@ -186,8 +191,11 @@ class StoredResponses:
             )
             raise InvalidField(f"input[{position}].id", str(error)) from error
 
-    async def _listed(self, owner: str, response_id: str, size: int) -> list[str]:
-        """Enter a response into the owner's list; returns the ids of those that must go."""
+    async def _listed(self, owner: str, response_id: str, size: int) -> list[str] | None:
+        """Enter a response into the owner's list; returns the ids of those that must go.
+
+        None if other replicas wrote the list each time: what is not listed is not counted, nor stored.
+        """
         key = f"responses:{owner}"
         for _ in range(_ATTEMPTS):
             before = await self._store.get(key)
@@ -203,13 +211,30 @@ class StoredResponses:
             kept = entries[-num_kept:]
             if await self._store.compare_and_set(key, before, json.dumps(kept).encode()):
                 return [entry[0] for entry in entries[:-num_kept]]
-        return []
+        return None
 
 
-def identified(items: Iterable[JSON], response_id: str) -> Iterator[JSON]:
-    """The items of an input, each with a type and an id: clients leave them out of messages."""
-    for position, item in enumerate(items):
-        yield {"type": "message", "id": f"in_{response_id.removeprefix('resp_')}{position:02x}"} | item
+@dataclass(frozen=True, slots=True)
+class ItemPage:
+    """Some items of an input, each with a type and an id: clients leave them out of messages."""
+
+    items: list[JSON]
+    has_more: bool
+
+    @classmethod
+    def of(cls, stored: StoredResponse, *, after: str | None, limit: int, is_descending: bool) -> "ItemPage":
+        """At most `limit` items after the one with the id `after`; there may be very many in all."""
+        prefix = f"in_{stored.response['id'].removeprefix('resp_')}"
+        places = range(len(stored.items))
+        order = places[::-1] if is_descending else places
+
+        def item_id(at: int) -> Any:
+            return stored.items[at].get("id", f"{prefix}{at:02x}")
+
+        start = next((n for n, at in enumerate(order, 1) if item_id(at) == after), 0) if after else 0
+        page = order[start : start + limit]
+        items = [{"type": "message", "id": item_id(at)} | stored.items[at] for at in page]
+        return cls(items, has_more=start + limit < len(order))
 
 
 def _key(owner: str, response_id: str) -> str:
@@ -239,7 +264,7 @@ def _references(items: list[Any]) -> frozenset[str]:
 
 
 def _size(items: list[JSON]) -> int:
-    return len(json.dumps(items).encode())
+    return len(msgspec.json.encode(items))
 
 
 def _referred(items: list[Any]) -> Iterable[str]:
@@ -284,7 +309,7 @@ class _OutputEntry(msgspec.Struct):
 
 def _packed(response: JSON, items: list[JSON], limits: ContentLimits) -> bytes | None:
     """An entry's bytes; None if it is too long, or holds too much."""
-    content = json.dumps({"response": response, "items": items}, separators=(",", ":")).encode()
+    content = msgspec.json.encode({"response": response, "items": items})
     if len(content) > MAX_ENTRY_BYTES:
         return None
     try:

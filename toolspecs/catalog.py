@@ -14,8 +14,10 @@ that names it.
 
 import asyncio
 import logging
+import math
 import random
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
@@ -55,6 +57,9 @@ _log = logging.getLogger(__name__)
 _MAX_MARKED = 10_000
 _MARK_AGAIN_S = 24 * 3600
 """How often a catalog notes that requests name a revision."""
+
+_NAMES_FOR_S = 5.0
+"""How long the names of all toolsets are kept for errors. There may be very many, and each slip asks."""
 
 _MAX_SUGGESTIONS = 8
 """Toolsets that an error names at most."""
@@ -105,6 +110,7 @@ class Catalog:
         self._stale_cache = StaleCache()
         self._usage = UsageCounters(store, quota)
         self._marked: LruCache[datetime] = LruCache(_MAX_MARKED)
+        self._names: tuple[float, Sequence[str]] = (-math.inf, ())
 
     async def put(
         self, toolset: Toolset, *, if_match: str | None = None, if_none_match: bool = False, owner: str = ""
@@ -339,6 +345,7 @@ class Catalog:
         is_first = await self._logs.append(record)
         if is_first:
             self._stale_cache.put(ToolsetReference(record.summary.name, None), record)
+            self._names = (-math.inf, ())
         else:
             await asyncio.sleep(random.uniform(0, 0.01))  # noqa: S311 (spreads writers)
         return is_first
@@ -383,11 +390,19 @@ class Catalog:
         """The error for a missing toolset: it tells of the deletion, or names a few others, nearest first."""
         if deletion is not None:
             return DeletedToolset(name, deletion.summary.number - 1, deletion.summary.created_at)
-        names = await self._logs.names()
+        names = await self._recent_names()
         near = near_matches(name, names, _MAX_SUGGESTIONS)
         suggested = list(dict.fromkeys([*near, *names[:_MAX_SUGGESTIONS]]))[:_MAX_SUGGESTIONS]
         heads = [await self._listed_head(name) for name in suggested]
         return UnknownToolset(name, [head.summary.name for head in heads if head])
+
+    async def _recent_names(self) -> Sequence[str]:
+        """The names that have a log, sorted; those that others wrote in the last seconds may be missing."""
+        read_at, names = self._names
+        if time.monotonic() >= read_at + _NAMES_FOR_S:
+            names = await self._logs.names()
+            self._names = (time.monotonic(), names)
+        return names
 
 
 def _revision(record: Record, toolset: Toolset) -> Revision:

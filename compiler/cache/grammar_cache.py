@@ -195,13 +195,13 @@ class GrammarCache:
         """Whether `outer` is proved to admit all arguments of `inner`; False if the proof takes too long."""
         if budget and budget.is_over:
             return False
-        job = CompileJob.covers(outer, inner)
+        job, share = CompileJob.covers(outer, inner), budget.share if budget else ""
         try:
-            async with self._queue.turn(budget.share if budget else "") as turn:
+            async with self._queue.turn(share) as turn:
                 with suppress(TakesLonger):
-                    return await self._pool.run(job, prepared, is_long=False) == b"1"
+                    return await self._pool.run(job, prepared, is_long=False, share=share) == b"1"
                 await turn.lengthen()
-                return await self._pool.run(job, prepared) == b"1"
+                return await self._pool.run(job, prepared, share=share) == b"1"
         except UnsupportedSchema:
             return False
 
@@ -369,10 +369,10 @@ class GrammarCache:
             entry = await self._load(key, job, prepared, share)
             source = "store"
             if entry is None:
-                content = await self._pool.run(job, prepared, is_long=is_long)
+                content = await self._pool.run(job, prepared, is_long=is_long, share=share)
                 entry = await self._read(content, job, prepared, share)
                 source = "compiled"
-                await self._store.save(key, content)
+                await self._store.save(key, content, share)
         self._memory.put(key, entry, entry.num_bytes)
         return entry, source
 

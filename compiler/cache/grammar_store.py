@@ -9,7 +9,8 @@ import hashlib
 import hmac
 import logging
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from compiler.errors import CorruptUnit
@@ -23,6 +24,9 @@ _TIMEOUT_S = 4.0
 PAUSE_S = 1.0
 LIFETIME_S = 30 * 24 * 3600.0
 """After its last use an entry expires: clients send some tools only once, and the store must not fill up."""
+MAX_SHARE_BYTES = 256 << 20
+"""Bytes that the schemas of one client add in `LIFETIME_S`; what is beyond is compiled, but not stored."""
+_MAX_SHARES = 4096
 _log = logging.getLogger(__name__)
 
 
@@ -33,6 +37,7 @@ class GrammarStore:
         self._store = store
         self._secret = secret
         self._paused_until = 0.0
+        self._allowance = StoreAllowance()
 
     async def load(self, key: str) -> bytes | None:
         """The content; None if there is none, its signature is wrong, or the store fails."""
@@ -66,10 +71,10 @@ class GrammarStore:
         found = await self.load_many(keys)
         return [key for key in keys if key not in found] if self._reachable() else []
 
-    async def save(self, key: str, content: bytes) -> None:
-        """Store a content; if the store fails, log a warning."""
+    async def save(self, key: str, content: bytes, share: str = "") -> None:
+        """Store a content, if the client may add so much; if the store fails, log a warning."""
         store = self._reachable()
-        if store is None:
+        if store is None or not self._allowance.take(share, len(content)):
             return
         try:
             async with asyncio.timeout(_TIMEOUT_S):
@@ -110,6 +115,28 @@ class GrammarStore:
                 "the grammar cache works without the store for now: %s", str(error) or "it does not answer"
             )
         self._paused_until = time.monotonic() + PAUSE_S
+
+
+class StoreAllowance:
+    """How much each client may add to the store: `MAX_SHARE_BYTES`, which come back over `LIFETIME_S`.
+
+    Each process counts for itself. A client that has not added for long is forgotten.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._used: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def take(self, share: str, num_bytes: int) -> bool:
+        """Count bytes for a client; False, and nothing is counted, if it has added too much."""
+        now = self._clock()
+        used, since = self._used.pop(share, (0.0, now))
+        used = max(0.0, used - (now - since) * MAX_SHARE_BYTES / LIFETIME_S)
+        is_admitted = used + num_bytes <= MAX_SHARE_BYTES
+        self._used[share] = (used + num_bytes if is_admitted else used, now)
+        if len(self._used) > _MAX_SHARES:
+            self._used.popitem(last=False)
+        return is_admitted
 
 
 _MAC_BYTES = hashlib.sha256().digest_size

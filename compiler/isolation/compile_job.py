@@ -145,8 +145,10 @@ class CompilePool(Protocol):
     limits: CompileLimits
     num_workers: int
 
-    async def run(self, job: CompileJob, prepared: PreparedVocabulary, *, is_long: bool = True) -> bytes:
-        """The result of a job.
+    async def run(
+        self, job: CompileJob, prepared: PreparedVocabulary, *, is_long: bool = True, share: str = ""
+    ) -> bytes:
+        """The result of a job of the client that `share` stands for.
 
         Raises:
             UnsupportedSchema: the schema is refused.

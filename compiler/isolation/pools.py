@@ -48,6 +48,7 @@ class ThreadPool:
         prepared: PreparedVocabulary,
         *,
         is_long: bool = True,  # noqa: ARG002 - a thread cannot be interrupted
+        share: str = "",  # noqa: ARG002 - and is not cut off from others
     ) -> bytes:
         """Do a job in a thread, however long it takes; raises UnsupportedSchema."""
         job.check(self.limits)
@@ -67,11 +68,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class _Worker:
-    """The channel to one worker, and the digests of the vocabularies that it knows."""
+    """The channel to one worker, the digests of the vocabularies that it knows, and for whom it works."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     known: frozenset[str]
+    share: str | None = None
 
     async def ask(self, content: bytes, max_bytes: int) -> bytes:
         """The worker's answer; raises EOFError or OSError if the worker ends instead."""
@@ -112,6 +114,7 @@ class WorkerPool:
         self._has_logged = False
         self._free = asyncio.Semaphore(num_workers)
         self._idle: list[_Worker] = []
+        self._num_busy = 0
         self._forking = asyncio.Lock()
         self._zygote: Zygote | None = None
         self._starting: asyncio.Task[None] | None = None
@@ -128,8 +131,13 @@ class WorkerPool:
         if self._starting is None:
             self._starting = asyncio.create_task(self._warm(prepared))
 
-    async def run(self, job: CompileJob, prepared: PreparedVocabulary, *, is_long: bool = True) -> bytes:
+    async def run(
+        self, job: CompileJob, prepared: PreparedVocabulary, *, is_long: bool = True, share: str = ""
+    ) -> bytes:
         """Do a job in a worker. A worker that does a long job does no other, since its priority is low.
+
+        A worker works for one client, which `share` stands for: whoever took it over by a fault of the
+        compiler would decide what others' grammars are.
 
         Raises:
             UnsupportedSchema: the schema is refused; `LimitReached` if the worker ended because of it.
@@ -141,23 +149,32 @@ class WorkerPool:
         is_long = is_long or self.limits.first_seconds >= self.limits.seconds
         request = job_frame(job, prepared.vocabulary, is_long=is_long)
         async with self._free:
-            worker = await self._idle_or_new(prepared)
-            start = time.monotonic()
-            is_whole = False
+            self._num_busy += 1
             try:
-                async with asyncio.timeout(self.limits.wall_seconds(is_long=is_long)):
-                    answer = await worker.ask(request, self.limits.stored_bytes + 1)
-                is_whole = True
-            except TimeoutError:
-                raise self._too_slow(is_long=is_long) from None
-            except (EOFError, OSError):
-                raise self._lost(time.monotonic() - start, is_long=is_long) from None
+                return read_answer(await self._answer(request, prepared, share, is_long=is_long))
             finally:
-                if is_whole and not is_long and not self._is_closed:
-                    self._idle.append(worker)
-                else:
-                    worker.close()
-        return read_answer(answer)
+                self._num_busy -= 1
+
+    async def _answer(
+        self, request: bytes, prepared: PreparedVocabulary, share: str, *, is_long: bool
+    ) -> bytes:
+        worker = await self._idle_or_new(prepared, share)
+        start = time.monotonic()
+        is_whole = False
+        try:
+            async with asyncio.timeout(self.limits.wall_seconds(is_long=is_long)):
+                answer = await worker.ask(request, self.limits.stored_bytes + 1)
+            is_whole = True
+        except TimeoutError:
+            raise self._too_slow(is_long=is_long) from None
+        except (EOFError, OSError):
+            raise self._lost(time.monotonic() - start, is_long=is_long) from None
+        finally:
+            if is_whole and not is_long and not self._is_closed:
+                self._idle.append(worker)
+            else:
+                worker.close()
+        return answer
 
     async def close(self) -> None:
         """Stop. Jobs that still run end at their limits."""
@@ -214,13 +231,19 @@ class WorkerPool:
                 return
         assert prepared.index is not None
 
-    async def _idle_or_new(self, prepared: PreparedVocabulary) -> _Worker:
-        while self._idle:
-            worker = self._idle.pop()
+    async def _idle_or_new(self, prepared: PreparedVocabulary, share: str) -> _Worker:
+        """A worker that has worked for nobody but `share`; others that are idle make room for a new one."""
+        for worker in [each for each in reversed(self._idle) if each.share in {None, share}]:
+            self._idle.remove(worker)
             if worker.is_alive and prepared.vocabulary.digest in worker.known:
+                worker.share = share
                 return worker
             worker.close()
-        return await self._fork(prepared)
+        while self._idle and len(self._idle) + self._num_busy > self.num_workers:
+            self._idle.pop(0).close()
+        worker = await self._fork(prepared)
+        worker.share = share
+        return worker
 
     async def _fork(self, prepared: PreparedVocabulary) -> _Worker:
         """Fork a worker, from a new zygote if the old one is gone."""

@@ -17,7 +17,7 @@ from gateway.principal import Principal, RequestPrincipal
 from gateway.problems import MESSAGES, anthropic_error, openai_error
 from gateway.routes.transport import read_body, read_wire_request, stream, told, unless_gone
 from gateway.services import LOST, Services, WiredServices
-from gateway.stored_responses import identified
+from gateway.stored_responses import ItemPage
 from gateway.turn import Generation, Turn
 from gateway.wire.anthropic import MessageWriter
 from gateway.wire.anthropic import read_request as read_messages_request
@@ -132,14 +132,11 @@ async def list_input_items(
 ) -> dict[str, Any]:
     """A page of the input that a stored response answered, with what came before in its conversation."""
     stored = await services.responses.load(principal.owner, response_id)
-    items = list(identified(stored.items, response_id))
-    if order == "desc":
-        items.reverse()
-    ids = [item["id"] for item in items]
-    start = ids.index(after) + 1 if after in ids else 0
-    page = items[start : start + limit]
-    ends = {"first_id": page[0]["id"], "last_id": page[-1]["id"]} if page else {}
-    return {"object": "list", "data": page, "has_more": start + limit < len(items), **ends}
+    page = await asyncio.to_thread(
+        ItemPage.of, stored, after=after, limit=limit, is_descending=order == "desc"
+    )
+    ends = {"first_id": page.items[0]["id"], "last_id": page.items[-1]["id"]} if page.items else {}
+    return {"object": "list", "data": page.items, "has_more": page.has_more, **ends}
 
 
 @post(MESSAGES, status_code=200)
@@ -199,6 +196,8 @@ async def detokenize(
     model, _ = split_model(asked.model, await services.runtime.models())
     if outside := next((i for i in asked.tokens if i >= model.vocabulary.width), None):
         raise InvalidField("tokens", f"{outside} is not a token id; they are below {model.vocabulary.width}")
+    if len(asked.tokens) > model.context_length:
+        raise InvalidField("tokens", f"at most {model.context_length} are a prompt, these are more")
     token_bytes = TokenBytes(model.vocabulary)
     text = await asyncio.to_thread(lambda: token_bytes.of(asked.tokens).decode(errors="replace"))
     return {"prompt": text}

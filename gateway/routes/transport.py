@@ -1,7 +1,6 @@
 """HTTP that the routes share: reading requests, noticing clients that leave, and server-sent events."""
 
 import asyncio
-import json
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing
@@ -9,6 +8,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
+import msgspec
 from litestar import Request
 from litestar.background_tasks import BackgroundTask
 from litestar.response import Stream
@@ -133,7 +133,8 @@ async def _sent(
 def _event_text(event: JSON) -> str:
     """An event as text; its name is its `type`, if it has one."""
     name = f"event: {event['type']}\n" if "type" in event else ""
-    return f"{name}data: {json.dumps(event, ensure_ascii=False, separators=(',', ':'))}\n\n"
+    # A response repeats the tools of its request, up to 4 MB, for which `json` takes ten times as long.
+    return f"{name}data: {msgspec.json.encode(event).decode()}\n\n"
 
 
 async def unless_gone(request: Request[Any, Any, Any], work: Coroutine[Any, Any, WorkT]) -> WorkT:

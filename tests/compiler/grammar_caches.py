@@ -19,9 +19,9 @@ class Counting(ThreadPool):
         super().__init__()
         self.jobs = []
 
-    async def run(self, job, prepared, *, is_long=True):
+    async def run(self, job, prepared, *, is_long=True, share=""):
         self.jobs.append(job)
-        return await super().run(job, prepared, is_long=is_long)
+        return await super().run(job, prepared, is_long=is_long, share=share)
 
 
 async def find(cache, tools, vocabulary):

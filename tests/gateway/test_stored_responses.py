@@ -185,6 +185,26 @@ async def test_bytes_are_bounded_for_each_owner(store, monkeypatch):
     assert len([key async for key in store.scan("response:other:")]) == len(kept)
 
 
+async def test_a_response_that_cannot_be_listed_is_not_stored(store, monkeypatch):
+    """What is in no list counts for nobody."""
+    stored = StoredResponses(store, lifetime_s=60)
+
+    async def another_was_first(*_):
+        return False
+
+    monkeypatch.setattr(store, "compare_and_set", another_was_first)
+    assert not await stored.save("a", {"id": "resp_" + "0" * 32, "output": []}, [])
+    assert [key async for key in store.scan("response:")] == []
+
+
+async def test_responses_of_one_owner_at_once_are_all_listed(store):
+    stored = StoredResponses(store, lifetime_s=60)
+    ids = [f"resp_{number:032x}" for number in range(60)]
+    saved = await asyncio.gather(*(stored.save("a", {"id": each, "output": []}, []) for each in ids))
+    assert all(saved)
+    assert sorted(entry[0] for entry in msgspec.json.decode(await store.get("responses:a"))) == ids
+
+
 async def test_they_expire(store):
     responses = StoredResponses(store, lifetime_s=0.001)
     assert await responses.save("o", response(1), [])

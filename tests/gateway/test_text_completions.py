@@ -144,6 +144,8 @@ async def test_tokens_are_counted_and_read_back(client, runtime):
         assert answer == {"count": 11, "max_model_len": 512, "tokens": list(range(11))}
     spelled = await client.post("/detokenize", json={"model": "tiny", "tokens": list("né".encode())})
     assert spelled.json() == {"prompt": "né"}
+    many = await client.post("/detokenize", json={"model": "tiny", "tokens": [97] * 600})
+    assert (many.status_code, many.json()["error"]["param"]) == (400, "tokens")
     outside = await client.post("/detokenize", json={"model": "tiny", "tokens": [10**6]})
     assert outside.json()["error"]["param"] == "tokens"
 

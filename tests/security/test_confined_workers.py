@@ -143,3 +143,20 @@ async def test_the_log_says_what_workers_are_not_cut_off_from(monkeypatch, caplo
 def test_another_system_says_that_it_cannot(monkeypatch):
     monkeypatch.setattr("compiler.isolation.confinement.sys.platform", "darwin")
     assert "darwin" in confine()[0]
+
+
+async def test_a_worker_works_for_one_client():
+    """Whoever took a worker over would decide what others' grammars are."""
+    pool = WorkerPool(2)
+    try:
+        await pool.run(FINE, VOCABULARY, is_long=False, share="a")
+        (of_a,) = pool._idle
+        await pool.run(FINE, VOCABULARY, is_long=False, share="a")
+        assert pool._idle == [of_a]
+        await pool.run(FINE, VOCABULARY, is_long=False, share="b")
+        assert [worker.share for worker in pool._idle] == ["a", "b"]
+        await pool.run(FINE, VOCABULARY, is_long=False, share="c")
+        assert [worker.share for worker in pool._idle] == ["b", "c"]
+        assert not of_a.is_alive or of_a.writer.is_closing()
+    finally:
+        await pool.close()

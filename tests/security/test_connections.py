@@ -12,6 +12,7 @@ from fake_runtime import STATS, FakeRuntime
 from serving import connection_to, everything, exchange, served, server_of, wait_for
 
 from gateway.app import create_app
+from gateway.settings import Settings
 from runtime.events import Finished, FinishReason, TextDelta
 
 CHAT = b'{"model": "tiny", "stream": true, "messages": [{"role": "user", "content": "Hi"}]}'
@@ -26,31 +27,48 @@ HALVES = {
 }
 
 
+@contextmanager
+def started(settings, runtime, **changes):
+    """A server whose limits are short; yields a client, and the server."""
+    limits = {"head_seconds": 0.3, "body_seconds": 0.3, "stall_seconds": 0.3} | changes
+    limited = msgspec.structs.replace(settings, **limits)
+    server = server_of(create_app(limited, runtime=runtime), limited)
+    with served(server) as client:
+        yield client, server
+
+
 @pytest.fixture
 def gateway(settings, runtime):
-    """Starts a server whose limits are short; yields a client, and the server."""
+    """Starts a server of one test's own."""
 
     @contextmanager
     def start(runtime=runtime, **changes):
-        limits = {"head_seconds": 0.3, "body_seconds": 0.3, "stall_seconds": 0.3} | changes
-        limited = msgspec.structs.replace(settings, **limits)
-        server = server_of(create_app(limited, runtime=runtime), limited)
-        with served(server) as client:
-            yield client, server
+        with started(settings, runtime, **changes) as running:
+            yield running
 
     return start
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """A client and a server of all tests that leave it as it was."""
+    data_dir = str(tmp_path_factory.mktemp("data"))
+    settings = Settings(data_dir=data_dir, secret="0123456789abcdef", compile_workers=0)
+    with started(settings, FakeRuntime()) as running:
+        yield running
+
+
 @pytest.mark.parametrize("half", HALVES.values(), ids=HALVES)
-def test_half_a_request_is_not_waited_for(gateway, half):
-    with gateway() as (client, server):
-        assert exchange(client, half).startswith("HTTP/1.1 408 ")
-        wait_for(lambda: not server.server_state.connections)
+def test_half_a_request_is_not_waited_for(shared, half):
+    client, server = shared
+    assert exchange(client, half).startswith("HTTP/1.1 408 ")
+    wait_for(lambda: not server.server_state.connections)
 
 
 @pytest.mark.parametrize("start", ["GET /v1/models HTTP/1.1\r\nX: ", f"{POST}Content-Length: 9999\r\n\r\n"])
-def test_a_request_that_drips_is_not_waited_for(gateway, start):
-    with gateway() as (client, server), connection_to(client) as connection:
+def test_a_request_that_drips_is_not_waited_for(shared, start):
+    client, server = shared
+    with connection_to(client) as connection:
         connection.sendall(start.encode())
 
         def drip():
@@ -132,8 +150,9 @@ COSTLY = {
 
 
 @pytest.mark.parametrize(("request_text", "status"), COSTLY.values(), ids=COSTLY)
-def test_what_is_costly_to_parse_is_refused(gateway, request_text, status):
-    with gateway() as (client, _), connection_to(client) as connection:
+def test_what_is_costly_to_parse_is_refused(shared, request_text, status):
+    client, _ = shared
+    with connection_to(client) as connection:
         with suppress(ConnectionError):  # the gateway closes the connection before all of it is sent
             connection.sendall(request_text.encode())
         answer = everything(connection)
@@ -167,19 +186,19 @@ AMBIGUOUS = {
 
 
 @pytest.mark.parametrize(("version", "headers"), AMBIGUOUS.values(), ids=AMBIGUOUS)
-def test_a_request_whose_end_is_ambiguous_is_refused_alone(gateway, version, headers):
+def test_a_request_whose_end_is_ambiguous_is_refused_alone(shared, version, headers):
+    client, _ = shared
     head = f"POST /v1/chat/completions HTTP/{version}\r\nHost: localhost\r\n{headers}\r\n"
-    with gateway() as (client, _):
-        answer = exchange(client, f"{head}0\r\n\r\n{SMUGGLED}")
+    answer = exchange(client, f"{head}0\r\n\r\n{SMUGGLED}")
     assert answer.split()[1] in {"400", "501"}
     assert answer.count("HTTP/1.1 ") == 1
 
 
 @pytest.mark.parametrize("protocol", ["websocket", "h2c", "HTTP/2.0"])
-def test_no_protocol_is_upgraded_to(gateway, protocol):
+def test_no_protocol_is_upgraded_to(shared, protocol):
+    client, _ = shared
     upgrade = f"Host: localhost\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\nSec-WebSocket-Key: eA==\r\n"
-    with gateway() as (client, _):
-        answer = exchange(client, f"GET /v1/models HTTP/1.1\r\n{upgrade}\r\n{SMUGGLED}")
+    answer = exchange(client, f"GET /v1/models HTTP/1.1\r\n{upgrade}\r\n{SMUGGLED}")
     assert [part.split()[0] for part in answer.split("HTTP/1.1 ")[1:]] == ["200", "200"]
 
 

@@ -190,14 +190,14 @@ class Scripted(ThreadPool):
         self.go_on = asyncio.Event()
         self.go_on.set()
 
-    async def run(self, job, prepared, *, is_long=True):
+    async def run(self, job, prepared, *, is_long=True, share=""):
         self.jobs.append((job.arguments[0]["properties"], is_long))
         await self.go_on.wait()
         if "hopeless" in str(job.arguments[0]):
             raise (
                 LimitReached("", "", "takes longer than 3 seconds", "Shorten it.") if is_long else TakesLonger
             )
-        return await super().run(job, prepared, is_long=is_long)
+        return await super().run(job, prepared, is_long=is_long, share=share)
 
 
 def tool(name):

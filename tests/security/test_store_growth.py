@@ -10,11 +10,17 @@ from sample_tools import TIME
 from serving import client_of
 from typer.testing import CliRunner
 
+from compiler.cache.grammar_cache import GrammarCache
+from compiler.cache.grammar_store import LIFETIME_S, MAX_SHARE_BYTES, StoreAllowance
+from compiler.prepared_vocabulary import prepare
+from compiler.vocabulary import Vocabulary
 from gateway.app import create_app
 from gateway.cli import cli
 from gateway.settings import Settings
 from gateway.store_upkeep import collect_if_due
-from toolspecs import Catalog, Collector, DroppedRevision, Retention, StoreFull, Tool, Toolset
+from toolspecs import Catalog, Collector, DroppedRevision, Retention, StoreFull, Tool, Toolset, UnknownToolset
+from toolspecs.stores import open_store
+from toolspecs.tool import ToolChoice
 
 KEYS = ("the first key", "the second key")
 NO_GRACE = Retention(revisions=2, grace_s=-1)
@@ -130,3 +136,54 @@ async def test_a_policy_that_evicts_registrations_is_warned_of(tmp_path, caplog)
             await store.ping()
             await store.ping()
     assert caplog.text.count("allkeys-lru, which removes registered toolsets") == 1
+
+
+def test_what_one_client_adds_in_grammars_is_bounded():
+    now = 0.0
+    allowance = StoreAllowance(lambda: now)
+    assert all(allowance.take("a", MAX_SHARE_BYTES // 4) for _ in range(4))
+    assert not allowance.take("a", 1_000_000)
+    assert allowance.take("b", 1_000_000)
+    now = LIFETIME_S / 2
+    assert allowance.take("a", MAX_SHARE_BYTES // 2)
+    assert not allowance.take("a", 1_000_000)
+
+
+async def test_a_grammar_that_is_not_stored_is_used_all_the_same(monkeypatch):
+    monkeypatch.setattr("compiler.cache.grammar_store.MAX_SHARE_BYTES", 2_000)
+    store, vocabulary = open_store("sqlite://:memory:"), prepare(Vocabulary.of_bytes())
+    cache = GrammarCache(store, secret=b"0123456789abcdef")
+    for number in range(20):
+        tool = Tool("f", "", {"properties": {f"name_{number}": {"type": "integer"}}})
+        found = await cache.toolset(
+            [tool], prepared=vocabulary, syntax="json", choice=ToolChoice(), share="a"
+        )
+        assert found.source == "compiled"
+    stored = [await store.get(key) async for key in store.scan("unit:")]
+    assert 1 <= len(stored) < 20
+    assert sum(map(len, stored)) < 2_000 + 32 * len(stored) + 1
+    await cache.close()
+    await store.close()
+
+
+async def test_names_are_read_once_for_many_slips():
+    store = open_store("sqlite://:memory:")
+    catalog = Catalog(store)
+    await catalog.put(toolset("mail", 1, size=10))
+    num_scans = 0
+    scan = store.scan
+
+    def counted(prefix):
+        nonlocal num_scans
+        num_scans += 1
+        return scan(prefix)
+
+    store.scan = counted
+    for _ in range(30):
+        with pytest.raises(UnknownToolset, match="did you mean 'mail'"):
+            await catalog.get("mial")
+    assert num_scans < 10  # in 5 s there is one, whatever the machine does beside it
+    await catalog.put(toolset("post", 1, size=10))
+    with pytest.raises(UnknownToolset, match="did you mean 'post'"):
+        await catalog.get("posts")
+    await store.close()
