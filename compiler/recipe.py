@@ -16,12 +16,14 @@ from dataclasses import dataclass
 import msgspec
 
 from compiler.cache_entry import TOOL, CacheEntry
-from compiler.constraint import Constraint
-from compiler.linker.linker import link, link_format
+from compiler.linker.linker import FramedFormat, LinkedGrammar, link, link_format
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.schema import CompiledSchema
 from compiler.syntaxes import find_syntax
 from toolspecs.tool import ChoiceMode, ToolChoice
+
+OwnGrammar = LinkedGrammar | FramedFormat | CompiledSchema
+"""A constraint of Callgate's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class GrammarRecipe:
         """Read what `to_bytes` wrote; raises ValueError if this is no recipe."""
         return msgspec.json.decode(data, type=cls)
 
-    def link(self, entries: Mapping[str, CacheEntry], prepared: PreparedVocabulary) -> Constraint:
+    def link(self, entries: Mapping[str, CacheEntry], prepared: PreparedVocabulary) -> OwnGrammar:
         """The grammar, linked from the entries of `keys`.
 
         Raises:
@@ -103,6 +105,6 @@ class GrammarRecipe:
         syntax = find_syntax(self.syntax)
         return link(units, syntax, prepared, self.choice, parallel=self.is_parallel, answer=answer)
 
-    def _link_answer(self, answer: CompiledSchema | None, prepared: PreparedVocabulary) -> Constraint:
+    def _link_answer(self, answer: CompiledSchema | None, prepared: PreparedVocabulary) -> OwnGrammar:
         assert answer is not None, "there are no calls, so there is an answer"
         return link_format(answer, find_syntax(self.syntax), prepared) if self.syntax else answer

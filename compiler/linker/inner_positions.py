@@ -57,6 +57,15 @@ class InUnit(Position):
     def _fill(self, bitmask: Bitmask, row: int) -> None:
         """What the unit's grammar allows, and the tokens that end the unit here."""
         self.matcher.fill_next_token_bitmask(bitmask, row)
+        self.fill_rest(bitmask, row)
+
+    @property
+    def inner_matcher(self) -> xgr.GrammarMatcher | None:
+        """The matcher of xgrammar, unless there is a guard."""
+        return self.matcher if self.guard_state is None else None
+
+    def fill_rest(self, bitmask: Bitmask, row: int) -> None:
+        """Allow the tokens that end the unit here."""
         bitmask[row, -1] &= self.unit.prepared.index.last_word
         self._boundary.add(self.matcher, bitmask[row], self._as_read)
 
@@ -192,6 +201,11 @@ class InAnswer(Position):
     def fill(self, bitmask: Bitmask, row: int) -> None:
         """Overwrite a row with the tokens that may come next."""
         self.matcher.fill_bitmask(bitmask, row)
+
+    @property
+    def inner_matcher(self) -> xgr.GrammarMatcher | None:
+        """The matcher of xgrammar, unless there is a guard."""
+        return self.matcher.inner_matcher()
 
     def accept(self, token_id: int, token: bytes) -> Position | None:
         """The position after a token; None if the token is not allowed."""

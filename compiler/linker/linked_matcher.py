@@ -16,12 +16,16 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from compiler.closing.closer import Closable
 from compiler.matcher import Bitmask
 from compiler.output_parts import OutputPart
 from compiler.token_index import SparseMask
 from compiler.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    import xgrammar as xgr
 
 
 class LinkedMatcher:
@@ -40,6 +44,14 @@ class LinkedMatcher:
     def fill_bitmask(self, bitmask: Bitmask, row: int) -> None:
         """Overwrite `bitmask[row]` with the tokens that may come next."""
         self._position.fill(bitmask, row)
+
+    def inner_matcher(self) -> "xgr.GrammarMatcher | None":
+        """The matcher of xgrammar, where its mask and `fill_rest` make the mask; None elsewhere."""
+        return self._position.inner_matcher
+
+    def fill_rest(self, bitmask: Bitmask, row: int) -> None:
+        """Make of the mask that `inner_matcher` has filled the one that `fill_bitmask` fills."""
+        self._position.fill_rest(bitmask, row)
 
     def accept(self, token_id: int) -> bool:
         """Advance by a token; False, and no change, if the grammar does not allow it."""
@@ -115,6 +127,14 @@ class Position(ABC):
     @abstractmethod
     def fill(self, bitmask: Bitmask, row: int) -> None:
         """Overwrite a row with the tokens that may come next."""
+
+    @property
+    def inner_matcher(self) -> "xgr.GrammarMatcher | None":
+        """The matcher of xgrammar, where its mask and `fill_rest` make the mask."""
+        return None
+
+    def fill_rest(self, bitmask: Bitmask, row: int) -> None:  # noqa: B027 - few positions have a matcher
+        """Make of the mask that `inner_matcher` has filled the one that `fill` fills."""
 
     @abstractmethod
     def accept(self, token_id: int, token: bytes) -> "Position | None":

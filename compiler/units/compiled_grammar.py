@@ -85,6 +85,13 @@ class GuardedMatcher:
         words = bitmask[row]
         self._guarded[-1].fill(words, matcher, lambda: matcher.fill_next_token_bitmask(bitmask, row))
 
+    def inner_matcher(self) -> xgr.GrammarMatcher | None:
+        """The matcher of xgrammar, unless there is a guard."""
+        return None if self._guarded else self._matcher
+
+    def fill_rest(self, bitmask: Bitmask, row: int) -> None:
+        """Nothing is missing."""
+
     def accept(self, token_id: int) -> bool:
         """Advance by a token; False, and no change, if the grammar or the guard does not allow it."""
         if self._matcher.is_terminated() or not self._matcher.accept_token(token_id):

@@ -17,10 +17,9 @@ from typing import Any, TypeVar
 from compiler.cache.asked_already import SingleFlight
 from compiler.cache.grammar_store import LIFETIME_S, UNIT_PREFIX, verify
 from compiler.cache_entry import CacheEntry
-from compiler.constraint import Constraint
 from compiler.errors import CorruptUnit
 from compiler.prepared_vocabulary import PreparedVocabulary
-from compiler.recipe import GrammarRecipe
+from compiler.recipe import GrammarRecipe, OwnGrammar
 from toolspecs.errors import StoreError
 from toolspecs.lru_cache import LruCache
 from toolspecs.store import Store
@@ -62,8 +61,8 @@ class GrammarLoader:
         self.prepared = prepared
         self._time_limit_s = time_limit_s
         self._entries: LruCache[CacheEntry] = LruCache(cache_bytes)
-        self._linked: LruCache[Constraint] = LruCache(cache_bytes)
-        self._flights: SingleFlight[Constraint] = SingleFlight()
+        self._linked: LruCache[OwnGrammar] = LruCache(cache_bytes)
+        self._flights: SingleFlight[OwnGrammar] = SingleFlight()
         self._compilers = ThreadPoolExecutor(max(1, (os.cpu_count() or 2) // 2), "callgate-compile")
         self._ahead = ThreadPoolExecutor(1, "callgate-compile-ahead")
         self._loop = asyncio.new_event_loop()
@@ -71,7 +70,7 @@ class GrammarLoader:
         self._thread.start()
         self._store = self._on_loop(self._opened())
 
-    def grammar(self, recipe: GrammarRecipe) -> Constraint:
+    def grammar(self, recipe: GrammarRecipe) -> OwnGrammar:
         """The grammar of a recipe; blocks until it is linked.
 
         Raises:
@@ -103,7 +102,7 @@ class GrammarLoader:
     async def _opened(self) -> Store:
         return self._open_store()
 
-    async def _grammar(self, recipe: GrammarRecipe) -> Constraint:
+    async def _grammar(self, recipe: GrammarRecipe) -> OwnGrammar:
         if recipe.vocabulary != self.prepared.vocabulary.digest:
             raise GrammarUnavailable(
                 f"the gateway's grammar is for the vocabulary {recipe.vocabulary[:12]}, but this engine's is"
@@ -113,7 +112,7 @@ class GrammarLoader:
         found = self._linked.get(recipe.digest)
         return found or await self._flights.join(recipe.digest, lambda: self._link(recipe))
 
-    async def _link(self, recipe: GrammarRecipe) -> Constraint:
+    async def _link(self, recipe: GrammarRecipe) -> OwnGrammar:
         entries = await self._found(recipe)
         slow = [entry for entry in entries.values() if entry.compile_ms >= _SLOW_MS]
         await asyncio.gather(*(self._compile(entry) for entry in slow))

@@ -4,15 +4,19 @@ Engines keep bitmasks as wide as their logits. A vocabulary may be narrower: wha
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+import xgrammar as xgr
 
-from compiler.constraint import Constraint
 from compiler.matcher import Bitmask, allocate_bitmask
 from compiler.prepared_vocabulary import PreparedVocabulary
+from compiler.recipe import OwnGrammar
 from compiler.token_index import SparseMask
 from runtime.engines.mark import Mark
+
+_MIN_ROWS_FOR_THREADS = 16
+_FAILED = "a mask could not be filled; its output ends with an error"
 
 logger = logging.getLogger(__name__)
 
@@ -33,14 +37,14 @@ class MaskedOutput:
     """
 
     def __init__(
-        self, constraint: Constraint, mark: Mark, prepared: PreparedVocabulary, num_columns: int
+        self, grammar: OwnGrammar, mark: Mark, prepared: PreparedVocabulary, num_columns: int
     ) -> None:
         width = prepared.vocabulary.width
         if num_columns < width:
             raise OutputRefused(
                 f"the engine's logits have {num_columns} columns, and the grammar's vocabulary {width} tokens"
             )
-        self._constraint = constraint
+        self._grammar = grammar
         self._mark = mark
         self._num_words = -(-width // 32)
         self._last_word = prepared.index.last_word
@@ -49,7 +53,7 @@ class MaskedOutput:
 
     def reset(self) -> None:
         """Go back to where the prompt ends."""
-        self._matcher = self._constraint.matcher(is_thinking=self._mark.is_thinking)
+        self.matcher = self._grammar.matcher(is_thinking=self._mark.is_thinking)
         self._has_failed = False
         if not self.accept(self._mark.written_ids):
             raise OutputRefused("the output that the prompt ends with is not of its grammar")
@@ -58,7 +62,7 @@ class MaskedOutput:
         """Advance by tokens; False if one is not allowed, and the output must end with an error."""
         if self._has_failed:
             return False
-        return all(map(self._matcher.accept, token_ids))
+        return all(map(self.matcher.accept, token_ids))
 
     def accepted_prefix(self, token_ids: Sequence[int]) -> list[int]:
         """The tokens up to the first that is not allowed; the output stays where it is."""
@@ -66,15 +70,15 @@ class MaskedOutput:
             return []
         num_accepted = 0
         for token_id in token_ids:
-            if not self._matcher.accept(token_id):
+            if not self.matcher.accept(token_id):
                 break
             num_accepted += 1
-        self._matcher.rollback(num_accepted)
+        self.matcher.rollback(num_accepted)
         return list(token_ids[:num_accepted])
 
     def rollback(self, num_tokens: int) -> None:
         """Undo the last accepted tokens."""
-        self._matcher.rollback(num_tokens)
+        self.matcher.rollback(num_tokens)
 
     def fill(self, bitmask: Bitmask, row: int) -> None:
         """Overwrite a row of the engine's bitmask, int32 [rows, at least ceil(num_columns / 32)].
@@ -82,19 +86,70 @@ class MaskedOutput:
         If the matcher fails, the row allows only to stop, and no token is accepted any more.
         """
         try:
-            self._fill(bitmask, row)
+            if bitmask.shape[1] == self._num_words:
+                self._fill(bitmask, row)
+            else:
+                own = allocate_bitmask(1, 32 * self._num_words)
+                self._fill(own, 0)
+                bitmask[row, : self._num_words] = own[0]
+                bitmask[row, self._num_words :] = np.int32(0)
         except Exception:  # one output fails, and not the engine with all others
-            logger.exception("a mask could not be filled; its output ends with an error")
-            self._has_failed = True
-            SparseMask.of_ids(self._stop_ids).fill(bitmask[row])
+            logger.exception(_FAILED)
+            self._fail(bitmask, row)
+
+    def fill_rest(self, bitmask: Bitmask, row: int) -> None:
+        """Finish a row that xgrammar has filled for `inner_matcher`."""
+        try:
+            self.matcher.fill_rest(bitmask, row)
+            bitmask[row, -1] &= self._last_word
+        except Exception:
+            logger.exception(_FAILED)
+            self._fail(bitmask, row)
+
+    def inner_matcher(self, bitmask: Bitmask) -> xgr.GrammarMatcher | None:
+        """The matcher of xgrammar, if it can fill a row of this bitmask and `fill_rest` make it the mask."""
+        return self.matcher.inner_matcher() if bitmask.shape[1] == self._num_words else None
 
     def _fill(self, bitmask: Bitmask, row: int) -> None:
-        if bitmask.shape[1] == self._num_words:
-            self._matcher.fill_bitmask(bitmask, row)
-            bitmask[row, -1] &= self._last_word
+        self.matcher.fill_bitmask(bitmask, row)
+        bitmask[row, -1] &= self._last_word
+
+    def _fail(self, bitmask: Bitmask, row: int) -> None:
+        self._has_failed = True
+        SparseMask.of_ids(self._stop_ids).fill(bitmask[row])
+
+
+class BatchFill:
+    """Fills the rows of many outputs of one engine step.
+
+    xgrammar fills the rows that lie inside of one of its matchers, in one call and in several threads. The
+    others are filled one by one: at the boundaries of calls, and under a guard.
+    """
+
+    def __init__(self, num_threads: int) -> None:
+        self._one_thread = xgr.BatchGrammarMatcher(max_threads=1)
+        self._threads = xgr.BatchGrammarMatcher(max_threads=num_threads)
+
+    def fill(self, outputs: Iterable[tuple[MaskedOutput, int]], bitmask: Bitmask) -> None:
+        """Fill the rows of outputs, each given with its row; see `MaskedOutput.fill`."""
+        inner: list[tuple[MaskedOutput, int]] = []
+        matchers: list[xgr.GrammarMatcher] = []
+        for output, row in outputs:
+            matcher = output.inner_matcher(bitmask)
+            if matcher is None:
+                output.fill(bitmask, row)
+            else:
+                inner.append((output, row))
+                matchers.append(matcher)
+        if not inner:
             return
-        own = allocate_bitmask(1, 32 * self._num_words)
-        self._matcher.fill_bitmask(own, 0)
-        own[0, -1] &= self._last_word
-        bitmask[row, : self._num_words] = own[0]
-        bitmask[row, self._num_words :] = np.int32(0)
+        batch = self._threads if len(inner) >= _MIN_ROWS_FOR_THREADS else self._one_thread
+        try:
+            batch.batch_fill_next_token_bitmask(matchers, bitmask, [row for _, row in inner])
+        except Exception:  # it does not say which row it is
+            logger.exception("a batch of masks could not be filled; they are filled one by one")
+            for output, row in inner:
+                output.fill(bitmask, row)
+        else:
+            for output, row in inner:
+                output.fill_rest(bitmask, row)

@@ -11,7 +11,7 @@ from compiler.isolation.priming import prime
 from compiler.prepared_vocabulary import PreparedVocabulary
 from runtime.engines.grammar_loader import GrammarLoader, GrammarUnavailable
 from runtime.engines.mark import read_mark
-from runtime.engines.masked_output import MaskedOutput
+from runtime.engines.masked_output import BatchFill, MaskedOutput
 from runtime.engines.settings import PluginSettings
 from runtime.model_vocabulary import model_vocabulary
 from toolspecs.stores import open_store
@@ -131,7 +131,7 @@ class MarkedGrammar:
         self.output.reset()
 
 
-def fill_batch(manager: Any, requests: Any, request_ids: list[str]) -> Any:
+def fill_batch(batch: BatchFill, manager: Any, requests: Any, request_ids: list[str]) -> Any:
     """The bitmask of a step without draft tokens: numpy int32 [len(request_ids), words].
 
     `manager` is vLLM's `StructuredOutputManager`. Rows of grammars that are not marked are left to it.
@@ -141,14 +141,15 @@ def fill_batch(manager: Any, requests: Any, request_ids: list[str]) -> Any:
         num_rows = config.scheduler_config.max_num_seqs * (1 + config.num_speculative_tokens)
         manager._grammar_bitmask = manager.backend.allocate_token_bitmask(num_rows)
     rows = manager._grammar_bitmask.numpy()
-    others = []
+    own, others = [], []
     for row, request_id in enumerate(request_ids):
         request = requests[request_id]
         grammar = request.structured_output_request.grammar
         if isinstance(grammar, MarkedGrammar):
-            grammar.output.fill(rows, row)
+            own.append((grammar.output, row))
         else:
             is_masked = manager._get_constraint_bounds(request, ()).constraint_start == 0
             others.append((grammar, row, is_masked))
+    batch.fill(own, rows)
     manager._fill_bitmasks(others)
     return rows[: len(request_ids)]

@@ -15,6 +15,7 @@ Their signatures are checked first. A vLLM that is not known is refused: its eng
 
 import inspect
 import logging
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -22,11 +23,15 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from runtime.engines.masked_output import BatchFill
 from runtime.engines.settings import PluginSettings
 from runtime.engines.vllm.engine_grammars import EngineGrammars, fill_batch
 
 KNOWN_VERSIONS = ("0.32",)
 """Versions of vLLM, without the last number, whose sources were read and whose server was tried."""
+
+_MAX_THREADS = 8
+"""For filling masks; as many as vLLM itself uses."""
 
 _log = logging.getLogger("vllm.callgate")  # so that vLLM writes it
 
@@ -153,11 +158,13 @@ def _compiling(original: Any, grammars: EngineGrammars) -> Any:
 
 
 def _filling(original: Any) -> Any:
+    batch = BatchFill(max(1, min((os.cpu_count() or 2) // 2, _MAX_THREADS)))
+
     def grammar_bitmask(
         self: Any, requests: Any, structured_output_request_ids: Any, scheduled_spec_decode_tokens: Any
     ) -> Any:
         if scheduled_spec_decode_tokens or not structured_output_request_ids:
             return original(self, requests, structured_output_request_ids, scheduled_spec_decode_tokens)
-        return fill_batch(self, requests, structured_output_request_ids)
+        return fill_batch(batch, self, requests, structured_output_request_ids)
 
     return grammar_bitmask

@@ -1,0 +1,155 @@
+"""What the masks of one engine step cost: 1 to 256 outputs, each at its own place in a call.
+
+OMP_NUM_THREADS=1 PYTHONPATH=.:tests python tests/bench/bench_engine_masks.py [--steps 40] [--vocabulary qwen3]
+
+All tools of the MCP corpus in one grammar, as the plugins inside engines link it; a call is required. The rows
+are at random places of random outputs, and one in five is under a guard. In each step all rows are filled as a
+plugin fills them, then each output accepts one random token. "Quiet" is the fastest of ten fills of the same rows.
+"""
+
+import argparse
+import json
+import random
+import statistics
+import time
+from collections.abc import Iterator
+
+import numpy as np
+from corpus import corpus
+from transformers import AutoTokenizer
+
+from compiler.isolation.priming import prime
+from compiler.linker.inner_positions import InUnit
+from compiler.linker.linker import LinkedGrammar
+from compiler.matcher import allocate_bitmask
+from compiler.prepared_vocabulary import PreparedVocabulary
+from compiler.recipe import GrammarRecipe
+from compiler.toolset_compiler import compile_toolset
+from compiler.vocabulary import Vocabulary
+from runtime.engines.mark import Mark
+from runtime.engines.masked_output import BatchFill, MaskedOutput
+from toolspecs.tool import Tool
+
+NUM_ROWS = (1, 8, 32, 128, 256)
+GUARDED_SHARE = 0.2
+MAX_TOKENS = 60
+
+
+class Rows:
+    """Outputs that are somewhere in a call; those that end are replaced by others."""
+
+    def __init__(self, grammar: LinkedGrammar, num_rows: int, num_threads: int, seed: int) -> None:
+        self._batch = BatchFill(num_threads)
+        self._grammar = grammar
+        self._width = grammar.vocabulary.width
+        self._source = random.Random(seed)
+        self._stop_ids = set(grammar.vocabulary.stop_ids)
+        self._guarded, self._plain = (
+            [name for name in grammar.names if (grammar.units[name].guard is not None) is guarded]
+            for guarded in (True, False)
+        )
+        is_guarded = [at < GUARDED_SHARE * num_rows for at in range(num_rows)]
+        self._is_guarded = self._source.sample(is_guarded, num_rows)
+        self.outputs = [self._begun(is_guarded=is_guarded) for is_guarded in self._is_guarded]
+        self.bitmask = allocate_bitmask(num_rows, self._width)
+
+    def _begun(self, *, is_guarded: bool) -> MaskedOutput:
+        """An output at a random place of a call of a tool with or without a guard."""
+        names = self._guarded if is_guarded else self._plain
+        while True:
+            name = self._source.choice(names)
+            output = MaskedOutput(self._grammar, Mark(RECIPE), self._grammar.prepared, self._width)
+            header = f'<tool_call>\n{{"name": "{name}", "arguments": {{'
+            assert output.accept(self._ids(header))
+            for _ in range(self._source.randrange(MAX_TOKENS)):
+                if not self._goes_on(output):
+                    break
+            else:
+                return output
+
+    def _ids(self, text: str) -> list[int]:
+        """The text's markers and bytes, each a token."""
+        pieces = self._grammar.vocabulary.pieces(self._grammar.vocabulary.spell(text).encode())
+        byte_ids = BYTE_IDS[self._grammar.vocabulary.digest]
+        return [i for p in pieces for i in ([p] if isinstance(p, int) else [byte_ids[b] for b in p])]
+
+    def _goes_on(self, output: MaskedOutput) -> bool:
+        """Accept a random token; False if the call is over."""
+        mask = allocate_bitmask(1, self._width)
+        output.fill(mask, 0)
+        assert output.accept([self._drawn(mask[0])])
+        return isinstance(output.matcher._position, InUnit)
+
+    def step(self) -> tuple[float, float]:
+        """Seconds to fill all rows, and to accept one token in each."""
+        start = time.perf_counter()
+        self._batch.fill(zip(self.outputs, range(len(self.outputs)), strict=True), self.bitmask)
+        filled = time.perf_counter() - start
+        tokens = [self._drawn(row) for row in self.bitmask]
+        start = time.perf_counter()
+        for output, token in zip(self.outputs, tokens, strict=True):
+            assert output.accept([token])
+        accepted = time.perf_counter() - start
+        for at, output in enumerate(self.outputs):
+            if not isinstance(output.matcher._position, InUnit):
+                self.outputs[at] = self._begun(is_guarded=self._is_guarded[at])
+        return filled, accepted
+
+    def _drawn(self, row: np.ndarray) -> int:
+        allowed = np.flatnonzero(np.unpackbits(row.view(np.uint8), bitorder="little"))
+        return int(allowed[self._source.randrange(len(allowed))])
+
+
+RECIPE = GrammarRecipe("", "hermes")
+BYTE_IDS: dict[str, dict[int, int]] = {}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--vocabulary", choices=["qwen3", "mistral-v3"], default="qwen3")
+    options = parser.parse_args()
+    tokenizer = AutoTokenizer.from_pretrained(corpus("tokenizers", options.vocabulary))
+    prepared = PreparedVocabulary(Vocabulary.from_tokenizer(tokenizer))
+    for _ in prime(prepared):
+        pass
+    vocabulary = prepared.vocabulary
+    BYTE_IDS[vocabulary.digest] = {t[0]: i for i, t in enumerate(vocabulary.tokens) if len(t) == 1}
+    tools = list(mcp_tools())
+    start = time.perf_counter()
+    grammar = compile_toolset(
+        tools, tokenizer=prepared, syntax="hermes", tool_choice="required", parallel=True
+    )
+    num_guarded = sum(unit.guard is not None for unit in grammar.units.values())
+    print(f"{len(tools)} tools, {num_guarded} with a guard, compiled in {time.perf_counter() - start:.1f} s")
+    print(
+        "| rows | fill, ms a step: p50 | p90 | max | us a row | accept, us a row |\n|--:|--:|--:|--:|--:|--:|"
+    )
+    for num_rows in NUM_ROWS:
+        rows = Rows(grammar, num_rows, options.threads, seed=num_rows)
+        for _ in range(3):
+            rows.step()
+        times = [rows.step() for _ in range(options.steps)]
+        fills = sorted(filled * 1e3 for filled, _ in times)
+        accept = statistics.median(accepted for _, accepted in times) / num_rows * 1e6
+        p50, p90 = statistics.median(fills), fills[int(0.9 * len(fills))]
+        print(
+            f"| {num_rows} | {p50:.2f} | {p90:.2f} | {fills[-1]:.2f} | {p50 / num_rows * 1e3:.1f} | {accept:.1f} |"
+        )
+
+
+def mcp_tools() -> Iterator[Tool]:
+    """Every tool of the corpus, once by name."""
+    seen = set()
+    for path in sorted(corpus("mcp").glob("*.json")):
+        content = json.loads(path.read_text("utf-8"))
+        for tool in content if path.name != "SOURCES.json" else ():
+            if tool["name"] not in seen:
+                seen.add(tool["name"])
+                yield Tool(tool["name"], "", tool["inputSchema"])
+
+
+if __name__ == "__main__":
+    main()
