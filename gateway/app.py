@@ -211,7 +211,9 @@ def start_runtime(settings: Settings) -> Runtime:
     except ValueError as error:
         raise SettingsError("engine", "the settings", str(error)) from error
     name = settings.model_name or (settings.model if settings.model in NAMED_MODELS else None)
-    return EmbeddedRuntime.load(model_source(settings), engine, model_id=name, syntax=settings.syntax)
+    return EmbeddedRuntime.load(
+        model_source(settings), engine, model_id=name, syntax=settings.syntax, adapter=settings.adapter
+    )
 
 
 def model_source(settings: Settings) -> str | Path:

@@ -43,6 +43,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             description="Model to serve: a directory, a GGUF file, a hub id, `demo`, `smollm2`, or `random`.",
         ),
     ] = DEMO_MODEL
+    adapter: Annotated[
+        str | None,
+        Meta(description="Directory of a LoRA adapter in peft's format, merged into the model."),
+    ] = None
     model_name: Annotated[
         str | None,
         Meta(description="Name under which the model is served; by default the last part of `model`."),

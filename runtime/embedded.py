@@ -75,8 +75,9 @@ class EmbeddedRuntime:
         *,
         model_id: str | None = None,
         syntax: str | None = None,
+        adapter: str | Path | None = None,
     ) -> "EmbeddedRuntime":
-        """Load a model and start its engine. This blocks for seconds.
+        """Load a model, with a LoRA adapter merged if one is given, and start its engine; blocks for seconds.
 
         Raises:
             ModelLoadError: the model cannot be loaded or run.
@@ -86,7 +87,12 @@ class EmbeddedRuntime:
 
         def build() -> "EmbeddedRuntime":
             loaded = load_model(
-                source, model_id=model_id, syntax=syntax, device=settings.device, dtype=settings.dtype
+                source,
+                model_id=model_id,
+                syntax=syntax,
+                device=settings.device,
+                dtype=settings.dtype,
+                adapter=adapter,
             )
             return cls(loaded, settings)
 

@@ -12,6 +12,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from runtime.device import pick_device
 from runtime.errors import ModelLoadError
 from runtime.forward.attention import IMPLEMENTATION
+from runtime.lora import merge_adapter
 from runtime.model_files import ModelFiles
 from runtime.text.tokenizer import LoadedTokenizer, load_error, load_tokenizer
 
@@ -33,8 +34,11 @@ def load_model(
     syntax: str | None = None,
     device: str = "auto",
     dtype: str = "auto",
+    adapter: str | Path | None = None,
 ) -> LoadedModel:
     """Load from a directory, a GGUF file or a hub id; `syntax` overrides the one found by the chat template.
+
+    `adapter` is the folder of a LoRA adapter, which is merged into the weights.
 
     Raises:
         ModelLoadError: there is no such model, it is no causal LM, or files are missing or broken.
@@ -47,10 +51,10 @@ def load_model(
     model_type = text.config.model_type
     if model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         raise ModelLoadError(source, f"models of type {model_type!r} are not causal language models")
-    return LoadedModel(
-        **{field.name: getattr(text, field.name) for field in fields(text)},
-        model=_load_weights(text.files, text.config, device, dtype),
-    )
+    model = _load_weights(text.files, text.config, device, dtype)
+    if adapter is not None:
+        merge_adapter(model, Path(adapter).expanduser())
+    return LoadedModel(**{field.name: getattr(text, field.name) for field in fields(text)}, model=model)
 
 
 def _load_weights(files: ModelFiles, config: Any, device: str, dtype: str) -> Any:

@@ -86,7 +86,7 @@ def main() -> None:
     """Print a table, and write it as JSON lines beside the model."""
     options = _parser().parse_args()
     folder = options.folder / "model" if (options.folder / "model").is_dir() else options.folder
-    subject = StudiedModel(load_model(folder, device=options.device))
+    subject = StudiedModel(load_model(folder, device=options.device, adapter=options.adapter))
     asker = Asker(subject, num_at_once=_NUM_AT_ONCE)
     sets = {"unseen domains, 4 tools": list(held_out(options.count)), "everyday": list(everyday())}
     if options.bfcl:
@@ -104,7 +104,8 @@ def main() -> None:
             numbers = f"{found.num_questions} | {found.num_left_out}"
             _print(f"| {name} | {found.strategy} | {numbers} | {shares} | {found.tokens:.1f} |")
     lines = "".join(json.dumps(row) + "\n" for row in rows)
-    (options.folder / "evaluation.jsonl").write_text(lines, "utf-8")
+    folder = options.folder if options.folder.is_dir() else options.folder.parent
+    (folder / "evaluation.jsonl").write_text(lines, "utf-8")
 
 
 def _print(line: str) -> None:
@@ -117,6 +118,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("folder", type=Path, help="of a training run, or of a model")
     parser.add_argument("--count", type=int, default=500, help="questions of each set, at most")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--adapter", type=Path, help="a LoRA adapter to merge into the model")
     parser.add_argument("--bfcl", type=Path, help="the folder of BFCL's questions")
     return parser
 

@@ -1,0 +1,39 @@
+"""`PYTHONPATH=.:tests python -m adapter --model smollm2 --out DIR --minutes N`: train, or resume training."""
+
+import argparse
+import signal
+from pathlib import Path
+
+import torch
+
+from adapter.training import AdapterRecipe, AdapterTrainer, train
+from runtime.loading import load_model
+from runtime.models import find_smollm2
+
+
+def main() -> None:
+    """On SIGINT and SIGTERM, write a checkpoint and the adapter, and end."""
+    parser = argparse.ArgumentParser("python -m adapter", description=__doc__)
+    parser.add_argument("--model", default="smollm2", help="a directory, a GGUF file, a hub id, or smollm2")
+    parser.add_argument(
+        "--out", type=Path, required=True, help="the folder of the run; resumed if it has one"
+    )
+    parser.add_argument("--minutes", type=float, default=150, help="of training, over all parts of the run")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--threads", type=int, help="of torch")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    stopped: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda received, _: stopped.append(received))
+    source = find_smollm2() if options.model == "smollm2" else options.model
+    loaded = load_model(source, device=options.device, dtype=options.dtype)
+    trainer = AdapterTrainer(loaded, AdapterRecipe(), seed=options.seed, device=options.device)
+    train(options.out, trainer, minutes=options.minutes, is_stopped=lambda: bool(stopped))
+
+
+if __name__ == "__main__":
+    main()

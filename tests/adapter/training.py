@@ -1,0 +1,231 @@
+"""Trains a LoRA adapter with peft: steps, checkpoints and a log; a run that was cut off can be resumed."""
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import torch
+from demo_model.batches import TrainingBatch, collate
+from demo_model.conversations import Conversation
+from demo_model.conversations import converse as synthetic
+from demo_model.examples import Example, example_of
+from demo_model.recipe import RECIPES
+from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
+from safetensors.torch import save_file
+from torch.nn.functional import cross_entropy
+
+from adapter.conversations import converse as everyday
+from runtime.loading import LoadedModel
+
+CHECKPOINT, LOG = "checkpoint.pt", "log.jsonl"
+WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
+_MODULES = "all-linear"
+"""Every matrix of the layers; not the embeddings, which are the output's matrix too."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterRecipe:
+    """The shape of the adapter and its training: AdamW, warm-up and cosine, loss on answers only.
+
+    `synthetic` is the share of the demo model's own conversations. A batch holds up to `batch_tokens`,
+    padding counted; conversations of more than `max_length` tokens are left out.
+    """
+
+    rank: int = 12
+    alpha: int = 24
+    synthetic: float = 0.3
+    learning_rate: float = 6e-4
+    final_share: float = 0.05
+    warmup_steps: int = 40
+    batch_tokens: int = 8192
+    micro_tokens: int = 2048
+    max_length: int = 1536
+    pool_size: int = 96
+    clip: float = 1.0
+
+    def rate(self, step: int, progress: float) -> float:
+        """The learning rate of a step, at `progress` of the whole run: warm-up, then half a cosine."""
+        cosine = 0.5 + 0.5 * math.cos(math.pi * min(1.0, progress))
+        share = self.final_share + (1 - self.final_share) * cosine
+        return self.learning_rate * share * min(1.0, (step + 1) / self.warmup_steps)
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a run has come; `pool` is the next pool of conversations, `seconds` the time of all parts."""
+
+    step: int = 0
+    pool: int = 0
+    seconds: float = 0.0
+    num_tokens: int = 0
+
+
+class AdapterTrainer:
+    """A model whose weights stay, the adapter on top, the optimizer, and the progress of a run."""
+
+    def __init__(
+        self, loaded: LoadedModel, recipe: AdapterRecipe, *, seed: int = 0, device: str = "cpu"
+    ) -> None:
+        torch.manual_seed(seed)
+        config = LoraConfig(
+            r=recipe.rank, lora_alpha=recipe.alpha, target_modules=_MODULES, task_type="CAUSAL_LM"
+        )
+        loaded.model.set_attn_implementation("sdpa")
+        self.model = get_peft_model(loaded.model.to(device), config)
+        self.config = config
+        self.recipe = recipe
+        self.seed = seed
+        self.device = device
+        self.tokenizer = loaded.tokenizer
+        self.weights = [weight for weight in self.model.parameters() if weight.requires_grad]
+        self.optimizer = torch.optim.AdamW(self.weights, betas=(0.9, 0.98), weight_decay=0.0)
+        self.progress = Progress()
+
+    def step(self, batches: list[TrainingBatch], share: float) -> float:
+        """Do one update with the batches together; returns the mean loss over the tokens of answers, in nats.
+
+        Raises:
+            FloatingPointError: the loss is not a number.
+        """
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.recipe.rate(self.progress.step, share)
+        num_answer_tokens = sum(int(batch.is_answer[:, 1:].sum()) for batch in batches)
+        total = 0.0
+        for batch in batches:
+            loss = self._loss(batch.to(self.device)) / num_answer_tokens
+            loss.backward()  # type: ignore[no-untyped-call]
+            total += float(loss.detach())
+            self.progress.num_tokens += batch.ids.numel()
+        if not math.isfinite(total):
+            raise FloatingPointError(f"the loss of step {self.progress.step} is not a number")
+        torch.nn.utils.clip_grad_norm_(self.weights, self.recipe.clip)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.progress.step += 1
+        return total
+
+    def export(self, folder: Path) -> None:
+        """Write the adapter in peft's format, as bfloat16; each file replaces the last one when it is whole."""
+        state = get_peft_model_state_dict(self.model, save_embedding_layers=False)
+        tensors = {name: tensor.to("cpu", torch.bfloat16).contiguous() for name, tensor in state.items()}
+        save_file(tensors, folder / f"{WEIGHTS}.partial", metadata={"format": "pt"})
+        (folder / f"{WEIGHTS}.partial").replace(folder / WEIGHTS)
+        shown = {
+            "peft_type": "LORA",
+            "task_type": "CAUSAL_LM",
+            "r": self.recipe.rank,
+            "lora_alpha": self.recipe.alpha,
+            "target_modules": sorted(self.model.peft_config["default"].target_modules),
+        }
+        (folder / CONFIG).write_text(json.dumps(shown, indent=2) + "\n", "utf-8")
+
+    def save(self, path: Path) -> None:
+        """Write a checkpoint; it replaces the last one when it is complete."""
+        state = {
+            "adapter": get_peft_model_state_dict(self.model, save_embedding_layers=False),
+            "optimizer": self.optimizer.state_dict(),
+            "progress": asdict(self.progress),
+            "recipe": repr((self.recipe, self.seed)),
+        }
+        torch.save(state, path.with_suffix(".partial"))
+        path.with_suffix(".partial").replace(path)
+
+    def load(self, path: Path) -> None:
+        """Continue from a checkpoint.
+
+        Raises:
+            ValueError: the checkpoint has another recipe or seed.
+        """
+        state = torch.load(path, map_location=self.device, weights_only=True)
+        if state["recipe"] != repr((self.recipe, self.seed)):
+            raise ValueError(f"{path} was begun with another recipe or seed: give another --out")
+        set_peft_model_state_dict(self.model, state["adapter"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.progress = Progress(**state["progress"])
+
+    def _loss(self, batch: TrainingBatch) -> torch.Tensor:
+        """The sum over the tokens of answers. Padding is on the right, where no token attends to it."""
+        base = self.model.get_base_model()
+        states = base.model(input_ids=batch.ids, use_cache=False).last_hidden_state
+        is_next = batch.is_answer[:, 1:]
+        logits = base.lm_head(states[:, :-1][is_next])
+        return cross_entropy(logits.float(), batch.ids[:, 1:][is_next], reduction="sum")
+
+
+def conversation(recipe: AdapterRecipe, seed: int, number: int) -> Conversation:
+    """The conversation of a number: an everyday one, or one of the demo model's last stage."""
+    if Random(f"{seed}/{number}").random() < recipe.synthetic:
+        stage = RECIPES["cpu"].stages[-1]
+        return synthetic(seed, number, stage.mix(number))
+    return everyday(seed, number)
+
+
+def updates(
+    tokenizer: Any, recipe: AdapterRecipe, seed: int, pool: int
+) -> Iterator[tuple[int, list[TrainingBatch]]]:
+    """An endless stream of updates' batches, each with the number of the pool that follows."""
+    while True:
+        examples: list[Example] = []
+        for number in range(pool * recipe.pool_size, (pool + 1) * recipe.pool_size):
+            example = example_of(tokenizer, conversation(recipe, seed, number))
+            if len(example) <= recipe.max_length:
+                examples.append(example)
+        pool += 1
+        micro = _packed(sorted(examples, key=len), recipe.micro_tokens)
+        Random(f"{seed}/{pool}").shuffle(micro)
+        size = max(1, recipe.batch_tokens // recipe.micro_tokens)
+        for start in range(0, len(micro), size):
+            yield pool, [collate(part) for part in micro[start : start + size]]
+
+
+def _packed(examples: list[Example], max_tokens: int) -> list[list[Example]]:
+    """Examples, sorted by length, in batches of at most `max_tokens`, padding counted."""
+    batches: list[list[Example]] = [[]]
+    for example in examples:
+        if batches[-1] and (len(batches[-1]) + 1) * len(example) > max_tokens:
+            batches.append([])
+        batches[-1].append(example)
+    return batches
+
+
+def train(
+    folder: Path,
+    trainer: AdapterTrainer,
+    *,
+    minutes: float,
+    max_steps: int | None = None,
+    save_minutes: float = 5.0,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> None:
+    """Train into `folder`, going on from its checkpoint if there is one; all files are whole if it is stopped."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if (folder / CHECKPOINT).exists():
+        trainer.load(folder / CHECKPOINT)
+    progress = trainer.progress
+    start = time.monotonic() - progress.seconds
+    saved = progress.seconds
+    for pool, batches in updates(trainer.tokenizer, trainer.recipe, trainer.seed, progress.pool):
+        share = progress.seconds / (60 * minutes) if max_steps is None else progress.step / max_steps
+        if share >= 1 or is_stopped():
+            break
+        loss = trainer.step(batches, share)
+        progress.seconds = time.monotonic() - start
+        progress.pool = pool
+        row = {
+            "step": progress.step,
+            "minutes": round(progress.seconds / 60, 2),
+            "tokens": progress.num_tokens,
+        }
+        with (folder / LOG).open("a", encoding="utf-8") as lines:
+            lines.write(json.dumps(row | {"loss": round(loss, 4)}) + "\n")
+        if progress.seconds - saved >= 60 * save_minutes:
+            saved = progress.seconds
+            trainer.save(folder / CHECKPOINT)
+            trainer.export(folder)
+    trainer.save(folder / CHECKPOINT)
+    trainer.export(folder)

@@ -1,0 +1,148 @@
+"""The adapter's conversations, its training, and merging it."""
+
+import json
+import shutil
+from random import Random
+
+import jsonschema_rs
+import pytest
+import torch
+from adapter.conversations import converse
+from adapter.sentences import domains, parse, write
+from adapter.training import CHECKPOINT, CONFIG, LOG, WEIGHTS, AdapterRecipe, AdapterTrainer, train
+from demo_model.examples import example_of
+
+from compiler import compile_toolset
+from runtime.errors import ModelLoadError
+from runtime.loading import load_model
+from runtime.study.questions import everyday
+
+# peft asks transformers by a name that is going out of use.
+pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing:FutureWarning")
+
+RECIPE = AdapterRecipe(rank=2, alpha=4, pool_size=4, batch_tokens=1024, micro_tokens=512, warmup_steps=1)
+
+
+@pytest.fixture(scope="module")
+def trained(random_model, tmp_path_factory):
+    """A run of two steps, cut off and resumed after the first."""
+    folder = tmp_path_factory.mktemp("adapter")
+    for max_steps in (1, 2):
+        trainer = AdapterTrainer(load_model(random_model, dtype="float32", device="cpu"), RECIPE)
+        train(folder, trainer, minutes=1, max_steps=max_steps)
+    return folder, trainer
+
+
+def test_every_sentence_asks_for_a_valid_call():
+    for templates in domains().values():
+        for template in templates:
+            kinds = {parameter.names[0]: parameter.kind for parameter in template.parameters}
+            required = [p.names[0] for p in template.parameters if not p.is_optional]
+            for number in range(30):
+                arguments = write(Random(number), template).arguments
+                assert set(required) <= set(arguments)
+                for schema in (0, -1):
+                    properties = {name: kind.schemas[schema] for name, kind in kinds.items()}
+                    jsonschema_rs.validate({"properties": properties}, arguments, validate_formats=True)
+
+
+def test_a_conversation_repeats_and_its_calls_are_written_as_the_mask_writes_them(random_model):
+    loaded = load_model(random_model)
+    num_calls = 0
+    for number in range(40):
+        conversation = converse(3, number)
+        assert conversation == converse(3, number)
+        linked = compile_toolset(
+            conversation.tools,
+            tokenizer=loaded.tokenizer,
+            syntax="hermes",
+            tool_choice="required",
+            parallel=True,
+        )
+        example = example_of(loaded.tokenizer, conversation)
+        assert example.is_answer.any()
+        for message in conversation.messages:
+            num_calls += len(message.calls)
+            if message.calls:
+                spelled = loaded.chat_template.token_ids([*conversation.messages[:1], message])
+                assert spelled
+        calls = [message for message in conversation.messages if message.calls]
+        for message in calls:
+            text = "\n".join(
+                f'<tool_call>\n{{"name": "{call.name}", "arguments": {call.arguments}}}\n</tool_call>'
+                for call in message.calls
+            )
+            matcher = linked.matcher()
+            assert all(map(matcher.accept, loaded.tokenizer.encode(text, add_special_tokens=False))), text
+            assert matcher.is_completed()
+    assert num_calls > 40
+
+
+def test_nothing_of_the_everyday_questions_is_trained_on():
+    questions = list(everyday())
+    names = {name for templates in domains().values() for template in templates for name in template.names}
+    assert not names & {tool.name for question in questions for tool in question.tools}
+    asked = {question.messages[0].content.lower() for question in questions}
+    said = {
+        message.content.lower()
+        for number in range(500)
+        for message in converse(0, number).messages
+        if message.role == "user"
+    }
+    assert not asked & said
+
+
+@pytest.mark.parametrize("text", ["a {b", "(a|b", "a]", "[a"])
+def test_a_sentence_that_cannot_be_read(text):
+    with pytest.raises(ValueError, match=r"sentence|closes|missing"):
+        parse(text)
+
+
+def test_a_run_goes_on_from_its_checkpoint(trained):
+    folder, trainer = trained
+    rows = [json.loads(line) for line in (folder / LOG).read_text().splitlines()]
+    assert [row["step"] for row in rows] == [1, 2]
+    assert rows[1]["tokens"] > rows[0]["tokens"]
+    assert trainer.progress.step == 2
+    assert (folder / CHECKPOINT).exists()
+
+
+def test_a_merged_adapter_computes_what_the_trained_one_does(trained, random_model, tmp_path):
+    folder, trainer = trained
+    loaded = load_model(random_model, dtype="float32", device="cpu", adapter=folder)
+    plain = load_model(random_model, dtype="float32", device="cpu")
+    ids = torch.tensor([list(range(5, 45))])
+    for model in (loaded.model, plain.model):
+        model.set_attn_implementation("sdpa")
+    with torch.no_grad():
+        merged, trained_logits = loaded.model(ids).logits, trainer.model(ids).logits
+        assert torch.allclose(merged, trained_logits, atol=1e-2)
+        assert not torch.allclose(merged, plain.model(ids).logits, atol=1e-2)
+
+
+def damaged(folder, tmp_path, **changes):
+    copied = shutil.copytree(folder, tmp_path / "adapter")
+    (copied / CONFIG).write_text(json.dumps(json.loads((copied / CONFIG).read_text()) | changes))
+    return copied
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"peft_type": "IA3"}, "only plain LoRA adapters are read, not IA3"),
+        ({"use_dora": True}, "not use_dora"),
+        ({"r": None}, "incomplete"),
+    ],
+)
+def test_other_kinds_of_adapters_are_refused(trained, random_model, tmp_path, changes, reason):
+    with pytest.raises(ModelLoadError, match=reason):
+        load_model(random_model, adapter=damaged(trained[0], tmp_path, **changes))
+
+
+def test_an_adapter_of_another_model_or_none_is_refused(trained, tmp_path, random_model):
+    with pytest.raises(ModelLoadError, match=r"adapter_config\.json"):
+        load_model(random_model, adapter=tmp_path)
+    copied = shutil.copytree(trained[0], tmp_path / "cut")
+    (copied / WEIGHTS).write_bytes((copied / WEIGHTS).read_bytes()[:100])
+    with pytest.raises(ModelLoadError, match="its adapter"):
+        load_model(random_model, adapter=copied)
