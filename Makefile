@@ -7,7 +7,7 @@ BENCH := $(VENV)/.bench
 ENGINES := build/engines
 AJV := build/ajv/node_modules/ajv
 
-.PHONY: demo serve test test-corpus test-engines fuzz bench gpu-wheels bench-gpu lint format clean
+.PHONY: demo serve test test-corpus test-clients test-engines fuzz bench gpu-wheels bench-gpu lint format clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -45,6 +45,9 @@ $(ENGINES)/.ready: pyproject.toml
 
 test-engines: $(READY) $(ENGINES)/.ready ## the plugin inside a real vLLM: some ten minutes
 	$(BIN)/pytest -m engines -s --timeout 1200 tests/engines
+
+test-clients: $(READY) ## install each client in an environment of its own and run it; CLIENTS="openai crewai" chooses, KEEP=1 keeps them
+	PYTHONPATH=.:tests:tests/gateway OMP_NUM_THREADS=1 $(BIN)/python -m clients $(CLIENTS)
 
 fuzz: $(READY) ## schemas, patterns and toolsets made up at random, for MINUTES=10; SEED=1 repeats a run
 	if command -v npm >/dev/null && [ ! -d $(AJV) ]; then \

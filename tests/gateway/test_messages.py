@@ -280,6 +280,7 @@ REFUSED = [
     ({"stop_sequences": [""]}, "stop_sequences"),
     ({"mcp_servers": [{}]}, "mcp_servers"),
     ({"thread": {"type": "create"}}, "thread"),
+    ({"compaction": {"type": "summary"}}, "compaction"),
     ({"max_token": 5}, "max_token"),
     ({"thinking": {"type": "on"}}, "thinking.type"),
 ]

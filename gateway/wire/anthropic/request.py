@@ -34,8 +34,11 @@ RULES = FieldRules(
     hints={
         **HINTS_IN_ALL,
         "betas": (),
+        "billing_policy": (),
         "diagnostics": (),
         "context_management": (),
+        "fallback_credit_token": (),
+        "fallbacks": (),
         "inference_geo": (),
         "service_tier": ("auto", "standard_only"),
         "speed": ("standard",),
@@ -43,6 +46,7 @@ RULES = FieldRules(
     fixed=FIXED_IN_ALL,
     refused={
         **REFUSED_IN_ALL,
+        "compaction": "conversations are not summarized here; ask for a summary in messages",
         "container": "there are no containers: tools run at the client",
         "mcp_servers": "tools run at the client; register the server's tools as a toolset",
         # Fields of OpenAI's APIs.

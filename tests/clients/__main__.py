@@ -1,0 +1,77 @@
+"""Runs clients against a gateway with the demo model: `python -m clients [NAME ...]`.
+
+A name is the start of a recording's, such as `openai`. Each client's environment is deleted after its run,
+unless the variable KEEP is set. Exits with 1 if a step failed that the table of clients does not expect to.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+from serving import served
+
+from clients import matrix, recording
+from clients.client_table import CLIENTS, STEPS, Client
+from clients.environments import Environment, Outcome
+from clients.recorder import Recorder
+from gateway.app import create_app, load_runtime, open_compile_pool
+from gateway.connections import ServerConfig
+from gateway.settings import Settings
+
+
+def main() -> int:
+    """Run the clients named, or all; 1 if one of them has an unexpected failure."""
+    parser = argparse.ArgumentParser(prog="clients", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    names = tuple(parser.parse_args().names)
+    chosen = [client for client in CLIENTS if not names or client.file_name.startswith(names)]
+    with gateway() as (url, recorder):
+        failed = [client for client in chosen if not _passes(client, url, recorder)]
+    matrix.write()
+    print(f"{len(chosen) - len(failed)} passed, {len(failed)} failed")
+    return 1 if failed else 0
+
+
+@contextmanager
+def gateway() -> Iterator[tuple[str, Recorder]]:
+    """A gateway with the demo model on a free port of loopback, as `callgate serve` starts it."""
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings(data_dir=folder)
+        compile_pool = open_compile_pool(settings)
+        runtime = load_runtime(settings, compile_pool)
+        recorder = Recorder(create_app(settings, runtime=runtime, compile_pool=compile_pool))
+        config = ServerConfig(recorder, settings, port=0, log_level="warning")
+        with served(uvicorn.Server(config)) as client:
+            yield str(client.base_url), recorder
+
+
+def _passes(client: Client, url: str, recorder: Recorder) -> bool:
+    print(f"{client.name} ({client.language}) {client.version}", flush=True)
+    environment = Environment(client)
+    recorder.start()
+    try:
+        environment.install()
+        outcome = environment.run(url)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        outcome = Outcome([], f"not installed: {(error.stderr or str(error))[-500:]}")
+    finally:
+        if not os.environ.get("KEEP"):
+            environment.remove()
+    told = {step["step"]: step for step in outcome.steps}
+    reason = outcome.error.strip().rpartition("\n")[2] or "the script did not reach this step"
+    steps = [told.get(step, {"step": step, "why": reason}) for step in STEPS if step not in client.lacks]
+    for step in steps:
+        print(f"  {step['step']:12} {step['why'] or 'passed'}")
+    if outcome.error:
+        print(outcome.error, file=sys.stderr)
+    recording.save(client, steps, recorder.exchanges)
+    return all(not step["why"] for step in steps)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

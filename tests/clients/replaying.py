@@ -1,0 +1,62 @@
+"""A runtime that plays the demo model's part without a model, and the shapes that answers must have."""
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+from anthropic.types import Message as AnthropicMessage
+from anthropic.types import RawMessageStreamEvent
+from fake_runtime import FakeRuntime, call, text
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.responses import Response, ResponseStreamEvent
+from pydantic import TypeAdapter
+
+from runtime.events import Event
+from runtime.request import GenerationRequest
+
+REFUND = '{"payment": "pay_4821", "reason": "duplicate"}'
+REVIEW = '{"reason": "duplicate", "is_urgent": false}'
+
+TYPES = {
+    "/v1/chat/completions": (TypeAdapter(ChatCompletion), TypeAdapter(ChatCompletionChunk)),
+    "/v1/responses": (TypeAdapter(Response), TypeAdapter(ResponseStreamEvent)),
+    "/v1/messages": (TypeAdapter(AnthropicMessage), TypeAdapter(RawMessageStreamEvent)),
+}
+LAST_EVENTS = {"/v1/responses": "response.completed", "/v1/messages": "message_stop"}
+
+
+class Clerk(FakeRuntime):
+    """Calls the first tool that it is shown after a message of the user, and writes text otherwise."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.card = replace(self.card, model_id="demo", context_length=8192)
+
+    async def generate(self, request: GenerationRequest) -> AsyncIterator[Event]:
+        if request.tools and request.messages[-1].role == "user":
+            name = request.tools[0].name
+            self.script = call(name, REFUND if name == "refund_payment" else REVIEW)
+        elif request.constraint and not request.tools:
+            self.script = text(REVIEW)
+        else:
+            self.script = text("Done: ", "refund is re_77.")
+        async for event in super().generate(request):
+            yield event
+
+
+def check_shape(path, answer, *, is_streamed):
+    """Check an answer, whole or streamed, against the types that the official clients have of it."""
+    whole, event = TYPES[path]
+    if not is_streamed:
+        whole.validate_python(answer.json())
+        return
+    *events, last = [
+        line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: ")
+    ]
+    if path in LAST_EVENTS:
+        assert json.loads(last)["type"] == LAST_EVENTS[path]
+        events.append(last)
+    else:
+        assert last == "[DONE]"
+    for written in events:
+        event.validate_python(json.loads(written))
