@@ -104,9 +104,10 @@ _WIRE_NAMES = {"template_options": "chat_template_kwargs"}
 _RESPONSES_NAMES = {
     "max_tokens": "max_output_tokens",
     "messages": "input",
+    "reasoning_effort": "reasoning.effort",
     "response_format": "text.format",
 }
-"""What Responses calls fields that code outside its wire format names in errors."""
+"""What Responses calls fields that code outside its wire format names."""
 
 _MESSAGES_NAMES = {
     "response_format": "output_config.format",
@@ -183,7 +184,7 @@ def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
             exc_info=error if is_bug else None,
         )
     if problem.param and problem.kind != "invalid_field":
-        problem = replace(problem, param=_NAMES.get(path, {}).get(problem.param, problem.param))
+        problem = replace(problem, param=wire_name(path, problem.param))
     if path.startswith(REGISTRY):
         return _response(problem_details(problem), problem.status, problem, "application/problem+json")
     write = anthropic_error if path.startswith(MESSAGES) else openai_error
@@ -202,6 +203,11 @@ def _bad_parameter(fault: Mapping[str, Any]) -> Problem:
 def _no_such_route(method: str, path: str) -> str:
     hint = next((hint for end, hint in _ELSEWHERE.items() if path.endswith(end)), "")
     return f"there is no route {method} {path}{hint}"
+
+
+def wire_name(path: str, name: str) -> str:
+    """What the API of a route calls a field that code outside its wire format names."""
+    return _NAMES.get(path, {}).get(name, name)
 
 
 def problem_details(problem: Problem) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from gateway.body import convert
 from gateway.completions import split_model
 from gateway.errors import InvalidField
 from gateway.principal import Principal, RequestPrincipal
-from gateway.problems import MESSAGES, anthropic_error, openai_error
+from gateway.problems import MESSAGES, anthropic_error, openai_error, wire_name
 from gateway.routes.transport import read_body, read_wire_request, stream, told, unless_gone
 from gateway.services import LOST, Services, WiredServices
 from gateway.stored_responses import ItemPage
@@ -66,7 +66,8 @@ async def _started(
 ) -> tuple[Generation, dict[str, str]]:
     """The generation that answers a request, and the header that names ignored fields."""
     generation = await unless_gone(request, services.completions.start(asked.turn, principal.share))
-    return generation, told((*asked.ignored, *generation.ignored))
+    without_effect = (wire_name(request.scope["path"], name) for name in generation.ignored)
+    return generation, told((*asked.ignored, *without_effect))
 
 
 @post("/v1/chat/completions", status_code=200)

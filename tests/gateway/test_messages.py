@@ -239,7 +239,6 @@ def test_a_conversation_with_results():
         Message("user", "And now?"),
     )
     assert set(asked.ignored) == {
-        "tools[].cache_control",
         "tools[].eager_input_streaming",
         "messages[].content[].redacted_thinking",
     }
@@ -330,6 +329,12 @@ def test_the_official_client(app, runtime):
         assert [model.id for model in client.models.list()] == ["tiny"]
         with pytest.raises(anthropic.NotFoundError, match="no model 'other'"):
             client.messages.create(**asked | {"model": "other"}, messages=messages)
+
+
+async def test_what_was_left_out_is_named_as_the_client_wrote_it(client):
+    cached = WEATHER | {"cache_control": {"type": "ephemeral"}, "defer_loading": True}
+    answer = await client.post(URL, json=body(thinking={"type": "adaptive"}, tools=[cached]))
+    assert answer.headers["x-callgate-ignored"] == "tools[].defer_loading, thinking"
 
 
 async def test_a_thread_is_refused_so_that_clients_know_to_go_on_without_one(client):

@@ -220,5 +220,11 @@ def _read_tools(documents: list[Any], reader: FieldReader) -> tuple[Tool, ...]:
             shown = shorten(repr(kind), MAX_NAME)
             reason = f"{shown} is not supported: only tools with an input_schema are called"
             raise InvalidField(f"tools[{number}].type", reason)
-        kept.append(document)
+        kept.append(_without_cache_control(document))
     return read_inline_tools(kept, reader)
+
+
+def _without_cache_control(document: Any) -> Any:
+    if not isinstance(document, Mapping):
+        return document
+    return {name: value for name, value in document.items() if name != "cache_control"}
