@@ -9,31 +9,36 @@ quietest tenth of the steps and, in brackets, the median.
 """
 
 import argparse
+import asyncio
 import json
 import random
 import statistics
 import time
 from collections.abc import Iterator
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from corpus import corpus
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from compiler.cache.grammar_cache import GrammarCache
 from compiler.isolation.priming import prime
 from compiler.linker.inner_positions import InUnit
 from compiler.linker.linker import LinkedGrammar
 from compiler.matcher import allocate_bitmask
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.recipe import GrammarRecipe
-from compiler.toolset_compiler import compile_toolset
 from compiler.vocabulary import Vocabulary
+from runtime.engines.grammar_loader import GrammarLoader
 from runtime.engines.mark import Mark
 from runtime.engines.masked_output import BatchFill, MaskedOutput
-from toolspecs.tool import Tool
+from toolspecs.stores import open_store
+from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 NUM_ROWS = (1, 8, 32, 128, 256)
 GUARDED_SHARE = 0.2
 MAX_TOKENS = 60
+SECRET = b"sixteen bytes or more"
 
 
 class Rows:
@@ -108,6 +113,7 @@ class Rows:
 
 RECIPE = GrammarRecipe("", "hermes")
 BYTE_IDS: dict[str, dict[int, int]] = {}
+"""By the digest of a vocabulary, the token of each byte."""
 
 
 def main() -> None:
@@ -118,18 +124,15 @@ def main() -> None:
     parser.add_argument("--vocabulary", choices=["qwen3", "mistral-v3"], default="qwen3")
     options = parser.parse_args()
     tokenizer = AutoTokenizer.from_pretrained(corpus("tokenizers", options.vocabulary))
-    prepared = PreparedVocabulary(Vocabulary.from_tokenizer(tokenizer))
-    for _ in prime(prepared):
-        pass
-    vocabulary = prepared.vocabulary
-    BYTE_IDS[vocabulary.digest] = {t[0]: i for i, t in enumerate(vocabulary.tokens) if len(t) == 1}
     tools = list(mcp_tools())
-    start = time.perf_counter()
-    grammar = compile_toolset(
-        tools, tokenizer=prepared, syntax="hermes", tool_choice="required", parallel=True
-    )
+    with TemporaryDirectory() as folder:
+        url = f"sqlite://{folder}/store.sqlite3"
+        recipe = asyncio.run(_stored(tools, _primed(tokenizer), url))
+        grammar = _loaded(recipe, _primed(tokenizer), url)
+    vocabulary = grammar.vocabulary
+    BYTE_IDS[vocabulary.digest] = {t[0]: i for i, t in enumerate(vocabulary.tokens) if len(t) == 1}
     num_guarded = sum(unit.guard is not None for unit in grammar.units.values())
-    print(f"{len(tools)} tools, {num_guarded} with a guard, compiled in {time.perf_counter() - start:.1f} s")
+    print(f"{len(tools)} tools, {num_guarded} of them with a guard; {options.threads} threads fill a batch")
     print("| rows | one by one | in one batch | accept |\n|--:|--:|--:|--:|")
     for num_rows in NUM_ROWS:
         rows = Rows(grammar, num_rows, options.threads, seed=num_rows)
@@ -138,6 +141,38 @@ def main() -> None:
             [fill for is_batch, fill, _ in steps if is_batch is kind] for kind in (False, True)
         )
         print(f"| {num_rows} | {_shown(single)} | {_shown(batched)} | {_shown([s[2] for s in steps])} |")
+
+
+def _primed(tokenizer: PreTrainedTokenizerBase) -> PreparedVocabulary:
+    prepared = PreparedVocabulary(Vocabulary.from_tokenizer(tokenizer))
+    assert prepared.index.last_word is not None
+    for _ in prime(prepared):
+        pass
+    return prepared
+
+
+async def _stored(tools: list[Tool], prepared: PreparedVocabulary, url: str) -> GrammarRecipe:
+    """The recipe of a grammar whose units a gateway has compiled into a store."""
+    store = open_store(url)
+    cache = GrammarCache(store, secret=SECRET)
+    required = ToolChoice(ChoiceMode.REQUIRED)
+    found = await cache.toolset(tools, prepared=prepared, syntax="hermes", choice=required)
+    await cache.close()
+    await store.close()
+    return found.recipe
+
+
+def _loaded(recipe: GrammarRecipe, prepared: PreparedVocabulary, url: str) -> LinkedGrammar:
+    """The grammar as a plugin loads it; prints how long an engine waits that has only its vocabulary ready."""
+    loader = GrammarLoader(lambda: open_store(url), SECRET, prepared, cache_bytes=2**30)
+    width = prepared.vocabulary.width
+    start = time.perf_counter()
+    grammar = loader.grammar(recipe)
+    MaskedOutput(grammar, Mark(recipe), prepared, width).fill(allocate_bitmask(1, width), 0)
+    print(f"first mask, nothing cached but the store: {time.perf_counter() - start:.2f} s")
+    loader.close()
+    assert isinstance(grammar, LinkedGrammar)
+    return grammar
 
 
 def _shown(seconds: list[float]) -> str:
