@@ -13,6 +13,8 @@ from weakref import WeakKeyDictionary
 import xgrammar as xgr
 
 from compiler.errors import UnsupportedGrammar
+from compiler.grammar.grammar import Grammar
+from compiler.grammar.rule_cache import told_apart
 from compiler.guard.candidate_tokens import GuardedTokens
 from compiler.token_index import TokenIndex
 from compiler.vocabulary import Vocabulary
@@ -60,8 +62,12 @@ class Backend:
             tokenizer_info, max_threads=max_threads, cache_limit_bytes=cache_limit_bytes
         )
 
+    def compile_grammar(self, grammar: Grammar) -> xgr.CompiledGrammar:
+        """Compile a grammar; raises UnsupportedGrammar if xgrammar refuses it."""
+        return self.compile(told_apart(grammar).ebnf)
+
     def compile(self, ebnf: str) -> xgr.CompiledGrammar:
-        """Compile a grammar whose root rule is `root`.
+        """Compile the text of a grammar whose root rule is `root`.
 
         Raises:
             UnsupportedGrammar: xgrammar refuses it; the message is xgrammar's.

@@ -31,7 +31,7 @@ _TYPICAL = {
 def prime(prepared: PreparedVocabulary) -> Iterator[None]:
     """Compile the shared rules for a vocabulary, one schema a step; takes seconds, mostly without the GIL."""
     for schema in _shared():
-        prepared.backend.compile(lower_schema(schema, formatting=SPACED).grammar.ebnf)
+        prepared.backend.compile_grammar(lower_schema(schema, formatting=SPACED).grammar)
         yield
     prepared.guarded.prepare()
 

@@ -28,7 +28,7 @@ class CompiledGrammar:
     @cached_property
     def compiled(self) -> xgr.CompiledGrammar:
         """The grammar as xgrammar compiles it."""
-        return self.prepared.backend.compile(self.grammar.ebnf)
+        return self.prepared.backend.compile_grammar(self.grammar)
 
     @cached_property
     def guard(self) -> Guard | None:

@@ -57,7 +57,7 @@ class Unit(CompiledGrammar):
     @cached_property
     def compiled(self) -> xgr.CompiledGrammar:
         """The grammar as xgrammar compiles it; `grammar` is not kept for it, since matching needs none."""
-        return self.prepared.backend.compile(grammar_from_json(self.source).ebnf)
+        return self.prepared.backend.compile_grammar(grammar_from_json(self.source))
 
     @cached_property
     def grammar(self) -> Grammar:  # type: ignore[override] # it is frozen in every subclass
@@ -134,7 +134,7 @@ def compile_unit(
     whole = call_of(grammar, syntax, vocabulary)
     digest, source = unit_digest(whole, syntax, vocabulary), grammar_to_json(whole)
     unit = Unit(digest, syntax.name, source, prepared, types or {})
-    vars(unit)["compiled"] = compiled = prepared.backend.compile(whole.ebnf)  # saves reading it back
+    vars(unit)["compiled"] = compiled = prepared.backend.compile_grammar(whole)  # saves reading it back
     starts = argument_starts(syntax, vocabulary)
     if not set(_first_bytes(compiled)) <= set(starts):
         first = " or ".join(repr(chr(byte)) for byte in starts)

@@ -25,7 +25,7 @@ class Language:
     """What a lowered number accepts; None accepts nothing."""
 
     def __init__(self, lowered, rules: RuleTable) -> None:
-        self.compiled = lowered and prepare(BYTES).backend.compile(rules.grammar(Rule(lowered.expr)).ebnf)
+        self.compiled = lowered and prepare(BYTES).backend.compile_grammar(rules.grammar(Rule(lowered.expr)))
 
     def __contains__(self, text: str) -> bool:
         if self.compiled is None:

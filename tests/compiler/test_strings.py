@@ -27,7 +27,7 @@ BYTES = Vocabulary.of_bytes()
 
 
 def accepts(expr, rules: RuleTable, text: str) -> bool:
-    matcher = xgr.GrammarMatcher(prepare(BYTES).backend.compile(rules.grammar(Rule(expr)).ebnf))
+    matcher = xgr.GrammarMatcher(prepare(BYTES).backend.compile_grammar(rules.grammar(Rule(expr))))
     return matcher.accept_string(text) and matcher.is_completed()
 
 
@@ -68,7 +68,7 @@ def test_long_bounds_are_exact(low, high, pattern):
     constraint = StringConstraint(low, high, patterns=(pattern,) if pattern else ())
     rules = RuleTable()
     expr = lower_string(constraint, rules, in_container=False).expr
-    compiled = prepare(BYTES).backend.compile(rules.grammar(Rule(expr)).ebnf)
+    compiled = prepare(BYTES).backend.compile_grammar(rules.grammar(Rule(expr)))
     edges = {0, 1, 31, 32, 33, *(edge + step for edge in (low, high or low) for step in (-1, 0, 1, 40))}
     for length in (edge for edge in edges if edge >= 0):
         matcher = xgr.GrammarMatcher(compiled)

@@ -1,0 +1,134 @@
+"""Grammars as xgrammar's cache of rules can tell them apart. The language stays the same.
+
+xgrammar keeps the masks of a rule for later grammars, by a hash of the rule and of all rules that it refers
+to. Rules that refer to one another in more than one circle have no hash, and neither have rules that refer to
+these. With one exception, in xgrammar 0.2.8: if the only such reference stands at the start of an
+alternative, it is hashed as an unknown one, whichever rule it names. That hash also stands for the rule where
+it follows another one: masks of that other rule are then those of another grammar, too large and too small.
+
+So such a reference is replaced by what it refers to. Then the reference to a rule without a hash no longer
+stands at the start, or there are several of them, and the rule has no hash either. Of
+`value ::= "null" | node`, `node ::= "[" (node | other) "]"` it makes
+`value ::= "null" | "[" (node | other) "]"`.
+
+tests/compiler/test_rule_cache.py shows the fault, and compares masks.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from compiler.digraph import reachable, strongly_connected_components
+from compiler.grammar.grammar import (
+    Choice,
+    Concatenation,
+    Expr,
+    Grammar,
+    GuardedText,
+    Prose,
+    Rule,
+    RuleRef,
+    choice,
+    concat,
+)
+
+_MAX_DEPTH = 30
+"""How many references in a row are replaced; there are no more without left recursion, or hardly ever."""
+
+_Node = str | int
+"""A rule by its name; a choice inside a concatenation, which xgrammar makes a rule of, by a number."""
+
+
+def told_apart(grammar: Grammar) -> Grammar:
+    """The grammar without rules that xgrammar's cache would take for others."""
+    unhashed = _unhashed(grammar.rules)
+    if not unhashed:
+        return grammar
+    rewriting = _Rewriting(grammar.rules, unhashed)
+    rules = {
+        name: Rule(rewriting.told_apart(rule.body, RuleRef(name)), rule.lookahead)
+        for name, rule in grammar.rules.items()
+    }
+    return Grammar(rules, grammar.root, grammar.plan)
+
+
+class _Rewriting:
+    def __init__(self, rules: Mapping[str, Rule], unhashed: set[_Node]) -> None:
+        self._rules = rules
+        self._unhashed = unhashed
+
+    def told_apart(self, body: Expr, itself: RuleRef | None = None) -> Expr:
+        """A body, or a choice in one, in which no rule without a hash is referred to once and at a start.
+
+        References to the rule itself do not count.
+        """
+        options = [self._with_inner(option) for option in _options(body)]
+        for _ in range(_MAX_DEPTH):
+            leading = [i for i, option in enumerate(options) if self._is_unhashed(_items(option)[0])]
+            inner = (item for option in options for item in _items(option)[1:] if item != itself)
+            if len(leading) != 1 or any(map(self._is_unhashed, inner)):
+                break
+            first, *rest = _items(options[leading[0]])
+            parts = [concat(part, *rest) for part in _options(self._target(first))]
+            options[leading[0] : leading[0] + 1] = map(self._with_inner, parts)
+        return choice(*options)
+
+    def _with_inner(self, option: Expr) -> Expr:
+        """An option with the choices inside it told apart: xgrammar makes rules of them."""
+        if not isinstance(option, Concatenation):
+            return option
+        return concat(*(self.told_apart(i) if isinstance(i, Choice) else i for i in option.items))
+
+    def _target(self, expr: Expr) -> Expr:
+        return self._rules[expr.name].body if isinstance(expr, RuleRef) else expr
+
+    def _is_unhashed(self, expr: Expr) -> bool:
+        """Whether an item refers to a rule without a hash, or to a choice that does."""
+        match expr:
+            case RuleRef(name) | GuardedText(_, RuleRef(name)):
+                return name in self._unhashed
+            case Choice(inner) | Concatenation(inner):
+                return any(map(self._is_unhashed, inner))
+        return False
+
+
+def _options(expr: Expr) -> Sequence[Expr]:
+    return expr.options if isinstance(expr, Choice) else (expr,)
+
+
+def _items(expr: Expr) -> Sequence[Expr]:
+    return expr.items if isinstance(expr, Concatenation) else (expr,)
+
+
+def _unhashed(rules: Mapping[str, Rule]) -> set[_Node]:
+    """The rules that xgrammar cannot hash as a whole, and those that refer to them.
+
+    A rule has a hash if all rules that it refers to have, itself aside. So have rules in a circle of which
+    each refers to one rule of the circle, and otherwise only to rules with a hash.
+    """
+    referees = _referees(rules)
+    starts: set[_Node] = {name for name, rule in rules.items() if isinstance(rule.body, Prose)}
+    for component in strongly_connected_components(referees):
+        if len(component) > 1 and any(len(component & referees[node]) > 1 for node in component):
+            starts |= component
+    referrers: dict[_Node, list[_Node]] = {node: [] for node in referees}
+    for node, targets in referees.items():
+        for target in targets:
+            referrers[target].append(node)
+    return reachable(starts, lambda node: referrers[node])
+
+
+def _referees(rules: Mapping[str, Rule]) -> dict[_Node, set[_Node]]:
+    """What each rule refers to, itself included."""
+    found: dict[_Node, set[_Node]] = {name: set() for name in rules}
+    pending: list[tuple[_Node, Expr]] = [(name, rule.body) for name, rule in rules.items()]
+    while pending:
+        node, body = pending.pop()
+        for item in (item for option in _options(body) for item in _items(option)):
+            match item:
+                case RuleRef(name) | GuardedText(_, RuleRef(name)):
+                    found[node].add(name)
+                case Choice():
+                    inner = len(found)
+                    found[inner] = set()
+                    found[node].add(inner)
+                    pending.append((inner, item))
+    return found
