@@ -20,7 +20,10 @@ Note = tuple[str, Verdict, str]
 
 @dataclass(frozen=True, slots=True)
 class ReportEntry:
-    """One keyword of one schema object; `pointer` is the JSON pointer of that object."""
+    """One keyword of one schema object; `pointer` is the JSON pointer of that object.
+
+    An empty keyword is the schema as a whole: what it leaves out though no keyword of it says so.
+    """
 
     pointer: str
     keyword: str

@@ -4,7 +4,7 @@ The specification's words: an *assertion* can fail a value, an *annotation* cann
 subschemas, an in-place applicator to the same value as the schema that holds it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from toolspecs.bundle import KEYWORDS, pointer_keys
@@ -82,6 +82,16 @@ STRUCTURE = frozenset(
     }
 )
 """Keywords that structure or describe a document; a report leaves them out."""
+NUMBERS = ("integer", "number")
+TYPES = ("string", *NUMBERS, "boolean", "null", "array", "object")
+_TYPES_OF_VALUES: Mapping[type, frozenset[str]] = {
+    str: frozenset({"string"}),
+    bool: frozenset({"boolean"}),
+    type(None): frozenset({"null"}),
+    list: frozenset({"array"}),
+    dict: frozenset({"object"}),
+}
+"""The JSON types of Python's values; all other values are numbers."""
 ANNOTATIONS = frozenset({"contentEncoding", "contentMediaType", "contentSchema"})
 
 
@@ -130,6 +140,25 @@ def transformed(schema: Any, change: Callable[[dict[str, Any]], dict[str, Any]])
         else:
             result[keyword] = transformed(value, change) if keyword in SINGLE else value
     return change(result)
+
+
+def may_have_type(schema: Any, types: Collection[str]) -> bool:
+    """Whether a schema may admit values of one of the JSON types, by its `type`, `const` and `enum` alone.
+
+    >>> may_have_type({"enum": [1, None]}, ("string",)), may_have_type({"minimum": 1}, ("string",))
+    (False, True)
+    """
+    if not isinstance(schema, dict):
+        return schema is not False
+    named = schema.get("type")
+    if isinstance(named, str | list) and set(types).isdisjoint([named] if isinstance(named, str) else named):
+        return False
+    if not schema.keys() & {"const", "enum"}:
+        return True
+    listed = schema["enum"] if isinstance(schema.get("enum"), list) else [schema.get("const")]
+    return any(
+        not _TYPES_OF_VALUES.get(type(value), frozenset(NUMBERS)).isdisjoint(types) for value in listed
+    )
 
 
 def prefix_items_keyword(draft: int) -> str:

@@ -1,10 +1,12 @@
 """The enforcement report while a schema is lowered, and refusals that point at a keyword of the source."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
 
 from compiler.errors import UnsupportedKeyword, UnsupportedSchema
 from compiler.frontend.dialect_dependent import dialect_dependent
-from compiler.frontend.keywords import ANNOTATIONS, ASSERTIONS, STRUCTURE, child
+from compiler.frontend.keywords import ANNOTATIONS, ASSERTIONS, NUMBERS, STRUCTURE, child
 from compiler.frontend.source_map import SchemaLocation, SourceMap
 from compiler.regular.formats import FORMATS
 from compiler.report import EnforcementReport, Note, ReportEntry, Verdict
@@ -20,16 +22,62 @@ _NULLABLE = (
 _LIKELY = 0.75
 """The `difflib` ratio from which on an unknown keyword is taken for a misspelled one."""
 
+_UNUSED = "no value is looked at by it"
+
+TYPES_OF: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(("pattern", "format", "minLength", "maxLength"), ("string",)),
+    **dict.fromkeys(("multipleOf", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), NUMBERS),
+    **dict.fromkeys(("minItems", "maxItems", "uniqueItems", "contains"), ("array",)),
+    **dict.fromkeys(
+        ("properties", "patternProperties", "additionalProperties", "dependentRequired", "dependencies"),
+        ("object",),
+    ),
+}
+"""The JSON types that a keyword is about."""
+_NEGATIVE = ("not", "oneOf", "if", "dependentSchemas", "dependencies")
+_INSTEAD: Mapping[str, tuple[str, ...]] = {
+    "minimum": ("exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+    "maximum": ("exclusiveMaximum", "exclusiveMinimum", "multipleOf"),
+    "exclusiveMinimum": ("minimum",),
+    "exclusiveMaximum": ("maximum",),
+    "maxLength": ("pattern", "format"),
+    "pattern": ("format",),
+    "const": ("enum",),
+    "enum": ("const",),
+    "not": _NEGATIVE,
+    "oneOf": ("anyOf", "allOf"),
+}
+"""Where a note is written if no schema there has its keyword: canonicalization makes one of the other."""
+
 _SEVERITY = (Verdict.EXACT, Verdict.ANNOTATION, Verdict.NARROWED, Verdict.GUARDED)
 
 
+_Verdict = tuple[Verdict, dict[str, None]]
+"""A verdict and its notes, in the order in which they were made."""
+_UNNOTED: _Verdict = (Verdict.EXACT, {})
+
+
 class Reporter:
-    """Collects a verdict for each keyword; canonicalization upholds exactly what has none."""
+    """Collects what the lowering says of the keywords of a schema.
+
+    Of every location that it makes rules for, the lowering says so (`lowered`). With that it vouches for the
+    keywords of the location's schemas: what they demand is what the rules admit, except for what its notes
+    say. A note is never lost: if no schema there has its keyword, it is one on a related keyword or on the
+    schema as a whole, and where no schema of the document applies, one on the schema around that place.
+
+    Schemas that no location has, such as those under `not`, are part of what another keyword demands. They
+    are kept as well as that one.
+    """
 
     def __init__(self, source_map: SourceMap, draft: int) -> None:
         self._source_map = source_map
         self._draft = draft
-        self._notes: dict[tuple[str, str], tuple[Verdict, dict[str, None]]] = {}
+        self._notes: dict[tuple[str, str], _Verdict] = {}
+        self._lowered: set[str] = set()
+
+    def lowered(self, location: SchemaLocation) -> None:
+        """Vouch for the schemas of a location: its rules admit what they demand, but for what is noted."""
+        self._lowered.update(location.pointers)
 
     def note(
         self,
@@ -37,32 +85,53 @@ class Reporter:
         keyword: str,
         verdict: Verdict,
         note: str,
+        *,
         types: Collection[str] = (),
+        values: Collection[Any] = (),
     ) -> None:
-        """Record a verdict for a keyword in every schema of a location; the weaker of two verdicts stays.
+        """Record a verdict for a keyword in the schemas of a location; the weaker of two verdicts stays.
 
-        It concerns values of `types`: a `type` that names none of them gets no note.
+        It concerns values of `types` alone and, if a schema there gives the keyword one of `values`, schemas
+        that do so. A keyword of "" is the schema as a whole.
         """
-        for pointer, schema in self._source_map.schemas(location):
-            named = schema.get("type") if keyword == "type" and types else None
-            names = named if isinstance(named, list) else [named]
-            if keyword in schema and (named is None or not set(types).isdisjoint(names)):
-                before, texts = self._notes.get((pointer, keyword), (Verdict.EXACT, {}))
-                stays = max(before, verdict, key=_SEVERITY.index)
-                self._notes[pointer, keyword] = (stays, {**texts, note: None})
+        if location.is_anywhere:
+            return
+        for pointer, name in self._noted(location, keyword, types or TYPES_OF.get(keyword, ()), values):
+            before, texts = self._notes.get((pointer, name), _UNNOTED)
+            stays = max(before, verdict, key=_SEVERITY.index)
+            self._notes[pointer, name] = (stays, {**texts, note: None})
+
+    def _noted(
+        self, location: SchemaLocation, keyword: str, types: Collection[str], values: Collection[Any]
+    ) -> list[tuple[str, str]]:
+        """The pointers and keywords that a note concerns."""
+        concerned = self._source_map.concerned(location, types)
+        for schemas in (concerned, list(self._source_map.schemas(location))):
+            for name in (keyword, *_INSTEAD.get(keyword, ())):
+                having = [(pointer, schema) for pointer, schema in schemas if name in schema]
+                exactly = [(pointer, schema) for pointer, schema in having if schema[name] in values]
+                if having:
+                    return [(pointer, name) for pointer, _ in exactly or having]
+        return [(pointer, "") for pointer, _ in concerned[:1]] or [(location.pointer, "")]
 
     def note_first(
         self, location: SchemaLocation, keywords: Iterable[str], verdict: Verdict, note: str
     ) -> None:
-        """Record a verdict for the first of some keywords that a schema of the location has."""
-        used = {keyword for _, schema in self._source_map.schemas(location) for keyword in schema}
-        for keyword in [keyword for keyword in keywords if keyword in used][:1]:
-            self.note(location, keyword, verdict, note)
+        """Record a verdict for the first of some keywords of objects that a schema of the location has."""
+        used = {k for _, schema in self._source_map.concerned(location, ("object",)) for k in schema}
+        first = next((keyword for keyword in keywords if keyword in used), "")
+        self.note(location, first, verdict, note, types=("object",))
 
-    def note_all(self, location: SchemaLocation, notes: Iterable[Note], types: Collection[str] = ()) -> None:
-        """Record several verdicts on values of `types`: keyword, verdict and note."""
+    def note_all(
+        self,
+        location: SchemaLocation,
+        notes: Iterable[Note],
+        types: Collection[str],
+        values: Mapping[str, Collection[Any]] = MappingProxyType({}),
+    ) -> None:
+        """Record several verdicts on values of `types`; `values` are what keywords are there, if known."""
         for keyword, verdict, note in notes:
-            self.note(location, keyword, verdict, note, types)
+            self.note(location, keyword, verdict, note, types=types, values=values.get(keyword, ()))
 
     def refusal(
         self, location: SchemaLocation, keyword: str, reason: str, suggestion: str = ""
@@ -83,20 +152,36 @@ class Reporter:
 
     def report(self) -> EnforcementReport:
         """The verdict on every keyword of the document except those that only structure or describe it."""
-        entries = []
-        for pointer, schema in self._source_map.subschemas():
-            dependent = dialect_dependent(schema, self._draft)
-            for keyword in schema:
-                if keyword in STRUCTURE:
-                    continue
-                default = _default(keyword, schema[keyword])
-                verdict, texts = self._notes.get((pointer, keyword), (default, {}))
-                if keyword in dependent:
-                    verdict = max(verdict, Verdict.NARROWED, key=_SEVERITY.index)
-                    texts = {**texts, _NOT_ASSERTED_BY_ALL: None}
-                note = "; ".join(texts) or _ignored(keyword, schema[keyword])
-                entries.append(ReportEntry(pointer, keyword, verdict, note))
-        return EnforcementReport(tuple(entries))
+        verdicts = _Verdicts(self._source_map, self._notes, self._lowered)
+        schemas = dict(self._source_map.subschemas())
+        entries = [e for pointer, schema in schemas.items() for e in self._entries(pointer, schema, verdicts)]
+        of_booleans = [
+            ReportEntry(pointer, keyword, verdict, "; ".join(texts))
+            for (pointer, keyword), (verdict, texts) in self._notes.items()
+            if pointer not in schemas
+        ]
+        return EnforcementReport((*entries, *of_booleans))
+
+    def _entries(
+        self, pointer: str, schema: Mapping[str, Any], verdicts: "_Verdicts"
+    ) -> Iterator[ReportEntry]:
+        """The entries of one schema: on the whole of it, then on its keywords."""
+        verdict, texts = self._notes.get((pointer, ""), _UNNOTED)
+        said = {text for keyword in schema for text in self._notes.get((pointer, keyword), _UNNOTED)[1]}
+        if unsaid := [text for text in texts if text not in said]:
+            yield ReportEntry(pointer, "", verdict, "; ".join(unsaid))
+        dependent = dialect_dependent(schema, self._draft)
+        for keyword, value in schema.items():
+            if keyword in STRUCTURE:
+                continue
+            if not _has_force(keyword, value):
+                yield ReportEntry(pointer, keyword, Verdict.ANNOTATION, _ignored(keyword, value))
+                continue
+            verdict, texts = verdicts.of_keyword(pointer, keyword)
+            if keyword in dependent:
+                verdict = max(verdict, Verdict.NARROWED, key=_SEVERITY.index)
+                texts = {**texts, _NOT_ASSERTED_BY_ALL: None}
+            yield ReportEntry(pointer, keyword, verdict, "; ".join(texts))
 
 
 def _ignored(keyword: str, value: object) -> str:
@@ -110,6 +195,45 @@ def _ignored(keyword: str, value: object) -> str:
     return f"unknown keyword, ignored{did_you_mean(near_matches(keyword, ASSERTIONS, 1, _LIKELY))}"
 
 
-def _default(keyword: str, value: object) -> Verdict:
-    has_force = keyword in ASSERTIONS and (keyword != "format" or value in FORMATS)
-    return Verdict.EXACT if has_force else Verdict.ANNOTATION
+def _has_force(keyword: str, value: object) -> bool:
+    return keyword in ASSERTIONS and (keyword != "format" or value in FORMATS)
+
+
+class _Verdicts:
+    """The verdicts on keywords, those of schemas included that no location has."""
+
+    def __init__(
+        self, source_map: SourceMap, notes: Mapping[tuple[str, str], _Verdict], lowered: Collection[str]
+    ) -> None:
+        self._owners = source_map.owners()
+        self._notes = notes
+        self._lowered = lowered
+        self._found: dict[str, _Verdict] = {}
+
+    def of_keyword(self, pointer: str, keyword: str) -> _Verdict:
+        """The verdict on a keyword, with its notes."""
+        noted = self._notes.get((pointer, keyword), _UNNOTED)
+        if pointer in self._lowered:
+            return noted
+        verdict, texts = self._of_schema(pointer)
+        return max(verdict, noted[0], key=_SEVERITY.index), {**texts, **noted[1]}
+
+    def _of_schema(self, pointer: str) -> _Verdict:
+        """The weakest verdict on the keywords of which a schema is a part."""
+        if pointer not in self._found:
+            self._found[pointer] = (Verdict.EXACT, {})  # what holds itself adds nothing
+            if pointer not in self._owners:
+                self._found[pointer] = (Verdict.ANNOTATION, {_UNUSED: None})
+            else:
+                self._found[pointer] = self._of_owners(pointer)
+        return self._found[pointer]
+
+    def _of_owners(self, pointer: str) -> _Verdict:
+        owners = self._owners[pointer]
+        verdicts = [(self.of_keyword(at, keyword)[0], at, keyword) for at, keyword in owners]
+        if all(verdict is Verdict.ANNOTATION for verdict, _, _ in verdicts):
+            return Verdict.ANNOTATION, {_UNUSED: None}
+        weakest, at, keyword = max(verdicts, key=lambda found: _SEVERITY.index(found[0]))
+        if weakest in (Verdict.EXACT, Verdict.ANNOTATION):
+            return Verdict.EXACT, {}
+        return weakest, {f"part of {child(at, keyword)}": None}

@@ -6,21 +6,27 @@ constraint, and the JSON pointers for reports and refusals. It never decides wha
 costs order and wording, not soundness.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote
 
+import jsonschema_rs
+
 from compiler.frontend.folded_patterns import unfolded
 from compiler.frontend.keywords import (
+    DEFINITIONS,
     IN_PLACE,
     IN_PLACE_LISTS,
     IN_PLACE_MAPS,
     REFERENCES,
+    TYPES,
     child,
+    children,
     located,
+    may_have_type,
     resolve,
     split_uri,
 )
@@ -38,11 +44,20 @@ Branches = tuple[str, ...]
 class SchemaLocation:
     """The pointers of all schemas that apply to one location of an instance.
 
-    They are in the order in which a reader meets their `properties`; `pointer` is the one for messages.
+    They are in the order in which a reader meets their `properties`; `pointer` is the one for messages: the
+    first of them or, where no schema of the document applies, that of the location around it. The object
+    that is lowered stems from none of the schemas `aside`. `is_anywhere`: the rules of values there are
+    shared by all values that nothing constrains.
     """
 
     pointers: tuple[str, ...] = ()
     pointer: str = ""
+    aside: frozenset[str] = frozenset()
+    is_anywhere: bool = False
+
+
+ANYWHERE = SchemaLocation(is_anywhere=True)
+"""The location of values that nothing constrains, wherever they are."""
 
 
 class SourceMap:
@@ -64,11 +79,12 @@ class SourceMap:
         self._items: dict[tuple[SchemaLocation, int], SchemaLocation] = {}
         self._locations: dict[tuple[str, ...], SchemaLocation] = {}
         self._branches: dict[SchemaLocation, Mapping[str, tuple[Branches, ...]]] = {}
+        self._patterns: dict[str, jsonschema_rs.Validator] = {}
 
     @property
     def root(self) -> SchemaLocation:
         """The location of the whole instance."""
-        return self._location(("",))
+        return self._location(("",), ANYWHERE)
 
     def schemas(self, location: SchemaLocation) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """The schemas of a location with their pointers, boolean ones left out."""
@@ -76,6 +92,26 @@ class SourceMap:
             schema = self.at(pointer)
             if isinstance(schema, dict):
                 yield pointer, schema
+
+    def concerned(
+        self, location: SchemaLocation, types: Collection[str]
+    ) -> list[tuple[str, Mapping[str, Any]]]:
+        """The schemas of a location that a value of one of the JSON types, or of any, may stem from.
+
+        The alternatives that a schema is in must admit such values, too.
+        """
+        types = types or TYPES
+        paths_of = self._branches.get(location, {})
+        return [
+            (pointer, schema)
+            for pointer, schema in self.schemas(location)
+            if pointer not in location.aside
+            and may_have_type(schema, types)
+            and any(
+                all(may_have_type(self.at(branch), types) for branch in branches)
+                for branches in paths_of.get(pointer, ((),))
+            )
+        ]
 
     def at(self, pointer: str) -> Any:
         """The value at a pointer, None where there is none."""
@@ -126,12 +162,24 @@ class SourceMap:
         """The location of the value under `key`."""
         found: list[str] = []
         for pointer, schema in self.schemas(location):
-            properties = schema.get("properties")
-            if isinstance(properties, dict) and key in properties:
-                found.append(child(pointer, "properties", key))
-            elif isinstance(schema.get("additionalProperties"), dict):
-                found.append(child(pointer, "additionalProperties"))
-        return self._location(tuple(found))
+            own = self._own_properties(pointer, schema, key)
+            if not own and isinstance(schema.get("additionalProperties"), dict):
+                own = [child(pointer, "additionalProperties")]
+            found += own
+        return self._location((*found, *self._all_under(location, "unevaluatedProperties")), location)
+
+    def _own_properties(self, pointer: str, schema: Mapping[str, Any], key: str) -> list[str]:
+        """What `properties` and `patternProperties` of one schema say of the value under a key."""
+        properties, patterns = schema.get("properties"), schema.get("patternProperties")
+        is_declared = isinstance(properties, dict) and key in properties
+        matching = [p for p in patterns if self._matches(p, key)] if isinstance(patterns, dict) else []
+        found = [child(pointer, "properties", key)] if is_declared else []
+        return found + [child(pointer, "patternProperties", pattern) for pattern in matching]
+
+    def _matches(self, pattern: str, key: str) -> bool:
+        if pattern not in self._patterns:
+            self._patterns[pattern] = jsonschema_rs.validator_for({"pattern": unfolded(pattern)})
+        return self._patterns[pattern].is_valid(key)
 
     def undeclared(self, location: SchemaLocation, patterns: tuple[str, ...]) -> SchemaLocation:
         """The location of the values under undeclared keys that match `patterns`."""
@@ -141,7 +189,11 @@ class SourceMap:
             found += [child(pointer, "patternProperties", p) for p in own if {p, unfolded(p)} & {*patterns}]
             if not patterns and isinstance(schema.get("additionalProperties"), dict):
                 found.append(child(pointer, "additionalProperties"))
-        return self._location(tuple(found))
+        return self._location((*found, *self._all_under(location, "unevaluatedProperties")), location)
+
+    def names(self, location: SchemaLocation) -> SchemaLocation:
+        """The location of the keys of an object, taken as strings."""
+        return self._location(tuple(self._all_under(location, "propertyNames")), location)
 
     def item(self, location: SchemaLocation, index: int) -> SchemaLocation:
         """The location of the item at `index`."""
@@ -159,7 +211,15 @@ class SourceMap:
                         found.append(child(pointer, keyword, str(index)))
                 elif isinstance(items, dict):
                     found.append(child(pointer, keyword))
-        return self._location(tuple(found))
+        others = ("additionalItems", "contains", "unevaluatedItems")
+        return self._location((*found, *self._all_under(location, *others)), location)
+
+    def _all_under(self, location: SchemaLocation, *keywords: str) -> Iterator[str]:
+        """The schemas under keywords that may apply to any member or item."""
+        for pointer, schema in self.schemas(location):
+            yield from (
+                child(pointer, keyword) for keyword in keywords if isinstance(schema.get(keyword), dict)
+            )
 
     def subschemas(self) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Every schema of the document in document order, then those that only references lead to."""
@@ -174,6 +234,21 @@ class SourceMap:
                     yield pointer, schema
                     starts += [target for target in self._targets(pointer, schema) if target not in seen]
 
+    def owners(self) -> Mapping[str, list[tuple[str, str]]]:
+        """By the pointer of each schema the keywords that hold it or refer to it, each with its pointer."""
+        found: dict[str, list[tuple[str, str]]] = {}
+        for pointer, schema in self.subschemas():
+            for keyword, value in schema.items():
+                if keyword in REFERENCES and isinstance(value, str):
+                    inner = self._in_place(pointer, keyword, value)
+                elif keyword in DEFINITIONS:
+                    continue
+                else:
+                    inner = (at for at, _ in children(pointer, {keyword: value}))
+                for at in inner:
+                    found.setdefault(at, []).append((pointer, keyword))
+        return found
+
     def _targets(self, pointer: str, schema: Mapping[str, Any]) -> list[str]:
         """The pointers of the schemas that a schema refers to."""
         references = (schema.get(keyword) for keyword in REFERENCES)
@@ -184,13 +259,16 @@ class SourceMap:
         """The pointer of the schema that a reference at `pointer` leads to, None if there is none."""
         return self._target_elsewhere(pointer, uri) or self._target_inside(uri)
 
-    def _location(self, starts: tuple[str, ...]) -> SchemaLocation:
+    def _location(self, starts: tuple[str, ...], around: SchemaLocation) -> SchemaLocation:
+        """The location at which the schemas `starts` apply, inside the location `around`."""
+        if not starts:
+            return replace(around, pointers=(), aside=frozenset())
         if starts not in self._locations:
             found: dict[str, dict[Branches, None]] = {}
             visits: set[tuple[str, Branches]] = set()
             for pointer in starts:
                 self._collect(pointer, (), found, visits)
-            location = SchemaLocation(tuple(found), starts[0] if starts else "")
+            location = SchemaLocation(tuple(found), starts[0])
             self._locations[starts] = location
             self._branches[location] = {pointer: tuple(paths) for pointer, paths in found.items()}
         return self._locations[starts]
@@ -232,6 +310,7 @@ class SourceMap:
             and isinstance(schema := self.at(pointer), dict)
             and not fits(schema)
         }
+        dead = {pointer for pointer in dead if not self._are_all_dead(pointer, dead)}
         if not dead:
             return location
         last = [
@@ -240,7 +319,15 @@ class SourceMap:
             if all(not dead.isdisjoint(branches) for branches in paths)
         ]
         first = [pointer for pointer in paths_of if pointer not in last]
-        return SchemaLocation((*first, *last), location.pointer)
+        ordered = SchemaLocation((*first, *last), location.pointer, frozenset(last))
+        self._branches[ordered] = paths_of
+        return ordered
+
+    def _are_all_dead(self, pointer: str, dead: Collection[str]) -> bool:
+        """Whether no alternative beside one is left: then some were merged into one form, which fits none."""
+        siblings = pointer.rpartition("/")[0]
+        listed = self.at(siblings)
+        return isinstance(listed, list) and all(f"{siblings}/{i}" in dead for i in range(len(listed)))
 
     def _in_place(self, pointer: str, keyword: str, value: Any) -> Iterator[str]:
         """The schemas under a keyword that apply to the same location as the one at `pointer`."""

@@ -101,15 +101,23 @@ def lower_enum(lowering: Lowering, values: list[Any], context: Context) -> Expr 
     """
     listed = [lowering.large_numbers.as_read(value) for value in values if lowering.can_list(value, context)]
     if len(listed) < len(values):
-        for keyword in ("const", "enum"):
-            lowering.reporter.note(context.location, keyword, Verdict.NARROWED, _NOT_ALIKE)
+        lowering.reporter.note(context.location, "enum", Verdict.NARROWED, _NOT_ALIKE)
     if not listed:
         return None
     for value in listed:
         _mark(lowering.planner, context.state, value)
+    if any(map(_has_order, listed)):
+        lowering.reporter.note(context.location, "enum", Verdict.NARROWED, "keys in one order")
     order = _as_declared if context.is_distinct else _as_listed
     ordered = [order(lowering.source_map, value, context.location) for value in listed]
     return choice(*(lowering.formatting.text(value, is_unique=context.is_distinct) for value in ordered))
+
+
+def _has_order(value: Any) -> bool:
+    """Whether an object in a value has several keys."""
+    if isinstance(value, dict):
+        return len(value) > 1 or any(map(_has_order, value.values()))
+    return isinstance(value, list) and any(map(_has_order, value))
 
 
 def _mark(planner: Planner, state: int, value: Any) -> None:

@@ -19,7 +19,7 @@ from compiler.frontend.dependent_keys import NO_DEPENDENCIES, DependentKeys
 from compiler.frontend.depth import too_deep
 from compiler.frontend.dialect_dependent import DIALECTS, INTEGER_TYPE
 from compiler.frontend.expansion import Expander, simple
-from compiler.frontend.keywords import child
+from compiler.frontend.keywords import NUMBERS, child
 from compiler.frontend.large_numbers import LargeNumbers
 from compiler.frontend.reporter import Reporter
 from compiler.frontend.source_map import SchemaLocation, SourceMap
@@ -41,7 +41,7 @@ from compiler.lowering.constraints import (
 )
 from compiler.lowering.json_text import JsonFormatting, lower_enum
 from compiler.lowering.objects import lower_object
-from compiler.lowering.unconstrained import TYPES, Unconstrained
+from compiler.lowering.unconstrained import CONTAINERS_AND_NUMBERS, TYPES, Unconstrained
 from compiler.lowering.violations import lower_with_violations
 from compiler.report import Verdict
 from compiler.scalars.numbers import (
@@ -168,6 +168,7 @@ class Lowering:
         if is_first_empty and schema.satisfiability() != canonical.Satisfiability.NO:
             self._first_empty = location.pointer
         self._done[key] = self._named(body, self._open.pop(key), location)
+        self.reporter.lowered(location)
         return self._done[key]
 
     def part(
@@ -178,8 +179,14 @@ class Lowering:
         if schema is not None:
             return self.value(schema, inner, step)
         if inner.dependent_keys == NO_DEPENDENCIES:
+            self.unconstrained.note(location if self._is_open(location) else context.location)
+            self.reporter.lowered(location)
             return self.unconstrained.value(context, step)
         return self.value(self.simple({}), inner, step)
+
+    def _is_open(self, location: SchemaLocation) -> bool:
+        """Whether a schema of a location admits values inside which nothing is constrained."""
+        return bool(self.source_map.concerned(location, CONTAINERS_AND_NUMBERS))
 
     def _named(self, body: Expr | None, ref: RuleRef | None, location: SchemaLocation) -> Expr | None:
         """A reference to the rule of `body` if it has one already or is a choice or concatenation."""
@@ -259,9 +266,8 @@ class Lowering:
         if cases == [schema] or (not cases and is_narrowed):
             raise self.reporter.refusal(location, "$ref", _NOT_EXPANDED, _WRITE_OUT)
         if is_narrowed:
-            for keyword in ("oneOf", "not", "allOf", "anyOf"):
-                note = "only values that are known to fail the schemas which must fail"
-                self.reporter.note(location, keyword, Verdict.NARROWED, note)
+            note = "only values that are known to fail the schemas which must fail"
+            self.reporter.note(location, "oneOf", Verdict.NARROWED, note)
         return cases
 
     def _object(self, constraint: ObjectConstraint, context: Context) -> Expr | None:
@@ -285,7 +291,10 @@ class Lowering:
             raise self.reporter.refusal_of(context.location, refusal) from refusal
         if lowered is None:
             return None
-        self.reporter.note_all(context.location, lowered.notes)
+        notes = lowered.notes
+        if is_key:
+            notes = tuple((keyword, verdict, f"keys: {note}") for keyword, verdict, note in notes)
+        self.reporter.note_all(context.location, notes, ("string",), constraint.values)
         if not is_key:
             self.planner.mark_string(context.state, lowered.bound, is_plain=lowered.is_plain)
         return lowered.expr
@@ -309,14 +318,16 @@ class Lowering:
     def _number(self, constraint: IntegerConstraint | NumberConstraint, context: Context) -> Expr | None:
         try:
             if isinstance(constraint, IntegerConstraint):
+                types: tuple[str, ...] = ("integer",)
                 lowered = lower_integer(constraint, self.rules, is_unique=context.is_distinct)
             else:
+                types = NUMBERS  # it may have absorbed integers
                 lowered = lower_number(constraint, self.rules, is_unique=context.is_distinct)
         except UnsupportedKeyword as refusal:
             raise self.reporter.refusal_of(context.location, refusal) from refusal
         if lowered is None:
             return None
-        self.reporter.note_all(context.location, lowered.notes, ("integer", "number"))
+        self.reporter.note_all(context.location, lowered.notes, types, constraint.values)
         return lowered.expr
 
     def can_list(self, value: Any, context: Context) -> bool:

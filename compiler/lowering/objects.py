@@ -57,6 +57,7 @@ _CLOSE = Literal("}")
 _AHEAD = CharClass.of(",", "}")
 _DECLARING = ("properties", "required", "dependentRequired", "dependentSchemas", "dependencies")
 """The keywords that name keys; the first of these that a schema has gets the report's note on their order."""
+_MOST_LISTED = 10
 _NEEDING = ("dependentRequired", "dependencies")
 
 
@@ -81,7 +82,7 @@ def lower_object(lowering: Lowering, constraint: ObjectConstraint, context: Cont
     told_apart = [] if is_guarded else keys
     extra = lower_undeclared(lowering, constraint, context, told_apart) if is_open else None
     lowering.planner.mark_object(context.state, keys, marked, is_open=extra is not None)
-    _note(lowering, context.location, num_keys=len(members), is_open=extra is not None)
+    _note(lowering, context.location, keys, num_keys=len(members), is_open=extra is not None)
     if extra is not None:  # a failing member takes one of the undeclared keys
         extra = replace(extra, num_keys=extra.num_keys - len(constraint.failing_members))
     return _MemberRules(lowering, constraint, context, members, extra).lower()
@@ -191,16 +192,28 @@ def value_schema(constraint: ObjectConstraint, key: str) -> CanonicalSchema | No
     return intersection(*matching) if matching else constraint.additional_properties
 
 
-def _note(lowering: Lowering, location: SchemaLocation, *, num_keys: int, is_open: bool) -> None:
+def _note(
+    lowering: Lowering, location: SchemaLocation, keys: list[str], *, num_keys: int, is_open: bool
+) -> None:
+    has_others = is_open and num_keys > 0
+    is_declared = set(keys) <= set(lowering.source_map.mentioned(location))
     notes = []
-    if num_keys > 1:
+    if num_keys + has_others > 1 and not is_declared:
+        notes.append(_listed(keys, has_others=has_others))
+    elif num_keys > 1:
         notes.append("keys in their declared order")
     if lowering.is_closed and not lowering.source_map.is_map(location):
         notes.append("undeclared keys never")
-    elif is_open and num_keys:
+    elif has_others and is_declared:
         notes.append("undeclared keys after the declared ones")
     for note in notes:
         lowering.reporter.note_first(location, _DECLARING, Verdict.NARROWED, note)
+
+
+def _listed(keys: list[str], *, has_others: bool) -> str:
+    """The note on the order of keys that no keyword declares."""
+    order = ", ".join([*keys[:_MOST_LISTED], *(["…"] if len(keys) > _MOST_LISTED else [])])
+    return f"keys in this order: {order}" + (", then others" if has_others else "")
 
 
 def count_bounds(

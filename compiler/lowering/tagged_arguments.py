@@ -96,6 +96,7 @@ class TaggedArguments:
                 admitted.setdefault(key, set()).update(self._admitted_types(value_schema(constraint, key)))
         self.types = {key: tuple(t for t in TYPES if t in types) for key, types in admitted.items()}
         self._lowering.planner.tags = self._guarded_tags()
+        self._lowering.reporter.lowered(location)
         self._note(location)
         arguments = union([self._object(constraint, keys) for constraint, keys in alternatives])
         if arguments is None and any(one.min_properties > len(keys) for one, keys in alternatives):
@@ -198,6 +199,7 @@ class TaggedArguments:
         types = self.types[key]
         others = told_types(types, is_string=False)
         text = value = None
+        self._lowering.reporter.lowered(location)
         if STRING in types:
             strings = schema if not others else self._of_types(schema, (STRING,))
             read_as = told_types(types, is_string=True) if tags.tells_strings else types
@@ -238,11 +240,10 @@ class TaggedArguments:
             raise self._lowering.reporter.refusal_of(location, refusal) from refusal
         if lowered is None:
             return None
-        self._lowering.reporter.note_all(location, lowered.notes)
+        self._lowering.reporter.note_all(location, lowered.notes, ("string",), constraint.values)
         if misread:
-            for keyword in ("type", "anyOf", "oneOf"):
-                note = "no string that reads as another type"
-                self._lowering.reporter.note(location, keyword, Verdict.NARROWED, note, ("string",))
+            note = "no string that reads as another type"
+            self._lowering.reporter.note(location, "type", Verdict.NARROWED, note, types=("string",))
         return lowered.expr
 
     def _literals(self, values: list[str], location: SchemaLocation, types: tuple[str, ...]) -> Expr | None:

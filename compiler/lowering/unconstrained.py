@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from compiler.frontend.source_map import SchemaLocation
+from compiler.frontend.source_map import ANYWHERE
 from compiler.grammar.grammar import Literal, Rule, choice
 from compiler.lowering.arrays import lower_array
 from compiler.lowering.constraints import ArrayConstraint, Context, ObjectConstraint
 from compiler.lowering.objects import lower_object
 from compiler.lowering.undeclared import note_single
-from compiler.scalars.numbers import IntegerConstraint, NumberConstraint
+from compiler.report import Verdict
+from compiler.scalars.numbers import DIGITS_OF_NUMBERS, IntegerConstraint, NumberConstraint
 from compiler.scalars.string_constraint import StringConstraint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
+    from compiler.frontend.source_map import SchemaLocation
     from compiler.grammar.grammar import Expr, RuleRef
     from compiler.guard.planner import PathStep
     from compiler.lowering.lowering import Lowering
 
 TYPES = ("null", "boolean", "number", "string", "array", "object")
 """Every JSON value has one of these types."""
-_NOWHERE = SchemaLocation()
+CONTAINERS_AND_NUMBERS = ("number", "array", "object")
 
 
 class Unconstrained:
@@ -42,6 +44,10 @@ class Unconstrained:
         return self._rules_of(
             "any", context, lambda inner: choice(*(self.of_type(name, inner) for name in TYPES))
         )
+
+    def note(self, location: SchemaLocation, types: Collection[str] = ()) -> None:
+        """Note what is left out of values inside which nothing is constrained."""
+        self._lowering.reporter.note(location, "", Verdict.NARROWED, DIGITS_OF_NUMBERS, types=types)
 
     def of_type(self, type_name: str, context: Context) -> Expr:  # noqa: PLR0911 - one case per type
         """Any value of a type.
@@ -75,6 +81,8 @@ class Unconstrained:
                 raise lowering.reporter.refusal(context.location, "type", f"unknown type {type_name!r}")
 
     def _container(self, hint: str, context: Context, lower: Callable[[Context], Expr | None]) -> RuleRef:
+        types = (hint.removeprefix("any_"),)
+        self.note(context.location, types)
         if context.is_distinct:
             note_single(self._lowering, context.location)
         self._lowering.planner.link(context.state, None, [self._unknown_state()])
@@ -92,7 +100,7 @@ class Unconstrained:
         key = (hint, context.is_distinct)
         if key not in self._shared:
             self._shared[key] = ref = self._lowering.rules.reserve(hint)
-            inner = Context(_NOWHERE, self._lowering.planner.new_state(), context.is_distinct)
+            inner = Context(ANYWHERE, self._lowering.planner.new_state(), context.is_distinct)
             self._lowering.rules.fill(ref, Rule(_existing(lower(inner))))
         return self._shared[key]
 

@@ -8,7 +8,7 @@ itself.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from compiler.errors import UnsupportedSchema
@@ -38,6 +38,9 @@ _NOTED_AT = (
     "properties",
     "type",
 )
+
+
+_NAMING = ("propertyNames", "patternProperties", "additionalProperties", "properties")
 
 
 def note_single(lowering: Lowering, location: SchemaLocation) -> None:
@@ -159,9 +162,8 @@ def _value(
 
 def _note_left_out(lowering: Lowering, location: SchemaLocation, refusals: list[UnsupportedSchema]) -> None:
     for refusal in refusals:
-        for keyword in ("patternProperties", "additionalProperties", "properties"):
-            note = f"some undeclared keys never: {refusal.reason}"
-            lowering.reporter.note(location, keyword, Verdict.NARROWED, note)
+        note = f"some undeclared keys never: {refusal.reason}"
+        lowering.reporter.note_first(location, _NAMING, Verdict.NARROWED, note)
 
 
 def lower_key(lowering: Lowering, schema: CanonicalSchema, context: Context) -> Expr | None:
@@ -171,6 +173,8 @@ def lower_key(lowering: Lowering, schema: CanonicalSchema, context: Context) -> 
         UnsupportedSchema: the schema cannot be resolved to strings.
     """
     options: list[Expr | None] = []
+    context = replace(context, location=lowering.source_map.names(context.location))
+    lowering.reporter.lowered(context.location)
     for strings in strings_of(schema, lambda inner: lowering.expand(inner, context.location)):
         if isinstance(strings, StringConstraint):
             options.append(lowering.string(strings, context, is_key=True))

@@ -11,6 +11,7 @@ is read outer: the texts that we write are then valid for every engine.
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from compiler.regular import charset
 from compiler.regular.charset import Ranges
@@ -111,6 +112,21 @@ def parse(pattern: str, *, is_outer: bool = False, most: int = MAX_COUNT) -> Pat
     return node
 
 
+@lru_cache(maxsize=256)
+def disputed(pattern: str, *, is_outer: bool = False) -> tuple[str, ...]:
+    r"""The parts of a pattern that some engines read differently from ECMA-262, so that texts are left out.
+
+    >>> disputed(r"^\d\D\s.$"), disputed(r"^a.$", is_outer=True)
+    (('\\D', '\\s'), ('.', '$'))
+
+    Raises:
+        PatternError: the pattern cannot be read.
+    """
+    parser = _Parser(pattern, is_outer=is_outer, most=MAX_COUNT)
+    parser.alternation(0)
+    return tuple(parser.disputed)
+
+
 def meets_names(pattern: str) -> bool:
     r"""Whether a pattern with `\w` looks like one of names or prose: blanks may stand beside the words.
 
@@ -128,6 +144,7 @@ class _Parser:
         self.most = most
         self.at = 0
         self.is_outer = is_outer
+        self.disputed: dict[str, None] = {}
 
     @property
     def at_end(self) -> bool:
@@ -149,6 +166,11 @@ class _Parser:
             construct, written = refused
             reason = construct.reason(written, self.at)
             raise PatternError(reason, construct.instead, is_disputed=construct.is_disputed)
+
+    def note_disputed(self, written: str, *, is_disputed: bool) -> None:
+        """Remember a part that the reading takes for less, or for more if it is outer, than ECMA-262 does."""
+        if is_disputed:
+            self.disputed[written] = None
 
     def next(self) -> str:
         if self.at_end:
@@ -211,6 +233,7 @@ class _Parser:
             case "^" | "$":
                 return self.anchor(char)
             case ".":
+                self.note_disputed(char, is_disputed=self.is_outer)
                 return Chars(charset.any_char(is_outer=self.is_outer))
             case "[":
                 return Chars(self.char_class())
@@ -233,6 +256,7 @@ class _Parser:
         return Chars(_one(self.next()))
 
     def anchor(self, char: str) -> PatternNode:
+        self.note_disputed(char, is_disputed=char == "$" and self.is_outer)
         # In some engines `$` also holds before a last line break.
         return Assertion("$?" if char == "$" and self.is_outer else char)
 
@@ -266,6 +290,7 @@ class _Parser:
     def escape(self) -> PatternNode:
         if self.peek in ("b", "B"):
             kind = self.next()
+            self.note_disputed(f"\\{kind}", is_disputed=True)
             return Assertion(f"{kind}?" if self.is_outer else kind)
         return Chars(self.class_escape())
 
@@ -273,8 +298,11 @@ class _Parser:
         """The set of characters that an escape stands for, inside or outside a class."""
         char = self.next()
         if char.lower() in "dws":
+            # An inner \d or \w is that of ECMA-262, and so is the complement of one.
+            self.note_disputed(f"\\{char}", is_disputed=char in "sS" or char.isupper() != self.is_outer)
             return charset.shorthand(char, is_outer=self.is_outer)
         if char in "pP":
+            self.note_disputed(f"\\{char}", is_disputed=(char == "P") != self.is_outer)
             return self.category(is_negated=char == "P")
         return _one(self.char_escape(char))
 

@@ -57,7 +57,8 @@ _PIECE = f"(?:{_LITERAL}|\\.|{_ESCAPE}|{_SET}){_COUNT}|[|^$]|\\\\b"
 _INNER_GROUP = rf"\((?:\?:)?(?:{_PIECE})*\){_COUNT}"
 _GROUP = rf"\((?:\?:)?(?:{_PIECE}|{_INNER_GROUP})*\){_COUNT}"
 _ASCII = "ASCII only"
-_BY_TIME = "no leap second, at most six digits of a second"
+_YEARS = "no year 0000"
+_BY_TIME = "capital T and Z, no leap second, at most six digits of a second"
 _NAMES = "no dot at the end, no two hyphens in a row"
 _MAILBOXES = "no quotes, domains with a dot and without two hyphens in a row"
 _LETTERS = "only small letters, beyond ASCII those of Latin, Greek, Cyrillic, Chinese, Japanese and Korean"
@@ -80,9 +81,9 @@ _HOST = _at_most(hosts.NAME, _NAMES)
 _MAIL = _at_most(hosts.MAILBOX, _MAILBOXES)
 
 FORMATS = {
-    "date": Format(f"^(?!0000){_DATE}$"),
+    "date": Format(f"^(?!0000){_DATE}$", _YEARS),
     "time": Format(f"^{_TIME}$", _BY_TIME),
-    "date-time": Format(f"^(?!0000){_DATE}T{_TIME}$", _BY_TIME),
+    "date-time": Format(f"^(?!0000){_DATE}T{_TIME}$", f"{_YEARS}; {_BY_TIME}"),
     "duration": Format(f"^P(?:{_CALENDAR}(?:{_CLOCK})?|{_CLOCK}|{_N}W)$", "at most nine digits a number"),
     "email": Format(
         f"^{hosts.MAILBOX}$", _MAILBOXES, f"^{hosts.MAILBOX_LENGTHS}$", hosts.MAX_MAILBOX, counted=_MAIL
@@ -107,8 +108,10 @@ FORMATS = {
     "uuid": Format("^[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$"),
     "uri": Format(f"^{uris.URI.absolute}$", _URIS, counted=_SHORT_URI),
     "uri-reference": Format(f"^{uris.URI.reference}$", _NO_IPV4, counted=_SHORT_REFERENCE),
-    "iri": Format(f"^{uris.IRI.absolute}$", _IRIS, counted=_SHORT_URI),
-    "iri-reference": Format(f"^{uris.IRI.reference}$", _IRIS, counted=_SHORT_REFERENCE),
+    "iri": Format(f"^{uris.IRI.absolute}$", _IRIS, counted=replace(_SHORT_URI, note=f"{_ASCII}; {_SHORT}")),
+    "iri-reference": Format(
+        f"^{uris.IRI.reference}$", _IRIS, counted=replace(_SHORT_REFERENCE, note=f"{_ASCII}; {_SHORT}")
+    ),
     "uri-template": Format(
         f"^{uris.TEMPLATE}$",
         "no operators but + # . / ; ? & and a comma, no dots in names, prefixes of at most three digits",

@@ -72,7 +72,7 @@ ALPHABET = Alphabet(tuple(charset.of(char) for char in _CHARS))
 SYMBOLS = range(len(_CHARS))
 POINT = len(_CHARS) - 1
 _DEFAULT_DIGITS = 20
-_DOUBLE_DIGITS = 15  # decimals of so many significant digits are distinct as doubles
+DOUBLE_DIGITS = 15  # decimals of so many significant digits are distinct as doubles
 MAX_COUNTED_PLACES = 10
 """The most digits after the point where digits are counted."""
 
@@ -93,7 +93,7 @@ class DigitLimits:
         that is no multiple. `is_unique`: no two decimals may be the same double.
         """
         is_double = is_unique or (is_counted and places > 0)
-        significant = _DOUBLE_DIGITS if is_double else _DEFAULT_DIGITS + places
+        significant = DOUBLE_DIGITS if is_double else _DEFAULT_DIGITS + places
         default = max(min(significant, _DEFAULT_DIGITS), len(str(int(interval.low or 0))) + 1)
         whole = default if interval.high is None else len(str(int(interval.high)))
         return cls(whole, min(places, MAX_COUNTED_PLACES) if is_counted or is_unique else places, significant)

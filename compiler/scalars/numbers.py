@@ -7,7 +7,7 @@ significant digits: such decimals are distinct as doubles.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal
 from fractions import Fraction
@@ -27,7 +27,7 @@ from compiler.grammar.grammar import (
 )
 from compiler.grammar.rules import RuleTable
 from compiler.report import Note, Verdict
-from compiler.scalars.decimal_texts import MAX_COUNTED_PLACES, Interval, lower_magnitudes
+from compiler.scalars.decimal_texts import DOUBLE_DIGITS, MAX_COUNTED_PLACES, Interval, lower_magnitudes
 from compiler.scalars.multiples import Multiples, common_multiple
 
 JsonNumber = int | float | Decimal
@@ -39,6 +39,15 @@ MAX_BOUND_DIGITS = 40
 FAR = 10**120
 """More than any number that is written without bounds, which has 20 digits and an exponent of two."""
 MAX_FRACTION = 20
+DIGITS_OF_NUMBERS = (
+    f"numbers have at most {MAX_DIGITS} digits before the point and {MAX_FRACTION} after it,"
+    " and exponents of two digits"
+)
+
+_DIGITS = f"no exponent, at most {MAX_FRACTION} digits after the point"
+_COUNTED_DIGITS = (
+    f"no exponent, at most {DOUBLE_DIGITS} significant digits, {MAX_COUNTED_PLACES} after the point"
+)
 
 _DIGIT = CharClass.of((0x30, 0x39))
 _NON_ZERO = CharClass.of((0x31, 0x39))
@@ -58,6 +67,11 @@ class IntegerConstraint:
     multiple_of: tuple[JsonNumber, ...] = ()
     not_multiple_of: tuple[JsonNumber, ...] = ()
     may_exclude: bool = False
+
+    @property
+    def values(self) -> Mapping[str, Collection[Any]]:
+        """By keyword the values that it stems from."""
+        return {"minimum": (self.minimum,), "maximum": (self.maximum,), "multipleOf": self.multiple_of}
 
     @property
     def agreed(self) -> "IntegerConstraint":
@@ -82,6 +96,18 @@ class NumberConstraint:
     not_multiple_of: tuple[JsonNumber, ...] = ()
     excludes_integers: bool = False
     may_exclude: bool = False
+
+    @property
+    def values(self) -> Mapping[str, Collection[Any]]:
+        """By keyword the values that it stems from."""
+        low, high = (self.minimum,), (self.maximum,)
+        return {
+            "minimum": low,
+            "exclusiveMinimum": low,
+            "maximum": high,
+            "exclusiveMaximum": high,
+            "multipleOf": self.multiple_of,
+        }
 
     def is_strict(self, bound: JsonNumber | None, *, is_exclusive: bool) -> bool:
         """Whether a bound must not be reached.
@@ -150,7 +176,8 @@ def lower_integer(
     multiple_of, not_multiple_of = constraint.multiple_of, constraint.not_multiple_of
     notes: tuple[Note, ...] = ()
     if not _is_bounded(minimum, maximum):
-        notes = (_narrowed("type", f"at most {MAX_DIGITS} digits"),)
+        most = DOUBLE_DIGITS if is_unique else MAX_DIGITS
+        notes = (_narrowed("type", f"at most {most} digits"),)
     notes += _moved(_fraction(constraint.minimum), _fraction(minimum), "minimum")
     notes += _moved(_fraction(constraint.maximum), _fraction(maximum), "maximum")
     is_plain = not (is_unique or multiple_of or not_multiple_of or maximum is not None)
@@ -177,7 +204,6 @@ def lower_number(
     Raises:
         UnsupportedKeyword: a bound is too far from zero.
     """
-    notes: tuple[Note, ...] = (_narrowed("type", f"at most {MAX_FRACTION} digits after the point"),)
     multiple_of = constraint.multiple_of
     minimum, maximum = _relevant(constraint.minimum, constraint.maximum)
     avoided = tuple(map(_exact, constraint.not_multiple_of))
@@ -185,9 +211,11 @@ def lower_number(
     is_above = constraint.is_strict(minimum, is_exclusive=constraint.exclusive_minimum)
     is_plain = not multiple_of and not avoided and maximum is None and not is_above
     if is_plain and minimum in (None, 0) and not is_unique:
-        return LoweredNumber(_decimal(is_signed=minimum is None), notes)
+        return LoweredNumber(_decimal(is_signed=minimum is None), (_narrowed("type", DIGITS_OF_NUMBERS),))
     is_below = constraint.is_strict(maximum, is_exclusive=constraint.exclusive_maximum)
     interval = Interval(_fraction(minimum), _fraction(maximum), is_above, is_below).agreed
+    is_counted = bool(multiple_of or avoided or is_unique or interval.can_be_rounded_to)
+    notes: tuple[Note, ...] = (_narrowed("type", _COUNTED_DIGITS if is_counted else _DIGITS),)
     notes += _moved(_fraction(minimum), interval.low, "minimum")
     notes += _moved(_fraction(maximum), interval.high, "maximum")
     step = common_multiple(map(_exact, multiple_of)) if multiple_of else Fraction(1, 10**MAX_COUNTED_PLACES)
@@ -241,7 +269,7 @@ def _from_automata(
             magnitude = lower_magnitudes(part, places, rules, is_unique=is_unique)
         else:
             magnitude, end = multiples.lower(part, rules)
-            notes += () if end is None else tuple(_below(name, end) for name in ("multipleOf", "not"))
+            notes += () if end is None else _below(multiples, end)
         options.append(concat(Literal(sign), magnitude))
     expr = union(options)
     return None if expr is None else LoweredNumber(expr, notes)
@@ -250,7 +278,7 @@ def _from_automata(
 def _of_either_sign(multiples: Multiples, notes: tuple[Note, ...], rules: RuleTable) -> LoweredNumber | None:
     """All integers among some multiples; one automaton is enough for both signs."""
     magnitude, end = multiples.lower(Interval(Fraction(0), None, is_low_strict=True), rules)
-    notes += () if end is None else tuple(_below(name, end) for name in ("multipleOf", "not"))
+    notes += () if end is None else _below(multiples, end)
     zero = None if multiples.avoided else Literal("0")  # zero is a multiple of every number
     expr = union((zero, concat(_SIGN, magnitude)))
     return None if expr is None else LoweredNumber(expr, notes)
@@ -269,9 +297,10 @@ def _narrowed(keyword: str, note: str) -> Note:
     return keyword, Verdict.NARROWED, note
 
 
-def _below(keyword: str, end: Fraction) -> Note:
+def _below(multiples: Multiples, end: Fraction) -> tuple[Note, ...]:
     distance = _EXACT.divide(Decimal(end.numerator), Decimal(end.denominator))
-    return _narrowed(keyword, f"less than {distance:f} from zero; the automaton for more is too large")
+    keyword = "not" if multiples.avoided else "multipleOf"
+    return (_narrowed(keyword, f"less than {distance:f} from zero; the automaton for more is too large"),)
 
 
 def _relevant(minimum: _Bound, maximum: _Bound) -> tuple[_Bound, _Bound]:

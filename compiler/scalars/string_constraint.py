@@ -1,10 +1,13 @@
 """What a schema says of a string, as a plain value."""
 
+from collections.abc import Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 
 from compiler.errors import UnsupportedKeyword
 from compiler.regular.dfa import Dfa, TooManyStates
-from compiler.regular.ecma import PatternError, meets_names
+from compiler.regular.ecma import PatternError, disputed, meets_names
 from compiler.regular.formats import BASE64, FORMATS, Format, outer_pattern
 from compiler.regular.language import PatternCondition, language, text_length
 from compiler.report import Note, Verdict
@@ -18,6 +21,11 @@ LOWER_COUNTS = (64, 32, 16, 8)
 _ASCII_WORDS = (
     r"\w is a letter, a digit or _ of ASCII, as ECMA-262 says; letters such as é are left out, which other "
     r"engines take for \w. To admit names of people, write [\p{L}\p{N}_]"
+)
+
+
+_DISPUTED = (
+    "without texts beyond ASCII, or with line ends, on which engines disagree: they read {} differently"
 )
 
 
@@ -35,6 +43,16 @@ class StringConstraint:
     content_media_types: tuple[str, ...] = ()
     content_encodings: tuple[str, ...] = ()
     draft: int = LATEST
+
+    @property
+    def values(self) -> Mapping[str, Collection[Any]]:
+        """By keyword the values that it stems from."""
+        return {
+            "minLength": (self.min_length,),
+            "maxLength": (self.max_length,),
+            "pattern": self.patterns,
+            "format": self.formats,
+        }
 
     @property
     def has_only_lengths(self) -> bool:
@@ -73,7 +91,7 @@ class StringConstraint:
         """
         conditions = [PatternCondition(pattern) for pattern in self.patterns]
         conditions += [PatternCondition(pattern, is_excluded=True) for pattern in self.excluded_patterns]
-        notes: list[Note] = []
+        notes = self._disputed()
         if any(map(meets_names, self.patterns)):
             notes.append(("pattern", Verdict.EXACT, _ASCII_WORDS))
         for known in self.known_formats(is_guarded=is_guarded):
@@ -84,11 +102,21 @@ class StringConstraint:
                 notes.append(("format", Verdict.NARROWED, known.note))
         for name in self.excluded_formats:
             conditions.append(PatternCondition(outer_pattern(name, self.draft), is_excluded=True))
-            notes.append(("format", Verdict.NARROWED, f"nothing that resembles a {name} is written"))
+            notes.append(("not", Verdict.NARROWED, f"nothing that resembles a {name} is written"))
         if self.content_media_types or any(name != "base64" for name in self.content_encodings):
             raise UnsupportedKeyword("contentMediaType", "describes content inside a string", "Leave it out.")
         conditions += [PatternCondition(BASE64) for _ in self.content_encodings]
         return conditions, notes
+
+    def _disputed(self) -> list[Note]:
+        """Notes on patterns that engines read differently; none on those that cannot be read at all."""
+        notes: list[Note] = []
+        for keyword, patterns in (("pattern", self.patterns), ("not", self.excluded_patterns)):
+            for pattern in patterns:
+                with suppress(PatternError):
+                    if parts := disputed(pattern, is_outer=keyword == "not"):
+                        notes.append((keyword, Verdict.NARROWED, _DISPUTED.format(", ".join(parts))))
+        return notes
 
     def with_counts_as_lengths(
         self, conditions: list[PatternCondition]

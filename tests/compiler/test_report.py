@@ -1,9 +1,23 @@
 """The enforcement report: notes stand where they apply."""
 
-import pytest
+import json
+import random
 
-from compiler import compile_schema
+import pytest
+from fuzz.instances import InstanceMaker
+from fuzz.judging import is_schema
+from fuzz.schemas import make_schema
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from soundness.corpora import sample
+from soundness.judges import Judges
+from soundness.told import untold
+
+from compiler import UnsupportedSchema, compile_schema
 from compiler.report import Verdict
+from compiler.vocabulary import Vocabulary
+
+BYTES = Vocabulary.of_bytes()
 
 
 def notes(schema, keyword, **options):
@@ -20,7 +34,7 @@ def test_a_branch_without_numbers_has_no_note_on_digits():
     }
     found = notes(schema, "type")
     assert "20 digits" in found["/anyOf/0"][1]
-    assert "after the point" in found["/anyOf/2"][1]
+    assert "20 after it" in found["/anyOf/2"][1]
     assert found["/anyOf/1"] == found["/anyOf/3"] == (Verdict.EXACT, "")
 
 
@@ -37,7 +51,164 @@ def test_a_branch_without_numbers_has_no_note_on_digits():
 )
 def test_words_of_prose_are_said_to_be_ascii(pattern, has_note):
     ((verdict, note),) = notes({"type": "string", "pattern": pattern}, "pattern").values()
-    assert verdict in (Verdict.EXACT, Verdict.GUARDED)
+    assert (verdict is Verdict.NARROWED) == ("disagree" in note) == (r"\s" in pattern)
     assert ("ASCII" in note) == has_note
     assert not compile_schema({"type": "string", "pattern": r"^[\w ]+$"}).accepts('"José"')
     assert compile_schema({"type": "string", "pattern": r"^[\p{L}\p{N}_ ]+$"}).accepts('"José"')
+
+
+def told(schema, **options):
+    """The entries that say that something is left out, and where."""
+    return {
+        (entry.pointer, entry.keyword): entry.note
+        for entry in compile_schema(schema, **options).report
+        if entry.verdict in (Verdict.NARROWED, Verdict.GUARDED)
+    }
+
+
+DIGITS = "numbers have at most 20 digits before the point and 20 after it, and exponents of two digits"
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        pytest.param({"type": ["string", "null"], "maxLength": 3}, {}, id="nothing"),
+        pytest.param({}, {("", ""): DIGITS}, id="any value"),
+        pytest.param({"properties": {"a": True}}, {("", ""): DIGITS}, id="true"),
+        pytest.param(
+            {"type": "object", "properties": {"a": {"type": "array"}}, "additionalProperties": False},
+            {("/properties/a", ""): DIGITS},
+            id="any items",
+        ),
+        pytest.param({"enum": [{"a": 1, "b": 2}]}, {("", "enum"): "keys in one order"}, id="listed objects"),
+        pytest.param(
+            {"type": "array", "contains": {"type": "string", "format": "time"}},
+            {
+                ("", ""): DIGITS,
+                ("/contains", "format"): "capital T and Z, no leap second, at most six digits of a second",
+            },
+            id="contains",
+        ),
+        pytest.param(
+            {"anyOf": [{"type": "null", "format": "date"}, {"type": "string", "format": "date"}]},
+            {("/anyOf/1", "format"): "no year 0000"},
+            id="a branch without strings",
+        ),
+        pytest.param(
+            {"anyOf": [{"type": "string", "pattern": r"^\D$"}, {"type": "string", "pattern": "^a$"}]},
+            {
+                ("/anyOf/0", "pattern"): "without texts beyond ASCII, or with line ends, on which engines "
+                r"disagree: they read \D differently"
+            },
+            id="another pattern",
+        ),
+        pytest.param(
+            {"type": "string", "not": {"format": "date"}},
+            {
+                ("", "not"): "nothing that resembles a date is written",
+                ("/not", "format"): "part of /not",
+            },
+            id="not",
+        ),
+        pytest.param(
+            {
+                "propertyNames": {"pattern": r"^\S$"},
+                "maxProperties": 1,
+                "additionalProperties": {"type": "null"},
+            },
+            {
+                (
+                    "/propertyNames",
+                    "pattern",
+                ): "keys: without texts beyond ASCII, or with line ends, on which "
+                r"engines disagree: they read \S differently",
+                ("", ""): DIGITS,
+            },
+            id="keys",
+        ),
+        pytest.param(
+            {
+                "type": "object",
+                "dependentRequired": {"c": ["b", "a"]},
+                "additionalProperties": {"type": "null"},
+            },
+            {("", "dependentRequired"): "keys in this order: a, b, then others"},
+            id="keys without a declared order",
+        ),
+    ],
+)
+def test_notes_stand_where_they_apply(schema, expected):
+    assert told(schema) == expected
+
+
+def test_a_definition_that_nothing_refers_to_is_not_vouched_for():
+    entries = {
+        (entry.pointer, entry.keyword): entry.verdict
+        for entry in compile_schema(
+            {"$defs": {"a": {"type": "string"}, "b": {"type": "null"}}, "$ref": "#/$defs/b"}
+        ).report
+    }
+    assert entries["/$defs/a", "type"] is Verdict.ANNOTATION
+    assert entries["/$defs/b", "type"] is Verdict.EXACT
+
+
+def test_alternatives_that_were_merged_keep_their_declared_order():
+    def state(name, **properties):
+        return {
+            "required": ["state"],
+            "properties": {**properties, "state": {"enum": [name]}},
+            "type": "object",
+        }
+
+    text, amount = {"type": "string"}, {"type": "number", "minimum": 0}
+    running = {
+        "required": ["state"],
+        "properties": {"current": amount, "state": {"enum": ["running"]}, "status": text, "total": amount},
+        "type": "object",
+    }
+    states = [state("stopped"), state("waiting", status=text), running, state("error", error=True)]
+    others = {
+        "properties": {"builder": {"type": "object"}, "id": {"type": "number"}},
+        "required": ["builder", "id"],
+    }
+    compiled = compile_schema({"allOf": [{"oneOf": states}, {**others, "type": "object"}]})
+    assert compiled.accepts('{"state": "running", "current": 5, "total": 9, "builder": {}, "id": 1}')
+
+
+def check_that_refusals_are_told(seed: int) -> None:
+    rng = random.Random(f"told {seed}")
+    schema = make_schema(rng)
+    if not is_schema(schema):
+        return
+    try:
+        compiled = compile_schema(schema, tokenizer=BYTES)
+    except UnsupportedSchema:
+        return
+    judges, maker = Judges(schema), InstanceMaker(schema, rng)
+    for value in [maker.instance() for _ in range(12)]:
+        text = json.dumps(value)
+        if "\\u2028" not in text and judges.faults(text.encode()) == []:
+            assert not untold(compiled, value, schema), (schema, value)
+
+
+@settings(deadline=None, max_examples=60, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 10**6))
+def test_a_valid_instance_is_accepted_or_the_report_says_why_not(seed):
+    """So a report that is all `exact` means that every valid instance can be written."""
+    check_that_refusals_are_told(seed)
+
+
+@pytest.mark.parametrize(("name", "every"), [("suite-2020-12", 6), ("suite-7", 6), ("jsonschemabench", 400)])
+def test_refused_instances_of_real_schemas_are_told(name, every):
+    num_valid = 0
+    for case in sample(name, every=every, seed=5):
+        try:
+            compiled = compile_schema(case.schema, documents=case.documents, tokenizer=BYTES)
+        except UnsupportedSchema:
+            continue
+        judges = Judges(case.schema, case.documents)
+        for instance in case.instances:
+            if judges.faults(json.dumps(instance.value).encode()) == []:
+                num_valid += 1
+                assert not untold(compiled, instance.value, case.schema, case.documents), case.name
+    assert num_valid > 10

@@ -305,7 +305,8 @@ def test_report_names_every_keyword():
     ],
 )
 def test_what_is_ignored_is_told(keyword, value, note):
-    [entry] = compile_schema({"properties": {"a": {keyword: value}}}).report.entries[1:]
+    report = compile_schema({"properties": {"a": {keyword: value}}}).report
+    [entry] = [entry for entry in report if entry.keyword == keyword]
     assert entry == ReportEntry("/properties/a", keyword, Verdict.ANNOTATION, note)
 
 
