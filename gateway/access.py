@@ -22,8 +22,8 @@ from gateway.errors import ForeignHost, ForeignPage, GatewayError, MalformedHead
 from gateway.problems import respond
 from gateway.settings import Settings
 
-OPEN_PATHS = frozenset({"/health", "/healthz", "/ping", "/readyz"})
-"""Routes that need no key."""
+OPEN_PATHS = frozenset({"/docs", "/health", "/healthz", "/openapi.json", "/ping", "/readyz"})
+"""Routes that need no key: probes and browsers send none. None of them tells what is registered."""
 
 MIN_KEY_LENGTH = 8
 

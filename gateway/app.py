@@ -9,8 +9,6 @@ from typing import Any
 from litestar import Litestar, Request
 from litestar.datastructures import State
 from litestar.di import Provide
-from litestar.openapi import OpenAPIConfig
-from litestar.openapi.plugins import JsonRenderPlugin
 from opentelemetry import trace
 
 from compiler.cache.grammar_cache import GrammarCache
@@ -18,6 +16,7 @@ from compiler.isolation.compile_job import CompilePool
 from compiler.isolation.limits import CompileLimits
 from compiler.isolation.pools import ThreadPool, WorkerPool
 from gateway.access import AccessControl, read_allowed_hosts, read_keys
+from gateway.api_document.document_routes import DOCUMENT_ROUTES
 from gateway.completions import Completions
 from gateway.data_dir import open_store_of, read_secret, warn_of_own_secret
 from gateway.errors import SettingsError
@@ -102,7 +101,7 @@ def create_app(
             yield
 
     app = Litestar(
-        [*MODEL_ROUTES, ToolsetController],
+        [*MODEL_ROUTES, ToolsetController, *DOCUMENT_ROUTES],
         dependencies={
             "services": Provide(_services, sync_to_thread=False),
             "principal": Provide(principal, sync_to_thread=False),
@@ -111,7 +110,7 @@ def create_app(
         lifespan=[lifespan],
         logging_config=None,
         middleware=[ServerSpanMiddleware(tracer)],
-        openapi_config=OpenAPIConfig("Callgate", "1", render_plugins=[JsonRenderPlugin()]),
+        openapi_config=None,  # `gateway.api_document` knows more than the handlers say
     )
     # Not as middleware, which Litestar runs only for paths that have a route.
     controlled = AccessControl(app.asgi_handler, keys, hosts, origins)

@@ -2,6 +2,8 @@
 
 import asyncio
 import importlib.metadata
+from collections.abc import AsyncIterator
+from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any, Literal, Protocol
 
@@ -34,6 +36,8 @@ from gateway.wire.responses import ResponseWriter
 from gateway.wire.responses import read_request as read_responses_request
 from runtime.protocol import ModelCard
 from runtime.text.detokenizer import TokenBytes
+from toolspecs.catalog import Catalog
+from toolspecs.errors import StoreError
 
 
 class DetokenizeBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -205,11 +209,42 @@ async def detokenize(
 
 
 @get("/v1/models")
-async def list_models(services: WiredServices) -> dict[str, Any]:
-    """The models served, with the fields that OpenAI's and Anthropic's clients read."""
-    models = [_model(card) for card in await services.runtime.models()]
-    ends = {"first_id": models[0]["id"], "last_id": models[-1]["id"]} if models else {}
-    return {"object": "list", "data": models, "has_more": False, **ends}
+async def list_models(
+    services: WiredServices,
+    after_id: FromQuery[str | None] = None,
+    limit: Annotated[int, QueryParameter(ge=1, le=1000)] = 100,
+) -> dict[str, Any]:
+    """A page of the models, with the fields that OpenAI's and Anthropic's clients read.
+
+    Each model is followed by its names with a toolset, `model:toolset`, sorted.
+    """
+    cards = await services.runtime.models()
+    found = _named_models(cards, services.registry.catalog, after_id, limit + 1)
+    models = [model async for model in found]
+    page = models[:limit]
+    ends = {"first_id": page[0]["id"], "last_id": page[-1]["id"]} if page else {}
+    return {"object": "list", "data": page, "has_more": len(models) > limit, **ends}
+
+
+async def _named_models(
+    cards: tuple[ModelCard, ...], catalog: Catalog, after_id: str | None, limit: int
+) -> AsyncIterator[dict[str, Any]]:
+    """Up to `limit` names of models behind `after_id`; raises InvalidField if that is none."""
+    last = None if after_id is None else split_model(after_id, cards)
+    is_behind = last is None
+    for card in cards:
+        after = None
+        if not is_behind and last and card is last[0]:
+            is_behind, after = True, next((toolset.name for toolset in last[1]), None)
+        elif is_behind:
+            yield _model(card)
+            limit -= 1
+        if not (is_behind and limit > 0):
+            continue
+        with suppress(StoreError):  # the models can be used without the store
+            for toolset in (await catalog.list(after=after, limit=limit)).items:
+                yield _model(card, f"{card.model_id}:{toolset.name}")
+                limit -= 1
 
 
 @get("/v1/models/{model_id:path}")
@@ -219,17 +254,18 @@ async def get_model(model_id: FromPath[str], services: WiredServices) -> dict[st
     model, toolsets = split_model(name, await services.runtime.models())
     for reference in toolsets:
         await services.registry.catalog.resolve(reference)
-    return _model(model) | {"id": name, "display_name": name}
+    return _model(model, name)
 
 
-def _model(card: ModelCard) -> dict[str, Any]:
+def _model(card: ModelCard, name: str | None = None) -> dict[str, Any]:
+    name = name or card.model_id
     return {
-        "id": card.model_id,
+        "id": name,
         "object": "model",
         "created": 0,
         "owned_by": "callgate",
         "type": "model",
-        "display_name": card.model_id,
+        "display_name": name,
         "created_at": "1970-01-01T00:00:00Z",
         "context_length": card.context_length,
         "callgate": {"syntax": card.syntax, "vocabulary": card.vocabulary.digest},

@@ -51,8 +51,10 @@ class StructuredOutputs(msgspec.Struct, forbid_unknown_fields=True, kw_only=True
     whitespace_pattern: str | None = None
 
 
-class _Outputs(msgspec.Struct):
-    structured_outputs: StructuredOutputs
+class Outputs(msgspec.Struct):
+    """The field of vLLM's formats."""
+
+    structured_outputs: StructuredOutputs | None
 
 
 def read_any_format(
@@ -74,7 +76,8 @@ def read_any_format(
 
 def _formats(fields: EngineFormats) -> Iterator[tuple[str, ResponseFormat]]:
     if fields.structured_outputs is not None:
-        asked = convert({"structured_outputs": fields.structured_outputs}, _Outputs).structured_outputs
+        asked = convert({"structured_outputs": fields.structured_outputs}, Outputs).structured_outputs
+        assert asked is not None
         yield from _given("schema", {"structured_outputs.json": asked.json})
         if asked.json_object:
             yield "structured_outputs.json_object", ResponseFormat("schema", ANY_OBJECT)

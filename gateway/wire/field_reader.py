@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
-from msgspec import inspect
+from msgspec import Struct, inspect
 
 from gateway.body import convert, struct_of, types_below, types_of
 from gateway.errors import InvalidField, UnknownField
@@ -80,6 +80,20 @@ class FieldRules:
     def names(self) -> tuple[str, ...]:
         """All of them."""
         return (*self.silent, *self.hints, *self.fixed, *self.refused)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestBody:
+    """What a request of an API may be, for its description: its fields, and those that are read apart.
+
+    `parts` are structs whose fields say more of fields of `fields`. Unknown fields inside `lenient` ones are
+    left out, as those of `fields` are. Inside the others they are refused.
+    """
+
+    fields: type[Struct]
+    lenient: tuple[type[Struct], ...]
+    parts: tuple[type[Struct], ...]
+    rules: FieldRules
 
 
 class FieldReader:

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 
 import httpx
 import uvicorn
-from litestar.testing import AsyncTestClient
+from described import DescribedClient
 
 from gateway.connections import ServerConfig
 from gateway.settings import Settings
@@ -15,7 +15,7 @@ from gateway.settings import Settings
 
 def client_of(app):
     """A client in this process that calls the gateway by a name of loopback, as it must without keys."""
-    return AsyncTestClient(app, base_url="http://127.0.0.1")
+    return DescribedClient(app, base_url="http://127.0.0.1")
 
 
 def server_of(app, settings=None):

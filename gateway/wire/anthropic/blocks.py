@@ -87,14 +87,16 @@ class Assistant(_Message, tag="assistant"):
     content: str | list[Text | Thinking | RedactedThinking | ToolUse]
 
 
-class _Conversation(msgspec.Struct):
+class Conversation(msgspec.Struct):
+    """The fields of the messages and of the system prompt."""
+
     messages: list[System | User | Assistant]
     system: str | list[Text] | None = None
 
 
 def read_messages(messages: list[Any], system: Any, reader: FieldReader) -> tuple[Message, ...]:
     """The messages of `system` and `messages`; raises InvalidField."""
-    asked = reader.convert({"messages": messages, "system": system}, _Conversation)
+    asked = reader.convert({"messages": messages, "system": system}, Conversation)
     if isinstance(asked.messages[-1], Assistant):
         at = f"messages[{len(asked.messages) - 1}].role"
         raise InvalidField(at, "the last message must be the user's: an answer is a message of its own")

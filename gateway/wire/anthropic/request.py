@@ -11,9 +11,9 @@ from compiler.response_format import ResponseFormat
 from gateway.body import convert
 from gateway.errors import InvalidField, ThreadUnsupported
 from gateway.turn import Turn
-from gateway.wire.anthropic.blocks import read_messages
-from gateway.wire.engine_formats import read_any_format
-from gateway.wire.field_reader import FieldReader, FieldRules
+from gateway.wire.anthropic.blocks import Conversation, read_messages
+from gateway.wire.engine_formats import Outputs, read_any_format
+from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
 from gateway.wire.fields import (
     FIXED_IN_ALL,
     HINTS_IN_ALL,
@@ -113,8 +113,13 @@ class OneTool(_Choice, tag="tool"):
     name: str
 
 
-class _ChoiceFields(msgspec.Struct):
+class ChoiceFields(msgspec.Struct):
+    """The field of the tool choice."""
+
     tool_choice: Auto | AnyTool | NoTool | OneTool | None
+
+
+BODY = RequestBody(MessagesFields, (Conversation,), (ChoiceFields, Outputs), RULES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +151,7 @@ def read_request(
     if isinstance(body, dict) and body.get("thread"):
         raise ThreadUnsupported
     fields = reader.convert(reader.supported(body, RULES), MessagesFields)
-    asked = convert({"tool_choice": fields.tool_choice}, _ChoiceFields).tool_choice
+    asked = convert({"tool_choice": fields.tool_choice}, ChoiceFields).tool_choice
     if fields.thinking and fields.thinking.budget_tokens is not None:
         reader.ignore("thinking.budget_tokens", "a thought has no budget of its own")
     turn = Turn(

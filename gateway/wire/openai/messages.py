@@ -87,13 +87,15 @@ class Tool(_Strict, tag="tool"):
     tool_call_id: str
 
 
-class _Messages(msgspec.Struct):
+class Messages(msgspec.Struct):
+    """The field of the messages."""
+
     messages: list[System | Developer | User | Assistant | Tool]
 
 
 def read_messages(messages: list[Any], reader: FieldReader) -> tuple[Message, ...]:
     """The messages of the request; raises InvalidField."""
-    read = reader.convert({"messages": messages}, _Messages).messages
+    read = reader.convert({"messages": messages}, Messages).messages
     called: dict[str, None] = {}
     for i, message in enumerate(read):
         if isinstance(message, Assistant):

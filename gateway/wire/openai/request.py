@@ -11,8 +11,8 @@ from compiler.response_format import ResponseFormat
 from gateway.body import convert
 from gateway.errors import InvalidField
 from gateway.turn import Turn
-from gateway.wire.engine_formats import read_any_format
-from gateway.wire.field_reader import FieldReader, FieldRules
+from gateway.wire.engine_formats import Outputs, read_any_format
+from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
 from gateway.wire.fields import (
     FIXED_IN_ALL,
     HINTS_IN_ALL,
@@ -33,7 +33,7 @@ from gateway.wire.fields import (
     read_toolsets,
 )
 from gateway.wire.openai.custom_tools import read_tools
-from gateway.wire.openai.messages import read_messages
+from gateway.wire.openai.messages import Messages, read_messages
 from runtime.request import Sampling
 from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.tool import ChoiceMode, ToolChoice
@@ -97,7 +97,9 @@ class JsonSchema(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", t
     json_schema: NamedSchema
 
 
-class _FormatFields(msgspec.Struct):
+class FormatFields(msgspec.Struct):
+    """The field of the response format."""
+
     response_format: TextFormat | JsonObject | JsonSchema | Regex | Choice | Grammar | None
 
 
@@ -132,8 +134,13 @@ class Allowed(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag=
     allowed_tools: AllowedTools
 
 
-class _ChoiceFields(msgspec.Struct):
+class ChoiceFields(msgspec.Struct):
+    """The field of the tool choice."""
+
     tool_choice: Literal["none", "auto", "required", "any"] | Named | NamedCustom | Allowed | None
+
+
+BODY = RequestBody(ChatFields, (Messages,), (FormatFields, ChoiceFields, Outputs), RULES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +246,7 @@ def _read_logprobs(fields: ChatFields) -> int | None:
 
 def read_response_format(value: Any) -> ResponseFormat | None:
     """`response_format`; None is any text. Raises InvalidField."""
-    read = convert({"response_format": value}, _FormatFields).response_format
+    read = convert({"response_format": value}, FormatFields).response_format
     if isinstance(read, JsonSchema):
         return ResponseFormat("schema", read.json_schema.schema)
     return read_shared_format(read)
@@ -247,7 +254,7 @@ def read_response_format(value: Any) -> ResponseFormat | None:
 
 def read_choice(value: Any) -> ToolChoice | None:
     """`tool_choice`; None is the API's default. Raises InvalidField."""
-    match convert({"tool_choice": value}, _ChoiceFields).tool_choice:
+    match convert({"tool_choice": value}, ChoiceFields).tool_choice:
         case None:
             return None
         case Named(function=chosen) | NamedCustom(custom=chosen):

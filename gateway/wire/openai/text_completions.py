@@ -15,8 +15,8 @@ from msgspec import Meta
 from gateway.body import convert
 from gateway.errors import InvalidField
 from gateway.turn import Generation, Turn
-from gateway.wire.engine_formats import read_any_format
-from gateway.wire.field_reader import FieldReader, FieldRules
+from gateway.wire.engine_formats import Outputs, read_any_format
+from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
 from gateway.wire.fields import (
     FIXED_IN_ALL,
     HINTS_IN_ALL,
@@ -26,6 +26,7 @@ from gateway.wire.fields import (
 )
 from gateway.wire.openai.request import (
     ChatRequest,
+    FormatFields,
     OpenAIFields,
     read_penalised_sampling,
     read_response_format,
@@ -62,8 +63,13 @@ class CompletionFields(OpenAIFields, forbid_unknown_fields=True, kw_only=True):
     logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
 
 
-class _Prompt(msgspec.Struct):
+class PromptField(msgspec.Struct):
+    """The field of the prompt."""
+
     prompt: str | list[str | int | TokenIds]
+
+
+BODY = RequestBody(CompletionFields, (), (PromptField, FormatFields, Outputs), RULES)
 
 
 def read_request(
@@ -108,7 +114,7 @@ def read_request(
 
 def read_prompt(value: Any) -> str | tuple[int, ...]:
     """A prompt: text or token ids, alone or as the only member of a list. Raises InvalidField."""
-    prompt = convert({"prompt": value}, _Prompt).prompt
+    prompt = convert({"prompt": value}, PromptField).prompt
     if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
         if len(prompt) > 1:
             raise InvalidField("prompt", "one prompt is answered at a time; send a request for each")

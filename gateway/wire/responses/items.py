@@ -133,7 +133,9 @@ _CALLS = (FunctionCallItem, CustomToolCallItem)
 _RESULTS = (FunctionCallOutputItem, CustomToolCallOutputItem)
 
 
-class _Input(msgspec.Struct):
+class InputField(msgspec.Struct):
+    """The field of the input, with the types of messages, which clients may leave out."""
+
     input: list[InputItem]
 
 
@@ -142,7 +144,7 @@ def read_input(value: str | list[Any], instructions: str | None, reader: FieldRe
     messages = [Message("system", instructions)] if instructions else []
     if isinstance(value, str):
         return *messages, Message("user", value)
-    items = reader.convert({"input": [_with_type(item) for item in value]}, _Input).input
+    items = reader.convert({"input": [_with_type(item) for item in value]}, InputField).input
     _check_calls(items)
     for is_called, run in groupby(items, lambda item: isinstance(item, _CALLS)):
         for message in [_calls_message(run)] if is_called else map(_message, run):

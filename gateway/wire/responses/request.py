@@ -11,8 +11,8 @@ from compiler.response_format import ResponseFormat
 from gateway.body import convert
 from gateway.errors import InvalidField
 from gateway.turn import Turn
-from gateway.wire.engine_formats import read_any_format
-from gateway.wire.field_reader import FieldReader, FieldRules
+from gateway.wire.engine_formats import Outputs, read_any_format
+from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
 from gateway.wire.fields import (
     FIXED_IN_ALL,
     HINTS_IN_ALL,
@@ -32,7 +32,7 @@ from gateway.wire.fields import (
     read_toolsets,
 )
 from gateway.wire.openai.custom_tools import read_tools as read_any_tools
-from gateway.wire.responses.items import read_input
+from gateway.wire.responses.items import InputField, read_input
 from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
@@ -138,8 +138,13 @@ class Allowed(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag=
     tools: list[Named | NamedCustom]
 
 
-class _ChoiceFields(msgspec.Struct):
+class ChoiceFields(msgspec.Struct):
+    """The field of the tool choice."""
+
     tool_choice: Literal["none", "auto", "required", "any"] | Named | NamedCustom | Allowed | None
+
+
+BODY = RequestBody(ResponsesFields, (InputField,), (ChoiceFields, Outputs), RULES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +238,7 @@ def _read_logprobs(fields: ResponsesFields) -> int | None:
 
 def read_choice(value: Any) -> ToolChoice | None:
     """`tool_choice`; None is the API's default. Raises InvalidField."""
-    match convert({"tool_choice": value}, _ChoiceFields).tool_choice:
+    match convert({"tool_choice": value}, ChoiceFields).tool_choice:
         case None:
             return None
         case Named(name=name) | NamedCustom(name=name):

@@ -1,0 +1,180 @@
+"""The OpenAPI document: paths as Litestar finds them, bodies, answers and errors from the tables."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from litestar import Litestar
+from litestar.di import Provide
+from litestar.openapi import OpenAPIConfig
+from litestar.types import ControllerRouterHandler
+
+from gateway.api_document.operations import ANY_REQUEST, HEADERS, OPERATIONS, WITH_KEY, Operation
+from gateway.api_document.request_schemas import STRUCTS, reached, ref, request_schemas
+from gateway.problems import MESSAGES, REGISTRY, STATUSES, Problem, model_route_status
+from gateway.wire.answers.registry_answers import AnthropicErrorBody, OpenAIErrorBody, ProblemDetails
+
+JSON = dict[str, Any]
+
+DESCRIPTION = """\
+Callgate answers with calls that are valid under the schemas of the tools. It speaks OpenAI's Chat
+Completions, Responses and Completions and Anthropic's Messages, and has a registry of toolsets.
+
+Every answer has the header `X-Request-ID`. An answer to a request with fields that have no effect here has
+the header `X-Callgate-Ignored`, which names them. Requests whose head or body does not come in time, or whose
+head is too long, are answered with 408 or 431 and plain text."""
+
+_METHODS = ("get", "put", "post", "delete")
+
+
+def describe(routes: Sequence[ControllerRouterHandler]) -> JSON:
+    """The OpenAPI 3.1 document of some routes."""
+    # An application that is never started: it finds out the paths and parameters of the handlers.
+    config = OpenAPIConfig(
+        "Callgate",
+        "1",
+        operation_id_creator=_operation_id,
+        use_handler_docstrings=True,
+        create_examples=False,
+    )
+    unused = {name: Provide(lambda: None, sync_to_thread=False) for name in ("services", "principal")}
+    app = Litestar(routes, dependencies=unused, openapi_config=config, logging_config=None)
+    found = app.openapi_schema.to_schema()
+    types = [*STRUCTS, *_answer_types(), AnthropicErrorBody, OpenAIErrorBody, ProblemDetails]
+    refs, components = _components(types)
+    described = _Described(dict(zip(map(repr, types), refs, strict=True)))
+    bodies = request_schemas(components, dict(zip(types, refs, strict=True)))
+    schemas = {**components, **found["components"]["schemas"], **bodies}
+    assert len(schemas) == len(components) + len(found["components"]["schemas"]) + len(bodies), (
+        "names are unique"
+    )
+    paths = {
+        path: {method: described.operation(path, item[method]) for method in _METHODS if method in item}
+        for path, item in sorted(found["paths"].items())
+    }
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Callgate", "version": "1", "description": DESCRIPTION},
+        "tags": [{"name": tag} for tag in dict.fromkeys(each.tag for each in OPERATIONS.values())],
+        "paths": paths,
+        "components": {
+            "schemas": {name: schemas[name] for name in sorted(reached(paths, schemas))},
+            "securitySchemes": {
+                "key": {"type": "http", "scheme": "bearer"},
+                "key_header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+            },
+        },
+        "security": [{"key": []}, {"key_header": []}, {}],
+    }
+
+
+def _operation_id(handler: Any, _method: Any, path: Any) -> str:
+    """The name of the handler; of a handler with several paths, each has its own."""
+    name = str(handler.fn.__name__)
+    own = "_".join(str(part) for part in path if isinstance(part, str))
+    return name if len(handler.paths) == 1 else f"{name}:{own}"
+
+
+def _answer_types() -> Iterator[Any]:
+    for operation in OPERATIONS.values():
+        yield from (answer for answer in operation.answers.values() if answer is not None)
+        yield from operation.events
+
+
+def _components(types: Sequence[Any]) -> tuple[tuple[JSON, ...], dict[str, JSON]]:
+    """The schemas of some types, and the components that they refer to.
+
+    Structs of equal names have the names of their modules too, of which the last but one says enough.
+    """
+    refs, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    names = {name: _short(name) for name in components}
+    assert len(set(names.values())) == len(names), "two structs of a package have one name"
+    text = msgspec.json.encode([refs, components]).decode()
+    for name, short in names.items():
+        text = text.replace(f'"#/components/schemas/{name}"', f'"#/components/schemas/{short}"')
+    read_refs, read = msgspec.json.decode(text)
+    return tuple(read_refs), {names[name]: schema for name, schema in read.items()}
+
+
+def _short(name: str) -> str:
+    *packages, struct = name.split(".")
+    if not packages:
+        return name
+    module = packages[-1] if packages[-1] != "request" else packages[-2]
+    return f"{module}.{struct}"
+
+
+class _Described:
+    """Writes operations; `refs` has the schemas of types by their representations."""
+
+    def __init__(self, refs: Mapping[str, JSON]) -> None:
+        self._refs = refs
+
+    def operation(self, path: str, found: Mapping[str, Any]) -> JSON:
+        """One operation, of which Litestar found the parameters and the handler's docstring."""
+        operation_id = found["operationId"]
+        row = OPERATIONS[operation_id.partition(":")[0]]
+        parameters = [*found.get("parameters", ()), *map(_header, row.headers)]
+        body = (
+            {"required": True, "content": {"application/json": {"schema": ref(row.body)}}}
+            if row.body
+            else None
+        )
+        return {
+            "operationId": operation_id,
+            "tags": [row.tag],
+            "summary": found["description"].split("\n\n")[0].replace("\n", " "),
+            "description": found["description"],
+            **({"parameters": list(map(_parameter, parameters))} if parameters else {}),
+            **({"requestBody": body} if body else {}),
+            "responses": {
+                **{str(status): self._answer(row, status) for status in row.answers},
+                **self._errors(path, row),
+            },
+            **({"security": []} if row.is_open else {}),
+        }
+
+    def _answer(self, row: Operation, status: int) -> JSON:
+        answer = row.answers[status]
+        described: JSON = {"description": HTTPStatus(status).phrase}
+        if answer is not None:
+            described["content"] = {"application/json": {"schema": self._refs[repr(answer)]}}
+        if row.events:
+            # OpenAPI 3.1 has no word for the schema of each event; 3.2 calls it `itemSchema`.
+            event = {"anyOf": [self._refs[repr(each)] for each in row.events]}
+            described["content"]["text/event-stream"] = {"schema": {"type": "string"}, "x-item-schema": event}
+        if row.has_etag:
+            described["headers"] = {"ETag": {"schema": {"type": "string"}}}
+        return described
+
+    def _errors(self, path: str, row: Operation) -> dict[str, JSON]:
+        """The errors of a route by status, with the names of their kinds."""
+        is_registry = path.startswith(REGISTRY)
+        kinds: defaultdict[int, dict[str, None]] = defaultdict(dict)
+        kinds[500]["internal_error"] = None
+        for error in (*ANY_REQUEST, *(() if row.is_open else WITH_KEY), *row.errors):
+            status, kind = STATUSES[error]
+            if not is_registry:
+                status = model_route_status(Problem(status, kind, ""))
+            kinds[status][kind] = None
+        shape: type = ProblemDetails if is_registry else OpenAIErrorBody
+        if path.startswith(MESSAGES):
+            shape = AnthropicErrorBody
+        media_type = "application/problem+json" if is_registry else "application/json"
+        content = {media_type: {"schema": self._refs[repr(shape)]}}
+        return {
+            str(status): {"description": ", ".join(f"`{kind}`" for kind in names), "content": content}
+            for status, names in sorted(kinds.items())
+            if status not in row.answers
+        }
+
+
+def _header(name: str) -> JSON:
+    return {"name": name, "in": "header", "schema": {"type": "string"}, "description": HEADERS[name]}
+
+
+def _parameter(found: Mapping[str, Any]) -> JSON:
+    """A parameter without what means nothing."""
+    return {name: value for name, value in found.items() if value not in (False, None)}

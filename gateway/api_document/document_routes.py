@@ -1,0 +1,36 @@
+"""The routes of the API's description: the OpenAPI document, and a page that shows it."""
+
+import json
+from functools import lru_cache
+
+from litestar import Response, get
+
+from gateway.api_document.document import describe
+from gateway.api_document.page import PAGE_HEADERS, write_page
+from gateway.routes.model_routes import MODEL_ROUTES
+from gateway.routes.toolset_routes import ToolsetController
+
+
+@lru_cache(maxsize=1)
+def _document() -> bytes:
+    return json.dumps(describe([*MODEL_ROUTES, ToolsetController]), ensure_ascii=False).encode()
+
+
+@lru_cache(maxsize=1)
+def _page() -> bytes:
+    return write_page(json.loads(_document())).encode()
+
+
+@get("/openapi.json", sync_to_thread=True)
+def openapi_document() -> Response[bytes]:
+    """The OpenAPI document of all routes."""
+    return Response(_document(), media_type="application/json")
+
+
+@get("/docs", sync_to_thread=True)
+def docs_page() -> Response[bytes]:
+    """The same as a page."""
+    return Response(_page(), media_type="text/html", headers=dict(PAGE_HEADERS))
+
+
+DOCUMENT_ROUTES = (openapi_document, docs_page)

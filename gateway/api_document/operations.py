@@ -1,0 +1,193 @@
+"""What each route takes and answers, by the name of its handler.
+
+The errors are rows of the table of statuses.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from compiler import errors as compiler
+from gateway import errors as gateway
+from gateway.wire.answers import model_answers as models
+from gateway.wire.answers import registry_answers as registry
+from gateway.wire.answers import response_answers as responses
+from runtime import errors as runtime
+from toolspecs import errors as toolspecs
+
+Errors = tuple[type[Exception], ...]
+
+ANY_REQUEST: Errors = (gateway.MalformedHead, gateway.ForeignHost, gateway.ForeignPage)
+WITH_KEY: Errors = (gateway.Unauthorized,)
+WITH_BODY: Errors = (
+    gateway.MalformedBody,
+    gateway.UnreadableBody,
+    gateway.LargeBody,
+    gateway.TooManyBodies,
+    gateway.InvalidField,
+    gateway.ClientGone,
+)
+WITH_STORE: Errors = (toolspecs.StoreError, toolspecs.DamagedEntry)
+WITH_TOOLSET: Errors = (
+    *WITH_STORE,
+    toolspecs.InvalidName,
+    toolspecs.UnknownToolset,
+    toolspecs.UnknownRevision,
+    toolspecs.DroppedRevision,
+)
+COMPILING: Errors = (
+    compiler.UnsupportedSchema,
+    compiler.WorkersUnavailable,
+    compiler.CompilerOverloaded,
+    compiler.TooManyCompilations,
+    compiler.CompilingUnfinished,
+)
+PROMPTING: Errors = (
+    *WITH_BODY,
+    *WITH_TOOLSET,
+    gateway.ToolsetConflict,
+    gateway.TooManyTools,
+    gateway.NotReady,
+    toolspecs.InvalidTools,
+    toolspecs.LimitExceeded,
+    runtime.UnknownModel,
+    runtime.PromptTooLong,
+    runtime.RequestRefused,
+    runtime.Overloaded,
+    runtime.DeadlineExceeded,
+    runtime.EngineStopped,
+)
+GENERATING: Errors = (
+    *PROMPTING,
+    *COMPILING,
+    gateway.RefusedTool,
+    runtime.BudgetTooSmall,
+    runtime.TooManySequences,
+    runtime.GenerationFailed,
+)
+WRITING: Errors = (
+    gateway.InvalidField,
+    toolspecs.StaleRevision,
+    toolspecs.QuotaExceeded,
+    toolspecs.StoreFull,
+)
+REGISTERING: Errors = (*WITH_BODY, *COMPILING, toolspecs.InvalidTools, toolspecs.LimitExceeded)
+
+IF_MATCH = "If-Match"
+IF_NONE_MATCH = "If-None-Match"
+TIMEOUT = "X-Request-Timeout"
+TOOLSET = "X-Toolset"
+
+HEADERS: Mapping[str, str] = {
+    IF_MATCH: "ETags, one of which the current revision must have.",
+    IF_NONE_MATCH: "For `PUT` only `*`: create, but do not replace. For `GET` ETags that the client knows.",
+    TIMEOUT: "Seconds until the whole answer must be ready.",
+    TOOLSET: "Names of toolsets, separated by commas.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What a route takes and answers.
+
+    `answers` has the struct of each status; None is an answer without a body. `events` are those of the
+    stream, if the request asks for one. `body` is the name of a request's component.
+    """
+
+    tag: str
+    answers: Mapping[int, Any]
+    errors: Errors
+    body: str | None = None
+    events: tuple[Any, ...] = ()
+    headers: tuple[str, ...] = ()
+    has_etag: bool = False
+    is_open: bool = False
+    """Whether it needs no key."""
+
+
+def _model(answer: Any, body: str, **fields: Any) -> Operation:
+    return Operation("Models", {200: answer}, GENERATING, body, headers=(TOOLSET, TIMEOUT), **fields)
+
+
+def _prompt(answer: Any, body: str) -> Operation:
+    return Operation("Models", {200: answer}, PROMPTING, body, headers=(TOOLSET, TIMEOUT))
+
+
+@dataclass(frozen=True, slots=True)
+class _Toolsets:
+    """Rows of the registry's routes."""
+
+    errors: Errors = field(default=(*WITH_TOOLSET, toolspecs.UnknownTool, gateway.InvalidField))
+
+    def reading(self, answer: Any, *errors: type[Exception], statuses: Any = (), **fields: Any) -> Operation:
+        answers = {200: answer, **dict.fromkeys(statuses)}
+        return Operation("Toolsets", answers, (*self.errors, *errors), **fields)
+
+    def writing(self, answers: Mapping[int, Any], *errors: type[Exception], **fields: Any) -> Operation:
+        found = (*self.errors, *WRITING, *errors)
+        return Operation("Toolsets", answers, found, **{"has_etag": True, "headers": (IF_MATCH,), **fields})
+
+
+_TOOLSETS = _Toolsets()
+_BOTH = (IF_MATCH, IF_NONE_MATCH)
+
+OPERATIONS: Mapping[str, Operation] = {
+    "chat_completions": _model(
+        models.ChatCompletion, "ChatRequest", events=(models.ChatChunk, registry.OpenAIErrorBody)
+    ),
+    "create_response": _model(responses.Response, "ResponseRequest", events=(responses.ResponseEvent,)),
+    "get_response": Operation(
+        "Models", {200: responses.Response}, (gateway.UnknownResponse, toolspecs.StoreError)
+    ),
+    "delete_response": Operation(
+        "Models", {200: responses.DeletedResponse}, (gateway.UnknownResponse, toolspecs.StoreError)
+    ),
+    "list_input_items": Operation(
+        "Models",
+        {200: responses.InputItems},
+        (gateway.UnknownResponse, toolspecs.StoreError, gateway.InvalidField),
+    ),
+    "create_message": _model(
+        models.Message, "MessageRequest", events=(models.MessageEvent, registry.AnthropicErrorBody)
+    ),
+    "count_message_tokens": _prompt(models.InputTokens, "MessageRequest"),
+    "text_completions": _model(
+        models.TextCompletion, "CompletionRequest", events=(models.TextCompletion, registry.OpenAIErrorBody)
+    ),
+    "tokenize": _prompt(models.Tokens, "TokenizeRequest"),
+    "detokenize": Operation(
+        "Models", {200: models.Prompt}, (*WITH_BODY, runtime.UnknownModel), "DetokenizeRequest"
+    ),
+    "list_models": Operation(
+        "Models",
+        {200: models.ModelList},
+        (toolspecs.DamagedEntry, runtime.UnknownModel, gateway.InvalidField),
+    ),
+    "get_model": Operation(
+        "Models", {200: models.Model}, (*WITH_TOOLSET, runtime.UnknownModel, gateway.InvalidField)
+    ),
+    "list_toolsets": _TOOLSETS.reading(registry.ToolsetPage),
+    "get_toolset": _TOOLSETS.reading(
+        registry.StoredToolset, statuses=(304,), headers=(IF_NONE_MATCH,), has_etag=True
+    ),
+    "put_toolset": _TOOLSETS.writing(
+        {200: registry.Registration, 201: registry.Registration},
+        *REGISTERING,
+        body="ToolsetRequest",
+        headers=_BOTH,
+    ),
+    "delete_toolset": _TOOLSETS.writing({204: None}, has_etag=False),
+    "get_tool": _TOOLSETS.reading(dict[str, Any], has_etag=True),
+    "put_tool": _TOOLSETS.writing(
+        {200: registry.Registration}, *REGISTERING, body="ToolDefinition", headers=_BOTH
+    ),
+    "delete_tool": _TOOLSETS.writing({200: registry.RevisionSummary}),
+    "list_revisions": _TOOLSETS.reading(registry.RevisionPage),
+    "get_revision": _TOOLSETS.reading(registry.StoredToolset, has_etag=True),
+    "restore": _TOOLSETS.writing({200: registry.RevisionSummary}),
+    "report": _TOOLSETS.reading(registry.Report, *COMPILING),
+    "check": _TOOLSETS.reading(registry.Check, *REGISTERING, body="ToolsetRequest"),
+    "healthz": Operation("Operations", {200: models.Health, 503: models.Health}, (), is_open=True),
+    "readyz": Operation("Operations", {200: models.Health, 503: models.Health}, (), is_open=True),
+    "version": Operation("Operations", {200: models.Version}, ()),
+}

@@ -1,0 +1,394 @@
+"""What the model routes answer, but for Responses."""
+
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+from gateway.wire.openai.messages import CustomInput, Function
+
+
+class NamedRevision(Struct):
+    """A toolset and its revision."""
+
+    name: str
+    revision: int
+
+
+class Extension(Struct):
+    """What Callgate adds: which toolset and grammar answered, and what the mask did."""
+
+    toolset: str | None
+    revision: int | None
+    toolsets: list[NamedRevision]
+    grammar_digest: str | None
+    grammar_source: Literal["memory", "store", "compiled"] | None
+    grammar_wait_ms: float | None
+    closed_by: Literal["budget"] | None
+    forced_tokens: int
+    rescued_tokens: int
+    dropped_messages: int
+
+
+class CachedTokens(Struct):
+    """Tokens of the prompt that were read from the prefix cache."""
+
+    cached_tokens: int
+
+
+class ReasoningTokens(Struct):
+    """Tokens of thoughts."""
+
+    reasoning_tokens: int
+
+
+class Usage(Struct):
+    """Token counts over all choices."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: CachedTokens
+    completion_tokens_details: ReasoningTokens
+
+
+class TokenLogprob(Struct):
+    """A token and its natural log probability under the mask."""
+
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class TopLogprobs(TokenLogprob):
+    """The same, with the most probable tokens in its place."""
+
+    top_logprobs: list[TokenLogprob]
+
+
+class ContentLogprobs(Struct):
+    """The log probabilities of the tokens of `content`."""
+
+    content: list[TopLogprobs]
+    refusal: None
+
+
+FinishReason = Literal["stop", "tool_calls", "length"]
+
+
+class FunctionCall(Struct, tag_field="type", tag="function"):
+    """A call of a function; the arguments are JSON text, valid under its schema."""
+
+    id: str
+    function: Function
+
+
+class CustomCall(Struct, tag_field="type", tag="custom"):
+    """A call of a custom tool."""
+
+    id: str
+    custom: CustomInput
+
+
+class AnswerMessage(Struct):
+    """What the model said and called."""
+
+    role: Literal["assistant"]
+    content: str | None
+    refusal: None
+    reasoning_content: str | UnsetType = UNSET
+    tool_calls: list[FunctionCall | CustomCall] | UnsetType = UNSET
+
+
+class ChatChoice(Struct):
+    """One of `n` answers."""
+
+    index: int
+    message: AnswerMessage
+    logprobs: ContentLogprobs | None
+    finish_reason: FinishReason
+
+
+class ChatCompletion(Struct):
+    """A whole answer of Chat Completions."""
+
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    usage: Usage
+    callgate: Extension
+
+
+class FunctionPiece(Struct):
+    """The name of a function, or more of its arguments."""
+
+    arguments: str
+    name: str | UnsetType = UNSET
+
+
+class CustomPiece(Struct):
+    """The name of a custom tool, or more of its input."""
+
+    input: str
+    name: str | UnsetType = UNSET
+
+
+class FunctionDelta(Struct, tag_field="type", tag="function"):
+    """More of a call of a function."""
+
+    index: int
+    function: FunctionPiece
+    id: str | UnsetType = UNSET
+
+
+class CustomDelta(Struct, tag_field="type", tag="custom"):
+    """More of a call of a custom tool."""
+
+    index: int
+    custom: CustomPiece
+    id: str | UnsetType = UNSET
+
+
+class Delta(Struct):
+    """More of a message; the first has the role, the last is empty."""
+
+    role: Literal["assistant"] | UnsetType = UNSET
+    content: str | UnsetType | None = UNSET
+    reasoning_content: str | UnsetType = UNSET
+    tool_calls: list[FunctionDelta | CustomDelta] | UnsetType = UNSET
+
+
+class ChunkChoice(Struct):
+    """More of one of `n` answers."""
+
+    index: int
+    delta: Delta
+    logprobs: ContentLogprobs | None
+    finish_reason: FinishReason | None
+
+
+class ChatChunk(Struct):
+    """An event of the stream of Chat Completions; the data of its last is `[DONE]`."""
+
+    id: str
+    object: Literal["chat.completion.chunk"]
+    created: int
+    model: str
+    choices: list[ChunkChoice]
+    usage: Usage | UnsetType | None = UNSET
+    callgate: Extension | UnsetType = UNSET
+
+
+class TextLogprobs(Struct):
+    """Lists over the tokens of a text; offsets are into the answer."""
+
+    tokens: list[str]
+    token_logprobs: list[float]
+    top_logprobs: list[dict[str, float]]
+    text_offset: list[int]
+
+
+class TextChoice(Struct):
+    """One of `n` texts, or more of it."""
+
+    index: int
+    text: str
+    logprobs: TextLogprobs | None
+    finish_reason: FinishReason | None
+
+
+class TextCompletion(Struct):
+    """An answer of Completions, or an event of its stream, whose last holds the usage."""
+
+    id: str
+    object: Literal["text_completion"]
+    created: int
+    model: str
+    choices: list[TextChoice]
+    usage: Usage | UnsetType = UNSET
+    callgate: Extension | UnsetType = UNSET
+
+
+class Tokens(Struct):
+    """The token ids of a prompt, and their number."""
+
+    count: int
+    max_model_len: int
+    tokens: list[int]
+
+
+class Prompt(Struct):
+    """The text of token ids."""
+
+    prompt: str
+
+
+class InputTokens(Struct):
+    """How many tokens a prompt has."""
+
+    input_tokens: int
+
+
+class ModelDetails(Struct):
+    """The call syntax of a model, and the digest of its vocabulary."""
+
+    syntax: str
+    vocabulary: str
+
+
+class Model(Struct):
+    """A model that is served; with `:toolset` behind its name, its answers call the tools of the toolset."""
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+    type: Literal["model"]
+    display_name: str
+    created_at: str
+    context_length: int
+    callgate: ModelDetails
+
+
+class ModelList(Struct):
+    """The models served."""
+
+    object: Literal["list"]
+    data: list[Model]
+    has_more: bool
+    first_id: str | UnsetType = UNSET
+    last_id: str | UnsetType = UNSET
+
+
+class Health(Struct):
+    """Whether the process works, or can serve."""
+
+    status: Literal["ok", "ready", "failed", "unready"]
+    reason: str | UnsetType = UNSET
+
+
+class Version(Struct):
+    """The gateway's version."""
+
+    version: str
+
+
+class TextBlock(Struct, tag_field="type", tag="text"):
+    """What the model said."""
+
+    text: str
+
+
+class ThinkingBlock(Struct, tag_field="type", tag="thinking"):
+    """What the model thought; the signature is empty."""
+
+    thinking: str
+    signature: str
+
+
+class ToolUseBlock(Struct, tag_field="type", tag="tool_use"):
+    """A call; the input is valid under the tool's schema."""
+
+    id: str
+    name: str
+    input: dict[str, Any]
+
+
+Block = TextBlock | ThinkingBlock | ToolUseBlock
+StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
+
+
+class MessageUsage(Struct):
+    """Token counts; those read from the prefix cache are not in `input_tokens`."""
+
+    input_tokens: int
+    cache_creation_input_tokens: int
+    cache_read_input_tokens: int
+    output_tokens: int
+
+
+class Message(Struct):
+    """A message of the Messages API."""
+
+    id: str
+    type: Literal["message"]
+    role: Literal["assistant"]
+    model: str
+    content: list[Block]
+    stop_reason: StopReason | None
+    stop_sequence: str | None
+    usage: MessageUsage
+    callgate: Extension | UnsetType = UNSET
+
+
+class MessageStart(Struct, tag_field="type", tag="message_start"):
+    """A message begins."""
+
+    message: Message
+
+
+class BlockStart(Struct, tag_field="type", tag="content_block_start"):
+    """A block begins."""
+
+    index: int
+    content_block: Block
+
+
+class TextDelta(Struct, tag_field="type", tag="text_delta"):
+    """More text."""
+
+    text: str
+
+
+class ThinkingDelta(Struct, tag_field="type", tag="thinking_delta"):
+    """More of a thought."""
+
+    thinking: str
+
+
+class SignatureDelta(Struct, tag_field="type", tag="signature_delta"):
+    """The signature of a thought, which is empty."""
+
+    signature: str
+
+
+class InputDelta(Struct, tag_field="type", tag="input_json_delta"):
+    """More JSON text of an input."""
+
+    partial_json: str
+
+
+class BlockDelta(Struct, tag_field="type", tag="content_block_delta"):
+    """More of a block."""
+
+    index: int
+    delta: TextDelta | ThinkingDelta | SignatureDelta | InputDelta
+
+
+class BlockStop(Struct, tag_field="type", tag="content_block_stop"):
+    """A block is whole."""
+
+    index: int
+
+
+class Stop(Struct):
+    """Why a message ended."""
+
+    stop_reason: StopReason
+    stop_sequence: str | None
+
+
+class MessageDelta(Struct, tag_field="type", tag="message_delta"):
+    """The end of a message, and what it cost."""
+
+    delta: Stop
+    usage: MessageUsage
+    callgate: Extension
+
+
+class MessageStop(Struct, tag_field="type", tag="message_stop"):
+    """A message is whole."""
+
+
+MessageEvent = MessageStart | BlockStart | BlockDelta | BlockStop | MessageDelta | MessageStop

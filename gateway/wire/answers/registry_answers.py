@@ -1,0 +1,154 @@
+"""What the routes of the registry answer, and errors."""
+
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+from compiler.report import Verdict
+from gateway.registry import Change
+
+
+class RevisionSummary(Struct):
+    """A revision without its tools."""
+
+    name: str
+    revision: int
+    digest: str
+    etag: str
+    created_at: str
+    num_tools: int
+
+
+class Warned(Struct):
+    """A part of a schema that is not enforced, most likely because of a slip."""
+
+    tool: str
+    pointer: str
+    keyword: str
+    note: str
+
+
+class Registration(RevisionSummary):
+    """A revision that was written."""
+
+    warnings: list[Warned]
+
+
+class StoredToolset(RevisionSummary):
+    """A revision with its tools, in the shape that was asked for, and its documents."""
+
+    tools: list[dict[str, Any]]
+    documents: dict[str, Any]
+
+
+class ToolsetPage(Struct):
+    """Toolsets by name; `next` is the `after` of the next page."""
+
+    toolsets: list[RevisionSummary]
+    next: str | None
+
+
+class RevisionPage(Struct):
+    """Revisions, the newest first; `next` is the `before` of the next page."""
+
+    revisions: list[RevisionSummary]
+    next: int | None
+    dropped_before: int | None
+
+
+class ReportedKeyword(Struct):
+    """How a keyword is enforced."""
+
+    pointer: str
+    keyword: str
+    verdict: Verdict
+    note: str
+
+
+class ReportedTool(Struct):
+    """How a tool is enforced, and what its grammar costs."""
+
+    name: str
+    digest: str
+    grammar_bytes: int
+    compile_ms: float
+    entries: list[ReportedKeyword]
+
+
+class Report(RevisionSummary):
+    """How the tools of a revision are enforced."""
+
+    tools: list[ReportedTool]
+
+
+class Check(Struct):
+    """What a `PUT` would do."""
+
+    current: RevisionSummary | None
+    changes: dict[str, Change]
+    documents: dict[str, Change]
+    tools: list[ReportedTool]
+    warnings: list[Warned]
+
+
+class OpenAIError(Struct):
+    """What went wrong, and in which field."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str
+
+
+class OpenAIErrorBody(Struct):
+    """An error in OpenAI's shape."""
+
+    error: OpenAIError
+
+
+class AnthropicError(Struct):
+    """What went wrong, and in which field."""
+
+    type: str
+    message: str
+    param: str | None
+    code: str
+
+
+class AnthropicErrorBody(Struct):
+    """An error in Anthropic's shape."""
+
+    type: Literal["error"]
+    error: AnthropicError
+
+
+class Fault(Struct):
+    """One fault of a tool."""
+
+    tool: str | int | None
+    pointer: str
+    keyword: str
+    reason: str
+    suggestion: str
+
+
+class ProblemDetails(Struct):
+    """An error of the registry (RFC 9457); what follows `detail` depends on its type."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    field: str | UnsetType = UNSET
+    errors: list[Fault] | UnsetType = UNSET
+    near: list[str] | UnsetType = UNSET
+    latest: int | UnsetType = UNSET
+    deleted_at: str | UnsetType = UNSET
+    dropped_before: int | UnsetType = UNSET
+    limit: str | UnsetType = UNSET
+    maximum: int | UnsetType = UNSET
+    etag: str | UnsetType | None = UNSET
+    line: int | UnsetType = UNSET
+    column: int | UnsetType = UNSET
+    not_reached: list[str] | UnsetType = UNSET
+    key: str | UnsetType = UNSET

@@ -1,0 +1,92 @@
+"""Compares requests and answers with the OpenAPI document, and refuses what it does not describe."""
+
+import json
+import re
+from functools import cache
+
+import jsonschema_rs
+from litestar.testing import AsyncTestClient
+
+from gateway.api_document.document_routes import _document
+
+
+@cache
+def document():
+    return json.loads(_document())
+
+
+class DescribedClient(AsyncTestClient):
+    """A client whose every request and answer must be as the document says."""
+
+    async def send(self, request, *, stream=False, **options):
+        response = await super().send(request, stream=stream, **options)
+        if not stream:
+            check(request, response)
+        return response
+
+
+def check(request, response):
+    """Compare an exchange with the document; an answered request must be described, a refused one need not."""
+    operation = operation_of(request.method.lower(), request.url.path)
+    if operation is None:
+        return
+    where = f"{request.method} {request.url.path}"
+    described = operation["responses"].get(str(response.status_code))
+    assert described, f"{where} answers {response.status_code}, of which the document knows nothing"
+    media_type = response.headers.get("content-type", "").partition(";")[0]
+    contents = described.get("content", {})
+    if response.content and media_type != "text/plain":
+        assert media_type in contents, f"{where} answers {media_type!r}, of which the document knows nothing"
+        check_answer(where, contents[media_type], response)
+    if response.is_success and "requestBody" in operation:
+        schema = operation["requestBody"]["content"]["application/json"]["schema"]
+        refuse(
+            where, "request", schema, json.loads(request.content.removeprefix(b"\xef\xbb\xbf")), is_open=True
+        )
+
+
+def check_answer(where, content, response):
+    if "x-item-schema" not in content:
+        refuse(where, "answer", content["schema"], response.json())
+        return
+    for line in response.text.splitlines():
+        if line.startswith("data: ") and line != "data: [DONE]":
+            event = json.loads(line.removeprefix("data: "))
+            refuse(where, "event", content["x-item-schema"], event)
+
+
+def operation_of(method, path):
+    """The operation of a path; None if there is none, as for the page itself."""
+    for template, item in document()["paths"].items():
+        pattern = re.sub(r"\{(model_id|tool)\}", "(.+)", template)
+        pattern = re.sub(r"\{(\w+)\}", "([^/]+)", pattern)
+        if method in item and re.fullmatch(pattern, path):
+            return item[method]
+    return None
+
+
+def refuse(where, part, schema, value, *, is_open=False):
+    """Fail if a value is not as the schema says, with the first reason."""
+    error = next(validator(json.dumps(schema), is_open).iter_errors(value), None)
+    assert error is None, (
+        f"{where}: the {part} is not as described, at {error.instance_path}: {error.message}"
+    )
+
+
+@cache
+def validator(schema, is_open):
+    """A validator of a schema; unless it `is_open`, without fields that are not described."""
+    components = document()["components"]
+    whole = {**json.loads(schema), "components": components if is_open else closed(components)}
+    return jsonschema_rs.Draft202012Validator(whole)
+
+
+def closed(schema):
+    """A schema whose objects have only the properties that it names."""
+    if isinstance(schema, list):
+        return [closed(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    parts = {key: closed(part) for key, part in schema.items()}
+    is_object = parts.get("type") == "object" and isinstance(parts.get("properties"), dict)
+    return {"additionalProperties": False, **parts} if is_object else parts

@@ -1,0 +1,108 @@
+"""The OpenAPI document, and the page that shows it. `described.py` compares all other tests with it."""
+
+import re
+
+import pytest
+from described import closed, document, operation_of, refuse
+from msgspec.structs import replace
+from openapi_spec_validator import OpenAPIV31SpecValidator
+from serving import client_of
+
+from gateway.api_document.operations import OPERATIONS
+from gateway.app import create_app
+
+
+def test_the_document_is_openapi_3_1():
+    assert [error.message for error in OpenAPIV31SpecValidator(document()).iter_errors()] == []
+
+
+def test_every_route_is_described(app):
+    described = {
+        (re.sub(r"\{\w+\}", "{}", path), method.upper())
+        for path, item in document()["paths"].items()
+        for method in item
+    }
+    served = {
+        (re.sub(r"\{[^}]+\}", "{}", route.path), method)
+        for route in app.routes
+        for method in route.methods - {"OPTIONS"}
+    }
+    assert served - described == {("/docs", "GET"), ("/openapi.json", "GET")}
+    assert described <= served
+
+
+def test_every_row_is_a_route():
+    ids = [operation["operationId"] for item in document()["paths"].values() for operation in item.values()]
+    assert len(set(ids)) == len(ids)
+    assert {operation_id.partition(":")[0] for operation_id in ids} == OPERATIONS.keys()
+
+
+CHAT = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"temperature": 3},
+        {"messages": []},
+        {"messages": [{"role": "nobody"}]},
+        {"tool_choice": {"type": "function", "name": "f"}},
+        {"tools": [{"type": "function", "function": {}}]},
+        {"tools": [{"type": "custom", "custom": {"name": "f", "format": {"type": "grammar"}}}]},
+        {"response_format": {"type": "json_schema"}},
+        {"functions": []},
+        {"echo": True},
+    ],
+    ids=str,
+)
+def test_requests_that_are_refused_are_not_described(wrong):
+    schema = operation_of("post", "/v1/chat/completions")["requestBody"]["content"]["application/json"][
+        "schema"
+    ]
+    refuse("chat", "request", schema, CHAT, is_open=True)
+    with pytest.raises(AssertionError, match="is not as described"):
+        refuse("chat", "request", schema, CHAT | wrong, is_open=True)
+
+
+def test_an_answer_with_a_field_too_many_is_told():
+    with pytest.raises(AssertionError, match="too_many"):
+        refuse("version", "answer", {"$ref": "#/components/schemas/Version"}, {"version": "1", "too_many": 1})
+    assert closed({"type": "object", "properties": {}})["additionalProperties"] is False
+
+
+def test_errors_are_those_of_the_route():
+    responses = operation_of("put", "/v1/toolsets/a")["responses"]
+    assert "`stale_revision`" in responses["412"]["description"]
+    assert list(responses["412"]["content"]) == ["application/problem+json"]
+    chat = operation_of("post", "/v1/chat/completions")["responses"]
+    assert "`max_tokens_too_small`" in chat["400"]["description"]
+    assert "422" not in chat
+
+
+async def test_the_document_and_the_page_need_no_key(settings, runtime):
+    app = create_app(replace(settings, api_key="12345678"), runtime=runtime)
+    async with client_of(app) as client:
+        assert (await client.get("/v1/models")).status_code == 401
+        assert (await client.get("/openapi.json")).json() == document()
+        page = await client.get("/docs")
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    ids = set(re.findall(r'id="([^"]+)"', page.text))
+    assert ids == document()["components"]["schemas"].keys()
+    assert set(re.findall(r'href="#([^"]+)"', page.text)) <= ids
+
+
+async def test_models_are_listed_with_their_toolsets_in_pages(client, weather):
+    await client.put("/v1/toolsets/mail", json={"tools": []})
+    assert await _ids(client) == (["tiny", "tiny:mail", "tiny:weather"], False)
+    assert await _ids(client, limit=1) == (["tiny"], True)
+    assert await _ids(client, limit=1, after_id="tiny") == (["tiny:mail"], True)
+    assert await _ids(client, limit=1, after_id="tiny:mail") == (["tiny:weather"], False)
+    assert await _ids(client, after_id="tiny:weather") == ([], False)
+    assert (await client.get("/v1/models", params={"after_id": "none"})).status_code == 404
+    named = (await client.get("/v1/models/tiny:weather")).json()
+    assert named in (await client.get("/v1/models")).json()["data"]
+
+
+async def _ids(client, **params):
+    answer = (await client.get("/v1/models", params=params)).json()
+    return [model["id"] for model in answer["data"]], answer["has_more"]
