@@ -113,6 +113,7 @@ class AnthropicError(Struct):
     message: str
     param: str | None
     code: str
+    details: dict[str, Any] | UnsetType = UNSET
 
 
 class AnthropicErrorBody(Struct):
