@@ -138,6 +138,13 @@ def forbid(row: Row, token_id: int) -> None:
     row.view(np.uint32)[token_id >> 5] &= np.uint32(0xFFFFFFFF ^ (1 << (token_id & 31)))
 
 
+def allows_only(row: Row, token_ids: Iterable[int]) -> bool:
+    """Whether every token that the row allows is one of `token_ids`, and there is one."""
+    others = row.copy()
+    SparseMask.of_ids(token_ids, base=row).patch(others)
+    return bool(row.any()) and not others.any()
+
+
 def successor(prefix: bytes) -> bytes | None:
     """The least bytes greater than everything that begins with `prefix`; None if there are none."""
     stem = prefix.rstrip(b"\xff")

@@ -92,6 +92,7 @@ def create_app(
                 compilers.launch()
                 loaded = await asyncio.to_thread(start_runtime, settings)
             opened.push_async_callback(loaded.close)
+            await loaded.start(grammars)
             for model in await loaded.models():
                 compilers.start(model.prepared)
             services = wire(settings, opened_store, tracer, grammars, loaded)

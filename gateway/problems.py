@@ -91,13 +91,23 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     runtime.Overloaded: (429, "overloaded"),
     runtime.TooManySequences: (429, "too_many_sequences"),
     runtime.DeadlineExceeded: (504, "deadline_exceeded"),
+    runtime.EngineFault: (502, "engine_failed"),
+    runtime.EngineRefused: (502, "engine_refused"),
+    runtime.PluginMissing: (502, "plugin_missing"),
+    runtime.NoEngine: (503, "no_engine"),
     runtime.EngineStopped: (503, "engine_stopped"),
     runtime.GenerationFailed: (500, "generation_failed"),
 }
 
 _QUERY_VALUES: Mapping[str, tuple[str, ...]] = {"shape": tuple(shape.value for shape in Shape)}
 
-_EXPECTED_KINDS = {"deadline_exceeded", "compiler_overloaded", "compiling_unfinished", "engine_stopped"}
+_EXPECTED_KINDS = {
+    "deadline_exceeded",
+    "compiler_overloaded",
+    "compiling_unfinished",
+    "engine_stopped",
+    "no_engine",
+}
 
 _WIRE_NAMES = {"template_options": "chat_template_kwargs"}
 
@@ -327,6 +337,11 @@ def _(_error: gateway.TooManyBodies) -> Details:
 
 @_details.register
 def _(error: runtime.Overloaded) -> Details:
+    return None, {}, _retry_after(error.retry_after_s)
+
+
+@_details.register
+def _(error: runtime.NoEngine) -> Details:
     return None, {}, _retry_after(error.retry_after_s)
 
 

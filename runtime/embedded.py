@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from compiler.cache.grammar_cache import GrammarCache
 from runtime.engine import Engine
 from runtime.engine_thread import EngineJob, EngineThread, Mailbox
 from runtime.errors import UnknownModel
@@ -97,6 +98,9 @@ class EmbeddedRuntime:
             return cls(loaded, settings)
 
         return run_in_short_lived_thread(build)
+
+    async def start(self, grammars: GrammarCache) -> None:
+        """Nothing is left to do: the engine runs since this was made."""
 
     async def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRead | Event]:
         """`PromptRead`, then the events of all choices, interleaved; closing it early aborts the request."""

@@ -329,6 +329,8 @@ class Engine:
     def _append(self, sequence: Sequence, token: SampledToken) -> WrittenToken:
         """Append a token; returns it with the parts that the matcher tells apart in it."""
         written = write(token, sequence.matcher, sequence.closer)
+        if written is None:
+            raise GenerationFailed(f"the grammar refused token {token.token_id}, which its mask had allowed")
         sequence.token_ids.append(token.token_id)
         sequence.mask = None
         return written

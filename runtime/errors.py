@@ -10,6 +10,11 @@ RuntimeFault
 ├── Overloaded          the queue is full; try again after `retry_after_s`
 │   └── TooManySequences  the client has too many sequences already
 ├── DeadlineExceeded    the request's time ran out
+├── EngineFault         an engine elsewhere did not do as asked; names it
+│   ├── EngineRefused   it refuses the request; another replica would, too
+│   ├── EngineBroke     it cannot be reached, broke off or stalled; another replica may answer
+│   ├── PluginMissing   it runs without our grammars
+│   └── NoEngine        none of a model's engines takes requests now
 └── GenerationFailed    the generation failed, for instance because logits were NaN
     └── EngineStopped   the engine was stopped before the answer was complete
 """
@@ -112,6 +117,44 @@ class DeadlineExceeded(RuntimeFault):
 
     def __init__(self) -> None:
         super().__init__("the time for this request ran out before its answer was complete")
+
+
+class EngineFault(RuntimeFault):
+    """`engine`, which is one elsewhere, did not do as it was asked; discard what the request has sent."""
+
+    def __init__(self, engine: str, reason: str) -> None:
+        self.engine = engine
+        self.reason = reason
+        super().__init__(f"the engine {engine} {reason}")
+
+
+class EngineRefused(EngineFault):
+    """An engine refuses a request. It would do so again, and its replicas too."""
+
+
+class EngineBroke(EngineFault):
+    """An engine cannot be reached, broke off, or stalled. One of its replicas may answer instead."""
+
+
+class PluginMissing(EngineFault):
+    """An engine does not know the grammar of a request, because the plugin does not run in it."""
+
+    def __init__(self, engine: str) -> None:
+        super().__init__(
+            engine,
+            "runs without Callgate's plugin, so it cannot hold an output to a grammar; install callgate in"
+            " its environment, start it with --structured-outputs-config.backend xgrammar, and look for the"
+            " plugin in its log",
+        )
+
+
+class NoEngine(EngineFault):
+    """None of the engines of a model takes requests now; try again in `retry_after_s`."""
+
+    def __init__(self, model: str, reasons: tuple[str, ...], retry_after_s: float) -> None:
+        self.model = model
+        self.retry_after_s = retry_after_s
+        RuntimeFault.__init__(self, f"no engine of the model {model!r} takes requests: {'; '.join(reasons)}")
 
 
 class GenerationFailed(RuntimeFault):

@@ -65,7 +65,8 @@ class GenerationStats:
     """What one choice cost, with times in microseconds.
 
     `num_rescued_tokens` counts the steps in which the mask forbade the model's most probable token.
-    `mass_removed` is the mean probability that the masks removed per step.
+    `mass_removed` is the mean probability that the masks removed per step. `num_refused_tokens` counts the
+    tokens of another engine that the grammar refused: each was cut, with what the engine wrote behind it.
     """
 
     num_prompt_tokens: int
@@ -77,6 +78,7 @@ class GenerationStats:
     mask_fill_us_max: float = 0.0
     mass_removed: float = 0.0
     num_thought_tokens: int = 0
+    num_refused_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

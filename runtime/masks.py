@@ -13,7 +13,7 @@ from torch import Tensor
 
 from compiler.matcher import Bitmask, Matcher, allocate_bitmask
 from compiler.prepared_vocabulary import PreparedVocabulary
-from compiler.token_index import SparseMask, forbid
+from compiler.token_index import SparseMask, allows_only, forbid
 from runtime.device import upload
 from runtime.sequence import Sequence
 
@@ -75,10 +75,7 @@ class TokenMasks:
 
     def allows_only(self, sequence: Sequence, token_ids: Iterable[int]) -> bool:
         """Whether every allowed next token is one of `token_ids`, and there is one."""
-        row = self.fill(sequence)
-        others = row.copy()
-        SparseMask.of_ids(token_ids, base=row).patch(others)
-        return bool(row.any()) and not others.any()
+        return allows_only(self.fill(sequence), token_ids)
 
     def is_exhausted(self, sequence: Sequence) -> bool:
         """Whether the output is complete and only a stop token may follow."""

@@ -2,8 +2,10 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
 
+from compiler.cache.grammar_cache import GrammarCache
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.vocabulary import Vocabulary
 from runtime.events import Event, PromptRead
@@ -29,19 +31,50 @@ class ModelCard:
         return self.prepared.vocabulary
 
 
+class Circuit(StrEnum):
+    """Whether a replica takes requests: `closed`, yes; `open`, no; `trial`, it is just being tried."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    TRIAL = "trial"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineState:
+    """What is known of a replica; `reason` is why it takes no requests, empty if it does."""
+
+    model_id: str
+    name: str
+    circuit: Circuit
+    reason: str
+    version: str
+    num_running: int
+    num_served: int
+    num_failed: int
+    num_refused_tokens: int
+    canary_age_s: float | None
+
+
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether requests can be served, and if not, the reason; `is_lost`: they never can be again."""
+    """Whether requests can be served, and if not, the reason; `is_lost`: they never can be again.
+
+    `engines` are those elsewhere.
+    """
 
     is_ready: bool
     reason: str = ""
     is_lost: bool = False
     num_running: int = 0
     num_waiting: int = 0
+    engines: tuple[EngineState, ...] = ()
 
 
 class Runtime(Protocol):
     """An engine that generates. It raises the errors of runtime/errors.py."""
+
+    async def start(self, grammars: GrammarCache) -> None:
+        """Begin to serve; called once, before all others. Engines elsewhere read the grammars' store."""
 
     def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRead | Event]:
         """`PromptRead`, then the events of all choices, interleaved; closing it early aborts the request."""

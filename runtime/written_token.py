@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from compiler.closing.closer import Closer
 from compiler.matcher import Matcher
 from compiler.output_parts import OutputPart, TextPart
-from runtime.errors import GenerationFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +37,13 @@ def forced_token(token_id: int, num_logprobs: int | None) -> SampledToken:
     return SampledToken(token_id, 0.0, ((token_id, 0.0),) if num_logprobs else ())
 
 
-def write(token: SampledToken, matcher: Matcher | None, closer: Closer | None) -> WrittenToken:
+def write(token: SampledToken, matcher: Matcher | None, closer: Closer | None) -> WrittenToken | None:
     """Advance the matcher and the closer of an output by a token that its budget admits.
 
-    Raises:
-        GenerationFailed: the grammar refuses the token; neither has changed.
+    None, and no change, if the grammar refuses the token.
     """
     if matcher is not None and not matcher.accept(token.token_id):
-        raise GenerationFailed(f"the grammar refused token {token.token_id}, which its mask had allowed")
+        return None
     if closer is not None:
         closer.accepted(token.token_id)
     if matcher is None:

@@ -19,6 +19,10 @@ class TokenBytes:
     def __getitem__(self, token_id: int) -> bytes:
         return self._markers.get(token_id) or self._tokens[token_id]
 
+    def has(self, token_id: int) -> bool:
+        """Whether there is such a token."""
+        return 0 <= token_id < len(self._tokens)
+
     def of(self, token_ids: Iterable[int]) -> bytes:
         """The bytes of several tokens, concatenated."""
         return b"".join(self[token_id] for token_id in token_ids)

@@ -60,6 +60,9 @@ class FakeRuntime:
         )
     )
 
+    async def start(self, grammars) -> None:
+        """It plays a script, whatever the grammars are."""
+
     async def generate(self, request: GenerationRequest) -> AsyncIterator[Event]:
         self.requests.append(request)
         is_whole = False

@@ -1,0 +1,288 @@
+"""The HTTP client of one vLLM server: it sends token ids, and reads token ids.
+
+A request goes to `/v1/completions` and is streamed. Leaving the stream closes its connection, and the engine
+frees what the request holds.
+"""
+
+import re
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+
+from runtime.errors import EngineBroke, EngineFault, EngineRefused
+from runtime.written_token import SampledToken
+
+MAX_EVENT_BYTES = 16 * 2**20
+"""Of one event of a stream; the first repeats the ids of the prompt."""
+MAX_ERROR_CHARACTERS = 500
+"""Of an engine's own words in our error messages."""
+_RUNNING = re.compile(r"^vllm:num_requests_running(?:\{[^}]*\})? ([0-9.e+]+)$", re.MULTILINE)
+_TOKEN_ID = re.compile(r"token_id:(\d{1,9})")
+
+
+@dataclass(frozen=True, slots=True)
+class EngineAddress:
+    """Where an engine listens and how it knows us; `ca_bundle` is a file of certificates that are trusted."""
+
+    url: str
+    api_key: str | None = field(default=None, repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    ca_bundle: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Host and port, and the path if there is one: what errors call the engine. It holds no password."""
+        parts = urlsplit(self.url)
+        return f"{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+
+
+@dataclass(frozen=True, slots=True)
+class ClientLimits:
+    """Most connections to one engine, and the longest times in seconds."""
+
+    max_connections: int = 256
+    connect_s: float = 5.0
+    probe_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A model of an engine: its name there, and the longest prompt and output together, in tokens."""
+
+    model_id: str
+    context_length: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class EngineChunk:
+    """Some more tokens; `finish_reason` says why no others come. The first chunk may repeat the prompt."""
+
+    tokens: tuple[SampledToken, ...] = ()
+    finish_reason: str | None = None
+    prompt_ids: tuple[int, ...] | None = None
+
+
+class _Model(msgspec.Struct):
+    id: str
+    max_model_len: int | None = None
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
+
+
+class _Logprobs(msgspec.Struct):
+    token_logprobs: list[float | None] = []
+    top_logprobs: list[dict[str, float] | None] | None = None
+
+
+class _Choice(msgspec.Struct):
+    token_ids: list[int] | None = None
+    prompt_token_ids: list[int] | None = None
+    finish_reason: str | None = None
+    logprobs: _Logprobs | None = None
+
+
+class _Event(msgspec.Struct):
+    choices: list[_Choice] = []
+    error: Any = None
+
+
+class VllmClient:
+    """One vLLM server, with a pool of connections. Its errors name it."""
+
+    def __init__(
+        self,
+        address: EngineAddress,
+        limits: ClientLimits | None = None,
+        *,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        limits = limits or ClientLimits()
+        self.name = address.name
+        key = {"Authorization": f"Bearer {address.api_key}"} if address.api_key else {}
+        verified = ssl.create_default_context(cafile=address.ca_bundle) if address.ca_bundle else True
+        self._http = httpx.AsyncClient(
+            base_url=address.url.rstrip("/").removesuffix("/v1"),
+            headers={**address.headers, **key},
+            verify=verified,
+            transport=transport,
+            # Whoever reads a stream decides how long it waits for the next token.
+            timeout=httpx.Timeout(limits.probe_s, connect=limits.connect_s),
+            limits=httpx.Limits(max_connections=limits.max_connections, keepalive_expiry=30),
+        )
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._http.aclose()
+
+    async def is_healthy(self) -> bool:
+        """Whether the server says that its engine works.
+
+        Raises:
+            EngineBroke: it does not answer.
+        """
+        return (await self._get("/health")).is_success
+
+    async def version(self) -> str:
+        """The version of vLLM; empty if the server does not say."""
+        with _of_engine(self.name):
+            answer = await self._get("/version")
+            found = answer.json() if answer.is_success else {}
+            return str(found.get("version", ""))[:40] if isinstance(found, dict) else ""
+
+    async def models(self) -> list[ServedModel]:
+        """The models that it serves."""
+        answer = await self._get("/v1/models")
+        if not answer.is_success:
+            raise _refusal(self.name, answer.status_code, answer.content)
+        with _of_engine(self.name):
+            found = msgspec.json.decode(answer.content, type=_Models)
+            return [ServedModel(model.id, model.max_model_len) for model in found.data]
+
+    async def num_running(self) -> int | None:
+        """How many requests its metrics say that it computes now; None if it has no such metric."""
+        answer = await self._get("/metrics")
+        found = re.findall(
+            r"^vllm:num_requests_running(?:\{[^}]*\})? ([0-9.e+]+)$", answer.text, re.MULTILINE
+        )
+        return int(sum(map(float, found))) if answer.is_success and found else None
+
+    @asynccontextmanager
+    async def completion(self, body: Mapping[str, Any]) -> AsyncIterator[AsyncIterator[EngineChunk]]:
+        """The chunks of a completion; leaving the block aborts it.
+
+        Raises:
+            EngineRefused: the engine refuses the request.
+            EngineBroke: it fails, cannot be reached, or breaks off.
+        """
+        timeout = httpx.Timeout(None, connect=self._http.timeout.connect)
+        asked = self._http.build_request("POST", "/v1/completions", json=body, timeout=timeout)
+        with _of_engine(self.name):
+            answer = await self._http.send(asked, stream=True)
+        chunks = self._chunks(answer)
+        try:
+            if not answer.is_success:
+                with _of_engine(self.name):
+                    said = await _beginning(answer)
+                raise _refusal(self.name, answer.status_code, said)
+            yield chunks
+        finally:
+            await chunks.aclose()
+            await answer.aclose()
+
+    async def _chunks(self, answer: httpx.Response) -> AsyncGenerator[EngineChunk, None]:
+        with _of_engine(self.name):
+            async for data in _event_data(answer):
+                if data == b"[DONE]":
+                    return
+                yield self._chunk(msgspec.json.decode(data, type=_Event))
+
+    def _chunk(self, event: _Event) -> EngineChunk:
+        if event.error is not None:
+            raise EngineBroke(self.name, f"broke off: {_plain(event.error)}")
+        if not event.choices:
+            return EngineChunk()
+        choice = event.choices[0]
+        if choice.token_ids is None:
+            raise EngineRefused(self.name, "sends no token ids; it needs a vLLM that knows return_token_ids")
+        prompt_ids = choice.prompt_token_ids
+        return EngineChunk(
+            tuple(_tokens(choice.token_ids, choice.logprobs)),
+            choice.finish_reason,
+            None if prompt_ids is None else tuple(prompt_ids),
+        )
+
+    async def _get(self, path: str) -> httpx.Response:
+        with _of_engine(self.name):
+            return await self._http.get(path)
+
+
+def _tokens(ids: list[int], logprobs: _Logprobs | None) -> list[SampledToken]:
+    if logprobs is None or len(logprobs.token_logprobs) != len(ids):
+        return [SampledToken(token_id) for token_id in ids]
+    tops = logprobs.top_logprobs or [None] * len(ids)
+    return [
+        SampledToken(token_id, value, _top(top))
+        for token_id, value, top in zip(ids, logprobs.token_logprobs, tops, strict=False)
+    ]
+
+
+def _top(top: Mapping[str, float] | None) -> tuple[tuple[int, float], ...]:
+    """The alternatives, by their ids; the engine is asked to write `token_id:5` for a token."""
+    found = ((_TOKEN_ID.fullmatch(token), value) for token, value in (top or {}).items())
+    return tuple((int(matched[1]), value) for matched, value in found if matched)
+
+
+async def _event_data(answer: httpx.Response) -> AsyncIterator[bytes]:
+    """The data of each server-sent event: vLLM writes each as one line."""
+    rest = b""
+    async for received in answer.aiter_bytes():
+        *lines, rest = (rest + received).split(b"\n")
+        for line in lines:
+            if line.startswith(b"data:"):
+                yield line[5:].strip()
+        if len(rest) > MAX_EVENT_BYTES:
+            raise ValueError(f"an event of more than {MAX_EVENT_BYTES} bytes")
+
+
+async def _beginning(answer: httpx.Response) -> bytes:
+    """The beginning of an error's body."""
+    found = b""
+    async for received in answer.aiter_bytes():
+        found += received
+        if len(found) > 4 * MAX_ERROR_CHARACTERS:
+            break
+    return found
+
+
+def _refusal(name: str, status: int, content: bytes) -> EngineFault:
+    """The error of an answer that is none."""
+    try:
+        said: Any = msgspec.json.decode(content)
+    except msgspec.DecodeError:
+        said = content.decode(errors="replace")
+    reason = f"{_plain(said)} (HTTP {status})"
+    if status in {408, 429} or status >= 500:
+        return EngineBroke(name, f"cannot answer now: {reason}")
+    if status in {401, 403}:
+        return EngineBroke(name, f"does not accept the gateway's credentials: {reason}")
+    return EngineRefused(name, f"refuses the request: {reason}")
+
+
+def _plain(said: Any) -> str:
+    """The message in an error of vLLM, cut to a length that fits into ours."""
+    while isinstance(said, dict):
+        said = said.get("error") or said.get("message") or said.get("detail") or "it gives no reason"
+    text = " ".join(str(said).split())
+    return text if len(text) <= MAX_ERROR_CHARACTERS else f"{text[:MAX_ERROR_CHARACTERS]} …"
+
+
+class _of_engine:  # noqa: N801 - used as a function
+    """Turns the errors of a connection, and of what comes over it, into `EngineBroke`."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        """Nothing is needed."""
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        match error:
+            case httpx.ConnectError() | httpx.ConnectTimeout():
+                reason = f"cannot be reached: {error}"
+            case httpx.TimeoutException():
+                reason = "does not answer in time"
+            case httpx.HTTPError():
+                reason = f"broke off: {str(error) or type(error).__name__}"
+            case msgspec.MsgspecError() | ValueError() | KeyError() | TypeError():
+                reason = f"answers what vLLM would not: {error}"
+            case _:
+                return
+        raise EngineBroke(self._name, reason) from error

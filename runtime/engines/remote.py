@@ -1,0 +1,394 @@
+"""The remote runtime: a model that engines elsewhere run, each a vLLM server with this project's plugin.
+
+It renders prompts and sends token ids. The engine masks; every token that comes back is verified here
+(`runtime.engines.verified_output`). A refused token ends the engine's request. The output is then resumed
+from what was good, as a new request, and after some such attempts completed by the budget closer.
+"""
+
+import asyncio
+import hmac
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from compiler.cache.grammar_cache import GrammarCache
+from compiler.recipe import GrammarRecipe
+from runtime.engines.canary import Canary
+from runtime.engines.client import VllmClient
+from runtime.engines.completion_request import SentinelWatch, completion_body, conversation_head, seed_of
+from runtime.engines.mark import spell_mark
+from runtime.engines.replicas import Replica, Replicas, WatchSettings
+from runtime.engines.verified_output import VerifiedOutput
+from runtime.errors import (
+    DeadlineExceeded,
+    EngineBroke,
+    EngineStopped,
+    GenerationFailed,
+    NoEngine,
+    Overloaded,
+    PluginMissing,
+    PromptTooLong,
+    RuntimeFault,
+    TooManySequences,
+    UnknownModel,
+)
+from runtime.events import Event, Finished, PromptRead
+from runtime.jump_forward import JumpForward
+from runtime.protocol import Circuit, Health, ModelCard
+from runtime.request import GenerationRequest, check_limits
+from runtime.text.detokenizer import TokenBytes
+from runtime.text.prompts import PromptRenderer
+from runtime.text.template import template_variables
+from runtime.text.tokenizer import LoadedTokenizer
+
+MAX_RESUMPTIONS = 3
+"""How often an output is given back to an engine that wrote a token which the grammar refuses."""
+MAX_REPLICAS_TRIED = 2
+PUBLISHED_S = 300.0
+"""After so long, it is looked again whether the store still has the parts of a grammar."""
+_MAX_PUBLISHED = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSettings:
+    """What a remote runtime is told of its engines.
+
+    `model_name` is the model's name there; None where an engine serves only one. `sends_seeds`: whether
+    seeds of clients reach the engine. `shares_prefixes`: whether a client may find the prefixes of others in
+    the engine's cache, which shows by the time it takes.
+    """
+
+    model_name: str | None = None
+    default_max_tokens: int = 2048
+    max_sequences: int = 1024
+    max_sequences_per_share: int = 128
+    retry_after_s: float = 1.0
+    jump_forward: bool = True
+    sends_seeds: bool = True
+    shares_prefixes: bool = False
+    watch: WatchSettings = field(default_factory=WatchSettings)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Answer:
+    """One running request: the queue of its events, and the task of each choice."""
+
+    queue: asyncio.Queue[list[Event] | RuntimeFault]
+    tasks: tuple[asyncio.Task[None], ...]
+
+    async def stop(self) -> None:
+        """Cancel what still runs, and wait until the engines' connections are closed."""
+        for task in self.tasks:
+            task.cancel()
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+
+class RemoteRuntime:
+    """Serves one model by engines elsewhere.
+
+        runtime = RemoteRuntime(load_tokenizer("path"), [VllmClient(EngineAddress(url))], secret=secret)
+        await runtime.start(grammars)
+        async for event in runtime.generate(request): ...
+        await runtime.close()
+
+    `secret` signs the marks; the plugin knows it, too.
+    """
+
+    def __init__(
+        self,
+        text: LoadedTokenizer,
+        clients: Sequence[VllmClient],
+        settings: RemoteSettings | None = None,
+        *,
+        secret: bytes,
+    ) -> None:
+        self._settings = settings or RemoteSettings()
+        self._text = text
+        self._secret = secret
+        self._token_bytes = TokenBytes(text.vocabulary)
+        self._prompts = PromptRenderer(
+            text,
+            text.context_length,
+            max_waiting_per_share=self._settings.max_sequences_per_share,
+            retry_after_s=self._settings.retry_after_s,
+        )
+        self._jump_forward = (
+            JumpForward.of(text.tokenizer, text.prepared) if self._settings.jump_forward else None
+        )
+        self._jump_lock = threading.Lock()
+        self._replicas = Replicas(text.model_id, clients, self._settings.watch)
+        self._grammars: GrammarCache | None = None
+        self._published: dict[str, float] = {}
+        self._answers: dict[str, _Answer] = {}
+        self._num_of_share: dict[str, int] = {}
+        self._card = ModelCard(
+            text.model_id,
+            text.prepared,
+            text.syntax,
+            text.context_length,
+            template_variables(text.tokenizer.chat_template),
+        )
+
+    async def start(self, grammars: GrammarCache) -> None:
+        """Begin to watch the engines: they take requests once they have passed the canary."""
+        self._grammars = grammars
+        canary = Canary(self._text, grammars, self._secret)
+        self._replicas.start(self._settings.model_name, canary.check)
+
+    async def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRead | Event]:
+        """`PromptRead`, then the events of all choices, interleaved; closing it early aborts the request."""
+        self._check_model(request)
+        check_limits(request, self._text.vocabulary.width, self._settings.max_sequences_per_share)
+        prompt_ids = await self._prompts.token_ids(request)
+        outputs = self._outputs(request, prompt_ids)
+        with self._admitted(request):
+            queue: asyncio.Queue[list[Event] | RuntimeFault] = asyncio.Queue()
+            answer = _Answer(
+                queue, tuple(asyncio.create_task(self._write(request, o, queue)) for o in outputs)
+            )
+            self._answers[request.request_id] = answer
+            try:
+                yield PromptRead(len(prompt_ids))
+                num_open = len(outputs)
+                while num_open:
+                    delivery = await queue.get()
+                    if isinstance(delivery, RuntimeFault):
+                        raise delivery
+                    for event in delivery:
+                        num_open -= isinstance(event, Finished)
+                        yield event
+            finally:
+                del self._answers[request.request_id]
+                await answer.stop()
+
+    async def prompt_ids(self, request: GenerationRequest) -> list[int]:
+        """The token ids of the prompt, with the tools shown; nothing is generated."""
+        self._check_model(request)
+        return await self._prompts.token_ids(request)
+
+    async def abort(self, request_id: str) -> None:
+        """Stop generating for a request; unknown ids are ignored."""
+        if answer := self._answers.get(request_id):
+            answer.queue.put_nowait(GenerationFailed("the request was aborted"))
+            await answer.stop()
+
+    async def health(self) -> Health:
+        """Whether an engine takes requests, and what is known of each."""
+        states = self._replicas.states()
+        reasons = [f"the engine {state.name} {state.reason}" for state in states if state.reason]
+        return Health(
+            is_ready=any(state.circuit is Circuit.CLOSED for state in states),
+            reason="; ".join(reasons),
+            num_running=sum(state.num_running for state in states),
+            engines=states,
+        )
+
+    async def models(self) -> tuple[ModelCard, ...]:
+        """The model that is served, with as much context as every engine that is up has."""
+        known = [replica.model.context_length for replica in self._replicas if replica.model]
+        shortest = min([self._card.context_length, *(length for length in known if length)])
+        if shortest != self._card.context_length:
+            return (replace(self._card, context_length=shortest),)
+        return (self._card,)
+
+    async def close(self) -> None:
+        """End running requests with `EngineStopped`, and close all connections."""
+        for answer in list(self._answers.values()):
+            answer.queue.put_nowait(EngineStopped())
+            await answer.stop()
+        await self._replicas.close()
+        self._prompts.close()
+
+    def _check_model(self, request: GenerationRequest) -> None:
+        if request.model != self._text.model_id:
+            raise UnknownModel(request.model, (self._text.model_id,))
+
+    def _outputs(self, request: GenerationRequest, prompt_ids: list[int]) -> list[VerifiedOutput]:
+        """One output per choice, with its budget cut down to what the context leaves."""
+        context_length = min(
+            [self._text.context_length]
+            + [r.model.context_length for r in self._replicas if r.model and r.model.context_length]
+        )
+        num_left = context_length - len(prompt_ids)
+        if num_left < 1:
+            raise PromptTooLong(len(prompt_ids), context_length)
+        syntax = request.constraint.syntax if request.constraint else None
+        return [
+            VerifiedOutput(
+                request,
+                choice,
+                prompt_ids,
+                min(request.max_tokens or self._settings.default_max_tokens, num_left),
+                prepared=self._text.prepared,
+                token_bytes=self._token_bytes,
+                is_thinking=self._token_bytes.is_thinking(prompt_ids, syntax),
+            )
+            for choice in range(request.num_choices)
+        ]
+
+    @contextmanager
+    def _admitted(self, request: GenerationRequest) -> Iterator[None]:
+        """Count a request's sequences while it runs, for its client and for all.
+
+        Raises:
+            Overloaded: there are too many.
+        """
+        share, counts, most = request.share, self._num_of_share, self._settings.max_sequences_per_share
+        if sum(counts.values()) + request.num_choices > self._settings.max_sequences:
+            raise Overloaded(self._settings.retry_after_s)
+        if counts.get(share, 0) + request.num_choices > most:
+            raise TooManySequences(most, self._settings.retry_after_s)
+        counts[share] = counts.get(share, 0) + request.num_choices
+        try:
+            yield
+        finally:
+            counts[share] -= request.num_choices
+            if not counts[share]:
+                del counts[share]
+
+    async def _write(
+        self,
+        request: GenerationRequest,
+        output: VerifiedOutput,
+        queue: asyncio.Queue[list[Event] | RuntimeFault],
+    ) -> None:
+        """Write one choice, from its beginning to its end; its events go to the queue, an error too."""
+        try:
+            async with asyncio.timeout(request.timeout_s) as deadline:
+                queue.put_nowait(await asyncio.to_thread(self._begin, output))
+                if request.recipe is not None and not output.is_finished:
+                    await self._publish(request.recipe)
+                await self._continue(request, output, queue)
+        except RuntimeFault as fault:
+            queue.put_nowait(fault)
+        except TimeoutError as error:
+            queue.put_nowait(
+                DeadlineExceeded() if deadline.expired() else GenerationFailed(f"it took too long: {error}")
+            )
+        except Exception as error:  # a fault of ours ends its own request
+            queue.put_nowait(GenerationFailed(f"{type(error).__name__}: {error}"))
+            raise
+
+    def _begin(self, output: VerifiedOutput) -> list[Event]:
+        with self._jump_lock:  # it tokenizes one text at a time
+            return output.begin(self._jump_forward)
+
+    async def _publish(self, recipe: GrammarRecipe) -> None:
+        """See that the store, from which the engine reads them, has the parts of a grammar."""
+        now, digest = time.monotonic(), recipe.digest
+        if now - self._published.get(digest, -PUBLISHED_S) < PUBLISHED_S or self._grammars is None:
+            return
+        if len(self._published) >= _MAX_PUBLISHED:
+            self._published.clear()
+        self._published[digest] = now
+        await self._grammars.publish(recipe)
+
+    async def _continue(
+        self,
+        request: GenerationRequest,
+        output: VerifiedOutput,
+        queue: asyncio.Queue[list[Event] | RuntimeFault],
+    ) -> None:
+        """Have engines go on until the output ends.
+
+        An engine that breaks off is replaced by another one, once. One that leaves the grammar gets the
+        output back, some times.
+        """
+        affinity = _affinity(request)
+        broken: dict[Replica, EngineBroke] = {}
+        while not output.is_finished:
+            if output.num_refused > MAX_RESUMPTIONS:
+                queue.put_nowait(output.close())
+                return
+            try:
+                replica = self._replicas.choose(affinity, broken)
+            except NoEngine:
+                if broken:
+                    raise next(iter(broken.values())) from None
+                raise
+            output.resume()
+            try:
+                async for events in self._from_engine(replica, request, output):
+                    queue.put_nowait(events)
+            except EngineBroke as fault:
+                broken[replica] = fault
+                if len(broken) >= MAX_REPLICAS_TRIED:
+                    raise
+            if output.is_refused:
+                replica.suspect(1)
+
+    async def _from_engine(
+        self, replica: Replica, request: GenerationRequest, output: VerifiedOutput
+    ) -> AsyncIterator[list[Event]]:
+        """The events of what one engine adds, until the output ends or a token is refused.
+
+        Raises:
+            EngineFault: the engine broke off, refused the request, or has no plugin.
+        """
+        name = replica.client.name
+        sentinel = SentinelWatch(self._token_bytes)
+        finish_reason: str | None = None
+        async with (
+            replica.request() as progress,
+            replica.client.completion(self._body(replica, request, output)) as chunks,
+        ):
+            async for chunk in chunks:
+                progress()
+                finish_reason = chunk.finish_reason or finish_reason
+                tokens = chunk.tokens
+                if request.recipe is not None:
+                    tokens = tuple(sentinel.passed(tokens, is_last=chunk.finish_reason is not None))
+                if sentinel.is_found:
+                    replica.suspect(0)
+                    raise PluginMissing(name)
+                if events := output.take(tokens):
+                    yield events
+                # An engine that says it is done says one thing more, and its connection can be used again.
+                if finish_reason is None and (output.is_finished or output.is_refused):
+                    return
+        if finish_reason not in {"stop", "length"}:
+            raise EngineBroke(name, f"broke off: {finish_reason or 'it sent no finish_reason'}")
+        yield output.engine_stopped(is_cut=finish_reason == "length")
+
+    def _body(
+        self, replica: Replica, request: GenerationRequest, output: VerifiedOutput
+    ) -> dict[str, object]:
+        assert replica.model is not None, "a replica that takes requests has passed the canary"
+        sampling, others = request.sampling, {}
+        seed = seed_of(sampling.seed, output.choice, len(output.ids)) if self._settings.sends_seeds else None
+        if request.constraint is None:
+            others = {
+                "stop_token_ids": list(request.stop_token_ids),
+                "min_tokens": max(0, request.min_tokens - len(output.ids)),
+            }
+        salted = "" if self._settings.shares_prefixes else request.share
+        return completion_body(
+            replica.model.model_id,
+            [*output.prompt_ids, *output.ids],
+            output.remaining,
+            replace(sampling, seed=seed),
+            grammar=self._mark(request, output),
+            num_logprobs=request.num_logprobs,
+            cache_salt=hmac.digest(self._secret, b"cache salt " + salted.encode(), "sha256").hex(),
+            **others,
+        )
+
+    def _mark(self, request: GenerationRequest, output: VerifiedOutput) -> str | None:
+        if request.constraint is None:
+            return None
+        assert request.recipe is not None, "whoever compiles a grammar knows its recipe"
+        written = tuple(output.ids)
+        return spell_mark(
+            request.recipe, is_thinking=output.is_thinking, secret=self._secret, written_ids=written
+        )
+
+
+def _affinity(request: GenerationRequest) -> bytes:
+    """The tools and the conversation's head, which the requests of a conversation share."""
+    if request.prompt is not None:
+        return conversation_head(request.prompt[:256])
+    first = next((i for i, m in enumerate(request.messages) if m.role == "user"), 0)
+    head = [(message.role, message.content) for message in request.messages[: first + 1]]
+    return conversation_head([[tool.name for tool in request.tools], head])

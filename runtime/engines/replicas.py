@@ -1,0 +1,266 @@
+"""The replicas of one engine: which of them takes a request, and which takes none.
+
+A replica takes requests from when it has passed the canary (`runtime.engines.canary`) until it fails: its
+*circuit* is then open. After a while, which doubles from time to time, it is tried again by the canary, and
+not by a client's request.
+
+Requests with the same *affinity* go to the same replica, because it has their prefix in its cache. Where that
+one has more than its share of the load, they go to the next in their order (rendezvous hashing with bounded
+loads).
+"""
+
+import asyncio
+import hashlib
+import logging
+import math
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from runtime.engines.client import ServedModel, VllmClient
+from runtime.errors import EngineBroke, EngineFault, NoEngine
+from runtime.protocol import Circuit, EngineState
+
+logger = logging.getLogger(__name__)
+
+LOAD_BOUND = 1.25
+"""A replica has at most so many times the mean load, and one request more."""
+MAX_FAILURES = 3
+"""Requests that may fail one after the other before a replica's circuit opens."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchSettings:
+    """How often a replica is looked at, and how long things may take, in seconds.
+
+    A running request is given up if no token comes for `stall_s`.
+    """
+
+    probe_s: float = 5.0
+    canary_s: float = 300.0
+    first_retry_s: float = 1.0
+    last_retry_s: float = 30.0
+    stall_s: float = 120.0
+
+
+Check = Callable[[VllmClient, ServedModel], Awaitable[None]]
+"""The canary: raises EngineFault if an engine must not be used."""
+
+
+class Replica:
+    """One server of an engine: its circuit, its load, and what it has done."""
+
+    def __init__(self, client: VllmClient, settings: WatchSettings) -> None:
+        self.client = client
+        self.model: ServedModel | None = None
+        self.version = ""
+        self.circuit = Circuit.OPEN
+        self.reason = "it has not been checked yet"
+        self.num_served = 0
+        self.num_failed = 0
+        self.num_refused_tokens = 0
+        self._settings = settings
+        self._running: set[asyncio.Timeout] = set()
+        self._num_failures = 0
+        self._checked_at = -math.inf
+        self._is_wanted = asyncio.Event()
+        """Set when the circuit opens, or when the next canary should come at once."""
+
+    @property
+    def num_running(self) -> int:
+        """Requests of this gateway that it computes."""
+        return len(self._running)
+
+    @asynccontextmanager
+    async def request(self) -> AsyncIterator[Callable[[], None]]:
+        """A request that it computes; call what is given whenever tokens come.
+
+        Raises:
+            EngineBroke: no tokens come for too long, or the replica is found dead meanwhile.
+        """
+        loop = asyncio.get_running_loop()
+        scope = asyncio.timeout(self._settings.stall_s)
+
+        def progress() -> None:
+            if not scope.expired():
+                scope.reschedule(loop.time() + self._settings.stall_s)
+
+        try:
+            async with scope:
+                self._running.add(scope)
+                try:
+                    yield progress
+                finally:
+                    self._running.discard(scope)
+        except TimeoutError as error:
+            if not scope.expired():
+                raise
+            stalled = EngineBroke(self.client.name, "stopped answering")
+            self.failed(stalled)
+            raise stalled from error
+        except EngineBroke as error:
+            self.failed(error)
+            raise
+        else:
+            self._num_failures = 0
+            self.num_served += 1
+
+    def failed(self, error: EngineFault) -> None:
+        """Count a failure of a request; after some, the circuit opens."""
+        self.num_failed += 1
+        self._num_failures += 1
+        if self._num_failures >= MAX_FAILURES or "cannot be reached" in error.reason:
+            self.open(error.reason)
+
+    def suspect(self, num_refused_tokens: int) -> None:
+        """Tokens were refused, or the plugin seems to be missing: let the canary look soon."""
+        self.num_refused_tokens += num_refused_tokens
+        if time.monotonic() - self._checked_at > self._settings.probe_s:
+            self._checked_at = -math.inf
+            self._is_wanted.set()
+
+    def open(self, reason: str) -> None:
+        """Take no more requests, and give up those that run."""
+        if self.reason != reason:
+            logger.warning("the engine %s takes no requests: %s", self.client.name, reason)
+        self.circuit, self.reason = Circuit.OPEN, reason
+        self._is_wanted.set()
+        now = asyncio.get_running_loop().time()
+        for scope in self._running:
+            if not scope.expired():
+                scope.reschedule(now)
+
+    def state(self, model_id: str) -> EngineState:
+        """What is known of it."""
+        age = time.monotonic() - self._checked_at
+        return EngineState(
+            model_id=model_id,
+            name=self.client.name,
+            circuit=self.circuit,
+            reason=self.reason,
+            version=self.version,
+            num_running=self.num_running,
+            num_served=self.num_served,
+            num_failed=self.num_failed,
+            num_refused_tokens=self.num_refused_tokens,
+            canary_age_s=None if math.isinf(age) else age,
+        )
+
+    async def watch(self, model_name: str | None, check: Check) -> None:
+        """Look at it again and again, until cancelled."""
+        retry_s = self._settings.first_retry_s
+        while True:
+            is_good = await self._look(model_name, check)
+            self._is_wanted.clear()
+            if is_good:
+                wait_s, retry_s = self._settings.probe_s, self._settings.first_retry_s
+            else:
+                wait_s, retry_s = retry_s, min(2 * retry_s, self._settings.last_retry_s)
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._is_wanted.wait()
+            except TimeoutError:
+                continue
+
+    async def _look(self, model_name: str | None, check: Check) -> bool:
+        """Probe it, and run the canary if that is due; whether it is good."""
+        try:
+            if self.circuit is Circuit.CLOSED:
+                await self._probe()
+                if time.monotonic() - self._checked_at < self._settings.canary_s:
+                    return True
+            else:
+                self.circuit = Circuit.TRIAL
+            await self._try(model_name, check)
+        except EngineFault as fault:
+            self.open(fault.reason)
+            return False
+        except Exception as error:  # a fault of ours must not end the watch
+            logger.exception("the canary of %s", self.client.name)
+            self.open(f"could not be checked: {type(error).__name__}: {error}")
+            return False
+        return True
+
+    async def _probe(self) -> None:
+        """Ask for its health; one answer that does not come may be a busy server's."""
+        try:
+            if await self.client.is_healthy():
+                return
+        except EngineBroke:
+            if await self.client.is_healthy():
+                return
+        raise EngineBroke(self.client.name, "says that it is not healthy")
+
+    async def _try(self, model_name: str | None, check: Check) -> None:
+        if not await self.client.is_healthy():
+            raise EngineBroke(self.client.name, "says that it is not healthy")
+        self.version = await self.client.version()
+        self.model = _served(self.client.name, await self.client.models(), model_name)
+        await check(self.client, self.model)
+        self._checked_at = time.monotonic()
+        self._num_failures = 0
+        if self.circuit is not Circuit.CLOSED:
+            logger.info("the engine %s takes requests", self.client.name)
+        self.circuit, self.reason = Circuit.CLOSED, ""
+
+
+def _served(engine: str, models: Sequence[ServedModel], name: str | None) -> ServedModel:
+    """The model of an engine that is meant: that of the name, or the only one."""
+    if name is None and len(models) == 1:
+        return models[0]
+    found = next((model for model in models if model.model_id == name), None)
+    if found is None:
+        served = ", ".join(repr(model.model_id) for model in models) or "none"
+        wanted = "several models, and the settings name none" if name is None else f"no model {name!r}"
+        raise EngineBroke(engine, f"serves {wanted}; it serves {served}")
+    return found
+
+
+class Replicas:
+    """All replicas of one engine, each watched by a task."""
+
+    def __init__(
+        self, model_id: str, clients: Sequence[VllmClient], settings: WatchSettings | None = None
+    ) -> None:
+        self._model_id = model_id
+        self._settings = settings or WatchSettings()
+        self._all = tuple(Replica(client, self._settings) for client in clients)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def __iter__(self) -> Iterator[Replica]:
+        return iter(self._all)
+
+    def start(self, model_name: str | None, check: Check) -> None:
+        """Begin to watch; replicas take requests once the canary has passed."""
+        self._tasks = [asyncio.create_task(replica.watch(model_name, check)) for replica in self._all]
+
+    async def close(self) -> None:
+        """Stop watching, and close all connections."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for replica in self._all:
+            await replica.client.close()
+
+    def states(self) -> tuple[EngineState, ...]:
+        """What is known of each."""
+        return tuple(replica.state(self._model_id) for replica in self._all)
+
+    def choose(self, affinity: bytes, without: Collection[Replica] = ()) -> Replica:
+        """The replica for a request.
+
+        Raises:
+            NoEngine: none takes requests; says why of each.
+        """
+        able = [r for r in self._all if r.circuit is Circuit.CLOSED and r not in without]
+        if not able:
+            reasons = tuple(f"{r.client.name} {r.reason or 'has just failed'}" for r in self._all)
+            raise NoEngine(self._model_id, reasons, self._settings.first_retry_s)
+        most = 1 + LOAD_BOUND * sum(replica.num_running for replica in able) / len(able)
+        able.sort(key=lambda replica: _weight(affinity, replica.client.name))
+        return next(replica for replica in able if replica.num_running < most)
+
+
+def _weight(affinity: bytes, name: str) -> bytes:
+    return hashlib.blake2b(affinity + name.encode(), digest_size=8).digest()

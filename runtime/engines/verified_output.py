@@ -1,0 +1,231 @@
+"""One output of an engine elsewhere, each token of which is checked before anybody sees it.
+
+The engine masks, and this verifies: it replays every token through a matcher and a budget closer of its own.
+A token that the grammar refuses is cut, with all behind it. Then the engine may go on from what is good, or
+the closer completes the output.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+
+from compiler.matcher import Matcher, allocate_bitmask
+from compiler.output_parts import CallEnd
+from compiler.prepared_vocabulary import PreparedVocabulary
+from compiler.token_index import allows_only
+from runtime.errors import BudgetTooSmall, GenerationFailed
+from runtime.events import Event, FinishReason, GenerationStats
+from runtime.jump_forward import JumpForward
+from runtime.request import GenerationRequest
+from runtime.text.detokenizer import TokenBytes
+from runtime.transcript import Transcript
+from runtime.written_token import SampledToken, WrittenToken, forced_token, write
+
+MAX_FORCED = 512
+"""Tokens of a forced beginning that go with the prompt; the engine writes the rest of a longer one."""
+
+
+class VerifiedOutput:
+    """One choice of a request: takes an engine's tokens, and gives the events of those that are good.
+
+        events = output.begin(jump_forward)
+        while not output.is_finished:
+            output.resume()  # the engine continues prompt_ids + output.ids, by at most output.remaining
+            while not (output.is_refused or output.is_finished) and (tokens := more tokens):
+                events += output.take(tokens)
+            events += output.engine_stopped()
+
+    Not thread-safe.
+    """
+
+    def __init__(
+        self,
+        request: GenerationRequest,
+        choice: int,
+        prompt_ids: list[int],
+        max_tokens: int,
+        *,
+        prepared: PreparedVocabulary,
+        token_bytes: TokenBytes,
+        is_thinking: bool,
+    ) -> None:
+        constraint = request.constraint
+        self.choice = choice
+        self.prompt_ids = prompt_ids
+        self.max_tokens = max_tokens
+        self.is_thinking = is_thinking
+        self.ids: list[int] = []
+        self.is_finished = False
+        self.is_refused = False
+        """Whether the last token that came was refused, or the engine ended the output too early."""
+        self.num_refused = 0
+        self._matcher = constraint.matcher(is_thinking=is_thinking) if constraint else None
+        self._closer = constraint.closer(is_thinking=is_thinking) if constraint else None
+        self._transcript = Transcript.of(request, choice, token_bytes)
+        self._width = prepared.vocabulary.width
+        self._stop_ids = frozenset(prepared.vocabulary.stop_ids)
+        self._ends_text = frozenset(request.stop_token_ids) if constraint is None else frozenset()
+        self._num_logprobs = request.num_logprobs
+        self._num_forced = 0
+        self._was_complete = False
+
+    @property
+    def remaining(self) -> int:
+        """How many more tokens the budget allows."""
+        return self.max_tokens - len(self.ids)
+
+    def begin(self, jump_forward: JumpForward | None = None) -> list[Event]:
+        """Write what the grammar forces at the beginning: the engine computes it with the prompt.
+
+        Raises:
+            BudgetTooSmall: the budget is below the shortest valid output.
+        """
+        if self._closer is not None and not self._closer.fits(self.max_tokens):
+            raise BudgetTooSmall(self.max_tokens, self._closer.minimum())
+        if jump_forward is None or self._matcher is None:
+            return []
+        written = list(islice(self._forced(jump_forward, self._matcher), MAX_FORCED))
+        self._num_forced += len(written)
+        return [*self._fed(written), *self._ended_if_done(written)]
+
+    def take(self, tokens: Iterable[SampledToken]) -> list[Event]:
+        """The events of tokens that came, up to the one that is refused or ends the output."""
+        return list(chain.from_iterable(self._taken(tokens)))
+
+    def resume(self) -> None:
+        """Forget that a token was refused: the engine goes on from what was good."""
+        self.is_refused = False
+
+    def engine_stopped(self, *, is_cut: bool = False) -> list[Event]:
+        """The engine sends no more tokens; `is_cut`: since a limit was reached, and not since it was done.
+
+        Where the grammar wants more, this is as bad as a refused token.
+        """
+        if self.is_finished or self.is_refused:
+            return []
+        if self._matcher is None:
+            return self._end(FinishReason.LENGTH if is_cut else FinishReason.STOP)
+        if self._matcher.is_completed() and not is_cut:
+            return self._end(FinishReason.STOP)
+        self._refuse()
+        return []
+
+    def close(self) -> list[Event]:
+        """Complete the output in the shortest way, because the engine does not.
+
+        Raises:
+            GenerationFailed: the grammar has no closer.
+        """
+        if self._closer is None:
+            raise GenerationFailed(
+                "the engine left the grammar again and again, and this grammar has no closer"
+            )
+        return self._closed("verifier")
+
+    def _taken(self, tokens: Iterable[SampledToken]) -> Iterator[list[Event]]:
+        for token in tokens:
+            if self.is_finished or self.is_refused:
+                return
+            is_known = 0 <= token.token_id < self._width
+            if is_known and self._is_over_budget(token.token_id):
+                yield self._close_in_time()
+            elif not is_known or (written := self._append(token)) is None:
+                self._refuse()
+            else:
+                yield self._fed([written])
+                yield self._ended_if_done([written])
+
+    def _is_over_budget(self, token_id: int) -> bool:
+        """Whether the closer does not admit a token that the grammar does."""
+        if self._matcher is None or self._closer is None or self._closer.admits(token_id, self.remaining):
+            return False
+        if is_of_grammar := self._matcher.accept(token_id):
+            self._matcher.rollback(1)
+        return is_of_grammar
+
+    def _forced(self, jump_forward: JumpForward, matcher: Matcher) -> Iterator[WrittenToken]:
+        """Append and yield the tokens that the grammar forces, until another token is possible."""
+        has_more = True
+        while has_more:
+            has_more = False
+            for token_id, alternatives in jump_forward.tokens(matcher.forced_text()):
+                if alternatives is not None and not self._allows_only(alternatives):
+                    return
+                if (written := self._append_forced(token_id)) is None:
+                    return
+                has_more = True
+                yield written
+
+    def _append_forced(self, token_id: int) -> WrittenToken | None:
+        if self.remaining == 0 or not (self._closer is None or self._closer.admits(token_id, self.remaining)):
+            return None
+        return self._append(forced_token(token_id, self._num_logprobs))
+
+    def _append(self, token: SampledToken) -> WrittenToken | None:
+        """Append a token; None, and no change, if the grammar refuses it."""
+        written = write(token, self._matcher, self._closer)
+        if written is not None:
+            self.ids.append(token.token_id)
+        return written
+
+    def _fed(self, tokens: Iterable[WrittenToken]) -> list[Event]:
+        """The events of written tokens; a stop string ends the output."""
+        events = [event for token in tokens for event in self._transcript.feed(token)]
+        return [*events, *self._end(None)] if self._transcript.is_stopped else events
+
+    def _ended_if_done(self, written: list[WrittenToken]) -> list[Event]:
+        """The last events, if the output ended with the tokens that were just written."""
+        if self.is_finished or not self.ids:
+            return []
+        last = self.ids[-1]
+        if last in self._stop_ids or last in self._ends_text or self._is_exhausted(written):
+            return self._end(FinishReason.STOP)
+        return self._end(FinishReason.LENGTH) if self.remaining == 0 else []
+
+    def _is_exhausted(self, written: list[WrittenToken]) -> bool:
+        """Whether only a stop token may follow; asked where a call or an answer has just become complete."""
+        if self._matcher is None:
+            return False
+        was_complete, self._was_complete = self._was_complete, self._matcher.is_completed()
+        ends_call = any(isinstance(part, CallEnd) for token in written for part in token.parts or ())
+        is_new = self._was_complete and (ends_call or not was_complete)
+        return is_new and self._allows_only(self._stop_ids)
+
+    def _allows_only(self, token_ids: Iterable[int]) -> bool:
+        assert self._matcher is not None, "text without a grammar allows much"
+        bitmask = allocate_bitmask(1, self._width)
+        self._matcher.fill_bitmask(bitmask, 0)
+        return allows_only(bitmask[0], token_ids)
+
+    def _refuse(self) -> None:
+        self.is_refused = True
+        self.num_refused += 1
+
+    def _close_in_time(self) -> list[Event]:
+        """The last events of an output that would exceed its budget; one that is complete is not closed."""
+        assert self._matcher is not None, "only a grammar makes an output too long"
+        return self._closed(None if self._matcher.is_completed() else "budget")
+
+    def _closed(self, closed_by: str | None) -> list[Event]:
+        """The last events, with the shortest completion; an output that is complete needs none."""
+        assert self._closer is not None, "only a closer finds an output too long"
+        events: list[Event] = []
+        for token_id in self._closer.completion_ids(self.remaining):
+            written = self._append(forced_token(token_id, self._num_logprobs))
+            assert written is not None, "the grammar allows what its closer writes"
+            self._num_forced += 1
+            events += self._fed([written])
+        if self.is_finished:  # by a stop string
+            return events
+        return [*events, *self._end(FinishReason.LENGTH, closed_by)]
+
+    def _end(self, reason: FinishReason | None, closed_by: str | None = None) -> list[Event]:
+        self.is_finished = True
+        pending = self._matcher.pending_parts() if self._matcher is not None else ()
+        stats = GenerationStats(
+            num_prompt_tokens=len(self.prompt_ids),
+            num_cached_tokens=0,
+            num_output_tokens=len(self.ids),
+            num_forced_tokens=self._num_forced,
+            num_refused_tokens=self.num_refused,
+        )
+        return self._transcript.end(reason, stats, pending=pending, closed_by=closed_by)

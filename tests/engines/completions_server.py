@@ -1,0 +1,221 @@
+"""A stand-in for a vLLM server: random logits behind the masks of a mark, on real sockets; it can misbehave."""
+
+import asyncio
+import json
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+from serving import served
+
+from compiler.matcher import allocate_bitmask
+from runtime.engines.mark import PLUGIN_MISSING, InvalidMark, read_mark
+
+SECRET = b"0123456789abcdef"
+
+
+@dataclass
+class StandIn:
+    """`grammar_of` links the grammar of a recipe; `text` is the tokenizer of the model that it serves.
+
+    `writes` maps places in an output to what comes there instead of what the mask allows, for as long as
+    `num_faults` lasts: a token id, `stop`, `length`, `die`, `garbage`, `stall`, `error`, or `empty`.
+    """
+
+    text: object
+    grammar_of: object = None
+    has_plugin: bool = True
+    secret: bytes = SECRET
+    masks_tokens: bool = True
+    honours_max_tokens: bool = True
+    echoes_prompt: bool = True
+    aborts: bool = True
+    is_healthy: bool = True
+    is_paused: bool = False
+    status: int = 200
+    writes: dict = field(default_factory=dict)
+    num_faults: int = 10**9
+    end_bias: float = 4.0
+    context_length: int = 4096
+    bodies: list = field(default_factory=list)
+    num_running: int = 0
+    num_aborted: int = 0
+    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(1))
+
+    def __post_init__(self):
+        """Find the tokens that bring an output to its end."""
+        vocabulary = self.text.vocabulary
+        ends = {b'"', b'",', b'"}', b"}", b"]", b"}}", b"\n"}
+        spelled = [i for i, token in enumerate(vocabulary.tokens) if token in ends]
+        self.end_ids = [*spelled, *vocabulary.stop_ids, *vocabulary.marker_ids]
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] == "lifespan":
+            while True:
+                message = await receive()
+                await send({"type": message["type"] + ".complete"})
+                if message["type"] == "lifespan.shutdown":
+                    return
+        while self.is_paused:
+            await asyncio.sleep(0.01)
+        path = scope["path"]
+        if path == "/v1/completions":
+            await self.complete(await body_of(receive), receive, send)
+        elif path == "/health":
+            await answer(send, {}, 200 if self.is_healthy else 503)
+        elif path == "/version":
+            await answer(send, {"version": "0.32.0"})
+        elif path == "/v1/models":
+            model = {"id": "remote", "max_model_len": self.context_length}
+            await answer(send, {"object": "list", "data": [model]})
+        elif path == "/metrics":
+            await answer(send, f'vllm:num_requests_running{{engine="0"}} {self.num_running}.0\n')
+        else:
+            await answer(send, {"error": {"message": "no such route"}}, 404)
+
+    async def complete(self, body, receive, send):
+        self.bodies.append(body)
+        if self.status != 200:
+            await answer(send, {"error": {"message": "told to fail", "code": self.status}}, self.status)
+            return
+        try:
+            tokens = self.tokens(body)
+        except InvalidMark as error:
+            await answer(send, {"error": {"message": str(error), "code": 400}}, 400)
+            return
+        await send(head("text/event-stream"))
+        self.num_running += 1
+        leaving = asyncio.ensure_future(left(receive))
+        try:
+            await self.stream(body, tokens, leaving, send)
+        finally:
+            self.num_running -= 1
+            leaving.cancel()
+
+    async def stream(self, body, tokens, leaving, send):
+        echoed = body["prompt"] if self.echoes_prompt else None
+        finish_reason = None
+        for ids, finish_reason in tokens:
+            if ids == "stall":
+                await leaving
+            await asyncio.sleep(0)
+            if leaving.done():
+                while not self.aborts:
+                    await asyncio.sleep(0.01)
+                self.num_aborted += 1
+                return
+            if ids == "die":
+                raise ConnectionResetError("told to die")
+            if isinstance(ids, bytes):
+                await more(send, ids)
+                continue
+            choice = {"index": 0, "text": "", "finish_reason": finish_reason, "token_ids": ids}
+            await event(send, {"choices": [choice | {"prompt_token_ids": echoed}]})
+            echoed = None
+        if finish_reason is not None:
+            await more(send, b"data: [DONE]\n\n")
+        await send({"type": "http.response.body", "body": b""})
+
+    def tokens(self, body):
+        """Pairs of token ids and a finish reason; faults stand where `writes` says."""
+        grammar = (body.get("structured_outputs") or {}).get("grammar")
+        if grammar is not None and not self.has_plugin:
+            return iter(
+                [([i], None) for i in self.text.tokenizer(PLUGIN_MISSING)["input_ids"]] + [([], "stop")]
+            )
+        matcher, num_before = None, 0
+        if grammar is not None:
+            mark = read_mark(grammar, self.secret)
+            matcher = self.grammar_of(mark.recipe).matcher(is_thinking=mark.is_thinking)
+            assert all(map(matcher.accept, mark.written_ids))
+            assert body["prompt"][len(body["prompt"]) - len(mark.written_ids) :] == list(mark.written_ids)
+            num_before = len(mark.written_ids)
+        return self.sampled(body, matcher, num_before)
+
+    def sampled(self, body, matcher, num_before):
+        stop_ids = self.text.vocabulary.stop_ids
+        for number in range(body["max_tokens"] if self.honours_max_tokens else 10**6):
+            fault = self.writes.get(num_before + number)
+            if fault is not None and self.num_faults > 0:
+                self.num_faults -= 1
+                match fault:
+                    case int():
+                        yield [fault], None
+                        continue
+                    case "stop" | "length":
+                        yield [], fault
+                        return
+                    case "garbage":
+                        yield b"data: {]\n\n", None
+                        return
+                    case "error":
+                        yield b'data: {"error": {"message": "told to fail"}}\n\n', None
+                        return
+                    case "empty":
+                        return
+                    case _:
+                        yield fault, None
+                        return
+            token_id = self.sample(body, matcher)
+            if matcher is not None and not matcher.accept(token_id):
+                matcher = None  # an engine with no mask goes on with anything
+            is_last = number + 1 == body["max_tokens"] and self.honours_max_tokens
+            reason = "stop" if token_id in stop_ids else "length" if is_last else None
+            yield [token_id], reason
+            if token_id in stop_ids:
+                return
+
+    def sample(self, body, matcher):
+        vocabulary = self.text.vocabulary
+        logits = self.rng.gumbel(size=vocabulary.width) * (body["temperature"] > 0)
+        logits[self.end_ids] += self.end_bias
+        for token_id, bias in (body.get("logit_bias") or {}).items():
+            logits[int(token_id)] += bias
+        if matcher is not None and self.masks_tokens:
+            row = allocate_bitmask(1, vocabulary.width)
+            matcher.fill_bitmask(row, 0)
+            allowed = np.unpackbits(row.view(np.uint8), bitorder="little")[: vocabulary.width]
+            logits[allowed == 0] = -np.inf
+        return int(logits.argmax())
+
+
+@contextmanager
+def serving(stand_in):
+    """The URL under which it is served."""
+    import uvicorn
+
+    config = uvicorn.Config(stand_in, port=0, log_level="critical", timeout_graceful_shutdown=1)
+    with served(uvicorn.Server(config)) as client:
+        yield str(client.base_url)
+
+
+async def body_of(receive):
+    body = b""
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if not message.get("more_body"):
+            return json.loads(body)
+
+
+async def left(receive):
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def head(kind, status=200):
+    return {"type": "http.response.start", "status": status, "headers": [(b"content-type", kind.encode())]}
+
+
+async def answer(send, content, status=200):
+    body = content if isinstance(content, str) else json.dumps(content)
+    await send(head("application/json", status))
+    await send({"type": "http.response.body", "body": body.encode()})
+
+
+async def event(send, content):
+    await more(send, b"data: " + json.dumps(content).encode() + b"\n\n")
+
+
+async def more(send, data):
+    await send({"type": "http.response.body", "body": data, "more_body": True})

@@ -1,0 +1,127 @@
+"""Remote runtimes over stand-ins, and what tests ask of them."""
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+
+from completions_server import SECRET, StandIn, serving
+
+from compiler.cache.grammar_cache import GrammarCache
+from runtime.engines.client import EngineAddress, VllmClient
+from runtime.engines.remote import RemoteRuntime, RemoteSettings
+from runtime.engines.replicas import WatchSettings
+from runtime.request import GenerationRequest, Message, Sampling
+from toolspecs.tool import ChoiceMode, Tool, ToolChoice
+
+TOOLS = (
+    Tool(
+        "send_mail",
+        "Send a message",
+        {
+            "type": "object",
+            "properties": {
+                "to": {"type": "array", "items": {"type": "string"}, "minItems": 1, "uniqueItems": True},
+                "subject": {"type": "string", "maxLength": 40},
+                "urgent": {"type": "boolean"},
+            },
+            "required": ["to", "subject"],
+        },
+    ),
+    Tool(
+        "set_color",
+        "Paint",
+        {"type": "object", "properties": {"color": {"enum": ["red", "green"]}}, "required": ["color"]},
+    ),
+    Tool("now", "The time", {"type": "object"}),
+)
+WATCH = WatchSettings(probe_s=0.2, canary_s=300, first_retry_s=0.05, last_retry_s=0.2, stall_s=2)
+SETTINGS = RemoteSettings(watch=WATCH)
+
+
+class Linked:
+    """Grammars by their recipes, as the plugin links them from the store."""
+
+    def __init__(self, grammars):
+        self.grammars = grammars
+        self.by_digest = {}
+
+    async def toolset(self, *arguments, **options):
+        return self._noted(await self.grammars.toolset(*arguments, **options))
+
+    async def format(self, *arguments, **options):
+        return self._noted(await self.grammars.format(*arguments, **options))
+
+    async def publish(self, recipe):
+        await self.grammars.publish(recipe)
+
+    def _noted(self, found):
+        self.by_digest[found.recipe.digest] = found.grammar
+        return found
+
+    def __call__(self, recipe):
+        return self.by_digest[recipe.digest]
+
+
+class Remote:
+    """A remote runtime and its stand-ins."""
+
+    def __init__(self, runtime, stand_ins, grammars, text):
+        self.runtime, self.stand_ins, self.grammars, self.text = runtime, stand_ins, grammars, text
+        self.number = 0
+
+    async def grammar(self, mode="required", *, tools=TOOLS, allowed=None, parallel=True):
+        return await self.grammars.toolset(
+            tools,
+            prepared=self.text.prepared,
+            syntax=self.text.syntax,
+            choice=ToolChoice(ChoiceMode(mode), allowed),
+            parallel=parallel,
+        )
+
+    def request(self, found=None, *, temperature=1.0, seed=None, **options):
+        self.number += 1
+        options = {"messages": (Message("user", "hello"),), "max_tokens": 120} | options
+        return GenerationRequest(
+            f"r{self.number}",
+            "remote",
+            tools=TOOLS if found else (),
+            constraint=found.grammar if found else None,
+            recipe=found.recipe if found else None,
+            sampling=Sampling(temperature=temperature, seed=seed),
+            **options,
+        )
+
+    async def settled(self, condition):
+        """Wait until the watch of the engines has found something out."""
+        while not condition(health := await self.runtime.health()):
+            await asyncio.sleep(0.01)
+        return health
+
+    async def ready(self):
+        return await self.settled(lambda health: health.is_ready)
+
+
+async def until(condition):
+    """Wait until what other tasks and threads do makes a condition true."""
+    while not condition():
+        await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def remote_over(text, *stand_ins, settings=SETTINGS, wait=True):
+    """A remote runtime over stand-ins that are served; with `wait`, once one of them takes requests."""
+    linked = Linked(GrammarCache(None, secret=SECRET))
+    async with AsyncExitStack() as stack:
+        urls = []
+        for stand_in in stand_ins or (StandIn(text),):
+            stand_in.grammar_of = linked
+            urls.append(stack.enter_context(serving(stand_in)))
+        clients = [VllmClient(EngineAddress(url)) for url in urls]
+        runtime = RemoteRuntime(replace(text, model_id="remote"), clients, settings, secret=SECRET)
+        stack.push_async_callback(linked.grammars.close)
+        stack.push_async_callback(runtime.close)
+        await runtime.start(linked)
+        remote = Remote(runtime, stand_ins, linked, text)
+        if wait:
+            await remote.ready()
+        yield remote
