@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from litestar import Litestar, Request
@@ -19,7 +18,6 @@ from gateway.access import AccessControl, read_allowed_hosts, read_keys
 from gateway.api_document.document_routes import DOCUMENT_ROUTES
 from gateway.completions import Completions
 from gateway.data_dir import open_store_of, read_secret, warn_of_own_secret
-from gateway.errors import SettingsError
 from gateway.headers import CrossOrigin, RequestIds, read_origins
 from gateway.json_contents import ContentLimits
 from gateway.principal import Principal, principal_of, read_networks
@@ -28,13 +26,13 @@ from gateway.registry import Registry
 from gateway.request_bodies import RequestBodies
 from gateway.routes.model_routes import MODEL_ROUTES
 from gateway.routes.toolset_routes import ToolsetController
+from gateway.served_models import start_runtime
 from gateway.services import Services
 from gateway.setting_sources import library_environment
-from gateway.settings import NAMED_MODELS, Settings
+from gateway.settings import Settings
 from gateway.store_upkeep import collecting, retention_of
 from gateway.stored_responses import StoredResponses
 from gateway.telemetry import ServerSpanMiddleware, Telemetry, open_provider
-from runtime.models import DEMO_MODEL_FOLDER, find_smollm2
 from runtime.protocol import Runtime
 from toolspecs.catalog import Catalog
 from toolspecs.quota import Quota
@@ -176,63 +174,6 @@ def open_compile_pool(settings: Settings) -> CompilePool:
     if settings.compile_workers:
         return WorkerPool(settings.compile_workers, limits, library_environment())
     return ThreadPool(limits=limits)
-
-
-def start_runtime(settings: Settings) -> Runtime:
-    """Load the model and start its engine; blocks for seconds.
-
-    Raises:
-        ModelLoadError: the model cannot be loaded; with path and reason.
-        SettingsError, UnusableDevice, UnknownSyntax: a setting does not fit the model or the machine.
-    """
-    # Imported here, because torch and transformers take seconds, and not every command loads a model.
-    import transformers.utils.logging  # noqa: PLC0415
-
-    from runtime.device import pick_device  # noqa: PLC0415
-    from runtime.embedded import EmbeddedRuntime  # noqa: PLC0415
-    from runtime.settings import EngineSettings  # noqa: PLC0415
-
-    transformers.utils.logging.disable_progress_bar()  # the caller shows progress itself
-
-    try:
-        engine = EngineSettings(
-            device=pick_device(settings.device),
-            dtype=settings.dtype,
-            kv_bytes=settings.kv_bytes,
-            context_length=settings.context_length,
-            default_max_tokens=settings.default_max_tokens,
-            max_sequences=settings.max_batch,
-            max_batch_tokens=max(512, settings.max_batch),
-            max_waiting=settings.max_waiting,
-            max_sequences_per_share=settings.max_sequences_per_key,
-            num_threads=settings.num_threads,
-            jump_forward=settings.jump_forward,
-        )
-    except ValueError as error:
-        raise SettingsError("engine", "the settings", str(error)) from error
-    name = settings.model_name or (settings.model if settings.model in NAMED_MODELS else None)
-    return EmbeddedRuntime.load(
-        model_source(settings), engine, model_id=name, syntax=settings.syntax, adapter=settings.adapter
-    )
-
-
-def model_source(settings: Settings) -> str | Path:
-    """The folder, file or hub id of the model to serve; the random model is built if it does not exist.
-
-    Raises:
-        ModelLoadError: `smollm2` is asked for, and its package is not installed.
-    """
-    match settings.model:
-        case "demo" | "tiny":
-            return DEMO_MODEL_FOLDER
-        case "smollm2":
-            return find_smollm2()
-        case "random":
-            from runtime.models.random_model import ensure_random_model  # noqa: PLC0415 - imports torch
-
-            return ensure_random_model(Path(settings.data_dir, "models"))
-        case source:
-            return source
 
 
 def _services(state: State) -> Services:

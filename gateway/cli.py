@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from gateway.engines_cli import engines
 from gateway.errors import BenchMissing, GatewayError
 from gateway.setting_sources import load
 from gateway.settings import settings_table
@@ -26,6 +27,8 @@ cli = typer.Typer(
 cli.add_typer(tools, name="tools")
 store = typer.Typer(help="The store of toolsets.", no_args_is_help=True)
 cli.add_typer(store, name="store")
+
+cli.command("engines")(engines)
 
 FAILED = 1
 
@@ -59,7 +62,7 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
             inspect.Parameter.KEYWORD_ONLY,
             default=None,
             annotation=Annotated[
-                str | None,
+                list[str] | None if setting.is_repeatable else str | None,
                 typer.Option(
                     setting.option,
                     help=setting.description + (f" Default: {setting.default}." if setting.default else ""),

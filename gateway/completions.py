@@ -10,7 +10,8 @@ import uuid
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from itertools import accumulate
+from fnmatch import fnmatchcase
+from itertools import accumulate, chain
 from typing import Any
 
 from compiler.cache.grammar_cache import GrammarCache, GrammarLookup
@@ -26,7 +27,7 @@ from toolspecs.catalog import Catalog
 from toolspecs.errors import InvalidName
 from toolspecs.json_value import Limits
 from toolspecs.nearest import MAX_NAME, instead, shorten
-from toolspecs.tool import ChoiceMode, Tool, ToolChoice
+from toolspecs.tool import ChoiceMode, ShownTools, Tool, ToolChoice
 from toolspecs.toolset import Revision, ToolsetReference
 
 INLINE = "the inline tools"
@@ -227,19 +228,26 @@ def split_model(asked: str, served: tuple[ModelCard, ...]) -> tuple[ModelCard, t
         UnknownModel: no such model is served.
         InvalidField: the toolset is missing or malformed.
     """
-    by_id = {card.model_id: card for card in served}
-    if asked in by_id:
-        return by_id[asked], ()
+    if (card := _card_of(asked, served)) is not None:
+        return card, ()
     model_id, colon, toolset = asked.rpartition(":")
-    if not colon or model_id not in by_id:
-        raise UnknownModel(asked, tuple(by_id))
+    card = _card_of(model_id, served) if colon else None
+    if card is None:
+        raise UnknownModel(asked, tuple(card.model_id for card in served))
     if not toolset:
         reason = f"there is no toolset after the colon; write {model_id!r}, or '{model_id}:TOOLSET'"
         raise InvalidField("model", reason)
     try:
-        return by_id[model_id], (ToolsetReference.parse(toolset),)
+        return card, (ToolsetReference.parse(toolset),)
     except InvalidName as error:
         raise InvalidField("model", str(error)) from error
+
+
+def _card_of(name: str, served: tuple[ModelCard, ...]) -> ModelCard | None:
+    """The model of a name: its own, or else the first that has such an alias."""
+    own = (card for card in served if card.model_id == name)
+    aliased = (card for card in served if any(fnmatchcase(name, alias) for alias in card.aliases))
+    return next(chain(own, aliased), None)
 
 
 def join_tools(revisions: Iterable[Revision], inline: tuple[Tool, ...], limits: Limits) -> tuple[Tool, ...]:
@@ -290,6 +298,19 @@ def _with_index(error: UnsupportedToolset, inline: tuple[Tool, ...]) -> Exceptio
     return error if index is None else RefusedTool(index, str(error))
 
 
+def shown_tools(turn: Turn, model: ModelCard, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+    """The tools whose definitions the prompt shows; those that may be called are the grammar's matter."""
+    choice = turn.choice or ToolChoice()
+    match turn.prompt_tools or model.prompt_tools:
+        case ShownTools.NONE:
+            return ()
+        case ShownTools.ALLOWED if choice.mode is ChoiceMode.NONE:
+            return ()
+        case ShownTools.ALLOWED if choice.allowed is not None:
+            return tuple(tool for tool in tools if tool.name in choice.allowed)
+    return tools
+
+
 def _generation_request(
     turn: Turn,
     model: ModelCard,
@@ -301,7 +322,7 @@ def _generation_request(
         model=model.model_id,
         messages=turn.messages,
         prompt=turn.prompt,
-        tools=tools,
+        tools=shown_tools(turn, model, tools),
         constraint=grammar.grammar if grammar else None,
         recipe=grammar.recipe if grammar else None,
         sampling=turn.sampling,

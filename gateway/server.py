@@ -75,22 +75,24 @@ def serve(settings: Settings, console: Console) -> None:
         StoreError: the URL of the store is wrong.
     """
     logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every request to an engine
     read_keys(settings)
     read_allowed_hosts(settings)
     read_origins(settings)
     asyncio.run(reach_store(settings))
     read_secret(settings)
+    served = ", ".join(model.model for model in settings.served_models)
     with listen(settings) as listener:
         provider = open_provider(settings)
         if provider:
             trace.set_tracer_provider(provider)
-        with console.status(f"loading model {settings.model} …"):
+        with console.status(f"loading {served} …"):
             compile_pool = open_compile_pool(settings)
             runtime = load_runtime(settings, compile_pool)
         app = create_app(settings, runtime=runtime, compile_pool=compile_pool, tracer_provider=provider)
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
-        console.print(f"Callgate serves {settings.model} at [bold]http://{shown}:{port}[/]", highlight=False)
+        console.print(f"Callgate serves {served} at [bold]http://{shown}:{port}[/]", highlight=False)
         config = ServerConfig(
             app,
             settings,

@@ -36,7 +36,7 @@ class Services:
         if health.is_lost:
             return LOST
         if not health.is_ready:
-            return "no model is ready"
+            return health.reason if health.engines else "no model is ready"
         try:
             await self.store.ping()
         except StoreError:

@@ -17,7 +17,7 @@ import msgspec
 
 from gateway.body import expected_at
 from gateway.errors import SettingsError
-from gateway.settings import PREFIX, Settings, variable_of
+from gateway.settings import PREFIX, ModelSettings, Settings, settings_table, variable_of
 from toolspecs.nearest import did_you_mean, near_matches
 
 COMMAND_LINE, ENVIRONMENT = "the command line", "the environment"
@@ -40,7 +40,7 @@ def load(
     """
     environment = os.environ if environment is None else environment
     path = config or environment.get(f"{PREFIX}CONFIG")
-    given = {name: value for name, value in (options or {}).items() if value is not None}
+    given = {name: value for name, value in (options or {}).items() if value not in (None, [])}
     sources: list[tuple[str, dict[str, Any]]] = [
         (COMMAND_LINE, given),
         (ENVIRONMENT, _from_environment(environment)),
@@ -54,6 +54,7 @@ def load(
             origin[name] = source
     settings = Settings(**values)
     _check_exposure(settings, origin)
+    _check_models(settings, origin)
     return settings
 
 
@@ -88,6 +89,22 @@ def _check_exposure(settings: Settings, origin: Mapping[str, str]) -> None:
         )
 
 
+def _check_models(settings: Settings, origin: Mapping[str, str]) -> None:
+    """Check that every model has an engine, and that only one place says which models there are."""
+    own = sorted(set(origin) & (set(ModelSettings.__struct_fields__) - {"prompt_tools"}))
+    if settings.models and own:
+        raise SettingsError(own[0], origin[own[0]], "the models are those of [[models]]; set it there")
+    for number, model in enumerate(settings.served_models):
+        place = f"models[{number}]." if settings.models else ""
+        if (model.engine == "embedded") == bool(model.engine_url):
+            reason = (
+                f"it needs engine = {'vllm'!r}; an embedded model has no URL"
+                if model.engine_url
+                else f"the engine {model.engine!r} needs at least one, such as http://host:8000"
+            )
+            raise SettingsError(f"{place}engine_url", origin.get("engine_url", ""), reason)
+
+
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     known = {variable_of(name): name for name in Settings.__struct_fields__}
     found = {}
@@ -119,6 +136,12 @@ def _convert(name: str, value: Any, source: str) -> Any:
         raise SettingsError(name, source, f"there is no such setting{_nearest(name, hints)}")
     shown = variable_of(name) if source == ENVIRONMENT else name
     is_text = source in {COMMAND_LINE, ENVIRONMENT}
+    if is_text and name in {setting.name for setting in settings_table() if setting.is_repeatable}:
+        value = [
+            part.strip()
+            for text in ([value] if isinstance(value, str) else value)
+            for part in text.split(",")
+        ]
     try:
         return msgspec.convert(value, hints[name], strict=not is_text)
     except msgspec.ValidationError as error:

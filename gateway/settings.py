@@ -15,6 +15,7 @@ import platformdirs
 from msgspec import Meta
 
 from toolspecs.stores import with_password
+from toolspecs.tool import ShownTools
 
 PREFIX = "CALLGATE_"
 DEMO_MODEL = "demo"
@@ -27,6 +28,36 @@ Count = Annotated[int, Meta(ge=1)]
 
 def _data_dir() -> str:
     return platformdirs.user_data_dir("callgate", appauthor=False)
+
+
+EngineName = Literal["embedded", "vllm"]
+EngineURL = Annotated[str, Meta(pattern=r"^https?://[^/\s]+")]
+
+
+class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One model; a TOML file may have several, as tables `[[models]]` with these fields.
+
+    They mean what the settings of the same names mean. `aliases` are other names under which clients ask for
+    the model, such as `gpt-4o`; `*` stands for any text. `engine_headers` are sent to its engines.
+    `engine_seeds` false keeps seeds of clients from them. With `engine_shared_prefixes`, a client finds the
+    prefixes of other clients in an engine's cache, which it can tell by the time they take.
+    """
+
+    model: Annotated[str, Meta(min_length=1)]
+    model_name: str | None = None
+    aliases: tuple[Annotated[str, Meta(min_length=1)], ...] = ()
+    syntax: str | None = None
+    adapter: str | None = None
+    engine: EngineName = "embedded"
+    engine_url: tuple[EngineURL, ...] = ()
+    engine_model: str | None = None
+    engine_key_file: str | None = None
+    engine_ca_bundle: str | None = None
+    engine_headers: dict[str, str] = {}
+    engine_seeds: bool = True
+    engine_shared_prefixes: bool = False
+    tokenizer: str | None = None
+    prompt_tools: ShownTools = ShownTools.ALL
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,6 +86,38 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         str | None,
         Meta(description="Syntax of tool calls (hermes, llama3, …); by default that of the chat template."),
     ] = None
+    engine: Annotated[
+        EngineName,
+        Meta(description="What runs the model: embedded, in this process, or vllm, at `engine_url`."),
+    ] = "embedded"
+    engine_url: Annotated[
+        tuple[EngineURL, ...],
+        Meta(
+            description="URL of a vLLM server with the plugin, such as http://host:8000. Several, with commas"
+            " between them or by repeating the option, are replicas."
+        ),
+    ] = ()
+    engine_model: Annotated[
+        str | None,
+        Meta(description="Name of the model at its engine; by default the only one that is served there."),
+    ] = None
+    engine_key_file: Annotated[
+        str | None, Meta(description="File with the API key that is sent to the engine.")
+    ] = None
+    engine_ca_bundle: Annotated[
+        str | None, Meta(description="File of the certificates by which the engine is known.")
+    ] = None
+    tokenizer: Annotated[
+        str | None,
+        Meta(description="Tokenizer and chat template for an engine elsewhere; by default those of `model`."),
+    ] = None
+    prompt_tools: Annotated[
+        ShownTools,
+        Meta(
+            description="Tools whose definitions the prompt shows, unless a request says: all, allowed (those"
+            " that the tool choice allows), none."
+        ),
+    ] = ShownTools.ALL
     device: Annotated[str, Meta(description="Device the model runs on: auto, cpu, cuda, cuda:1, ….")] = "auto"
     dtype: Annotated[
         Literal["auto", "float32", "bfloat16", "float16", "float64"],
@@ -255,6 +318,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Meta(description="Least severe log level that is written."),
     ] = "info"
 
+    models: tuple[ModelSettings, ...] = ()
+    """Several models instead of `model` and the settings of its engine; only a TOML file can have them."""
+
+    @property
+    def served_models(self) -> tuple[ModelSettings, ...]:
+        """The models to serve."""
+        shared = (name for name in ModelSettings.__struct_fields__ if name in self.__struct_fields__)
+        return self.models or (ModelSettings(**{name: getattr(self, name) for name in shared}),)
+
     @property
     def store_url(self) -> str:
         """The URL of the store with its password; by default a file in `data_dir`."""
@@ -292,6 +364,7 @@ class Setting:
     type_name: str
     default: str
     description: str
+    is_repeatable: bool = False
 
     @property
     def option(self) -> str:
@@ -308,14 +381,19 @@ def settings_table() -> Iterator[Setting]:
     """Every setting, in the order of the fields."""
     hints = get_type_hints(Settings, include_extras=True)
     for field in msgspec.structs.fields(Settings):
+        if get_origin(hints[field.name]) is not Annotated:
+            continue  # tables of a TOML file
         value_type, meta = get_args(hints[field.name])
         default = _default_text(field)
-        yield Setting(field.name, _type_name(value_type), default, meta.description)
+        is_repeatable = get_origin(value_type) is tuple
+        yield Setting(field.name, _type_name(value_type), default, meta.description, is_repeatable)
 
 
 def _type_name(value_type: Any) -> str:
     if get_origin(value_type) is Literal:
         return ", ".join(map(str, get_args(value_type)))
+    if value_type is ShownTools:
+        return ", ".join(ShownTools)
     if args := get_args(value_type):  # optional, or with bounds
         return _type_name(args[0])
     return {str: "text", int: "integer", float: "number", bool: "true, false"}[value_type]
@@ -326,4 +404,4 @@ def _default_text(field: msgspec.structs.FieldInfo) -> str:
         return "the user's data directory"
     if isinstance(field.default, bool):
         return str(field.default).lower()
-    return "" if field.default is None else str(field.default)
+    return "" if field.default is None or field.default == () else str(field.default)

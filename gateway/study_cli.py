@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from gateway.app import model_source
+from gateway.served_models import model_source
 from gateway.settings import Settings
 from runtime.loading import load_model
 from runtime.study import OnProgress, StudyReport, StudySettings, check_folder, run_study, write_report
@@ -30,7 +30,7 @@ def study(settings: Settings, options: Mapping[str, Any], folder: Path, console:
     transformers.utils.logging.disable_progress_bar()
     if settings.num_threads is not None:
         torch.set_num_threads(settings.num_threads)
-    loaded = load_model(model_source(settings), device=settings.device, dtype=settings.dtype)
+    loaded = load_model(model_source(settings, settings.model), device=settings.device, dtype=settings.dtype)
     with progress(console) as say:
         findings = run_study(loaded, StudySettings(**options), say)
     if not findings.cells:

@@ -148,10 +148,10 @@ def apply(
 ) -> None:
     """Register the toolset of a file, or replace it."""
     body, found = _read(file)
-    with _gateway(url, api_key) as (client, console):
+    with open_gateway(url, api_key) as (client, console):
         with console.status("compiling …"):
             response = client.put(_path(name or found), json=body)
-        summary = _checked(response, _ApplyReply)
+        summary = checked_answer(response, _ApplyReply)
         verb = "created" if response.status_code == 201 else "is now"
         console.print(
             f"toolset [bold]{summary.name}[/] {verb} at revision {summary.revision},"
@@ -167,9 +167,9 @@ def check(
 ) -> None:
     """Show what `apply` would do, and how the tools would be enforced."""
     body, found = _read(file)
-    with _gateway(url, api_key) as (client, console):
+    with open_gateway(url, api_key) as (client, console):
         with console.status("compiling …"):
-            result = _checked(client.post(f"{_path(name or found)}/check", json=body), _CheckReply)
+            result = checked_answer(client.post(f"{_path(name or found)}/check", json=body), _CheckReply)
         reports = {report.name: report for report in result.tools}
         shown = table("tool", "change", "grammar", "compiled in", "narrowed")
         for tool, change in result.changes.items():
@@ -181,7 +181,7 @@ def check(
 @tools.command("list")
 def list_toolsets(url: UrlOption = None, api_key: KeyOption = None) -> None:
     """List the toolsets."""
-    with _gateway(url, api_key) as (client, console):
+    with open_gateway(url, api_key) as (client, console):
         shown = table("toolset", "revision", "tools", "since")
         for summary in _toolsets(client):
             shown.add_row(
@@ -193,8 +193,8 @@ def list_toolsets(url: UrlOption = None, api_key: KeyOption = None) -> None:
 @tools.command()
 def show(toolset: ToolsetArgument, url: UrlOption = None, api_key: KeyOption = None) -> None:
     """Print a toolset as JSON that `apply` can read."""
-    with _gateway(url, api_key) as (client, _):
-        revision = _checked(client.get(_path(toolset)), _ToolsetReply)
+    with open_gateway(url, api_key) as (client, _):
+        revision = checked_answer(client.get(_path(toolset)), _ToolsetReply)
         documents = {"documents": revision.documents} if revision.documents else {}
         shown = {"name": revision.name, "tools": revision.tools, **documents}
         typer.echo(json.dumps(shown, indent=2, ensure_ascii=False))
@@ -203,8 +203,8 @@ def show(toolset: ToolsetArgument, url: UrlOption = None, api_key: KeyOption = N
 @tools.command()
 def rm(toolset: ToolsetArgument, url: UrlOption = None, api_key: KeyOption = None) -> None:
     """Delete a toolset; its revisions can be restored over REST."""
-    with _gateway(url, api_key) as (client, console):
-        _checked(client.delete(_path(toolset)), type(None))
+    with open_gateway(url, api_key) as (client, console):
+        checked_answer(client.delete(_path(toolset)), type(None))
         console.print(f"toolset [bold]{toolset}[/] deleted", highlight=False)
 
 
@@ -217,7 +217,9 @@ def _path(toolset: str) -> str:
 def _toolsets(client: httpx.Client) -> Iterator[_SummaryReply]:
     after: str | None = None
     while True:
-        page = _checked(client.get("/v1/toolsets", params={"after": after} if after else {}), _PageReply)
+        page = checked_answer(
+            client.get("/v1/toolsets", params={"after": after} if after else {}), _PageReply
+        )
         yield from page.toolsets
         after = page.next
         if after is None:
@@ -240,7 +242,8 @@ def _read(file: Path) -> tuple[dict[str, Any], str]:
 
 
 @contextmanager
-def _gateway(url: str | None, api_key: str | None) -> Iterator[tuple[httpx.Client, Console]]:
+def open_gateway(url: str | None, api_key: str | None) -> Iterator[tuple[httpx.Client, Console]]:
+    """A client of a running gateway, and where to print; a gateway that cannot be reached ends the command."""
     base, key = client_settings(url, api_key)
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
@@ -255,7 +258,7 @@ def _gateway(url: str | None, api_key: str | None) -> Iterator[tuple[httpx.Clien
         raise _failure(f"no gateway at {base}: {error}; is `callgate serve` running?") from error
 
 
-def _checked(response: httpx.Response, shape: type[T]) -> T:
+def checked_answer(response: httpx.Response, shape: type[T]) -> T:
     """The gateway's answer as a struct; prints the faults and exits with 1 if the request failed."""
     try:
         if response.is_success:

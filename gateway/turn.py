@@ -14,7 +14,7 @@ from gateway.custom_inputs import InputReader
 from gateway.errors import ClientGone
 from runtime.events import ArgumentsDelta, CallStarted, Event, Finished, PromptRead
 from runtime.request import Message, Sampling
-from toolspecs.tool import Tool, ToolChoice
+from toolspecs.tool import ShownTools, Tool, ToolChoice
 from toolspecs.toolset import RevisionSummary, ToolsetReference
 
 
@@ -22,12 +22,13 @@ from toolspecs.toolset import RevisionSummary, ToolsetReference
 class Turn:
     """One request for the assistant's next turn.
 
-    `choice` None is the default of the wire formats: `auto` with tools, `none` without. `response_format`
-    None is any text. `prompt` is one that the client wrote instead of messages. `min_tokens`, `stop` and
-    `stop_token_ids` apply to text, and never to what a grammar constrains. `reasoning_effort` sets the
-    thinking switch of the model's chat template, if it has one. `truncates` lets the oldest messages be left
-    out if the conversation is too long for the model. After `timeout_s` seconds the client no longer wants
-    the answer. `model` may name a toolset too, as `model:toolset`.
+    `prompt_tools` None shows the tools that the model's settings say. `choice` None is the default of the
+    wire formats: `auto` with tools, `none` without. `response_format` None is any text. `prompt` is one that
+    the client wrote instead of messages. `min_tokens`, `stop` and `stop_token_ids` apply to text, and never
+    to what a grammar constrains. `reasoning_effort` sets the thinking switch of the model's chat template, if
+    it has one. `truncates` lets the oldest messages be left out if the conversation is too long for the
+    model. After `timeout_s` seconds the client no longer wants the answer. `model` may name a toolset too, as
+    `model:toolset`.
     """
 
     model: str
@@ -35,6 +36,7 @@ class Turn:
     prompt: str | tuple[int, ...] | None = None
     toolsets: tuple[ToolsetReference, ...] = ()
     tools: tuple[Tool, ...] = ()
+    prompt_tools: ShownTools | None = None
     choice: ToolChoice | None = None
     is_parallel: bool = True
     response_format: ResponseFormat | None = None

@@ -10,13 +10,16 @@ from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.vocabulary import Vocabulary
 from runtime.events import Event, PromptRead
 from runtime.request import GenerationRequest
+from toolspecs.tool import ShownTools
 
 
 @dataclass(frozen=True, slots=True)
 class ModelCard:
     """A served model. Grammars are compiled for its vocabulary and call syntax; lengths are in tokens.
 
-    `template_variables` are the options that its chat template knows.
+    `template_variables` are the options that its chat template knows. Clients may ask for it by an alias,
+    too, in which `*` stands for any text. `prompt_tools` are the tools that its prompts show, unless a
+    request says.
     """
 
     model_id: str
@@ -24,6 +27,8 @@ class ModelCard:
     syntax: str
     context_length: int
     template_variables: frozenset[str] = frozenset()
+    aliases: tuple[str, ...] = ()
+    prompt_tools: ShownTools = ShownTools.ALL
 
     @property
     def vocabulary(self) -> Vocabulary:

@@ -101,6 +101,14 @@ class ToolCall:
     arguments: str
 
 
+class ShownTools(StrEnum):
+    """The tools whose definitions a prompt shows; a model that was trained on its tools needs none."""
+
+    ALL = "all"
+    ALLOWED = "allowed"
+    NONE = "none"
+
+
 class ChoiceMode(StrEnum):
     """`none`: text only; `auto`: text or calls; `required`: at least one call."""
 

@@ -34,7 +34,7 @@ from gateway.wire.openai import (
 from gateway.wire.openai import read_request as read_chat_request
 from gateway.wire.responses import ResponseWriter
 from gateway.wire.responses import read_request as read_responses_request
-from runtime.protocol import ModelCard
+from runtime.protocol import EngineState, ModelCard
 from runtime.text.detokenizer import TokenBytes
 from toolspecs.catalog import Catalog
 from toolspecs.errors import StoreError
@@ -272,6 +272,29 @@ def _model(card: ModelCard, name: str | None = None) -> dict[str, Any]:
     }
 
 
+@get("/v1/engines")
+async def list_engines(services: WiredServices) -> dict[str, Any]:
+    """The engines elsewhere that run models: whether each takes requests, and if not, why."""
+    health = await services.runtime.health()
+    return {"object": "list", "data": [_engine(state) for state in health.engines]}
+
+
+def _engine(state: EngineState) -> dict[str, Any]:
+    return {
+        "object": "engine",
+        "model": state.model_id,
+        "engine": state.name,
+        "circuit": state.circuit,
+        "reason": state.reason or None,
+        "version": state.version or None,
+        "running": state.num_running,
+        "served": state.num_served,
+        "failed": state.num_failed,
+        "refused_tokens": state.num_refused_tokens,
+        "canary_age_s": None if state.canary_age_s is None else round(state.canary_age_s, 1),
+    }
+
+
 @get(["/healthz", "/health", "/ping"])
 async def healthz(services: WiredServices) -> Response[dict[str, Any]]:
     """200 while the process works; 503 when only a restart helps."""
@@ -309,6 +332,7 @@ MODEL_ROUTES = (
     detokenize,
     list_models,
     get_model,
+    list_engines,
     healthz,
     readyz,
     version,

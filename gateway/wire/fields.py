@@ -16,7 +16,7 @@ from runtime.request import Sampling
 from toolspecs.errors import InvalidName
 from toolspecs.nearest import MAX_NAME, instead, shorten
 from toolspecs.shapes import EXTRAS, SHAPES, parse_tools
-from toolspecs.tool import ChoiceMode, Tool, ToolChoice
+from toolspecs.tool import ChoiceMode, ShownTools, Tool, ToolChoice
 from toolspecs.toolset import ToolsetReference
 
 MAX_TOOLSETS = 64
@@ -86,6 +86,7 @@ class TurnFields(EngineFormats, forbid_unknown_fields=True, kw_only=True):
 
     model: Annotated[str, Meta(min_length=1)]
     toolset: str | list[str] | None = None
+    prompt_tools: ShownTools | None = None
     tools: list[Any] | None = None
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None

@@ -46,6 +46,8 @@ from runtime.text.tokenizer import LoadedTokenizer
 MAX_RESUMPTIONS = 3
 """How often an output is given back to an engine that wrote a token which the grammar refuses."""
 MAX_REPLICAS_TRIED = 2
+LAST_WORDS_S = 1.0
+"""How long an engine may take to end its answer, so that its connection can be used again."""
 PUBLISHED_S = 300.0
 """After so long, it is looked again whether the store still has the parts of a grammar."""
 _MAX_PUBLISHED = 4096
@@ -159,6 +161,7 @@ class RemoteRuntime:
                     for event in delivery:
                         num_open -= isinstance(event, Finished)
                         yield event
+                await asyncio.wait(answer.tasks, timeout=LAST_WORDS_S)
             finally:
                 del self._answers[request.request_id]
                 await answer.stop()

@@ -158,6 +158,7 @@ def read_request(
         model=fields.model,
         messages=read_messages(fields.messages, fields.system, reader),
         toolsets=read_toolsets(fields.toolset, toolset_header),
+        prompt_tools=fields.prompt_tools,
         tools=_read_tools(fields.tools or [], reader),
         choice=_read_choice(asked),
         is_parallel=not (asked and asked.disable_parallel_tool_use)

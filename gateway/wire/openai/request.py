@@ -179,6 +179,7 @@ def read_request(
         tools=read_tools(fields.tools or [], reader),
         messages=read_messages(fields.messages, reader),
         toolsets=read_toolsets(fields.toolset, toolset_header),
+        prompt_tools=fields.prompt_tools,
         choice=read_choice(fields.tool_choice),
         is_parallel=fields.parallel_tool_calls is not False,
         response_format=response_format,

@@ -185,6 +185,7 @@ def read_request(
         model=fields.model,
         messages=read_input(fields.input, fields.instructions, reader),
         toolsets=read_toolsets(fields.toolset, toolset_header),
+        prompt_tools=fields.prompt_tools,
         tools=read_tools(fields.tools or [], reader),
         choice=read_choice(fields.tool_choice),
         is_parallel=fields.parallel_tool_calls is not False,

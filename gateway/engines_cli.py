@@ -1,0 +1,39 @@
+"""`callgate engines`: the engines elsewhere that a running gateway uses."""
+
+import msgspec
+
+from gateway.tools_cli import KeyOption, UrlOption, checked_answer, open_gateway, table
+
+
+class _EngineReply(msgspec.Struct):
+    model: str
+    engine: str
+    circuit: str
+    reason: str | None
+    version: str | None
+    running: int
+    served: int
+    failed: int
+    refused_tokens: int
+    canary_age_s: float | None
+
+
+class _EnginesReply(msgspec.Struct):
+    data: list[_EngineReply]
+
+
+def engines(*, url: UrlOption = None, api_key: KeyOption = None) -> None:
+    """List the engines elsewhere: whether each takes requests, its load, and when its canary last passed."""
+    with open_gateway(url, api_key) as (client, console):
+        found = checked_answer(client.get("/v1/engines"), _EnginesReply).data
+        if not found:
+            console.print("No engine elsewhere: the models run in the gateway.")
+            return
+        columns = ("model", "engine", "takes requests", "version", "running", "served", "failed")
+        shown = table(*columns, "refused tokens", "canary")
+        for one in found:
+            counts = map(str, (one.running, one.served, one.failed, one.refused_tokens))
+            canary = "" if one.canary_age_s is None else f"{one.canary_age_s:.0f} s ago"
+            takes = "yes" if one.circuit == "closed" else f"no: {one.reason or one.circuit}"
+            shown.add_row(one.model, one.engine, takes, one.version or "", *counts, canary)
+        console.print(shown)

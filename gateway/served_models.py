@@ -1,0 +1,146 @@
+"""The models that the settings ask for: loaded here, or run by engines elsewhere, behind one runtime."""
+
+import ssl
+from dataclasses import replace
+from pathlib import Path
+
+from gateway.data_dir import read_secret
+from gateway.errors import SettingsError
+from gateway.settings import NAMED_MODELS, ModelSettings, Settings
+from runtime.engines.client import EngineAddress, VllmClient
+from runtime.model_router import ModelRouter, RoutedModel
+from runtime.models import DEMO_MODEL_FOLDER, find_smollm2
+from runtime.protocol import Runtime
+
+
+def start_runtime(settings: Settings) -> Runtime:
+    """Load the models, and start the engines of those that run here; blocks for seconds.
+
+    Raises:
+        ModelLoadError: a model cannot be loaded; with path and reason.
+        SettingsError, UnusableDevice, UnknownSyntax: a setting does not fit the model or the machine.
+    """
+    models = settings.served_models
+    names = [model_name(model) for model in models]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        reason = f"two models are named {twice!r}; give one another `model_name`"
+        raise SettingsError("models", "the settings", reason)
+    return ModelRouter(
+        [
+            RoutedModel(name, start_model(settings, model), model.aliases, model.prompt_tools)
+            for name, model in zip(names, models, strict=True)
+        ]
+    )
+
+
+def start_model(settings: Settings, model: ModelSettings) -> Runtime:
+    """The runtime of one model; raises what `start_runtime` raises."""
+    start = start_embedded if model.engine == "embedded" else connect_remote
+    return start(settings, model)
+
+
+def connect_remote(settings: Settings, model: ModelSettings) -> Runtime:
+    """The runtime of a model that engines elsewhere run; only its tokenizer is loaded.
+
+    Raises:
+        ModelLoadError: the tokenizer cannot be loaded.
+        SettingsError: the engine's key or certificates cannot be read.
+    """
+    from runtime.engines.remote import RemoteRuntime, RemoteSettings  # noqa: PLC0415 - as below
+    from runtime.text.tokenizer import load_tokenizer  # noqa: PLC0415
+
+    source = model.tokenizer or model_source(settings, model.model)
+    text = load_tokenizer(source, model_id=model_name(model), syntax=model.syntax)
+    if settings.context_length is not None:
+        text = replace(text, context_length=min(text.context_length, settings.context_length))
+    remote = RemoteSettings(
+        model_name=model.engine_model,
+        default_max_tokens=settings.default_max_tokens,
+        max_sequences=settings.max_waiting + settings.max_batch,
+        max_sequences_per_share=settings.max_sequences_per_key,
+        jump_forward=settings.jump_forward,
+        sends_seeds=model.engine_seeds,
+        shares_prefixes=model.engine_shared_prefixes,
+    )
+    return RemoteRuntime(text, open_clients(model), remote, secret=read_secret(settings))
+
+
+def open_clients(model: ModelSettings) -> list[VllmClient]:
+    """A client for each engine of a model.
+
+    Raises:
+        SettingsError: the engine's key or certificates cannot be read.
+    """
+    try:
+        key = Path(model.engine_key_file).read_text("utf-8").strip() if model.engine_key_file else None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError("engine_key_file", "", f"it cannot be read: {error}") from error
+    try:
+        return [
+            VllmClient(EngineAddress(url, key, model.engine_headers, model.engine_ca_bundle))
+            for url in model.engine_url
+        ]
+    except (OSError, ssl.SSLError) as error:
+        raise SettingsError("engine_ca_bundle", "", f"it cannot be read: {error}") from error
+
+
+def model_name(model: ModelSettings) -> str:
+    """The name under which a model is served."""
+    return model.model_name or (model.model if model.model in NAMED_MODELS else Path(model.model).name)
+
+
+def start_embedded(settings: Settings, model: ModelSettings) -> Runtime:
+    """Load a model and start its engine; blocks for seconds.
+
+    Raises:
+        ModelLoadError: the model cannot be loaded; with path and reason.
+        SettingsError, UnusableDevice, UnknownSyntax: a setting does not fit the model or the machine.
+    """
+    # Imported here, because torch and transformers take seconds, and not every command loads a model.
+    import transformers.utils.logging  # noqa: PLC0415
+
+    from runtime.device import pick_device  # noqa: PLC0415
+    from runtime.embedded import EmbeddedRuntime  # noqa: PLC0415
+    from runtime.settings import EngineSettings  # noqa: PLC0415
+
+    transformers.utils.logging.disable_progress_bar()  # the caller shows progress itself
+
+    try:
+        engine = EngineSettings(
+            device=pick_device(settings.device),
+            dtype=settings.dtype,
+            kv_bytes=settings.kv_bytes,
+            context_length=settings.context_length,
+            default_max_tokens=settings.default_max_tokens,
+            max_sequences=settings.max_batch,
+            max_batch_tokens=max(512, settings.max_batch),
+            max_waiting=settings.max_waiting,
+            max_sequences_per_share=settings.max_sequences_per_key,
+            num_threads=settings.num_threads,
+            jump_forward=settings.jump_forward,
+        )
+    except ValueError as error:
+        raise SettingsError("engine", "the settings", str(error)) from error
+    source = model_source(settings, model.model)
+    return EmbeddedRuntime.load(
+        source, engine, model_id=model_name(model), syntax=model.syntax, adapter=model.adapter
+    )
+
+
+def model_source(settings: Settings, model: str) -> str | Path:
+    """The folder, file or hub id of the model to serve; the random model is built if it does not exist.
+
+    Raises:
+        ModelLoadError: `smollm2` is asked for, and its package is not installed.
+    """
+    match model:
+        case "demo" | "tiny":
+            return DEMO_MODEL_FOLDER
+        case "smollm2":
+            return find_smollm2()
+        case "random":
+            from runtime.models.random_model import ensure_random_model  # noqa: PLC0415 - imports torch
+
+            return ensure_random_model(Path(settings.data_dir, "models"))
+        case source:
+            return source

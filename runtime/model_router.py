@@ -1,0 +1,82 @@
+"""Several models behind one runtime: each request goes to the runtime that serves its model."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+
+from compiler.cache.grammar_cache import GrammarCache
+from runtime.errors import UnknownModel
+from runtime.events import Event, PromptRead
+from runtime.protocol import Health, ModelCard, Runtime
+from runtime.request import GenerationRequest
+from toolspecs.tool import ShownTools
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class RoutedModel:
+    """A model's name and runtime, and what its card says besides: see `ModelCard`."""
+
+    model_id: str
+    runtime: Runtime
+    aliases: tuple[str, ...] = ()
+    prompt_tools: ShownTools = ShownTools.ALL
+
+
+class ModelRouter:
+    """Serves models of distinct names, each by its own runtime."""
+
+    def __init__(self, models: Sequence[RoutedModel]) -> None:
+        self._models = tuple(models)
+        self._runtimes = {model.model_id: model.runtime for model in models}
+        assert len(self._runtimes) == len(models), "two models of one name"
+
+    async def start(self, grammars: GrammarCache) -> None:
+        """Begin to serve."""
+        for runtime in self._runtimes.values():
+            await runtime.start(grammars)
+
+    def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRead | Event]:
+        """The events of the runtime that serves the model."""
+        return self._of(request).generate(request)
+
+    async def prompt_ids(self, request: GenerationRequest) -> list[int]:
+        """The token ids of the prompt."""
+        return await self._of(request).prompt_ids(request)
+
+    async def abort(self, request_id: str) -> None:
+        """Stop generating for a request."""
+        await asyncio.gather(*(runtime.abort(request_id) for runtime in self._runtimes.values()))
+
+    async def health(self) -> Health:
+        """Ready if one model is; the reason names those that are not. Lost if one is: a restart helps it."""
+        found = {name: await runtime.health() for name, runtime in self._runtimes.items()}
+        if len(found) == 1:
+            return next(iter(found.values()))
+        reasons = [f"{name}: {health.reason}" for name, health in found.items() if health.reason]
+        return Health(
+            is_ready=any(health.is_ready for health in found.values()),
+            reason="; ".join(reasons),
+            is_lost=any(health.is_lost for health in found.values()),
+            num_running=sum(health.num_running for health in found.values()),
+            num_waiting=sum(health.num_waiting for health in found.values()),
+            engines=tuple(engine for health in found.values() for engine in health.engines),
+        )
+
+    async def models(self) -> tuple[ModelCard, ...]:
+        """The models of all runtimes."""
+        return tuple(
+            [
+                replace(card, aliases=model.aliases, prompt_tools=model.prompt_tools)
+                for model in self._models
+                for card in await model.runtime.models()
+            ]
+        )
+
+    async def close(self) -> None:
+        """Close all runtimes."""
+        await asyncio.gather(*(runtime.close() for runtime in self._runtimes.values()))
+
+    def _of(self, request: GenerationRequest) -> Runtime:
+        if request.model not in self._runtimes:
+            raise UnknownModel(request.model, tuple(self._runtimes))
+        return self._runtimes[request.model]

@@ -1,0 +1,139 @@
+"""A gateway in front of two engines elsewhere, from its settings to what OpenAI's client reads."""
+
+import json
+
+import jsonschema_rs
+import openai
+import pytest
+from completions_server import SECRET, StandIn, serving
+from serving import served, server_of, wait_for
+from typer.testing import CliRunner
+
+from gateway.app import create_app
+from gateway.cli import cli
+from gateway.setting_sources import load
+from runtime.engines.grammar_loader import GrammarLoader
+from runtime.models.random_model import RandomModelSettings, ensure_random_model
+from runtime.text.tokenizer import load_tokenizer
+from toolspecs.stores import open_store
+
+PAY = {
+    "type": "object",
+    "properties": {"to": {"type": "string", "maxLength": 20}, "cents": {"type": "integer", "minimum": 1}},
+    "required": ["to", "cents"],
+}
+TOOLS = [
+    {"type": "function", "function": {"name": "pay", "parameters": PAY}},
+    {"type": "function", "function": {"name": "now", "parameters": {"type": "object"}}},
+]
+NAMED = {"type": "function", "function": {"name": "pay"}}
+HELLO = [{"role": "user", "content": "hello"}]
+
+
+@pytest.fixture(scope="module")
+def engines(tmp_path_factory):
+    """A gateway over two engines that link grammars from its store, as the plugin does."""
+    folder = tmp_path_factory.mktemp("gateway")
+    model = ensure_random_model(folder, RandomModelSettings(hidden_size=64, num_layers=2))
+    text = load_tokenizer(model)
+    url = f"sqlite://{folder}/callgate.db"
+    loader = GrammarLoader(lambda: open_store(url), SECRET, text.prepared, cache_bytes=2**28)
+    stand_ins = [StandIn(text, grammar_of=loader.grammar) for _ in range(2)]
+    with serving(stand_ins[0]) as one, serving(stand_ins[1]) as other:
+        config = folder / "callgate.toml"
+        config.write_text(
+            f"""
+            data_dir = "{folder}"
+            secret = "{SECRET.decode()}"
+            compile_workers = 0
+            [[models]]
+            model = "{model}"
+            model_name = "big"
+            aliases = ["gpt-4o", "claude-*"]
+            engine = "vllm"
+            engine_url = ["{one}", "{other}"]
+            engine_headers = {{ X-Team = "tools" }}
+            prompt_tools = "allowed"
+            [[models]]
+            model = "{model}"
+            model_name = "small"
+            """
+        )
+        settings = load({}, environment={}, config=config)
+        with served(server_of(create_app(settings), settings)) as client:
+            wait_for(lambda: all(e["circuit"] == "closed" for e in client.get("/v1/engines").json()["data"]))
+            yield client, stand_ins
+    loader.close()
+
+
+@pytest.fixture
+def client(engines):
+    return engines[0]
+
+
+@pytest.fixture
+def openai_client(client):
+    return openai.OpenAI(base_url=f"{client.base_url}/v1", api_key="none", max_retries=0)
+
+
+@pytest.mark.parametrize("model", ["big", "small", "claude-9", "gpt-4o"])
+@pytest.mark.parametrize("choice", ["required", NAMED])
+def test_calls_are_valid_whatever_runs_the_model(openai_client, model, choice):
+    answer = openai_client.chat.completions.create(
+        model=model, messages=HELLO, tools=TOOLS, tool_choice=choice, max_tokens=80, n=2
+    )
+    assert answer.model == ("small" if model == "small" else "big")
+    for one in answer.choices:
+        for call in one.message.tool_calls:
+            schema = {tool["function"]["name"]: tool["function"]["parameters"] for tool in TOOLS}
+            jsonschema_rs.validate(schema[call.function.name], json.loads(call.function.arguments))
+
+
+def test_a_streamed_call(openai_client):
+    stream = openai_client.chat.completions.create(
+        model="big", messages=HELLO, tools=TOOLS, tool_choice=NAMED, max_tokens=80, stream=True
+    )
+    deltas = [chunk.choices[0].delta for chunk in stream if chunk.choices]
+    text = "".join(c.function.arguments or "" for d in deltas for c in d.tool_calls or ())
+    jsonschema_rs.validate(PAY, json.loads(text))
+
+
+@pytest.mark.parametrize(
+    ("prompt_tools", "shown"), [("all", ["pay", "now"]), (None, ["pay"]), ("allowed", ["pay"]), ("none", [])]
+)
+def test_the_prompt_shows_the_tools_that_are_asked_for(engines, prompt_tools, shown):
+    client, _ = engines
+    body = {"model": "big", "messages": HELLO, "tools": TOOLS, "tool_choice": NAMED}
+    answer = client.post("/tokenize", json=body | ({"prompt_tools": prompt_tools} if prompt_tools else {}))
+    text = client.post("/detokenize", json={"model": "big", "tokens": answer.json()["tokens"]}).json()[
+        "prompt"
+    ]
+    assert [name for name in ("pay", "now") if f'"{name}"' in text] == shown
+
+
+def test_an_unknown_choice_of_shown_tools_is_refused(client):
+    body = {"model": "big", "messages": HELLO, "tools": TOOLS, "prompt_tools": "some"}
+    refused = client.post("/v1/chat/completions", json=body)
+    assert refused.status_code == 400
+    assert "prompt_tools" in refused.json()["error"]["message"]
+
+
+def test_the_engines_are_listed(client):
+    shown = CliRunner().invoke(cli, ["engines", "--url", str(client.base_url)])
+    assert shown.exit_code == 0
+    assert shown.output.count("yes") == 2
+    assert "0.32.0" in shown.output
+
+
+def test_engines_without_the_plugin_take_no_requests_and_everybody_is_told_why(engines, openai_client):
+    _, stand_ins = engines
+    for stand_in in stand_ins:
+        stand_in.has_plugin = False
+    try:
+        with pytest.raises(openai.InternalServerError, match="without Callgate's plugin"):
+            openai_client.chat.completions.create(
+                model="big", messages=HELLO, tools=TOOLS, tool_choice="required", max_tokens=80
+            )
+    finally:
+        for stand_in in stand_ins:
+            stand_in.has_plugin = True
