@@ -243,7 +243,7 @@ def _read(file: Path) -> tuple[dict[str, Any], str]:
 
 @contextmanager
 def open_gateway(url: str | None, api_key: str | None) -> Iterator[tuple[httpx.Client, Console]]:
-    """A client of a running gateway, and where to print; a gateway that cannot be reached ends the command."""
+    """A client of a running gateway, and where to print; ends the command if there is none."""
     base, key = client_settings(url, api_key)
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:

@@ -12,7 +12,8 @@ RuntimeFault
 ├── DeadlineExceeded    the request's time ran out
 ├── EngineFault         an engine elsewhere did not do as asked; names it
 │   ├── EngineRefused   it refuses the request; another replica would, too
-│   ├── EngineBroke     it cannot be reached, broke off or stalled; another replica may answer
+│   ├── EngineBroke     it broke off, stalled or failed; another replica may answer
+│   │   └── EngineUnreachable  there is no connection to it
 │   ├── PluginMissing   it runs without our grammars
 │   └── NoEngine        none of a model's engines takes requests now
 └── GenerationFailed    the generation failed, for instance because logits were NaN
@@ -133,7 +134,11 @@ class EngineRefused(EngineFault):
 
 
 class EngineBroke(EngineFault):
-    """An engine cannot be reached, broke off, or stalled. One of its replicas may answer instead."""
+    """An engine broke off, stalled, or failed. One of its replicas may answer instead."""
+
+
+class EngineUnreachable(EngineBroke):
+    """There is no connection to an engine."""
 
 
 class PluginMissing(EngineFault):

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
-from runtime.errors import EngineBroke, EngineFault, EngineRefused
+from runtime.errors import EngineBroke, EngineFault, EngineRefused, EngineUnreachable
 from runtime.written_token import SampledToken
 
 MAX_EVENT_BYTES = 16 * 2**20
@@ -276,7 +276,7 @@ class _of_engine:  # noqa: N801 - used as a function
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         match error:
             case httpx.ConnectError() | httpx.ConnectTimeout():
-                reason = f"cannot be reached: {error}"
+                raise EngineUnreachable(self._name, f"cannot be reached: {error}") from error
             case httpx.TimeoutException():
                 reason = "does not answer in time"
             case httpx.HTTPError():

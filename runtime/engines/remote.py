@@ -45,7 +45,8 @@ from runtime.text.tokenizer import LoadedTokenizer
 
 MAX_RESUMPTIONS = 3
 """How often an output is given back to an engine that wrote a token which the grammar refuses."""
-MAX_REPLICAS_TRIED = 2
+MAX_TRIES = 2
+"""How many engines may break off before an output fails."""
 LAST_WORDS_S = 1.0
 """How long an engine may take to end its answer, so that its connection can be used again."""
 PUBLISHED_S = 300.0
@@ -296,11 +297,12 @@ class RemoteRuntime:
     ) -> None:
         """Have engines go on until the output ends.
 
-        An engine that breaks off is replaced by another one, once. One that leaves the grammar gets the
-        output back, some times.
+        An engine that breaks off is replaced by another one, once, or asked again if there is no other. One
+        that leaves the grammar gets the output back, some times.
         """
         affinity = _affinity(request)
         broken: dict[Replica, EngineBroke] = {}
+        num_broken = 0
         while not output.is_finished:
             if output.num_refused > MAX_RESUMPTIONS:
                 queue.put_nowait(output.close())
@@ -317,8 +319,12 @@ class RemoteRuntime:
                     queue.put_nowait(events)
             except EngineBroke as fault:
                 broken[replica] = fault
-                if len(broken) >= MAX_REPLICAS_TRIED:
+                num_broken += 1
+                if num_broken >= MAX_TRIES:
                     raise
+                if request.recipe is not None:  # vLLM says nothing of the store, which may have lost a part
+                    self._published.pop(request.recipe.digest, None)
+                    await self._publish(request.recipe)
             if output.is_refused:
                 replica.suspect(1)
 

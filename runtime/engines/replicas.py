@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from runtime.engines.client import ServedModel, VllmClient
-from runtime.errors import EngineBroke, EngineFault, NoEngine
+from runtime.errors import EngineBroke, EngineFault, EngineUnreachable, NoEngine
 from runtime.protocol import Circuit, EngineState
 
 logger = logging.getLogger(__name__)
@@ -107,11 +107,14 @@ class Replica:
             self.num_served += 1
 
     def failed(self, error: EngineFault) -> None:
-        """Count a failure of a request; after some, the circuit opens."""
+        """Count a failure of a request; after some, no more are taken until the canary has passed.
+
+        Those that run go on: one client's requests may fail where those of others do not.
+        """
         self.num_failed += 1
         self._num_failures += 1
-        if self._num_failures >= MAX_FAILURES or "cannot be reached" in error.reason:
-            self.open(error.reason)
+        if self._num_failures >= MAX_FAILURES or isinstance(error, EngineUnreachable):
+            self._take_none(error.reason)
 
     def suspect(self, num_refused_tokens: int) -> None:
         """Tokens were refused, or the plugin seems to be missing: let the canary look soon."""
@@ -121,15 +124,18 @@ class Replica:
             self._is_wanted.set()
 
     def open(self, reason: str) -> None:
-        """Take no more requests, and give up those that run."""
-        if self.reason != reason:
-            logger.warning("the engine %s takes no requests: %s", self.client.name, reason)
-        self.circuit, self.reason = Circuit.OPEN, reason
-        self._is_wanted.set()
+        """Take no more requests, and give up those that run: the replica is dead, or not to be trusted."""
+        self._take_none(reason)
         now = asyncio.get_running_loop().time()
         for scope in self._running:
             if not scope.expired():
                 scope.reschedule(now)
+
+    def _take_none(self, reason: str) -> None:
+        if self.reason != reason:
+            logger.warning("the engine %s takes no requests: %s", self.client.name, reason)
+        self.circuit, self.reason = Circuit.OPEN, reason
+        self._is_wanted.set()
 
     def state(self, model_id: str) -> EngineState:
         """What is known of it."""
@@ -248,14 +254,15 @@ class Replicas:
         return tuple(replica.state(self._model_id) for replica in self._all)
 
     def choose(self, affinity: bytes, without: Collection[Replica] = ()) -> Replica:
-        """The replica for a request.
+        """The replica for a request, if there is another one none of those that it should go without.
 
         Raises:
             NoEngine: none takes requests; says why of each.
         """
-        able = [r for r in self._all if r.circuit is Circuit.CLOSED and r not in without]
+        closed = [replica for replica in self._all if replica.circuit is Circuit.CLOSED]
+        able = [replica for replica in closed if replica not in without] or closed
         if not able:
-            reasons = tuple(f"{r.client.name} {r.reason or 'has just failed'}" for r in self._all)
+            reasons = tuple(f"{replica.client.name} {replica.reason}" for replica in self._all)
             raise NoEngine(self._model_id, reasons, self._settings.first_retry_s)
         most = 1 + LOAD_BOUND * sum(replica.num_running for replica in able) / len(able)
         able.sort(key=lambda replica: _weight(affinity, replica.client.name))

@@ -39,7 +39,7 @@ async def replica(url: str) -> None:
     tools = [Tool(f"t{i}", "", {"type": "object", "properties": {f"p{i}": {}}}) for i in range(NUM_TOOLS)]
     vocabulary = Vocabulary.of_bytes()
     await store.increment(START)
-    while int(await store.get(START) or b"0") < 2:  # noqa: ASYNC110 - the other is another process
+    while int(await store.get(START) or b"0") < 2:
         await asyncio.sleep(0.01)
     asked = (
         cache.toolset(
