@@ -100,8 +100,10 @@ def test_random_outputs_have_the_same_masks_bit_for_bit(start, store_url, seed):
     source = random.Random(seed)
     looked_up = look_up(store_url, choice=AUTO if seed % 2 else REQUIRED, parallel=seed % 3 == 0)
     manager = start(columns=prepared().vocabulary.width + (70 if seed % 4 == 0 else 0))
-    requests = asked(manager, marked(looked_up))
-    grammar, matcher, width = grammar_of(requests), looked_up.grammar.matcher(), prepared().vocabulary.width
+    is_thinking = seed % 5 == 0
+    requests = asked(manager, marked(looked_up, is_thinking=is_thinking))
+    grammar, matcher = grammar_of(requests), looked_up.grammar.matcher(is_thinking=is_thinking)
+    width = prepared().vocabulary.width
     expected = allocate_bitmask(1, width)
     num_words, stop_ids = expected.shape[1], prepared().vocabulary.stop_ids
     for _ in range(60):
