@@ -1,19 +1,26 @@
 """`compile_toolset`: from the tools of a request to one linked grammar."""
 
+import json
 from collections.abc import Sequence
 
 from compiler.errors import UnsupportedSchema, UnsupportedToolset
+from compiler.grammar.grammar import EMPTY
+from compiler.lark import lower_lark
 from compiler.linker.linker import LinkedGrammar, link
 from compiler.lowering.json_text import JsonFormatting
 from compiler.lowering.tagged_arguments import parameter_tags
 from compiler.prepared_vocabulary import VocabularySource, prepare
 from compiler.regular.ecma import PatternError, parse
-from compiler.schema import LoweredSchema, lower_schema
+from compiler.report import EnforcementReport
+from compiler.scalars.strings import StringLowering
+from compiler.scalars.unquoted_strings import raw_texts
+from compiler.schema import MAX_GRAMMAR_CHARS, LoweredSchema, lower_schema
 from compiler.syntax import Syntax
 from compiler.syntaxes import find_syntax
+from compiler.tagged_values import STRING
 from compiler.units.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary
-from toolspecs.tool import ChoiceMode, CustomInput, Tool, ToolChoice
+from toolspecs.tool import INPUT, ChoiceMode, Tool, ToolChoice
 
 DEFINITION = "/format/definition"
 """Where a refusal says that the grammar of a custom tool is at fault."""
@@ -30,8 +37,10 @@ def lower_tool(tool: Tool, syntax: Syntax, vocabulary: Vocabulary) -> LoweredSch
             pointer is that of its definition.
     """
     try:
-        if tool.custom:
-            check_definition(tool.custom)
+        if tool.custom and tool.custom.syntax == "lark":
+            return lower_lark_input(tool.custom.definition, syntax, vocabulary)
+        if tool.custom and tool.custom.syntax == "regex":
+            _check_pattern(tool.custom.definition)
         return lower_schema(
             tool.parameters,
             documents=tool.documents,
@@ -46,18 +55,29 @@ def lower_tool(tool: Tool, syntax: Syntax, vocabulary: Vocabulary) -> LoweredSch
         raise
 
 
-def check_definition(custom: CustomInput) -> None:
-    """Check what no schema of the tool says; raises UnsupportedSchema."""
-    match custom.syntax:
-        case "regex":
-            try:
-                parse(
-                    custom.definition
-                )  # alone: it must not close the group that `custom_tool` puts around it
-            except PatternError as error:
-                raise UnsupportedSchema(DEFINITION, "", str(error), error.suggestion) from error
-        case "lark":
-            raise UnsupportedSchema(DEFINITION, "", "grammars in Lark are not read", "Use a regex.")
+def _check_pattern(pattern: str) -> None:
+    """Read the pattern alone: it must not close the group that `custom_tool` puts around it."""
+    try:
+        parse(pattern)
+    except PatternError as error:
+        raise UnsupportedSchema(DEFINITION, "", str(error), error.suggestion) from error
+
+
+def lower_lark_input(definition: str, syntax: Syntax, vocabulary: Vocabulary) -> LoweredSchema:
+    """Lower the arguments of a custom tool whose input is a text of a grammar for Lark.
+
+    Raises:
+        UnsupportedSchema: something in the grammar cannot be upheld.
+    """
+    if tags := parameter_tags(syntax, vocabulary):
+        before, after = f"{tags.begin}{INPUT}{tags.after_string_key}", tags.end
+        grammar = lower_lark(definition, before, after, raw_texts)
+    else:
+        before = f'{{{json.dumps(INPUT)}{syntax.key_separator}"'
+        grammar = lower_lark(definition, before, '"}', lambda rules: StringLowering(rules, None, EMPTY))
+    if len(grammar.ebnf) > MAX_GRAMMAR_CHARS:
+        raise UnsupportedSchema(DEFINITION, "", "it expands into a grammar that is too large", "Simplify it.")
+    return LoweredSchema(grammar, EnforcementReport(()), {INPUT: (STRING,)})
 
 
 def compile_toolset(

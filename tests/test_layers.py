@@ -26,7 +26,7 @@ COMPILER = (
         "vocabulary",
         "token_index",
     ),
-    *("regular", "guard", "grammar", "prepared_vocabulary", "frontend", "scalars", "lowering"),
+    *("regular", "guard", "grammar", "prepared_vocabulary", "frontend", "scalars", "lark", "lowering"),
     *("recogniser", "closing", "constraint", "units", "schema", "response_format", "linker"),
     *("toolset_compiler", "cache_entry", "recipe", "isolation", "cache", "__init__"),
 )

@@ -135,6 +135,15 @@ class StringLowering:
             raise UnsupportedKeyword(constraint.blamed_keyword, str(error), "Simplify it.") from error
         return lowered and replace(lowered, notes=(*notes, *lowered.notes))
 
+    def texts_of(self, dfa: Dfa) -> Expr | None:
+        """The texts of an automaton, each followed by `close`; None if there are none.
+
+        Raises:
+            TooManyStates: the rules would cost too much.
+        """
+        lowered = self._of_bounded(bounded_by_count(dfa, 0, None))
+        return None if lowered is None else lowered.expr
+
     def _matching(
         self, conditions: list[PatternCondition], constraint: StringConstraint
     ) -> LoweredString | None:

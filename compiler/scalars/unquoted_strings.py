@@ -109,6 +109,11 @@ def lower_raw_string(
     return LoweredString(lowered.expr, (*lowered.notes, *notes))
 
 
+def raw_texts(rules: RuleTable) -> StringLowering:
+    """What writes texts between tags, with nothing behind them."""
+    return StringLowering(rules, None, EMPTY, name="raw", encode=as_is, left_out=_LEFT_OUT)
+
+
 def lower_raw_literal(text: str, *, close: str, tags: tuple[str, ...]) -> Expr | None:
     """Exactly this text and then `close`; None if the text cannot stand between tags."""
     is_writable = not any(charset.contains(CONTROL_CHARACTERS, ord(char)) for char in text)

@@ -116,6 +116,18 @@ async def test_each_api_takes_the_shape_of_the_other(client, runtime, tool, expe
     assert [request.tools[0].custom for request in runtime.requests] == [expected, expected]
 
 
+LARK = {"type": "grammar", "syntax": "lark", "definition": 'start: "a" NUMBER\n%import common.NUMBER'}
+
+
+async def test_a_grammar_for_lark_holds_for_the_input(client, runtime):
+    await ask(client, tools=[SQL | {"format": LARK}], tool_choice="required")
+    call = '<tool_call>\n{"name": "sql", "arguments": {"input": "%s"}}\n</tool_call>'
+    assert reads(runtime, call % "a12")
+    assert not reads(runtime, call % "b")
+    [tool] = runtime.requests[-1].tools
+    assert "%import common.NUMBER" in tool.parameters["properties"]["input"]["description"]
+
+
 async def test_a_pattern_holds_for_the_input(client, runtime):
     await ask(client, tools=[SQL | {"format": DIGITS}], tool_choice="required")
     call = '<tool_call>\n{"name": "sql", "arguments": {"input": "%s"}}\n</tool_call>'
@@ -219,6 +231,11 @@ async def test_a_stored_call_is_continued_by_its_id(client, runtime):
         (SQL | {"format": DIGITS | {"definition": "a)|(b"}}, "tools[1]", "/format/definition"),
         (SQL | {"format": DIGITS | {"definition": "(?<=a)b"}}, "tools[1]", "/format/definition: has a look"),
         (SQL | {"format": DIGITS | {"definition": "a{2,1}"}}, "tools[1]", "counts from 2 down to 1"),
+        (
+            SQL | {"format": LARK | {"definition": "start: A\nA: /a*/"}},
+            "tools[1]",
+            "/format/definition: line 2: terminal A admits the empty text",
+        ),
     ],
 )
 async def test_what_cannot_be_upheld_is_refused(client, tool, param, said):

@@ -1,0 +1,216 @@
+"""From a grammar for Lark to rules: the texts that lexers split as the rules do (`compiler.lark`).
+
+A rule of ours stands for a rule of the grammar between two *borders*. A border is what the terminal before it
+forbids to follow. Rules are made for the borders that occur, so that no rule lets two terminals touch that a
+lexer would read as others.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from compiler.grammar.ambiguity import doubly_recursive, most_nullable_in_a_row
+from compiler.grammar.ebnf import MAX_IN_A_ROW, MAX_SHORTEST_BYTES
+from compiler.grammar.grammar import EMPTY, Expr, Grammar, Literal, Rule, RuleRef, concat, union
+from compiler.grammar.passes import inlined, prune
+from compiler.grammar.rules import RuleTable
+from compiler.grammar.shortest import ShortestSentences
+from compiler.lark.lark_source import START, LarkSource, Symbol, SymbolSequence, read_source, refusal
+from compiler.lark.lexing import beginning_outside, forbidden_next, reserved
+from compiler.lark.terminals import Terminal, read_terminals
+from compiler.regular.charset import Ranges
+from compiler.regular.dfa import Alphabet, Dfa, TooManyStates
+from compiler.regular.language import language
+from compiler.scalars.strings import StringLowering
+
+MAX_RULES = 5_000
+"""Rules of the grammar, times the borders at which they may begin and end."""
+
+WriteTexts = Callable[[RuleTable], StringLowering]
+"""Makes what writes the texts of automata."""
+
+
+class Border(NamedTuple):
+    """What the terminal before it forbids to follow; at the beginning of the text nothing is ignored."""
+
+    forbidden: Ranges = ()
+    is_beginning: bool = False
+
+
+_BEGINNING = Border(is_beginning=True)
+
+
+def lower_lark(definition: str, before: str, after: str, write: WriteTexts) -> Grammar:
+    """The texts of a grammar for Lark, each between `before` and `after`.
+
+    Raises:
+        UnsupportedSchema: something in the grammar cannot be read or upheld; the reason names the line.
+    """
+    source = read_source(definition)
+    lowering = _LarkLowering(source, write)
+    body = lowering.text()
+    grammar = (
+        None if body is None else lowering.rules.grammar(Rule(concat(Literal(before), body, Literal(after))))
+    )
+    pruned = None if grammar is None else prune(inlined(grammar))
+    if pruned is None:
+        raise refusal("no text can be written that a lexer reads as the rules say", "Separate the terminals.")
+    _check(source, pruned, lowering.names)
+    return pruned
+
+
+class _LarkLowering:
+    """Lowers one grammar; `names` has the rule of the grammar that each of our rules stands for."""
+
+    def __init__(self, source: LarkSource, write: WriteTexts) -> None:
+        self.rules = RuleTable()
+        self.names: dict[str, str] = {}
+        self._source = source
+        self._writer = write(self.rules)
+        self._terminals = read_terminals(source)
+        forbidden = forbidden_next(source, self._terminals)
+        self._borders = {name: Border(characters) for name, characters in forbidden.items()}
+        self._reserved = reserved(source, self._terminals)
+        self._ends = _Ends(source, self._borders)
+        self._refs: dict[tuple[str, Border, Border], RuleRef] = {}
+        self._texts: dict[tuple[str, Ranges], Expr | None] = {}
+
+    def text(self) -> Expr | None:
+        """A whole text; None if there is none."""
+        ends = self._ends.of(START, _BEGINNING)
+        found = union([self._rule(START, _BEGINNING, end) for end in ends])
+        pending = list(self._refs)
+        for key in pending:
+            name, begin, end = key
+            alternatives = [self._sequence(each, begin, end) for each in self._source.rules[name]]
+            body = union(alternatives)
+            # A rule without texts refers to itself, and is pruned.
+            self.rules.fill(self._refs[key], Rule(self._refs[key] if body is None else body))
+            pending += list(self._refs)[len(pending) :]
+        return found
+
+    def _rule(self, name: str, begin: Border, end: Border) -> RuleRef:
+        """The texts of a rule between two borders."""
+        key = name, begin, end
+        if key not in self._refs:
+            if len(self._refs) >= MAX_RULES:
+                raise refusal("its terminals touch in too many ways", "Put separators between them.")
+            self._refs[key] = self.rules.reserve(f"l_{name}")
+            self.names[self._refs[key].name] = name
+        return self._refs[key]
+
+    def _sequence(self, symbols: SymbolSequence, begin: Border, end: Border) -> Expr | None:
+        if not symbols:
+            return EMPTY if begin == end else None
+        first, *others = symbols
+        rest = tuple(others)
+        if first.is_terminal:
+            following = self._sequence(rest, self._borders[first.name], end)
+            return None if following is None else concat(self._token(first.name, begin), following)
+        return union(
+            [
+                None
+                if (following := self._rest(rest, border, end)) is None
+                else concat(self._rule(first.name, begin, border), following)
+                for border in self._ends.of(first.name, begin)
+            ]
+        )
+
+    def _rest(self, symbols: SymbolSequence, begin: Border, end: Border) -> Expr | None:
+        """A rule for what follows, since several alternatives share it."""
+        body = self._sequence(symbols, begin, end) if end in self._ends.after(symbols, begin) else None
+        is_short = body is None or not symbols or len(symbols) == 1
+        return body if is_short or body is None else self.rules.define("rest", Rule(body))
+
+    def _token(self, name: str, begin: Border) -> Expr | None:
+        """A terminal behind a border, with or without ignored text before it."""
+        options = [self._text(name, begin.forbidden)]
+        if not begin.is_beginning:
+            for ignored in self._source.ignored:
+                texts = (
+                    self._text(ignored, begin.forbidden),
+                    self._text(name, self._borders[ignored].forbidden),
+                )
+                options.append(concat(*texts))
+        found = union(options)
+        return found if found is None or len(options) == 1 else self.rules.define("token", Rule(found))
+
+    def _text(self, name: str, forbidden: Ranges) -> Expr | None:
+        """The texts of a terminal that begin with none of some characters."""
+        key = name, forbidden
+        if key not in self._texts:
+            self._texts[key] = self._lowered(self._terminals[name], forbidden)
+        return self._texts[key]
+
+    def _lowered(self, terminal: Terminal, forbidden: Ranges) -> Expr | None:
+        texts = terminal.written
+        if forbidden:
+            texts = beginning_outside(texts, forbidden)
+        if excluded := self._reserved.get(terminal.name):
+            others = language([], excluded)
+            alphabet = Alphabet.of([*texts.alphabet.atoms, *others.alphabet.atoms])
+            texts = texts.over(alphabet).intersect(others.over(alphabet))
+        return self._written(terminal.name, texts)
+
+    def _written(self, name: str, texts: Dfa) -> Expr | None:
+        if texts.is_empty:
+            return None
+        try:
+            expr = self._writer.texts_of(texts)
+        except TooManyStates as error:
+            raise self._source.refusal(name, str(error), "Simplify it.") from error
+        return None if expr is None else self.rules.define(f"t_{name}", Rule(expr))
+
+
+class _Ends:
+    """The borders at which the texts of rules may end, by the border at which they begin."""
+
+    def __init__(self, source: LarkSource, borders: Mapping[str, Border]) -> None:
+        self._source = source
+        self._borders = borders
+        self._found: dict[tuple[str, Border], dict[Border, None]] = {}
+
+    def of(self, name: str, begin: Border) -> tuple[Border, ...]:
+        """The borders behind a rule."""
+        if (name, begin) not in self._found:
+            self._explore(name, begin)
+        return tuple(self._found[name, begin])
+
+    def after(self, symbols: Iterable[Symbol], begin: Border) -> dict[Border, None]:
+        """The borders behind some symbols, as far as they are known."""
+        borders = {begin: None}
+        for symbol in symbols:
+            if symbol.is_terminal:
+                borders = {self._borders[symbol.name]: None} if borders else {}
+            else:
+                borders = {end: None for border in borders for end in self._known(symbol.name, border)}
+        return borders
+
+    def _known(self, name: str, begin: Border) -> dict[Border, None]:
+        return self._found.setdefault((name, begin), {})
+
+    def _explore(self, name: str, begin: Border) -> None:
+        """Find the ends of a rule, and of all that it needs: again and again, until nothing is new."""
+        self._known(name, begin)
+        while True:
+            before = {key: len(ends) for key, ends in self._found.items()}
+            for other, border in list(self._found):
+                for expansion in self._source.rules[other]:
+                    self._found[other, border].update(self.after(expansion, border))
+            if {key: len(ends) for key, ends in self._found.items()} == before:
+                return
+
+
+def _check(source: LarkSource, grammar: Grammar, names: Mapping[str, str]) -> None:
+    """Refuse what would be slow to follow or to complete, as in grammars in EBNF."""
+    shortest = ShortestSentences(grammar)
+    rule = doubly_recursive(grammar, shortest)
+    if rule is not None:
+        reason = "has texts that may begin and end with texts of the same rule"
+        advice = 'Recurse on one side only, as in `e: t ("+" t)*`, and do not repeat what may be empty.'
+        raise source.refusal(names.get(rule, START), reason, advice)
+    rule, num_parts = most_nullable_in_a_row(grammar, shortest)
+    if num_parts > MAX_IN_A_ROW:
+        reason = "has too many parts in a row that may be empty"
+        raise source.refusal(names.get(rule, START), reason, "Write one loop instead of several.")
+    if shortest.length(RuleRef(grammar.root)) > MAX_SHORTEST_BYTES:
+        raise refusal(f"its shortest text has more than {MAX_SHORTEST_BYTES} bytes", "Lower its counts.")

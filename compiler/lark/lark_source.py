@@ -1,0 +1,194 @@
+"""Reading a grammar with Lark's loader, and refusing what has no counterpart here, with the line."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from lark import Tree
+from lark.exceptions import LarkError
+from lark.grammar import NonTerminal
+from lark.grammar import Rule as LarkRule
+from lark.lexer import TerminalDef
+from lark.load_grammar import load_grammar
+
+from compiler.errors import UnsupportedSchema
+
+START = "start"
+MAX_DEFINITION = 50_000
+"""Characters of a grammar."""
+MAX_SYMBOLS = 20_000
+"""Symbols of all expansions; repetitions with counts expand."""
+
+COMMON = r"""
+DIGIT: "0".."9"
+HEXDIGIT: "a".."f"|"A".."F"|DIGIT
+INT: DIGIT+
+SIGNED_INT: ["+"|"-"] INT
+DECIMAL: INT "." INT? | "." INT
+_EXP: ("e"|"E") SIGNED_INT
+FLOAT: INT _EXP | DECIMAL _EXP?
+SIGNED_FLOAT: ["+"|"-"] FLOAT
+NUMBER: FLOAT | INT
+SIGNED_NUMBER: ["+"|"-"] NUMBER
+ESCAPED_STRING: /"(?:[^"\\\n]|\\[^\n])*"/
+LCASE_LETTER: "a".."z"
+UCASE_LETTER: "A".."Z"
+LETTER: UCASE_LETTER | LCASE_LETTER
+WORD: LETTER+
+CNAME: ("_"|LETTER) ("_"|LETTER|DIGIT)*
+WS_INLINE: (" "|/\t/)+
+WS: /[ \t\f\r\n]/+
+CR: /\r/
+LF: /\n/
+NEWLINE: (CR? LF)+
+SH_COMMENT: /#[^\n]*/
+CPP_COMMENT: /\/\/[^\n]*/
+C_COMMENT: /\/\*(?:[^*]|\*+[^*\/])*\*+\//
+SQL_COMMENT: /--[^\n]*/
+"""
+"""Lark's own grammar of this name, which stands here because a worker may open no file.
+
+Strings and comments are written without the lazy quantifiers that they have there; their texts are the same.
+"""
+
+_ALTERNATIVE = "alternative:"
+_FIRST_LINE = re.compile(r"[^\n]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A terminal or a rule, by name."""
+
+    name: str
+    is_terminal: bool
+
+
+SymbolSequence = tuple[Symbol, ...]
+
+
+@dataclass(frozen=True)
+class LarkSource:
+    """A grammar as Lark reads it: terminals by name, the expansions of each rule, what is ignored."""
+
+    definition: str
+    terminals: dict[str, TerminalDef]
+    rules: dict[str, tuple[SymbolSequence, ...]]
+    ignored: tuple[str, ...]
+
+    def refusal(self, name: str, reason: str, suggestion: str = "") -> UnsupportedSchema:
+        """The refusal of a terminal or rule; it says in which line that is."""
+        line = self._line_of(name)
+        where = f"line {line}: " if line else ""
+        return refusal(f"{where}{self.shown(name)} {reason}", suggestion)
+
+    def shown(self, name: str) -> str:
+        """What a message calls a terminal or rule; a terminal without a name of its own is shown itself."""
+        if name in self.terminals:
+            is_named = re.search(rf"(?m)^\s*{re.escape(name)}\b", self.definition)
+            return f"terminal {name}" if is_named else f"{self.terminals[name].pattern.value!r}"
+        return f"rule {name.lstrip('_').split('_star_')[0].split('_plus_')[0]!r}"
+
+    def _line_of(self, name: str) -> int:
+        """The line in which a terminal or rule is defined, or first stands; 0 if it is not found."""
+        texts = [rf"^\s*[?!]*{re.escape(name)}\b"]
+        if name in self.terminals:
+            texts.append(re.escape(self.terminals[name].pattern.value))
+        lines = list(enumerate(self.definition.splitlines(), 1))
+        return next((number for text in texts for number, line in lines if re.search(text, line)), 0)
+
+
+def refusal(reason: str, suggestion: str = "") -> UnsupportedSchema:
+    """The refusal of a grammar."""
+    return UnsupportedSchema("", "", reason, suggestion)
+
+
+def read_source(definition: str) -> LarkSource:
+    """Read a grammar.
+
+    Raises:
+        UnsupportedSchema: Lark refuses the grammar, or it is too large, or uses terminals with priorities,
+            terminals that are declared elsewhere, or grammars other than `common`.
+    """
+    if len(definition) > MAX_DEFINITION:
+        raise refusal(f"the grammar has more than {MAX_DEFINITION} characters", "Write less.")
+    try:
+        read = load_grammar(definition, "the grammar", [_imported], global_keep_all_tokens=False)  # type: ignore[no-untyped-call]
+        grammar, _ = read
+        grammar.rule_defs = list(_apart(grammar.rule_defs))
+        terminals, rules, ignored = grammar.compile([START], set())
+    except LarkError as error:
+        raise refusal(_said(error)) from error
+    source = LarkSource(
+        definition, {each.name: each for each in terminals}, _expansions(rules), tuple(dict.fromkeys(ignored))
+    )
+    _check(source)
+    return source
+
+
+def _imported(_base: object, path: str) -> tuple[str, str]:
+    """The text of an imported grammar. It is asked first, and raises, so that no file is opened."""
+    if path == "common.lark":
+        return path, COMMON
+    raise LarkError(f"%import of {path.removesuffix('.lark')!r}: only `%import common` is read")
+
+
+def _said(error: LarkError) -> str:
+    text = _FIRST_LINE.match(str(error).strip())
+    return text[0].rstrip(":. ")[:300] if text else "Lark refuses the grammar"
+
+
+def _apart(rule_defs: Iterable[Any]) -> Iterator[Any]:
+    """The rules as Lark defines them, with a rule of its own for each alternative.
+
+    Lark refuses a rule two of whose alternatives have a text in common that is spelled alike, as
+    `a: b ("," b)* | b` has; OpenAI's examples have such rules. `_expansions` puts them together again.
+    """
+    for name, parameters, tree, options in rule_defs:
+        if parameters or len(tree.children) == 1:
+            yield name, parameters, tree, options
+            continue
+        names = [f"{_ALTERNATIVE}{number}:{name}" for number in range(len(tree.children))]
+        choices = [Tree("expansion", [Tree("value", [NonTerminal(each)])]) for each in names]
+        yield name, parameters, Tree("expansions", choices), options
+        for each, child in zip(names, tree.children, strict=True):
+            yield each, parameters, Tree("expansions", [child]), options
+
+
+def _expansions(rules: Iterable[LarkRule]) -> dict[str, tuple[SymbolSequence, ...]]:
+    found: dict[str, list[SymbolSequence]] = {}
+    for rule in rules:
+        symbols = tuple(Symbol(symbol.name, symbol.is_term) for symbol in rule.expansion)
+        found.setdefault(rule.origin.name, []).append(symbols)
+    for name, expansions in found.items():
+        if expansions[0] and expansions[0][0].name.startswith(_ALTERNATIVE):
+            found[name] = [symbols for (alternative,) in expansions for symbols in found[alternative.name]]
+    found = {name: each for name, each in found.items() if not name.startswith(_ALTERNATIVE)}
+    return {name: _right_recursive(name, tuple(dict.fromkeys(all_))) for name, all_ in found.items()}
+
+
+def _right_recursive(name: str, expansions: tuple[SymbolSequence, ...]) -> tuple[SymbolSequence, ...]:
+    """A loop that Lark wrote with recursion on the left, `a: x | a x`, with recursion on the right.
+
+    The texts are the same, and masks are much faster (see `compiler.grammar.grammar`).
+    """
+    again = Symbol(name, is_terminal=False)
+    heads = [each for each in expansions if again not in each]
+    tails = [each[1:] for each in expansions if each[:1] == (again,)]
+    if not tails or set(heads) != set(tails) or len(heads) + len(tails) != len(expansions):
+        return expansions
+    return (*heads, *((*head, again) for head in heads))
+
+
+def _check(source: LarkSource) -> None:
+    if START not in source.rules:
+        raise refusal(f"there is no rule {START!r}", f"Name the rule of the whole text {START!r}.")
+    symbols = [s for expansions in source.rules.values() for each in expansions for s in each]
+    if len(symbols) > MAX_SYMBOLS:
+        raise refusal(f"its rules expand into more than {MAX_SYMBOLS} symbols", "Lower the counts.")
+    for terminal in source.terminals.values():
+        if terminal.priority:
+            raise source.refusal(terminal.name, "has a priority", "Leave it out: the longest match wins.")
+    used = {symbol.name for symbol in symbols if symbol.is_terminal} | set(source.ignored)
+    for name in sorted(used - source.terminals.keys()):
+        raise refusal(f"terminal {name} is declared, and not defined", "Define it.")

@@ -1,0 +1,193 @@
+"""Grammars for Lark: what is written is read by Lark's own parsers, and what cannot be upheld is refused."""
+
+import json
+import random
+
+import pytest
+from lark import Lark
+from random_decoding import decode_randomly
+from whole_outputs import parse_calls
+
+from compiler import compile_toolset
+from compiler.errors import UnsupportedToolset
+from compiler.prepared_vocabulary import prepare
+from compiler.syntaxes import find_syntax
+from compiler.vocabulary import Vocabulary
+from toolspecs.tool import CustomInput, custom_tool
+
+BYTES = prepare(Vocabulary.of_bytes())
+
+ARITHMETIC = r"""
+start: sum
+sum: product (SP ADD SP product)*
+product: INT (SP MUL SP INT)*
+SP: " "
+ADD: "+"
+MUL: "*"
+%import common.INT
+"""
+SQL = r"""
+start: "SELECT"i names "FROM"i NAME ["WHERE"i condition ("AND"i condition)*] ";"
+names: NAME ("," NAME)* | "*"
+condition: NAME OPERATOR (NUMBER | ESCAPED_STRING)
+OPERATOR: "=" | "<" | "<=" | "<>"
+NAME: /[a-z_][a-z0-9_]*/
+%import common (NUMBER, ESCAPED_STRING, WS)
+%ignore WS
+"""
+JSON = r"""
+start: value
+?value: object | array | ESCAPED_STRING | SIGNED_NUMBER | "true" | "false" | "null"
+array: "[" [value ("," value)*] "]"
+object: "{" [pair ("," pair)*] "}"
+pair: ESCAPED_STRING ":" value
+%import common.ESCAPED_STRING
+%import common.SIGNED_NUMBER
+%import common.WS
+%ignore WS
+"""
+PROGRAM = r"""
+start: statement+
+statement: "let" NAME "=" term ";" | "if" "(" term ")" block | NAME "(" [_list{term}] ")" ";"
+block: "{" statement* "}"
+term: (NAME | NUMBER | TEXT) (("+" | "-" | "->") (NAME | NUMBER))~0..2
+_list{item}: item ("," item)*
+NAME: /[a-z]\w*/
+NUMBER: /\d+(\.\d+)?/
+TEXT: /'(?:[^'\\\n]|\\.)*'/
+COMMENT: /#[^\n]*/
+%ignore /[ \t\n]+/
+%ignore COMMENT
+"""
+TOUCHING = r"""
+start: (WORD | NUMBER | SIGN)+
+WORD: /[a-z]+/
+NUMBER: /[0-9]+/
+SIGN: "<" | "<=" | "=" | "=="
+"""
+ESCAPED = r"""
+start: (TEXT NEWLINE)+
+TEXT: /["\\\/é😀\t]+/
+%import common.NEWLINE
+"""
+GRAMMARS = {
+    "arithmetic": ARITHMETIC,
+    "sql": SQL,
+    "json": JSON,
+    "program": PROGRAM,
+    "touching": TOUCHING,
+    "escaped": ESCAPED,
+}
+NOT_LALR = {"arithmetic"}
+"""Grammars whose rules this kind of parser cannot tell apart by the next terminal."""
+SYNTAXES = ("hermes", "qwen3_coder")
+
+
+def linked(definition, syntax="hermes"):
+    tool = custom_tool("t", "", CustomInput("lark", definition))
+    return compile_toolset([tool], tokenizer=BYTES, syntax=syntax, parallel=False)
+
+
+def inputs(grammar, syntax, seed, number):
+    """The decoded inputs of random outputs."""
+    rng = random.Random(seed)
+    for i in range(number):
+        matcher = grammar.matcher()
+        written = decode_randomly(matcher, BYTES.vocabulary, rng, max_tokens=60 + i, bias=rng.random() / 2)
+        if written is not None:
+            _, calls = parse_calls(written.decode(), find_syntax(syntax), grammar.parameter_types)
+            ((name, arguments),) = calls
+            assert name == "t"
+            yield json.loads(arguments)["input"]
+
+
+@pytest.mark.parametrize("syntax", SYNTAXES)
+@pytest.mark.parametrize("name", GRAMMARS)
+def test_lark_reads_what_masks_let_through(name, syntax):
+    parsers = [
+        Lark(GRAMMARS[name], parser=parser) for parser in ("earley", *(() if name in NOT_LALR else ("lalr",)))
+    ]
+    written = set(inputs(linked(GRAMMARS[name], syntax), syntax, name, 60))
+    assert len(written) > 1
+    for text in written:
+        for parser in parsers:
+            parser.parse(text)
+
+
+def accepts(grammar, text):
+    matcher = grammar.matcher()
+    return all(matcher.accept(byte) for byte in written_as(text).encode()) and matcher.is_completed()
+
+
+def written_as(text):
+    return f'<tool_call>\n{{"name": "t", "arguments": {json.dumps({"input": text}, ensure_ascii=False)}}}\n</tool_call>'
+
+
+@pytest.mark.parametrize(
+    ("definition", "valid", "invalid"),
+    [
+        (ARITHMETIC, ["1", "1 + 2 * 3", "10 * 2 + 1"], ["", "1+2", "1 + ", "1 + 2 "]),
+        (
+            SQL,
+            ["SELECT a FROM b;", 'select a,b from c where d<=1.5 and e = "x\\"\n";'.replace("\n", "")],
+            ["SELECT afrom b;", "SELECT a FROM b", "SELECT a FROM b WHERE c < = 1;", "SELECT a a FROM b;"],
+        ),
+        (JSON, ["[1, 2]", '{"a": [true, null]}', '"\\"é"'], ["[1,]", "[1 2]", "truefalse"]),
+        ('start: /[a-c]+/ | A\nA: "x"~2..3', ["abc", "xx", "xxx"], ["x", "xxxx", "abx"]),
+        ('start: "id" /[a-z]+/', ["idabc"], ["id", "id1"]),
+        ('start: NAME "in" NAME\nNAME: /[a-z]+/\n%ignore " "', ["a in b", "a inb"], ["ainb", "a in", "a b"]),
+        # OpenAI's example, which Lark itself refuses, since an alternative is spelled twice.
+        ('start: t ("+" t)* -> add | t\nt: /[0-9]+/', ["1", "1+2"], ["1+", "+"]),
+    ],
+)
+def test_texts_are_those_of_the_grammar(definition, valid, invalid):
+    grammar = linked(definition)
+    assert [text for text in valid if not accepts(grammar, text)] == []
+    assert [text for text in invalid if accepts(grammar, text)] == []
+
+
+@pytest.mark.parametrize(
+    ("definition", "said"),
+    [
+        ("start: A\nA: /a*?b/", "line 2: terminal A has a lazy quantifier"),
+        ("start: A\nA: /a(?=b)/", "line 2: terminal A depends on the text around it"),
+        ("start: A\nA: /^a/", "line 2: terminal A depends on the text around it"),
+        ("start: A\n\nA: /a*/", "line 3: terminal A admits the empty text"),
+        ("start: A\nA.2: /a/", "line 2: terminal A has a priority"),
+        ("start: A\nA: /(?i:[a-z]+)/", "line 2: terminal A has"),
+        ("start: A\nA: /(a)\\1/", "line 2: terminal A has"),
+        ("start: A\n%declare A", "terminal A is declared, and not defined"),
+        ("start: A\n%import python.NAME -> A", "%import of 'python': only `%import common` is read"),
+        ("%import .secrets.A\nstart: A", "%import of 'secrets'"),
+        ("start: a", "Rule 'a' used but not defined"),
+        ('begin: "a"', "there is no rule 'start'"),
+        ('start: "a" (', "at line 1 column"),
+        ('start: e\ne: e "+" e | "1"', "line 2: rule 'e' has texts that may begin and end"),
+        ('start: a\na: a "x"', "no text can be written"),
+        ("start: A A\nA: /a+/", "no text can be written"),
+        ("start: /a{1,5000}/", "counts beyond 1000"),
+        ("start: " + "a" * 60_000, "more than 50000 characters"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_upheld_is_refused(definition, said):
+    with pytest.raises(UnsupportedToolset) as refused:
+        linked(definition)
+    [(_, error)] = refused.value.refusals
+    assert error.pointer == "/format/definition"
+    assert said in error.reason
+
+
+def test_no_file_is_opened_for_an_import(monkeypatch):
+    linked(ARITHMETIC)
+
+    def refuse(*_args, **_options):
+        raise AssertionError("a file was opened")
+
+    monkeypatch.setattr("builtins.open", refuse)
+    monkeypatch.setattr("pkgutil.get_data", refuse)
+    for path in ("common.INT", ".common.INT", "..x.INT", "lark.RULE"):
+        try:
+            linked(f"%import {path} -> A\nstart: A")
+        except UnsupportedToolset:
+            assert path != "common.INT"
