@@ -45,6 +45,13 @@ class Expansion(NamedTuple):
     is_narrowed: bool
 
 
+class _Subsets(NamedTuple):
+    """Cases that admit no more than a form does, and cases that admit no less; the same where possible."""
+
+    inner: Cases
+    outer: Cases
+
+
 class TooManyCases(canonical.UnsupportedResult):
     """A combination has more cases than it may."""
 
@@ -108,13 +115,39 @@ class Expander:
             case canonical.AnyOfView(branches):
                 return [part for branch in branches for part in self._cases(branch, depth + 1)]
             case canonical.NotView(inner):
-                return self._subtract([self._simple({})], self._cases(inner, depth + 1))
+                return self._subtract([self._simple({})], self._subsets(inner, depth + 1).outer)
             case canonical.AllOfView(branches):
                 return reduce(self._intersect, (self._cases(branch, depth + 1) for branch in branches))
             case canonical.OneOfView(branches):
-                return self._exactly_one([self._cases(branch, depth + 1) for branch in branches])
+                return self._exactly_one([self._subsets(branch, depth + 1) for branch in branches])
             case canonical.TypedGroupView(type_name, body):
                 return [self._of_type(type_name, part) for part in self._cases(body, depth + 1)]
+            case _:
+                return [schema]
+
+    def _subsets(self, schema: CanonicalSchema, depth: int) -> "_Subsets":
+        """The expansion for a place where it is subtracted: there, what was left out of it must be in."""
+        was_narrowed, self._is_narrowed = self._is_narrowed, False
+        cases = self._cases(schema, depth)
+        is_narrowed = self._is_narrowed
+        self._is_narrowed |= was_narrowed
+        return _Subsets(cases, self._widened(schema, depth) if is_narrowed else cases)
+
+    def _widened(self, schema: CanonicalSchema, depth: int) -> Cases:
+        """Cases that admit all that a schema admits, and more: nothing is subtracted."""
+        if depth > _MAX_NESTING:
+            raise canonical.UnsupportedResult("it is combined with itself endlessly")
+        match schema.view():
+            case canonical.ReferenceView():
+                return self._widened(self._target(schema), depth + 1)
+            case canonical.NotView():
+                return [self._simple({})]
+            case canonical.AllOfView(branches):
+                return reduce(self._intersect, (self._widened(branch, depth + 1) for branch in branches))
+            case canonical.AnyOfView(branches) | canonical.OneOfView(branches):
+                return [part for branch in branches for part in self._widened(branch, depth + 1)]
+            case canonical.TypedGroupView(type_name, body):
+                return [self._of_type(type_name, part) for part in self._widened(body, depth + 1)]
             case _:
                 return [schema]
 
@@ -148,10 +181,11 @@ class Expander:
     def _intersect(self, first: Cases, second: Cases) -> Cases:
         return self._live(a.intersect(b) for a, b in product(first, second))
 
-    def _exactly_one(self, unions: list[Cases]) -> Cases:
+    def _exactly_one(self, unions: "list[_Subsets]") -> Cases:
         """The values that exactly one of the unions admits; some of them where there are too many cases."""
         try:
-            self._max_cases = min(MAX_CASES, max(MAX_ALONE, sum(map(len, unions))))
+            num_cases = sum(len(union.inner) for union in unions)
+            self._max_cases = min(MAX_CASES, max(MAX_ALONE, num_cases))
             return self._each_alone(unions)
         except TooManyCases:
             self._max_cases = MAX_CASES
@@ -163,11 +197,11 @@ class Expander:
         finally:
             self._max_cases = MAX_CASES
 
-    def _each_alone(self, unions: list[Cases]) -> Cases:
+    def _each_alone(self, unions: "list[_Subsets]") -> Cases:
         found: Cases = []
         for index, union in enumerate(unions):
-            others = [part for other in (*unions[:index], *unions[index + 1 :]) for part in other]
-            found += self._subtract(union, others)
+            others = [part for other in (*unions[:index], *unions[index + 1 :]) for part in other.outer]
+            found += self._subtract(union.inner, others)
         return self._live(found)
 
     def _subtract(self, cases: Cases, others: Cases) -> Cases:

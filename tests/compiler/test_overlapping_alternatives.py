@@ -6,6 +6,7 @@ from itertools import product
 import pytest
 from soundness.judges import Judges
 
+from compiler.frontend import expansion
 from compiler.report import Verdict
 from compiler.schema import compile_schema
 
@@ -51,3 +52,19 @@ def test_few_alternatives_are_exact_and_many_are_told_to_be_narrowed():
 
 def test_few_alternatives_admit_what_fails_another_one_by_a_value():
     assert compile_schema(alternatives(3, is_required=True)).accepts('{"a0": "x", "a1": 5}')
+
+
+def test_what_is_left_out_of_a_narrowed_alternative_is_not_admitted_beside_it(monkeypatch):
+    """A value of a narrowed `oneOf` that is not written is still one of its values, so it fails the outer `oneOf`."""
+    monkeypatch.setattr(expansion, "MAX_ALONE", 1)
+    monkeypatch.setattr(expansion, "_MAX_WHOLE", 0)
+    inner = alternatives(3, is_required=True)
+    schema = {"oneOf": [inner, {"type": "object", "required": ["a0"]}]}
+    compiled, judges, num_accepted = compile_schema(schema), Judges(schema), 0
+    for first, second, third in product((None, "x", 1), repeat=3):
+        members = {"a0": first, "a1": second, "a2": third}
+        text = json.dumps({key: value for key, value in members.items() if value is not None})
+        if compiled.accepts(text):
+            num_accepted += 1
+            assert judges.faults(text.encode()) == [], text
+    assert num_accepted > 2
