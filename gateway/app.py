@@ -88,11 +88,11 @@ def create_app(
             loaded = runtime
             if loaded is None:
                 compilers.launch()
-                loaded = await asyncio.to_thread(start_runtime, settings)
+                loaded = await asyncio.to_thread(start_runtime, settings, compilers.learn)
             opened.push_async_callback(loaded.close)
             await loaded.start(grammars)
             for model in await loaded.models():
-                compilers.start(model.prepared)
+                await compilers.start(model.prepared)
             services = wire(settings, opened_store, tracer, grammars, loaded)
             opened.callback(services.bodies.close)
             app.state.services = services
@@ -158,7 +158,7 @@ def load_runtime(settings: Settings, compile_pool: CompilePool) -> Runtime:
     """Start the compile pool and the runtime together; if the runtime fails, the pool is closed."""
     compile_pool.launch()
     try:
-        return start_runtime(settings)
+        return start_runtime(settings, compile_pool.learn)
     except BaseException:
         asyncio.run(compile_pool.close())
         raise

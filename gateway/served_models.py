@@ -1,9 +1,11 @@
 """The models that the settings ask for: loaded here, or run by engines elsewhere, behind one runtime."""
 
 import ssl
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from compiler.prepared_vocabulary import PreparedVocabulary
 from gateway.data_dir import read_secret
 from gateway.errors import SettingsError
 from gateway.settings import NAMED_MODELS, ModelSettings, Settings
@@ -12,8 +14,11 @@ from runtime.model_router import ModelRouter, RoutedModel
 from runtime.models import DEMO_MODEL_FOLDER, find_smollm2
 from runtime.protocol import Runtime
 
+OnVocabulary = Callable[[PreparedVocabulary], None]
+"""Called with the vocabulary of each model as soon as it is known, before its weights are read."""
 
-def start_runtime(settings: Settings) -> Runtime:
+
+def start_runtime(settings: Settings, on_vocabulary: OnVocabulary) -> Runtime:
     """Load the models, and start the engines of those that run here; blocks for seconds.
 
     Raises:
@@ -27,19 +32,19 @@ def start_runtime(settings: Settings) -> Runtime:
         raise SettingsError("models", "the settings", reason)
     return ModelRouter(
         [
-            RoutedModel(name, start_model(settings, model), model.aliases, model.prompt_tools)
+            RoutedModel(name, start_model(settings, model, on_vocabulary), model.aliases, model.prompt_tools)
             for name, model in zip(names, models, strict=True)
         ]
     )
 
 
-def start_model(settings: Settings, model: ModelSettings) -> Runtime:
+def start_model(settings: Settings, model: ModelSettings, on_vocabulary: OnVocabulary) -> Runtime:
     """The runtime of one model; raises what `start_runtime` raises."""
     start = start_embedded if model.engine == "embedded" else connect_remote
-    return start(settings, model)
+    return start(settings, model, on_vocabulary)
 
 
-def connect_remote(settings: Settings, model: ModelSettings) -> Runtime:
+def connect_remote(settings: Settings, model: ModelSettings, on_vocabulary: OnVocabulary) -> Runtime:
     """The runtime of a model that engines elsewhere run; only its tokenizer is loaded.
 
     Raises:
@@ -51,6 +56,7 @@ def connect_remote(settings: Settings, model: ModelSettings) -> Runtime:
 
     source = model.tokenizer or model_source(settings, model.model)
     text = load_tokenizer(source, model_id=model_name(model), syntax=model.syntax)
+    on_vocabulary(text.prepared)
     if settings.context_length is not None:
         text = replace(text, context_length=min(text.context_length, settings.context_length))
     remote = RemoteSettings(
@@ -89,7 +95,7 @@ def model_name(model: ModelSettings) -> str:
     return model.model_name or (model.model if model.model in NAMED_MODELS else Path(model.model).name)
 
 
-def start_embedded(settings: Settings, model: ModelSettings) -> Runtime:
+def start_embedded(settings: Settings, model: ModelSettings, on_vocabulary: OnVocabulary) -> Runtime:
     """Load a model and start its engine; blocks for seconds.
 
     Raises:
@@ -123,7 +129,12 @@ def start_embedded(settings: Settings, model: ModelSettings) -> Runtime:
         raise SettingsError("engine", "the settings", str(error)) from error
     source = model_source(settings, model.model)
     return EmbeddedRuntime.load(
-        source, engine, model_id=model_name(model), syntax=model.syntax, adapter=model.adapter
+        source,
+        engine,
+        model_id=model_name(model),
+        syntax=model.syntax,
+        adapter=model.adapter,
+        on_vocabulary=on_vocabulary,
     )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from compiler.cache.grammar_cache import GrammarCache
+from compiler.prepared_vocabulary import PreparedVocabulary
 from runtime.engine import Engine
 from runtime.engine_thread import EngineJob, EngineThread, Mailbox
 from runtime.errors import UnknownModel
@@ -77,8 +78,9 @@ class EmbeddedRuntime:
         model_id: str | None = None,
         syntax: str | None = None,
         adapter: str | Path | None = None,
+        on_vocabulary: Callable[[PreparedVocabulary], None] = lambda _: None,
     ) -> "EmbeddedRuntime":
-        """Load a model, with a LoRA adapter merged if one is given, and start its engine; blocks for seconds.
+        """Load a model and start its engine. This blocks for seconds; the options are `load_model`'s.
 
         Raises:
             ModelLoadError: the model cannot be loaded or run.
@@ -94,6 +96,7 @@ class EmbeddedRuntime:
                 device=settings.device,
                 dtype=settings.dtype,
                 adapter=adapter,
+                on_vocabulary=on_vocabulary,
             )
             return cls(loaded, settings)
 

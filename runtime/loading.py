@@ -1,6 +1,7 @@
 """Loading a model: a transformers causal LM behind its tokenizer."""
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
+from compiler.prepared_vocabulary import PreparedVocabulary
 from runtime.device import pick_device
 from runtime.errors import ModelLoadError
 from runtime.forward.attention import IMPLEMENTATION
@@ -35,10 +37,13 @@ def load_model(
     device: str = "auto",
     dtype: str = "auto",
     adapter: str | Path | None = None,
+    on_vocabulary: Callable[[PreparedVocabulary], None] = lambda _: None,
 ) -> LoadedModel:
     """Load from a directory, a GGUF file or a hub id; `syntax` overrides the one found by the chat template.
 
     `adapter` is the folder of a LoRA adapter, which is merged into the weights.
+
+    `on_vocabulary` is called before the weights are read, which takes longest.
 
     Raises:
         ModelLoadError: there is no such model, it is no causal LM, or files are missing or broken.
@@ -48,6 +53,7 @@ def load_model(
     source = str(source)
     device = pick_device(device)
     text = load_tokenizer(source, model_id=model_id, syntax=syntax)
+    on_vocabulary(text.prepared)
     model_type = text.config.model_type
     if model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         raise ModelLoadError(source, f"models of type {model_type!r} are not causal language models")

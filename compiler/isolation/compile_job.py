@@ -159,8 +159,11 @@ class CompilePool(Protocol):
     def launch(self) -> None:
         """Start what takes seconds and needs no vocabulary; does not wait."""
 
-    def start(self, prepared: PreparedVocabulary) -> None:
-        """Start to prepare for jobs over a vocabulary; does not wait."""
+    def learn(self, prepared: PreparedVocabulary) -> None:
+        """Start to prepare for a vocabulary in other processes, while a model is loaded; before `start`."""
+
+    async def start(self, prepared: PreparedVocabulary) -> None:
+        """Prepare for a vocabulary, so that the first job takes no longer than the next."""
 
     async def close(self) -> None:
         """Stop."""

@@ -39,7 +39,10 @@ class ThreadPool:
     def launch(self) -> None:
         """Threads need no preparation."""
 
-    def start(self, prepared: PreparedVocabulary) -> None:
+    def learn(self, prepared: PreparedVocabulary) -> None:
+        """Threads need no preparation."""
+
+    async def start(self, prepared: PreparedVocabulary) -> None:
         """Threads need no preparation."""
 
     async def run(
@@ -60,7 +63,7 @@ class ThreadPool:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-_START_S = 60.0
+_START_S = 120.0
 _RETRY_AFTER_S = 5.0
 _MAX_READY_BYTES = 1000
 _log = logging.getLogger(__name__)
@@ -117,7 +120,6 @@ class WorkerPool:
         self._num_busy = 0
         self._forking = asyncio.Lock()
         self._zygote: Zygote | None = None
-        self._starting: asyncio.Task[None] | None = None
         self._is_closed = False
 
     def launch(self) -> None:
@@ -126,10 +128,24 @@ class WorkerPool:
             with suppress(OSError):  # `run` tries again and reports the error
                 self._zygote = Zygote(self.limits, self._environment)
 
-    def start(self, prepared: PreparedVocabulary) -> None:
-        """In the background, fork workers and prime this process, which compiles stored grammars itself."""
-        if self._starting is None:
-            self._starting = asyncio.create_task(self._warm(prepared))
+    def learn(self, prepared: PreparedVocabulary) -> None:
+        """Let the zygote prime itself for a vocabulary while this process does something else."""
+        self.launch()
+        if self._zygote is not None:
+            with suppress(OSError):  # the same
+                self._zygote.learn(prepared.vocabulary)
+
+    async def start(self, prepared: PreparedVocabulary) -> None:
+        """Fork workers, and prime this process, which compiles stored grammars itself.
+
+        Then the first grammars compile as fast as later ones.
+        """
+        priming = asyncio.to_thread(prime, prepared, lambda: self._is_closed)
+        try:
+            await asyncio.gather(priming, self._fork_all(prepared))
+        except WorkersUnavailable as error:
+            if not self._is_closed:
+                _log.warning("%s", error)
 
     async def run(
         self, job: CompileJob, prepared: PreparedVocabulary, *, is_long: bool = True, share: str = ""
@@ -179,9 +195,6 @@ class WorkerPool:
     async def close(self) -> None:
         """Stop. Jobs that still run end at their limits."""
         self._is_closed = True
-        if self._starting is not None:
-            self._starting.cancel()
-            await asyncio.gather(self._starting, return_exceptions=True)
         while self._idle:
             self._idle.pop().close()
         async with self._forking:
@@ -210,26 +223,15 @@ class WorkerPool:
         )
         return LimitReached("", "", reason, "Combine fewer alternatives, or lower counts and bounds.")
 
-    async def _warm(self, prepared: PreparedVocabulary) -> None:
-        """Fork all workers at once; replace them by a primed one when the zygote is primed, seconds later."""
-        try:
-            for _ in range(self.num_workers):  # now, since the zygote does not fork during a step of priming
-                self._idle.append(await self._fork(prepared))
-            await asyncio.to_thread(self._prepare, prepared)
-            primed = await self._fork(prepared)
-        except WorkersUnavailable as error:
-            _log.warning("%s", error)
-            return
-        while self._idle:
+    async def _fork_all(self, prepared: PreparedVocabulary) -> None:
+        while self._idle:  # they were forked before the zygote knew this vocabulary
             self._idle.pop().close()
-        self._idle.append(primed)
-
-    def _prepare(self, prepared: PreparedVocabulary) -> None:
-        """Prime this process, in a thread. Threads cannot be cancelled, so each step checks for `close`."""
-        for _ in prime(prepared):
+        for _ in range(self.num_workers):
+            worker = await self._fork(prepared)
             if self._is_closed:
+                worker.close()
                 return
-        assert prepared.index is not None
+            self._idle.append(worker)
 
     async def _idle_or_new(self, prepared: PreparedVocabulary, share: str) -> _Worker:
         """A worker that has worked for nobody but `share`; others that are idle make room for a new one."""
@@ -250,6 +252,8 @@ class WorkerPool:
         reason: Exception | None = None
         for _ in range(2):
             async with self._forking:
+                if self._is_closed:
+                    break
                 try:
                     async with asyncio.timeout(_START_S):
                         return await self._try_fork(prepared)

@@ -1,8 +1,8 @@
 """The zygote, a process with the compiler imported, and the workers that are forked from it.
 
 `Zygote` is the zygote as the gateway sees it; `zygote` is what runs in the process itself. It imports the
-compiler, which takes seconds, reads vocabularies, forks workers, and primes itself while nobody asks for a
-worker. It never sees a schema. It has one thread, so that its forks are whole.
+compiler, which takes seconds, reads vocabularies, primes itself for each, and forks workers. It never sees a
+schema. It has one thread, so that its forks are whole.
 
 A worker starts in milliseconds, since it shares all of that, and compiles one schema at a time. If a schema
 takes too long, the worker's own timer ends it, even if the gateway and the zygote are gone.
@@ -17,7 +17,6 @@ import gc
 import json
 import os
 import resource
-import select
 import signal
 import socket
 import subprocess
@@ -27,7 +26,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from io import BytesIO
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from compiler.isolation.compile_job import CompileJob
 from compiler.isolation.confinement import confine, import_libraries
@@ -63,16 +62,23 @@ class Zygote:
             )
         self.known: frozenset[str] = frozenset()
 
-    def fork(self, channel: socket.socket, vocabulary: Vocabulary) -> None:
-        """Fork a worker that knows a vocabulary and serves `channel`.
+    def learn(self, vocabulary: Vocabulary) -> None:
+        """Let the zygote prime itself for a vocabulary, if it has not; does not wait for it.
 
         Raises:
             OSError: the zygote is gone.
         """
         if vocabulary.digest not in self.known:
-            content = vocabulary.to_bytes()
-            self._control.sendall(VOCABULARY + framed(content))
+            self._control.sendall(VOCABULARY + framed(vocabulary.to_bytes()))
             self.known |= {vocabulary.digest}
+
+    def fork(self, channel: socket.socket, vocabulary: Vocabulary) -> None:
+        """Fork a primed worker that serves `channel`; it is ready when the zygote is primed.
+
+        Raises:
+            OSError: the zygote is gone.
+        """
+        self.learn(vocabulary)
         socket.send_fds(self._control, [FORK], [channel.fileno()])
 
     def close(self) -> None:
@@ -82,14 +88,10 @@ class Zygote:
         self._control.close()
 
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 FORK, VOCABULARY = b"f", b"v"
 """The commands to the zygote: fork a worker that serves the socket sent along; read a vocabulary."""
 
 LENGTH_BYTES = 8
-_DONE = object()
 _OUT_OF_MEMORY_FIRST = "1000"
 _LONG, _SHORT = "long", "short"
 _LONG_NICENESS = 5
@@ -102,20 +104,15 @@ def zygote(control_fd: int, limits: str) -> None:
     import_libraries()
     bounds = CompileLimits(**json.loads(limits))
     vocabularies: dict[str, PreparedVocabulary] = {}
-    to_prime: list[Iterator[None]] = []
     with socket.socket(fileno=control_fd) as control:
         while True:
-            if to_prime and not select.select([control], [], [], 0)[0]:  # commands come first
-                if next(to_prime[0], _DONE) is _DONE:
-                    del to_prime[0]
-                gc.collect()
-                gc.freeze()  # so that garbage collection in a worker does not touch the shared pages
-                continue
             command, descriptors, *_ = socket.recv_fds(control, 1, 1)
             if command == VOCABULARY:
                 vocabulary = Vocabulary.from_bytes(_read_frame(control))
                 vocabularies[vocabulary.digest] = prepared = PreparedVocabulary(vocabulary)
-                to_prime.append(prime(prepared))
+                prime(prepared)
+                gc.collect()
+                gc.freeze()  # so that garbage collection in a worker does not touch the shared pages
             elif command == FORK:
                 (descriptor,) = descriptors
                 if os.fork() == 0:

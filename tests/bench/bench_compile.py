@@ -77,8 +77,7 @@ class Bench:
         prepared = prepare(self.vocabulary)
         vars(prepared)["backend"] = Backend(prepared.tokenizer_info)
         if is_primed:
-            for _ in prime(prepared):
-                pass
+            prime(prepared)
 
     def unit(self, tool: Tool) -> Unit:
         """Lower and compile."""

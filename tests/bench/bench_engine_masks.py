@@ -146,8 +146,7 @@ def main() -> None:
 def _primed(tokenizer: PreTrainedTokenizerBase) -> PreparedVocabulary:
     prepared = PreparedVocabulary(Vocabulary.from_tokenizer(tokenizer))
     assert prepared.index.last_word is not None
-    for _ in prime(prepared):
-        pass
+    prime(prepared)
     return prepared
 
 

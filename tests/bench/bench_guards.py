@@ -41,8 +41,7 @@ class Bench:
         self._tokenizer = tokenizer
         self._vocabulary = Vocabulary.from_tokenizer(tokenizer)
         self._prepared = prepare(self._vocabulary)
-        for _ in prime(self._prepared):
-            pass
+        prime(self._prepared)
 
     def schema(self, name: str, schema: Any, value: Any) -> None:
         """Compile, and write a value."""

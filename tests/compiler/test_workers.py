@@ -29,7 +29,7 @@ FINE = CompileJob.tool({"type": "object", "properties": {"a": {"type": "integer"
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def workers():
     workers = WorkerPool(2, LIMITS)
-    workers.start(VOCABULARY)
+    await workers.start(VOCABULARY)
     yield workers
     await workers.close()
 
@@ -176,24 +176,33 @@ async def test_a_zygote_that_cannot_start_is_no_fault_of_the_schemas(monkeypatch
     await workers.close()
 
 
-async def test_closing_waits_for_one_step_of_priming(monkeypatch):
+async def test_workers_are_ready_when_the_pool_has_started():
+    workers = WorkerPool(2, LIMITS)
+    workers.learn(VOCABULARY)
+    await workers.start(VOCABULARY)
+    ready = children(zygote_pid(workers))
+    assert len(ready) == 2
+    assert await is_fine(workers)
+    assert children(zygote_pid(workers)) == ready
+    await workers.close()
+
+
+async def test_closing_ends_priming_after_one_schema(monkeypatch):
     begun, go_on, ended, steps = threading.Event(), threading.Event(), threading.Event(), []
 
-    def priming(_):
-        try:
-            for step in range(3):
-                steps.append(step)
-                begun.set()
-                go_on.wait()
-                yield
-        finally:
-            ended.set()
+    def priming(_, is_unwanted):
+        while not is_unwanted():
+            steps.append("compiled")
+            begun.set()
+            go_on.wait()
+        ended.set()
 
     monkeypatch.setattr("compiler.isolation.pools.prime", priming)
     workers = WorkerPool(1, LIMITS)
-    workers.start(VOCABULARY)
+    starting = asyncio.create_task(workers.start(VOCABULARY))
     await asyncio.to_thread(begun.wait)
     await workers.close()
     go_on.set()
     await asyncio.to_thread(ended.wait)
-    assert steps == [0]
+    await starting
+    assert steps == ["compiled"]

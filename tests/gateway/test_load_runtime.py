@@ -16,6 +16,9 @@ class FakeCompiling:
     def launch(self):
         self.happened.append("launched")
 
+    def learn(self, prepared):
+        self.happened.append("learned")
+
     async def close(self):
         self.happened.append("closed")
 
@@ -40,7 +43,10 @@ class Recorded:
     def launch(self):
         """Nothing to prepare."""
 
-    def start(self, prepared):
+    def learn(self, prepared):
+        """Nothing to prepare."""
+
+    async def start(self, prepared):
         """Nothing to prepare."""
 
     async def models(self):

@@ -41,8 +41,7 @@ class EngineGrammars:
         vocabulary = model_vocabulary(tokenizer, model.hf_config, generation)
         prepared = PreparedVocabulary(vocabulary)
         assert prepared.index.last_word is not None
-        for _ in prime(prepared):
-            pass
+        prime(prepared)
         self._num_columns = model.get_vocab_size()
         self._delays_masks = bool(outputs.reasoning_parser) and not outputs.enable_in_reasoning
         self._loader = GrammarLoader(
