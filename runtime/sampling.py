@@ -6,8 +6,7 @@ else. So a seeded sequence writes the same tokens whatever other sequences share
 
 import hashlib
 import struct
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -16,6 +15,7 @@ from torch.nn.functional import pad
 from runtime.device import upload
 from runtime.request import Sampling
 from runtime.sequence import Sequence
+from runtime.token_counts import TokenCounts
 from runtime.written_token import SampledToken
 
 BLOCK = 128  # divides the width of most models, so that padding copies nothing
@@ -33,15 +33,12 @@ def adjust(logits: Tensor, sequences: list[Sequence]) -> None:
     for row, sequence in zip(logits, sequences, strict=True):
         sampling = sequence.sampling
         if sampling.repetition_penalty != 1.0:
-            _penalise_repetition(row, sequence.token_ids, sampling.repetition_penalty)
+            _counts(sequence, row).penalise_repetition(row, sampling.repetition_penalty)
         if sampling.logit_bias:
             _add(row, sampling.logit_bias)
         if sequence.num_output and (sampling.presence_penalty or sampling.frequency_penalty):
-            counts = Counter(sequence.output_ids)
-            _add(
-                row,
-                {i: -(sampling.frequency_penalty * n + sampling.presence_penalty) for i, n in counts.items()},
-            )
+            counts = _counts(sequence, row)
+            counts.penalise_written(row, sampling.presence_penalty, sampling.frequency_penalty)
     temperatures = [1.0 if is_greedy(s.sampling) else s.sampling.temperature for s in sequences]
     if any(temperature != 1.0 for temperature in temperatures):
         logits /= upload(temperatures, logits.device, logits.dtype)[:, None]
@@ -81,11 +78,12 @@ def _add(row: Tensor, amounts: Mapping[int, float]) -> None:
     row.index_add_(0, upload(ids, row.device), upload(values, row.device, row.dtype))
 
 
-def _penalise_repetition(row: Tensor, token_ids: Iterable[int], penalty: float) -> None:
-    """Move the logits of tokens that were there before towards minus infinity (CTRL, arXiv 1909.05858)."""
-    ids = upload(sorted(set(token_ids)), row.device)
-    logits = row[ids]
-    row[ids] = torch.where(logits > 0, logits / penalty, logits * penalty)
+def _counts(sequence: Sequence, row: Tensor) -> TokenCounts:
+    """How often a sequence has each token, up to its last one."""
+    if sequence.counts is None:
+        sequence.counts = TokenCounts(row.numel(), row.device)
+    sequence.counts.count(sequence.token_ids, len(sequence.prompt_ids))
+    return sequence.counts
 
 
 def _truncate(row: Tensor, sampling: Sampling) -> None:

@@ -15,6 +15,7 @@ from compiler.matcher import Matcher
 from runtime.events import FinishReason, GenerationStats
 from runtime.jump_forward import ForcedToken
 from runtime.request import Sampling
+from runtime.token_counts import TokenCounts
 
 
 class SequenceStatus(Enum):
@@ -57,8 +58,9 @@ class Sequence:
     The first `num_published` pages are in the prefix cache. The first `num_charged` ids were counted for the
     client that `share` stands for. `mask` is that of the next token, None until it is filled. `forced` are
     the tokens that the next steps write without the model, None if there are none; below `next_jump` tokens
-    of output none are looked for. `deadline` is a time of `time.monotonic`. `min_tokens` and
-    `stop_token_ids` are those of the request; a sequence with a matcher has none.
+    of output none are looked for. `counts` are those of its tokens, None until a penalty needs them.
+    `deadline` is a time of `time.monotonic`. `min_tokens` and `stop_token_ids` are those of the request; a
+    sequence with a matcher has none.
     """
 
     sequence_id: str
@@ -87,6 +89,7 @@ class Sequence:
     mask: NDArray[np.int32] | None = None
     forced: Iterator[ForcedToken] | None = None
     next_jump: int = 0
+    counts: TokenCounts | None = None
     counters: SequenceCounters = field(default_factory=SequenceCounters)
     _page_hashes: list[bytes] = field(default_factory=list)
 

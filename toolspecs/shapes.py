@@ -128,6 +128,8 @@ def read_tools(
 ) -> tuple[tuple["CheckedTool", ...], list[Fault]]:
     """The tools of a list that are without fault, and the faults of the others; each tool is read once.
 
+    After very many faults no more tools are read: to say what was probably meant takes time.
+
     Raises:
         InvalidTools: `documents` is not a list.
         LimitExceeded: there are more tools than `limits` allows.
@@ -136,7 +138,13 @@ def read_tools(
         raise InvalidTools([Fault(None, base, "", f"tools are a list, not {_type_name(documents)}")])
     if len(documents) > limits.num_tools:
         raise LimitExceeded("num_tools", limits.num_tools, len(documents))
-    parsers = [_ToolParser(item, index, f"{base}/{index}", limits) for index, item in enumerate(documents)]
+    parsers: list[_ToolParser] = []
+    num_faults = 0
+    for index, item in enumerate(documents):
+        parsers.append(_ToolParser(item, index, f"{base}/{index}", limits))
+        num_faults += len(parsers[-1].faults)
+        if num_faults >= limits.num_faults:
+            break
     named = ((parser.index, parser.name) for parser in parsers if parser.name is not None)
     duplicates = list(find_duplicates(named, base))
     repeated = {fault.pointer for fault in duplicates}

@@ -19,14 +19,16 @@ gateway.errors.UnknownField: contnet: there is no such field; did you mean 'cont
 
 import json
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
+import msgspec
 from msgspec import Struct, inspect
 
 from gateway.body import convert, struct_of, types_below, types_of
-from gateway.errors import InvalidField, UnknownField
+from gateway.errors import InvalidField
 from toolspecs.nearest import MAX_NAME, near_matches, shorten
 
 T = TypeVar("T")
@@ -148,11 +150,10 @@ class FieldReader:
 
     def convert(self, value: Any, shape: type[T]) -> T:
         """`value` as a msgspec struct, without the fields that are left out; raises InvalidField."""
-        try:
+        if self._is_strict:
             return convert(value, shape)
-        except UnknownField:
-            if self._is_strict:
-                raise
+        with suppress(msgspec.ValidationError, UnicodeEncodeError):
+            return msgspec.convert(value, shape)
         types = _alternatives(shape)  # type: ignore[arg-type]  # every class is hashable
         return convert(self._known(value, types, ""), shape)
 
