@@ -1,0 +1,140 @@
+"""A gateway in front of a real vLLM on a CPU: OpenAI's client, 117 tools, every kind of request."""
+
+import asyncio
+import json
+import os
+import random
+import signal
+from dataclasses import dataclass, field
+
+import jsonschema_rs
+import openai
+import pytest
+from corpus import corpus
+from serving import served, server_of, wait_for
+from vllm_server import running_vllm
+
+from gateway.app import create_app
+from gateway.settings import ModelSettings, Settings
+
+pytestmark = pytest.mark.engines
+
+NUM_CALLS = 300
+SECRET = "a secret of the tests"
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("gateway")
+    store_url = f"sqlite://{folder}/callgate.db"
+    with running_vllm(folder, store_url=store_url, secret=SECRET) as vllm:
+        yield folder, vllm
+
+
+@pytest.fixture(scope="module")
+def client(engine):
+    folder, vllm = engine
+    settings = Settings(
+        data_dir=str(folder),
+        secret=SECRET,
+        compile_workers=1,
+        models=(ModelSettings(model="demo", engine="vllm", engine_url=(vllm.url,), prompt_tools="none"),),
+    )
+    with served(server_of(create_app(settings), settings)) as client:
+        client.timeout = 300
+        wait_for(lambda: client.get("/v1/engines").json()["data"][0]["circuit"] == "closed")
+        yield client
+
+
+@pytest.fixture(scope="module")
+def validators(client):
+    tools = json.loads(corpus("mcp", "github.json").read_text("utf-8"))
+    assert client.put("/v1/toolsets/github", json={"tools": tools}).status_code in {200, 201}
+    return {tool["name"]: jsonschema_rs.validator_for(tool["inputSchema"]) for tool in tools}
+
+
+@dataclass
+class Answer:
+    """What came back: the reason why it ended, and the name and arguments of each call."""
+
+    reason: str | None = None
+    calls: dict[int, list[str]] = field(default_factory=dict)
+
+    def read(self, choice, message):
+        self.reason = choice.finish_reason or self.reason
+        for number, call in enumerate(message.tool_calls or ()):
+            found = self.calls.setdefault(getattr(call, "index", number), ["", ""])
+            found[0] += call.function.name or ""
+            found[1] += call.function.arguments or ""
+
+
+def least_budget(client, choice):
+    """The shortest answer, as the gateway's refusal of a budget of one token says."""
+    body = {"model": "demo", "messages": [{"role": "user", "content": "x"}], "toolset": "github"}
+    refused = client.post("/v1/chat/completions", json=body | {"tool_choice": choice, "max_tokens": 1})
+    return int(refused.json()["error"]["message"].rsplit(" ", 1)[-1])
+
+
+async def ask(model, rng, choice, least):
+    """One request of random options, with a budget from the least up."""
+    content = f"List the issues of octo/hello, page {rng.randrange(99)}."
+    response = await model.chat.completions.create(
+        model="demo",
+        messages=[{"role": "user", "content": content}],
+        tool_choice=choice,
+        max_tokens=rng.choice([least, least + 1, least + 5, least + 20, least + 150]),
+        temperature=rng.choice([0, 0.7, 1]),
+        parallel_tool_calls=rng.random() < 0.5,
+        stream=(is_streamed := rng.random() < 0.5),
+        extra_body={"toolset": "github"},
+    )
+    answer = Answer()
+    if not is_streamed:
+        answer.read(response.choices[0], response.choices[0].message)
+        return answer
+    async for chunk in response:
+        for one in chunk.choices:
+            answer.read(one, one.delta)
+    return answer
+
+
+async def test_calls_over_many_tools_are_valid_and_never_cut_off(client, validators):
+    rng = random.Random(1)
+    named = [{"type": "function", "function": {"name": name}} for name in rng.sample(sorted(validators), 20)]
+    kinds = ["required", *named]
+    least = {str(kind): least_budget(client, kind) for kind in kinds} | {"auto": 1}
+    asked = [rng.choice(["required", "required", "auto", rng.choice(named)]) for _ in range(NUM_CALLS)]
+    at_once = asyncio.Semaphore(8)
+    async with openai.AsyncOpenAI(
+        base_url=f"{client.base_url}/v1", api_key="x", timeout=300, max_retries=0
+    ) as model:
+
+        async def answered(choice):
+            async with at_once:
+                return await ask(model, rng, choice, least[str(choice)])
+
+        answers = await asyncio.gather(*map(answered, asked))
+    for choice, answer in zip(asked, answers, strict=True):
+        assert answer.reason in {"stop", "length", "tool_calls"}
+        assert choice == "auto" or answer.calls
+        for name, arguments in answer.calls.values():
+            validators[name].validate(json.loads(arguments))
+    (state,) = client.get("/v1/engines").json()["data"]
+    assert (state["failed"], state["refused_tokens"]) == (0, 0)
+
+
+def test_an_engine_that_is_killed_while_it_answers_is_named(engine, client):
+    """The last test: it ends the engine."""
+    _, vllm = engine
+    body = {"model": "demo", "messages": [{"role": "user", "content": "hello"}], "stream": True}
+    with client.stream("POST", "/v1/chat/completions", json=body | {"max_tokens": 1500}) as response:
+        lines = []
+        for line in response.iter_lines():
+            lines += [line] if line else []
+            if len(lines) == 10:
+                os.killpg(vllm.process.pid, signal.SIGKILL)
+    assert vllm.url.removeprefix("http://") in lines[-1]
+    assert json.loads(lines[-1].removeprefix("data: "))["error"]["code"] == "engine_failed"
+    refused = client.post("/v1/chat/completions", json=body)
+    assert refused.status_code == 503
+    assert "cannot be reached" in client.get("/readyz").json()["reason"]
