@@ -261,6 +261,7 @@ class RemoteRuntime:
         """Write one choice, from its beginning to its end; its events go to the queue, an error too."""
         try:
             async with asyncio.timeout(request.timeout_s) as deadline:
+                await asyncio.to_thread(output.check_budget)
                 queue.put_nowait(await asyncio.to_thread(self._begin, output))
                 if request.recipe is not None and not output.is_finished:
                     await self._publish(request.recipe)
@@ -304,8 +305,8 @@ class RemoteRuntime:
         broken: dict[Replica, EngineBroke] = {}
         num_broken = 0
         while not output.is_finished:
-            if output.num_refused > MAX_RESUMPTIONS:
-                queue.put_nowait(output.close())
+            if output.is_over_budget or output.num_refused > MAX_RESUMPTIONS:
+                queue.put_nowait(await asyncio.to_thread(output.close))
                 return
             try:
                 replica = self._replicas.choose(affinity, broken)
@@ -355,7 +356,7 @@ class RemoteRuntime:
                 if events := output.take(tokens):
                     yield events
                 # An engine that says it is done says one thing more, and its connection can be used again.
-                if finish_reason is None and (output.is_finished or output.is_refused):
+                if finish_reason is None and not output.is_open:
                     return
         if finish_reason not in {"stop", "length"}:
             raise EngineBroke(name, f"broke off: {finish_reason or 'it sent no finish_reason'}")

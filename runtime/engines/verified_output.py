@@ -27,12 +27,15 @@ MAX_FORCED = 512
 class VerifiedOutput:
     """One choice of a request: takes an engine's tokens, and gives the events of those that are good.
 
+        output.check_budget()
         events = output.begin(jump_forward)
         while not output.is_finished:
             output.resume()  # the engine continues prompt_ids + output.ids, by at most output.remaining
-            while not (output.is_refused or output.is_finished) and (tokens := more tokens):
+            while output.is_open and (tokens := more tokens):
                 events += output.take(tokens)
             events += output.engine_stopped()
+            if output.is_over_budget:
+                events += output.close()
 
     Not thread-safe.
     """
@@ -57,6 +60,8 @@ class VerifiedOutput:
         self.is_finished = False
         self.is_refused = False
         """Whether the last token that came was refused, or the engine ended the output too early."""
+        self.is_over_budget = False
+        """Whether the last token was one with which the output could no longer be completed in time."""
         self.num_refused = 0
         self._matcher = constraint.matcher(is_thinking=is_thinking) if constraint else None
         self._closer = constraint.closer(is_thinking=is_thinking) if constraint else None
@@ -69,18 +74,22 @@ class VerifiedOutput:
         self._was_complete = False
 
     @property
+    def is_open(self) -> bool:
+        """Whether more tokens of the engine are wanted."""
+        return not (self.is_finished or self.is_refused or self.is_over_budget)
+
+    @property
     def remaining(self) -> int:
         """How many more tokens the budget allows."""
         return self.max_tokens - len(self.ids)
 
-    def begin(self, jump_forward: JumpForward | None = None) -> list[Event]:
-        """Write what the grammar forces at the beginning: the engine computes it with the prompt.
-
-        Raises:
-            BudgetTooSmall: the budget is below the shortest valid output.
-        """
+    def check_budget(self) -> None:
+        """Raise BudgetTooSmall if the budget is below the shortest valid output; may take long."""
         if self._closer is not None and not self._closer.fits(self.max_tokens):
             raise BudgetTooSmall(self.max_tokens, self._closer.minimum())
+
+    def begin(self, jump_forward: JumpForward | None = None) -> list[Event]:
+        """Write what the grammar forces at the beginning: the engine computes it with the prompt."""
         if jump_forward is None or self._matcher is None:
             return []
         written = list(islice(self._forced(jump_forward, self._matcher), MAX_FORCED))
@@ -100,7 +109,7 @@ class VerifiedOutput:
 
         Where the grammar wants more, this is as bad as a refused token.
         """
-        if self.is_finished or self.is_refused:
+        if not self.is_open:
             return []
         if self._matcher is None:
             return self._end(FinishReason.LENGTH if is_cut else FinishReason.STOP)
@@ -110,31 +119,44 @@ class VerifiedOutput:
         return []
 
     def close(self) -> list[Event]:
-        """Complete the output in the shortest way, because the engine does not.
+        """Complete the output in the shortest way; an output of many tokens takes long.
+
+        Call it when `is_over_budget`, or when the engine leaves the grammar again and again.
 
         Raises:
             GenerationFailed: the grammar has no closer.
         """
-        if self._closer is None:
+        if self._closer is None or self._matcher is None:
             raise GenerationFailed(
                 "the engine left the grammar again and again, and this grammar has no closer"
             )
-        return self._closed("verifier")
+        closed_by: str | None = "budget" if self.is_over_budget else "verifier"
+        if self.is_over_budget and self._matcher.is_completed():
+            closed_by = None  # nothing is missing: a token was left out that would have begun more
+        events: list[Event] = []
+        for token_id in self._closer.completion_ids(self.remaining):
+            written = self._append(forced_token(token_id, self._num_logprobs))
+            assert written is not None, "the grammar allows what its closer writes"
+            self._num_forced += 1
+            events += self._fed([written])
+        if self.is_finished:  # by a stop string
+            return events
+        return [*events, *self._end(FinishReason.LENGTH, closed_by)]
 
     def _taken(self, tokens: Iterable[SampledToken]) -> Iterator[list[Event]]:
         for token in tokens:
-            if self.is_finished or self.is_refused:
+            if not self.is_open:
                 return
             is_known = 0 <= token.token_id < self._width
-            if is_known and self._is_over_budget(token.token_id):
-                yield self._close_in_time()
+            if is_known and self._exceeds_budget(token.token_id):
+                self.is_over_budget = True
             elif not is_known or (written := self._append(token)) is None:
                 self._refuse()
             else:
                 yield self._fed([written])
                 yield self._ended_if_done([written])
 
-    def _is_over_budget(self, token_id: int) -> bool:
+    def _exceeds_budget(self, token_id: int) -> bool:
         """Whether the closer does not admit a token that the grammar does."""
         if self._matcher is None or self._closer is None or self._closer.admits(token_id, self.remaining):
             return False
@@ -199,24 +221,6 @@ class VerifiedOutput:
     def _refuse(self) -> None:
         self.is_refused = True
         self.num_refused += 1
-
-    def _close_in_time(self) -> list[Event]:
-        """The last events of an output that would exceed its budget; one that is complete is not closed."""
-        assert self._matcher is not None, "only a grammar makes an output too long"
-        return self._closed(None if self._matcher.is_completed() else "budget")
-
-    def _closed(self, closed_by: str | None) -> list[Event]:
-        """The last events, with the shortest completion; an output that is complete needs none."""
-        assert self._closer is not None, "only a closer finds an output too long"
-        events: list[Event] = []
-        for token_id in self._closer.completion_ids(self.remaining):
-            written = self._append(forced_token(token_id, self._num_logprobs))
-            assert written is not None, "the grammar allows what its closer writes"
-            self._num_forced += 1
-            events += self._fed([written])
-        if self.is_finished:  # by a stop string
-            return events
-        return [*events, *self._end(FinishReason.LENGTH, closed_by)]
 
     def _end(self, reason: FinishReason | None, closed_by: str | None = None) -> list[Event]:
         self.is_finished = True
