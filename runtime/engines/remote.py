@@ -9,7 +9,7 @@ import asyncio
 import hmac
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -299,21 +299,16 @@ class RemoteRuntime:
         """Have engines go on until the output ends.
 
         An engine that breaks off is replaced by another one, once, or asked again if there is no other. One
-        that leaves the grammar gets the output back, some times.
+        that leaves the grammar gets the output back, some times; then the closer completes the output.
         """
         affinity = _affinity(request)
         broken: dict[Replica, EngineBroke] = {}
         num_broken = 0
         while not output.is_finished:
-            if output.is_over_budget or output.num_refused > MAX_RESUMPTIONS:
+            replica = self._next_replica(output, affinity, broken)
+            if replica is None:
                 queue.put_nowait(await asyncio.to_thread(output.close))
                 return
-            try:
-                replica = self._replicas.choose(affinity, broken)
-            except NoEngine:
-                if broken:
-                    raise next(iter(broken.values())) from None
-                raise
             output.resume()
             try:
                 async for events in self._from_engine(replica, request, output):
@@ -328,6 +323,21 @@ class RemoteRuntime:
                     await self._publish(request.recipe)
             if output.is_refused:
                 replica.suspect(1)
+
+    def _next_replica(
+        self, output: VerifiedOutput, affinity: bytes, broken: Mapping[Replica, EngineBroke]
+    ) -> Replica | None:
+        """The replica that goes on with an output; None if the closer is to complete it."""
+        if output.is_over_budget or output.num_refused > MAX_RESUMPTIONS:
+            return None
+        try:
+            return self._replicas.choose(affinity, broken)
+        except NoEngine:
+            if output.num_refused:
+                return None
+            if broken:
+                raise next(iter(broken.values())) from None
+            raise
 
     async def _from_engine(
         self, replica: Replica, request: GenerationRequest, output: VerifiedOutput

@@ -124,7 +124,7 @@ class Replica:
             self._is_wanted.set()
 
     def open(self, reason: str) -> None:
-        """Take no more requests, and give up those that run: the replica is dead, or not to be trusted."""
+        """Take no more requests, and give up those that run: the replica is dead."""
         self._take_none(reason)
         now = asyncio.get_running_loop().time()
         for scope in self._running:
@@ -172,19 +172,22 @@ class Replica:
     async def _look(self, model_name: str | None, check: Check) -> bool:
         """Probe it, and run the canary if that is due; whether it is good."""
         try:
-            if self.circuit is Circuit.CLOSED:
-                await self._probe()
-                if time.monotonic() - self._checked_at < self._settings.canary_s:
-                    return True
-            else:
-                self.circuit = Circuit.TRIAL
-            await self._try(model_name, check)
+            await self._probe()
         except EngineFault as fault:
             self.open(fault.reason)
             return False
+        if self.circuit is not Circuit.CLOSED:
+            self.circuit = Circuit.TRIAL
+        elif time.monotonic() - self._checked_at < self._settings.canary_s:
+            return True
+        try:
+            await self._try(model_name, check)
+        except EngineFault as fault:
+            self._take_none(fault.reason)  # those that run go on: each of their tokens is verified
+            return False
         except Exception as error:  # a fault of ours must not end the watch
             logger.exception("the canary of %s", self.client.name)
-            self.open(f"could not be checked: {type(error).__name__}: {error}")
+            self._take_none(f"could not be checked: {type(error).__name__}: {error}")
             return False
         return True
 
@@ -199,8 +202,6 @@ class Replica:
         raise EngineBroke(self.client.name, "says that it is not healthy")
 
     async def _try(self, model_name: str | None, check: Check) -> None:
-        if not await self.client.is_healthy():
-            raise EngineBroke(self.client.name, "says that it is not healthy")
         self.version = await self.client.version()
         self.model = _served(self.client.name, await self.client.models(), model_name)
         await check(self.client, self.model)
