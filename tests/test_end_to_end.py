@@ -13,6 +13,7 @@ import jsonschema_rs
 import pytest
 from anthropic import AsyncAnthropic
 from corpus import corpus
+from lark import Lark
 from openai import AsyncOpenAI
 
 from gateway.demo.gateway_thread import serve
@@ -203,3 +204,56 @@ async def test_messages_are_calls_that_can_be_sent_back(url, github_tools):
     async with client:
         reasons = await asyncio.gather(*map(ask, range(8)))
     assert set(reasons) <= {"tool_use", "max_tokens"}
+
+
+QUERY = r"""
+start: "SELECT " names " FROM " NAME " WHERE " NAME "=" ESCAPED_STRING ";"
+names: NAME ("," NAME)~0..2
+NAME: /[a-z]{1,8}/
+%import common.ESCAPED_STRING
+"""
+
+
+async def test_custom_tools_write_texts_of_their_grammars(url):
+    """In both APIs, streamed and not the same; the input is fed back."""
+    client = AsyncOpenAI(base_url=f"{url}/v1", api_key="none", timeout=300, max_retries=0)
+    parser = Lark(QUERY)
+    grammar = {"syntax": "lark", "definition": QUERY}
+    nested = {"type": "custom", "custom": {"name": "sql", "format": {"type": "grammar", "grammar": grammar}}}
+    flat = {"type": "custom", "name": "sql", "format": {"type": "grammar", **grammar}}
+
+    async def chat(seed: int) -> str:
+        messages = [{"role": "user", "content": f"Which names, {seed}?"}]
+        asked = {"model": MODEL, "messages": messages, "tools": [nested], "seed": seed, "max_tokens": 150}
+        choice = {"type": "custom", "custom": {"name": "sql"}}
+        whole = await client.chat.completions.create(**asked, tool_choice=choice)
+        [call] = whole.choices[0].message.tool_calls
+        pieces = [
+            delta.custom["input"]
+            async for chunk in await client.chat.completions.create(**asked, tool_choice=choice, stream=True)
+            for delta in chunk.choices[0].delta.tool_calls or ()
+        ]
+        assert "".join(pieces) == call.custom.input
+        answered = [whole.choices[0].message, {"role": "tool", "tool_call_id": call.id, "content": "Ada"}]
+        again = await client.chat.completions.create(**{**asked, "messages": [*messages, *answered]})
+        assert again.choices
+        return call.custom.input
+
+    async def respond(seed: int) -> str:
+        asked = {"model": MODEL, "tools": [flat], "max_output_tokens": 150, "extra_body": {"seed": seed}}
+        asked |= {"tool_choice": "required", "parallel_tool_calls": False}
+        whole = await client.responses.create(input="Which names?", **asked)
+        [call] = whole.output
+        async with client.responses.stream(input="Which names?", **asked) as stream:
+            events = [event async for event in stream]
+        deltas = [e.delta for e in events if e.type == "response.custom_tool_call_input.delta"]
+        assert "".join(deltas) == call.input
+        result = {"type": "custom_tool_call_output", "call_id": call.call_id, "output": "Ada"}
+        assert (await client.responses.create(input=[result], previous_response_id=whole.id, **asked)).output
+        return call.input
+
+    async with client:
+        inputs = await asyncio.gather(*map(chat, range(3)), *map(respond, range(3)))
+    assert len(set(inputs)) > 3
+    for text in inputs:
+        parser.parse(text)

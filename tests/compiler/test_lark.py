@@ -191,3 +191,27 @@ def test_no_file_is_opened_for_an_import(monkeypatch):
             linked(f"%import {path} -> A\nstart: A")
         except UnsupportedToolset:
             assert path != "common.INT"
+
+
+@pytest.mark.parametrize("name", sorted(GRAMMARS.keys() - {"program"}))
+def test_texts_are_read_as_openai_reads_them(name):
+    """OpenAI's documents name the library, which has no templates; ours are the texts that it admits too."""
+    llguidance = pytest.importorskip("llguidance")
+    tokenizer = llguidance.LLTokenizer(llguidance.TokenizerWrapper(_Bytes()))
+    written = set(inputs(linked(GRAMMARS[name]), "hermes", name, 60))
+    assert len(written) > 10
+    for text in written:
+        matcher = llguidance.LLMatcher(tokenizer, f"%llguidance {{}}\n{GRAMMARS[name]}")
+        assert matcher.try_consume_tokens(list(text.encode())) == len(text.encode())
+        assert matcher.is_accepting()
+
+
+class _Bytes:
+    """A tokenizer of bytes, as the library wants it."""
+
+    eos_token_id, bos_token_id = 256, None
+    tokens = (*(bytes([byte]) for byte in range(256)), b"<end>")
+    special_token_ids = (256,)
+
+    def __call__(self, text):
+        return list(text if isinstance(text, bytes) else text.encode())
