@@ -1,7 +1,7 @@
 """Runs clients against a gateway with the demo model: `python -m clients [NAME ...]`.
 
 A name is the start of a recording's, such as `openai`. Each client's environment is deleted after its run,
-unless the variable KEEP is set. Exits with 1 if a step failed that the table of clients does not expect to.
+unless the variable KEEP is set. Exits with 1 if a client could not be installed or a step failed.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from serving import served
 
 from clients import matrix, recording
 from clients.client_table import CLIENTS, STEPS, Client
-from clients.environments import Environment, Outcome
+from clients.environments import Environment
 from clients.recorder import Recorder
 from gateway.app import create_app, load_runtime, open_compile_pool
 from gateway.connections import ServerConfig
@@ -30,6 +30,8 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME")
     names = tuple(parser.parse_args().names)
     chosen = [client for client in CLIENTS if not names or client.file_name.startswith(names)]
+    if not chosen:
+        parser.error(f"no client has such a name; there are {', '.join(c.file_name for c in CLIENTS)}")
     with gateway() as (url, recorder):
         failed = [client for client in chosen if not _passes(client, url, recorder)]
     matrix.write()
@@ -57,8 +59,9 @@ def _passes(client: Client, url: str, recorder: Recorder) -> bool:
     try:
         environment.install()
         outcome = environment.run(url)
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        outcome = Outcome([], f"not installed: {(error.stderr or str(error))[-500:]}")
+    except (OSError, subprocess.SubprocessError) as error:  # nothing was learned: its recording stays
+        print(f"  not installed: {getattr(error, 'stderr', '') or error}", file=sys.stderr)
+        return False
     finally:
         if not os.environ.get("KEEP"):
             environment.remove()

@@ -23,7 +23,7 @@ def save(client: Client, steps: list[dict[str, Any]], exchanges: list[Exchange])
         [
             "{",
             f'"packages": {json.dumps(client.packages)},',
-            f'"steps": {_lines(steps)},',
+            f'"steps": {_lines(map(_trimmed, steps))},',
             f'"requests": {_lines(map(_request, exchanges))}',
             "}",
         ]
