@@ -14,7 +14,7 @@ from rich.console import Console
 
 from gateway.engines_cli import engines
 from gateway.errors import BenchMissing, GatewayError
-from gateway.setting_sources import load
+from gateway.setting_sources import let_threads_wait, load
 from gateway.settings import settings_table
 from gateway.tools_cli import output, table, tools
 
@@ -51,6 +51,7 @@ def _common(
 
 def main() -> None:
     """The entry point."""
+    let_threads_wait()
     cli()
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from compiler.prepared_vocabulary import PreparedVocabulary
 from gateway.data_dir import read_secret
 from gateway.errors import SettingsError
+from gateway.processors import num_usable_cores
 from gateway.settings import NAMED_MODELS, ModelSettings, Settings
 from runtime.engines.client import EngineAddress, VllmClient
 from runtime.model_router import ModelRouter, RoutedModel
@@ -103,6 +104,7 @@ def start_embedded(settings: Settings, model: ModelSettings, on_vocabulary: OnVo
         SettingsError, UnusableDevice, UnknownSyntax: a setting does not fit the model or the machine.
     """
     # Imported here, because torch and transformers take seconds, and not every command loads a model.
+    import torch  # noqa: PLC0415
     import transformers.utils.logging  # noqa: PLC0415
 
     from runtime.device import pick_device  # noqa: PLC0415
@@ -122,7 +124,7 @@ def start_embedded(settings: Settings, model: ModelSettings, on_vocabulary: OnVo
             max_batch_tokens=max(512, settings.max_batch),
             max_waiting=settings.max_waiting,
             max_sequences_per_share=settings.max_sequences_per_key,
-            num_threads=settings.num_threads,
+            num_threads=settings.num_threads or min(torch.get_num_threads(), num_usable_cores()),
             jump_forward=settings.jump_forward,
         )
     except ValueError as error:

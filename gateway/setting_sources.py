@@ -79,6 +79,16 @@ def library_environment(environment: Mapping[str, str] | None = None) -> dict[st
     return {name: environment[name] for name in _LIBRARY_VARIABLES if name in environment}
 
 
+def let_threads_wait() -> None:
+    """Let OpenMP's threads sleep while they wait for one another; call it before torch is imported.
+
+    By default they compute in a loop for milliseconds. Beside other busy processes that takes the time of the
+    very thread that they wait for, and answers take several times longer. A policy of the user's own holds.
+    """
+    if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"} & os.environ.keys():
+        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+
+
 def _check_exposure(settings: Settings, origin: Mapping[str, str]) -> None:
     if not settings.is_loopback and not settings.has_authentication:
         raise SettingsError(

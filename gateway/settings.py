@@ -143,7 +143,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = 2048
     num_threads: Annotated[
         Count | None,
-        Meta(description="Threads for a model on the CPU; by default torch chooses."),
+        Meta(description="Threads for a model on the CPU; by default the cores that it may use."),
     ] = None
     jump_forward: Annotated[
         bool,

@@ -1,0 +1,53 @@
+"""How many cores a process may use, and how its threads wait."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from gateway.processors import num_usable_cores
+
+ALL = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "expected"),
+    [
+        ("0::/", {}, ALL),
+        ("0::/", {"cpu.max": "max 100000"}, ALL),
+        ("0::/", {"cpu.max": "100000 100000"}, 1),
+        ("0::/", {"cpu.max": "20000 100000"}, 1),
+        ("0::/", {"cpu.max": "6400000 100000"}, ALL),
+        ("0::/pod/container", {"pod/cpu.max": "100000 100000", "pod/container/cpu.max": "max 100000"}, 1),
+        ("0::/of/the/host", {"cpu.max": "100000 100000"}, 1),
+        ("4:cpu,cpuacct:/", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, ALL),
+        ("4:cpu,cpuacct:/", {"cpu/cpu.cfs_quota_us": "50000", "cpu/cpu.cfs_period_us": "100000"}, 1),
+        ("4:cpu:/pod", {"cpu/pod/cpu.cfs_quota_us": "50000", "cpu/pod/cpu.cfs_period_us": "100000"}, 1),
+        ("4:memory:/pod", {"pod/cpu.max": "100000 100000"}, ALL),
+        ("nonsense", {"cpu.max": "a b c"}, ALL),
+    ],
+)
+def test_the_limit_of_a_container_is_read(tmp_path, own, files, expected):
+    (tmp_path / "own").write_text(own)
+    for name, content in files.items():
+        path = tmp_path / "cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{content}\n")
+    assert num_usable_cores(tmp_path / "cgroup", tmp_path / "own") == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [({}, "PASSIVE"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE"), ({"GOMP_SPINCOUNT": "9"}, "")],
+)
+def test_threads_wait_passively_unless_the_environment_says_otherwise(given, expected):
+    code = (
+        "import os, sys; from gateway.setting_sources import let_threads_wait; let_threads_wait();"
+        " assert 'torch' not in sys.modules; print(os.environ.get('OMP_WAIT_POLICY', ''))"
+    )
+    without = {name: value for name, value in os.environ.items() if "OMP_" not in name}
+    found = subprocess.run(
+        [sys.executable, "-c", code], env=without | given, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == expected
