@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 MAX_CHOICES = 60
 _SAY_ALLOWED = "Say what is allowed instead."
+_TELL_APART = (
+    "Say what is allowed instead or, if these are alternatives of oneOf, give each a required key"
+    " whose value (const) tells it apart."
+)
 
 
 def lower_with_violations(lowering: Lowering, constraint: ObjectConstraint, context: Context) -> Expr | None:
@@ -65,7 +69,7 @@ def _without_violations(
         ]
         if len(alternatives) > MAX_CHOICES:
             reason = "demands that too many keys or values fail a schema"
-            raise lowering.reporter.refusal(location, "not", reason, _SAY_ALLOWED)
+            raise lowering.reporter.refusal(location, "not", reason, _TELL_APART)
     return alternatives
 
 
