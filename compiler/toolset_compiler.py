@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 
 from compiler.errors import UnsupportedSchema, UnsupportedToolset
+from compiler.frontend.depth import too_deep
 from compiler.grammar.grammar import EMPTY
 from compiler.lark import lower_lark
 from compiler.linker.linker import LinkedGrammar, link
@@ -38,7 +39,10 @@ def lower_tool(tool: Tool, syntax: Syntax, vocabulary: Vocabulary) -> LoweredSch
     """
     try:
         if tool.custom and tool.custom.syntax == "lark":
-            return lower_lark_input(tool.custom.definition, syntax, vocabulary)
+            try:
+                return lower_lark_input(tool.custom.definition, syntax, vocabulary)
+            except RecursionError:
+                raise too_deep() from None
         if tool.custom and tool.custom.syntax == "regex":
             _check_pattern(tool.custom.definition)
         return lower_schema(

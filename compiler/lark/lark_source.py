@@ -12,7 +12,9 @@ from lark.grammar import Rule as LarkRule
 from lark.lexer import TerminalDef
 from lark.load_grammar import load_grammar
 
+from compiler.digraph import reachable
 from compiler.errors import UnsupportedSchema
+from toolspecs.nearest import MAX_NAME, shorten
 
 START = "start"
 MAX_DEFINITION = 50_000
@@ -86,7 +88,11 @@ class LarkSource:
         """What a message calls a terminal or rule; a terminal without a name of its own is shown itself."""
         if name in self.terminals:
             is_named = re.search(rf"(?m)^\s*{re.escape(name)}\b", self.definition)
-            return f"terminal {name}" if is_named else f"{self.terminals[name].pattern.value!r}"
+            return (
+                f"terminal {name}"
+                if is_named
+                else shorten(repr(self.terminals[name].pattern.value), MAX_NAME)
+            )
         return f"rule {name.lstrip('_').split('_star_')[0].split('_plus_')[0]!r}"
 
     def _line_of(self, name: str) -> int:
@@ -115,6 +121,7 @@ def read_source(definition: str) -> LarkSource:
     try:
         read = load_grammar(definition, "the grammar", [_imported], global_keep_all_tokens=False)  # type: ignore[no-untyped-call]
         grammar, _ = read
+        _check_templates(definition, grammar.rule_defs)
         grammar.rule_defs = list(_apart(grammar.rule_defs))
         terminals, rules, ignored = grammar.compile([START], set())
     except LarkError as error:
@@ -136,6 +143,20 @@ def _imported(_base: object, path: str) -> tuple[str, str]:
 def _said(error: LarkError) -> str:
     text = _FIRST_LINE.match(str(error).strip())
     return text[0].rstrip(":. ")[:300] if text else "Lark refuses the grammar"
+
+
+def _check_templates(definition: str, rule_defs: Iterable[Any]) -> None:
+    """Refuse templates that use themselves: Lark expands them without end."""
+    trees = {str(name): tree for name, parameters, tree, _ in rule_defs if parameters}
+    uses = {
+        name: {str(usage.children[0].name) for usage in tree.find_data("template_usage")} & trees.keys()
+        for name, tree in trees.items()
+    }
+    for name in trees:
+        if name in reachable(uses[name], uses.__getitem__):
+            lines = definition.splitlines()
+            line = next((n for n, text in enumerate(lines, 1) if text.lstrip(" ?!").startswith(name)), 0)
+            raise refusal(f"line {line}: template {name!r} uses itself", "Write a rule for each use.")
 
 
 def _apart(rule_defs: Iterable[Any]) -> Iterator[Any]:
