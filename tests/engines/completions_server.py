@@ -49,6 +49,11 @@ class StandIn:
         spelled = [i for i, token in enumerate(vocabulary.tokens) if token in ends]
         self.end_ids = [*spelled, *vocabulary.stop_ids, *vocabulary.marker_ids]
 
+    @property
+    def requests(self):
+        """The bodies of all requests but those of canaries, whose prompts repeat one token."""
+        return [body for body in self.bodies if len(set(body["prompt"])) > 1]
+
     async def __call__(self, scope, receive, send):
         if scope["type"] == "lifespan":
             while True:

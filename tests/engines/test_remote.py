@@ -70,10 +70,10 @@ async def test_every_answer_is_valid_and_within_its_budget(text, mode):
 
 @pytest.mark.parametrize("place", [0, 1, 9, 30])
 async def test_a_refused_token_is_cut_and_the_output_resumed_behind_what_was_good(text, place):
-    """The forced beginning is no engine's, so a place in it counts for the first token behind it."""
-    stand_in = StandIn(text)
+    """Without jump-forward, so that every token is the engine's; its strings are long."""
+    stand_in = StandIn(text, end_bias=-50)
     async with remote_over(text, stand_in, settings=replace(SETTINGS, jump_forward=False)) as remote:
-        found = await remote.grammar()
+        found = await remote.grammar(tools=TOOLS[:1])
         stand_in.bodies.clear()
         stand_in.writes, stand_in.num_faults = {place: FORBIDDEN}, 1
         request = remote.request(found, max_tokens=200)
@@ -82,7 +82,7 @@ async def test_a_refused_token_is_cut_and_the_output_resumed_behind_what_was_goo
         assert calls_of(events)
         assert end.stats.num_refused_tokens == 1
         assert end.reason is FinishReason.TOOL_CALLS or end.closed_by == "budget"
-        first, second = stand_in.bodies[:2]
+        first, second = stand_in.requests[:2]
         assert len(second["prompt"]) == len(first["prompt"]) + place
         assert second["max_tokens"] == first["max_tokens"] - place
         assert (await remote.runtime.health()).engines[0].num_refused_tokens == 1
@@ -120,7 +120,7 @@ async def test_an_engine_that_breaks_off_is_replaced_by_another(text, fault, pla
     quick = replace(SETTINGS, watch=replace(WATCH, stall_s=0.3))
     async with remote_over(text, *stand_ins, settings=quick) as remote:
         await remote.settled(lambda health: all(e.circuit == "closed" for e in health.engines))
-        found = await remote.grammar()
+        found = await remote.grammar(tools=TOOLS[:1])
         for stand_in in stand_ins:
             stand_in.writes, stand_in.num_faults = dict.fromkeys(range(place, 300), fault), 1
         stand_ins[0].num_faults = 0 if not await hit(remote, found, stand_ins) else 1
@@ -187,9 +187,9 @@ async def test_a_paused_engine_loses_its_requests_to_another(text):
     one, other = stand_ins = [StandIn(text), StandIn(text)]
     async with remote_over(text, one, other) as remote:
         await remote.settled(lambda health: all(e.circuit == "closed" for e in health.engines))
-        found = await remote.grammar()
+        found = await remote.grammar(tools=TOOLS[:1])
         for stand_in in stand_ins:
-            stand_in.writes, stand_in.num_faults = {15: "stall"}, 1
+            stand_in.writes, stand_in.num_faults = dict.fromkeys(range(15, 300), "stall"), 1
         request = remote.request(found)
         answering = asyncio.ensure_future(events_of(remote, request))
         await until(lambda: any(stand_in.num_running for stand_in in stand_ins))
