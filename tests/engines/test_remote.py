@@ -116,6 +116,7 @@ async def test_a_call_that_grows_too_long_is_closed_and_its_engine_aborted(text)
 @pytest.mark.parametrize("fault", ["die", "garbage", "error", "empty", "stall"])
 @pytest.mark.parametrize("place", [0, 12])
 async def test_an_engine_that_breaks_off_is_replaced_by_another(text, fault, place):
+    """If both do, the error names one."""
     stand_ins = [StandIn(text), StandIn(text)]
     quick = replace(SETTINGS, watch=replace(WATCH, stall_s=0.3))
     async with remote_over(text, *stand_ins, settings=quick) as remote:
@@ -123,19 +124,14 @@ async def test_an_engine_that_breaks_off_is_replaced_by_another(text, fault, pla
         found = await remote.grammar(tools=TOOLS[:1])
         for stand_in in stand_ins:
             stand_in.writes, stand_in.num_faults = dict.fromkeys(range(place, 300), fault), 1
-        stand_ins[0].num_faults = 0 if not await hit(remote, found, stand_ins) else 1
+        with pytest.raises(EngineFault, match=r"the engine 127\.0\.0\.1:\d+ "):
+            await events_of(remote, remote.request(found))
+        await remote.settled(lambda health: all(e.circuit == "closed" for e in health.engines))
+        stand_ins[0].num_faults = 1
         request = remote.request(found)
         events = await events_of(remote, request)
         assert_valid(events, request)
         assert calls_of(events)
-
-
-async def hit(remote, found, stand_ins):
-    """Lets both fail once, and shows that the error names an engine."""
-    with pytest.raises(EngineFault, match=r"the engine 127\.0\.0\.1:\d+ ") as failed:
-        await events_of(remote, remote.request(found))
-    await remote.settled(lambda health: all(e.circuit == "closed" for e in health.engines))
-    return failed.value.engine in {e.name for e in (await remote.runtime.health()).engines}
 
 
 async def left_alone(stand_in):
