@@ -8,6 +8,7 @@ from compiler.closing.closer import Closer, ParsedText
 from compiler.constraint import ParameterTypes
 from compiler.errors import CorruptUnit, UnsupportedSchema
 from compiler.frontend.canonical_form import NO_DOCUMENTS, form_and_dependent_keys
+from compiler.frontend.expansion import Expander
 from compiler.frontend.source_map import SourceMap
 from compiler.frontend.undeclared_dialects import dialect_notes, in_declared_dialect
 from compiler.grammar.grammar import Grammar
@@ -62,6 +63,7 @@ def lower_schema(
     read = in_declared_dialect(schema, documents)
     canonical, dependent_keys = form_and_dependent_keys(read, documents=documents, only_objects=only_objects)
     counted = separated = frozenset[str]()
+    expander = Expander(canonical)
     while True:
         source_map, is_closed = SourceMap(read, documents), objects == "closed"
         lowering = Lowering(
@@ -72,6 +74,7 @@ def lower_schema(
             formatting=formatting,
             counted=counted,
             separated=separated,
+            expander=expander,
         )
         arguments = TaggedArguments(lowering, tags) if tags else None
         try:

@@ -6,7 +6,7 @@ form as a whole often has one in cases, so everything here is a union of schemas
 subtracted exactly, only values stay that are known to fail it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import reduce
 from itertools import product
@@ -56,6 +56,34 @@ class TooManyCases(canonical.UnsupportedResult):
     """A combination has more cases than it may."""
 
 
+class _Conjunction(NamedTuple):
+    """The schemas of an `allOf` in the order in which they are combined.
+
+    `P` and `oneOf: [A, B]` is `oneOf: [P and A, P and B]`: a value of `P` is admitted by as many alternatives
+    of the one as of the other, and any other value by none. So alternatives that differ only in `P`, such as
+    by a key that it requires, are disjoint before they are subtracted from one another.
+    """
+
+    plain: Cases
+    exclusive: list[Cases]
+    """The alternatives of each `oneOf`."""
+    negated: Cases
+    """What each `not` excludes."""
+
+    @classmethod
+    def of(cls, branches: Iterable[CanonicalSchema]) -> "_Conjunction":
+        parts = cls([], [], [])
+        for branch in branches:
+            match branch.view():
+                case canonical.OneOfView(alternatives):
+                    parts.exclusive.append(list(alternatives))
+                case canonical.NotView(inner):
+                    parts.negated.append(inner)
+                case _:
+                    parts.plain.append(branch)
+        return parts
+
+
 class Expander:
     """Expands the forms of one document."""
 
@@ -66,15 +94,22 @@ class Expander:
         self._is_narrowed = False
         self._stops_early = False
         self._max_cases = MAX_CASES
+        self._opposites: dict[CanonicalSchema, Any] = {}
+        self._expansions: dict[CanonicalSchema, Expansion] = {}
 
     def expand(self, schema: CanonicalSchema) -> Expansion:
         """Follow the outermost references and carry out the combination of their targets, as a union.
 
-        The only case is the schema itself if there is nothing to expand.
+        The only case is the schema itself if there is nothing to expand. Equal schemas are expanded once.
 
         Raises:
             CanonicalizationError: the result has no canonical form, or a reference has no target.
         """
+        if schema not in self._expansions:
+            self._expansions[schema] = self._expand(schema)
+        return self._expansions[schema]
+
+    def _expand(self, schema: CanonicalSchema) -> Expansion:
         match schema.view():
             case canonical.ReferenceView():
                 return Expansion([self._target(schema)], is_narrowed=False)
@@ -95,17 +130,28 @@ class Expander:
             case canonical.NotView(inner):
                 return self._whole(inner).negate()
             case canonical.AllOfView(branches):
-                return reduce(CanonicalSchema.intersect, map(self._whole, branches))
-            case canonical.OneOfView(branches) if len(branches) > _MAX_WHOLE:
-                raise TooManyCases("it is better expanded case by case")
-            case canonical.OneOfView(branches):
-                return _alone_of(list(map(self._whole, branches)))
+                return self._whole_of_all(branches)
+            case canonical.OneOfView():
+                return self._whole_of_all([schema])
             case canonical.TypedGroupView(type_name, body):
                 return self._of_type(type_name, self._whole(body))
             case _:
                 return schema
 
-    def _cases(self, schema: CanonicalSchema, depth: int) -> Cases:  # noqa: PLR0911 - one case per view
+    def _whole_of_all(self, branches: Iterable[CanonicalSchema]) -> CanonicalSchema:
+        """The values that all of some schemas admit, as one form."""
+        parts = _Conjunction.of(branches)
+        found = reduce(CanonicalSchema.intersect, map(self._whole, parts.plain), self._simple({}))
+        for alternatives in parts.exclusive:
+            if len(alternatives) > _MAX_WHOLE:
+                raise TooManyCases("it is better expanded case by case")
+            found = self._alone_of(self._within(found, alternatives))
+        for negated in parts.negated:
+            excluded = self._whole(negated)
+            found = found if _are_disjoint(found, excluded) else _checked(found.subtract(excluded))
+        return found
+
+    def _cases(self, schema: CanonicalSchema, depth: int) -> Cases:
         """The expansion as a union of schemas that can be combined."""
         if depth > _MAX_NESTING:
             raise canonical.UnsupportedResult("it is combined with itself endlessly")
@@ -114,12 +160,10 @@ class Expander:
                 return self._cases(self._target(schema), depth + 1)
             case canonical.AnyOfView(branches):
                 return [part for branch in branches for part in self._cases(branch, depth + 1)]
-            case canonical.NotView(inner):
-                return self._subtract([self._simple({})], self._subsets(inner, depth + 1).outer)
             case canonical.AllOfView(branches):
-                return reduce(self._intersect, (self._cases(branch, depth + 1) for branch in branches))
-            case canonical.OneOfView(branches):
-                return self._exactly_one([self._subsets(branch, depth + 1) for branch in branches])
+                return self._cases_of_all(branches, depth)
+            case canonical.OneOfView() | canonical.NotView():
+                return self._cases_of_all([schema], depth)
             case canonical.TypedGroupView(type_name, body):
                 return [self._of_type(type_name, part) for part in self._cases(body, depth + 1)]
             case _:
@@ -150,6 +194,38 @@ class Expander:
                 return [self._of_type(type_name, part) for part in self._widened(body, depth + 1)]
             case _:
                 return [schema]
+
+    def _within(self, outer: CanonicalSchema, alternatives: Cases) -> Cases:
+        """The values of `outer` that each alternative admits, without those that admit none."""
+        found = [outer.intersect(self._whole(each)) for each in alternatives]
+        return [each for each in found if each.satisfiability() != canonical.Satisfiability.NO]
+
+    def _alone_of(self, schemas: Cases) -> CanonicalSchema:
+        """The values that exactly one of the schemas admits, as one form.
+
+        Disjoint schemas are not subtracted from one another.
+        """
+
+        def alone(index: int) -> CanonicalSchema:
+            schema = schemas[index]
+            others = schemas[:index] + schemas[index + 1 :]
+            return reduce(_subtraction, [o for o in others if not _are_disjoint(schema, o)], schema)
+
+        return reduce(_union, map(alone, range(len(schemas))), self._simple(_NOTHING))
+
+    def _cases_of_all(self, branches: Iterable[CanonicalSchema], depth: int) -> Cases:
+        """The values that all of some schemas admit."""
+        parts = _Conjunction.of(branches)
+        plain = (self._cases(each, depth + 1) for each in parts.plain)
+        cases = reduce(self._intersect, plain, [self._simple({})])
+        for alternatives in parts.exclusive:
+            subsets = [self._subsets(each, depth + 1) for each in alternatives]
+            cases = self._exactly_one(
+                [_Subsets(*(self._intersect(cases, each) for each in both)) for both in subsets]
+            )
+        for negated in parts.negated:
+            cases = self._subtract(cases, self._subsets(negated, depth + 1).outer)
+        return cases
 
     def _simple(self, document: Any) -> CanonicalSchema:
         return simple(document, self._draft)
@@ -213,12 +289,11 @@ class Expander:
         """The values that `part` admits and `other` does not; only some of these if not all have a form."""
         if _are_disjoint(part, other):
             return [part]
-        try:
-            exact = part.subtract(other)
-            if not self._stops_early or not isinstance(exact.view(), canonical.AnyOfView):
-                return list(_branches(exact))
-        except canonical.CanonicalizationError:
-            pass
+        if not _has_exclusive_member(other):
+            with suppress(canonical.CanonicalizationError):
+                exact = part.subtract(other)
+                if not self._stops_early or not isinstance(exact.view(), canonical.AnyOfView):
+                    return list(_branches(exact))
         match other.view():
             case canonical.AnyOfView(branches):
                 return self._subtract([part], list(branches))
@@ -230,7 +305,7 @@ class Expander:
                 return reduce(self._without, values, [part])
             case canonical.ObjectView() as view:
                 self._is_narrowed = True
-                return self._restricted(part, _failing(view))
+                return self._restricted(part, self._failing(view))
             case _:
                 raise canonical.UnsupportedResult("it cannot be negated")
 
@@ -239,7 +314,7 @@ class Expander:
             rest for part in cases for rest in self._restricted(part, _unequal(value, self._prefix))
         )
 
-    def _restricted(self, part: CanonicalSchema, conditions: Sequence[Any]) -> Cases:
+    def _restricted(self, part: CanonicalSchema, conditions: Iterable[Any]) -> Cases:
         """The values of a schema that satisfy any of the conditions, which are JSON Schemas."""
         found: Cases = []
         for condition in conditions:
@@ -250,6 +325,24 @@ class Expander:
             if found and self._stops_early:
                 break
         return found
+
+    def _failing(self, view: canonical.ObjectView) -> Iterator[Any]:
+        """Schemas whose values all fail the view; some other values fail it too."""
+        yield {"not": {"type": "object"}}
+        yield from ({"type": "object", "properties": {key: _NOTHING}} for key in view.required)
+        for key, schema in view.properties.items():
+            if (opposite := self._opposite(schema)) is not None:
+                yield {"type": "object", "required": [key], "properties": {key: opposite}}
+
+    def _opposite(self, schema: CanonicalSchema) -> Any:
+        """What a schema does not admit, as JSON Schema; None if that is not known, or takes long to find."""
+        if schema not in self._opposites:
+            self._opposites[schema] = None
+            with suppress(canonical.CanonicalizationError):
+                opposite = None if _has_exclusive(schema) else schema.negate().to_json_schema()
+                if not (isinstance(opposite, dict) and "$ref" in str(opposite)):
+                    self._opposites[schema] = opposite
+        return self._opposites[schema]
 
     def _live(self, cases: Iterator[CanonicalSchema] | Cases) -> Cases:
         """The cases that are not known to be empty, without duplicates."""
@@ -266,26 +359,34 @@ def _is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _has_exclusive(schema: CanonicalSchema) -> bool:
+    """Whether it combines others by a symbolic `oneOf`: its negation takes long, and mostly has no form."""
+    match schema.view():
+        case canonical.OneOfView():
+            return True
+        case canonical.AllOfView(branches) | canonical.AnyOfView(branches):
+            return any(map(_has_exclusive, branches))
+        case canonical.NotView(inner) | canonical.TypedGroupView(_, inner):
+            return _has_exclusive(inner)
+        case _:
+            return False
+
+
+def _has_exclusive_member(schema: CanonicalSchema) -> bool:
+    """Whether it is an object with a property of which `_has_exclusive` holds."""
+    match schema.view():
+        case canonical.ObjectView() as view:
+            return any(map(_has_exclusive, view.properties.values()))
+        case _:
+            return False
+
+
 def _branches(schema: CanonicalSchema) -> Iterator[CanonicalSchema]:
     match schema.view():
         case canonical.AnyOfView(branches):
             yield from branches
         case _:
             yield schema
-
-
-def _alone_of(schemas: Cases) -> CanonicalSchema:
-    """The values that exactly one of the schemas admits, as one form.
-
-    Disjoint schemas are not subtracted from one another.
-    """
-
-    def alone(index: int) -> CanonicalSchema:
-        schema = schemas[index]
-        others = schemas[:index] + schemas[index + 1 :]
-        return reduce(_subtraction, [o for o in others if not _are_disjoint(schema, o)], schema)
-
-    return reduce(_union, map(alone, range(len(schemas))))
 
 
 def _subtraction(schema: CanonicalSchema, other: CanonicalSchema) -> CanonicalSchema:
@@ -338,18 +439,3 @@ def _unequal(value: Any, prefix: str) -> list[Any]:
             ]
         case _:
             return [{"not": {"enum": [value]}}]
-
-
-def _failing(view: canonical.ObjectView) -> list[Any]:
-    """Schemas whose values all fail the view; some other values fail it too."""
-    failing: list[Any] = [{"not": {"type": "object"}}]
-    failing += [{"type": "object", "properties": {key: _NOTHING}} for key in view.required]
-    for key, schema in view.properties.items():
-        try:
-            opposite = schema.negate().to_json_schema()
-        except canonical.CanonicalizationError:
-            continue
-        if isinstance(opposite, dict) and "$ref" in str(opposite):
-            continue
-        failing.append({"type": "object", "required": [key], "properties": {key: opposite}})
-    return failing

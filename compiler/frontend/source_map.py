@@ -34,6 +34,17 @@ from toolspecs.bundle import absolute
 
 _NO_BRANCH = ("allOf", *IN_PLACE, *REFERENCES)
 """In-place applicators that are not alternatives."""
+_OF_PARTS = {
+    "properties",
+    "patternProperties",
+    "additionalProperties",
+    "unevaluatedProperties",
+    "propertyNames",
+    "required",
+    "items",
+    "prefixItems",
+}
+"""Keywords that say which keys or items a value has, or in which order."""
 _MAX_VISITS = 2_000
 
 Branches = tuple[str, ...]
@@ -157,6 +168,28 @@ class SourceMap:
         used = {keyword for _, schema in self.schemas(location) for keyword in schema}
         constrains_keys = used & {"propertyNames", "minProperties"}
         return location == self.root and "properties" in used and not constrains_keys
+
+    def referred(self, location: SchemaLocation, uri: str) -> SchemaLocation:
+        """The location of values that have to satisfy only what `uri` refers to.
+
+        That is the one of its target alone, so that values of one schema have one location: schemas of other
+        alternatives say nothing of these values. A schema that applies to all of them, and could name keys or
+        items, keeps them where they are; so do references to the whole document, since guards do more at its
+        root than they can at other places.
+        """
+        target = self._target("", uri)
+        if not target:
+            return location
+        found = self._location((target,), location)
+        paths_of = self._branches.get(location, {})
+        others = [pointer for pointer in location.pointers if pointer not in found.pointers]
+        if any(() in paths_of.get(pointer, ((),)) and self._describes_parts(pointer) for pointer in others):
+            return location
+        return found
+
+    def _describes_parts(self, pointer: str) -> bool:
+        schema = self.at(pointer)
+        return isinstance(schema, dict) and not _OF_PARTS.isdisjoint(schema)
 
     def property(self, location: SchemaLocation, key: str) -> SchemaLocation:
         """The location of the value under `key`."""

@@ -1,7 +1,7 @@
 """What is lowered: the constraints of a canonical view as plain values, and the context of a value."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
@@ -106,6 +106,31 @@ def string_constraint(view: canonical.StringView, draft: int = LATEST) -> String
         content_encodings=tuple(view.content_encodings),
         draft=draft,
     )
+
+
+def strings_only(schema: CanonicalSchema) -> StringConstraint | None:
+    """The constraint of a schema of strings that are not listed; None for other schemas."""
+    match schema.view():
+        case canonical.StringView() as view:
+            return string_constraint(view, schema.draft)
+        case _:
+            return None
+
+
+def joinable(schemas: Iterable[CanonicalSchema]) -> list[list[CanonicalSchema]]:
+    """Schemas in groups: those of strings that `StringConstraint.any_of` joins, every other one by itself."""
+    groups: list[list[CanonicalSchema]] = []
+    of_lengths: dict[tuple[int, int | None], list[CanonicalSchema]] = {}
+    for schema in schemas:
+        strings = strings_only(schema)
+        if strings is None or not strings.can_be_joined:
+            groups.append([schema])
+            continue
+        lengths = strings.min_length, strings.max_length
+        if lengths not in of_lengths:
+            groups.append(of_lengths.setdefault(lengths, []))
+        of_lengths[lengths].append(schema)
+    return groups
 
 
 def strings_of(

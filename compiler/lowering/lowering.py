@@ -9,6 +9,7 @@ A schema that admits nothing lowers to None, and the choices that contain it lea
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -34,10 +35,12 @@ from compiler.lowering.constraints import (
     ObjectConstraint,
     array_constraint,
     integer_constraint,
+    joinable,
     may_stem_from,
     number_constraint,
     object_constraint,
     string_constraint,
+    strings_only,
 )
 from compiler.lowering.json_text import JsonFormatting, lower_enum
 from compiler.lowering.objects import lower_object
@@ -75,7 +78,8 @@ class Lowering:
     """One schema being lowered. `is_closed` leaves undeclared keys out wherever keys are declared.
 
     A guard counts long strings, except that rules count those at the pointers `counted`. It tells the keys of
-    open objects apart, except that rules do at the pointers `separated`.
+    open objects apart, except that rules do at the pointers `separated`. An `expander` of the same schema
+    still knows what it expanded.
     """
 
     def __init__(
@@ -88,6 +92,7 @@ class Lowering:
         formatting: JsonFormatting,
         counted: frozenset[str] = frozenset(),
         separated: frozenset[str] = frozenset(),
+        expander: Expander | None = None,
     ) -> None:
         self.schema = schema
         self.source_map = source_map
@@ -100,7 +105,7 @@ class Lowering:
         self.rules = RuleTable()
         self.unconstrained = Unconstrained(self)
         self.large_numbers = LargeNumbers.of((source_map.document, *source_map.documents.values()))
-        self._expander = Expander(schema)
+        self._expander = expander or Expander(schema)
         self.cardinality = Cardinality(self._expander, self.large_numbers)
         self.reporter = Reporter(source_map, schema.draft)
         self.planner = Planner()
@@ -113,7 +118,7 @@ class Lowering:
         """The values that are being lowered; the ones that contain themselves have the name of their rule."""
         self._first_empty: str | None = None
         """The pointer of the first schema that admits values none of which can be written."""
-        self._strings: dict[tuple[StringConstraint, bool, bool, bool], LoweredString | None] = {}
+        self._strings: dict[tuple[StringConstraint, frozenset[tuple[str, bool]]], LoweredString | None] = {}
         self._states: dict[_ValueKey, int] = {}
         """The states of the guards' plan."""
 
@@ -145,6 +150,8 @@ class Lowering:
         of which the value is a branch. Every value is lowered once; inside itself it is a reference to its
         rule.
         """
+        written_at = context.location
+        context = self._referred(schema, context)
         location = context.location
         key = _ValueKey(schema, location, context.is_root, context.is_distinct, context.dependent_keys)
         if key not in self._states:
@@ -169,7 +176,19 @@ class Lowering:
             self._first_empty = location.pointer
         self._done[key] = self._named(body, self._open.pop(key), location)
         self.reporter.lowered(location)
+        self.reporter.lowered(written_at)
         return self._done[key]
+
+    def _referred(self, schema: CanonicalSchema, context: Context) -> Context:
+        """The context, in which values of a reference have one location wherever it is written.
+
+        Where items must be distinct, all alternatives of an item keep their location: equal objects must have
+        their keys in one order.
+        """
+        match schema.view():
+            case canonical.ReferenceView(uri) if not (context.is_root or context.is_distinct):
+                return replace(context, location=self.source_map.referred(context.location, uri))
+        return context
 
     def part(
         self, schema: CanonicalSchema | None, context: Context, location: SchemaLocation, step: PathStep
@@ -244,7 +263,21 @@ class Lowering:
         return lower_enum(self, list(filter(context.dependent_keys.admits, values)), context)
 
     def _any_of(self, schemas: Iterable[CanonicalSchema], context: Context) -> Expr | None:
-        return union([self.value(schema, context) for schema in schemas])
+        return union([part for group in joinable(schemas) for part in self._alternatives(group, context)])
+
+    def _alternatives(self, group: list[CanonicalSchema], context: Context) -> list[Expr | None]:
+        """The values of some schemas; those of several strings are one automaton if it is not too large.
+
+        A guard could not tell their automata apart, and rules of each would be as many times as large.
+        """
+        if len(group) > 1:
+            strings = [constraint for constraint in map(strings_only, group) if constraint is not None]
+            with suppress(UnsupportedSchema):
+                joined = self.string(StringConstraint.any_of(strings), context)
+                for each in strings:
+                    self.reporter.note_all(context.location, each.conditions()[1], ("string",), each.values)
+                return [joined]
+        return [self.value(schema, context) for schema in group]
 
     def expand(self, schema: CanonicalSchema, location: SchemaLocation) -> list[CanonicalSchema]:
         """A form that stayed symbolic because of a reference, expanded by one step, as a union of schemas.
@@ -285,7 +318,11 @@ class Lowering:
         in_container = is_key or not context.is_root
         try:
             lowered = self._string(
-                constraint, in_container=in_container, is_key=is_key, is_guarded=is_guarded
+                constraint,
+                in_container=in_container,
+                is_key=is_key,
+                is_guarded=is_guarded,
+                is_distinct=context.is_distinct,
             )
         except UnsupportedKeyword as refusal:
             raise self.reporter.refusal_of(context.location, refusal) from refusal
@@ -299,15 +336,11 @@ class Lowering:
             self.planner.mark_string(context.state, lowered.bound, is_plain=lowered.is_plain)
         return lowered.expr
 
-    def _string(
-        self, constraint: StringConstraint, *, in_container: bool, is_key: bool, is_guarded: bool
-    ) -> LoweredString | None:
-        """Equal constraints are lowered once."""
-        key = constraint, in_container, is_key, is_guarded
+    def _string(self, constraint: StringConstraint, **options: bool) -> LoweredString | None:
+        """Equal constraints are lowered once; the options are those of `lower_string`."""
+        key = constraint, frozenset(options.items())
         if key not in self._strings:
-            self._strings[key] = lower_string(
-                constraint, self.rules, in_container=in_container, is_key=is_key, is_guarded=is_guarded
-            )
+            self._strings[key] = lower_string(constraint, self.rules, **options)
         return self._strings[key]
 
     def number(self, constraint: IntegerConstraint | NumberConstraint, context: Context) -> Expr | None:

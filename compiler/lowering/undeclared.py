@@ -79,15 +79,16 @@ def lower_undeclared(
     num_keys = 0.0
     for matched in _classes(lowering, tuple(constraint.pattern_properties), context.location):
         key_schema = _key_schema(lowering, constraint, keys, matched, failing)
-        value = _value(lowering, constraint, matched, context, failing)
-        if value is None:
-            continue
         try:
             key = lower_key(lowering, key_schema, context)
         except UnsupportedSchema as refusal:
-            refusals.append(refusal)
+            if _value(lowering, constraint, matched, context, failing) is not None:
+                refusals.append(refusal)
             continue
-        if key is not None:
+        if key is None:
+            continue  # before its values are planned for: there are none in this class
+        value = _value(lowering, constraint, matched, context, failing)
+        if value is not None:
             options.append(concat(key, lowering.formatting.key_separator, value))
             num_keys = max(num_keys, lowering.cardinality.at_least(key_schema))
     if refusals and not options:

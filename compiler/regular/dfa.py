@@ -162,9 +162,20 @@ class Dfa:
 
         return build_dfa(self.alphabet, (0, 0), successors, is_accepting)
 
-    def union(self, other: "Dfa") -> "Dfa":
-        """The automaton of the texts in either language."""
-        return self.complement().intersect(other.complement()).complement()
+
+def union(automata: Sequence[Dfa]) -> Dfa:
+    """The automaton of the texts in any of the languages; all automata must have the same alphabet."""
+
+    def successors(states: tuple[int, ...]) -> Iterator[tuple[int, ...] | None]:
+        dead = (DEAD,) * len(automata[0].alphabet.atoms)
+        rows = [dead if s == DEAD else each.table[s] for each, s in zip(automata, states, strict=True)]
+        columns = zip(*rows, strict=True)
+        return (targets if any(target != DEAD for target in targets) else None for targets in columns)
+
+    def is_accepting(states: tuple[int, ...]) -> bool:
+        return any(state in each.accepting for each, state in zip(automata, states, strict=True))
+
+    return build_dfa(automata[0].alphabet, (0,) * len(automata), successors, is_accepting)
 
 
 def build_dfa(

@@ -95,7 +95,8 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "v": "\v", "f": "\f", "0": "\0"}
 def parse(pattern: str, *, is_outer: bool = False, most: int = MAX_COUNT) -> PatternNode:
     """The syntax tree of a pattern, read inner or outer.
 
-    In the inner reading, upper bounds of repetitions are lowered to `most`.
+    In the inner reading, upper bounds of repetitions are lowered to `most`. In the outer one, lower bounds
+    are lowered to it, and higher upper bounds left out.
 
     >>> parse("ab?")
     Concat(items=(Chars(ranges=((97, 97),)), Repetition(item=Chars(ranges=((98, 98),)), low=0, high=1)))
@@ -204,7 +205,9 @@ class _Parser:
         low, high = counts
         if high is not None and low > high:
             raise PatternError(f"counts from {low} down to {high}")
-        if high is not None and not self.is_outer:
+        if self.is_outer and self.most < MAX_COUNT:
+            low, high = min(low, self.most), None if high is None or high > self.most else high
+        elif high is not None and not self.is_outer:
             high = min(high, max(low, self.most))
         if max(low, high or 0) > MAX_COUNT:
             raise PatternError(f"counts beyond {MAX_COUNT}")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 
 from compiler.regular import charset, nfa
-from compiler.regular.dfa import Alphabet, Dfa, TooManyStates, build_dfa
+from compiler.regular.dfa import Alphabet, Dfa, TooManyStates, build_dfa, union
 from compiler.regular.ecma import (
     MAX_COUNT,
     MISPLACED_LOOKAROUND,
@@ -35,7 +35,7 @@ class PatternCondition:
     def node(self, most: int = MAX_COUNT) -> PatternNode:
         """The syntax tree of the pattern: read inner if it must match, outer if it must not.
 
-        In a pattern that must match, upper bounds of repetitions are lowered to `most`.
+        Bounds of repetitions beyond `most` are changed so that the condition admits less (see `parse`).
 
         Raises:
             PatternError: the pattern cannot be read.
@@ -90,7 +90,7 @@ def language(
     >>> [dfa.accepts(text) for text in ("a", "ab", "ac")]
     [True, False, False]
 
-    In patterns that must match, upper bounds of repetitions are lowered to `most`.
+    Bounds of repetitions beyond `most` are changed so that less is admitted (see `parse`).
 
     Raises:
         PatternError: a pattern cannot be read or is not regular.
@@ -107,6 +107,20 @@ def _intersection(conditions: tuple[PatternCondition, ...], excluded: tuple[str,
     alphabet = Alphabet.of([*sets, *(charset.of(char) for char in sorted(set("".join(excluded))))])
     first = [_other_than(excluded, alphabet)] if excluded or not conditions else []
     return reduce(Dfa.intersect, first + [dfa.over(alphabet) for _, dfa in automata])
+
+
+def union_of(languages: Iterable[Dfa]) -> Dfa:
+    """The automaton of the texts in any of some languages.
+
+    Raises:
+        TooManyStates: the automaton is too large.
+    """
+    automata = list(languages)
+    alphabet = Alphabet.of(atom for dfa in automata for atom in dfa.alphabet.atoms)
+    automata = [dfa.over(alphabet) for dfa in automata]
+    while len(automata) > 1:
+        automata = [union(automata[i : i + 2]) for i in range(0, len(automata), 2)]
+    return automata[0]
 
 
 @lru_cache(maxsize=256)
@@ -136,10 +150,7 @@ def _search(node: PatternNode, alphabet: Alphabet) -> Dfa:
         return nfa.search(node, alphabet)
     match node:
         case Alternation(options):
-            found = _search(options[0], alphabet)
-            for option in options[1:]:
-                found = found.union(_search(option, alphabet))
-            return found
+            return union([_search(option, alphabet) for option in options])
         case Concat(items):
             return _anchored(list(items), alphabet)
         case _:

@@ -1,15 +1,15 @@
 """What a schema says of a string, as a plain value."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from compiler.errors import UnsupportedKeyword
 from compiler.regular.dfa import Dfa, TooManyStates
-from compiler.regular.ecma import PatternError, disputed, meets_names
+from compiler.regular.ecma import MAX_COUNT, PatternError, disputed, meets_names
 from compiler.regular.formats import BASE64, FORMATS, Format, outer_pattern
-from compiler.regular.language import PatternCondition, language, text_length
+from compiler.regular.language import PatternCondition, language, text_length, union_of
 from compiler.report import Note, Verdict
 from compiler.scalars.counted_repetition import MAX_LENGTH
 
@@ -43,6 +43,8 @@ class StringConstraint:
     content_media_types: tuple[str, ...] = ()
     content_encodings: tuple[str, ...] = ()
     draft: int = LATEST
+    alternatives: "tuple[StringConstraint, ...]" = ()
+    """If there are any, the string must satisfy one of these; they bound no lengths."""
 
     @property
     def values(self) -> Mapping[str, Collection[Any]]:
@@ -50,7 +52,7 @@ class StringConstraint:
         return {
             "minLength": (self.min_length,),
             "maxLength": (self.max_length,),
-            "pattern": self.patterns,
+            "pattern": [pattern for each in (self, *self.alternatives) for pattern in each.patterns],
             "format": self.formats,
         }
 
@@ -67,11 +69,35 @@ class StringConstraint:
         )
 
     @property
+    def only_excludes_patterns(self) -> bool:
+        """Whether patterns must not match, none must, and no upper bound is given."""
+        must_match = self.patterns or self.formats or self.content_encodings or self.alternatives
+        return bool(self.excluded_patterns) and not must_match and self.max_length is None
+
+    @property
+    def has_patterns(self) -> bool:
+        """Whether a pattern must match, or must not."""
+        return bool(self.patterns or self.excluded_patterns or self.alternatives)
+
+    @property
+    def can_be_joined(self) -> bool:
+        """Whether it is made of patterns, besides lengths, so that it can be an alternative of others."""
+        has_others = self.formats or self.excluded_formats or self.content_media_types
+        return self.has_patterns and not has_others and not self.content_encodings
+
+    @classmethod
+    def any_of(cls, alternatives: "Sequence[StringConstraint]") -> "StringConstraint":
+        """What satisfies one of some constraints that `can_be_joined` and have the same lengths."""
+        first = alternatives[0]
+        unbounded = tuple(replace(each, min_length=0, max_length=None) for each in alternatives)
+        return cls(first.min_length, first.max_length, draft=first.draft, alternatives=unbounded)
+
+    @property
     def blamed_keyword(self) -> str:
         """The keyword to blame if the automaton is too large or cannot be built."""
         if self.only_excludes:
             return "properties"
-        return "pattern" if self.patterns or self.excluded_patterns else "format"
+        return "pattern" if self.has_patterns else "format"
 
     def known_formats(self, *, is_guarded: bool) -> list[Format]:
         """The formats that have force, for rules alone or beside a guard.
@@ -83,6 +109,8 @@ class StringConstraint:
 
     def conditions(self, *, is_guarded: bool = False) -> tuple[list[PatternCondition], list[Note]]:
         """Everything but lengths and single values as patterns, and notes on what these leave out.
+
+        Alternatives are not among them, and have notes of their own.
 
         With `is_guarded`, a guard keeps the lengths of formats and of their parts.
 
@@ -156,6 +184,17 @@ class StringConstraint:
         note = ("maxLength", Verdict.NARROWED, f"at most {most} characters")
         return replace(self, max_length=most), [note]
 
+    def language(self, conditions: Iterable[PatternCondition], most: int = MAX_COUNT) -> Dfa:
+        """The texts that meet the conditions, and an alternative if there are any; lengths aside.
+
+        Raises:
+            PatternError: a pattern cannot be read.
+            TooManyStates: the automaton is too large.
+        """
+        if not self.alternatives:
+            return language(conditions, self.excluded, most=most)
+        return union_of(each.language(each.conditions()[0], most) for each in self.alternatives)
+
     def automaton(self) -> Dfa:
         """The texts that are admitted however far counts are lowered; lengths are not considered.
 
@@ -163,6 +202,6 @@ class StringConstraint:
             UnsupportedKeyword: a pattern cannot be read, or the automaton is too large.
         """
         try:
-            return language(self.conditions()[0], self.excluded, most=LOWER_COUNTS[-1])
+            return self.language(self.conditions()[0], most=LOWER_COUNTS[-1])
         except (PatternError, TooManyStates) as error:
             raise UnsupportedKeyword(self.blamed_keyword, str(error)) from error

@@ -1,7 +1,8 @@
 """Lowering of JSON strings: what a schema says of a string becomes the rules of its JSON texts.
 
-Patterns, formats, excluded values and `minLength` are kept by rules. Who keeps `maxLength` depends on what it
-costs:
+Patterns, formats, excluded values and `minLength` are kept by rules; a `minLength` above `LONGEST_BY_RULES`
+without a pattern by a guard, since every counted character costs some 20 ms to compile. Who keeps `maxLength`
+depends on what it costs:
 
 - Without a pattern, a guard does (`compiler.guard.string_bounds`); where a guard may not, rules do
   (`compiler.scalars.counted_repetition`).
@@ -53,6 +54,10 @@ class LoweredString:
     """Whether from the second character on any character, or the end, may follow."""
 
 
+LONGEST_BY_RULES = 32
+"""The largest `minLength` that rules count where a guard could: priming compiles the rules of these."""
+MAX_COST_OF_COUNTS = 100
+"""Counts of patterns that must not match are lowered where the rules would cost more than this."""
 MAX_COST_BESIDE_GUARD = 40
 """The largest `BoundedAutomaton.cost` of rules where a guard could keep the whole pattern: 100 ms."""
 _BY_PATTERN = ("pattern", "minLength", "maxLength")
@@ -70,17 +75,18 @@ def lower_string(
     in_container: bool = True,
     is_key: bool = False,
     is_guarded: bool = False,
+    is_distinct: bool = False,
 ) -> LoweredString | None:
     """The JSON texts, quotes included, of the strings that a constraint admits; None if there are none.
 
     `in_container`: a value is followed by `,`, `}` or `]`, a key by `:`. `is_guarded`: an upper bound may be
-    left to a guard; it is then in the result.
+    left to a guard; it is then in the result. `is_distinct`: a guard compares the string with others.
 
     Raises:
         UnsupportedKeyword: a keyword cannot be upheld.
     """
     ahead = (_KEY_END if is_key else _VALUE_END) if in_container else None
-    lowered = StringLowering(rules, ahead, is_guarded=is_guarded).lower(constraint)
+    lowered = StringLowering(rules, ahead, is_guarded=is_guarded, is_distinct=is_distinct).lower(constraint)
     return lowered and replace(lowered, expr=concat(QUOTE, lowered.expr))
 
 
@@ -100,6 +106,7 @@ class StringLowering:
     encode: CharEncoding = as_json
     left_out: Ranges = ()
     is_guarded: bool = False
+    is_distinct: bool = False
 
     def lower(self, constraint: StringConstraint) -> LoweredString | None:
         """The strings that a constraint admits, each followed by `close`; None if there are none.
@@ -108,6 +115,14 @@ class StringLowering:
             UnsupportedKeyword: a keyword cannot be upheld.
         """
         low, high = constraint.min_length, constraint.max_length
+        if (
+            constraint.has_only_lengths
+            and self.is_guarded
+            and not self.is_distinct
+            and low > LONGEST_BY_RULES
+            and (guarded := self._kept_whole(language([]), low, high, ("minLength", "maxLength")))
+        ):
+            return guarded
         if (
             constraint.has_only_lengths
             and self.is_guarded
@@ -121,7 +136,7 @@ class StringLowering:
         constraint, length_notes = constraint.with_countable_length()
         conditions, notes = constraint.conditions()
         notes += length_notes
-        if not conditions and not constraint.excluded:
+        if not conditions and not constraint.excluded and not constraint.alternatives:
             body = self._suffix(Suffix(charset.ALL, constraint.min_length, constraint.max_length))
             is_plain = constraint.min_length < 2 and constraint.max_length is None
             return LoweredString(body, tuple(notes), is_plain=is_plain)
@@ -147,22 +162,24 @@ class StringLowering:
     def _matching(
         self, conditions: list[PatternCondition], constraint: StringConstraint
     ) -> LoweredString | None:
-        """Strings that meet every condition; patterns with too many states count less far."""
+        """Strings that meet every condition; patterns with too many states count less far.
+
+        So do patterns that must not match where another count makes their complement much cheaper.
+        """
         if constraint.only_excludes and (constraint.min_length, constraint.max_length) == (0, None):
             return self._of_bounded(other_than(constraint.excluded))
-        counts = [MAX_COUNT, *(LOWER_COUNTS if constraint.patterns else ())]
-        for most in counts:
+        attempts = _attempts(constraint)
+        for number, (most, max_cost) in enumerate(attempts, start=1):
             try:
-                lowered = self._of_dfa(language(conditions, constraint.excluded, most=most), constraint)
+                lowered = self._of_dfa(constraint.language(conditions, most), constraint, max_cost)
             except (TooManyStates, UnsupportedKeyword):
-                if most == counts[-1]:
+                if number == len(attempts):
                     raise
                 continue
             if lowered is None or most == MAX_COUNT:
                 return lowered
-            note = ("pattern", Verdict.NARROWED, f"repetitions in it go up to {most} at most")
-            return replace(lowered, notes=(*lowered.notes, note))
-        raise AssertionError("the last count returns or raises")
+            return replace(lowered, notes=(*lowered.notes, *_notes_on_counts(constraint, most)))
+        raise AssertionError("the last attempt returns or raises")
 
     def _with_guarded_formats(self, constraint: StringConstraint) -> LoweredString | None:
         """Strings of formats whose lengths a guard keeps; None if it need not, or cannot.
@@ -189,12 +206,11 @@ class StringLowering:
                 lowered = lowered and _guarded(lowered, bound)
         return lowered and replace(lowered, notes=(*notes, *lowered.notes))
 
-    def _of_dfa(self, dfa: Dfa, constraint: StringConstraint) -> LoweredString | None:
+    def _of_dfa(self, dfa: Dfa, constraint: StringConstraint, max_cost: int) -> LoweredString | None:
         """Strings of an automaton within the length bounds; an upper bound that costs too much is lowered."""
         low, high = constraint.min_length, constraint.max_length
         if high is not None and dfa.max_length is not None and dfa.max_length <= high:
             high = None
-        max_cost = MAX_COST_OF_KEYS if constraint.only_excludes else MAX_COST
         if self.is_guarded and _is_costly(dfa, constraint) and (whole := self._kept_whole(dfa, low, high)):
             return whole
         bound = None if high is None or not self.is_guarded else _guarded_bound(dfa, low, high)
@@ -287,12 +303,30 @@ class StringLowering:
         return CountedRepetition(key, encode, self.ahead, self.rules, self.close)
 
 
+def _attempts(constraint: StringConstraint) -> list[tuple[int, int]]:
+    """The highest counts to lower patterns with, and what the rules may then cost; tried in turn."""
+    if constraint.only_excludes:
+        return [(MAX_COUNT, MAX_COST_OF_KEYS)]
+    counts = (MAX_COUNT, *(LOWER_COUNTS if constraint.has_patterns else ()))
+    of_any_cost = [(most, MAX_COST) for most in counts]
+    if not constraint.only_excludes_patterns:
+        return of_any_cost
+    return [(most, MAX_COST_OF_COUNTS) for most in counts] + of_any_cost
+
+
+def _notes_on_counts(constraint: StringConstraint, most: int) -> tuple[Note, ...]:
+    if not constraint.only_excludes_patterns:
+        return (("pattern", Verdict.NARROWED, f"repetitions in it go up to {most} at most"),)
+    note = f"texts are left out that do not match only because of a count beyond {most}"
+    return (("not", Verdict.NARROWED, note),)
+
+
 def _is_costly(dfa: Dfa, constraint: StringConstraint) -> bool:
     """Whether rules of the patterns, `minLength` counted, take longer to compile than a guard may cost.
 
     Formats do not count: their rules are compiled ahead.
     """
-    if not constraint.patterns and not constraint.excluded_patterns:
+    if not constraint.has_patterns:
         return False
     try:
         bounded_by_count(dfa, constraint.min_length, None, max_cost=MAX_COST_BESIDE_GUARD)

@@ -28,7 +28,12 @@ from compiler.units.stored import VERSIONS
 from toolspecs import Catalog, DeletedToolset, StaleRevision, ToolChoice, open_store
 
 WRITTEN = sorted(Path(__file__).parent.glob("version_*"))
-LOWERED_WITH = {"version_16": (16, "0.2.8"), "version_17": (17, "0.2.8"), "version_18": (18, "0.2.8")}
+LOWERED_WITH = {
+    "version_16": (16, "0.2.8"),
+    "version_17": (17, "0.2.8"),
+    "version_18": (18, "0.2.8"),
+    "version_19": (19, "0.2.8"),
+}
 """The version of the lowering and that of xgrammar under which each folder's grammars are found."""
 
 
