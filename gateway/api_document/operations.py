@@ -166,6 +166,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "get_model": Operation(
         "Models", {200: models.Model}, (*WITH_TOOLSET, runtime.UnknownModel, gateway.InvalidField)
     ),
+    "list_engines": Operation("Models", {200: models.EngineList}, ()),
     "list_toolsets": _TOOLSETS.reading(registry.ToolsetPage),
     "get_toolset": _TOOLSETS.reading(
         registry.StoredToolset, statuses=(304,), headers=(IF_NONE_MATCH,), has_etag=True

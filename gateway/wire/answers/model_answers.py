@@ -261,6 +261,29 @@ class ModelList(Struct):
     last_id: str | UnsetType = UNSET
 
 
+class Engine(Struct):
+    """An engine elsewhere that runs a model, and what became of its requests."""
+
+    object: Literal["engine"]
+    model: str
+    engine: str
+    circuit: Literal["closed", "open", "trial"]
+    reason: str | None
+    version: str | None
+    running: int
+    served: int
+    failed: int
+    refused_tokens: int
+    canary_age_s: float | None
+
+
+class EngineList(Struct):
+    """The engines elsewhere."""
+
+    object: Literal["list"]
+    data: list[Engine]
+
+
 class Health(Struct):
     """Whether the process works, or can serve."""
 
