@@ -171,7 +171,7 @@ def check(
         with console.status("compiling …"):
             result = checked_answer(client.post(f"{_path(name or found)}/check", json=body), _CheckReply)
         reports = {report.name: report for report in result.tools}
-        shown = table("tool", "change", "grammar", "compiled in", "narrowed")
+        shown = table("tool", "change", "grammar", "compiled in", "stricter than declared")
         for tool, change in result.changes.items():
             shown.add_row(tool, change, *_report_cells(reports.get(tool)))
         console.print(shown)

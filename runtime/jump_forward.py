@@ -67,11 +67,9 @@ class JumpForward:
         self._merges: dict[tuple[bytes, bytes], bool] = {}
 
     @classmethod
-    def of(cls, tokenizer: Any, prepared: PreparedVocabulary) -> "JumpForward | None":
-        """For a transformers tokenizer; None if it cannot be called from several threads at once."""
-        backend = getattr(tokenizer, "backend_tokenizer", None)
-        if backend is None:
-            return None
+    def of(cls, tokenizer: Any, prepared: PreparedVocabulary) -> "JumpForward":
+        """For a tokenizer of transformers that has a `backend_tokenizer`, as every loaded model's has."""
+        backend = tokenizer.backend_tokenizer
         anchor = tokenizer(_ANCHOR, add_special_tokens=False)["input_ids"]  # leaves the backend set up
 
         def encode(text: str) -> list[int]:

@@ -338,7 +338,7 @@ def _cache_key(name: str, digest: str) -> str:
 class StaleCache:
     """The records that references had when the store last answered, to serve while the store is out.
 
-    It logs one warning per outage.
+    It logs one warning per outage, and its end.
     """
 
     def __init__(self) -> None:
@@ -347,7 +347,9 @@ class StaleCache:
 
     def put(self, reference: ToolsetReference, record: Record) -> None:
         """Keep a record that the store has just answered or stored."""
-        self._is_out = False
+        if self._is_out:
+            self._is_out = False
+            _log.warning("the store answers again: toolsets are read from it")
         self._records.put(str(reference), record, STALE_RECORD_BYTES)
 
     def get(self, reference: ToolsetReference, error: StoreUnavailable) -> Record:

@@ -37,6 +37,7 @@ class GrammarStore:
         self._store = store
         self._secret = secret
         self._paused_until = 0.0
+        self._has_failed = False
         self._allowance = StoreAllowance()
 
     async def load(self, key: str) -> bytes | None:
@@ -57,6 +58,7 @@ class GrammarStore:
         except (StoreError, TimeoutError) as error:
             self._failed(error)
             return {}
+        self._answered()
         contents = {}
         for key, value in zip(keys, stored, strict=True):
             try:
@@ -109,8 +111,14 @@ class GrammarStore:
     def _reachable(self) -> Store | None:
         return None if time.monotonic() < self._paused_until else self._store
 
+    def _answered(self) -> None:
+        if self._has_failed:
+            self._has_failed = False
+            _log.warning("the store answers again: the grammar cache uses it")
+
     def _failed(self, error: Exception) -> None:
-        if time.monotonic() >= self._paused_until:
+        if not self._has_failed:
+            self._has_failed = True
             _log.warning(
                 "the grammar cache works without the store for now: %s", str(error) or "it does not answer"
             )

@@ -72,6 +72,8 @@ async def test_the_gateway_outlives_redis(server, gateway, caplog):
         assert await source_of(client, tools=[renamed(WEATHER, "later")]) == "memory"
         fresh = renamed(WEATHER, "fresh", sunny={"type": "boolean"})
         assert await source_of(client, tools=[fresh]) == "compiled"
+        assert caplog.text.count("the store answers again: the grammar cache uses it") == 1
+        assert caplog.text.count("the store answers again: toolsets are read from it") == 1
     async with gateway() as client:
         assert await source_of(client, tools=[fresh]) == "store"
         tools = (await client.get("/v1/toolsets/weather")).json()["tools"]
