@@ -56,6 +56,10 @@ PROMPTING: Errors = (
     runtime.Overloaded,
     runtime.DeadlineExceeded,
     runtime.EngineStopped,
+    runtime.NoEngine,
+    runtime.EngineFault,
+    runtime.EngineRefused,
+    runtime.PluginMissing,
 )
 GENERATING: Errors = (
     *PROMPTING,
