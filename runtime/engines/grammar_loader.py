@@ -31,7 +31,7 @@ _SLOW_MS = 20.0
 """A unit that compiles faster may be compiled when its tool is first called, between two tokens."""
 _SHOWN = 3
 
-ResultT = TypeVar("ResultT")
+FoundT = TypeVar("FoundT")
 
 _log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class GrammarLoader:
         self._thread.join()
         self._loop.close()
 
-    def _on_loop(self, work: Coroutine[Any, Any, ResultT], timeout_s: float | None = None) -> ResultT:
+    def _on_loop(self, work: Coroutine[Any, Any, FoundT], timeout_s: float | None = None) -> FoundT:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout_s)
 
     async def _opened(self) -> Store:
@@ -169,7 +169,7 @@ class GrammarLoader:
     async def _compile(self, entry: CacheEntry) -> None:
         await self._in_thread(_compiled, entry)
 
-    async def _in_thread(self, work: Callable[..., ResultT], *arguments: Any) -> ResultT:
+    async def _in_thread(self, work: Callable[..., FoundT], *arguments: Any) -> FoundT:
         return await self._loop.run_in_executor(self._compilers, work, *arguments)
 
 

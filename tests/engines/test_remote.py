@@ -15,7 +15,6 @@ from runtime.events import ArgumentsDelta, CallStarted, Finished, FinishReason, 
 from runtime.models.random_model import RandomModelSettings, ensure_random_model
 from runtime.text.tokenizer import load_tokenizer
 
-FORBIDDEN = 1
 """A token that stands nowhere in a call, a stop token apart."""
 SCHEMAS = {tool.name: jsonschema_rs.validator_for(dict(tool.parameters)) for tool in TOOLS}
 
@@ -43,6 +42,11 @@ def calls_of(events, choice=0):
             name, arguments = calls[event.index]
             calls[event.index] = (name, arguments + event.text)
     return list(calls.values())
+
+
+def forbidden(text):
+    """A token that no place of a call allows: the byte 0."""
+    return text.vocabulary.tokens.index(b"\0")
 
 
 def assert_valid(events, request):
@@ -75,7 +79,7 @@ async def test_a_refused_token_is_cut_and_the_output_resumed_behind_what_was_goo
     async with remote_over(text, stand_in, settings=replace(SETTINGS, jump_forward=False)) as remote:
         found = await remote.grammar(tools=TOOLS[:1])
         stand_in.bodies.clear()
-        stand_in.writes, stand_in.num_faults = {place: FORBIDDEN}, 1
+        stand_in.writes, stand_in.num_faults = {place: forbidden(text)}, 1
         request = remote.request(found, max_tokens=200)
         events = await events_of(remote, request)
         (end,) = assert_valid(events, request)
@@ -105,7 +109,8 @@ async def test_a_call_that_grows_too_long_is_closed_and_its_engine_aborted(text)
     stand_in = StandIn(text, end_bias=-50)
     async with remote_over(text, stand_in) as remote:
         stand_in.honours_max_tokens = False
-        request = remote.request(await remote.grammar(), max_tokens=60)
+        found = await remote.grammar(tools=TOOLS[:1])
+        request = remote.request(found, max_tokens=found.grammar.closer().minimum() + 3)
         events = await events_of(remote, request)
         (end,) = assert_valid(events, request)
         assert calls_of(events)
@@ -277,7 +282,7 @@ async def test_whatever_engines_do_answers_are_valid_or_errors_that_name_them(te
         num_answered, errors = 0, []
         for _ in range(12):
             for stand_in in stand_ins:
-                kinds = ["die", "garbage", "error", "empty", "stop", "length", 3, 10**7, FORBIDDEN]
+                kinds = ["die", "garbage", "error", "empty", "stop", "length", 3, 10**7, forbidden(text)]
                 stand_in.writes = {rng.randrange(60): rng.choice(kinds) for _ in range(rng.randrange(4))}
             request = remote.request(found, max_tokens=rng.randrange(30, 120), num_choices=2)
             try:

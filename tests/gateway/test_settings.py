@@ -98,7 +98,9 @@ def test_loopback_needs_none(host):
 def test_every_setting_is_documented():
     for setting in settings_table():
         assert len(setting.description) > 20, setting.name
-    assert [s.name for s in settings_table()] == list(Settings.__struct_fields__)
+    tables = {"models"}  # of the TOML file, described with it
+    documented = [setting.name for setting in settings_table()]
+    assert documented == [name for name in Settings.__struct_fields__ if name not in tables]
 
 
 def test_what_kubernetes_sets_for_a_service_named_callgate_is_no_port():
