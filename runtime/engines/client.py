@@ -20,6 +20,8 @@ from runtime.written_token import SampledToken
 
 MAX_EVENT_BYTES = 16 * 2**20
 """Of one event of a stream; the first repeats the ids of the prompt."""
+MAX_PROBE_BYTES = 16 * 2**20
+"""Of an answer about the engine itself: its health, models and metrics."""
 MAX_ERROR_CHARACTERS = 500
 """Of an engine's own words in our error messages."""
 _RUNNING = re.compile(r"^vllm:num_requests_running(?:\{[^}]*\})? ([0-9.e+]+)$", re.MULTILINE)
@@ -44,9 +46,12 @@ class EngineAddress:
 
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
-    """Most connections to one engine, and the longest times in seconds."""
+    """The longest times in seconds.
 
-    max_connections: int = 256
+    Connections have no limit: a probe that waits behind streams for one would make a busy engine look dead.
+    Whoever asks for completions bounds how many run.
+    """
+
     connect_s: float = 5.0
     probe_s: float = 5.0
 
@@ -95,7 +100,7 @@ class _Event(msgspec.Struct):
 
 
 class VllmClient:
-    """One vLLM server, with a pool of connections. Its errors name it."""
+    """One vLLM server, whose connections are used again. Its errors name it."""
 
     def __init__(
         self,
@@ -115,7 +120,7 @@ class VllmClient:
             transport=transport,
             # Whoever reads a stream decides how long it waits for the next token.
             timeout=httpx.Timeout(limits.probe_s, connect=limits.connect_s),
-            limits=httpx.Limits(max_connections=limits.max_connections, keepalive_expiry=30),
+            limits=httpx.Limits(keepalive_expiry=30),
         )
 
     async def close(self) -> None:
@@ -149,9 +154,7 @@ class VllmClient:
     async def num_running(self) -> int | None:
         """How many requests its metrics say that it computes now; None if it has no such metric."""
         answer = await self._get("/metrics")
-        found = re.findall(
-            r"^vllm:num_requests_running(?:\{[^}]*\})? ([0-9.e+]+)$", answer.text, re.MULTILINE
-        )
+        found = _RUNNING.findall(answer.text)
         return int(sum(map(float, found))) if answer.is_success and found else None
 
     @asynccontextmanager
@@ -201,7 +204,13 @@ class VllmClient:
 
     async def _get(self, path: str) -> httpx.Response:
         with _of_engine(self.name):
-            return await self._http.get(path)
+            async with self._http.stream("GET", path) as answer:
+                content = bytearray()
+                async for received in answer.aiter_bytes():
+                    content += received
+                    if len(content) > MAX_PROBE_BYTES:
+                        raise ValueError(f"{path} has more than {MAX_PROBE_BYTES} bytes")
+            return httpx.Response(answer.status_code, content=bytes(content))
 
 
 def _tokens(ids: list[int], logprobs: _Logprobs | None) -> list[SampledToken]:
@@ -222,13 +231,16 @@ def _top(top: Mapping[str, float] | None) -> tuple[tuple[int, float], ...]:
 
 async def _event_data(answer: httpx.Response) -> AsyncIterator[bytes]:
     """The data of each server-sent event: vLLM writes each as one line."""
-    rest = b""
+    line = bytearray()
     async for received in answer.aiter_bytes():
-        *lines, rest = (rest + received).split(b"\n")
-        for line in lines:
+        *ends, beginning = received.split(b"\n")
+        for end in ends:
+            line += end
             if line.startswith(b"data:"):
-                yield line[5:].strip()
-        if len(rest) > MAX_EVENT_BYTES:
+                yield bytes(line[5:]).strip()
+            line.clear()
+        line += beginning
+        if len(line) > MAX_EVENT_BYTES:
             raise ValueError(f"an event of more than {MAX_EVENT_BYTES} bytes")
 
 

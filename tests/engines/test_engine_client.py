@@ -1,0 +1,74 @@
+"""The client of one engine: busy is not dead, and no answer is read without end."""
+
+from contextlib import AsyncExitStack
+
+import httpx
+import pytest
+from completions_server import StandIn, serving
+
+from runtime.engines import client as engine_client
+from runtime.engines.client import EngineAddress, VllmClient
+from runtime.engines.completion_request import completion_body
+from runtime.errors import EngineBroke
+from runtime.models.random_model import RandomModelSettings, ensure_random_model
+from runtime.request import Sampling
+from runtime.text.tokenizer import load_tokenizer
+
+NUM_STREAMS = 272
+"""As many as a gateway admits by default."""
+
+
+def answering(content):
+    """A client of an engine that answers everything with some pieces of bytes."""
+
+    async def pieces():
+        for piece in content:
+            yield piece
+
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, content=pieces()))
+    return VllmClient(EngineAddress("http://engine"), transport=transport)
+
+
+async def tokens_of(client):
+    async with client.completion({}) as chunks:
+        return [token.token_id async for chunk in chunks for token in chunk.tokens]
+
+
+async def test_probes_are_answered_beside_as_many_streams_as_may_run(tmp_path):
+    text = load_tokenizer(
+        ensure_random_model(tmp_path, RandomModelSettings(hidden_size=64, num_layers=2)), model_id="remote"
+    )
+    stand_in = StandIn(text, writes={0: "stall"})
+    body = completion_body("remote", [1, 2], 9, Sampling())
+    with serving(stand_in) as url:
+        client = VllmClient(EngineAddress(url))
+        async with AsyncExitStack() as streams:
+            for _ in range(NUM_STREAMS):
+                await streams.enter_async_context(client.completion(body))
+            assert await client.is_healthy()
+            assert await client.num_running() == NUM_STREAMS
+        await client.close()
+
+
+async def test_a_long_answer_to_a_probe_is_refused(monkeypatch):
+    monkeypatch.setattr(engine_client, "MAX_PROBE_BYTES", 1000)
+    client = answering([b'{"data": ['] + [b" " * 100] * 20)
+    with pytest.raises(EngineBroke, match=r"/v1/models has more than 1000 bytes"):
+        await client.models()
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+async def test_events_are_joined_from_whatever_pieces_come(size):
+    stream = b'data: {"choices": [{"token_ids": [5]}]}\n\n: a comment\ndata: {"choices": [{"token_ids": [6, 7]}]}\n\n'
+    stream += b"data: [DONE]\n\n"
+    assert await tokens_of(answering([stream[i : i + size] for i in range(0, len(stream), size)])) == [
+        5,
+        6,
+        7,
+    ]
+
+
+async def test_a_long_event_is_refused(monkeypatch):
+    monkeypatch.setattr(engine_client, "MAX_EVENT_BYTES", 1000)
+    with pytest.raises(EngineBroke, match="an event of more than 1000 bytes"):
+        await tokens_of(answering([b"data: {"] + [b" " * 100] * 20))
