@@ -4,13 +4,23 @@ A parser state is a value: advancing gives a new one and leaves the old, so a to
 It follows all derivations at once on a graph-structured stack (Tomita): calls of one rule at one point of the
 text share a stack frame, whoever called it, so ambiguity costs no more than the grammar is large. A frame is
 complete once the byte that opened it has been read, and never changes again.
+
+Some grammars have ever more derivations (`root ::= x root | x` with `x ::= [a-z]+`: each letter may begin an
+`x`). Of these only the oldest are followed, as many as the grammar is large. Each of them can complete the
+text. In the worst case no derivation that is followed goes on as the text does: then a closer completes the
+output earlier than its budget demands.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from compiler.recogniser.network import Network, StateSet
+
+_MIN_LIVE_FRAMES = 16
+_LIVE_FRAMES_A_RULE = 4
+"""What one point of a text needs: most rules are in one frame there, those in what they call in a few."""
 
 
 class StackFrame:
@@ -139,6 +149,9 @@ class _StackClosure:
             for frame, states in self._live.items()
             if states.consuming or (frame is self._bottom and states.is_end)
         }
+        most = _MIN_LIVE_FRAMES + _LIVE_FRAMES_A_RULE * len(self._network.grammar.rules)
+        if len(live) > most:
+            live = dict(islice(live.items(), most))
         return ParserState(self._network, self._bottom, live) if live else None
 
     def _call(self, name: str, after: StateSet, caller: StackFrame) -> list[tuple[StackFrame, StateSet]]:

@@ -21,6 +21,7 @@ from compiler.grammar.shortest import NEVER
 from compiler.linker.linker import LinkedGrammar
 from compiler.prepared_vocabulary import prepare
 from compiler.recogniser.recogniser import Recogniser
+from compiler.response_format import ResponseFormat, compile_format
 from compiler.syntaxes import SYNTAXES
 from compiler.vocabulary import Vocabulary
 from toolspecs.tool import Tool
@@ -368,3 +369,44 @@ def _fewest(text: str, words: list[str]) -> int:
         reached = {at + len(word) for at in reached for word in words if text.startswith(word, at)}
         count += 1
     return NEVER
+
+
+@pytest.mark.parametrize(
+    "grammar",
+    [
+        "root ::= x root | x\nx ::= [a-z]+\n",
+        "root ::= x y root | y\nx ::= [a-z]*\ny ::= [a-z]+\n",
+    ],
+)
+def test_a_grammar_with_ever_more_derivations_is_followed_in_bounded_memory(grammar):
+    compiled = compile_format(ResponseFormat("grammar", grammar))
+    closer, matcher = compiled.closer(), compiled.matcher()
+    sizes = []
+    for _ in range(400):
+        assert matcher.accept(ord("a"))
+        assert closer.admits(ord("a"), 1000)
+        closer.accepted(ord("a"))
+        sizes.append(len(closer._position.recogniser._state.live))
+    assert max(sizes) == max(sizes[:100]) < 50
+    assert all(map(matcher.accept, closer.completion_ids(4)))
+    assert matcher.is_completed()
+
+
+def test_wide_choices_are_followed_whole():
+    """What tells the alternatives apart comes last, and each is a rule of its own."""
+    schemas = [
+        {
+            "type": "object",
+            "properties": {"text": {"type": "string"}, f"only{i}": {"const": i}},
+            "required": ["text", f"only{i}"],
+            "additionalProperties": False,
+        }
+        for i in range(60)
+    ]
+    compiled = compile_schema({"anyOf": schemas})
+    for i in (0, 31, 59):
+        closer = compiled.closer()
+        for byte in f'{{"text": "abc", "only{i}": {i}'.encode():
+            assert closer.admits(byte, 100)
+            closer.accepted(byte)
+        assert bytes(closer.completion_ids(1)) == b"}"
