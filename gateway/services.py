@@ -1,5 +1,6 @@
 """The services of a running gateway, and whether they can serve."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from litestar.di import NamedDependency
@@ -9,7 +10,7 @@ from gateway.completions import Completions
 from gateway.registry import Registry
 from gateway.request_bodies import RequestBodies
 from gateway.stored_responses import StoredResponses
-from runtime.protocol import Runtime
+from runtime.protocol import EngineState, Runtime
 from toolspecs.errors import StoreError
 from toolspecs.store import Store
 
@@ -31,17 +32,23 @@ class Services:
     """Whether requests with fields that have no effect are refused."""
 
     async def unready_reason(self) -> str:
-        """Why requests cannot be served; empty if they can. It tells no paths: anyone may ask."""
+        """Why requests cannot be served; empty if they can. Anyone may ask: it tells no address or path."""
         health = await self.runtime.health()
         if health.is_lost:
             return LOST
         if not health.is_ready:
-            return health.reason if health.engines else "no model is ready"
+            return _unready_models(health.engines) or "no model is ready"
         try:
             await self.store.ping()
         except StoreError:
             return "the store cannot be used"
         return ""
+
+
+def _unready_models(engines: Iterable[EngineState]) -> str:
+    """Why no engine of the models takes requests; equal reasons once."""
+    reasons = dict.fromkeys((engine.model_id, engine.public_reason) for engine in engines if engine.reason)
+    return "; ".join(f"an engine of the model {model!r} {reason}" for model, reason in reasons)
 
 
 WiredServices = NamedDependency[Services]

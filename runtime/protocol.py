@@ -46,7 +46,10 @@ class Circuit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EngineState:
-    """What is known of a replica; `reason` is why it takes no requests, empty if it does."""
+    """What is known of a replica; `reason` is why it takes no requests, empty if it does.
+
+    Behind the first colon of a reason are details, such as an engine's own words.
+    """
 
     model_id: str
     name: str
@@ -58,6 +61,11 @@ class EngineState:
     num_failed: int
     num_refused_tokens: int
     canary_age_s: float | None
+
+    @property
+    def public_reason(self) -> str:
+        """The reason without details, for anyone who may ask: it holds no address."""
+        return self.reason.partition(":")[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ class Replica:
         self.model: ServedModel | None = None
         self.version = ""
         self.circuit = Circuit.OPEN
-        self.reason = "it has not been checked yet"
+        self.reason = "has not been checked yet"
         self.num_served = 0
         self.num_failed = 0
         self.num_refused_tokens = 0
@@ -219,8 +219,11 @@ def _served(engine: str, models: Sequence[ServedModel], name: str | None) -> Ser
     found = next((model for model in models if model.model_id == name), None)
     if found is None:
         served = ", ".join(repr(model.model_id) for model in models) or "none"
-        wanted = "several models, and the settings name none" if name is None else f"no model {name!r}"
-        raise EngineBroke(engine, f"serves {wanted}; it serves {served}")
+        if name is None:
+            raise EngineBroke(engine, f"serves not one model, and the settings name none: it serves {served}")
+        raise EngineBroke(
+            engine, f"does not serve the model of the settings: no {name!r}; it serves {served}"
+        )
     return found
 
 

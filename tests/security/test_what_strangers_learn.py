@@ -10,7 +10,7 @@ from serving import client_of
 from gateway.app import create_app
 from gateway.data_dir import open_store_of
 from gateway.settings import Settings
-from runtime.protocol import Health
+from runtime.protocol import Circuit, EngineState, Health
 from toolspecs.stores import open_store
 
 TOOLS = {"tools": [{"name": "ping", "inputSchema": {"type": "object"}}]}
@@ -67,6 +67,22 @@ async def test_probes_tell_no_paths(settings, runtime, tmp_path):
     assert [answer.status_code for answer in told[2:]] == [503, 503]
     for answer in told:
         assert str(tmp_path) not in answer.text
+
+
+async def test_the_probe_tells_no_addresses_of_engines(settings, runtime):
+    def engine(reason):
+        return EngineState("big", "gpu.internal:8000", Circuit.OPEN, reason, "", 0, 0, 0, 0, None)
+
+    said = "cannot be reached: no address for gpu.internal"
+    runtime.health_now = Health(
+        is_ready=False, reason=f"the engine gpu.internal:8000 {said}", engines=(engine(said), engine(said))
+    )
+    async with client_of(create_app(settings, runtime=runtime)) as client:
+        answer = await client.get("/readyz")
+        engines = await client.get("/v1/engines")
+    assert answer.status_code == 503
+    assert answer.json()["reason"] == "an engine of the model 'big' cannot be reached"
+    assert said in engines.text
 
 
 async def test_no_page_loads_anything_from_elsewhere(settings, runtime):
