@@ -166,7 +166,10 @@ class VllmClient:
             EngineBroke: it fails, cannot be reached, or breaks off.
         """
         timeout = httpx.Timeout(None, connect=self._http.timeout.connect)
-        asked = self._http.build_request("POST", "/v1/completions", json=body, timeout=timeout)
+        content, headers = msgspec.json.encode(body), {"Content-Type": "application/json"}
+        asked = self._http.build_request(
+            "POST", "/v1/completions", content=content, headers=headers, timeout=timeout
+        )
         with _of_engine(self.name):
             answer = await self._http.send(asked, stream=True)
         chunks = self._chunks(answer)

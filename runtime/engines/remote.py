@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from compiler.cache.asked_already import to_the_end
 from compiler.cache.grammar_cache import GrammarCache
 from compiler.recipe import GrammarRecipe
 from runtime.engines.canary import Canary
@@ -42,6 +43,7 @@ from runtime.text.detokenizer import TokenBytes
 from runtime.text.prompts import PromptRenderer
 from runtime.text.template import template_variables
 from runtime.text.tokenizer import LoadedTokenizer
+from runtime.written_token import SampledToken
 
 MAX_RESUMPTIONS = 3
 """How often an output is given back to an engine that wrote a token which the grammar refuses."""
@@ -49,6 +51,8 @@ MAX_TRIES = 2
 """How many engines may break off before an output fails."""
 LAST_WORDS_S = 1.0
 """How long an engine may take to end its answer, so that its connection can be used again."""
+MAX_TOKENS_AT_ONCE = 16
+"""More tokens that come together are verified in a thread. One takes about as long as going to a thread."""
 PUBLISHED_S = 300.0
 """After so long, it is looked again whether the store still has the parts of a grammar."""
 _MAX_PUBLISHED = 4096
@@ -144,8 +148,11 @@ class RemoteRuntime:
         """`PromptRead`, then the events of all choices, interleaved; closing it early aborts the request."""
         self._check_model(request)
         check_limits(request, self._text.vocabulary.width, self._settings.max_sequences_per_share)
-        prompt_ids = await self._prompts.token_ids(request)
-        outputs = self._outputs(request, prompt_ids)
+        syntax = request.constraint.syntax if request.constraint else None
+        prompt_ids, is_thinking = await self._prompts.prepared(
+            request, lambda prompt_ids: (prompt_ids, self._token_bytes.is_thinking(prompt_ids, syntax))
+        )
+        outputs = self._outputs(request, prompt_ids, is_thinking=is_thinking)
         with self._admitted(request):
             queue: asyncio.Queue[list[Event] | RuntimeFault] = asyncio.Queue()
             answer = _Answer(
@@ -209,7 +216,9 @@ class RemoteRuntime:
         if request.model != self._text.model_id:
             raise UnknownModel(request.model, (self._text.model_id,))
 
-    def _outputs(self, request: GenerationRequest, prompt_ids: list[int]) -> list[VerifiedOutput]:
+    def _outputs(
+        self, request: GenerationRequest, prompt_ids: list[int], *, is_thinking: bool
+    ) -> list[VerifiedOutput]:
         """One output per choice, with its budget cut down to what the context leaves."""
         context_length = min(
             [self._text.context_length]
@@ -218,7 +227,6 @@ class RemoteRuntime:
         num_left = context_length - len(prompt_ids)
         if num_left < 1:
             raise PromptTooLong(len(prompt_ids), context_length)
-        syntax = request.constraint.syntax if request.constraint else None
         return [
             VerifiedOutput(
                 request,
@@ -227,7 +235,7 @@ class RemoteRuntime:
                 min(request.max_tokens or self._settings.default_max_tokens, num_left),
                 prepared=self._text.prepared,
                 token_bytes=self._token_bytes,
-                is_thinking=self._token_bytes.is_thinking(prompt_ids, syntax),
+                is_thinking=is_thinking,
             )
             for choice in range(request.num_choices)
         ]
@@ -363,7 +371,7 @@ class RemoteRuntime:
                 if sentinel.is_found:
                     replica.suspect(0)
                     raise PluginMissing(name)
-                if events := output.take(tokens):
+                if events := await _verified(output, tokens):
                     yield events
                 # An engine that says it is done says one thing more, and its connection can be used again.
                 if finish_reason is None and not output.is_open:
@@ -403,6 +411,16 @@ class RemoteRuntime:
         return spell_mark(
             request.recipe, is_thinking=output.is_thinking, secret=self._secret, written_ids=written
         )
+
+
+async def _verified(output: VerifiedOutput, tokens: Sequence[SampledToken]) -> list[Event]:
+    """The events of tokens that came, from a thread if they may take long.
+
+    Also when cancelled, it ends before anybody else uses the output.
+    """
+    if output.is_slow or len(tokens) > MAX_TOKENS_AT_ONCE:
+        return await to_the_end(asyncio.to_thread(output.take, tokens))
+    return output.take(tokens)
 
 
 def _affinity(request: GenerationRequest) -> bytes:

@@ -5,6 +5,7 @@ A token that the grammar refuses is cut, with all behind it. Then the engine may
 the closer completes the output.
 """
 
+import time
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
@@ -22,6 +23,8 @@ from runtime.written_token import SampledToken, WrittenToken, forced_token, writ
 
 MAX_FORCED = 512
 """Tokens of a forced beginning that go with the prompt; the engine writes the rest of a longer one."""
+SLOW_S = 0.002
+"""An output that has once taken so long to verify some tokens is a slow one."""
 
 
 class VerifiedOutput:
@@ -62,6 +65,8 @@ class VerifiedOutput:
         """Whether the last token that came was refused, or the engine ended the output too early."""
         self.is_over_budget = False
         """Whether the last token was one with which the output could no longer be completed in time."""
+        self.is_slow = False
+        """Whether tokens of it may take long to verify, so that no event loop should."""
         self.num_refused = 0
         self._matcher = constraint.matcher(is_thinking=is_thinking) if constraint else None
         self._closer = constraint.closer(is_thinking=is_thinking) if constraint else None
@@ -98,7 +103,10 @@ class VerifiedOutput:
 
     def take(self, tokens: Iterable[SampledToken]) -> list[Event]:
         """The events of tokens that came, up to the one that is refused or ends the output."""
-        return list(chain.from_iterable(self._taken(tokens)))
+        start = time.perf_counter()
+        events = list(chain.from_iterable(self._taken(tokens)))
+        self.is_slow |= time.perf_counter() - start > SLOW_S
+        return events
 
     def resume(self) -> None:
         """Forget that a token was refused: the engine goes on from what was good."""

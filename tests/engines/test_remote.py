@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+import threading
 from dataclasses import replace
 
 import jsonschema_rs
@@ -10,9 +11,12 @@ import pytest
 from completions_server import StandIn
 from remote_engines import SETTINGS, TOOLS, WATCH, remote_over, until
 
+from runtime.engines import verified_output
+from runtime.engines.verified_output import VerifiedOutput
 from runtime.errors import DeadlineExceeded, EngineBroke, EngineFault, NoEngine, PluginMissing
 from runtime.events import ArgumentsDelta, CallStarted, Finished, FinishReason, PromptRead, TextDelta
 from runtime.models.random_model import RandomModelSettings, ensure_random_model
+from runtime.text.detokenizer import TokenBytes
 from runtime.text.tokenizer import load_tokenizer
 
 """A token that stands nowhere in a call, a stop token apart."""
@@ -238,6 +242,39 @@ async def test_text_without_a_grammar_passes(text):
         assert "structured_outputs" not in body
         assert body["stop_token_ids"] == [7]
         assert body["min_tokens"] == 3
+
+
+async def test_whether_a_prompt_ends_in_a_thought_is_found_out_once_and_in_a_thread(text, monkeypatch):
+    asked = []
+
+    def is_thinking(*_):
+        asked.append(threading.current_thread())
+        return False
+
+    monkeypatch.setattr(TokenBytes, "is_thinking", is_thinking)
+    async with remote_over(text) as remote:
+        request = remote.request(await remote.grammar(), num_choices=3)
+        assert_valid(await events_of(remote, request), request)
+    (thread,) = asked
+    assert thread is not threading.main_thread()
+
+
+async def test_outputs_that_are_slow_to_verify_are_verified_in_threads(text, monkeypatch):
+    take, threads = VerifiedOutput.take, []
+
+    def noted(self, tokens):
+        threads.append(threading.current_thread())
+        return take(self, tokens)
+
+    monkeypatch.setattr(VerifiedOutput, "take", noted)
+    monkeypatch.setattr(verified_output, "SLOW_S", -1.0)
+    async with remote_over(text) as remote:
+        request = remote.request(await remote.grammar())
+        events = await events_of(remote, request)
+        assert_valid(events, request)
+        assert calls_of(events)
+    assert len(threads) > 2
+    assert [thread is threading.main_thread() for thread in threads] == [True] + [False] * (len(threads) - 1)
 
 
 async def test_what_is_forced_goes_with_the_prompt(text):
