@@ -177,17 +177,22 @@ class GrammarCache:
             for tool, entry in zip(tools, (one.entry for one in found), strict=True)
         ]
 
-    async def publish(self, recipe: GrammarRecipe) -> None:
+    async def publish(self, recipe: GrammarRecipe, share: str | None) -> bool:
         """Store those entries of a recipe that are in memory but not, or no longer, in the store.
+
+        False if some cannot be stored, since they left memory or the client of `share` has added as much as
+        it may. The share None is the gateway itself, which has no limit.
 
         An engine that links the recipe reads them there. They are not stored while the store is down, and
         they expire there, or are evicted, while a gateway keeps them in memory.
         """
-        missing = await self._store.missing(list(recipe.keys))
-        for key in missing:
+        for key in await self._store.missing(list(recipe.keys)):
             entry = self._memory.get(key)
-            if entry is not None:
-                await self._store.save(key, await asyncio.to_thread(entry.to_bytes))
+            if entry is None or not await self._store.save(
+                key, await asyncio.to_thread(entry.to_bytes), share
+            ):
+                return False
+        return True
 
     async def covers(
         self, outer: Tool, inner: Tool, *, prepared: PreparedVocabulary, budget: CompileBudget | None = None

@@ -73,16 +73,22 @@ class GrammarStore:
         found = await self.load_many(keys)
         return [key for key in keys if key not in found] if self._reachable() else []
 
-    async def save(self, key: str, content: bytes, share: str = "") -> None:
-        """Store a content, if the client may add so much; if the store fails, log a warning."""
+    async def save(self, key: str, content: bytes, share: str | None = "") -> bool:
+        """Store a content, and return whether the client may add so much; if the store fails, log a warning.
+
+        The share None is the gateway itself, which has no limit.
+        """
         store = self._reachable()
-        if store is None or not self._allowance.take(share, len(content)):
-            return
+        if store is None:
+            return True
+        if share is not None and not self._allowance.take(share, len(content)):
+            return False
         try:
             async with asyncio.timeout(_TIMEOUT_S):
                 await store.set(UNIT_PREFIX + key, sign(content, key, self._secret), LIFETIME_S)
         except (StoreError, TimeoutError) as error:
             self._failed(error)
+        return True
 
     @asynccontextmanager
     async def lease(self, key: str) -> AsyncIterator[None]:

@@ -100,7 +100,7 @@ class Canary:
             choice=ToolChoice(ChoiceMode.REQUIRED),
             parallel=False,
         )
-        await self._grammars.publish(found.recipe)
+        await self._grammars.publish(found.recipe, None)
         return found
 
     async def _check_call(self, client: VllmClient, model: ServedModel, grammar: GrammarLookup) -> None:

@@ -7,15 +7,15 @@ from what was good, as a new request, and after some such attempts completed by 
 
 import asyncio
 import hmac
+import math
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from compiler.cache.asked_already import to_the_end
+from compiler.cache.asked_already import SingleFlight, to_the_end
 from compiler.cache.grammar_cache import GrammarCache
-from compiler.recipe import GrammarRecipe
 from runtime.engines.canary import Canary
 from runtime.engines.client import VllmClient
 from runtime.engines.completion_request import SentinelWatch, completion_body, conversation_head, seed_of
@@ -31,6 +31,7 @@ from runtime.errors import (
     Overloaded,
     PluginMissing,
     PromptTooLong,
+    RequestRefused,
     RuntimeFault,
     TooManySequences,
     UnknownModel,
@@ -128,6 +129,7 @@ class RemoteRuntime:
         self._replicas = Replicas(text.model_id, clients, self._settings.watch)
         self._grammars: GrammarCache | None = None
         self._published: dict[str, float] = {}
+        self._publishing: SingleFlight[bool] = SingleFlight()
         self._answers: dict[str, _Answer] = {}
         self._num_of_share: dict[str, int] = {}
         self._card = ModelCard(
@@ -209,6 +211,7 @@ class RemoteRuntime:
         for answer in list(self._answers.values()):
             answer.queue.put_nowait(EngineStopped())
             await answer.stop()
+        await self._publishing.cancel()
         await self._replicas.close()
         self._prompts.close()
 
@@ -271,8 +274,8 @@ class RemoteRuntime:
             async with asyncio.timeout(request.timeout_s) as deadline:
                 await asyncio.to_thread(output.check_budget)
                 queue.put_nowait(await asyncio.to_thread(self._begin, output))
-                if request.recipe is not None and not output.is_finished:
-                    await self._publish(request.recipe)
+                if not output.is_finished:
+                    await self._publish(request)
                 await self._continue(request, output, queue)
         except RuntimeFault as fault:
             queue.put_nowait(fault)
@@ -288,15 +291,28 @@ class RemoteRuntime:
         with self._jump_lock:  # it tokenizes one text at a time
             return output.begin(self._jump_forward)
 
-    async def _publish(self, recipe: GrammarRecipe) -> None:
-        """See that the store, from which the engine reads them, has the parts of a grammar."""
-        now, digest = time.monotonic(), recipe.digest
-        if now - self._published.get(digest, -PUBLISHED_S) < PUBLISHED_S or self._grammars is None:
+    async def _publish(self, request: GenerationRequest) -> None:
+        """See that the store, from which the engine reads them, has the parts of a grammar.
+
+        Raises:
+            RequestRefused: it cannot have them, so that no engine is asked, and none looks broken.
+        """
+        recipe, grammars, share = request.recipe, self._grammars, request.share
+        if recipe is None or grammars is None:
             return
+        digest = recipe.digest
+        if time.monotonic() - self._published.get(digest, -math.inf) < PUBLISHED_S:
+            return
+        if not await self._publishing.join(f"{share} {digest}", lambda: grammars.publish(recipe, share)):
+            raise RequestRefused(
+                "engines elsewhere cannot read the compiled grammar of this request: this client has stored"
+                " as much of grammars as it may for now, or there is no room for it in memory; send tools and"
+                " formats that were sent before, or fewer of them",
+                "tools",
+            )
         if len(self._published) >= _MAX_PUBLISHED:
             self._published.clear()
-        self._published[digest] = now
-        await self._grammars.publish(recipe)
+        self._published[digest] = time.monotonic()
 
     async def _continue(
         self,
@@ -328,7 +344,7 @@ class RemoteRuntime:
                     raise
                 if request.recipe is not None:  # vLLM says nothing of the store, which may have lost a part
                     self._published.pop(request.recipe.digest, None)
-                    await self._publish(request.recipe)
+                    await self._publish(request)
             if output.is_refused:
                 replica.suspect(1)
 

@@ -3,6 +3,7 @@
 import pytest
 from grammar_caches import SECRET, find, tool
 
+from compiler.cache import grammar_store
 from compiler.cache.grammar_cache import GrammarCache
 from compiler.cache.grammar_store import UNIT_PREFIX, verify
 from compiler.cache_entry import CacheEntry
@@ -78,9 +79,23 @@ async def test_what_the_store_lost_is_published_again(store):
     recipe = (await find(cache, [tool("f"), tool("g", b={"type": "string"})], vocabulary)).recipe
     lost = next(iter(recipe.keys))
     await store.delete(UNIT_PREFIX + lost)
-    await cache.publish(recipe)
+    assert await cache.publish(recipe, "a client")
     entries = await entries_of(recipe, store, prepare(vocabulary))
     assert recipe.link(entries, prepare(vocabulary)).matcher().forced_text()
+
+
+async def test_each_client_publishes_within_its_own_allowance_and_the_gateway_beyond_all(store, monkeypatch):
+    cache, vocabulary = GrammarCache(store, secret=SECRET), Vocabulary.of_bytes()
+    recipe = (await find(cache, [tool("f")], vocabulary)).recipe
+    (key,) = recipe.keys
+    content = await store.get(UNIT_PREFIX + key)
+    monkeypatch.setattr(grammar_store, "MAX_SHARE_BYTES", len(content))
+    expected = {"one": [True, False], "another": [True, False], None: [True, True]}
+    for share, outcomes in expected.items():
+        for outcome in outcomes:
+            await store.delete(UNIT_PREFIX + key)
+            assert await cache.publish(recipe, share) is outcome
+            assert (await store.get(UNIT_PREFIX + key) is not None) is outcome
 
 
 @pytest.mark.parametrize(

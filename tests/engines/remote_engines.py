@@ -51,8 +51,8 @@ class Linked:
     async def format(self, *arguments, **options):
         return self._noted(await self.grammars.format(*arguments, **options))
 
-    async def publish(self, recipe):
-        await self.grammars.publish(recipe)
+    async def publish(self, recipe, share):
+        return await self.grammars.publish(recipe, share)
 
     def _noted(self, found):
         self.by_digest[found.recipe.digest] = found.grammar

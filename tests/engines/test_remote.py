@@ -13,7 +13,7 @@ from remote_engines import SETTINGS, TOOLS, WATCH, remote_over, until
 
 from runtime.engines import verified_output
 from runtime.engines.verified_output import VerifiedOutput
-from runtime.errors import DeadlineExceeded, EngineBroke, EngineFault, NoEngine, PluginMissing
+from runtime.errors import DeadlineExceeded, EngineBroke, EngineFault, NoEngine, PluginMissing, RequestRefused
 from runtime.events import ArgumentsDelta, CallStarted, Finished, FinishReason, PromptRead, TextDelta
 from runtime.models.random_model import RandomModelSettings, ensure_random_model
 from runtime.text.detokenizer import TokenBytes
@@ -242,6 +242,42 @@ async def test_text_without_a_grammar_passes(text):
         assert "structured_outputs" not in body
         assert body["stop_token_ids"] == [7]
         assert body["min_tokens"] == 3
+
+
+async def test_no_choice_asks_an_engine_before_its_grammar_is_published_once(text):
+    stand_in, published, may_end = StandIn(text), [], asyncio.Event()
+    async with remote_over(text, stand_in) as remote:
+
+        async def publish(recipe, share):
+            published.append((recipe, share))
+            await may_end.wait()
+            return True
+
+        remote.grammars.publish = publish
+        request = remote.request(await remote.grammar(), num_choices=3, share="a client")
+        running = asyncio.create_task(events_of(remote, request))
+        await until(lambda: published)
+        assert not stand_in.requests
+        may_end.set()
+        assert_valid(await running, request)
+        assert published == [(request.recipe, "a client")]
+
+
+async def test_an_engine_is_not_asked_for_a_grammar_that_it_cannot_read(text):
+    """And none looks broken by it, however often it is tried."""
+    stand_in = StandIn(text)
+    async with remote_over(text, stand_in) as remote:
+
+        async def publish(recipe, share):
+            return False
+
+        remote.grammars.publish = publish
+        found = await remote.grammar()
+        for _ in range(5):
+            with pytest.raises(RequestRefused, match="cannot read the compiled grammar"):
+                await events_of(remote, remote.request(found))
+        assert not stand_in.requests
+        assert (await remote.runtime.health()).is_ready
 
 
 async def test_whether_a_prompt_ends_in_a_thought_is_found_out_once_and_in_a_thread(text, monkeypatch):
