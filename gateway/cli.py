@@ -1,4 +1,4 @@
-"""The `callgate` command: serve, demo, bench, study, settings, and the groups tools and store."""
+"""The `callgate` command: serve, demo, bench, study, settings, engines, and the groups tools and store."""
 
 import inspect
 import runpy

@@ -31,7 +31,7 @@ class ModelFiles:
     @property
     def name(self) -> str:
         """A name for the model: that of its file or directory, or the last part of its hub id."""
-        return Path(self.gguf_file or self.location).stem if self.gguf_file else Path(self.location).name
+        return Path(self.gguf_file).stem if self.gguf_file else Path(self.location).name
 
     @property
     def options(self) -> dict[str, Any]:
@@ -41,7 +41,7 @@ class ModelFiles:
     @property
     def weight_options(self) -> dict[str, Any]:
         """What the model's `from_pretrained` needs: no packed weights, which our kernels do not read."""
-        config = getattr(quantization_config, "GgufConfig", None)  # before 5.20, all weights were unpacked
+        config = getattr(quantization_config, "GgufConfig", None)  # older versions unpack all weights
         if self.gguf_file is None or config is None:
             return self.options
         return self.options | {"quantization_config": config(dequantize=True)}

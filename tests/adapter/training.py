@@ -77,7 +77,6 @@ class AdapterTrainer:
         )
         loaded.model.set_attn_implementation("sdpa")
         self.model = get_peft_model(loaded.model.to(device), config)
-        self.config = config
         self.recipe = recipe
         self.seed = seed
         self.device = device

@@ -61,13 +61,8 @@ def test_a_conversation_repeats_and_its_calls_are_written_as_the_mask_writes_the
         )
         example = example_of(loaded.tokenizer, conversation)
         assert example.is_answer.any()
-        for message in conversation.messages:
+        for message in filter(lambda message: message.calls, conversation.messages):
             num_calls += len(message.calls)
-            if message.calls:
-                spelled = loaded.chat_template.token_ids([*conversation.messages[:1], message])
-                assert spelled
-        calls = [message for message in conversation.messages if message.calls]
-        for message in calls:
             text = "\n".join(
                 f'<tool_call>\n{{"name": "{call.name}", "arguments": {call.arguments}}}\n</tool_call>'
                 for call in message.calls
