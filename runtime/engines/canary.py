@@ -13,7 +13,7 @@ writes that letter, and at any place where a mask is missing it would write it, 
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -81,15 +81,13 @@ class Canary:
         grammars = [await self._grammar(tool) for tool in _TOOLS]
         try:
             async with asyncio.timeout(TIMEOUT_S):
-                async with asyncio.TaskGroup() as group:
-                    for grammar in grammars:
-                        group.create_task(self._check_call(client, model, grammar))
-                    group.create_task(self._check_text(client, model))
+                await _all_good(
+                    *(self._check_call(client, model, grammar) for grammar in grammars),
+                    self._check_text(client, model),
+                )
                 await self._check_abort(client, model)
         except TimeoutError as error:
             raise EngineBroke(client.name, f"did not finish the canary in {TIMEOUT_S:.0f} s") from error
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
 
     async def _grammar(self, tool: Tool) -> GrammarLookup:
         """The grammar of one call of a tool, stored where the engine reads it."""
@@ -171,3 +169,20 @@ class Canary:
 
     def _prompt_ids(self) -> Sequence[int]:
         return [self._letter_id] * 8
+
+
+async def _all_good(*checks: Coroutine[object, object, None]) -> None:
+    """Run checks beside each other; the first that fails ends the others.
+
+    An `asyncio.TaskGroup` (before Python 3.13) and `asyncio.gather` forget that they are cancelled while one
+    of their tasks fails: the watch of an engine would outlive its gateway.
+    """
+    tasks = [asyncio.create_task(check) for check in checks]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

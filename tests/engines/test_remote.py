@@ -4,14 +4,18 @@ import asyncio
 import json
 import random
 import threading
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import jsonschema_rs
 import pytest
-from completions_server import StandIn
+from completions_server import SECRET, StandIn
 from remote_engines import SETTINGS, TOOLS, WATCH, remote_over, until
 
+from compiler.cache.grammar_cache import GrammarCache
 from runtime.engines import verified_output
+from runtime.engines.canary import Canary
+from runtime.engines.client import ServedModel
 from runtime.engines.verified_output import VerifiedOutput
 from runtime.errors import DeadlineExceeded, EngineBroke, EngineFault, NoEngine, PluginMissing, RequestRefused
 from runtime.events import ArgumentsDelta, CallStarted, Finished, FinishReason, PromptRead, TextDelta
@@ -371,3 +375,30 @@ async def test_whatever_engines_do_answers_are_valid_or_errors_that_name_them(te
             num_answered += 1
         assert num_answered
         assert all("127.0.0.1:" in error for error in errors)
+
+
+@pytest.mark.parametrize("num_turns", range(6))
+async def test_a_canary_that_fails_while_it_is_stopped_is_stopped(text, num_turns):
+    """A group of tasks would forget it, and its watch go on for ever behind a gateway that closes."""
+    fails = asyncio.Event()
+
+    class Failing:
+        name = "an engine"
+
+        @asynccontextmanager
+        async def completion(self, body):
+            await fails.wait()
+            raise EngineBroke(self.name, "broke off")
+            yield
+
+    grammars = GrammarCache(None, secret=SECRET)
+    canary = Canary(text, grammars, SECRET)
+    checking = asyncio.create_task(canary.check(Failing(), ServedModel("m", None)))
+    await until(lambda: len(asyncio.all_tasks()) > 3)
+    fails.set()
+    for _ in range(num_turns):
+        await asyncio.sleep(0)
+    is_stopped = checking.cancel()
+    await asyncio.wait([checking])
+    assert checking.cancelled() == is_stopped
+    await grammars.close()
