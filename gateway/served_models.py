@@ -9,10 +9,10 @@ from compiler.prepared_vocabulary import PreparedVocabulary
 from gateway.data_dir import read_secret
 from gateway.errors import SettingsError
 from gateway.processors import num_usable_cores
-from gateway.settings import NAMED_MODELS, ModelSettings, Settings
+from gateway.settings import ModelSettings, Settings
 from runtime.engines.client import EngineAddress, VllmClient
 from runtime.model_router import ModelRouter, RoutedModel
-from runtime.models import DEMO_MODEL_FOLDER, find_smollm2
+from runtime.models import NAMED_MODELS, find_source
 from runtime.protocol import Runtime
 
 OnVocabulary = Callable[[PreparedVocabulary], None]
@@ -55,7 +55,7 @@ def connect_remote(settings: Settings, model: ModelSettings, on_vocabulary: OnVo
     from runtime.engines.remote import RemoteRuntime, RemoteSettings  # noqa: PLC0415 - as below
     from runtime.text.tokenizer import load_tokenizer  # noqa: PLC0415
 
-    source = model.tokenizer or model_source(settings, model.model)
+    source = model.tokenizer or find_source(model.model, Path(settings.data_dir))
     text = load_tokenizer(source, model_id=model_name(model), syntax=model.syntax)
     on_vocabulary(text.prepared)
     if settings.context_length is not None:
@@ -129,31 +129,11 @@ def start_embedded(settings: Settings, model: ModelSettings, on_vocabulary: OnVo
         )
     except ValueError as error:
         raise SettingsError("engine", "the settings", str(error)) from error
-    source = model_source(settings, model.model)
     return EmbeddedRuntime.load(
-        source,
+        find_source(model.model, Path(settings.data_dir)),
         engine,
         model_id=model_name(model),
         syntax=model.syntax,
         adapter=model.adapter,
         on_vocabulary=on_vocabulary,
     )
-
-
-def model_source(settings: Settings, model: str) -> str | Path:
-    """The folder, file or hub id of the model to serve; the random model is built if it does not exist.
-
-    Raises:
-        ModelLoadError: `smollm2` is asked for, and its package is not installed.
-    """
-    match model:
-        case "demo" | "tiny":
-            return DEMO_MODEL_FOLDER
-        case "smollm2":
-            return find_smollm2()
-        case "random":
-            from runtime.models.random_model import ensure_random_model  # noqa: PLC0415 - imports torch
-
-            return ensure_random_model(Path(settings.data_dir, "models"))
-        case source:
-            return source

@@ -19,8 +19,6 @@ from toolspecs.tool import ShownTools
 
 PREFIX = "CALLGATE_"
 DEMO_MODEL = "demo"
-NAMED_MODELS = frozenset({DEMO_MODEL, "tiny", "smollm2", "random"})
-"""`demo` is `tiny`, the bundled one; `smollm2` is in a package of its own; `random` has random weights."""
 DATABASE = "callgate.db"
 
 Count = Annotated[int, Meta(ge=1)]

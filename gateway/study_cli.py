@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.markdown import Markdown
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from gateway.served_models import model_source
 from gateway.settings import Settings
 from runtime.loading import load_model
+from runtime.models import find_source
 from runtime.study import OnProgress, StudyReport, StudySettings, check_folder, run_study, write_report
 
 INTERRUPTED = 130
@@ -30,7 +30,13 @@ def study(settings: Settings, options: Mapping[str, Any], folder: Path, console:
     transformers.utils.logging.disable_progress_bar()
     if settings.num_threads is not None:
         torch.set_num_threads(settings.num_threads)
-    loaded = load_model(model_source(settings, settings.model), device=settings.device, dtype=settings.dtype)
+    loaded = load_model(
+        find_source(settings.model, Path(settings.data_dir)),
+        model_id=settings.model_name or Path(settings.model).name,
+        device=settings.device,
+        dtype=settings.dtype,
+        adapter=settings.adapter,
+    )
     with progress(console) as say:
         findings = run_study(loaded, StudySettings(**options), say)
     if not findings.cells:

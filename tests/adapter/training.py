@@ -76,7 +76,7 @@ class AdapterTrainer:
             r=recipe.rank, lora_alpha=recipe.alpha, target_modules=_MODULES, task_type="CAUSAL_LM"
         )
         loaded.model.set_attn_implementation("sdpa")
-        self.model = get_peft_model(loaded.model.to(device), config)
+        self.model = get_peft_model(loaded.model.to(device, torch.bfloat16), config)  # the adapter is float32
         self.recipe = recipe
         self.seed = seed
         self.device = device
@@ -96,7 +96,8 @@ class AdapterTrainer:
         num_answer_tokens = sum(int(batch.is_answer[:, 1:].sum()) for batch in batches)
         total = 0.0
         for batch in batches:
-            loss = self._loss(batch.to(self.device)) / num_answer_tokens
+            with torch.autocast(self.device, torch.bfloat16):
+                loss = self._loss(batch.to(self.device)) / num_answer_tokens
             loss.backward()  # type: ignore[no-untyped-call]
             total += float(loss.detach())
             self.progress.num_tokens += batch.ids.numel()

@@ -1,13 +1,15 @@
-"""`PYTHONPATH=.:tests python -m demo_model.evaluate DIR`: what a trained model gets right, masked and unmasked."""
+"""`PYTHONPATH=.:tests python -m demo_model.evaluate MODEL`: what a model gets right, masked and unmasked."""
 
 import argparse
 import json
 import sys
+import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from runtime.loading import load_model
+from runtime.models import find_source
 from runtime.study.answering import AskedQuestion, Asker, StudyAnswer
 from runtime.study.output_grammars import NoGrammar
 from runtime.study.questions import Question, bfcl, everyday, held_out
@@ -83,10 +85,10 @@ def _asked(
 
 
 def main() -> None:
-    """Print a table, and write it as JSON lines beside the model."""
+    """Print a table, and write it as JSON lines."""
     options = _parser().parse_args()
-    folder = options.folder / "model" if (options.folder / "model").is_dir() else options.folder
-    subject = StudiedModel(load_model(folder, device=options.device, adapter=options.adapter))
+    source = find_source(_model_of_run(options.model), Path(tempfile.gettempdir()))
+    subject = StudiedModel(load_model(source, device=options.device, adapter=options.adapter))
     asker = Asker(subject, num_at_once=_NUM_AT_ONCE)
     sets = {"unseen domains, 4 tools": list(held_out(options.count)), "everyday": list(everyday())}
     if options.bfcl:
@@ -97,15 +99,21 @@ def main() -> None:
     _print("|---|---|--:|--:|--:|--:|--:|--:|")
     for name, questions in sets.items():
         for mode, strategy, temperature in STRATEGIES:
+            if options.greedy and temperature:
+                continue
             answers = answers_to(questions, strategy, temperature, subject, asker)
             found = score(f"{mode}, T={temperature:g}", answers)
             rows.append({"questions": name, **asdict(found)})
             shares = " | ".join(f"{100 * share:.1f}%" for share in (found.valid, found.tool, found.right))
             numbers = f"{found.num_questions} | {found.num_left_out}"
             _print(f"| {name} | {found.strategy} | {numbers} | {shares} | {found.tokens:.1f} |")
-    lines = "".join(json.dumps(row) + "\n" for row in rows)
-    folder = options.folder if options.folder.is_dir() else options.folder.parent
-    (folder / "evaluation.jsonl").write_text(lines, "utf-8")
+    if options.out:
+        options.out.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+
+
+def _model_of_run(model: str) -> str:
+    """The folder of a training run holds the model below it."""
+    return str(path) if (path := Path(model, "model")).is_dir() else model
 
 
 def _print(line: str) -> None:
@@ -115,10 +123,12 @@ def _print(line: str) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m demo_model.evaluate", description=__doc__)
-    parser.add_argument("folder", type=Path, help="of a training run, or of a model")
+    parser.add_argument("model", help="the folder of a training run, a model's folder or file, or a name")
     parser.add_argument("--count", type=int, default=500, help="questions of each set, at most")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--adapter", type=Path, help="a LoRA adapter to merge into the model")
+    parser.add_argument("--greedy", action="store_true", help="leave temperature 1 out")
+    parser.add_argument("--out", type=Path, help="a file for the table as JSON lines")
     parser.add_argument("--bfcl", type=Path, help="the folder of BFCL's questions")
     return parser
 

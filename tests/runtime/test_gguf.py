@@ -14,7 +14,7 @@ from runtime.embedded import EmbeddedRuntime
 from runtime.errors import ModelLoadError
 from runtime.events import Finished, TextDelta
 from runtime.loading import load_model
-from runtime.models import find_smollm2
+from runtime.models import DEMO_MODEL_FOLDER, find_smollm2, find_source
 from runtime.request import GenerationRequest, Sampling
 
 
@@ -97,3 +97,10 @@ def test_smollm2_is_found_in_its_package(tmp_path, monkeypatch):
     (package / "SmolLM2.gguf").touch()
     monkeypatch.syspath_prepend(tmp_path)
     assert find_smollm2() == package / "SmolLM2.gguf"
+
+
+def test_models_with_names_are_found(tmp_path, monkeypatch):
+    assert find_source("tiny", tmp_path) == find_source("demo", tmp_path) == str(DEMO_MODEL_FOLDER)
+    assert find_source("some/where", tmp_path) == "some/where"
+    monkeypatch.setattr("runtime.models.find_smollm2", lambda: tmp_path / "SmolLM2.gguf")
+    assert find_source("smollm2", tmp_path) == str(tmp_path / "SmolLM2.gguf")
