@@ -28,7 +28,7 @@ from runtime.forward.attention import KVCache
 from runtime.jump_forward import MAX_PIECE_BYTES, ForcedToken, JumpForward
 from runtime.masks import TokenMasks
 from runtime.page_pool import PagePool
-from runtime.sampling import adjust, sample
+from runtime.sampling import adjust, own_probabilities, sample
 from runtime.scheduler import Batch, Scheduler
 from runtime.sequence import Sequence, SequenceStatus
 from runtime.settings import EngineSettings
@@ -50,7 +50,7 @@ class Runner(Protocol):
     is_async: bool  # whether `run` may return before the logits are computed
 
     def run(self, batch: Batch) -> Tensor:
-        """Float32 logits [len(batch.sampled), num_columns]."""
+        """Float32 logits [len(batch.rows), num_columns]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class Engine:
         try:
             logits = self.runner.run(batch)
             meanwhile()
-            tokens = self._mask_and_sample(logits, batch.sampled)
+            tokens = self._mask_and_sample(self._weigh_forced(logits, batch), batch.sampled)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
@@ -183,6 +183,21 @@ class Engine:
             self.stop(sequence)
             self._ready.append(Output(sequence, error=DeadlineExceeded(), is_last=True))
         self._next_deadline = min((sequence.deadline for sequence in self.scheduler), default=math.inf)
+
+    def _weigh_forced(self, logits: Tensor, batch: Batch) -> Tensor:
+        """Weigh forced tokens by the rows before them; returns the rows of which tokens are sampled."""
+        rows = batch.rows
+        token_ids = [row.forced_id for row in rows]
+        forced = [i for i, token_id in enumerate(token_ids) if token_id is not None]
+        if not forced:
+            return logits
+        sequences = [rows[i].sequence for i in forced]
+        ids = [token_id for token_id in token_ids if token_id is not None]
+        probabilities = own_probabilities(logits[forced], sequences, ids)
+        for sequence, probability in zip(sequences, probabilities, strict=True):
+            assert sequence.weight is not None, "only weighed sequences have such rows"
+            sequence.weight.count_forced(probability)
+        return logits[[i for i, token_id in enumerate(token_ids) if token_id is None]]
 
     def _mask_and_sample(self, logits: Tensor, sequences: list[Sequence]) -> list[SampledToken | None]:
         """One token per sequence; `sample` is the first to wait for the device, with all masks filled."""
@@ -210,6 +225,7 @@ class Engine:
         for chunk in batch.chunks:
             if chunk.sequence.status is SequenceStatus.RUNNING:
                 chunk.sequence.num_computed = chunk.end
+            chunk.sequence.counters.num_computed += chunk.num_tokens
         return [
             self._extend(sequence, token)
             for sequence, token in zip(batch.sampled, tokens, strict=True)
@@ -252,6 +268,8 @@ class Engine:
             assert sequence.closer is not None
             return self._close(sequence, sequence.closer, token.token_id)
         written = self._append(sequence, token)
+        if sequence.weight is not None:
+            sequence.weight.count_drawn()
         forced = self._jump(sequence) if token.token_id not in self.stop_ids else ()
         is_last = self._finish_if_done(sequence)
         return Output(sequence, (written, *forced), is_last=is_last)
@@ -278,6 +296,8 @@ class Engine:
         is_due = sequence.closed_by is None and sequence.num_output >= sequence.next_jump
         if self.jump_forward is None or sequence.matcher is None or not is_due:
             return None
+        if sequence.weight is not None and sequence.sampling.penalises:
+            return None  # a chunk of forced tokens is weighed without those before each of them
         text = sequence.matcher.forced_text()
         tokens = self.jump_forward.tokens(text)
         first = next(tokens, None)
@@ -293,7 +313,9 @@ class Engine:
             return True
         if alternatives is not None and not self.masks.allows_only(sequence, alternatives):
             return False
-        return sequence.remaining > 0 and self._fits_budget(sequence, token_id)
+        # The last token of a weighed output is drawn: when it comes, those before it have been computed.
+        num_kept = 0 if sequence.weight is None else 1
+        return sequence.remaining > num_kept and self._fits_budget(sequence, token_id)
 
     def _fits_budget(self, sequence: Sequence, token_id: int) -> bool:
         """Whether the output can still be completed within its budget after this token."""
@@ -305,11 +327,15 @@ class Engine:
         if sequence.closed_by is not None:
             if sequence.forced is None:
                 self.stop(sequence, FinishReason.LENGTH)
-        elif last in self.stop_ids or last in sequence.stop_token_ids or self.masks.is_exhausted(sequence):
+        elif last in self.stop_ids or last in sequence.stop_token_ids or self._is_exhausted(sequence):
             self.stop(sequence, FinishReason.STOP)
         elif sequence.remaining == 0:
             self.stop(sequence, FinishReason.LENGTH)
         return sequence.status is SequenceStatus.FINISHED
+
+    def _is_exhausted(self, sequence: Sequence) -> bool:
+        """Whether the sequence can write nothing else; a weighed one draws its stop token all the same."""
+        return sequence.weight is None and self.masks.is_exhausted(sequence)
 
     def _close(self, sequence: Sequence, closer: Closer, rejected_id: int) -> Output:
         """Complete an output within its budget, which the sampled token `rejected_id` would have exceeded.

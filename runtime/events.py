@@ -67,6 +67,9 @@ class GenerationStats:
     `num_rescued_tokens` counts the steps in which the mask forbade the model's most probable token.
     `mass_removed` is the mean probability that the masks removed per step. `num_refused_tokens` counts the
     tokens of another engine that the grammar refused: each was cut, with what the engine wrote behind it.
+    `num_computed_tokens` counts the tokens that the model computed, those of the prompt included.
+    `log_weight` is the natural logarithm of the answer's weight (`runtime.weights`), None if it was not
+    weighed.
     """
 
     num_prompt_tokens: int
@@ -79,6 +82,8 @@ class GenerationStats:
     mass_removed: float = 0.0
     num_thought_tokens: int = 0
     num_refused_tokens: int = 0
+    num_computed_tokens: int = 0
+    log_weight: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

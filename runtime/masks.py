@@ -15,10 +15,9 @@ from compiler.matcher import Bitmask, Matcher, allocate_bitmask
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.token_index import SparseMask, allows_only, forbid
 from runtime.device import upload
+from runtime.sampling import truncate
 from runtime.sequence import Sequence
-
-MIN_MASS = 1e-20
-"""Where less of a distribution is allowed, float32 cannot tell the allowed probabilities apart."""
+from runtime.weights import MIN_MASS
 
 logger = logging.getLogger(__name__)
 
@@ -27,8 +26,9 @@ logger = logging.getLogger(__name__)
 class MaskedDistribution:
     """Distributions [rows, num_columns] after the mask; a row without numbers or allowed tokens is NaN.
 
-    Per row, `allowed_mass` is the share of the model's own distribution that the mask allows. `is_rescued`
-    says whether the mask forbids the model's most probable token.
+    Per row, `allowed_mass` is the share of the model's own distribution that the mask allows; that of a
+    weighed sequence is truncated by top_k, top_p and min_p first. `is_rescued` says whether the mask forbids
+    the model's most probable token.
     """
 
     probabilities: Tensor
@@ -90,6 +90,9 @@ class TokenMasks:
         """
         bitmask = np.stack([self.fill(sequence) for sequence in sequences])
         probabilities = logits.softmax(dim=1)
+        for row, sequence in zip(probabilities, sequences, strict=True):
+            if sequence.weight is not None:  # it is weighed by what the mask leaves of the truncated one
+                truncate(row, sequence.sampling)
         peaks = probabilities.amax(dim=1)
         self._zero_forbidden(probabilities, bitmask)
         allowed_mass = probabilities.sum(dim=1)
@@ -105,6 +108,8 @@ class TokenMasks:
         mass = masked.allowed_mass
         masses, rescued = torch.stack([mass, masked.is_rescued.to(mass.dtype)]).tolist()
         for sequence, allowed, is_rescued in zip(sequences, masses, rescued, strict=True):
+            if sequence.weight is not None:
+                sequence.weight.allowed_mass = allowed
             if sequence.matcher is not None:
                 sequence.counters.count_masked_step(max(0.0, 1.0 - allowed), is_rescued=bool(is_rescued))
         return [row for row, allowed in enumerate(masses) if allowed < MIN_MASS]

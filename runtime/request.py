@@ -44,6 +44,16 @@ class Sampling:
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     repetition_penalty: float = 1.0
 
+    @property
+    def truncates(self) -> bool:
+        """Whether improbable tokens are left out."""
+        return self.top_k is not None or self.top_p < 1.0 or self.min_p > 0.0
+
+    @property
+    def penalises(self) -> bool:
+        """Whether a token's probability depends on which tokens there are before it, beside the model."""
+        return bool(self.presence_penalty or self.frequency_penalty or self.repetition_penalty != 1.0)
+
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:

@@ -53,7 +53,8 @@ def sample(probabilities: Tensor, sequences: list[Sequence]) -> list[SampledToke
         return []
     is_valid = probabilities[:, 0].isfinite()
     for row, sequence in zip(probabilities, sequences, strict=True):
-        _truncate(row, sequence.sampling)
+        if sequence.weight is None:  # else it was truncated before the mask
+            truncate(row, sequence.sampling)
     chosen = _choose(probabilities, sequences)
     logprobs = [
         _logprobs(row, token_id, sequence.num_logprobs)
@@ -64,6 +65,19 @@ def sample(probabilities: Tensor, sequences: list[Sequence]) -> list[SampledToke
         SampledToken(token_id, *_download(tensors)) if token_id >= 0 else None
         for token_id, tensors in zip(token_ids, logprobs, strict=True)
     ]
+
+
+def own_probabilities(logits: Tensor, sequences: list[Sequence], token_ids: list[int]) -> list[float]:
+    """The model's own probability of a token, per row of [len(token_ids), num_columns], without a mask.
+
+    The logits are overwritten. Penalties do not count the tokens of later rows, so no sequence may have any.
+    """
+    adjust(logits, sequences)
+    probabilities = logits.softmax(dim=1)
+    for row, sequence in zip(probabilities, sequences, strict=True):
+        truncate(row, sequence.sampling)
+    columns = upload(token_ids, logits.device, torch.long)
+    return [float(p) for p in probabilities.gather(1, columns[:, None])[:, 0].tolist()]
 
 
 def noise(seed: int, choice: int, position: int) -> float:
@@ -86,8 +100,10 @@ def _counts(sequence: Sequence, row: Tensor) -> TokenCounts:
     return sequence.counts
 
 
-def _truncate(row: Tensor, sampling: Sampling) -> None:
-    """Set to zero, in place, what top_k, top_p and min_p leave out."""
+def truncate(row: Tensor, sampling: Sampling) -> None:
+    """Set to zero what top_k, top_p and min_p leave out, and make the rest sum to 1 again; in place."""
+    if not sampling.truncates:
+        return
     if sampling.top_k is not None or sampling.top_p < 1.0:
         values, order = row.topk(min(sampling.top_k or row.numel(), row.numel()))
         mass_before = values.cumsum(dim=0) - values
@@ -96,6 +112,7 @@ def _truncate(row: Tensor, sampling: Sampling) -> None:
         row.zero_().scatter_(0, order, values.masked_fill_(is_left_out, 0.0))
     if sampling.min_p > 0.0:
         row.masked_fill_(row < sampling.min_p * row.max(), 0.0)
+    row /= row.sum()
 
 
 def _choose(probabilities: Tensor, sequences: list[Sequence]) -> Tensor:

@@ -32,6 +32,31 @@ class Chunk:
         """Whether the logits of the last token choose the sequence's next token."""
         return self.end == len(self.sequence.token_ids)
 
+    @property
+    def logit_positions(self) -> range:
+        """The positions whose logits are needed, the sampled one last.
+
+        They are also needed before each forced token that is yet to be weighed.
+        """
+        weight = self.sequence.weight
+        if weight is None:
+            return range(self.end - self.is_sampled, self.end)
+        return range(max(self.start, weight.num_counted - 1), self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class LogitRow:
+    """A row of a batch's logits: those behind the token at a position of a sequence."""
+
+    sequence: Sequence
+    position: int
+
+    @property
+    def forced_id(self) -> int | None:
+        """The token that was forced behind the position; None where one is sampled."""
+        token_ids = self.sequence.token_ids
+        return token_ids[self.position + 1] if self.position + 1 < len(token_ids) else None
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -45,8 +70,15 @@ class Batch:
         return sum(chunk.num_tokens for chunk in self.chunks)
 
     @property
+    def rows(self) -> list[LogitRow]:
+        """What the rows of the logits are."""
+        return [
+            LogitRow(chunk.sequence, position) for chunk in self.chunks for position in chunk.logit_positions
+        ]
+
+    @property
     def sampled(self) -> list[Sequence]:
-        """The sequences that get a token, in the order of the logits' rows."""
+        """The sequences that get a token, in the order of their rows."""
         return [chunk.sequence for chunk in self.chunks if chunk.is_sampled]
 
 

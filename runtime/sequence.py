@@ -16,6 +16,7 @@ from runtime.events import FinishReason, GenerationStats
 from runtime.jump_forward import ForcedToken
 from runtime.request import Sampling
 from runtime.token_counts import TokenCounts
+from runtime.weights import Weight
 
 
 class SequenceStatus(Enum):
@@ -31,6 +32,7 @@ class SequenceCounters:
     """Counts what one sequence has cost so far; see `GenerationStats`."""
 
     num_cached: int = 0
+    num_computed: int = 0
     num_forced: int = 0
     num_rescued: int = 0
     fill_us_sum: float = 0.0
@@ -59,6 +61,7 @@ class Sequence:
     client that `share` stands for. `mask` is that of the next token, None until it is filled. `forced` are
     the tokens that the next steps write without the model, None if there are none; below `next_jump` tokens
     of output none are looked for. `counts` are those of its tokens, None until a penalty needs them.
+    `weight` is None unless it is asked for; then every forced token is computed, and the stop token is drawn.
     `deadline` is a time of `time.monotonic`. `min_tokens` and `stop_token_ids` are those of the request; a
     sequence with a matcher has none.
     """
@@ -76,6 +79,7 @@ class Sequence:
     share: str = ""
     min_tokens: int = 0
     stop_token_ids: frozenset[int] = frozenset()
+    weight: Weight | None = None
 
     status: SequenceStatus = SequenceStatus.WAITING
     finish_reason: FinishReason | None = None
@@ -137,11 +141,13 @@ class Sequence:
             # Cached pages may also hold tokens that the grammar forces behind the prompt.
             num_cached_tokens=min(counters.num_cached, len(self.prompt_ids)),
             num_output_tokens=self.num_output,
+            num_computed_tokens=counters.num_computed,
             num_forced_tokens=counters.num_forced,
             num_rescued_tokens=counters.num_rescued,
             mask_fill_us_sum=counters.fill_us_sum,
             mask_fill_us_max=counters.fill_us_max,
             mass_removed=counters.mass_removed_sum / max(1, counters.num_masked_steps),
+            log_weight=None if self.weight is None else self.weight.log,
         )
 
     def page_hashes(self, page_size: int) -> list[bytes]:

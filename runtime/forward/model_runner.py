@@ -52,16 +52,16 @@ class ModelRunner:
 
     @torch.inference_mode()
     def run(self, batch: Batch) -> Tensor:
-        """Compute a batch; float32 logits [len(batch.sampled), num_columns], overwritten by the next run.
+        """Compute a batch; float32 logits [len(batch.rows), num_columns], overwritten by the next run.
 
         On an accelerator this may return before they are computed; reading them waits.
         """
-        last = _last_tokens(batch.chunks)
+        kept = _kept_tokens(batch.chunks)
         if self.graphs is not None and self.graphs.takes(batch):
             logits = self.graphs.run(batch)
-            return logits if len(last) == len(logits) else logits[upload(last, self.device, torch.long)]
+            return logits if len(kept) == len(logits) else logits[upload(kept, self.device, torch.long)]
         backend = self.forward_pass.attention_backend(batch.chunks, self.cache.page_size)
-        keep = upload(last, self.device, torch.long)
+        keep = upload(kept, self.device, torch.long)
         return self.forward_pass.compute(batch.chunks, self.cache, backend, keep)
 
     def _sized_cache(self, cache: KVCache, settings: EngineSettings) -> KVCache:
@@ -118,11 +118,10 @@ def _check_row_length(model: Any, num_tokens: int) -> None:
         )
 
 
-def _last_tokens(chunks: tuple[Chunk, ...]) -> list[int]:
-    """The indices in the packed row of the last tokens of sampled chunks."""
-    last, offset = [], 0
+def _kept_tokens(chunks: tuple[Chunk, ...]) -> list[int]:
+    """The indices in the packed row of the tokens whose logits are needed."""
+    kept, offset = [], 0
     for chunk in chunks:
+        kept += [offset + position - chunk.start for position in chunk.logit_positions]
         offset += chunk.num_tokens
-        if chunk.is_sampled:
-            last.append(offset - 1)
-    return last
+    return kept

@@ -11,7 +11,7 @@ from compiler.vocabulary import Vocabulary
 from runtime.device import upload
 from runtime.masks import TokenMasks
 from runtime.request import Sampling
-from runtime.sampling import _choose, _logprobs, _truncate, adjust, sample
+from runtime.sampling import _choose, _logprobs, adjust, sample, truncate
 from runtime.sequence import Sequence
 
 SAMPLINGS = [
@@ -37,7 +37,7 @@ def test_nothing_before_sampling_looks_at_values(sequences, monkeypatch):
     adjust(logits, sequences)
     probabilities = masks.apply(logits, sequences).probabilities
     for row, sequence in zip(probabilities, sequences, strict=True):
-        _truncate(row, sequence.sampling)
+        truncate(row, sequence.sampling)
     chosen = _choose(probabilities, sequences)
     logprob, values, ids = _logprobs(probabilities[0], chosen[0], 5)
     assert (chosen.shape, logprob.shape, values.shape, ids.shape) == ((4,), (1,), (5,), (5,))

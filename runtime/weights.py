@@ -1,0 +1,64 @@
+"""Weights: how much of the model's own distribution the masks left to an output.
+
+At each step, `q` is the model's distribution of the next token, after temperature, penalties, top_k, top_p
+and min_p. A mask leaves the tokens that the grammar allows. Together they have the *allowed mass* `a`, and
+each is drawn with the probability `q / a`. So an output is drawn with the product of all `q`, which is its
+probability for the model, divided by the product of all `a`. That product is its *weight*:
+
+    weight = a_1 * a_2 * ... * a_n
+
+A plain mask forgets the weight, so it favours outputs of which most was forbidden. Outputs drawn from masks
+and weighed so stand for the model's own distribution among valid outputs (importance sampling). A token that
+was forced, not drawn, has the factor `q`, since it was chosen with probability 1.
+
+The factors up to the first drawn token are those of every output of the request. They tell how probable it
+is that the model begins as the grammar wants, and nothing about which output is right.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+MIN_MASS = 1e-20
+"""Where less of a distribution is allowed, float32 cannot tell the allowed probabilities apart. A factor
+below it counts as this much."""
+
+
+@dataclass(slots=True)
+class Weight:
+    """The weight of one sequence, as far as it is known.
+
+    The factors of its first `num_counted` token ids, those of the prompt included, are counted. `log` is the
+    natural logarithm of their product, and `log_shared` that of the factors up to the first drawn token; it
+    is None until one was drawn. `allowed_mass` is that of the step that is being sampled.
+    """
+
+    num_counted: int
+    log: float = 0.0
+    log_shared: float | None = None
+    num_drawn: int = 0
+    allowed_mass: float = 1.0
+
+    @property
+    def log_relative(self) -> float:
+        """The logarithm of the factors behind the shared ones; at most 0, but for rounding."""
+        return 0.0 if self.log_shared is None else self.log - self.log_shared
+
+    def count_forced(self, probability: float) -> None:
+        """Count one more token, which was forced; `probability` is the model's own."""
+        self.num_counted += 1
+        self._multiply(probability)
+
+    def count_drawn(self) -> None:
+        """Count one more token, which was drawn in the step of `allowed_mass`."""
+        self.num_counted += 1
+        self.num_drawn += 1
+        self._multiply(self.allowed_mass)
+        if self.log_shared is None:
+            self.log_shared = self.log
+
+    def copy(self) -> "Weight":
+        """Another one with the same factors."""
+        return replace(self)
+
+    def _multiply(self, factor: float) -> None:
+        self.log += math.log(min(1.0, max(factor, MIN_MASS)))

@@ -1,0 +1,88 @@
+"""The weight of an output is what its masks left of the model's distribution, forced tokens included."""
+
+import math
+
+import pytest
+import toy_model
+from scripted import Spells
+
+from runtime.request import Sampling
+from runtime.weights import MIN_MASS, Weight
+
+SAMPLINGS = [{}, {"temperature": 0.5}, {"top_k": 2}, {"temperature": 2.0, "top_k": 2}]
+
+
+@pytest.fixture
+def weighed(make_sequence, finish):
+    """A finished output of the toy model, with its weight."""
+
+    def make(seed, *, jumps=True, **options):
+        sampling = Sampling(**{"temperature": 1.0} | options)
+        sequence = make_sequence(
+            "prompt", 5, seed=seed, sampling=sampling, matcher=toy_model.GRAMMAR.matcher(), weight=Weight(6)
+        )
+        finish(toy_model.toy_engine(jumps=jumps), sequence)
+        return sequence
+
+    return make
+
+
+def text_of(sequence):
+    assert sequence.output_ids[-1] == toy_model.STOP
+    return bytes(sequence.output_ids[1:-2]).decode()
+
+
+@pytest.mark.parametrize("jumps", [True, False])
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+def test_the_weight_is_the_product_of_the_allowed_masses(weighed, sampling, jumps):
+    seen = set()
+    for seed in range(40):
+        sequence = weighed(seed, jumps=jumps, **sampling)
+        text = text_of(sequence)
+        masses = [max(mass, MIN_MASS) for mass in toy_model.allowed_masses(text, **sampling)]
+        assert sequence.weight.log == pytest.approx(sum(map(math.log, masses)), abs=1e-4)
+        assert sequence.stats.log_weight == sequence.weight.log
+        assert sequence.weight.log_shared == pytest.approx(sum(map(math.log, masses[: 1 + jumps])), abs=1e-4)
+        seen.add(text)
+    assert len(seen) > 1
+
+
+def test_forced_tokens_are_written_without_being_drawn(weighed):
+    jumped, drawn = weighed(3), weighed(3, jumps=False)
+    assert jumped.output_ids == drawn.output_ids
+    assert jumped.weight.log == pytest.approx(drawn.weight.log, abs=1e-4)
+    assert (jumped.weight.num_drawn, drawn.weight.num_drawn) == (3, 5)  # two letters and the stop token
+    assert jumped.stats.num_computed_tokens == drawn.stats.num_computed_tokens == 6 + 4
+
+
+def test_penalties_are_weighed_token_by_token(weighed):
+    jumped = weighed(3, frequency_penalty=0.5)
+    drawn = weighed(3, frequency_penalty=0.5, jumps=False)
+    assert jumped.output_ids == drawn.output_ids
+    assert jumped.weight.log == drawn.weight.log
+    assert jumped.stats.num_forced_tokens == 0
+
+
+def test_a_weighed_output_of_a_real_model_is_what_it_is_without(make_engine, make_sequence, finish):
+    matchers = [toy_model.GRAMMAR.matcher() for _ in range(2)]
+    plain = make_sequence("x", 5, temperature=1.0, matcher=matchers[0])
+    weighed = make_sequence("x", 5, temperature=1.0, matcher=matchers[1], weight=Weight(1))
+    finish(make_engine(), plain, weighed)
+    assert weighed.output_ids == [*plain.output_ids, toy_model.STOP]
+    assert -math.inf < weighed.weight.log < 0
+
+
+def test_a_weight_survives_preemption(make_engine, make_sequence, finish):
+    texts = [f'{{"number": {i}, "text": "{"x" * 20}"}}' for i in range(4)]
+
+    def weights(engine):
+        sequences = [
+            make_sequence("p" * 9, 60, matcher=Spells(text), temperature=1.0, weight=Weight(9))
+            for text in texts
+        ]
+        finish(engine, *sequences)
+        return [sequence.weight.log for sequence in sequences]
+
+    tight = make_engine(num_pages=26)
+    assert weights(tight) == pytest.approx(weights(make_engine()), rel=1e-4)
+    assert tight.scheduler.num_preempted > 0

@@ -1,0 +1,120 @@
+"""A model over bytes whose distribution of outputs is known in closed form, and a grammar it does not fit.
+
+The grammar allows four texts of two letters in quotes. The model likes to begin with `a`, and then to go on
+as the grammar forbids. So a plain mask writes an `a` first far more often than the model would, had it to
+write one of the four.
+"""
+
+import itertools
+import math
+
+import torch
+
+from compiler import compile_schema
+from compiler.prepared_vocabulary import prepare
+from compiler.vocabulary import Vocabulary
+from runtime.engine import Engine
+from runtime.forward.attention import KVCache
+from runtime.jump_forward import JumpForward
+from runtime.settings import EngineSettings
+
+VOCABULARY = Vocabulary.of_bytes()
+(STOP,) = VOCABULARY.stop_ids
+TEXTS = ("aa", "ab", "ba", "bb")
+GRAMMAR = compile_schema({"enum": list(TEXTS)})
+
+_NEXT = {
+    "": {'"': 0.6, "x": 0.4},
+    '"': {"a": 0.8, "b": 0.1, "c": 0.1},
+    '"a': {"a": 0.06, "b": 0.04, "c": 0.9},
+    '"b': {"a": 0.2, "b": 0.7, "c": 0.1},
+    '"aa': {'"': 0.9, "x": 0.1},
+    '"ab': {'"': 0.3, "x": 0.7},
+    '"ba': {'"': 0.5, "x": 0.5},
+    '"bb': {'"': 0.9, "x": 0.1},
+}
+_END = {STOP: 0.8, ord("x"): 0.2}
+
+
+def next_probabilities(output, temperature=1.0, top_k=None):
+    """The model's distribution after some output, by token id."""
+    named = {ord(name): p for name, p in _NEXT.get(bytes(output).decode(), {}).items()} or _END
+    best = sorted(named, key=named.get, reverse=True)[:top_k]
+    powers = {token_id: named[token_id] ** (1 / temperature) for token_id in best}
+    return {token_id: power / sum(powers.values()) for token_id, power in powers.items()}
+
+
+def probability(text, **sampling):
+    """The model's probability of one of the texts in quotes, and of ending behind it."""
+    ids = [*f'"{text}"'.encode(), STOP]
+    return math.prod(next_probabilities(ids[:at], **sampling).get(i, 0.0) for at, i in enumerate(ids))
+
+
+def allowed_masses(text, **sampling):
+    """What a mask leaves of the model's distribution before each token of a text in quotes, and its end."""
+    ids = [*f'"{text}"'.encode(), STOP]
+    allowed = [{ids_of(other)[at] for other in TEXTS if ids_of(other)[:at] == ids[:at]} for at in range(5)]
+    return [
+        sum(next_probabilities(ids[:at], **sampling).get(i, 0.0) for i in ids_at)
+        for at, ids_at in enumerate(allowed)
+    ]
+
+
+def ids_of(text):
+    """The tokens of one of the texts as an output."""
+    return [*f'"{text}"'.encode(), STOP]
+
+
+def conditional(**sampling):
+    """The model's distribution of the texts, given that it writes one of them."""
+    return _normalised({text: probability(text, **sampling) for text in TEXTS})
+
+
+def masked(**sampling):
+    """The distribution of the texts under a plain mask."""
+    return _normalised(
+        {text: probability(text, **sampling) / math.prod(allowed_masses(text, **sampling)) for text in TEXTS}
+    )
+
+
+def distance(one, other):
+    """The total variation between two distributions of the texts."""
+    return sum(abs(one.get(text, 0.0) - other.get(text, 0.0)) for text in TEXTS) / 2
+
+
+def _normalised(weights):
+    return {text: weight / sum(weights.values()) for text, weight in weights.items()}
+
+
+class ToyModel:
+    """A `Runner` that computes nothing; `num_computed` counts the tokens of its batches."""
+
+    is_async = False
+    num_columns = VOCABULARY.width
+
+    def __init__(self, num_pages=1024, page_size=4):
+        self.cache = KVCache(num_pages=num_pages, page_size=page_size)
+        self.num_computed = 0
+
+    def run(self, batch):
+        """The logarithms of the probabilities."""
+        self.num_computed += batch.num_tokens
+        rows = torch.full((len(batch.rows), self.num_columns), -math.inf)
+        for logits, row in zip(rows, batch.rows, strict=True):
+            output = row.sequence.token_ids[len(row.sequence.prompt_ids) : row.position + 1]
+            for token_id, p in next_probabilities(output).items():
+                logits[token_id] = math.log(p)
+        return rows
+
+
+def toy_engine(*, jumps=True, **settings):
+    """An engine of the toy model."""
+    chosen = EngineSettings(**{"num_pages": 1024, "page_size": 4, "max_sequences": 16} | settings)
+    prepared = prepare(VOCABULARY)
+    jump_forward = JumpForward(prepared, lambda text: list(text.encode())) if jumps else None
+    runner = ToyModel(chosen.num_pages, chosen.page_size)
+    return Engine(runner, prepared, chosen, context_length=512, jump_forward=jump_forward)
+
+
+assert all(math.isclose(sum(d.values()), 1.0) for d in (*_NEXT.values(), _END))
+assert not any(a.startswith(b) for a, b in itertools.permutations(TEXTS, 2))
