@@ -76,7 +76,8 @@ class AdapterTrainer:
             r=recipe.rank, lora_alpha=recipe.alpha, target_modules=_MODULES, task_type="CAUSAL_LM"
         )
         loaded.model.set_attn_implementation("sdpa")
-        self.model = get_peft_model(loaded.model.to(device, torch.bfloat16), config)  # the adapter is float32
+        self.model = get_peft_model(loaded.model.to(device), config)  # the adapter is float32
+        self.is_bfloat16 = loaded.model.dtype == torch.bfloat16
         self.recipe = recipe
         self.seed = seed
         self.device = device
@@ -96,7 +97,7 @@ class AdapterTrainer:
         num_answer_tokens = sum(int(batch.is_answer[:, 1:].sum()) for batch in batches)
         total = 0.0
         for batch in batches:
-            with torch.autocast(self.device, torch.bfloat16):
+            with torch.autocast(self.device, torch.bfloat16, enabled=self.is_bfloat16):
                 loss = self._loss(batch.to(self.device)) / num_answer_tokens
             loss.backward()  # type: ignore[no-untyped-call]
             total += float(loss.detach())
