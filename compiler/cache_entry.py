@@ -15,7 +15,7 @@ from compiler.schema import CompiledSchema
 from compiler.syntax import Syntax
 from compiler.toolset_compiler import lower_tool
 from compiler.units.unit import Unit, compile_unit
-from toolspecs.tool import Tool
+from toolspecs.tool import KeyOrder, Tool
 
 SOON_MS = 20.0
 """A unit that compiles faster may be compiled when its tool is first called; others are compiled before."""
@@ -68,10 +68,12 @@ class CacheEntry:
         return cls._compiled_since(start, unit, lowered.report, TOOL)
 
     @classmethod
-    def of_format(cls, response_format: ResponseFormat, prepared: PreparedVocabulary) -> "CacheEntry":
+    def of_format(
+        cls, response_format: ResponseFormat, prepared: PreparedVocabulary, key_order: KeyOrder = "declared"
+    ) -> "CacheEntry":
         """Compile a response format completely; raises UnsupportedSchema, UnsupportedGrammar."""
         start = time.perf_counter()
-        compiled = compile_format(response_format, tokenizer=prepared, formatting=SPACED)
+        compiled = compile_format(response_format, tokenizer=prepared, key_order=key_order, formatting=SPACED)
         return cls._compiled_since(start, compiled, compiled.report, response_format.kind)
 
     @classmethod

@@ -12,6 +12,7 @@ from compiler.prepared_vocabulary import VocabularySource, prepare
 from compiler.report import EnforcementReport
 from compiler.scalars.unquoted_strings import choice_grammar, pattern_grammar
 from compiler.schema import CompiledSchema, compile_schema
+from toolspecs.tool import KeyOrder
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,12 @@ def compile_format(
     response_format: ResponseFormat,
     *,
     tokenizer: VocabularySource = None,
+    key_order: KeyOrder = "declared",
     formatting: JsonFormatting = FLEXIBLE,
 ) -> CompiledSchema:
     """Compile a response format for a tokenizer's vocabulary, of bytes if none is given.
 
-    `formatting` is how JSON is spelled.
+    `key_order` is that of declared keys in the texts of a schema, `formatting` how JSON is spelled.
 
         >>> compiled = compile_format(ResponseFormat("choice", ["yes", "no"]))
         >>> compiled.accepts("yes"), compiled.accepts("maybe")
@@ -63,7 +65,9 @@ def compile_format(
         UnsupportedGrammar: xgrammar refuses the grammar.
     """
     if response_format.kind == SCHEMA:
-        return compile_schema(response_format.content, tokenizer=tokenizer, formatting=formatting)
+        return compile_schema(
+            response_format.content, tokenizer=tokenizer, key_order=key_order, formatting=formatting
+        )
     try:
         grammar = _LOWERINGS[response_format.kind](response_format.content)
     except RecursionError:

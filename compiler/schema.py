@@ -22,6 +22,7 @@ from compiler.recogniser.recogniser import Recogniser
 from compiler.report import EnforcementReport
 from compiler.units.compiled_grammar import CompiledGrammar, GuardedMatcher
 from compiler.units.stored import BYTES_PER_CHAR, pack, unpack
+from toolspecs.tool import KeyOrder
 
 MAX_GRAMMAR_CHARS = 3_000_000
 """A larger grammar takes longer than ten seconds to compile."""
@@ -50,12 +51,14 @@ def lower_schema(
     objects: Objects = "schema",
     formatting: JsonFormatting = FLEXIBLE,
     only_objects: bool = False,
+    key_order: KeyOrder = "declared",
     tags: ParameterTags | None = None,
 ) -> LoweredSchema:
     """Lower a schema without compiling it for any vocabulary.
 
-    `only_objects` leaves out values that are not objects. With `tags`, the keys and values of the object are
-    written between tags.
+    `only_objects` leaves out values that are not objects. With the `key_order` "any", declared keys come in
+    any order; the report tells of objects where they do not. With `tags`, the keys and values of the object
+    are written between tags.
 
     Raises:
         UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema.
@@ -74,6 +77,7 @@ def lower_schema(
             formatting=formatting,
             counted=counted,
             separated=separated,
+            key_order=key_order,
             expander=expander,
         )
         arguments = TaggedArguments(lowering, tags) if tags else None
@@ -169,13 +173,15 @@ def compile_schema(
     documents: Mapping[str, Any] = NO_DOCUMENTS,
     tokenizer: VocabularySource = None,
     objects: Objects = "schema",
+    key_order: KeyOrder = "declared",
     formatting: JsonFormatting = FLEXIBLE,
 ) -> CompiledSchema:
     """Compile a JSON Schema (dict or bool) for a tokenizer's vocabulary, of bytes if none is given.
 
     `objects="closed"` leaves out undeclared keys of objects that declare some, unless the schema explicitly
-    admits others; `"schema"` admits what the schema does. `documents` are the schemas that this one may refer
-    to, by URI; nothing is fetched.
+    admits others; `"schema"` admits what the schema does. With `key_order="any"`, declared keys come in any
+    order, not in that of the schema; the report tells of objects where they do not. `documents` are the
+    schemas that this one may refer to, by URI; nothing is fetched.
 
         >>> compiled = compile_schema({"properties": {"a": {"type": "integer"}}, "required": ["a"]})
         >>> compiled.accepts('{"a": 1}'), compiled.accepts('{"a": "1"}')
@@ -186,7 +192,9 @@ def compile_schema(
     Raises:
         UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema.
     """
-    lowered = lower_schema(schema, documents=documents, objects=objects, formatting=formatting)
+    lowered = lower_schema(
+        schema, documents=documents, objects=objects, key_order=key_order, formatting=formatting
+    )
     compiled = CompiledSchema(lowered.grammar, lowered.report, prepare(tokenizer))
     assert compiled.compiled is not None
     return compiled

@@ -30,8 +30,8 @@ DEFINITION = "/format/definition"
 def lower_tool(tool: Tool, syntax: Syntax, vocabulary: Vocabulary) -> LoweredSchema:
     """Lower a tool's arguments: an object, closed where keys are declared.
 
-    JSON is spelled with the separators that models of the syntax are trained on. The vocabulary tells which
-    tags are marker tokens.
+    The tool says in which order its keys come. JSON is spelled with the separators that models of the syntax
+    are trained on. The vocabulary tells which tags are marker tokens.
 
     Raises:
         UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema; of a custom tool, the
@@ -51,6 +51,7 @@ def lower_tool(tool: Tool, syntax: Syntax, vocabulary: Vocabulary) -> LoweredSch
             objects="closed",
             formatting=JsonFormatting.with_separators(syntax.item_separator, syntax.key_separator),
             only_objects=True,
+            key_order=tool.key_order,
             tags=parameter_tags(syntax, vocabulary),
         )
     except UnsupportedSchema as error:

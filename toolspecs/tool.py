@@ -8,6 +8,9 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, Literal
 
+KeyOrder = Literal["declared", "any"]
+"""In which order a model writes the declared keys of an object."""
+
 
 @dataclass(frozen=True, slots=True)
 class CustomInput:
@@ -32,9 +35,10 @@ INPUT = "input"
 class Tool:
     """A name, a description for the model, and the JSON Schema of the arguments.
 
-    `parameters` is never modified after construction. Arguments are generated in the order of its keys, so
-    that order is part of the tool's identity. `extras` are the informational fields of the shape that the
-    tool was read from, such as an MCP title. They are kept and given back, and do not change the grammar.
+    `parameters` is never modified after construction. Arguments are generated in the order of its keys, or in
+    any order if `key_order` says so; both are part of the tool's identity. `extras` are the informational
+    fields of the shape that the tool was read from, such as an MCP title. They are kept and given back, and
+    do not change the grammar.
     `documents` are the tool's bundle: the parts of the toolset's documents that the schema refers to, by URI.
     `custom` makes it a custom tool, whose parameters are one string (see `custom_tool`).
     """
@@ -45,6 +49,7 @@ class Tool:
     extras: Mapping[str, Any] = field(default_factory=dict)
     documents: Mapping[str, Any] = field(default_factory=dict)
     custom: CustomInput | None = None
+    key_order: KeyOrder = "declared"
 
     @cached_property
     def digest(self) -> str:
@@ -56,6 +61,8 @@ class Tool:
             fields.append(self.documents)
         if self.custom:
             fields.append([self.custom.syntax, self.custom.definition])
+        if self.key_order != "declared":
+            fields.append(self.key_order)
         content = json.dumps(fields, separators=(",", ":"))
         return hashlib.sha256(content.encode()).hexdigest()
 

@@ -42,7 +42,7 @@ from compiler.syntaxes import find_syntax
 from compiler.units.unit import Unit
 from toolspecs.lru_cache import LruCache
 from toolspecs.store import Store
-from toolspecs.tool import ChoiceMode, Tool, ToolChoice
+from toolspecs.tool import ChoiceMode, KeyOrder, Tool, ToolChoice
 
 _SOURCES = ("memory", "store", "compiled")
 _SLOW_MS = 200.0
@@ -106,12 +106,13 @@ class GrammarCache:
         choice: ToolChoice,
         parallel: bool = True,
         response_format: ResponseFormat | None = None,
+        key_order: KeyOrder | None = None,
         share: str = "",
     ) -> GrammarLookup:
         """The linked grammar of `tools` under a tool choice.
 
-        With the choice `auto` and a response format, an answer without calls is of that format. `share`
-        stands for the client in the compile queue.
+        With the choice `auto` and a response format, an answer without calls is of that format. Without a
+        `key_order`, every tool says its own. `share` stands for the client in the compile queue.
 
         Raises:
             UnsupportedToolset: some tools are refused; the error names all of them.
@@ -122,11 +123,12 @@ class GrammarCache:
         start = time.perf_counter()
         find_syntax(syntax)  # before anything is compiled for it
         budget = self.compile_budget(share)
-        found = await self._tools(tools, syntax, prepared, budget)
+        found = await self._tools(tools, syntax, prepared, budget, key_order)
         keys = [(tool.name, one.key) for tool, one in zip(tools, found, strict=True)]
         answer = None
         if response_format is not None and choice.mode is ChoiceMode.AUTO:
-            found.append(await self._entry(CompileJob.format(response_format), prepared, budget))
+            job = CompileJob.format(response_format, key_order or "declared")
+            found.append(await self._entry(job, prepared, budget))
             answer = FormatKey(response_format.kind, found[-1].key)
         recipe = GrammarRecipe.of_tools(
             keys,
@@ -144,6 +146,7 @@ class GrammarCache:
         *,
         prepared: PreparedVocabulary,
         syntax: str | None = None,
+        key_order: KeyOrder = "declared",
         share: str = "",
     ) -> GrammarLookup:
         """The grammar of a response format; with `syntax`, framed as models of that syntax frame answers.
@@ -154,7 +157,7 @@ class GrammarCache:
         """
         start = time.perf_counter()
         budget = self.compile_budget(share)
-        found = await self._entry(CompileJob.format(response_format), prepared, budget)
+        found = await self._entry(CompileJob.format(response_format, key_order), prepared, budget)
         answer = FormatKey(response_format.kind, found.key)
         recipe = GrammarRecipe(prepared.vocabulary.digest, syntax, answer=answer)
         return _linked(recipe, [found], prepared, start)
@@ -215,10 +218,15 @@ class GrammarCache:
         return CompileBudget(self._pool.limits, self._pool.num_workers, share)
 
     async def _tools(
-        self, tools: Sequence[Tool], syntax: str, prepared: PreparedVocabulary, budget: CompileBudget
+        self,
+        tools: Sequence[Tool],
+        syntax: str,
+        prepared: PreparedVocabulary,
+        budget: CompileBudget,
+        key_order: KeyOrder | None = None,
     ) -> "list[_Found]":
         with trace.get_tracer(__name__).start_as_current_span("callgate.grammar.units"):
-            jobs = await self._jobs(tools, syntax, prepared)
+            jobs = await self._jobs(tools, syntax, prepared, key_order)
             stored = await self._stored(jobs, prepared, budget.share)
             lookups = [self._entry(job, prepared, budget, stored) for job in jobs]
             results = await asyncio.gather(*lookups, return_exceptions=True)
@@ -237,13 +245,16 @@ class GrammarCache:
         return [result for result in results if not isinstance(result, BaseException)]
 
     async def _jobs(
-        self, tools: Sequence[Tool], syntax: str, prepared: PreparedVocabulary
+        self, tools: Sequence[Tool], syntax: str, prepared: PreparedVocabulary, key_order: KeyOrder | None
     ) -> list[CompileJob]:
         """The jobs of tools, with keys that are kept. Hashing large tools takes time, so a thread does it."""
-        jobs = [CompileJob.tool(tool.parameters, syntax, tool.documents, tool.custom) for tool in tools]
+        jobs = [
+            CompileJob.tool(tool.parameters, syntax, tool.documents, tool.custom, key_order or tool.key_order)
+            for tool in tools
+        ]
 
         def kept_under(tool: Tool) -> str:
-            return f"{tool.digest} {syntax} {prepared.vocabulary.digest}"
+            return f"{tool.digest} {syntax} {prepared.vocabulary.digest} {key_order}"
 
         def compute() -> dict[str, str]:
             keys = {}

@@ -7,7 +7,7 @@ that has compiled a hostile schema is no longer trusted.
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from typing import Any, Protocol
@@ -18,10 +18,10 @@ from compiler.frontend.canonical_form import NO_DOCUMENTS, covers
 from compiler.frontend.depth import too_deep
 from compiler.isolation.limits import CompileLimits
 from compiler.prepared_vocabulary import PreparedVocabulary
-from compiler.response_format import KINDS, ResponseFormat
+from compiler.response_format import KINDS, SCHEMA, ResponseFormat
 from compiler.syntaxes import find_syntax
 from compiler.vocabulary import Vocabulary
-from toolspecs.tool import CustomInput, Tool
+from toolspecs.tool import CustomInput, KeyOrder, Tool
 
 LOWERING_VERSION = 19
 """To be raised whenever the same schema lowers to another grammar: stored entries then become misses."""
@@ -44,20 +44,27 @@ class CompileJob:
         syntax: str,
         documents: Mapping[str, Any] = NO_DOCUMENTS,
         custom: CustomInput | None = None,
+        key_order: KeyOrder = "declared",
     ) -> "CompileJob":
         """Compile a tool's parameters in a call syntax; the result is a `CacheEntry` with a `Unit`.
 
         `documents` must be those that the parameters refer to and no others, since they are part of the key.
-        `custom` is that of a custom tool.
+        `custom` is that of a custom tool, which has one key and so one order.
         """
         if custom:
             return cls("tool", (parameters, syntax, documents, [custom.syntax, custom.definition]))
+        if key_order != "declared":
+            return cls("tool", (parameters, syntax, dict(documents), None, key_order))
         return cls("tool", (parameters, syntax, *([documents] if documents else ())))
 
     @classmethod
-    def format(cls, response_format: ResponseFormat) -> "CompileJob":
-        """Compile a response format; the result is a `CacheEntry` with a `CompiledSchema`."""
-        return cls(response_format.kind, (response_format.content,))
+    def format(cls, response_format: ResponseFormat, key_order: KeyOrder = "declared") -> "CompileJob":
+        """Compile a response format; the result is a `CacheEntry` with a `CompiledSchema`.
+
+        Only a schema has keys, and so an order of these.
+        """
+        has_order = response_format.kind == SCHEMA and key_order != "declared"
+        return cls(response_format.kind, (response_format.content, *([key_order] if has_order else ())))
 
     @classmethod
     def covers(cls, outer: Tool, inner: Tool) -> "CompileJob":
@@ -189,18 +196,29 @@ def _encode_refusal(refusal: UnsupportedSchema) -> bytes:
     return json.dumps([refusal.pointer, refusal.keyword, refusal.reason, refusal.suggestion]).encode()
 
 
-def _tool(
-    prepared: PreparedVocabulary, limits: CompileLimits, parameters: Any, syntax: str, *more: Any
+def _tool(  # noqa: PLR0917 - the arguments of a job, in their order
+    prepared: PreparedVocabulary,
+    limits: CompileLimits,
+    parameters: Any,
+    syntax: str,
+    documents: Mapping[str, Any] = NO_DOCUMENTS,
+    custom: Sequence[Any] | None = None,
+    key_order: KeyOrder = "declared",
 ) -> bytes:
-    """Compile a tool; `more` are its documents, and the syntax and definition of a custom tool."""
-    documents = more[0] if more else NO_DOCUMENTS
-    custom = CustomInput(*more[1]) if len(more) > 1 else None
-    tool = Tool("", "", parameters, documents=documents, custom=custom)
+    """Compile a tool; `custom` are the syntax and definition of a custom one."""
+    defined = CustomInput(*custom) if custom else None
+    tool = Tool("", "", parameters, documents=documents, custom=defined, key_order=key_order)
     return _stored(CacheEntry.of_tool(tool, find_syntax(syntax), prepared), limits)
 
 
-def _format(kind: str, prepared: PreparedVocabulary, limits: CompileLimits, content: Any) -> bytes:
-    return _stored(CacheEntry.of_format(ResponseFormat(kind, content), prepared), limits)
+def _format(
+    kind: str,
+    prepared: PreparedVocabulary,
+    limits: CompileLimits,
+    content: Any,
+    key_order: KeyOrder = "declared",
+) -> bytes:
+    return _stored(CacheEntry.of_format(ResponseFormat(kind, content), prepared, key_order), limits)
 
 
 def _stored(entry: CacheEntry, limits: CompileLimits) -> bytes:

@@ -28,6 +28,7 @@ from compiler.grammar.grammar import Choice, Concatenation, Expr, Grammar, Rule,
 from compiler.grammar.passes import prune
 from compiler.grammar.rules import RuleTable
 from compiler.guard.planner import PathStep, Planner
+from compiler.lowering.any_order import KeyOrders
 from compiler.lowering.arrays import lower_array
 from compiler.lowering.cardinality import Cardinality
 from compiler.lowering.constraints import (
@@ -56,6 +57,7 @@ from compiler.scalars.numbers import (
 )
 from compiler.scalars.string_constraint import StringConstraint
 from compiler.scalars.strings import LoweredString, lower_string
+from toolspecs.tool import KeyOrder
 
 MAX_VALUES = 20_000
 """Distinct pairs of a schema and a location that one schema may expand into."""
@@ -78,7 +80,8 @@ class Lowering:
     """One schema being lowered. `is_closed` leaves undeclared keys out wherever keys are declared.
 
     A guard counts long strings, except that rules count those at the pointers `counted`. It tells the keys of
-    open objects apart, except that rules do at the pointers `separated`. An `expander` of the same schema
+    open objects apart, except that rules do at the pointers `separated`. `key_order` is wanted for declared
+    keys wherever it can be kept. An `expander` of the same schema
     still knows what it expanded.
     """
 
@@ -92,6 +95,7 @@ class Lowering:
         formatting: JsonFormatting,
         counted: frozenset[str] = frozenset(),
         separated: frozenset[str] = frozenset(),
+        key_order: KeyOrder = "declared",
         expander: Expander | None = None,
     ) -> None:
         self.schema = schema
@@ -102,6 +106,7 @@ class Lowering:
         self.guards_lengths = not counted
         """No string is counted by rules because a guard could not tell it from others."""
         self.separated = separated
+        self.key_orders = KeyOrders(key_order)
         self.rules = RuleTable()
         self.unconstrained = Unconstrained(self)
         self.large_numbers = LargeNumbers.of((source_map.document, *source_map.documents.values()))

@@ -10,8 +10,9 @@ So it does not matter which of two keys comes first. Few states are needed as lo
 at a time; that is so if keys stand beside those that they need.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 from compiler.digraph import reachable
@@ -54,10 +55,7 @@ class MemberBounds(NamedTuple):
 
 
 class MemberChoices:
-    """The choices between members in their order; the members must be `consistent`.
-
-    `levels` are the states before each member and behind the last one, None if there are too many.
-    """
+    """The choices between members, which must be `consistent`; in their order unless said otherwise."""
 
     def __init__(
         self, members: Sequence[Member], dependent_keys: DependentKeys, bounds: MemberBounds
@@ -71,7 +69,16 @@ class MemberChoices:
             if key in indices
         }
         self._bounds = bounds
-        self.levels = self._levels()
+
+    @cached_property
+    def levels(self) -> list[list[MemberState]] | None:
+        """The states before each member and behind the last one; None if there are too many."""
+        found = [[START]]
+        for index in range(len(self._required)):
+            found.append(list(dict.fromkeys(self._following(index, found[-1]))))
+            if sum(map(len, found)) > MAX_STATES:
+                return None
+        return found
 
     @property
     def are_independent(self) -> bool:
@@ -100,13 +107,11 @@ class MemberChoices:
         """Whether no member from an index on needs to be written."""
         return state.num_members >= self._bounds.low and not state.pending and not any(self._required[index:])
 
-    def _levels(self) -> list[list[MemberState]] | None:
-        found = [[START]]
-        for index in range(len(self._required)):
-            found.append(list(dict.fromkeys(self._following(index, found[-1]))))
-            if sum(map(len, found)) > MAX_STATES:
-                return None
-        return found
+    def are_whole(self, written: Collection[int]) -> bool:
+        """Whether members at some indices, in whatever order, are written with all that must be written."""
+        needed = frozenset[int]().union(*(self._needed.get(index, ()) for index in written))
+        needed |= {index for index, is_required in enumerate(self._required) if is_required}
+        return needed.issubset(written)
 
     def _following(self, index: int, states: list[MemberState]) -> Iterator[MemberState]:
         for state in states:

@@ -2,6 +2,7 @@
 
 Which members may follow one another becomes one of two forms, chosen by measurement (docs/benchmarks.md): one
 flat rule where something is required and runs of optional keys are short, or one rule per suffix of the keys.
+Declared keys in any order are a third (`compiler.lowering.any_order`).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from compiler.grammar.grammar import (
     union,
 )
 from compiler.guard.planner import KeyStep
+from compiler.lowering.any_order import lower_in_any_order
 from compiler.lowering.cardinality import MOST_DISTINCT, finite_names
 from compiler.lowering.constraints import intersection
 from compiler.lowering.member_choices import (
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from compiler.frontend.source_map import SchemaLocation
+    from compiler.lowering.any_order import ChosenOrder
     from compiler.lowering.constraints import Context, ObjectConstraint
     from compiler.lowering.lowering import Lowering
 
@@ -68,6 +71,7 @@ def lower_object(lowering: Lowering, constraint: ObjectConstraint, context: Cont
         UnsupportedSchema: a constraint needs more than a context-free grammar of bounded size.
     """
     keys, is_open = declared_keys(lowering, constraint, context.location)
+    order = _order(lowering, constraint, context, len(keys))
     is_guarded = is_open and _is_guarded(lowering, constraint, context)
     marked = frozenset(keys).difference(constraint.required if is_guarded else keys)
     members = _members(lowering, constraint, context, keys, marked)
@@ -82,10 +86,20 @@ def lower_object(lowering: Lowering, constraint: ObjectConstraint, context: Cont
     told_apart = [] if is_guarded else keys
     extra = lower_undeclared(lowering, constraint, context, told_apart) if is_open else None
     lowering.planner.mark_object(context.state, keys, marked, is_open=extra is not None)
-    _note(lowering, context.location, keys, num_keys=len(members), is_open=extra is not None)
+    _note(lowering, context.location, keys, order, num_keys=len(members), is_open=extra is not None)
     if extra is not None:  # a failing member takes one of the undeclared keys
         extra = replace(extra, num_keys=extra.num_keys - len(constraint.failing_members))
-    return _MemberRules(lowering, constraint, context, members, extra).lower()
+    rules = _MemberRules(lowering, constraint, context, members, extra)
+    return rules.lower_in_any_order() if order.is_any else rules.lower()
+
+
+def _order(lowering: Lowering, constraint: ObjectConstraint, context: Context, num_keys: int) -> ChosenOrder:
+    """In which order the declared keys of an object come."""
+    if context.is_distinct:
+        return lowering.key_orders.declared("equal items need one text")
+    if constraint.failing_members:
+        return lowering.key_orders.declared("some member has to fail a schema")
+    return lowering.key_orders.choose(num_keys)
 
 
 def declared_keys(
@@ -193,18 +207,24 @@ def value_schema(constraint: ObjectConstraint, key: str) -> CanonicalSchema | No
 
 
 def _note(
-    lowering: Lowering, location: SchemaLocation, keys: list[str], *, num_keys: int, is_open: bool
+    lowering: Lowering,
+    location: SchemaLocation,
+    keys: list[str],
+    order: ChosenOrder,
+    *,
+    num_keys: int,
+    is_open: bool,
 ) -> None:
     has_others = is_open and num_keys > 0
     is_declared = set(keys) <= set(lowering.source_map.mentioned(location))
     notes = []
-    if num_keys + has_others > 1 and not is_declared:
-        notes.append(_listed(keys, has_others=has_others))
-    elif num_keys > 1:
-        notes.append("keys in their declared order")
+    if num_keys + has_others > 1 and not is_declared and not order.is_any:
+        notes.append(_listed(keys, has_others=has_others) + order.because)
+    elif num_keys > 1 and not order.is_any:
+        notes.append("keys in their declared order" + order.because)
     if lowering.is_closed and not lowering.source_map.is_map(location):
         notes.append("undeclared keys never")
-    elif has_others and is_declared:
+    elif has_others and (is_declared or order.is_any):
         notes.append("undeclared keys after the declared ones")
     for note in notes:
         lowering.reporter.note_first(location, _DECLARING, Verdict.NARROWED, note)
@@ -288,8 +308,29 @@ class _MemberRules:
         top = max(self.low, self.high or 0)  # a higher count makes no difference
         if extra is not None and not self.is_extra_single:
             top = min(top, len(members))  # the quantifier counts undeclared ones
-        bounds = MemberBounds(self.low, self.high, top, self.num_undeclared)
-        self.choices = choose_order(lowering, context.location, members, constraint, bounds)
+        self.members, self.constraint = members, constraint
+        self.bounds = MemberBounds(self.low, self.high, top, self.num_undeclared)
+
+    @cached_property
+    def choices(self) -> MemberChoices:
+        """The choices between members in one order."""
+        return choose_order(self.lowering, self.location, self.members, self.constraint, self.bounds)
+
+    def lower_in_any_order(self) -> Expr | None:
+        """The whole object, its declared keys in any order; None if no number of members is admitted."""
+        choices = MemberChoices(self.members, self.constraint.dependent_keys, self.bounds)
+        return concat(Literal("{"), lower_in_any_order(choices, self.lowering.rules, self._behind))
+
+    def _behind(self, num_written: int, following: Expr | None, *, is_whole: bool) -> Expr | None:
+        """What stands behind some members: another one, an undeclared one, or the end of the object."""
+        if self._is_over(num_written):
+            return None
+        has_extra = is_whole and self.extra is not None
+        pick = union((following, self._first(num_written) if has_extra else None))
+        can_end = is_whole and num_written >= self.low
+        if num_written:
+            return self._after(pick, can_end=can_end)
+        return union((pick, _CLOSE if can_end else None))
 
     def lower(self) -> Expr | None:
         """The whole object; None if no number of members is admitted."""

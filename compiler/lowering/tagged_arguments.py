@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jsonschema_rs import CanonicalSchema, canonical
@@ -18,8 +19,16 @@ from compiler.errors import UnsupportedKeyword, UnsupportedSchema
 from compiler.grammar.grammar import EMPTY, Expr, Literal, Rule, choice, concat, union
 from compiler.guard.plan import GuardedTags
 from compiler.guard.planner import KeyStep
+from compiler.lowering.any_order import lower_in_any_order
 from compiler.lowering.constraints import ObjectConstraint, object_constraint, strings_of
-from compiler.lowering.member_choices import START, Member, MemberBounds, MemberState, consistent
+from compiler.lowering.member_choices import (
+    START,
+    Member,
+    MemberBounds,
+    MemberChoices,
+    MemberState,
+    consistent,
+)
 from compiler.lowering.objects import choose_order, count_bounds, declared_keys, value_schema
 from compiler.lowering.unconstrained import TYPES
 from compiler.report import Verdict
@@ -31,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from compiler.frontend.source_map import SchemaLocation
+    from compiler.lowering.any_order import ChosenOrder
     from compiler.lowering.lowering import Lowering
     from compiler.syntax import Syntax
     from compiler.vocabulary import Vocabulary
@@ -97,8 +107,14 @@ class TaggedArguments:
         self.types = {key: tuple(t for t in TYPES if t in types) for key, types in admitted.items()}
         self._lowering.planner.tags = self._guarded_tags()
         self._lowering.reporter.lowered(location)
-        self._note(location)
-        arguments = union([self._object(constraint, keys) for constraint, keys in alternatives])
+        orders = [self._lowering.key_orders.choose(len(keys)) for _, keys in alternatives]
+        self._note(location, next((order for order in orders if not order.is_any), None))
+        arguments = union(
+            [
+                self._object(constraint, keys, order)
+                for (constraint, keys), order in zip(alternatives, orders, strict=True)
+            ]
+        )
         if arguments is None and any(one.min_properties > len(keys) for one, keys in alternatives):
             why = "demands undeclared keys, which this call syntax cannot write"
             raise self._lowering.reporter.refusal(
@@ -147,7 +163,7 @@ class TaggedArguments:
         only = self._lowering.simple({"type": list(types)})
         return only if schema is None else schema.intersect(only)
 
-    def _object(self, constraint: ObjectConstraint, keys: list[str]) -> Expr | None:
+    def _object(self, constraint: ObjectConstraint, keys: list[str], order: ChosenOrder) -> Expr | None:
         if constraint.violations:
             why = "demands that some key or value fails a schema"
             location = self._lowering.root.location
@@ -159,16 +175,30 @@ class TaggedArguments:
             return None
         live = [Member(key, text, key in constraint.required) for key, text in parameters if text is not None]
         members = consistent(live, constraint.dependent_keys)
-        return None if members is None else self._in_order(members, constraint)
+        if members is None:
+            return None
+        low, high = count_bounds(constraint, members, is_open=False)
+        bounds = MemberBounds(low, high, top=max(low, high or 0))
+        if order.is_any:
+            choices = MemberChoices(members, constraint.dependent_keys, bounds)
+            return lower_in_any_order(choices, self._lowering.rules, partial(self._behind, bounds))
+        location = self._lowering.root.location
+        return self._in_order(choose_order(self._lowering, location, members, constraint, bounds))
 
-    def _in_order(self, parameters: list[Member], constraint: ObjectConstraint) -> Expr | None:
+    def _behind(
+        self, bounds: MemberBounds, num_written: int, following: Expr | None, *, is_whole: bool
+    ) -> Expr | None:
+        """What stands behind some parameters: another one, or nothing."""
+        if bounds.high is not None and num_written > bounds.high:
+            return None
+        can_end = is_whole and num_written >= bounds.low
+        return self._either(following, EMPTY if can_end else None)
+
+    def _in_order(self, choices: MemberChoices) -> Expr | None:
         """The parameters in order, optional ones left out or not; None if their number is never admitted.
 
         There is one rule per parameter and state before it.
         """
-        low, high = count_bounds(constraint, parameters, is_open=False)
-        bounds = MemberBounds(low, high, top=max(low, high or 0))
-        choices = choose_order(self._lowering, self._lowering.root.location, parameters, constraint, bounds)
         levels, end = choices.levels, len(choices.members)
         assert levels is not None, "too many of them are refused"
         rest: dict[MemberState, Expr | None] = {
@@ -263,8 +293,11 @@ class TaggedArguments:
         begin, after_key, after_string_key, end = (text.encode() for text in texts)
         return GuardedTags(begin, after_key, after_string_key, end, types)
 
-    def _note(self, location: SchemaLocation) -> None:
-        notes = ["keys in their declared order"] if len(self.types) > 1 else []
+    def _note(self, location: SchemaLocation, declared: ChosenOrder | None) -> None:
+        """The note on the parameters; `declared` is the first order of theirs that is not any order."""
+        notes = (
+            [f"keys in their declared order{declared.because}"] if declared and len(self.types) > 1 else []
+        )
         self._lowering.reporter.note(
             location, "properties", Verdict.NARROWED, "; ".join([*notes, "undeclared keys never"])
         )

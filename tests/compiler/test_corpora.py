@@ -72,10 +72,11 @@ def test_what_is_a_change_away_from_a_real_instance_is_judged_right():
     assert num_mutations > 200
 
 
-def decoded(corpus, vocabulary, *, every=1, per_schema, workers=0, objects="schema"):
+def decoded(corpus, vocabulary, *, every=1, per_schema, workers=0, objects="schema", key_order="declared"):
     cases = sample(corpus, every=every)
-    *_, tally = decode_schemas(cases, vocabulary, per_schema, objects=objects, workers=workers)
-    print(f"\n{corpus}, {vocabulary}, {objects}: {dict(tally.counts)}")
+    options = {"objects": objects, "key_order": key_order}
+    *_, tally = decode_schemas(cases, vocabulary, per_schema, workers=workers, **options)
+    print(f"\n{corpus}, {vocabulary}, {objects}, {key_order}: {dict(tally.counts)}")
     assert tally.faults == []
     assert tally.counts["valid"] > 0.8 * per_schema * tally.counts["schemas done"]
 
@@ -83,6 +84,11 @@ def decoded(corpus, vocabulary, *, every=1, per_schema, workers=0, objects="sche
 @pytest.mark.parametrize("corpus", CORPORA)
 def test_random_outputs_over_a_sample_are_valid(corpus):
     decoded(corpus, "bytes", every=100, per_schema=8)
+
+
+@pytest.mark.parametrize("corpus", ["jsonschemabench", "mcp"])
+def test_random_outputs_with_keys_in_any_order_are_valid(corpus):
+    decoded(corpus, "bytes", every=300, per_schema=8, key_order="any")
 
 
 def test_random_outputs_over_tools_with_a_real_vocabulary_are_valid():

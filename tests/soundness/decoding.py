@@ -16,6 +16,7 @@ from vocabularies import named_vocabulary
 
 from compiler.errors import CompilerError
 from compiler.schema import Objects, compile_schema
+from toolspecs.tool import KeyOrder
 
 BIASES = (0.02, 0.1, 0.3, 0.6)
 """How often a step prefers to end: for long outputs and short ones."""
@@ -48,12 +49,13 @@ def decode_schemas(
     per_schema: int,
     *,
     objects: Objects = "schema",
+    key_order: KeyOrder = "declared",
     workers: int,
     seed: int = 0,
 ) -> Iterator[Tally]:
     """The tally so far, after each case; `vocabulary` is "bytes" or a folder of the corpus's tokenizers."""
     cases = list(cases)
-    set_up = partial(_job, vocabulary, per_schema, objects, seed, is_limited=bool(workers))
+    set_up = partial(_job, vocabulary, per_schema, objects, key_order, seed, is_limited=bool(workers))
     found = run(set_up, cases, workers=workers)
     tally = Tally()
     for case, finished in zip(cases, found, strict=True):
@@ -61,7 +63,15 @@ def decode_schemas(
         yield tally
 
 
-def _job(vocabulary: str, per_schema: int, objects: Objects, seed: int, *, is_limited: bool) -> Job:
+def _job(
+    vocabulary: str,
+    per_schema: int,
+    objects: Objects,
+    key_order: KeyOrder,
+    seed: int,
+    *,
+    is_limited: bool,
+) -> Job:
     words = named_vocabulary(vocabulary)
     decoder = RandomDecoder(words)
 
@@ -69,7 +79,13 @@ def _job(vocabulary: str, per_schema: int, objects: Objects, seed: int, *, is_li
         if is_limited:
             allow(SECONDS)
         try:
-            compiled = compile_schema(case.schema, documents=case.documents, tokenizer=words, objects=objects)
+            compiled = compile_schema(
+                case.schema,
+                documents=case.documents,
+                tokenizer=words,
+                objects=objects,
+                key_order=key_order,
+            )
         except CompilerError:
             return
         judges = Judges(case.schema, case.documents)

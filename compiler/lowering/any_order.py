@@ -1,0 +1,76 @@
+"""Members in any order: what may follow depends on which of them were written.
+
+There is one rule for each set of written members, so `n` members take `2 ** n` rules. These hold all of it:
+distinct keys, required ones, keys that need others, bounds of their number. So masks, the budget closer and
+forced text are exact, and no guard has anything to do. The rules are small, because they share one rule for
+each member. An object that would take too many of them has its keys in their declared order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from compiler.grammar.grammar import Expr, Rule, concat, union
+
+if TYPE_CHECKING:
+    from compiler.grammar.rules import RuleTable
+    from compiler.lowering.member_choices import MemberChoices
+    from toolspecs.tool import KeyOrder
+
+MAX_KEYS = 10
+"""Of an object whose keys come in any order; they take 1,024 rules."""
+MAX_RULES = 4_096
+"""For such objects of one schema together."""
+
+
+class ChosenOrder(NamedTuple):
+    """The order of an object's keys; `because` ends a note on the declared order, empty if it was wanted."""
+
+    is_any: bool = False
+    because: str = ""
+
+
+class KeyOrders:
+    """Chooses the order of keys for each object of one schema, outer objects before those inside them."""
+
+    def __init__(self, wanted: KeyOrder) -> None:
+        self._wanted = wanted
+        self._num_left = MAX_RULES
+
+    def declared(self, reason: str) -> ChosenOrder:
+        """The declared order, for a reason that is told if any order is wanted."""
+        return ChosenOrder(because=f": {reason}" if self._wanted == "any" else "")
+
+    def choose(self, num_keys: int) -> ChosenOrder:
+        """The order that is wanted, unless it takes too many rules for so many keys."""
+        if self._wanted == "declared" or num_keys < 2:
+            return ChosenOrder()
+        if num_keys > MAX_KEYS:
+            return self.declared(f"any order is for {MAX_KEYS} keys at most")
+        if 1 << num_keys > self._num_left:
+            return self.declared("too many objects of this schema have their keys in any order")
+        self._num_left -= 1 << num_keys
+        return ChosenOrder(is_any=True)
+
+
+class Following(Protocol):
+    """Makes what may stand behind some members."""
+
+    def __call__(self, num_written: int, following: Expr | None, *, is_whole: bool) -> Expr | None:
+        """The text behind `num_written` members.
+
+        `following` begins with the next member, None if there is none; `is_whole`: none has to be written.
+        """
+
+
+def lower_in_any_order(choices: MemberChoices, rules: RuleTable, behind: Following) -> Expr | None:
+    """What `behind` makes of no members: each can be written once, in any order."""
+    texts = [rules.define("member", Rule(member.text)) for member in choices.members]
+    rest: dict[int, Expr | None] = {}
+    for written in range((1 << len(texts)) - 1, -1, -1):  # behind every set that contains it
+        those = {index for index in range(len(texts)) if written >> index & 1}
+        following = union(
+            concat(text, rest[written | 1 << index]) for index, text in enumerate(texts) if index not in those
+        )
+        rest[written] = behind(len(those), following, is_whole=choices.are_whole(those))
+    return rest[0]
