@@ -169,8 +169,11 @@ class Completions:
 
     async def _revisions(self, references: Iterable[ToolsetReference]) -> tuple[Revision, ...]:
         found: dict[str, Revision] = {}
+        limits = self._catalog.limits
         for reference in dict.fromkeys(references):
-            if sum(len(revision.toolset) for revision in found.values()) > self._catalog.limits.num_tools:
+            toolsets = [revision.toolset for revision in found.values()]
+            num_values = sum(toolset.num_values for toolset in toolsets)
+            if sum(map(len, toolsets)) > limits.num_tools or num_values > limits.num_values:
                 break  # `_joined` refuses them, and the others need not be read
             revision = await self._catalog.resolve(reference)
             other = found.setdefault(reference.name, revision)
@@ -266,6 +269,9 @@ def join_tools(revisions: Iterable[Revision], inline: tuple[Tool, ...], limits: 
     sizes = {source: sum(tool.num_bytes for tool in tools) for source, tools in sources.items()}
     if sum(sizes.values()) > limits.toolset_bytes:
         raise TooManyTools(sizes, limits.toolset_bytes, "bytes of tools")
+    values = {source: sum(tool.num_values for tool in tools) for source, tools in sources.items()}
+    if sum(values.values()) > limits.num_values:
+        raise TooManyTools(values, limits.num_values, "JSON values in tools")
     joined: dict[str, Tool] = {}
     origin: dict[str, str] = {}
     for source, tools in sources.items():

@@ -5,7 +5,7 @@ that passed.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,6 +41,7 @@ class Limits:
     num_documents: int = 256
     document_bytes: int = 4 * 1024 * 1024
     toolset_bytes: int = 16 * 1024 * 1024
+    num_values: int = 250_000  # of JSON, in a toolset; decoding a million stops everything for half a second
     depth: int = 100  # of nested objects and lists, in one tool or document
     num_enum_values: int = 10_000
     tool_name_length: int = 128
@@ -94,6 +95,24 @@ def find_flaw(value: Any, limits: Limits, *, is_document: bool = False) -> Flaw 
                 return None
             pending = levels.pop()
             path = path[:-1]
+
+
+def count_values(value: Any) -> int:
+    """How many JSON values there are in a value, itself included; keys are none.
+
+    >>> count_values({"enum": [1, 2], "title": ""})
+    5
+    """
+    num_values = 0
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        num_values += 1
+        if isinstance(item, Mapping):
+            pending += item.values()
+        elif isinstance(item, list):
+            pending += item
+    return num_values
 
 
 def own_size(item: Any) -> int:

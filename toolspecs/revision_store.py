@@ -51,7 +51,9 @@ MAX_BYTES = 64 * 2**20
 """Of a content before compression. `Limits.toolset_bytes` keeps what is written far below it."""
 
 CONTENT_CACHE_BYTES = 64 * 1024 * 1024
-"""Decoded contents in memory, in bytes of their JSON."""
+"""Decoded contents in memory."""
+VALUE_BYTES = 80
+"""About what a decoded JSON value takes in memory beside its text, most of all an empty list or object."""
 
 STALE_CACHE_BYTES = 4 * 1024 * 1024
 STALE_RECORD_BYTES = 1024
@@ -130,6 +132,7 @@ def decode_toolset(name: str, digest: str, content: bytes) -> Toolset:
         rows, documents = (fields, {}) if isinstance(fields, list) else (fields["tools"], fields["documents"])
         toolset = Toolset(name, tuple(Tool(*row) for row in rows), documents)
         found = toolset.digest
+        _ = toolset.num_values  # counted here, in a thread
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ToolspecsError) as error:
         raise ValueError(f"it is not a toolset: {error}") from error
     if found != digest:
@@ -282,6 +285,7 @@ class ContentStore:
         self._store = store
         self._clock = clock
         self._cache: LruCache[Toolset] = LruCache(CONTENT_CACHE_BYTES)
+        self._decoding = asyncio.Semaphore(1)  # the event loop waits while a content is decoded
 
     async def put(self, toolset: Toolset, digest: str, content: bytes, packed: bytes) -> None:
         """Write the content of `toolset` unless it is there, whole and stamped lately.
@@ -295,24 +299,36 @@ class ContentStore:
             renewed = stamped(packed, now)
             if not await self._store.compare_and_set(key, stored, renewed):
                 await self._store.set(key, renewed)  # another writer or the collector was there
-        self._cache.put(_cache_key(toolset.name, digest), toolset, len(content))
+        self._keep(toolset, digest, content)
 
     async def get(self, summary: RevisionSummary) -> Toolset:
         """The content of a revision, from the cache or the store; raises `DamagedEntry`."""
-        cache_key = _cache_key(summary.name, summary.digest)
-        toolset = self._cache.get(cache_key)
-        if toolset is None:
+        toolset = self._cached(summary)
+        if toolset is not None:
+            return toolset
+        key = CONTENTS + summary.digest
+        packed = await self._store.get(key)
+        if packed is None:
+            raise DamagedEntry(key, f"it is missing; put toolset {summary.name!r} again")
+        async with self._decoding:
+            return self._cached(summary) or await self._decoded(summary, packed)
+
+    async def _decoded(self, summary: RevisionSummary, packed: bytes) -> Toolset:
+        try:
+            content = await asyncio.to_thread(decompress, unstamped(packed))
+            toolset = await asyncio.to_thread(decode_toolset, summary.name, summary.digest, content)
+        except ValueError as error:
             key = CONTENTS + summary.digest
-            packed = await self._store.get(key)
-            if packed is None:
-                raise DamagedEntry(key, f"it is missing; put toolset {summary.name!r} again")
-            try:
-                content = await asyncio.to_thread(decompress, unstamped(packed))
-                toolset = await asyncio.to_thread(decode_toolset, summary.name, summary.digest, content)
-            except ValueError as error:
-                raise DamagedEntry(key, f"{error}; put toolset {summary.name!r} again") from error
-            self._cache.put(cache_key, toolset, len(content))
+            raise DamagedEntry(key, f"{error}; put toolset {summary.name!r} again") from error
+        self._keep(toolset, summary.digest, content)
         return toolset
+
+    def _cached(self, summary: RevisionSummary) -> Toolset | None:
+        return self._cache.get(_cache_key(summary.name, summary.digest))
+
+    def _keep(self, toolset: Toolset, digest: str, content: bytes) -> None:
+        num_bytes = len(content) + VALUE_BYTES * toolset.num_values
+        self._cache.put(_cache_key(toolset.name, digest), toolset, num_bytes)
 
 
 def stamped(packed: bytes, now: float) -> bytes:

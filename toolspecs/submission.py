@@ -120,6 +120,8 @@ def check_toolset(toolset: Toolset, limits: Limits) -> CheckedToolset:
 def check_size(toolset: Toolset, limits: Limits) -> CheckedToolset:
     """Check the size of a toolset whose tools and documents were checked. Raises `LimitExceeded`."""
     _check_num_tools(toolset, limits)
+    if toolset.num_values > limits.num_values:
+        raise LimitExceeded("num_values", limits.num_values, toolset.num_values)
     content = encode_toolset(toolset)
     if len(content) > limits.toolset_bytes:
         raise LimitExceeded("toolset_bytes", limits.toolset_bytes, len(content))

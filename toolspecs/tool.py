@@ -8,6 +8,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, Literal
 
+from toolspecs.json_value import count_values
+
 KeyOrder = Literal["declared", "any"]
 """In which order a model writes the declared keys of an object."""
 
@@ -76,6 +78,11 @@ class Tool:
         """The size of the tool and its bundle as compact JSON."""
         fields = [self.name, self.description, self.parameters, self.extras, self.documents]
         return len(json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode(errors="replace"))
+
+    @cached_property
+    def num_values(self) -> int:
+        """How many JSON values the tool is made of, without its bundle."""
+        return count_values([self.parameters, self.extras])
 
 
 def custom_tool(name: str, description: str, custom: CustomInput) -> Tool:

@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from toolspecs.bundle import bundle_tools
 from toolspecs.errors import Fault, InvalidName, InvalidTools, UnknownTool
+from toolspecs.json_value import count_values
 from toolspecs.tool import Tool
 
 TOOLSET_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -101,6 +102,11 @@ class Toolset:
         if self.documents:
             content.append(json.dumps(self.documents, separators=(",", ":")))
         return hashlib.sha256("\n".join(content).encode()).hexdigest()
+
+    @cached_property
+    def num_values(self) -> int:
+        """How many JSON values its tools and documents are made of."""
+        return sum(tool.num_values for tool in self.tools) + count_values(self.documents)
 
     @property
     def tool_names(self) -> tuple[str, ...]:

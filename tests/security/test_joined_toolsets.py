@@ -1,6 +1,8 @@
 """Several toolsets in one request: together they keep the limits of one, and are not hashed again and again."""
 
+import asyncio
 import hashlib
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -11,6 +13,9 @@ from compiler.isolation import compile_job
 from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
 from gateway.app import create_app
+from toolspecs import Catalog, Toolset, revision_store
+from toolspecs.revision_store import ContentStore, compress, decode_toolset, encode_toolset
+from toolspecs.stores import open_store
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 
@@ -106,3 +111,65 @@ async def test_a_tool_that_is_kept_is_hashed_once(monkeypatch):
     schemas = [content for content in hashed if b'"tool", ' in content]
     assert len(schemas) == len(tools)
     await cache.close()
+
+
+async def test_a_toolset_that_grows_tool_by_tool_keeps_the_limit_of_values(client, app):
+    """Else a short name stands for millions of values: decoding them stops the gateway for seconds."""
+    catalog = app.state.services.registry.catalog
+    catalog.limits = replace(catalog.limits, toolset_bytes=100_000, num_tools=100, num_values=1000)
+    statuses = []
+    for number in range(4):
+        many = tool(f"t{number}") | {"_meta": {"many": [[]] * 300}}
+        path = "/v1/toolsets/grown" + (f"/tools/t{number}" if number else "")
+        answer = await client.put(path, json=many if number else {"tools": [many]})
+        statuses.append(answer.status_code)
+    assert statuses == [201, 200, 200, 422]
+    assert answer.json()["detail"].startswith("a toolset may have at most 1000 JSON values")
+
+
+async def test_too_many_values_together_are_refused_by_name(client, app):
+    catalog = app.state.services.registry.catalog
+    catalog.limits = replace(catalog.limits, toolset_bytes=100_000, num_tools=100, num_values=1000)
+    for name in ("d", "e"):
+        many = tool(name) | {"_meta": {"many": [[]] * 600}}
+        assert (await client.put(f"/v1/toolsets/{name}", json={"tools": [many]})).status_code == 201
+    answer = await ask(client, ["d", "e"])
+    assert answer.status_code == 400
+    assert "at most 1000 JSON values in tools together" in answer.json()["error"]["message"]
+
+
+async def test_toolsets_in_memory_count_for_what_they_take():
+    """Millions of empty lists take 25 times the memory of their text."""
+    contents = ContentStore(open_store("sqlite://:memory:"))
+    toolset = Toolset("many", (Tool("t", "", {}, extras={"_meta": {"many": [[]] * 50_000}}),))
+    packed = compress(encode_toolset(toolset))
+    await contents.put(toolset, toolset.digest, encode_toolset(toolset), packed)
+    tracemalloc.start()
+    read = decode_toolset("many", toolset.digest, encode_toolset(toolset))
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert read.num_values > 50_000
+    assert contents._cache.num_bytes > taken / 2
+
+
+async def test_contents_are_decoded_once_and_one_after_the_other(monkeypatch):
+    store = open_store("sqlite://:memory:")
+    catalog = Catalog(store)
+    for name in ("a", "b"):
+        await catalog.put(Toolset(name, (Tool(name, "", {}),)))
+    decoding = 0
+
+    def decode(name, *rest):
+        nonlocal decoding
+        decoding += 1
+        decoded.append(name)
+        assert decoding == 1
+        found = decode_toolset(name, *rest)
+        decoding -= 1
+        return found
+
+    decoded = []
+    monkeypatch.setattr(revision_store, "decode_toolset", decode)
+    fresh = Catalog(store)
+    await asyncio.gather(*(fresh.get(name) for name in ("a", "b") * 10))
+    assert sorted(decoded) == ["a", "b"]
