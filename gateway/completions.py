@@ -208,6 +208,7 @@ class Completions:
                     turn.response_format,
                     prepared=model.prepared,
                     syntax=None if turn.prompt is not None else model.syntax,
+                    key_order=turn.key_order or "declared",
                     share=share,
                 )
             else:
@@ -218,6 +219,7 @@ class Completions:
                     choice=choice,
                     parallel=turn.is_parallel and not choice.is_named,
                     response_format=turn.response_format,
+                    key_order=turn.key_order,
                     share=share,
                 )
             span.found(found.grammar.digest, found.source, found.wait_ms)
@@ -388,5 +390,7 @@ def _without_effect(turn: Turn, model: ModelCard, grammar: GrammarLookup | None)
     """The fields of a turn that change nothing for this model, or beside a grammar."""
     if turn.reasoning_effort and not thinking_options(turn.reasoning_effort, model):
         yield "reasoning_effort"
+    if turn.key_order and grammar is None:
+        yield "callgate.key_order"
     if grammar is not None:
         yield from (name for name in ("min_tokens", "stop_token_ids") if getattr(turn, name))

@@ -14,7 +14,7 @@ from gateway.custom_inputs import InputReader
 from gateway.errors import ClientGone
 from runtime.events import ArgumentsDelta, CallStarted, Event, Finished, PromptRead
 from runtime.request import Message, Sampling
-from toolspecs.tool import ShownTools, Tool, ToolChoice
+from toolspecs.tool import KeyOrder, ShownTools, Tool, ToolChoice
 from toolspecs.toolset import RevisionSummary, ToolsetReference
 
 
@@ -23,12 +23,12 @@ class Turn:
     """One request for the assistant's next turn.
 
     `prompt_tools` None shows the tools that the model's settings say. `choice` None is the default of the
-    wire formats: `auto` with tools, `none` without. `response_format` None is any text. `prompt` is one that
-    the client wrote instead of messages. `min_tokens`, `stop` and `stop_token_ids` apply to text, and never
-    to what a grammar constrains. `reasoning_effort` sets the thinking switch of the model's chat template, if
-    it has one. `truncates` lets the oldest messages be left out if the conversation is too long for the
-    model. After `timeout_s` seconds the client no longer wants the answer. `model` may name a toolset too, as
-    `model:toolset`.
+    wire formats: `auto` with tools, `none` without. `response_format` None is any text. `key_order` None
+    leaves the order of keys to each tool. `prompt` is one that the client wrote instead of messages.
+    `min_tokens`, `stop` and `stop_token_ids` apply to text, and never to what a grammar constrains.
+    `reasoning_effort` sets the thinking switch of the model's chat template, if it has one. `truncates` lets
+    the oldest messages be left out if the conversation is too long for the model. After `timeout_s` seconds
+    the client no longer wants the answer. `model` may name a toolset too, as `model:toolset`.
     """
 
     model: str
@@ -40,6 +40,7 @@ class Turn:
     choice: ToolChoice | None = None
     is_parallel: bool = True
     response_format: ResponseFormat | None = None
+    key_order: KeyOrder | None = None
     sampling: Sampling = field(default_factory=Sampling)
     stop: tuple[str, ...] = ()
     stop_token_ids: tuple[int, ...] = ()

@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import zstandard
@@ -120,7 +120,7 @@ def decode_record(content: bytes) -> Record:
 
 def encode_toolset(toolset: Toolset) -> bytes:
     """The content of a toolset as JSON: a list of tools, or an object of tools and documents."""
-    rows = [[tool.name, tool.description, tool.parameters, tool.extras] for tool in toolset.tools]
+    rows = [_row(tool) for tool in toolset.tools]
     content = {"tools": rows, "documents": toolset.documents} if toolset.documents else rows
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
@@ -130,7 +130,7 @@ def decode_toolset(name: str, digest: str, content: bytes) -> Toolset:
     try:
         fields = json.loads(content)
         rows, documents = (fields, {}) if isinstance(fields, list) else (fields["tools"], fields["documents"])
-        toolset = Toolset(name, tuple(Tool(*row) for row in rows), documents)
+        toolset = Toolset(name, tuple(map(_tool, rows)), documents)
         found = toolset.digest
         _ = toolset.num_values  # counted here, in a thread
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ToolspecsError) as error:
@@ -138,6 +138,17 @@ def decode_toolset(name: str, digest: str, content: bytes) -> Toolset:
     if found != digest:
         raise ValueError("it is not the toolset that was written there: its digest differs")
     return toolset
+
+
+def _row(tool: Tool) -> list[Any]:
+    """What is stored of a tool; its order of keys only if that is not the default."""
+    row: list[Any] = [tool.name, tool.description, tool.parameters, tool.extras]
+    return row if tool.key_order == "declared" else [*row, tool.key_order]
+
+
+def _tool(row: list[Any]) -> Tool:
+    name, description, parameters, extras, *rest = row
+    return Tool(name, description, parameters, extras, key_order=rest[0] if rest else "declared")
 
 
 def compress(content: bytes) -> bytes:

@@ -10,20 +10,21 @@
 
 The shape is detected for each tool. Informational fields (the `extras` of the table below) are kept with the
 tool and written back; they do not change the grammar. `strict` is one of them, because every call is valid
-with or without it. Any other field is refused by name. A field that is null counts as left out.
+with or without it. `callgate` holds what Callgate alone knows of a tool: `{"key_order": "any"}` lets a model
+write declared keys in any order. Any other field is refused by name. A field that is null counts as left out.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
-from typing import Any
+from typing import Any, get_args
 
 from toolspecs.errors import Fault, InvalidTools, LimitExceeded
 from toolspecs.json_value import TYPE_NAMES, Flaw, Limits, find_flaw, pointer
 from toolspecs.nearest import near_matches, shorten
 from toolspecs.schema_check import check_schema
-from toolspecs.tool import Tool
+from toolspecs.tool import KeyOrder, Tool
 from toolspecs.toolset import TOOL_NAME, TOOL_RULE, find_duplicates
 
 
@@ -73,6 +74,11 @@ SHAPES: Mapping[Shape, ShapeRow] = {
 }
 
 EXTRAS: Mapping[str, type] = {field: kind for row in SHAPES.values() for field, kind in row.extras.items()}
+
+OWN_FIELD = "callgate"
+"""The field of Callgate's own options, in every shape."""
+
+KEY_ORDERS: tuple[KeyOrder, ...] = get_args(KeyOrder)
 
 NO_ARGUMENTS: Mapping[str, Any] = {"type": "object", "properties": {}}
 
@@ -167,6 +173,8 @@ def write_tool(tool: Tool, shape: Shape, *, all_extras: bool = False) -> dict[st
     row = SHAPES[shape]
     fields = {"name": tool.name, "description": tool.description, row.schema_field: tool.parameters}
     fields |= {field: value for field, value in tool.extras.items() if all_extras or field in row.extras}
+    if tool.key_order != "declared":
+        fields[OWN_FIELD] = {"key_order": tool.key_order}
     tag = {"type": row.tag} if row.tag and row.is_tag_written else {}
     return {**tag, row.wrapper: fields} if row.wrapper else {**tag, **fields}
 
@@ -237,6 +245,8 @@ class _ToolParser:
         yield from _description_flaws(description, self.limits)
         given = {field: fields[field] for field in extras if fields.get(field) is not None}
         yield from _extra_flaws(given, extras)
+        own = fields.get(OWN_FIELD)
+        yield from _own_flaws(own)
         parameters = fields.get(row.schema_field)
         if parameters is None:
             parameters = dict(NO_ARGUMENTS)
@@ -245,7 +255,8 @@ class _ToolParser:
             yield Flaw((row.schema_field, *flaw.path), keyword, flaw.message, flaw.suggestion)
         if isinstance(name, str):
             self.name = name
-            self.tool = Tool(name, description or "", parameters, given)
+            order = (own or {}).get("key_order") if isinstance(own, dict | None) else None
+            self.tool = Tool(name, description or "", parameters, given, key_order=order or "declared")
 
 
 def _peek_name(document: Any) -> str | None:
@@ -284,7 +295,7 @@ def _outer_flaws(document: dict[str, Any], row: ShapeRow) -> Iterator[Flaw]:
 
 def _unknown_fields(fields: dict[str, Any], shape: Shape, extras: Mapping[str, type]) -> Iterator[Flaw]:
     row = SHAPES[shape]
-    known = ["name", "description", row.schema_field, *extras]
+    known = ["name", "description", row.schema_field, *extras, OWN_FIELD]
     # Without a schema the shape is a guess, so the field may belong to any shape.
     schema_fields = {other.schema_field for other in SHAPES.values()}
     others = () if schema_fields & {*fields} else schema_fields - {*known}
@@ -325,3 +336,19 @@ def _extra_flaws(given: dict[str, Any], extras: Mapping[str, type]) -> Iterator[
         if not isinstance(value, extras[field]):
             message = f"{field!r} is {TYPE_NAMES[extras[field]]}, not {_type_name(value)}"
             yield Flaw((field,), field, message)
+
+
+def _own_flaws(own: Any) -> Iterator[Flaw]:
+    """What is wrong with the options of the field `callgate`."""
+    if own is None:
+        return
+    if not isinstance(own, dict):
+        yield Flaw((OWN_FIELD,), OWN_FIELD, f"{OWN_FIELD!r} is an object, not {_type_name(own)}")
+        return
+    for option, value in own.items():
+        if option != "key_order":
+            message = f"unknown option {shorten(option, 100)!r}"
+            yield Flaw((OWN_FIELD, option), option, message, "known is key_order")
+        elif value is not None and value not in KEY_ORDERS:
+            message = f"{shorten(repr(value), 60)} is no order of keys"
+            yield Flaw((OWN_FIELD, option), option, message, f"use {' or '.join(map(repr, KEY_ORDERS))}")

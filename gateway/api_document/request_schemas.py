@@ -14,7 +14,7 @@ from gateway.wire.openai.request import BODY as CHAT
 from gateway.wire.openai.text_completions import BODY as COMPLETION
 from gateway.wire.responses.items import MessageItem
 from gateway.wire.responses.request import BODY as RESPONSE
-from toolspecs.shapes import SHAPES, Shape, ShapeRow
+from toolspecs.shapes import KEY_ORDERS, OWN_FIELD, SHAPES, Shape, ShapeRow
 from toolspecs.toolset import TOOL_NAME
 
 JSON = dict[str, Any]
@@ -123,6 +123,12 @@ def _tool_schema(row: ShapeRow) -> JSON:
         "description": {"type": ["string", "null"]},
         row.schema_field: {"type": ["object", "null"], "description": "The JSON Schema of the arguments."},
         **extras,
+        OWN_FIELD: {
+            "type": ["object", "null"],
+            "properties": {"key_order": {"enum": [*KEY_ORDERS, None]}},
+            "additionalProperties": False,
+            "description": "`any` lets the model write declared keys in any order.",
+        },
     }
     inner: JSON = {"type": "object", "properties": fields, "required": ["name"]}
     tag = {"type": {"enum": [row.tag, *([] if row.wrapper else [None])]}} if row.tag else {}

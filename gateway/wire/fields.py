@@ -16,7 +16,7 @@ from runtime.request import Sampling
 from toolspecs.errors import InvalidName
 from toolspecs.nearest import MAX_NAME, instead, shorten
 from toolspecs.shapes import EXTRAS, SHAPES, parse_tools
-from toolspecs.tool import ChoiceMode, ShownTools, Tool, ToolChoice
+from toolspecs.tool import ChoiceMode, KeyOrder, ShownTools, Tool, ToolChoice
 from toolspecs.toolset import ToolsetReference
 
 MAX_TOOLSETS = 64
@@ -76,9 +76,23 @@ REFUSED_IN_ALL: Mapping[str, str] = {
 
 
 _TOOL_FIELDS = frozenset(
-    {"type", "function", "name", "description", *EXTRAS, *(row.schema_field for row in SHAPES.values())}
+    {
+        "type",
+        "function",
+        "name",
+        "description",
+        "callgate",
+        *EXTRAS,
+        *(row.schema_field for row in SHAPES.values()),
+    }
 ) - {"cache_control"}
 """Fields of tools in the shape of any API, without the hint that clients put at any place."""
+
+
+class CallgateFields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """`callgate`: what no other server has. A `key_order` is that of all tools and of a schema's answer."""
+
+    key_order: KeyOrder | None = None
 
 
 class TurnFields(EngineFormats, forbid_unknown_fields=True, kw_only=True):
@@ -103,6 +117,7 @@ class TurnFields(EngineFormats, forbid_unknown_fields=True, kw_only=True):
     top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     timeout: Annotated[float, Meta(gt=0)] | None = None
+    callgate: CallgateFields | None = None
 
 
 def read_toolsets(field: str | list[str] | None, header: str | None) -> tuple[ToolsetReference, ...]:
@@ -150,6 +165,11 @@ def read_sampling(fields: TurnFields) -> Sampling:
         seed=fields.seed,
         repetition_penalty=fields.repetition_penalty or 1.0,
     )
+
+
+def read_key_order(fields: TurnFields) -> KeyOrder | None:
+    """The order of keys that the request asks for; None leaves it to each tool."""
+    return fields.callgate.key_order if fields.callgate else None
 
 
 def check_stop(stop: Collection[str], param: str) -> None:

@@ -1,5 +1,6 @@
 """The catalog over both stores: revisions, preconditions, history, pages."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -55,6 +56,15 @@ async def test_what_was_put_comes_back(catalog, elsewhere):
     assert list(got.toolset["send"].parameters["properties"]) == ["z", "a"]
     assert got.toolset["send"].extras == {"title": "Send"}
     assert (await elsewhere.get("mail")).summary == put.summary
+
+
+async def test_another_order_of_keys_is_another_revision(catalog, elsewhere):
+    tool = Tool("send", "", OBJECT)
+    await catalog.put(Toolset("mail", (tool,)))
+    await catalog.put(Toolset("mail", (replace(tool, key_order="any"),)))
+    got = await elsewhere.get("mail")
+    assert (got.number, got.toolset["send"].key_order) == (2, "any")
+    assert (await elsewhere.get("mail", 1)).toolset["send"].key_order == "declared"
 
 
 async def test_an_empty_toolset_is_a_toolset(catalog, elsewhere):

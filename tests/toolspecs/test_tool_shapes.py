@@ -2,6 +2,7 @@
 
 import copy
 import json
+from dataclasses import replace
 
 import pytest
 from corpus import corpus, json_lines
@@ -128,6 +129,18 @@ def test_informational_fields_are_kept_and_given_back_to_their_shape(document, s
     assert tool.digest != Tool(tool.name, tool.description, tool.parameters).digest
 
 
+@pytest.mark.parametrize("shape", Shape)
+def test_the_order_of_keys_is_read_and_written_in_every_shape(shape):
+    document = write_tool(replace(SEND, key_order="any"), shape)
+    assert document.get("function", document)["callgate"] == {"key_order": "any"}
+    tool = parse_tool(document)
+    assert tool.key_order == "any"
+    assert tool.digest != SEND.digest
+    for default in ({"key_order": "declared"}, {"key_order": None}, {}, None):
+        document.get("function", document)["callgate"] = default
+        assert parse_tool(document) == SEND
+
+
 def test_a_null_informational_field_counts_as_left_out():
     assert parse_tool({"name": "a", "inputSchema": {}, "annotations": None, "title": None}).extras == {}
 
@@ -160,6 +173,15 @@ def test_a_null_informational_field_counts_as_left_out():
         ({"name": "a", "inputSchema": {}, "title": 5}, [("a", "/tools/0/title", "title")]),
         ({"name": "a", "inputSchema": {}, "strict": True}, [("a", "/tools/0/strict", "strict")]),
         ({"name": "a", "parameters": {}, "strict": "yes"}, [("a", "/tools/0/strict", "strict")]),
+        ({"name": "a", "parameters": {}, "callgate": "any"}, [("a", "/tools/0/callgate", "callgate")]),
+        (
+            {"name": "a", "parameters": {}, "callgate": {"key_order": "some", "order": "any"}},
+            [("a", "/tools/0/callgate/key_order", "key_order"), ("a", "/tools/0/callgate/order", "order")],
+        ),
+        (
+            {"type": "function", "function": {"name": "a", "callgate": {"key_order": ["any"]}}},
+            [("a", "/tools/0/function/callgate/key_order", "key_order")],
+        ),
         ({"type": "web_search_20250305", "name": "a"}, [("a", "/tools/0/type", "type")]),
         ({"type": 5, "name": "a"}, [("a", "/tools/0/type", "type")]),
         ({"type": "function"}, [(0, "/tools/0", "function")]),

@@ -22,6 +22,7 @@ from gateway.wire.fields import (
     TurnFields,
     check_stop,
     read_inline_tools,
+    read_key_order,
     read_sampling,
     read_timeout,
     read_toolsets,
@@ -164,6 +165,7 @@ def read_request(
         is_parallel=not (asked and asked.disable_parallel_tool_use)
         and fields.parallel_tool_calls is not False,
         response_format=(response_format := _read_format(fields)),
+        key_order=read_key_order(fields),
         sampling=read_sampling(fields),
         stop=_read_stop(fields.stop_sequences, response_format, reader),
         stop_token_ids=tuple(fields.stop_token_ids or ()),

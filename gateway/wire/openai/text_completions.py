@@ -22,6 +22,7 @@ from gateway.wire.fields import (
     HINTS_IN_ALL,
     REFUSED_IN_ALL,
     SILENT_IN_ALL,
+    read_key_order,
     read_timeout,
 )
 from gateway.wire.openai.request import (
@@ -99,6 +100,7 @@ def read_request(
         messages=(),
         prompt=read_prompt(fields.prompt),
         response_format=response_format,
+        key_order=read_key_order(fields),
         sampling=read_penalised_sampling(fields),
         stop=read_stop(fields.stop, response_format, reader),
         stop_token_ids=tuple(fields.stop_token_ids or ()),
