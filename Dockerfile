@@ -5,8 +5,28 @@
 #
 # CPU by default. For NVIDIA GPUs take torch from an index of CUDA builds, and run with --gpus all:
 #   docker build -t callgate:cuda --build-arg TORCH_INDEX=https://download.pytorch.org/whl/cu130 .
+#
+# vLLM with the plugin, in vLLM's own image:
+#   docker build --target vllm -t callgate-vllm .
 
 ARG PYTHON_IMAGE=python:3.12-slim-bookworm
+ARG VLLM_IMAGE=vllm/vllm-openai:v0.32.0
+
+FROM ${VLLM_IMAGE} AS vllm
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+WORKDIR /src
+COPY pyproject.toml README.md LICENSE ./
+COPY toolspecs toolspecs
+COPY compiler compiler
+COPY runtime runtime
+COPY gateway gateway
+# What vLLM's image has stays as it is: its torch, xgrammar and transformers are the engine's.
+RUN python3 -m pip list --format=freeze --exclude pip > /tmp/engine.txt \
+    && python3 -m pip install --constraint /tmp/engine.txt . \
+    && rm /tmp/engine.txt \
+    && useradd --uid 10001 --user-group --create-home --home-dir /cache --shell /usr/sbin/nologin callgate
+USER 10001:10001
+WORKDIR /cache
 
 FROM ${PYTHON_IMAGE} AS build
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu

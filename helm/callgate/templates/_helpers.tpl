@@ -46,9 +46,6 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 
 {{/* Refuses values that are valid one by one but not together. */}}
 {{- define "callgate.check" -}}
-{{- if .Values.runtime.enabled -}}
-{{- fail "runtime.enabled: this release cannot run the runtime in pods of its own; leave it false, and every gateway pod loads the model itself" -}}
-{{- end -}}
 {{- if and .Values.redis.enabled (or .Values.redis.external.url .Values.redis.external.existingSecret) -}}
 {{- fail "redis.external: to use your own Redis, set redis.enabled to false" -}}
 {{- end -}}
@@ -56,6 +53,28 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- if .Values.gateway.autoscaling.enabled -}}{{- $replicas = .Values.gateway.autoscaling.maxReplicas | int -}}{{- end -}}
 {{- if and (gt $replicas 1) (not (include "callgate.hasSharedStore" .)) -}}
 {{- fail "gateway.replicas: several gateways need a shared store; enable redis, or set redis.external" -}}
+{{- end -}}
+{{- $engine := .Values.engine -}}
+{{- if and (ne $engine.kind "embedded") (not (include "callgate.hasSharedStore" .)) -}}
+{{- fail "engine.kind: engines elsewhere read grammars from a shared store; enable redis, or set redis.external" -}}
+{{- end -}}
+{{- if and (ne $engine.kind "embedded") (gt (int .Values.runtime.gpu.count) 0) -}}
+{{- fail "runtime.gpu: the gateways do not compute the model; give the GPUs to engine.vllm.gpu" -}}
+{{- end -}}
+{{- if and (eq $engine.kind "vllm") (has .Values.runtime.model (list "demo" "tiny" "smollm2" "random")) -}}
+{{- fail (printf "runtime.model: vLLM does not know %q; set a hub id, or a directory below /models" .Values.runtime.model) -}}
+{{- end -}}
+{{- if and (eq $engine.kind "external") (not $engine.urls) -}}
+{{- fail "engine.urls: external engines need their URLs, such as http://vllm.models:8000" -}}
+{{- end -}}
+{{- if and (ne $engine.kind "external") (or $engine.urls $engine.modelName) -}}
+{{- fail "engine: urls and modelName are for engines that run already; set engine.kind to external" -}}
+{{- end -}}
+{{- if and .Values.ingress.enabled (not .Values.ingress.hosts) -}}
+{{- fail "ingress.hosts: name the hosts by which clients call" -}}
+{{- end -}}
+{{- if and .Values.httpRoute.enabled (not .Values.httpRoute.parentRefs) -}}
+{{- fail "httpRoute.parentRefs: name the Gateway that the route belongs to" -}}
 {{- end -}}
 {{- if and (eq .Values.telemetry.exporter "otlp") (not .Values.telemetry.otlpEndpoint) -}}
 {{- fail "telemetry.otlpEndpoint: the otlp exporter needs an endpoint; set one, such as http://collector:4318/v1/traces" -}}
@@ -65,4 +84,68 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{/* Writes a scalar as TOML. Helm reads every number as a float, so whole numbers lose their fraction. */}}
 {{- define "callgate.toml" -}}
 {{- if kindIs "string" . -}}{{ . | toJson }}{{- else if kindIs "bool" . -}}{{ . }}{{- else if eq (float64 (int64 .)) (float64 .) -}}{{ int64 . }}{{- else -}}{{ . }}{{- end -}}
+{{- end -}}
+
+{{- define "callgate.engineSecret" -}}
+{{- default (printf "%s-engine" (include "callgate.fullname" .)) .Values.engine.existingSecret -}}
+{{- end -}}
+
+{{- define "callgate.hasEngineKey" -}}
+{{- if or (eq .Values.engine.kind "vllm") (and (eq .Values.engine.kind "external") .Values.engine.existingSecret) -}}true{{- end -}}
+{{- end -}}
+
+{{/* The URLs of the engines, as a TOML array: each replica by its own name, since the gateways choose among them. */}}
+{{- define "callgate.engineURLs" -}}
+{{- if eq .Values.engine.kind "external" -}}
+{{- toJson .Values.engine.urls -}}
+{{- else -}}
+{{- $name := printf "%s-engine" (include "callgate.fullname" .) -}}
+{{- $urls := list -}}
+{{- range until (int .Values.engine.vllm.replicas) -}}
+{{- $urls = append $urls (printf "http://%s-%d.%s:8000" $name . $name) -}}
+{{- end -}}
+{{- toJson $urls -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The store and the secret, which gateways and engines share. */}}
+{{- define "callgate.storeEnv" -}}
+- name: CALLGATE_SECRET
+  valueFrom:
+    secretKeyRef:
+      name: {{ include "callgate.keysSecret" . }}
+      key: grammar-secret
+{{- if .Values.redis.enabled }}
+- name: CALLGATE_STORE_PASSWORD
+  valueFrom:
+    secretKeyRef:
+      name: {{ include "callgate.redisSecret" . }}
+      key: password
+- name: CALLGATE_STORE
+  value: "redis://{{ include "callgate.fullname" . }}-redis:6379/0"
+{{- else if include "callgate.hasSharedStore" . }}
+- name: CALLGATE_STORE
+  valueFrom:
+    secretKeyRef:
+      name: {{ default (printf "%s-store" (include "callgate.fullname" .)) .Values.redis.external.existingSecret }}
+      key: url
+{{- end }}
+{{- end -}}
+
+{{/* What the restricted Pod Security Standard asks of a container. */}}
+{{- define "callgate.restricted" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
+{{/* The same of a pod, as user 10001. */}}
+{{- define "callgate.restrictedPod" -}}
+runAsNonRoot: true
+runAsUser: 10001
+runAsGroup: 10001
+fsGroup: 10001
+seccompProfile:
+  type: RuntimeDefault
 {{- end -}}

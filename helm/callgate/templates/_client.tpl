@@ -1,0 +1,43 @@
+{{/* Pods that call the gateways as clients do: one registers toolsets, one tests the release. */}}
+
+{{- define "callgate.clientPod" -}}
+automountServiceAccountToken: false
+enableServiceLinks: false
+securityContext:
+  {{- include "callgate.restrictedPod" . | nindent 2 }}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "callgate.clientContainer" -}}
+image: "{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}"
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+env:
+  - name: CALLGATE_URL
+    value: "http://{{ include "callgate.fullname" . }}:{{ .Values.gateway.service.port }}"
+resources:
+  requests: {cpu: 50m, memory: 128Mi}
+  limits: {memory: 512Mi}
+securityContext:
+  {{- include "callgate.restricted" . | nindent 2 }}
+{{- end -}}
+
+{{/* Waits for a gateway, and takes the first key. */}}
+{{- define "callgate.clientSetUp" -}}
+until python -c "import os, urllib.request as r; r.urlopen(os.environ['CALLGATE_URL'] + '/healthz', timeout=5)" 2>/dev/null; do
+  sleep 2
+done
+CALLGATE_API_KEY="$(grep -v -e '^ *#' -e '^ *$' /etc/callgate/keys/api-keys | head -n 1)"
+export CALLGATE_API_KEY
+{{- end -}}
+
+{{- define "callgate.keysVolume" -}}
+- name: keys
+  secret:
+    secretName: {{ include "callgate.keysSecret" . }}
+    items:
+      - key: api-keys
+        path: api-keys
+{{- end -}}
