@@ -27,6 +27,9 @@ OPEN_PATHS = frozenset({"/docs", "/health", "/healthz", "/openapi.json", "/ping"
 
 MIN_KEY_LENGTH = 8
 
+METRICS_PATH = "/metrics"
+"""What all clients do together: for who runs the gateway, who may give it keys of its own."""
+
 ACCEPTED_KEY = "callgate.key"
 """Where a request's scope holds the key that let it in."""
 
@@ -50,18 +53,37 @@ def read_keys(settings: Settings) -> tuple[str, ...]:
     """The keys of the settings `api_key` and `api_key_file`; raises SettingsError if the file gives none."""
     keys = [settings.api_key] if settings.api_key else []
     if settings.api_key_file:
-        try:
-            text = Path(settings.api_key_file).read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise SettingsError("api_key_file", settings.api_key_file, str(error)) from error
-        found = list(_keys_in(text, settings.api_key_file))
-        if not found:
-            raise SettingsError("api_key_file", settings.api_key_file, "the file holds no key")
-        keys += found
+        keys += _keys_of_file("api_key_file", settings.api_key_file)
     return tuple(keys)
 
 
-def _keys_in(text: str, source: str) -> Iterator[str]:
+def read_metrics_keys(settings: Settings) -> tuple[str, ...]:
+    """The keys that open `/metrics` alone; none if the setting names no file.
+
+    Raises:
+        SettingsError: the file gives none, or the key of a client.
+    """
+    if not settings.metrics_key_file:
+        return ()
+    keys = _keys_of_file("metrics_key_file", settings.metrics_key_file)
+    if not set(keys).isdisjoint(read_keys(settings)):
+        reason = "a key in it is an API key too; these keys open nothing but /metrics"
+        raise SettingsError("metrics_key_file", settings.metrics_key_file, reason)
+    return tuple(keys)
+
+
+def _keys_of_file(setting: str, path: str) -> list[str]:
+    try:
+        text = Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(setting, path, str(error)) from error
+    found = list(_keys_in(text, setting, path))
+    if not found:
+        raise SettingsError(setting, path, "the file holds no key")
+    return found
+
+
+def _keys_in(text: str, setting: str, source: str) -> Iterator[str]:
     """The keys of a file, one per line. Blank lines and comments are skipped: no comment may become a key."""
     for number, line in enumerate(text.splitlines(), 1):
         key = line.strip()
@@ -71,7 +93,7 @@ def _keys_in(text: str, source: str) -> Iterator[str]:
             reason = (
                 f"line {number} is not a key: a key has at least {MIN_KEY_LENGTH} characters and no blanks"
             )
-            raise SettingsError("api_key_file", source, reason)
+            raise SettingsError(setting, source, reason)
         yield key
 
 
@@ -161,7 +183,8 @@ class AccessControl:
     """Answers the requests that may not come in, and passes on the others.
 
     It stands before the routes and before traces: what it refuses leaves no span and learns of no route.
-    Without keys, pages of other sites may not come in, except those of `origins`.
+    Without keys, pages of other sites may not come in, except those of `origins`. With `metrics_keys`, these
+    alone open `/metrics`, and nothing else.
     """
 
     def __init__(
@@ -170,11 +193,13 @@ class AccessControl:
         keys: tuple[str, ...],
         hosts: AllowedHosts | None,
         origins: Collection[str] = (),
+        metrics_keys: tuple[str, ...] = (),
     ) -> None:
         self._app = app
         self._keys = keys
         self._hosts = hosts
         self._origins = origins
+        self._metrics_keys = metrics_keys
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer it."""
@@ -197,6 +222,21 @@ class AccessControl:
             if names.count(name) > 1:
                 raise MalformedHead(f"it has more than one header {name.decode().title()!r}; send one")
         headers = dict(scope["headers"])
+        if self._metrics_keys and scope["path"] == METRICS_PATH:
+            # By whatever name: a scraper calls each pod by its address, and no page of a browser has the key.
+            if not _accepted(headers, self._metrics_keys):
+                raise Unauthorized
+            return
+        self._check_sender(headers)
+        if not self._keys:
+            return
+        if key := _accepted(headers, self._keys):
+            scope[ACCEPTED_KEY] = key  # type: ignore[literal-required] # for `principal_of`
+        elif scope["path"] not in OPEN_PATHS:
+            raise Unauthorized
+
+    def _check_sender(self, headers: Mapping[bytes, bytes]) -> None:
+        """Raise ForeignHost or ForeignPage by how the gateway is called, and the page that calls."""
         host = headers.get(b"host", b"").decode("latin-1")
         if self._hosts is not None and host not in self._hosts:
             raise ForeignHost(host, needs_key=bool(self._keys))
@@ -205,12 +245,12 @@ class AccessControl:
             is_own = origin.partition("://")[2].lower() == host.lower()
             if origin and not is_own and origin.lower() not in self._origins:
                 raise ForeignPage(origin)
-            return
-        accepted = [key for sent in _keys_sent(headers) if (key := known_key(sent, self._keys))]
-        if accepted:
-            scope[ACCEPTED_KEY] = accepted[0]  # type: ignore[literal-required] # for `principal_of`
-        elif scope["path"] not in OPEN_PATHS:
-            raise Unauthorized
+
+
+def _accepted(headers: Mapping[bytes, bytes], keys: Iterable[str]) -> str | None:
+    """The one of `keys` that a request sends, None if it sends none."""
+    found = [key for sent in _keys_sent(headers) if (key := known_key(sent, keys))]
+    return found[0] if found else None
 
 
 def _keys_sent(headers: Mapping[bytes, bytes]) -> Iterator[bytes]:

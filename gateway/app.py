@@ -14,7 +14,7 @@ from compiler.cache.grammar_cache import GrammarCache
 from compiler.isolation.compile_job import CompilePool
 from compiler.isolation.limits import CompileLimits
 from compiler.isolation.pools import ThreadPool, WorkerPool
-from gateway.access import AccessControl, read_allowed_hosts, read_keys
+from gateway.access import AccessControl, read_allowed_hosts, read_keys, read_metrics_keys
 from gateway.api_document.document_routes import DOCUMENT_ROUTES
 from gateway.completions import Completions
 from gateway.data_dir import open_store_of, read_secret, warn_of_own_secret
@@ -32,7 +32,8 @@ from gateway.setting_sources import library_environment
 from gateway.settings import Settings
 from gateway.store_upkeep import collecting, retention_of
 from gateway.stored_responses import StoredResponses
-from gateway.telemetry import ServerSpanMiddleware, Telemetry, open_provider
+from gateway.telemetry.exporters import Meters
+from gateway.telemetry.recorders import Recorders
 from runtime.protocol import Runtime
 from toolspecs.catalog import Catalog
 from toolspecs.quota import Quota
@@ -46,6 +47,7 @@ def create_app(
     compile_pool: CompilePool | None = None,
     store: Store | None = None,
     tracer_provider: trace.TracerProvider | None = None,
+    meters: Meters | None = None,
 ) -> Litestar:
     """The gateway as a Litestar application.
 
@@ -55,16 +57,14 @@ def create_app(
         SettingsError: the keys or the secret cannot be read.
         InvalidStoreURL, ExtraMissing: the store or the telemetry cannot be opened.
     """
-    keys = read_keys(settings)
+    keys, metrics_keys = read_keys(settings), read_metrics_keys(settings)
     hosts = read_allowed_hosts(settings)
     origins = read_origins(settings)
     trusted_proxies = read_networks(settings.trusted_proxies or "")
     secret = read_secret(settings)
     warn_of_own_secret(settings)
     opened_store = store or open_store_of(settings)
-    own_provider = open_provider(settings) if tracer_provider is None else None
-    provider = tracer_provider or own_provider or trace.NoOpTracerProvider()
-    tracer = provider.get_tracer("callgate")
+    recorders = Recorders.open(settings, tracer_provider, meters)
 
     def principal(request: Request[Any, Any, Any]) -> Principal:
         return principal_of(request.scope, trusted_proxies)
@@ -74,8 +74,7 @@ def create_app(
         # Closed in reverse order, also those opened before a start that fails: the runtime, the compile
         # pool, the store, the spans.
         async with AsyncExitStack() as opened:
-            if own_provider:
-                opened.callback(own_provider.shutdown)
+            opened.push_async_callback(recorders.close)
             opened.push_async_callback(opened_store.close)
             compilers = compile_pool or open_compile_pool(settings)
             grammars = GrammarCache(
@@ -83,6 +82,7 @@ def create_app(
                 memory_bytes=settings.grammar_cache_bytes,
                 secret=secret,
                 compile_pool=compilers,
+                observer=recorders.telemetry,
             )
             opened.push_async_callback(grammars.close)
             loaded = runtime
@@ -93,7 +93,8 @@ def create_app(
             await loaded.start(grammars)
             for model in await loaded.models():
                 await compilers.start(model.prepared)
-            services = wire(settings, opened_store, tracer, grammars, loaded)
+            await opened.enter_async_context(recorders.engines.of(loaded, grammars))
+            services = wire(settings, opened_store, recorders, grammars, loaded)
             opened.callback(services.bodies.close)
             app.state.services = services
             await opened.enter_async_context(collecting(opened_store, retention_of(settings)))
@@ -108,26 +109,25 @@ def create_app(
         exception_handlers={Exception: respond},
         lifespan=[lifespan],
         logging_config=None,
-        middleware=[ServerSpanMiddleware(tracer)],
+        middleware=[recorders.requests],
         openapi_config=None,  # `gateway.api_document` knows more than the handlers say
     )
     # Not as middleware, which Litestar runs only for paths that have a route.
-    controlled = AccessControl(app.asgi_handler, keys, hosts, origins)
+    controlled = AccessControl(app.asgi_handler, keys, hosts, origins, metrics_keys)
     app.asgi_handler = RequestIds(CrossOrigin(controlled, origins))
     return app
 
 
 def wire(
-    settings: Settings, store: Store, tracer: trace.Tracer, grammars: GrammarCache, runtime: Runtime
+    settings: Settings, store: Store, recorders: Recorders, grammars: GrammarCache, runtime: Runtime
 ) -> Services:
     """Connect what the routes use."""
     catalog = Catalog(store, quota=Quota(settings.quota_bytes, settings.quota_toolsets))
-    telemetry = Telemetry(tracer, settings.genai_conventions, settings.capture_content)
     completions = Completions(
         catalog,
         grammars,
         runtime,
-        telemetry,
+        recorders.telemetry,
         max_choices=settings.max_choices,
         request_seconds=settings.request_seconds,
     )
@@ -150,6 +150,7 @@ def wire(
             contents=bodies.contents,
         ),
         bodies,
+        recorders.meters,
         is_strict=settings.strict_fields,
     )
 

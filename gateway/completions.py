@@ -18,7 +18,7 @@ from compiler.cache.grammar_cache import GrammarCache, GrammarLookup
 from compiler.errors import UnsupportedToolset
 from compiler.syntaxes import find_syntax
 from gateway.errors import InvalidField, NotReady, RefusedTool, ToolsetConflict, TooManyTools
-from gateway.telemetry import Telemetry
+from gateway.telemetry.chat_spans import Chat, Telemetry
 from gateway.turn import Generation, Turn
 from runtime.errors import DeadlineExceeded, PromptTooLong, UnknownModel
 from runtime.protocol import ModelCard, Runtime
@@ -106,19 +106,37 @@ class Completions:
                 "n", f"at most {self._max_choices} choices are served, this asks for {turn.num_choices}"
             )
         model, suffix = await self._model(turn)
+        chat = self._telemetry.chat(model.model_id)
+        with chat.beginning():
+            return await self._begun(turn, model, suffix, deadline, chat=chat, share=share)
+
+    async def _begun(
+        self,
+        turn: Turn,
+        model: ModelCard,
+        suffix: tuple[ToolsetReference, ...],
+        deadline: Deadline,
+        *,
+        chat: Chat,
+        share: str,
+    ) -> Generation:
+        """The generation of a turn, whose first event has come; raises what `start` raises."""
         async with deadline.enforced():
             revisions = await self._revisions((*turn.toolsets, *suffix))
+            chat.uses(revisions)
             tools = await self._joined(revisions, turn.tools)
             choice = check_choice(turn, tools)
             try:
-                grammar = await self._grammar(turn, model, tools, choice, revisions, share=share)
+                grammar = await self._grammar(turn, model, tools, choice, revisions, chat=chat, share=share)
             except UnsupportedToolset as error:
                 raise _with_index(error, turn.tools) from error
         request = _generation_request(turn, model, tools, grammar)
+        request = replace(request, trace_headers=chat.headers())
         ignored = tuple(_without_effect(turn, model, grammar))
         num_turns = 1
         while True:
             request = replace(request, timeout_s=deadline.remaining_s(), share=share)
+            chat.asked(request)
             generation = Generation(
                 request_id=request.request_id,
                 model_id=model.model_id,
@@ -128,7 +146,7 @@ class Completions:
                 toolsets=tuple(revision.summary for revision in revisions),
                 grammar=grammar,
                 source=self._runtime.generate(request),
-                observer=self._telemetry.generation(request),
+                observer=chat,
                 custom=frozenset(tool.name for tool in tools if tool.custom),
                 ignored=ignored,
                 num_dropped=len(turn.messages) - len(request.messages),
@@ -196,13 +214,14 @@ class Completions:
         choice: ToolChoice,
         revisions: tuple[Revision, ...],
         *,
+        chat: Chat,
         share: str,
     ) -> GrammarLookup | None:
         # Plain text has frames in such a syntax. A grammar makes the model keep them, so they can be parsed.
         has_frames = find_syntax(model.syntax).frames_prose and turn.prompt is None
         if not tools and not turn.response_format and not has_frames:
             return None
-        with self._telemetry.grammar(revisions) as span:
+        with chat.grammar(revisions) as span:
             if turn.response_format and (not tools or choice.mode is ChoiceMode.NONE):
                 found = await self._grammars.format(
                     turn.response_format,

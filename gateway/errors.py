@@ -21,6 +21,7 @@ GatewayError
 ├── ForeignPage          a web page of another site sent the request, and no API key keeps it out
 ├── ClientGone           the client closed the connection before the answer was complete
 ├── NotReady             the gateway cannot serve yet, or no longer
+├── NoMetrics            the settings switch metrics off
 ├── ExtraMissing         a feature needs an optional dependency; the extra that installs it
 └── BenchMissing         the benchmarks are not installed; they are part of the repository
 """
@@ -198,6 +199,13 @@ class NotReady(GatewayError):
     def __init__(self, reason: str, retry_after_s: float = 1.0) -> None:
         self.retry_after_s = retry_after_s
         super().__init__(reason)
+
+
+class NoMetrics(GatewayError):
+    """The settings switch metrics off."""
+
+    def __init__(self) -> None:
+        super().__init__("this gateway measures nothing: its setting `metrics` is off")
 
 
 class ExtraMissing(GatewayError):

@@ -58,6 +58,7 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     gateway.ToolsetConflict: (400, "toolset_conflict"),
     gateway.TooManyTools: (422, "limit_exceeded"),
     gateway.UnknownResponse: (404, "unknown_response"),
+    gateway.NoMetrics: (404, "no_metrics"),
     gateway.RefusedTool: (422, "unsupported_schema"),
     gateway.MalformedHead: (400, "malformed_head"),
     gateway.Unauthorized: (401, "unauthorized"),

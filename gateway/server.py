@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import gc
-import logging
 import socket
 from contextlib import suppress
 
@@ -12,14 +11,16 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from rich.console import Console
 
-from gateway.access import read_allowed_hosts, read_keys
+from gateway.access import read_allowed_hosts, read_keys, read_metrics_keys
 from gateway.app import create_app, load_runtime, open_compile_pool
 from gateway.connections import BACKLOG, ServerConfig
 from gateway.data_dir import open_store_of, read_secret
 from gateway.errors import SettingsError
 from gateway.headers import read_origins
 from gateway.settings import Settings
-from gateway.telemetry import open_provider
+from gateway.telemetry.exporters import Meters, open_meters, open_provider
+from gateway.telemetry.log_lines import set_up_logging
+from gateway.telemetry.redaction import read_redactor
 from runtime.protocol import Runtime
 from toolspecs.errors import StoreUnavailable
 
@@ -34,11 +35,16 @@ class Server(uvicorn.Server):
     """Uvicorn's server, except that answers which run too long after an interrupt end with an error."""
 
     def __init__(
-        self, config: uvicorn.Config, runtime: Runtime, provider: TracerProvider | None = None
+        self,
+        config: uvicorn.Config,
+        runtime: Runtime,
+        provider: TracerProvider | None = None,
+        meters: Meters | None = None,
     ) -> None:
         super().__init__(config)
         self._runtime = runtime
         self._provider = provider
+        self._meters = meters
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and exclude what is loaded from garbage collections, which stop every thread."""
@@ -47,7 +53,7 @@ class Server(uvicorn.Server):
         gc.freeze()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop: let answers end, abort the rest, and send the last traces."""
+        """Stop: let answers end, abort the rest, and send the last traces and metrics."""
         aborting = asyncio.create_task(self._abort_answers())
         try:
             await super().shutdown(sockets)
@@ -57,6 +63,8 @@ class Server(uvicorn.Server):
             # Done here, because uvicorn passes SIGTERM on afterwards, which ends the process.
             if self._provider:
                 await asyncio.to_thread(self._provider.shutdown)
+            if self._meters:
+                await asyncio.to_thread(self._meters.close)
 
     async def _abort_answers(self) -> None:
         await asyncio.sleep(STOP_S)
@@ -74,9 +82,10 @@ def serve(settings: Settings, console: Console) -> None:
         ModelLoadError, UnusableDevice: the model cannot be loaded.
         StoreError: the URL of the store is wrong.
     """
-    logging.basicConfig(level=settings.log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every request to an engine
+    set_up_logging(settings)
     read_keys(settings)
+    read_metrics_keys(settings)
+    read_redactor(settings)
     read_allowed_hosts(settings)
     read_origins(settings)
     asyncio.run(reach_store(settings))
@@ -86,10 +95,13 @@ def serve(settings: Settings, console: Console) -> None:
         provider = open_provider(settings)
         if provider:
             trace.set_tracer_provider(provider)
+        meters = open_meters(settings)
         with console.status(f"loading {served} …"):
             compile_pool = open_compile_pool(settings)
             runtime = load_runtime(settings, compile_pool)
-        app = create_app(settings, runtime=runtime, compile_pool=compile_pool, tracer_provider=provider)
+        app = create_app(
+            settings, runtime=runtime, compile_pool=compile_pool, tracer_provider=provider, meters=meters
+        )
         host, port = listener.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         console.print(f"Callgate serves {served} at [bold]http://{shown}:{port}[/]", highlight=False)
@@ -97,11 +109,12 @@ def serve(settings: Settings, console: Console) -> None:
             app,
             settings,
             log_level=settings.log_level,
-            access_log=settings.log_level == "debug",
+            access_log=False,  # `served_requests` says more
+            log_config=None,  # so that its lines are like all others
             timeout_graceful_shutdown=STOP_S + ABORT_S,
         )
         with suppress(KeyboardInterrupt):  # uvicorn passes the signal on after it has shut down
-            Server(config, runtime, provider).run(sockets=[listener])
+            Server(config, runtime, provider, meters).run(sockets=[listener])
 
 
 async def reach_store(settings: Settings) -> None:

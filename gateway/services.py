@@ -10,6 +10,7 @@ from gateway.completions import Completions
 from gateway.registry import Registry
 from gateway.request_bodies import RequestBodies
 from gateway.stored_responses import StoredResponses
+from gateway.telemetry.exporters import Meters
 from runtime.protocol import EngineState, Runtime
 from toolspecs.errors import StoreError
 from toolspecs.store import Store
@@ -28,6 +29,7 @@ class Services:
     completions: Completions
     responses: StoredResponses
     bodies: RequestBodies
+    meters: Meters
     is_strict: bool = False
     """Whether requests with fields that have no effect are refused."""
 

@@ -298,12 +298,34 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Meta(ge=1, description="Most bodies of over 100 kB in memory at once; half of them of one client."),
     ] = 16
     telemetry: Annotated[
-        Literal["none", "console", "otlp"], Meta(description="Where traces go: none, console, otlp.")
+        Literal["none", "console", "otlp"],
+        Meta(description="Where traces go: none, console, otlp. With otlp, metrics go there too."),
     ] = "none"
     otlp_endpoint: Annotated[
         Annotated[str, Meta(pattern=r"^https?://[^/\s]+")] | None,
         Meta(description="URL for traces, such as http://localhost:4318/v1/traces."),
     ] = None
+    otlp_metrics_endpoint: Annotated[
+        Annotated[str, Meta(pattern=r"^https?://[^/\s]+")] | None,
+        Meta(description="URL for metrics; by default that for traces, with metrics instead of traces."),
+    ] = None
+    otlp_protocol: Annotated[
+        Literal["http", "grpc"], Meta(description="How traces and metrics are sent: http, grpc.")
+    ] = "http"
+    metrics: Annotated[
+        bool, Meta(description="Measure requests, masks, grammars and engines, and show this at /metrics.")
+    ] = True
+    metrics_key_file: Annotated[
+        str | None,
+        Meta(
+            description="File of keys, one per line, that open /metrics and nothing else; then no other key"
+            " opens it."
+        ),
+    ] = None
+    metrics_toolsets: Annotated[
+        bool,
+        Meta(description="Label metrics with the names of toolsets, which clients choose; the first 100."),
+    ] = False
     genai_conventions: Annotated[
         Literal["1.36", "1.37"],
         Meta(description="Version of the GenAI semantic conventions for spans."),
@@ -311,10 +333,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     capture_content: Annotated[
         bool, Meta(description="Record prompts and arguments in traces; they may hold personal data.")
     ] = False
+    content_redactor: Annotated[
+        Annotated[str, Meta(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")] | None,
+        Meta(
+            description="Python function, as module:function, that captured content passes: it gets the"
+            " attribute's name and text, and returns the text to record, or None."
+        ),
+    ] = None
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
         Meta(description="Least severe log level that is written."),
     ] = "info"
+    log_format: Annotated[
+        Literal["text", "json"],
+        Meta(description="Format of the log: text, or json, which has a line for each request."),
+    ] = "text"
 
     models: tuple[ModelSettings, ...] = ()
     """Several models instead of `model` and the settings of its engine; only a TOML file can have them."""
@@ -334,6 +367,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def shares_store(self) -> bool:
         """Whether other gateways can use the store too."""
         return not self.store_url.startswith("sqlite:")
+
+    @property
+    def metrics_endpoint(self) -> str | None:
+        """The URL for metrics; None if OpenTelemetry's own variables say it, or nothing does."""
+        if self.otlp_metrics_endpoint or not self.otlp_endpoint:
+            return self.otlp_metrics_endpoint
+        base, separator, rest = self.otlp_endpoint.rpartition("/v1/traces")
+        return f"{base}/v1/metrics" if separator and not rest.strip("/") else self._shared_endpoint
+
+    @property
+    def sends_metrics(self) -> bool:
+        """Whether it is known where metrics are sent."""
+        return self.metrics_endpoint is not None or self.otlp_endpoint is None
+
+    @property
+    def _shared_endpoint(self) -> str | None:
+        """The URL for traces where it is also that for metrics: gRPC has no paths."""
+        return self.otlp_endpoint if self.otlp_protocol == "grpc" else None
 
     @property
     def is_loopback(self) -> bool:

@@ -55,10 +55,13 @@ class Turn:
 
 
 class Observer(Protocol):
-    """Observes a generation, as a span does. The methods are called in order, `ended` exactly once."""
+    """Observes a generation, as a span does. The methods are called in order, `ended` at least once."""
+
+    def began(self) -> None:
+        """The first event came."""
 
     def observed(self, event: Event) -> None:
-        """An event came."""
+        """An event is passed on, the first one too."""
 
     def ended(self, error: BaseException | None) -> None:
         """No more events will come; `error` says why if the answer is not complete."""
@@ -93,7 +96,10 @@ class Generation:
     _is_ended: bool = False
 
     async def begin(self) -> None:
-        """Wait for the first event, so that a refusal is raised before anything is sent."""
+        """Wait for the first event, so that a refusal is raised before anything is sent.
+
+        The observer is not told of an error: who began may try again.
+        """
         try:
             first = await anext(self.source)
             if isinstance(first, PromptRead):
@@ -101,9 +107,10 @@ class Generation:
                 first = await anext(self.source)
             assert not isinstance(first, PromptRead), "the prompt is read once"
             self._first = first
-        except BaseException as error:
-            await self._end(error)
+        except BaseException:
+            await self._close()
             raise
+        self.observer.began()
 
     async def events(self) -> AsyncIterator[Event]:
         """The events, from the first; raises what the runtime raises."""
@@ -152,6 +159,9 @@ class Generation:
         if isinstance(error, GeneratorExit):
             error = ClientGone()
         self.observer.ended(error)
+        await self._close()
+
+    async def _close(self) -> None:
         close = getattr(self.source, "aclose", None)
         if close:
             await close()

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -113,6 +114,7 @@ class EmbeddedRuntime:
         deadline = math.inf if request.timeout_s is None else time.monotonic() + request.timeout_s
         choices = await self._prompts.prepared(request, partial(self._choices, request, deadline))
         mailbox = Mailbox()
+        request.times.is_queued()
         self._thread.submit(EngineJob(request.request_id, choices, mailbox))
         num_open = request.num_choices
         try:
@@ -138,13 +140,14 @@ class EmbeddedRuntime:
     async def health(self) -> Health:
         """The current state."""
         failure = self._thread.failure
-        scheduler = self._thread.engine.scheduler
+        load = self._thread.engine.load(self._loaded.model_id)
         return Health(
             is_ready=failure is None,
             reason=failure or "",
             is_lost=failure is not None,
-            num_running=len(scheduler.running),
-            num_waiting=len(scheduler.waiting),
+            num_running=load.num_running,
+            num_waiting=load.num_waiting,
+            loads=(replace(load, is_ready=failure is None),),
         )
 
     async def models(self) -> tuple[ModelCard, ...]:
@@ -184,6 +187,7 @@ class EmbeddedRuntime:
                     share=request.share,
                     min_tokens=0 if constraint else request.min_tokens,
                     stop_token_ids=frozenset() if constraint else frozenset(request.stop_token_ids),
+                    times=request.times,
                 ),
                 Transcript.of(request, choice, self._token_bytes),
             )

@@ -28,6 +28,7 @@ from runtime.forward.attention import KVCache
 from runtime.jump_forward import MAX_PIECE_BYTES, ForcedToken, JumpForward
 from runtime.masks import TokenMasks
 from runtime.page_pool import PagePool
+from runtime.protocol import EngineLoad
 from runtime.sampling import adjust, own_probabilities, sample
 from runtime.scheduler import Batch, Scheduler
 from runtime.sequence import Sequence, SequenceStatus
@@ -92,8 +93,23 @@ class Engine:
         self.masks = TokenMasks(prepared, runner.num_columns)
         # A sequence that runs alone must fit into the pool, or it could never finish.
         self.context_length = min(context_length, self.pool.num_usable * self.pool.page_size)
+        self.num_steps = 0
+        self.num_stepped_sequences = 0
         self._ready: list[Output] = []
         self._next_deadline = math.inf
+
+    def load(self, model_id: str) -> EngineLoad:
+        """What the engine does now, and has done; any thread may ask."""
+        return EngineLoad(
+            model_id=model_id,
+            num_running=len(self.scheduler.running),
+            num_waiting=len(self.scheduler.waiting),
+            num_pages=self.pool.num_usable,
+            num_free_pages=self.pool.num_free,
+            num_steps=self.num_steps,
+            num_stepped_sequences=self.num_stepped_sequences,
+            num_preempted=self.scheduler.num_preempted,
+        )
 
     @property
     def has_work(self) -> bool:
@@ -160,6 +176,8 @@ class Engine:
         batch = self.scheduler.schedule()
         if not batch.chunks:
             return []
+        self.num_steps += 1
+        self.num_stepped_sequences += len(batch.chunks)
         try:
             logits = self.runner.run(batch)
             meanwhile()
@@ -264,6 +282,7 @@ class Engine:
         return Output(sequence, tokens, is_last=self._finish_if_done(sequence))
 
     def _append_or_close(self, sequence: Sequence, token: SampledToken) -> Output:
+        sequence.times.has_token()
         if not self._fits_budget(sequence, token.token_id):
             assert sequence.closer is not None
             return self._close(sequence, sequence.closer, token.token_id)

@@ -1,5 +1,6 @@
 """The events of a generation: `PromptRead`, then for each choice deltas in order and one `Finished`."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -64,9 +65,11 @@ class ArgumentsDelta:
 class GenerationStats:
     """What one choice cost, with times in microseconds.
 
-    `num_rescued_tokens` counts the steps in which the mask forbade the model's most probable token.
-    `mass_removed` is the mean probability that the masks removed per step. `num_refused_tokens` counts the
-    tokens of another engine that the grammar refused: each was cut, with what the engine wrote behind it.
+    `num_masked_steps` counts the tokens that were sampled under a mask. In `num_rescued_tokens` of these
+    steps the mask forbade the model's most probable token, and `mass_removed` is the mean probability that it
+    removed. Both are None where the engine cannot tell. `num_masks` masks were filled. `num_refused_tokens`
+    counts the tokens of another engine that the grammar refused: each was cut, with what the engine wrote
+    behind it.
     `num_computed_tokens` counts the tokens that the model computed, those of the prompt included.
     `log_weight` is the natural logarithm of the answer's weight (`runtime.weights`), None if it was not
     weighed.
@@ -76,14 +79,32 @@ class GenerationStats:
     num_cached_tokens: int
     num_output_tokens: int
     num_forced_tokens: int = 0
-    num_rescued_tokens: int = 0
+    num_rescued_tokens: int | None = None
+    num_masks: int = 0
     mask_fill_us_sum: float = 0.0
     mask_fill_us_max: float = 0.0
-    mass_removed: float = 0.0
+    num_masked_steps: int = 0
+    mass_removed: float | None = None
     num_thought_tokens: int = 0
     num_refused_tokens: int = 0
     num_computed_tokens: int = 0
     log_weight: float | None = None
+
+
+def num_rescued(stats: Iterable[GenerationStats]) -> int | None:
+    """The rescued tokens of some choices together; None if that of one is not known."""
+    counts = [one.num_rescued_tokens for one in stats]
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
+
+
+def mass_removed(stats: Iterable[GenerationStats]) -> float | None:
+    """The mean probability that masks removed, over the masked steps of all choices; None if not known."""
+    found = [(one.mass_removed, one.num_masked_steps) for one in stats]
+    known = [(mass, num_steps) for mass, num_steps in found if mass is not None]
+    if len(known) != len(found):
+        return None
+    return sum(mass * num_steps for mass, num_steps in known) / max(1, sum(n for _, n in known))
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,7 @@ class ModelRouter:
             num_running=sum(health.num_running for health in found.values()),
             num_waiting=sum(health.num_waiting for health in found.values()),
             engines=tuple(engine for health in found.values() for engine in health.engines),
+            loads=tuple(load for health in found.values() for load in health.loads),
         )
 
     async def models(self) -> tuple[ModelCard, ...]:

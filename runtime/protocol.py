@@ -69,10 +69,29 @@ class EngineState:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineLoad:
+    """What the engine of this process does for a model: its sequences, and the pages of its KV cache.
+
+    Since it started, it has made `num_steps` steps with `num_stepped_sequences` sequences in all of them
+    together, and has preempted `num_preempted`.
+    """
+
+    model_id: str
+    num_running: int
+    num_waiting: int
+    num_pages: int
+    num_free_pages: int
+    num_steps: int
+    num_stepped_sequences: int
+    num_preempted: int
+    is_ready: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Health:
     """Whether requests can be served, and if not, the reason; `is_lost`: they never can be again.
 
-    `engines` are those elsewhere.
+    `engines` are those elsewhere, and `loads` is of those in this process.
     """
 
     is_ready: bool
@@ -81,6 +100,7 @@ class Health:
     num_running: int = 0
     num_waiting: int = 0
     engines: tuple[EngineState, ...] = ()
+    loads: tuple[EngineLoad, ...] = ()
 
 
 class Runtime(Protocol):

@@ -1,6 +1,7 @@
 """A generation request: the conversation, the tools shown, the grammar, how to sample; and its limits."""
 
 import math
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -55,6 +56,32 @@ class Sampling:
         return bool(self.presence_penalty or self.frequency_penalty or self.repetition_penalty != 1.0)
 
 
+@dataclass(slots=True)
+class RequestTimes:
+    """When a request came to each step, in nanoseconds since the epoch; None if it has not.
+
+    It waits in a queue, its prompt is computed (prefill), then tokens are sampled (decode). The engine writes
+    this, once for all choices, and others read it. An engine elsewhere does not tell its queue: there,
+    `prefill_ns` is when it was asked.
+    """
+
+    queued_ns: int | None = None
+    prefill_ns: int | None = None
+    decode_ns: int | None = None
+
+    def is_queued(self) -> None:
+        """The request waits."""
+        self.queued_ns = self.queued_ns or time.time_ns()
+
+    def has_begun(self) -> None:
+        """The first of its choices is computed."""
+        self.prefill_ns = self.prefill_ns or time.time_ns()
+
+    def has_token(self) -> None:
+        """A token was sampled."""
+        self.decode_ns = self.decode_ns or time.time_ns()
+
+
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
     """One generation of `num_choices` independent sequences over the same prompt.
@@ -69,7 +96,8 @@ class GenerationRequest:
 
     `num_logprobs` is how many alternatives to report beside each sampled token's log probability; None
     reports no log probabilities. After `timeout_s` seconds the request ends with DeadlineExceeded. Requests
-    with the same `share` have one share of the engine together.
+    with the same `share` have one share of the engine together. `trace_headers` are sent to engines
+    elsewhere, so that their spans belong to the request's trace.
     """
 
     request_id: str
@@ -89,6 +117,8 @@ class GenerationRequest:
     template_options: Mapping[str, Any] = field(default_factory=dict)
     timeout_s: float | None = None
     share: str = ""
+    trace_headers: Mapping[str, str] = field(default_factory=dict, compare=False)
+    times: RequestTimes = field(default_factory=RequestTimes, compare=False)
 
 
 def check_limits(request: GenerationRequest, vocabulary_width: int, max_choices: int) -> None:

@@ -14,7 +14,7 @@ from compiler.closing.closer import Closer
 from compiler.matcher import Matcher
 from runtime.events import FinishReason, GenerationStats
 from runtime.jump_forward import ForcedToken
-from runtime.request import Sampling
+from runtime.request import RequestTimes, Sampling
 from runtime.token_counts import TokenCounts
 from runtime.weights import Weight
 
@@ -35,6 +35,7 @@ class SequenceCounters:
     num_computed: int = 0
     num_forced: int = 0
     num_rescued: int = 0
+    num_masks: int = 0
     fill_us_sum: float = 0.0
     fill_us_max: float = 0.0
     num_masked_steps: int = 0
@@ -42,6 +43,7 @@ class SequenceCounters:
 
     def count_fill(self, microseconds: float) -> None:
         """Count one mask and the time it took to fill."""
+        self.num_masks += 1
         self.fill_us_sum += microseconds
         self.fill_us_max = max(self.fill_us_max, microseconds)
 
@@ -63,7 +65,7 @@ class Sequence:
     of output none are looked for. `counts` are those of its tokens, None until a penalty needs them.
     `weight` is None unless it is asked for; then every forced token is computed, and the stop token is drawn.
     `deadline` is a time of `time.monotonic`. `min_tokens` and `stop_token_ids` are those of the request; a
-    sequence with a matcher has none.
+    sequence with a matcher has none. `times` are those of the request, shared by its choices.
     """
 
     sequence_id: str
@@ -80,6 +82,7 @@ class Sequence:
     min_tokens: int = 0
     stop_token_ids: frozenset[int] = frozenset()
     weight: Weight | None = None
+    times: RequestTimes = field(default_factory=RequestTimes)
 
     status: SequenceStatus = SequenceStatus.WAITING
     finish_reason: FinishReason | None = None
@@ -144,8 +147,10 @@ class Sequence:
             num_computed_tokens=counters.num_computed,
             num_forced_tokens=counters.num_forced,
             num_rescued_tokens=counters.num_rescued,
+            num_masks=counters.num_masks,
             mask_fill_us_sum=counters.fill_us_sum,
             mask_fill_us_max=counters.fill_us_max,
+            num_masked_steps=counters.num_masked_steps,
             mass_removed=counters.mass_removed_sum / max(1, counters.num_masked_steps),
             log_weight=None if self.weight is None else self.weight.log,
         )

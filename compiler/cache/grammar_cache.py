@@ -7,15 +7,15 @@ if its signature is wrong, or if it is of another vocabulary, xgrammar or versio
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from opentelemetry import trace
-
 from compiler.cache.asked_already import RecentRefusals, SingleFlight, to_the_end
+from compiler.cache.cache_observer import CacheObserver, Unobserved
 from compiler.cache.grammar_store import GrammarStore
 from compiler.cache_entry import CacheEntry, milliseconds_since
 from compiler.constraint import Constraint
@@ -76,7 +76,9 @@ class GrammarCache:
         memory_bytes: int = 512 * 2**20,
         secret: bytes,
         compile_pool: CompilePool | None = None,
+        observer: CacheObserver | None = None,
     ) -> None:
+        self._observer = observer or Unobserved()
         self._store = GrammarStore(store, secret)
         self._memory: LruCache[CacheEntry] = LruCache(memory_bytes)
         self._pool = compile_pool or ThreadPool()
@@ -88,6 +90,16 @@ class GrammarCache:
         self._refusals = RecentRefusals()
         self._preparing: set[asyncio.Task[None]] = set()
         self._slow = CompileQueue(1, self._pool.limits)
+
+    @property
+    def num_bytes(self) -> int:
+        """The memory that cached grammars take, in bytes."""
+        return self._memory.num_bytes
+
+    @property
+    def num_waiting(self) -> int:
+        """How many schemas wait to be compiled."""
+        return self._queue.num_waiting
 
     async def close(self) -> None:
         """Cancel what is being compiled and close the pool."""
@@ -128,7 +140,7 @@ class GrammarCache:
         answer = None
         if response_format is not None and choice.mode is ChoiceMode.AUTO:
             job = CompileJob.format(response_format, key_order or "declared")
-            found.append(await self._entry(job, prepared, budget))
+            found.append(await self._format(job, prepared, budget))
             answer = FormatKey(response_format.kind, found[-1].key)
         recipe = GrammarRecipe.of_tools(
             keys,
@@ -157,7 +169,7 @@ class GrammarCache:
         """
         start = time.perf_counter()
         budget = self.compile_budget(share)
-        found = await self._entry(CompileJob.format(response_format, key_order), prepared, budget)
+        found = await self._format(CompileJob.format(response_format, key_order), prepared, budget)
         answer = FormatKey(response_format.kind, found.key)
         recipe = GrammarRecipe(prepared.vocabulary.digest, syntax, answer=answer)
         return _linked(recipe, [found], prepared, start)
@@ -225,11 +237,11 @@ class GrammarCache:
         budget: CompileBudget,
         key_order: KeyOrder | None = None,
     ) -> "list[_Found]":
-        with trace.get_tracer(__name__).start_as_current_span("callgate.grammar.units"):
-            jobs = await self._jobs(tools, syntax, prepared, key_order)
-            stored = await self._stored(jobs, prepared, budget.share)
-            lookups = [self._entry(job, prepared, budget, stored) for job in jobs]
-            results = await asyncio.gather(*lookups, return_exceptions=True)
+        jobs = await self._jobs(tools, syntax, prepared, key_order)
+        stored = await self._stored(jobs, prepared, budget.share)
+        lookups = [self._entry(job, prepared, budget, stored) for job in jobs]
+        results = await asyncio.gather(*lookups, return_exceptions=True)
+        self._observer.found(_num_by_source(results))
         refusals = [
             (tool.name, result)
             for tool, result in zip(tools, results, strict=True)
@@ -243,6 +255,11 @@ class GrammarCache:
             if isinstance(result, BaseException):
                 raise result
         return [result for result in results if not isinstance(result, BaseException)]
+
+    async def _format(self, job: CompileJob, prepared: PreparedVocabulary, budget: CompileBudget) -> "_Found":
+        found = await self._entry(job, prepared, budget)
+        self._observer.found(_num_by_source([found]))
+        return found
 
     async def _jobs(
         self, tools: Sequence[Tool], syntax: str, prepared: PreparedVocabulary, key_order: KeyOrder | None
@@ -320,8 +337,23 @@ class GrammarCache:
         stored: Mapping[str, CacheEntry] | None = None,
     ) -> "_Found":
         """The entry of a job, and where it came from."""
+        try:
+            return await self._looked_up(job, prepared, budget, stored or {})
+        except NotTried:
+            raise  # nothing is known about the schema
+        except UnsupportedSchema as refusal:
+            self._observer.refused(refusal)
+            raise
+
+    async def _looked_up(
+        self,
+        job: CompileJob,
+        prepared: PreparedVocabulary,
+        budget: CompileBudget,
+        stored: Mapping[str, CacheEntry],
+    ) -> "_Found":
         key = job.key(prepared.vocabulary)
-        if stored and key in stored:
+        if key in stored:
             return _Found(key, stored[key], "store")
         cached = self._memory.get(key)
         if cached is not None:
@@ -330,7 +362,8 @@ class GrammarCache:
         while True:
             is_own = flight not in self._wanted
             try:
-                found = await self._wanted.join(flight, lambda: self._fetch(key, job, prepared, budget))
+                with nullcontext() if is_own else self._observer.joining(key):
+                    found = await self._wanted.join(flight, lambda: self._fetch(key, job, prepared, budget))
                 return _Found(key, *found)
             except NotTried:
                 if is_own:
@@ -367,8 +400,10 @@ class GrammarCache:
             if cached is not None:
                 return cached, "compiled"
             work = partial(self._compile, key, job, prepared, budget.share, is_long=is_long)
+            flight = f"{key} {is_long}"
             try:
-                return await to_the_end(self._running.join(f"{key} {is_long}", work))
+                with self._observer.joining(key) if flight in self._running else nullcontext():
+                    return await to_the_end(self._running.join(flight, work))
             except TakesLonger:
                 continue
             except LimitReached as refusal:
@@ -385,8 +420,9 @@ class GrammarCache:
             entry = await self._load(key, job, prepared, share)
             source = "store"
             if entry is None:
-                content = await self._pool.run(job, prepared, is_long=is_long, share=share)
-                entry = await self._read(content, job, prepared, share)
+                with self._observer.compiling(key, job.task):
+                    content = await self._pool.run(job, prepared, is_long=is_long, share=share)
+                    entry = await self._read(content, job, prepared, share)
                 source = "compiled"
                 await self._store.save(key, content, share)
         self._memory.put(key, entry, entry.num_bytes)
@@ -415,6 +451,10 @@ class GrammarCache:
             async with turn:
                 await asyncio.to_thread(entry.prepare)
         return entry
+
+
+def _num_by_source(results: "Iterable[_Found | BaseException]") -> Mapping[str, int]:
+    return Counter(result.source for result in results if not isinstance(result, BaseException))
 
 
 def _flight(share: str, key: str) -> str:

@@ -66,6 +66,11 @@ class CompileQueue:
         self._waiting: list[_Place] = []
         self._running: set[_Place] = set()
 
+    @property
+    def num_waiting(self) -> int:
+        """How many jobs wait for a place."""
+        return len(self._waiting)
+
     @asynccontextmanager
     async def turn(self, share: str) -> AsyncIterator[CompileTurn]:
         """Hold a place for a job of `share`, for as long as the block runs.

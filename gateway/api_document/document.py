@@ -140,7 +140,7 @@ class _Described:
         answer = row.answers[status]
         described: JSON = {"description": HTTPStatus(status).phrase}
         if answer is not None:
-            described["content"] = {"application/json": {"schema": self._refs[repr(answer)]}}
+            described["content"] = {row.media_type: {"schema": self._refs[repr(answer)]}}
         if row.events:
             # OpenAPI 3.1 has no word for the schema of each event; 3.2 calls it `itemSchema`.
             event = {"anyOf": [self._refs[repr(each)] for each in row.events]}

@@ -107,6 +107,7 @@ class Operation:
     has_etag: bool = False
     is_open: bool = False
     """Whether it needs no key."""
+    media_type: str = "application/json"
 
 
 def _model(answer: Any, body: str, **fields: Any) -> Operation:
@@ -194,5 +195,6 @@ OPERATIONS: Mapping[str, Operation] = {
     "check": _TOOLSETS.reading(registry.Check, *REGISTERING, body="ToolsetRequest"),
     "healthz": Operation("Operations", {200: models.Health, 503: models.Health}, (), is_open=True),
     "readyz": Operation("Operations", {200: models.Health, 503: models.Health}, (), is_open=True),
+    "metrics": Operation("Operations", {200: str}, (gateway.NoMetrics,), media_type="text/plain"),
     "version": Operation("Operations", {200: models.Version}, ()),
 }

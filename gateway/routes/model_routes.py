@@ -11,10 +11,11 @@ import msgspec
 from litestar import Request, Response, delete, get, post
 from litestar.params import FromPath, FromQuery, QueryParameter
 from msgspec import Meta
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4 as PROMETHEUS_TEXT
 
 from gateway.body import convert
 from gateway.completions import split_model
-from gateway.errors import InvalidField
+from gateway.errors import InvalidField, NoMetrics
 from gateway.principal import Principal, RequestPrincipal
 from gateway.problems import MESSAGES, anthropic_error, openai_error, wire_name
 from gateway.routes.transport import read_body, read_wire_request, stream, told, unless_gone
@@ -304,6 +305,15 @@ async def healthz(services: WiredServices) -> Response[dict[str, Any]]:
     return Response({"status": "ok"})
 
 
+@get("/metrics")
+async def metrics(services: WiredServices) -> Response[bytes]:
+    """What all clients together do and cost, in Prometheus' text format."""
+    if services.meters.registry is None:
+        raise NoMetrics
+    text = await asyncio.to_thread(services.meters.text)
+    return Response(text, media_type=PROMETHEUS_TEXT)
+
+
 @get("/version")
 async def version() -> dict[str, Any]:
     """The gateway's version."""
@@ -335,5 +345,6 @@ MODEL_ROUTES = (
     list_engines,
     healthz,
     readyz,
+    metrics,
     version,
 )

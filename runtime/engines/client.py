@@ -9,6 +9,7 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,6 +25,7 @@ MAX_PROBE_BYTES = 16 * 2**20
 """Of an answer about the engine itself: its health, models and metrics."""
 MAX_ERROR_CHARACTERS = 500
 """Of an engine's own words in our error messages."""
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 _RUNNING = re.compile(r"^vllm:num_requests_running(?:\{[^}]*\})? ([0-9.e+]+)$", re.MULTILINE)
 _TOKEN_ID = re.compile(r"token_id:(\d{1,9})")
 
@@ -158,15 +160,17 @@ class VllmClient:
         return int(sum(map(float, found))) if answer.is_success and found else None
 
     @asynccontextmanager
-    async def completion(self, body: Mapping[str, Any]) -> AsyncIterator[AsyncIterator[EngineChunk]]:
-        """The chunks of a completion; leaving the block aborts it.
+    async def completion(
+        self, body: Mapping[str, Any], headers: Mapping[str, str] = _NO_HEADERS
+    ) -> AsyncIterator[AsyncIterator[EngineChunk]]:
+        """The chunks of a completion, for which `headers` are sent too; leaving the block aborts it.
 
         Raises:
             EngineRefused: the engine refuses the request.
             EngineBroke: it fails, cannot be reached, or breaks off.
         """
         timeout = httpx.Timeout(None, connect=self._http.timeout.connect)
-        content, headers = msgspec.json.encode(body), {"Content-Type": "application/json"}
+        content, headers = msgspec.json.encode(body), {**headers, "Content-Type": "application/json"}
         asked = self._http.build_request(
             "POST", "/v1/completions", content=content, headers=headers, timeout=timeout
         )

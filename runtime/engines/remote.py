@@ -372,14 +372,17 @@ class RemoteRuntime:
             EngineFault: the engine broke off, refused the request, or has no plugin.
         """
         name = replica.client.name
+        request.times.has_begun()
         sentinel = SentinelWatch(self._token_bytes)
         finish_reason: str | None = None
         async with (
             replica.request() as progress,
-            replica.client.completion(self._body(replica, request, output)) as chunks,
+            replica.client.completion(self._body(replica, request, output), request.trace_headers) as chunks,
         ):
             async for chunk in chunks:
                 progress()
+                if chunk.tokens:
+                    request.times.has_token()
                 finish_reason = chunk.finish_reason or finish_reason
                 tokens = chunk.tokens
                 if request.recipe is not None:

@@ -24,8 +24,10 @@ STATS = GenerationStats(
     num_output_tokens=7,
     num_forced_tokens=3,
     num_rescued_tokens=2,
+    num_masks=4,
     mask_fill_us_sum=70.0,
     mask_fill_us_max=20.0,
+    num_masked_steps=4,
     mass_removed=0.25,
 )
 
@@ -54,6 +56,7 @@ class FakeRuntime:
     requests: list[GenerationRequest] = field(default_factory=list)
     num_aborted: int = 0
     is_closed: bool = False
+    marks_times: bool = False
     card: ModelCard = field(
         default_factory=lambda: ModelCard(
             "tiny", prepare(Vocabulary.of_bytes()), "hermes", context_length=512
@@ -66,6 +69,10 @@ class FakeRuntime:
     async def generate(self, request: GenerationRequest) -> AsyncIterator[Event]:
         self.requests.append(request)
         is_whole = False
+        if self.marks_times:
+            request.times.is_queued()
+            request.times.has_begun()
+            request.times.has_token()
         try:
             for step in self.script:
                 if isinstance(step, Exception):

@@ -12,7 +12,7 @@ from serving import client_of
 from gateway.app import create_app
 from gateway.errors import ExtraMissing
 from gateway.settings import Settings
-from gateway.telemetry import open_provider
+from gateway.telemetry.exporters import open_provider
 from runtime.errors import GenerationFailed
 from runtime.events import TextDelta
 
@@ -35,10 +35,14 @@ async def test_a_request_leaves_request_grammar_and_generation_spans(client, run
     fields = {"toolset": "weather", "tool_choice": "required", "seed": 3, "max_tokens": 50, "top_p": 0.5}
     answer = (await client.post(URL, json=body(**fields), headers=PARENT)).json()
     found = by_name(spans)
-    server, grammar, chat = found["POST /v1/chat/completions"], found["callgate.grammar"], found["chat tiny"]
+    server, grammar, chat = found["POST /v1/chat/completions"], found["grammar"], found["chat tiny"]
     assert {f"{span.context.trace_id:032x}" for span in (server, grammar, chat)} == {TRACE}
     assert f"{server.parent.span_id:016x}" == "b7ad6b7169203331"
-    assert grammar.parent.span_id == chat.parent.span_id == server.context.span_id
+    assert chat.parent.span_id == server.context.span_id
+    assert grammar.parent.span_id == chat.context.span_id
+    assert [(event.name, event.attributes["gen_ai.tool.name"]) for event in chat.events] == [
+        ("call", "get_weather")
+    ]
     assert server.kind is SpanKind.SERVER
     assert server.attributes["http.response.status_code"] == 200
     assert dict(grammar.attributes) == {

@@ -25,7 +25,7 @@ class Extension(Struct):
     grammar_wait_ms: float | None
     closed_by: Literal["budget"] | None
     forced_tokens: int
-    rescued_tokens: int
+    rescued_tokens: int | None
     dropped_messages: int
 
 

@@ -16,6 +16,7 @@ from runtime.events import (
     TextDelta,
     ThoughtDelta,
     TokenLogprob,
+    num_rescued,
 )
 
 JSON = dict[str, Any]
@@ -182,7 +183,7 @@ def extension(generation: Generation, *, closed_by: str | None = None) -> JSON:
         "grammar_wait_ms": round(grammar.wait_ms, 3) if grammar else None,
         "closed_by": closed_by or next((f.closed_by for f in generation.finished if f.closed_by), None),
         "forced_tokens": sum(s.num_forced_tokens for s in stats),
-        "rescued_tokens": sum(s.num_rescued_tokens for s in stats),
+        "rescued_tokens": num_rescued(stats),
         "dropped_messages": generation.num_dropped,
     }
 

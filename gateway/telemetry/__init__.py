@@ -1,0 +1,16 @@
+"""What operators see: traces, metrics and the log of requests.
+
+| file | what |
+|---|---|
+| `metrics.py` | the table of all metrics, and how they are recorded |
+| `engine_measures.py` | metrics that are asked for when somebody reads them: queues, pages, engines |
+| `chat_spans.py` | of one turn: the span `chat MODEL`, what lies below it, and its metrics |
+| `served_requests.py` | of one HTTP request: the server span, its duration, its line in the log |
+| `log_lines.py` | the two formats of the log |
+| `redaction.py` | the operator's function that captured content passes |
+| `exporters.py` | the only place that sets up OpenTelemetry's SDK |
+| `recorders.py` | wires these for an application |
+
+The layers below know none of this. The grammar cache speaks to a `CacheObserver`, a generation to an
+`Observer`, and a runtime writes `GenerationStats`, `RequestTimes` and `Health`: plain values.
+"""

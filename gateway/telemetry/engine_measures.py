@@ -1,0 +1,127 @@
+"""Metrics that are asked for when somebody reads them: the grammar cache's and the engines'.
+
+Whoever reads metrics does so in a thread of its own. The runtime is asked on its event loop, once for all
+metrics of a reading.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+from opentelemetry.metrics import CallbackOptions, Meter, Observation
+
+from compiler.cache.grammar_cache import GrammarCache
+from gateway.telemetry.metrics import (
+    CACHE_BYTES,
+    CANARY_AGE,
+    COMPILE_QUEUE,
+    ENGINE,
+    ENGINE_READY,
+    ENGINE_REQUESTS,
+    METRICS,
+    MODEL,
+    PAGES,
+    PREEMPTIONS,
+    SEQUENCES,
+    STATE,
+    STEPPED,
+    STEPS,
+    Kind,
+    Labels,
+    Metric,
+)
+from runtime.protocol import Circuit, EngineLoad, EngineState, Runtime
+
+FRESH_S = 0.2
+"""All metrics of one reading are asked for within this time."""
+ANSWER_S = 5.0
+"""How long the runtime may take to answer; after that, the reading goes without its metrics."""
+
+Measured = tuple[Metric, float, Labels]
+
+
+class EngineMeasures:
+    """Makes the instruments of these metrics, and measures them when they are read."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._lock = threading.Lock()
+        self._measured: tuple[Measured, ...] = ()
+        self._measured_at = 0.0
+        self._asked: tuple[Runtime, GrammarCache, asyncio.AbstractEventLoop] | None = None
+        for each in METRICS:
+            callbacks = [partial(self._observations, each)]
+            match each.kind:
+                case Kind.ASKED_GAUGE:
+                    meter.create_observable_gauge(each.name, callbacks, each.unit, each.description)
+                case Kind.ASKED_COUNTER:
+                    meter.create_observable_counter(each.name, callbacks, each.unit, each.description)
+
+    @asynccontextmanager
+    async def of(self, runtime: Runtime, grammars: GrammarCache) -> AsyncIterator[None]:
+        """Measure these for the length of a block; before and after it, the metrics have no values."""
+        self._asked = (runtime, grammars, asyncio.get_running_loop())
+        try:
+            yield
+        finally:
+            self._asked = None
+
+    def _observations(self, metric: Metric, _: CallbackOptions) -> Iterable[Observation]:
+        return [Observation(value, labels) for each, value, labels in self._current() if each is metric]
+
+    def _current(self) -> tuple[Measured, ...]:
+        with self._lock:
+            if time.monotonic() - self._measured_at > FRESH_S:
+                self._measured = self._measure()
+                self._measured_at = time.monotonic()
+            return self._measured
+
+    def _measure(self) -> tuple[Measured, ...]:
+        if self._asked is None:
+            return ()
+        runtime, grammars, loop = self._asked
+        asking = _measure(runtime, grammars)
+        try:
+            answer = asyncio.run_coroutine_threadsafe(asking, loop)
+        except RuntimeError:  # the event loop has ended in the meantime
+            asking.close()
+            return ()
+        try:
+            return answer.result(ANSWER_S)
+        except TimeoutError:
+            answer.cancel()
+            return ()
+
+
+async def _measure(runtime: Runtime, grammars: GrammarCache) -> tuple[Measured, ...]:
+    health = await runtime.health()
+    return (
+        (COMPILE_QUEUE, grammars.num_waiting, {}),
+        (CACHE_BYTES, grammars.num_bytes, {}),
+        *(row for load in health.loads for row in _embedded(load)),
+        *(row for state in health.engines for row in _elsewhere(state)),
+    )
+
+
+def _embedded(load: EngineLoad) -> Iterator[Measured]:
+    labels: Labels = {MODEL: load.model_id, ENGINE: "embedded"}
+    yield ENGINE_READY, int(load.is_ready), labels
+    yield SEQUENCES, load.num_running, {**labels, STATE: "running"}
+    yield SEQUENCES, load.num_waiting, {**labels, STATE: "waiting"}
+    yield PAGES, load.num_pages - load.num_free_pages, {**labels, STATE: "used"}
+    yield PAGES, load.num_free_pages, {**labels, STATE: "free"}
+    yield STEPS, load.num_steps, labels
+    yield STEPPED, load.num_stepped_sequences, labels
+    yield PREEMPTIONS, load.num_preempted, labels
+
+
+def _elsewhere(state: EngineState) -> Iterator[Measured]:
+    labels: Labels = {MODEL: state.model_id, ENGINE: state.name}
+    yield ENGINE_READY, int(state.circuit is Circuit.CLOSED), labels
+    yield SEQUENCES, state.num_running, {**labels, STATE: "running"}
+    yield ENGINE_REQUESTS, state.num_served, {**labels, STATE: "served"}
+    yield ENGINE_REQUESTS, state.num_failed, {**labels, STATE: "failed"}
+    if state.canary_age_s is not None:
+        yield CANARY_AGE, state.canary_age_s, labels

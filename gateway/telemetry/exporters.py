@@ -1,0 +1,115 @@
+"""OpenTelemetry's SDK, set up as the settings say: where spans and metrics go."""
+
+import sys
+import threading
+from typing import Any
+
+from opentelemetry.exporter.prometheus import PrometheusMetricReader
+from opentelemetry.metrics import MeterProvider, NoOpMeterProvider
+from opentelemetry.sdk.metrics import MeterProvider as SDKMeterProvider
+from opentelemetry.sdk.metrics.export import MetricExporter, MetricReader, PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+
+from gateway.errors import ExtraMissing
+from gateway.settings import Settings
+
+
+def open_provider(settings: Settings) -> TracerProvider | None:
+    """The SDK's provider of spans for the settings, None for no traces; raises ExtraMissing."""
+    if settings.telemetry == "none":
+        return None
+    exporter = ConsoleSpanExporter(out=sys.stdout) if settings.telemetry == "console" else _spans_to(settings)
+    provider = TracerProvider(resource=_resource())
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    return provider
+
+
+class Meters:
+    """Where metrics go. `registry` is None if `/metrics` shows none."""
+
+    def __init__(
+        self, provider: SDKMeterProvider | None = None, registry: CollectorRegistry | None = None
+    ) -> None:
+        self._sdk = provider
+        self.provider: MeterProvider = provider or NoOpMeterProvider()
+        self.registry = registry
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Send what is left; it waits for the collector, so call it in a thread."""
+        if self._sdk is not None:
+            self._sdk.shutdown()
+
+    def text(self) -> bytes:
+        """All metrics in Prometheus' text format; it asks the event loop, so call it in a thread."""
+        assert self.registry is not None, "the route asks whether there are metrics"
+        with self._lock:  # a collector hands the metrics of two readings at once to one of them
+            return generate_latest(self.registry)
+
+
+def open_meters(settings: Settings) -> Meters:
+    """The SDK's metrics for the settings; raises ExtraMissing."""
+    readers: list[MetricReader] = []
+    registry = CollectorRegistry() if settings.metrics else None
+    if registry is not None:
+        readers.append(PrometheusMetricReader(registry=registry, scope_info_enabled=False))
+        ProcessCollector(registry=registry)
+    if settings.telemetry == "otlp" and settings.metrics and settings.sends_metrics:
+        readers.append(PeriodicExportingMetricReader(_metrics_to(settings)))
+    if not readers:
+        return Meters()
+    return Meters(SDKMeterProvider(readers, _resource(), shutdown_on_exit=False), registry)
+
+
+def _resource() -> Resource:
+    # The SDK's own variables (OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES) win.
+    return Resource.create({"service.name": "callgate"}).merge(OTELResourceDetector().detect())
+
+
+def _spans_to(settings: Settings) -> SpanExporter:
+    made: SpanExporter
+    try:
+        if settings.otlp_protocol == "grpc":
+            from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import (  # noqa: PLC0415 - an extra
+                OTLPSpanExporter as GrpcSpanExporter,
+            )
+
+            made = GrpcSpanExporter(endpoint=settings.otlp_endpoint)
+        else:
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import (  # noqa: PLC0415 - an extra
+                OTLPSpanExporter,
+            )
+
+            made = OTLPSpanExporter(endpoint=settings.otlp_endpoint)
+    except ImportError as error:
+        raise _missing(settings) from error
+    return made
+
+
+def _metrics_to(settings: Settings) -> MetricExporter:
+    made: MetricExporter
+    endpoint: Any = settings.metrics_endpoint
+    try:
+        if settings.otlp_protocol == "grpc":
+            from opentelemetry.exporter.otlp.proto.grpc.metric_exporter import (  # noqa: PLC0415 - an extra
+                OTLPMetricExporter as GrpcMetricExporter,
+            )
+
+            made = GrpcMetricExporter(endpoint=endpoint)
+        else:
+            from opentelemetry.exporter.otlp.proto.http.metric_exporter import (  # noqa: PLC0415 - an extra
+                OTLPMetricExporter,
+            )
+
+            made = OTLPMetricExporter(endpoint=endpoint)
+    except ImportError as error:
+        raise _missing(settings) from error
+    return made
+
+
+def _missing(settings: Settings) -> ExtraMissing:
+    extra = "otlp-grpc" if settings.otlp_protocol == "grpc" else "otlp"
+    return ExtraMissing("telemetry = otlp", extra)

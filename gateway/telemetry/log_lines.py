@@ -1,0 +1,55 @@
+"""The log: text for people, or one JSON object a line for programs.
+
+In JSON there is one line for each request, with what it cost and the id of its trace, but no prompt, no
+argument, no name that a client chose, and no key. In text these lines are of the level `debug`.
+"""
+
+import json
+import logging
+from datetime import UTC, datetime
+
+from opentelemetry import trace
+
+from gateway.settings import Settings
+from gateway.telemetry.served_requests import REQUEST_LOG
+
+
+class JSONLines(logging.Formatter):
+    """Writes a record as a JSON object on one line, whatever its text holds."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Time, level, logger and message; then the ids of the trace, and the record's own fields."""
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        span = trace.get_current_span().get_span_context()
+        if span.is_valid:
+            line |= {"trace_id": f"{span.trace_id:032x}", "span_id": f"{span.span_id:016x}"}
+        line |= getattr(record, "fields", {})
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+class _TextLines(logging.Formatter):
+    """Writes a record as text, with its fields behind the message."""
+
+    def __init__(self) -> None:
+        super().__init__("%(levelname)s %(name)s: %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields = getattr(record, "fields", {})
+        return " ".join([super().format(record), *(f"{name}={value}" for name, value in fields.items())])
+
+
+def set_up_logging(settings: Settings) -> None:
+    """Let the root logger write as the settings say."""
+    written = logging.StreamHandler()
+    written.setFormatter(JSONLines() if settings.log_format == "json" else _TextLines())
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[written])
+    shows_requests = settings.log_format == "json" or settings.log_level == "debug"
+    logging.getLogger(REQUEST_LOG).setLevel(logging.INFO if shows_requests else logging.WARNING)
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every request to an engine

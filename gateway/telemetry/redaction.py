@@ -1,0 +1,32 @@
+"""The operator's own function, which captured content passes before it is recorded."""
+
+import pkgutil
+
+from gateway.errors import SettingsError
+from gateway.settings import Settings
+from gateway.telemetry.chat_spans import Redactor, as_it_is
+
+
+def read_redactor(settings: Settings) -> Redactor | None:
+    """What content passes; None if none is captured. The module of `content_redactor` is imported.
+
+    Raises:
+        SettingsError: there is no such function, or it would never be called: no content is captured.
+    """
+    name = settings.content_redactor
+    if not settings.capture_content:
+        if name is not None:
+            reason = "no content is captured; set capture_content too, or leave this out"
+            raise SettingsError("content_redactor", "", reason)
+        return None
+    if name is None:
+        return as_it_is
+    try:
+        found = pkgutil.resolve_name(name)
+    except Exception as error:
+        reason = f"{name!r} cannot be imported: {type(error).__name__}: {error}"
+        raise SettingsError("content_redactor", "", reason) from error
+    if not callable(found):
+        raise SettingsError("content_redactor", "", f"{name!r} is no function")
+    redactor: Redactor = found
+    return redactor

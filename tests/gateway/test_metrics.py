@@ -1,0 +1,283 @@
+"""`/metrics`, read by Prometheus' own parser."""
+
+import re
+from pathlib import Path
+
+import pytest
+from fake_runtime import STATS, call, text
+from msgspec.structs import replace
+from prometheus_client.parser import text_string_to_metric_families
+from sample_tools import TIME, WEATHER
+from serving import client_of
+
+from gateway.app import create_app
+from gateway.errors import SettingsError
+from gateway.telemetry.metrics import MAX_TOOLSETS, METRICS, OTHER, TOOLSET, Kind
+from runtime.errors import GenerationFailed
+from runtime.events import Finished, FinishReason, GenerationStats
+from runtime.protocol import Circuit, EngineLoad, EngineState, Health
+
+URL = "/v1/chat/completions"
+MODEL = {"gen_ai_request_model": "tiny"}
+IMPOSSIBLE = {"type": "object", "properties": {"a": {"type": "string", "pattern": r"(a+)\1"}}}
+CHAT = {**MODEL, "gen_ai_operation_name": "chat", "gen_ai_provider_name": "callgate"}
+LOAD = EngineLoad(
+    model_id="tiny",
+    num_running=3,
+    num_waiting=2,
+    num_pages=64,
+    num_free_pages=40,
+    num_steps=10,
+    num_stepped_sequences=25,
+    num_preempted=1,
+)
+ELSEWHERE = EngineState(
+    model_id="big",
+    name="vllm:8000",
+    circuit=Circuit.OPEN,
+    reason="cannot be reached",
+    version="0.32.0",
+    num_running=4,
+    num_served=7,
+    num_failed=2,
+    num_refused_tokens=1,
+    canary_age_s=12.5,
+)
+
+
+def body(**fields):
+    return {"model": "tiny", "messages": [{"role": "user", "content": "a secret"}], **fields}
+
+
+async def read(client, **headers):
+    """Every sample of a scrape, by name and labels."""
+    response = await client.get("/metrics", headers=headers)
+    assert response.status_code == 200, response.text
+    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+    families = list(text_string_to_metric_families(response.text))
+    samples = [sample for family in families for sample in family.samples]
+    # To Prometheus, an empty label is none.
+    labels = [frozenset(item for item in sample.labels.items() if item[1]) for sample in samples]
+    found = {(sample.name, of): sample.value for sample, of in zip(samples, labels, strict=True)}
+    assert len(found) == len(samples), "no series is written twice"
+    return found
+
+
+def value(samples, name, **labels):
+    return samples.get((name, frozenset(labels.items())))
+
+
+def series(samples, name):
+    return [dict(labels) for found, labels in samples if found == name]
+
+
+async def test_a_turn_is_measured(client, runtime, weather):
+    runtime.script = call("get_weather", '{"place": "Oslo"}', closed_by="budget")
+    for _ in range(2):
+        await client.post(URL, json=body(toolset="weather"))
+    samples = await read(client)
+    assert value(samples, "gen_ai_server_request_duration_seconds_count", **CHAT) == 2
+    assert value(samples, "gen_ai_server_time_to_first_token_seconds_count", **CHAT) == 2
+    assert value(samples, "gen_ai_server_time_per_output_token_seconds_count", **CHAT) == 2
+    of_output = {**CHAT, "gen_ai_token_type": "output"}
+    assert value(samples, "gen_ai_client_token_usage_sum", **of_output) == 2 * STATS.num_output_tokens
+    assert value(samples, "callgate_tokens_prompt_total", **MODEL) == 22
+    assert value(samples, "callgate_tokens_cached_total", **MODEL) == 8
+    assert value(samples, "callgate_tokens_forced_total", **MODEL) == 6
+    assert value(samples, "callgate_tokens_rescued_total", **MODEL) == 4
+    assert value(samples, "callgate_outputs_closed_total", **MODEL) == 2
+    assert value(samples, "callgate_mask_fills_total", **MODEL) == 8
+    assert value(samples, "callgate_mask_fill_time_seconds_total", **MODEL) == pytest.approx(140e-6)
+    assert value(samples, "callgate_mask_fill_slowest_seconds_bucket", **MODEL, le="1e-05") == 0
+    assert value(samples, "callgate_mask_fill_slowest_seconds_bucket", **MODEL, le="2.5e-05") == 2
+    assert value(samples, "callgate_mass_removed_sum", **MODEL) == pytest.approx(0.5)
+    http = {"http_request_method": "POST", "http_route": URL, "http_response_status_code": "200"}
+    assert value(samples, "http_server_request_duration_seconds_count", **http) == 2
+
+
+async def test_grammars_are_counted_by_tier_and_keyword(client, runtime):
+    tools = [WEATHER, TIME]
+    refused = {"type": "object", "properties": {"a": {"type": "string", "format": "my-own"}}}
+    await client.post(URL, json=body(tools=tools))
+    await client.post(URL, json=body(tools=tools))
+    for schema in ({"$ref": "#/nowhere"}, refused | {"x-secret-word": {}}, False):
+        tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
+        await client.put("/v1/toolsets/bad", json={"tools": [tool]})
+    samples = await read(client)
+    assert value(samples, "callgate_grammar_lookups_total", callgate_grammar_source="compiled") >= 2
+    assert value(samples, "callgate_grammar_lookups_total", callgate_grammar_source="memory") == 2
+    assert (
+        value(samples, "callgate_grammar_compile_duration_seconds_count", callgate_grammar_kind="tool") >= 2
+    )
+    assert value(samples, "callgate_grammar_wait_seconds_count", callgate_grammar_source="memory") == 1
+    assert value(samples, "callgate_grammar_refusals_total", callgate_schema_keyword="$ref") == 1
+    assert value(samples, "callgate_grammar_queue") == 0
+    assert value(samples, "callgate_grammar_cache_size_bytes") > 0
+
+
+async def test_engines_are_measured_when_they_are_read(client, runtime):
+    runtime.health_now = Health(is_ready=True, loads=(LOAD,), engines=(ELSEWHERE,))
+    samples = await read(client)
+    here = {**MODEL, "callgate_engine": "embedded"}
+    there = {"gen_ai_request_model": "big", "callgate_engine": "vllm:8000"}
+    assert value(samples, "callgate_engine_ready", **here) == 1
+    assert value(samples, "callgate_engine_ready", **there) == 0
+    assert value(samples, "callgate_engine_sequences", **here, callgate_state="waiting") == 2
+    assert value(samples, "callgate_engine_sequences", **there, callgate_state="running") == 4
+    assert value(samples, "callgate_engine_kv_pages", **here, callgate_state="used") == 24
+    assert value(samples, "callgate_engine_step_sequences_total", **here) == 25
+    assert value(samples, "callgate_engine_preemptions_total", **here) == 1
+    assert value(samples, "callgate_engine_requests_total", **there, callgate_state="failed") == 2
+    assert value(samples, "callgate_engine_canary_age_seconds", **there) == 12.5
+
+
+async def test_what_an_engine_cannot_tell_is_absent_and_not_zero(client, runtime):
+    stats = GenerationStats(
+        num_prompt_tokens=11, num_cached_tokens=0, num_output_tokens=7, num_refused_tokens=1
+    )
+    runtime.script = [*text("Hello.")[:-1], Finished(0, FinishReason.STOP, stats)]
+    answer = (await client.post(URL, json=body())).json()
+    assert answer["callgate"]["rescued_tokens"] is None
+    samples = await read(client)
+    assert value(samples, "callgate_tokens_refused_total", **MODEL) == 1
+    for name in (
+        "callgate_tokens_rescued_total",
+        "callgate_mass_removed_count",
+        "callgate_mask_fills_total",
+    ):
+        assert series(samples, name) == []
+
+
+async def test_failures_are_labelled_with_their_kind(client, runtime):
+    runtime.script = [GenerationFailed("a secret of the engine")]
+    await client.post(URL, json=body())
+    samples = await read(client)
+    name = "gen_ai_server_request_duration_seconds_count"
+    assert value(samples, name, **CHAT, error_type="GenerationFailed") == 1
+
+
+async def test_nothing_that_clients_choose_is_a_label(client, runtime):
+    """Neither names nor headers nor paths; however many come, there are as many series as before."""
+    runtime.script = call("hidden_tool", "{}")
+    for number in range(3):
+        name = f"hidden-{number}"
+        tool = {
+            "type": "function",
+            "function": {"name": f"hidden_{number}", "parameters": {"hidden": number}},
+        }
+        await client.put(f"/v1/toolsets/{name}", json={"tools": [tool]})
+        await client.post(
+            URL,
+            json=body(model=f"tiny:{name}", user=f"hidden-{number}"),
+            headers={"x-request-id": f"hidden-{number}", "user-agent": "hidden"},
+        )
+        await client.post(URL, json=body(model=name))
+        await client.get(f"/v1/toolsets/{name}/tools/hidden_{number}")
+        await client.get(f"/v1/models/{name}")
+        await client.get(f"/{name}")
+        await client.request("HIDDEN", URL)
+    text = (await client.get("/metrics")).text
+    assert "hidden" not in text.lower()
+    labels = {label for _, labels in await read(client) for label, _ in labels}
+    known = {re.sub(r"\W", "_", label) for metric in METRICS for label in metric.labels}
+    assert labels - known <= {"le", "service_instance_id", "service_name"} | {
+        label for label in labels if label.startswith("telemetry_sdk")
+    }
+
+
+async def test_names_of_toolsets_are_labels_if_allowed_and_only_so_many(settings, runtime):
+    settings = replace(settings, metrics_toolsets=True)
+    async with client_of(create_app(settings, runtime=runtime)) as client:
+        for number in range(MAX_TOOLSETS + 3):
+            await client.put(f"/v1/toolsets/t{number}", json={"tools": []})
+            assert (await client.post(URL, json=body(toolset=f"t{number}"))).status_code == 200
+        samples = await read(client)
+    names = {labels["callgate_toolset"] for labels in series(samples, "callgate_tokens_prompt_total")}
+    assert names == {*(f"t{number}" for number in range(MAX_TOOLSETS)), OTHER}
+    assert value(samples, "callgate_tokens_prompt_total", **MODEL, callgate_toolset=OTHER) == 33
+
+
+async def test_every_metric_of_the_table_is_served(client, runtime, weather):
+    runtime.health_now = Health(is_ready=True, loads=(LOAD,), engines=(ELSEWHERE,))
+    refusing = GenerationStats(
+        num_prompt_tokens=5,
+        num_cached_tokens=1,
+        num_output_tokens=3,
+        num_forced_tokens=1,
+        num_rescued_tokens=1,
+        num_masks=2,
+        num_masked_steps=2,
+        mask_fill_us_sum=3.0,
+        mask_fill_us_max=2.0,
+        mass_removed=0.5,
+        num_refused_tokens=1,
+    )
+    runtime.script = [*call("get_weather", "{}")[:-1], Finished(0, FinishReason.LENGTH, refusing, "budget")]
+    runtime.marks_times = True
+    await client.post(URL, json=body(toolset="weather"))
+    tool = {"type": "function", "function": {"name": "f", "parameters": IMPOSSIBLE}}
+    await client.put("/v1/toolsets/bad", json={"tools": [tool]})
+    served = {name for name, _ in await read(client)}
+    for metric in METRICS:
+        stem = re.sub(r"\W", "_", metric.name)
+        suffix = {Kind.HISTOGRAM: "_count", Kind.COUNTER: "_total", Kind.ASKED_COUNTER: "_total"}.get(
+            metric.kind, ""
+        )
+        assert any(re.fullmatch(f"{stem}(_seconds|_bytes)?{suffix}", name) for name in served), metric.name
+
+
+async def test_metrics_need_a_key_where_all_else_does(settings, runtime):
+    settings = replace(settings, api_key="a-key-of-a-client")
+    async with client_of(create_app(settings, runtime=runtime)) as client:
+        assert (await client.get("/metrics")).status_code == 401
+        assert await read(client, authorization="Bearer a-key-of-a-client")
+
+
+async def test_a_key_of_their_own_opens_metrics_and_nothing_else(settings, runtime, tmp_path):
+    keys = tmp_path / "metrics-keys"
+    keys.write_text("# of Prometheus\nscrapers-key\n")
+    settings = replace(
+        settings, api_key="a-key-of-a-client", metrics_key_file=str(keys), allowed_hosts="g.example"
+    )
+    async with client_of(create_app(settings, runtime=runtime)) as client:
+        assert await read(client, authorization="Bearer scrapers-key", host="10.0.0.7:8080")
+        for key in ("a-key-of-a-client", "scrapers-ke", ""):
+            response = await client.get("/metrics", headers={"authorization": f"Bearer {key}"})
+            assert response.status_code == 401
+        for path in ("/v1/models", "/metrics/", "//metrics", "/v1/toolsets"):
+            response = await client.get(path, headers={"authorization": "Bearer scrapers-key"})
+            assert response.status_code == 401, path
+
+
+async def test_a_page_of_another_site_cannot_read_them(client):
+    assert (await client.get("/metrics", headers={"origin": "http://evil.example"})).status_code == 403
+    assert (await client.get("/metrics", headers={"host": "rebound.example"})).status_code == 403
+
+
+async def test_without_metrics_there_is_no_route(settings, runtime):
+    async with client_of(create_app(replace(settings, metrics=False), runtime=runtime)) as client:
+        assert (await client.post(URL, json=body())).status_code == 200
+        response = await client.get("/metrics")
+        assert (response.status_code, response.json()["error"]["code"]) == (404, "no_metrics")
+
+
+@pytest.mark.parametrize("content", ["", "# nothing\n", "short\n", "a-key-of-a-client\n", None])
+def test_a_file_that_holds_no_key_of_its_own_fails_the_start(settings, tmp_path, content):
+    keys = tmp_path / "metrics-keys"
+    if content is not None:
+        keys.write_text(content)
+    settings = replace(settings, api_key="a-key-of-a-client", metrics_key_file=str(keys))
+    with pytest.raises(SettingsError, match="metrics_key_file"):
+        create_app(settings)
+
+
+def test_the_documented_table_is_the_table():
+    rows = [
+        f"| `{each.name}` | {each.kind.name.lower().removeprefix('asked_')} | `{each.unit}` | {each.description} |"
+        f" {', '.join(f'`{label}`' for label in each.labels if label != TOOLSET)} |"
+        for each in METRICS
+    ]
+    text = (Path(__file__).parents[2] / "docs" / "operations.md").read_text("utf-8")
+    assert [
+        line for line in text.splitlines() if line.startswith(("| `callgate.", "| `gen_ai.", "| `http."))
+    ] == [row.replace("  ", " ") for row in rows]
