@@ -72,7 +72,7 @@ engine:
     cache: {storageClass: fast}
     runtimeClassName: nvidia
     nodeSelector: {accelerator: h200}
-runtime: {model: Qwen/Qwen3-32B, dtype: bfloat16}
+runtime: {model: Qwen/Qwen3-32B, dtype: bfloat16, hubTokenSecret: hub}
 gateway: {replicas: 2}
 networkPolicy: {enabled: true}
 """
@@ -232,7 +232,7 @@ def test_selectors_match_the_pods_they_mean_and_no_others(variant):
 
 
 def test_every_secret_volume_and_claim_that_is_used_exists(variant):
-    made = {name for kind, name in variant if kind == "Secret"} | {"keys", "store", "engines", "registry"}
+    made = {name for kind, name in variant if kind == "Secret"} | {"keys", "store", "engines", "hub"}
     configs = {name for kind, name in variant if kind == "ConfigMap"}
     for workload in variant.values():
         template = workload if workload["kind"] == "Pod" else workload.get("spec", {}).get("template")
@@ -395,6 +395,18 @@ def test_an_engine_gets_its_accelerators_and_vllm_is_told(tmp_path):
     assert {"--tensor-parallel-size=4", "--dtype=bfloat16", "--max-model-len=32768"} < set(container["args"])
     [structured] = [argument for argument in container["args"] if argument.startswith("--structured")]
     assert json.loads(structured.partition("=")[2]) == {"backend": "xgrammar"}
+
+
+def test_the_hubs_token_reaches_whoever_reads_models_and_nobody_else(tmp_path):
+    objects = render(VLLM, tmp_path)
+    wanted = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}}}
+    having = {
+        name
+        for (_, name), workload in objects.items()
+        if "template" in workload.get("spec", {})
+        and wanted in workload["spec"]["template"]["spec"]["containers"][0]["env"]
+    }
+    assert having == {"release-callgate-gateway", "release-callgate-engine"}
 
 
 def test_engines_that_run_already_are_asked_with_their_key(tmp_path):
