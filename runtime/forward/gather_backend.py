@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from runtime.device import upload
+from runtime.forward import bfloat16_attention
 from runtime.forward.attention import Scoring
 from runtime.page_pool import NULL_PAGE
 from runtime.scheduler import Chunk
@@ -34,7 +35,7 @@ class KeySpan:
     page_size: int
     is_past: bool = False
     _index: Tensor | None = None
-    _biases: dict[int | None, Tensor] = field(default_factory=dict)
+    _biases: dict[tuple[int | None, int], Tensor] = field(default_factory=dict)
 
     def read(self, states: Tensor) -> Tensor:
         """The keys or values of a layer as [rows, num_kv_heads, num_keys, head_dim]."""
@@ -47,24 +48,24 @@ class KeySpan:
             found = states[self._index]
         return found.flatten(1, 2).transpose(1, 2)
 
-    def bias(self, query: Tensor, positions: Tensor, window: int | None) -> Tensor | None:
+    def bias(self, positions: Tensor, window: int | None, dtype: torch.dtype, repeats: int) -> Tensor | None:
         """[sequences, 1, repeats * queries, keys]: 0 where a query at `positions` sees a key, else -inf.
 
-        None if every query sees every key. `query` is [sequences, kv_heads, repeats * queries, dim].
+        None if every query sees every key. `positions` are [sequences, queries].
         """
         if self.is_past and window is None:
             return None
-        if window not in self._biases:
+        if (window, repeats) not in self._biases:
             num_keys = max(map(len, self.pages)) * self.page_size
             keys = torch.arange(self.start, self.start + num_keys, device=positions.device)
             distance = positions[:, :, None] - keys
             is_seen = distance >= 0
             if window is not None:
                 is_seen &= distance < window
-            bias = torch.zeros(is_seen.shape, dtype=query.dtype, device=keys.device)
+            bias = torch.zeros(is_seen.shape, dtype=dtype, device=keys.device)
             bias.masked_fill_(~is_seen, float("-inf"))
-            self._biases[window] = bias.repeat(1, query.shape[2] // positions.shape[1], 1)[:, None]
-        return self._biases[window]
+            self._biases[window, repeats] = bias.repeat(1, repeats, 1)[:, None]
+        return self._biases[window, repeats]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,50 +172,81 @@ def _attend(
 ) -> Tensor:
     """Attention of one prefix group: [heads, queries, dim] to [queries, heads, dim].
 
-    Each query attends separately to its own keys and to the shared ones. Each part is then weighted by its
-    share of the total sum of exponentials.
+    Each query attends separately to its own keys and to the shared ones; then both are joined.
     """
-    if (
-        prefix_group.shared_keys is None
-        and len(prefix_group.groups) == 1
-        and scoring.softcap is None
-        and scoring.sinks is None
-    ):
-        (group,) = prefix_group.groups
-        batch = _batched(query, group.positions, keys)
-        output = scaled_dot_product_attention(
-            batch,
-            group.own_keys.read(keys),
-            group.own_keys.read(values),
-            attn_mask=group.own_keys.bias(batch, group.positions, scoring.window),
-            scale=scoring.scaling,
-        )
-        return _unbatched(output, group.positions, query.shape[0])
+    shared, groups = prefix_group.shared_keys, prefix_group.groups
+    if shared is None and len(groups) == 1 and scoring.softcap is None and scoring.sinks is None:
+        return _attend_alone(query, keys, values, groups[0], scoring)
     own = [
         _part(query[:, group.rows], keys, values, scoring, span=group.own_keys, positions=group.positions)
-        for group in prefix_group.groups
+        for group in groups
     ]
     parts = [(torch.cat([output for output, _ in own]), torch.cat([mass for _, mass in own]))]
-    if prefix_group.shared_keys is not None:
-        parts.append(
-            _part(
-                query, keys, values, scoring, span=prefix_group.shared_keys, positions=prefix_group.positions
-            )
-        )
+    if shared is not None:
+        parts.append(_part(query, keys, values, scoring, span=shared, positions=prefix_group.positions))
+    return _joined(parts, scoring.sinks)
+
+
+def _joined(parts: list[tuple[Tensor, Tensor]], sinks: Tensor | None) -> Tensor:
+    """Attention to all keys from that to parts of them: each weighs its share of the sum of exponentials."""
     total = torch.stack([mass for _, mass in parts]).logsumexp(dim=0)
-    if scoring.sinks is not None:
-        total = total.logaddexp(scoring.sinks.view(1, -1, 1).float())
+    if sinks is not None:
+        total = total.logaddexp(sinks.view(1, -1, 1).float())
     return torch.stack([output * (mass - total).exp().to(output.dtype) for output, mass in parts]).sum(dim=0)
+
+
+def _attend_alone(query: Tensor, keys: Tensor, values: Tensor, group: QueryGroup, scoring: Scoring) -> Tensor:
+    """Attention [queries, heads, dim] of sequences that share no keys, where scores are plain."""
+    span, positions = group.own_keys, group.positions
+    if len(positions) == 1 and bfloat16_attention.is_faster(query):
+        return _attend_in_tiles(query, keys, values, scoring, span=span, positions=positions)
+    batch = _batched(query, positions, keys)
+    output = scaled_dot_product_attention(
+        batch,
+        span.read(keys),
+        span.read(values),
+        attn_mask=span.bias(positions, scoring.window, batch.dtype, batch.shape[2] // positions.shape[1]),
+        scale=scoring.scaling,
+    )
+    return _unbatched(output, positions, query.shape[0])
+
+
+def _attend_in_tiles(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    scoring: Scoring,
+    *,
+    span: KeySpan,
+    positions: Tensor,
+    mass: Tensor | None = None,
+) -> Tensor:
+    """Attention [queries, heads, dim] of consecutive queries to their sequence, or of any to a past span."""
+    (key,), (value,) = span.read(keys), span.read(values)
+    bias = span.bias(positions, scoring.window, query.dtype, repeats=1)
+    if bias is None:
+        tiles = bfloat16_attention.past_tiles(query.shape[1], key.shape[1])
+    else:
+        bias = bias[0, 0]
+        first_key = int(positions[0, 0]) - span.start
+        tiles = bfloat16_attention.causal_tiles(query.shape[1], first_key, scoring.window)
+    return bfloat16_attention.attend(query, key, value, tiles, bias=bias, scaling=scoring.scaling, mass=mass)
 
 
 def _part(
     query: Tensor, keys: Tensor, values: Tensor, scoring: Scoring, *, span: KeySpan, positions: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Attention [queries, heads, dim] to a span of keys, and the log-sum-exp of its scores."""
+    heads, num_queries, _ = query.shape
+    is_plain = scoring.window is None and scoring.softcap is None
+    if is_plain and len(positions) == 1 and bfloat16_attention.is_faster(query):
+        mass = torch.empty(num_queries, heads, 1)
+        output = _attend_in_tiles(query, keys, values, scoring, span=span, positions=positions, mass=mass)
+        return output, mass
     batch = _batched(query, positions, keys)
-    bias = span.bias(batch, positions, scoring.window)
+    bias = span.bias(positions, scoring.window, batch.dtype, batch.shape[2] // positions.shape[1])
     found = _attend_to(batch, span.read(keys), span.read(values), bias, scoring)
-    output, mass = (_unbatched(states, positions, query.shape[0]) for states in found)
+    output, mass = (_unbatched(states, positions, heads) for states in found)
     return output, mass
 
 
