@@ -5,7 +5,7 @@ read differently from validators, rewrites what it cannot model, and compares ca
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -28,10 +28,17 @@ from compiler.frontend.dialect_dependent import (
     without_dialect_dependent,
     without_nested_dialects,
 )
+from compiler.frontend.disputed_texts import (
+    TextsByFormat,
+    inner_reading,
+    not_valid_for_all,
+    outer_reading,
+    valid_for_some,
+)
 from compiler.frontend.evaluated_properties import check_evaluated_properties
 from compiler.frontend.expansion import simple
 from compiler.frontend.folded_patterns import without_folding
-from compiler.frontend.keywords import transformed
+from compiler.frontend.keywords import child, inside, located, transformed
 from compiler.frontend.literals import check_literals
 from compiler.frontend.undeclared_dialects import in_declared_dialect
 from compiler.regular.formats import FORMATS
@@ -84,8 +91,7 @@ def form_and_dependent_keys(
 
 
 def _checked_form(document: Any, documents: Mapping[str, Any], *, only_objects: bool) -> CanonicalSchema:
-    registry = registry_of(document, documents)
-    schema = _under_both_readings(_canonicalize(document, documents, registry), document, documents)
+    schema = _under_both_readings(document, documents)
     if (cycle := find_cycle(document, documents)) is not None:
         reason = "refers back to itself for the same value, so it does not say what it admits"
         keyword = cycle.rpartition("/")[2]
@@ -93,7 +99,7 @@ def _checked_form(document: Any, documents: Mapping[str, Any], *, only_objects: 
     if only_objects:
         schema = _only_objects(schema)
     if schema.satisfiability() == canonical.Satisfiability.NO:
-        raise unsatisfiable(document, registry)
+        raise unsatisfiable(document, registry_of(document, documents))
     return schema
 
 
@@ -203,7 +209,7 @@ def _canonicalize(document: Any, documents: Mapping[str, Any], registry: Registr
     """The canonical form of the document, or of a rewritten one that admits the same values."""
     canonicalize = partial(jsonschema_rs.canonicalize, validate_formats=True, offline=True, registry=registry)
     try:
-        flat = without_folding(without_nested_dialects(document))
+        flat = without_folding(document)
         if (in_cases := _in_cases(flat, flat, documents)) is not flat:
             jsonschema_rs.meta.validate(flat)  # so that errors point into the schema as it is written
         schema = canonicalize(in_cases)
@@ -221,21 +227,47 @@ def _canonicalize(document: Any, documents: Mapping[str, Any], registry: Registr
         raise unresolved(document, documents, str(error)) from None
 
 
-def _under_both_readings(
-    schema: CanonicalSchema, document: Any, documents: Mapping[str, Any]
-) -> CanonicalSchema:
-    """The values that a schema admits whether or not its dialect-dependent keywords are asserted."""
-    draft = schema.draft
-    if not can_mislead((document, *documents.values()), draft):
-        return schema
-    stripped = without_dialect_dependent(document, draft)
-    others = {uri: without_dialect_dependent(content, draft) for uri, content in documents.items()}
+def _under_both_readings(document: Any, documents: Mapping[str, Any]) -> CanonicalSchema:
+    """The values that a schema admits however validators read dialect-dependent keywords and listed texts."""
+    document = without_nested_dialects(document)
+    schemas = [schema for content in (document, *documents.values()) for schema in inside(content)]
     try:
-        return schema.intersect(_canonicalize(stripped, others, registry_of(stripped, others)))
+        draft = _draft(document)
+    except (ValueError, TypeError, jsonschema_rs.ReferencingError):  # an unknown dialect: refused here
+        return _canonicalize(document, documents, registry_of(document, documents))
+    narrow = partial(inner_reading, disputed=not_valid_for_all(schemas, draft))
+    inner = _read_as(document, documents, narrow)
+    others = valid_for_some(schemas, draft)
+    if not others and not can_mislead(schemas, draft):
+        return inner
+
+    def wide(content: Any) -> Any:
+        return outer_reading(without_dialect_dependent(content, draft), others)
+
+    try:
+        return inner.intersect(_read_as(document, documents, wide))
     except canonical.CanonicalizationError:
         pointer, keyword = first_dialect_dependent(document, draft)
+        if not keyword:
+            raise _disputed_listing(document, others) from None
         reason = "is not asserted by all validators, and the schema cannot be upheld under both readings"
         raise UnsupportedSchema(pointer, keyword, reason, replacement_for(keyword)) from None
+
+
+def _read_as(document: Any, documents: Mapping[str, Any], reading: Callable[[Any], Any]) -> CanonicalSchema:
+    """The canonical form of a reading of the document and of the documents that it refers to."""
+    read, others = reading(document), {uri: reading(content) for uri, content in documents.items()}
+    return _canonicalize(read, others, registry_of(read, others))
+
+
+def _disputed_listing(document: Any, disputed: TextsByFormat) -> UnsupportedSchema:
+    """The refusal of a schema that cannot be upheld for every validator, with a format and a text."""
+    pointer = next((at for at, schema in located(document) if schema.get("format") in disputed), "")
+    text = next(iter(disputed.values()))[0]
+    reason = (
+        f"is read differently by validators, such as for the listed {text!r}, and cannot be upheld for all"
+    )
+    return UnsupportedSchema(child(pointer, "format"), "format", reason, "Use `pattern` instead.")
 
 
 def _only_objects(schema: CanonicalSchema) -> CanonicalSchema:

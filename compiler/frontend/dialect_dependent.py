@@ -6,7 +6,7 @@ asserting more admits less this is safe for everybody. Under a negation assertin
 grammar may only write what is valid under both readings.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -69,9 +69,8 @@ def dialect_dependent(schema: Mapping[str, Any], draft: int) -> list[str]:
     return [keyword for keyword in found if keyword in schema]
 
 
-def can_mislead(documents: Iterable[Any], draft: int) -> bool:
+def can_mislead(schemas: Collection[Mapping[str, Any]], draft: int) -> bool:
     """Whether a dialect-dependent keyword may stand under a keyword where asserting it admits more."""
-    schemas = [schema for document in documents for schema in inside(document)]
     return any(schema.keys() & NEGATIVE for schema in schemas) and any(
         dialect_dependent(schema, draft) for schema in schemas
     )

@@ -42,8 +42,8 @@ def check_literals(document: Any, documents: Mapping[str, Any]) -> None:
     of_keys, of_values = _patterns(schemas)
     for pattern in (*of_keys, *of_values):
         _check_syntax(pattern)
-    keys = {key for _, schema in schemas for key in _keys(schema) if _ODD.search(key)}
-    values = {text for _, schema in schemas for text in _values(schema) if _ODD.search(text)}
+    keys = {key for _, schema in schemas for key in listed_keys(schema) if _ODD.search(key)}
+    values = {text for _, schema in schemas for text in listed_texts(schema) if _ODD.search(text)}
     keys |= values  # listed objects have keys, and `propertyNames` can list keys
     if not keys:
         return
@@ -103,8 +103,8 @@ def _disputed(pattern: str, literals: list[str]) -> Iterator[str]:
             yield literal
 
 
-def _keys(schema: dict[str, Any]) -> Iterator[str]:
-    """Every key that is declared or required."""
+def listed_keys(schema: Mapping[str, Any]) -> Iterator[str]:
+    """Every key that a schema declares or requires."""
     for keyword in _DECLARING:
         if isinstance(schema.get(keyword), dict):
             yield from schema[keyword]
@@ -113,8 +113,8 @@ def _keys(schema: dict[str, Any]) -> Iterator[str]:
     yield from _texts(schema.get("required"))
 
 
-def _values(schema: dict[str, Any]) -> Iterator[str]:
-    """Every string in `enum` and `const`."""
+def listed_texts(schema: Mapping[str, Any]) -> Iterator[str]:
+    """Every string in `enum` and `const` of a schema, keys included."""
     for keyword in ("enum", "const"):
         yield from _texts(schema.get(keyword))
 

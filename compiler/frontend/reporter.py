@@ -6,6 +6,7 @@ from typing import Any
 
 from compiler.errors import UnsupportedKeyword, UnsupportedSchema
 from compiler.frontend.dialect_dependent import dialect_dependent
+from compiler.frontend.disputed_texts import TextsByFormat, not_valid_for_all
 from compiler.frontend.keywords import ANNOTATIONS, ASSERTIONS, NUMBERS, STRUCTURE, child
 from compiler.frontend.source_map import SchemaLocation, SourceMap
 from compiler.regular.formats import FORMATS
@@ -15,6 +16,7 @@ from toolspecs.nearest import did_you_mean, near_matches
 _STRICT = {"minimum": "exclusiveMinimum", "maximum": "exclusiveMaximum"}
 """What draft 6 and later call a bound that is itself not admitted."""
 _NOT_ASSERTED_BY_ALL = "not all validators assert it in this draft; the output is valid for all of them"
+_DISPUTED = "of listed values, those are left out on which validators disagree, such as {}"
 _NULLABLE = (
     "ignored, since JSON Schema does not have it: null is never written;"
     ' list "null" in `type`, or declare OpenAPI 3.0 by `$schema`'
@@ -154,7 +156,12 @@ class Reporter:
         """The verdict on every keyword of the document except those that only structure or describe it."""
         verdicts = _Verdicts(self._source_map, self._notes, self._lowered)
         schemas = dict(self._source_map.subschemas())
-        entries = [e for pointer, schema in schemas.items() for e in self._entries(pointer, schema, verdicts)]
+        disputed = not_valid_for_all(schemas.values(), self._draft)
+        entries = [
+            entry
+            for pointer, schema in schemas.items()
+            for entry in self._entries(pointer, schema, verdicts, disputed)
+        ]
         of_booleans = [
             ReportEntry(pointer, keyword, verdict, "; ".join(texts))
             for (pointer, keyword), (verdict, texts) in self._notes.items()
@@ -163,7 +170,7 @@ class Reporter:
         return EnforcementReport((*entries, *of_booleans))
 
     def _entries(
-        self, pointer: str, schema: Mapping[str, Any], verdicts: "_Verdicts"
+        self, pointer: str, schema: Mapping[str, Any], verdicts: "_Verdicts", disputed: TextsByFormat
     ) -> Iterator[ReportEntry]:
         """The entries of one schema: on the whole of it, then on its keywords."""
         verdict, texts = self._notes.get((pointer, ""), _UNNOTED)
@@ -171,6 +178,7 @@ class Reporter:
         if unsaid := [text for text in texts if text not in said]:
             yield ReportEntry(pointer, "", verdict, "; ".join(unsaid))
         dependent = dialect_dependent(schema, self._draft)
+        disputed_here = () if "format" in dependent else disputed.get(str(schema.get("format")), ())
         for keyword, value in schema.items():
             if keyword in STRUCTURE:
                 continue
@@ -181,6 +189,9 @@ class Reporter:
             if keyword in dependent:
                 verdict = max(verdict, Verdict.NARROWED, key=_SEVERITY.index)
                 texts = {**texts, _NOT_ASSERTED_BY_ALL: None}
+            if keyword == "format" and disputed_here:
+                verdict = max(verdict, Verdict.NARROWED, key=_SEVERITY.index)
+                texts = {**texts, _DISPUTED.format(", ".join(map(repr, disputed_here[:3]))): None}
             yield ReportEntry(pointer, keyword, verdict, "; ".join(texts))
 
 

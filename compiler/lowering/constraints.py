@@ -11,6 +11,8 @@ from jsonschema_rs import CanonicalSchema, canonical
 from compiler.frontend.dependent_keys import NO_DEPENDENCIES, DependentKeys
 from compiler.frontend.source_map import SchemaLocation
 from compiler.guard.planner import KeyStep, PathStep
+from compiler.regular.formats import FORMATS
+from compiler.regular.language import is_valid_for_all
 from compiler.scalars.numbers import IntegerConstraint, NumberConstraint
 from compiler.scalars.string_constraint import LATEST, StringConstraint
 
@@ -93,7 +95,12 @@ def intersection(*schemas: CanonicalSchema | None) -> CanonicalSchema | None:
 
 
 def string_constraint(view: canonical.StringView, draft: int = LATEST) -> StringConstraint:
-    """The constraint of a string view; `draft` says what the formats mean that the string must not have."""
+    """The constraint of a string view; `draft` says what the formats mean that the string must not have.
+
+    Texts that are not of its formats need not be excluded.
+    """
+    formats = [name for name in view.formats if name in FORMATS]
+    excluded = [text for text in view.excluded if all(is_valid_for_all(name, text) for name in formats)]
     return StringConstraint(
         min_length=view.min_length or 0,
         max_length=view.max_length,
@@ -101,7 +108,7 @@ def string_constraint(view: canonical.StringView, draft: int = LATEST) -> String
         excluded_patterns=tuple(view.excluded_patterns),
         formats=tuple(view.formats),
         excluded_formats=tuple(view.excluded_formats),
-        excluded=tuple(view.excluded),
+        excluded=tuple(excluded),
         content_media_types=tuple(view.content_media_types),
         content_encodings=tuple(view.content_encodings),
         draft=draft,

@@ -149,6 +149,8 @@ OUTER = {
     "regex": "^(?:[^*]|$)",
 }
 """The outer patterns: they match every text that some validator accepts."""
+OUTER_LISTED = OUTER | dict.fromkeys(("date", "date-time"), "^[-+]?[0-9]")
+"""Nearer ones for listed texts, which often have hyphens."""
 
 _SINCE = {
     4: ("date-time", "email", "hostname", "ipv4", "ipv6", "uri"),

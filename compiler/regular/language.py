@@ -19,6 +19,7 @@ from compiler.regular.ecma import (
     Repetition,
     parse,
 )
+from compiler.regular.formats import FORMATS, OUTER_LISTED
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,22 @@ def _intersection(conditions: tuple[PatternCondition, ...], excluded: tuple[str,
     alphabet = Alphabet.of([*sets, *(charset.of(char) for char in sorted(set("".join(excluded))))])
     first = [_other_than(excluded, alphabet)] if excluded or not conditions else []
     return reduce(Dfa.intersect, first + [dfa.over(alphabet) for _, dfa in automata])
+
+
+def is_valid_for_all(name: str, text: str) -> bool:
+    """Whether every validator takes a text for one of a format in `FORMATS`.
+
+    >>> is_valid_for_all("email", "ann@example.com"), is_valid_for_all("email", "ann@localhost")
+    (True, False)
+    """
+    known = FORMATS[name]
+    patterns = [known.pattern] if known.lengths is None else [known.pattern, known.lengths]
+    return language(map(PatternCondition, patterns)).accepts(text)
+
+
+def may_be_valid(name: str, text: str) -> bool:
+    """Whether some validator may take a text for one of a format in `FORMATS`."""
+    return language([PatternCondition(OUTER_LISTED[name])]).accepts(text)
 
 
 def union_of(languages: Iterable[Dfa]) -> Dfa:

@@ -3,6 +3,9 @@
 import json
 
 import pytest
+from fuzz.pools import FORMATS
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from soundness.judges import Judges
 from soundness.schemas import DIALECTS
 
@@ -104,15 +107,128 @@ def test_other_literals_are_matched():
     assert not compiled.accepts('{"é": 1}')
 
 
-@pytest.mark.xfail(strict=True, reason="listed values are checked against the formats of their draft alone")
+DURATION = {"format": "duration"}
+LISTS = [
+    {"properties": {"a": {"enum": ["x-1", "P1D"]}}, "patternProperties": {"^a": DURATION}},
+    {"enum": [{"a": "x-1"}, {"a": "P1D"}], "properties": {"a": DURATION}},
+    {"properties": {"a": {"$ref": "#/definitions/a"}}, "enum": [{"a": "x-1"}, {"a": "P1D"}], "definitions": {"a": DURATION}},
+    {"enum": [{"a": "x-1"}, {"a": "P1D"}], "allOf": [{"additionalProperties": {"allOf": [DURATION]}}]},
+    {"properties": {"a": {"enum": ["x-1", "P1D"]}}, "anyOf": [{"properties": {"a": DURATION}}, {"maxProperties": 0}]},
+]  # fmt: skip
+
+
 @pytest.mark.parametrize("dialect", ["draft-04", "draft-07"])
-def test_listed_values_are_of_a_format_that_their_draft_does_not_know(dialect):
+@pytest.mark.parametrize("schema", LISTS)
+def test_listed_values_are_of_a_format_that_their_draft_does_not_know(schema, dialect):
     """A listed text that is no `duration` is valid where the draft decides, and not to ajv, which asserts it."""
-    schema = {
-        "$schema": f"http://json-schema.org/{dialect}/schema#",
-        "properties": {"a": {"enum": ["x-1", "P1D"]}},
-        "patternProperties": {"^a": {"format": "duration"}},
-    }
-    compiled = compile_schema(schema)
+    compiled = compile_schema({"$schema": f"http://json-schema.org/{dialect}/schema#", **schema})
     assert compiled.accepts('{"a": "P1D"}')
     assert not compiled.accepts('{"a": "x-1"}')
+
+
+def test_listed_items_are_of_a_format_that_their_draft_does_not_know():
+    compiled = compile_schema({"$schema": DIALECTS[7], "enum": [["x-1"], ["P1D"], [{}]], "items": DURATION})
+    assert [compiled.accepts(text) for text in ('["x-1"]', '["P1D"]', "[{}]")] == [False, True, True]
+
+
+def test_declared_keys_are_of_a_format_that_their_draft_does_not_know():
+    compiled = compile_schema(
+        {"$schema": DIALECTS[7], "properties": {"x-1": {}, "P1D": {}}, "propertyNames": DURATION}
+    )
+    assert [compiled.accepts(text) for text in ('{"x-1": 1}', '{"P1D": 1}')] == [False, True]
+
+
+def test_listed_values_of_another_document_are_of_the_format():
+    compiled = compile_schema(
+        {"$schema": DIALECTS[7], "allOf": [{"$ref": "https://example.com/listed"}, DURATION]},
+        documents={"https://example.com/listed": {"enum": ["x-1", "P1D"]}},
+    )
+    assert [compiled.accepts(text) for text in ('"x-1"', '"P1D"')] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("schema", "accepted"),
+    [
+        ({"enum": ["a@b", "a@b.de", "c"], "format": "email"}, {"a@b.de"}),
+        ({"enum": ["a@b", "a@b.de", "c"], "not": {"format": "email"}}, {"c"}),
+        ({"enum": ["a@b", "a@b.de", "c"], "oneOf": [{"format": "email"}, {"maxLength": 1}]}, {"a@b.de", "c"}),
+        (
+            {"enum": ["a@b", "a@b.de", "c"], "if": {"format": "email"}, "then": {"minLength": 5}},
+            {"a@b.de", "c"},
+        ),
+    ],
+)
+def test_a_listed_text_of_whose_format_validators_disagree_is_left_out(schema, accepted):
+    """Of `a@b` some say that it is a mailbox."""
+    compiled = compile_schema(schema)
+    assert {text for text in schema["enum"] if compiled.accepts(json.dumps(text))} == accepted
+    notes = [entry.note for entry in compiled.report if entry.keyword == "format"]
+    assert all("'a@b'" in note for note in notes)
+    assert notes
+
+
+TEXTS = sorted({text for texts in FORMATS.values() for text in texts})
+PLACES = {
+    "beside": lambda texts, inner: ({"allOf": [{"enum": texts}, inner]}, texts),
+    "items": lambda texts, inner: (
+        {"enum": [[text] for text in texts], "items": inner},
+        [[t] for t in texts],
+    ),
+    "members": lambda texts, inner: (
+        {"enum": [{"a": text} for text in texts], "properties": {"a": inner}},
+        [{"a": text} for text in texts],
+    ),
+    "patterns": lambda texts, inner: (
+        {"properties": {"a": {"enum": texts}}, "patternProperties": {"^a": inner}},
+        [{"a": text} for text in texts],
+    ),
+    "keys": lambda texts, inner: (
+        {"properties": {text: {} for text in texts}, "propertyNames": inner},
+        [{text: 1} for text in texts],
+    ),
+    "keys of listed values": lambda texts, inner: (
+        {"enum": [{text: 1} for text in texts], "propertyNames": inner},
+        [{text: 1} for text in texts],
+    ),
+}
+CONDITIONS = (
+    lambda inner, _: inner,
+    lambda inner, _: {"$ref": "#/definitions/inner"},
+    lambda inner, _: {"not": inner},
+    lambda inner, _: {"not": {"not": inner}},
+    lambda inner, _: {"anyOf": [inner, {"maxLength": 2}]},
+    lambda inner, _: {"oneOf": [inner, {"type": "string", "maxLength": 3}]},
+    lambda inner, other: {"oneOf": [inner, {"format": other}]},
+    lambda inner, other: {"if": inner, "then": {"format": other}, "else": {"minLength": 2}},
+)
+
+
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.sampled_from([7, 2019, 2020]),
+    st.sampled_from(sorted(FORMATS)),
+    st.sampled_from(sorted(FORMATS)),
+    st.sampled_from(sorted(PLACES)),
+    st.sampled_from(CONDITIONS),
+    st.data(),
+)
+def test_listed_texts_are_valid_to_those_who_assert_all_formats(draft, name, other, place, condition, data):
+    """Judged in the declared draft and, as ajv would, in the newest one, which knows every format."""
+    likely = st.sampled_from(FORMATS[name]) | st.sampled_from(TEXTS)
+    texts = data.draw(st.lists(likely, min_size=1, max_size=4, unique=True))
+    inner = {"format": name}
+    schema, values = PLACES[place](texts, condition(inner, other))
+    schema["definitions"] = {"inner": inner}
+    try:
+        compiled = compile_schema({"$schema": DIALECTS[draft], **schema})
+    except UnsupportedSchema:
+        return
+    judges = [Judges({"$schema": DIALECTS[each], **schema}) for each in (draft, 2020)]
+    for text in filter(compiled.accepts, map(json.dumps, values)):
+        assert [judge.faults(text.encode()) for judge in judges] == [[], []], text
+
+
+def test_other_listed_texts_change_nothing():
+    listed = {"properties": {"kind": {"enum": ["x-1", "x-2"]}, "id": {"type": "string", "format": "uuid"}}}
+    old, new = (compile_schema({"$schema": DIALECTS[draft], **listed}) for draft in (7, 2020))
+    assert old.grammar.digest == new.grammar.digest

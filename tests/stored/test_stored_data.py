@@ -33,6 +33,7 @@ LOWERED_WITH = {
     "version_17": (17, "0.2.8"),
     "version_18": (18, "0.2.8"),
     "version_19": (19, "0.2.8"),
+    "version_20": (20, "0.2.8"),
 }
 """The version of the lowering and that of xgrammar under which each folder's grammars are found."""
 

@@ -1,0 +1,55 @@
+"""A verified output tells a token that its grammar refuses from one that its budget has no room for."""
+
+import pytest
+
+from compiler.prepared_vocabulary import prepare
+from compiler.schema import compile_schema
+from runtime.engines.verified_output import VerifiedOutput
+from runtime.request import GenerationRequest
+from runtime.text.detokenizer import TokenBytes
+from runtime.written_token import SampledToken
+
+SCHEMA = {"enum": ["ab", "abcdefghij"]}
+
+
+def an_output(max_tokens, begun):
+    """An output over single bytes, of which a text has come already."""
+    prepared = prepare(None)
+    output = VerifiedOutput(
+        GenerationRequest("r", "m", (), constraint=compile_schema(SCHEMA)),
+        0,
+        [],
+        max_tokens,
+        prepared=prepared,
+        token_bytes=TokenBytes(prepared.vocabulary),
+        is_thinking=False,
+    )
+    output.take(map(SampledToken, begun))
+    return output
+
+
+@pytest.mark.parametrize("max_tokens", [4, 5, 100])
+def test_a_token_outside_the_grammar_is_refused_however_little_budget_is_left(max_tokens):
+    output = an_output(max_tokens, b'"ab')
+    output.take([SampledToken(ord("x"))])
+    assert (output.is_refused, output.is_over_budget, bytes(output.ids)) == (True, False, b'"ab')
+    output.resume()
+    output.take([SampledToken(ord('"'))])
+    assert (output.is_finished, bytes(output.ids)) == (True, b'"ab"')
+
+
+def test_a_token_that_the_budget_has_no_room_for_closes_the_output():
+    output = an_output(6, b'"ab')
+    output.take([SampledToken(ord("c"))])
+    assert (output.is_refused, output.is_over_budget) == (False, True)
+    output.close()
+    assert bytes(output.ids) == b'"ab"'
+
+
+def test_the_closer_admits_no_token_outside_the_grammar():
+    closer = compile_schema(SCHEMA).closer()
+    assert [closer.admits(token, 100) for token in b'"x'] == [True, False]
+    for token in b'"ab':
+        closer.accepted(token)
+    assert [closer.admits(token, 1) for token in b'"cx'] == [True, False, False]
+    assert bytes(closer.completion_ids(1)) == b'"'
