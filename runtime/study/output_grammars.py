@@ -145,6 +145,11 @@ def callgate_compact(subject: StudiedModel, question: Question) -> OutputGrammar
     return _linked(subject, question.tools, compact)
 
 
+def callgate_in_any_order(subject: StudiedModel, question: Question) -> OutputGrammar:
+    """Callgate's grammar, with declared keys in any order."""
+    return _linked(subject, [replace(tool, key_order="any") for tool in question.tools], subject.syntax)
+
+
 def callgate_after_thought(subject: StudiedModel, question: Question) -> OutputGrammar:
     """Callgate's grammar, with free thinking before the call."""
     assert subject.thinking_syntax is not None, "a model that thinks"

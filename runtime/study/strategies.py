@@ -118,6 +118,7 @@ STRATEGIES = (
     Strategy("callgate", "**Callgate**", grammar=output_grammars.callgate),
     Strategy("drawn", "Callgate, jump-forward off", grammar=output_grammars.callgate_without_jump_forward),
     Strategy("compact", "Callgate, no blanks", grammar=output_grammars.callgate_compact),
+    Strategy("any_order", "Callgate, any key order", grammar=output_grammars.callgate_in_any_order),
     Strategy(
         "reasoning",
         "Callgate, reasoning field first",

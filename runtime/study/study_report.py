@@ -23,7 +23,7 @@ from runtime.study.results import (
 from runtime.study.strategies import CALLGATE, PROMPT, STRATEGIES
 
 TITLES = {strategy.name: strategy.title for strategy in STRATEGIES}
-OURS = (CALLGATE.name, "drawn", "compact", "reasoning", "thinking")
+OURS = (CALLGATE.name, "drawn", "compact", "any_order", "reasoning", "thinking")
 COMPARED = ("insert", "xgrammar", *OURS)
 
 

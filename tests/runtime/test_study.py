@@ -254,6 +254,12 @@ def test_our_grammars_leave_no_fault(subject, name):
         assert ('"n": ' in arguments) == (name != "compact")
 
 
+def test_in_any_order_calls_begin_with_different_keys(subject):
+    answers = answered(subject, "any_order", 8)
+    assert all(answer.verdict.is_valid for answer in answers)
+    assert len({next(iter(arguments_of(answer))) for answer in answers}) > 1
+
+
 @pytest.fixture
 def thinking(loaded):
     """The same model, two of whose tokens begin and end a thought."""
