@@ -60,11 +60,12 @@ class ShortestSentences:
 
         Donald E. Knuth, "A generalization of Dijkstra's algorithm", Information Processing Letters 6 (1977).
         """
-        users: dict[str, set[str]] = {name: set() for name in grammar.rules}
+        users: dict[str, list[tuple[str, Expr]]] = {name: [] for name in grammar.rules}
+        """The options of rules that refer to a rule: only these get cheaper when its cost is found."""
         for name, rule in grammar.rules.items():
-            for part in subexpressions(rule.body):
-                if isinstance(part, RuleRef):
-                    users[part.name].add(name)
+            for option in rule.body.options if isinstance(rule.body, Choice) else (rule.body,):
+                for used in {part.name for part in subexpressions(option) if isinstance(part, RuleRef)}:
+                    users[used].append((name, option))
         found = [(self.of(rule.body), name) for name, rule in grammar.rules.items()]
         heap = [entry for entry in found if entry[0] < NEVER]
         heapq.heapify(heap)
@@ -73,9 +74,8 @@ class ShortestSentences:
             if name in self._final:
                 continue
             self._final[name] = cost
-            for user in users[name] - self._final.keys():
-                cost = self.of(grammar.rules[user].body)
-                if cost < NEVER:
+            for user, option in users[name]:
+                if user not in self._final and (cost := self.of(option)) < NEVER:
                     heapq.heappush(heap, (cost, user))
 
 

@@ -329,7 +329,7 @@ class _MemberRules:
         pick = union((following, self._first(num_written) if has_extra else None))
         can_end = is_whole and num_written >= self.low
         if num_written:
-            return self._after(pick, can_end=can_end)
+            return self._after(self._rule("pick", pick), can_end=can_end)
         return union((pick, _CLOSE if can_end else None))
 
     def lower(self) -> Expr | None:

@@ -3,7 +3,7 @@
 The model is one that writes these calls as its tokenizer spells them; of `mcp`, the shortest call of each tool.
 With jump-forward the output must be the same tokens, fewer of them drawn.
 
-PYTHONPATH=.:tests python tests/bench/bench_jump_forward.py [--corpus bfcl] [--every 10] [--vocabulary qwen3]
+PYTHONPATH=.:tests python tests/bench/bench_jump_forward.py [--corpus bfcl] [--every 10] [--vocabulary qwen3] [--key-order any]
 """
 
 import argparse
@@ -22,14 +22,16 @@ from compiler import compile_toolset
 from compiler.syntaxes import SYNTAXES, Syntax
 from compiler.vocabulary import Vocabulary
 from runtime.text.detokenizer import TokenBytes
-from toolspecs.tool import Tool
+from toolspecs.tool import KeyOrder, Tool
 
 
-def outputs(corpus_name: str, vocabulary: Vocabulary, syntax: str, every: int) -> Iterator[tuple[Any, str]]:
+def outputs(
+    corpus_name: str, vocabulary: Vocabulary, syntax: str, every: int, key_order: KeyOrder
+) -> Iterator[tuple[Any, str]]:
     """Linked grammars, and what is written under them: BFCL's expected calls, or the shortest call of a tool."""
     if corpus_name == "mcp":
         for case in sample("mcp", every=every):
-            tool = Tool(case.name.partition("/")[2], "", case.schema)
+            tool = Tool(case.name.partition("/")[2], "", case.schema, key_order=key_order)
             grammar = compile_toolset([tool], tokenizer=vocabulary, syntax=syntax)
             token_bytes = TokenBytes(vocabulary)
             closer = grammar.closer()
@@ -39,7 +41,7 @@ def outputs(corpus_name: str, vocabulary: Vocabulary, syntax: str, every: int) -
     found = [item for path in sorted(corpus("bfcl").glob("*.gz")) for item in json_lines(path)]
     for item in [item for item in found if item["ground_truth"]][::every]:
         tools = {
-            tool["name"]: Tool(tool["name"], "", bfcl.schema_of(tool["parameters"]))
+            tool["name"]: Tool(tool["name"], "", bfcl.schema_of(tool["parameters"]), key_order=key_order)
             for tool in item["function"]
         }
         calls = [
@@ -70,11 +72,14 @@ def main() -> None:
     parser.add_argument("--corpus", choices=["bfcl", "mcp"], default="bfcl")
     parser.add_argument("--syntax", choices=sorted(SYNTAXES), default="hermes")
     parser.add_argument("--vocabulary", choices=["qwen3", "mistral-v3"], default="qwen3")
+    parser.add_argument("--key-order", choices=["declared", "any"], default="declared")
     options = parser.parse_args()
     vocabulary, jump_forward = spelled_vocabulary(options.vocabulary)
     counts: Counter[str] = Counter()
     start = time.perf_counter()
-    for grammar, written in outputs(options.corpus, vocabulary, options.syntax, options.every):
+    for grammar, written in outputs(
+        options.corpus, vocabulary, options.syntax, options.every, options.key_order
+    ):
         ids = ids_of(written, vocabulary, jump_forward)
         sequence = dictate(grammar, ids, jump_forward)
         output = sequence.output_ids
@@ -91,7 +96,7 @@ def main() -> None:
         counts["forced"] += sequence.counters.num_forced
     share = counts["forced"] / max(1, counts["tokens"])
     print(
-        f"{options.corpus}, {options.vocabulary}, {options.syntax}: {dict(counts)}, {share:.1%} of the tokens forced,"
+        f"{options.corpus}, {options.vocabulary}, {options.syntax}, {options.key_order} order: {dict(counts)}, {share:.1%} of the tokens forced,"
         f" {time.perf_counter() - start:.0f} s"
     )
 
