@@ -102,5 +102,9 @@ class ClientShares:
             held[sequence.share] += len(sequence.page_table)
         return held
 
+    def served(self, share: str) -> float:
+        """The tokens that a share has had. Only differences mean anything."""
+        return self._tokens.served(share)
+
     def _served(self, sequence: Sequence) -> float:
-        return self._tokens.served(sequence.share)
+        return self.served(sequence.share)

@@ -19,6 +19,7 @@ from runtime.errors import (
     BudgetTooSmall,
     DeadlineExceeded,
     GenerationFailed,
+    GrammarTooSlow,
     Overloaded,
     PromptTooLong,
     RuntimeFault,
@@ -33,12 +34,15 @@ from runtime.sampling import adjust, own_probabilities, sample
 from runtime.scheduler import Batch, Scheduler
 from runtime.sequence import Sequence, SequenceStatus
 from runtime.settings import EngineSettings
+from runtime.slow_grammars import MAX_SLOW_S
 from runtime.written_token import SampledToken, WrittenToken, forced_token, write
 
 logger = logging.getLogger(__name__)
 
 MAX_FORCED = 128
 """Tokens that one sequence is given without the model in one step; others wait meanwhile."""
+IDLE_S = 0.001
+"""How long a step waits that has nothing to compute."""
 JUMP_PAUSE = 64
 """Tokens that a sequence samples before a long forced text of which no token is known is looked for again."""
 
@@ -132,9 +136,10 @@ class Engine:
             dropped.finish(FinishReason.STOP)
             self._ready.append(Output(dropped, error=Overloaded(self.retry_after_s), is_last=True))
         self._next_deadline = min(self._next_deadline, sequence.deadline)
-        if tokens := self._jump(sequence):
-            is_last = self._finish_if_done(sequence)
-            self._ready.append(Output(sequence, tokens, is_last=is_last))
+        with self.scheduler.slow.counted(sequence):
+            if tokens := self._jump(sequence):
+                is_last = self._finish_if_done(sequence)
+                self._ready.append(Output(sequence, tokens, is_last=is_last))
 
     def check_budget(self, sequence: Sequence) -> None:
         """Cut a sequence's budget down to what the context leaves, and check that an output fits.
@@ -175,6 +180,7 @@ class Engine:
             return outputs
         batch = self.scheduler.schedule()
         if not batch.chunks:
+            time.sleep(IDLE_S)  # slow sequences rest, and nobody else can go on
             return []
         self.num_steps += 1
         self.num_stepped_sequences += len(batch.chunks)
@@ -221,6 +227,9 @@ class Engine:
         """One token per sequence; `sample` is the first to wait for the device, with all masks filled."""
         if not sequences:
             return []
+        for sequence in sequences:
+            with self.scheduler.slow.counted(sequence):
+                self.masks.fill(sequence)
         adjust(logits, sequences)
         masked = self.masks.apply(logits, sequences)
         tokens = sample(masked.probabilities, sequences)
@@ -235,7 +244,7 @@ class Engine:
         """Preempt a batch that did not fit into memory; a sequence that was alone in it fails."""
         preempted = self.scheduler.preempt_batch(batch)
         if preempted and len(batch.chunks) == 1:
-            return [self._fail(preempted[0], "not enough memory for one sequence")]
+            return [self._fail(preempted[0], GenerationFailed("not enough memory for one sequence"))]
         return []
 
     def _postprocess(self, batch: Batch, tokens: list[SampledToken | None]) -> list[Output]:
@@ -253,7 +262,8 @@ class Engine:
     def _extend(self, sequence: Sequence, token: SampledToken | None) -> Output:
         """Append a token and what it forces; end the sequence if it is done."""
         if token is None:
-            return self._fail(sequence, "the model's logits are not numbers, or no token is allowed")
+            reason = "the model's logits are not numbers, or no token is allowed"
+            return self._fail(sequence, GenerationFailed(reason))
         return self._guarded(sequence, lambda: self._append_or_close(sequence, token))
 
     def _write_forced(self) -> list[Output]:
@@ -270,12 +280,16 @@ class Engine:
         return [self._guarded(sequence, partial(self._jump_on, sequence)) for sequence in jumping]
 
     def _guarded(self, sequence: Sequence, extend: Callable[[], Output]) -> Output:
-        """What `extend` returns; a matcher or closer that fails ends its own sequence and no other."""
+        """What `extend` returns; a matcher or closer that fails or takes long ends its own sequence alone."""
         try:
-            return extend()
+            with self.scheduler.slow.counted(sequence):
+                output = extend()
         except Exception as error:
             logger.exception("sequence %s", sequence.sequence_id)
-            return self._fail(sequence, f"{type(error).__name__}: {error}")
+            return self._fail(sequence, GenerationFailed(f"{type(error).__name__}: {error}"))
+        if self.scheduler.slow.end_token(sequence) and not output.is_last:
+            return self._fail(sequence, GrammarTooSlow(MAX_SLOW_S))
+        return output
 
     def _jump_on(self, sequence: Sequence) -> Output:
         tokens = self._jump(sequence)
@@ -380,8 +394,8 @@ class Engine:
         sequence.mask = None
         return written
 
-    def _fail(self, sequence: Sequence, reason: str) -> Output:
+    def _fail(self, sequence: Sequence, error: RuntimeFault) -> Output:
         """End a sequence with an error; the pages it computed are cleared, and no prefix is reused."""
         self.runner.cache.clear(self.scheduler.remove(sequence, is_tainted=True))
         sequence.finish(FinishReason.STOP)
-        return Output(sequence, error=GenerationFailed(reason), is_last=True)
+        return Output(sequence, error=error, is_last=True)

@@ -6,6 +6,7 @@ RuntimeFault
 ├── RequestRefused      this request cannot be served as asked
 │   ├── PromptTooLong   the prompt fills the model's context
 │   ├── BudgetTooSmall  max_tokens is below the shortest valid output
+│   ├── GrammarTooSlow  following its grammar takes too long
 │   └── UnknownModel    no such model is served
 ├── Overloaded          the queue is full; try again after `retry_after_s`
 │   └── TooManySequences  the client has too many sequences already
@@ -85,6 +86,19 @@ class BudgetTooSmall(RequestRefused):
             f"max_tokens is {max_tokens}, but the shortest valid output of this request needs at least "
             f"{minimum}",
             "max_tokens",
+        )
+
+
+class GrammarTooSlow(RequestRefused):
+    """Following the grammar of a request took more than `seconds` of processor time."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        super().__init__(
+            f"following its grammar took more than {seconds:g} s of processor time, since very many"
+            " derivations fit the text; write it so that few ways lead to the same text: without loops in a"
+            " row, for example, that admit the same characters",
+            "response_format",
         )
 
 

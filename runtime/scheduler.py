@@ -9,6 +9,7 @@ from runtime.errors import Overloaded, TooManySequences
 from runtime.page_pool import PagePool
 from runtime.sequence import Sequence, SequenceStatus
 from runtime.settings import EngineSettings
+from runtime.slow_grammars import SlowGrammars
 
 RECOVERY_STEPS = 64
 """After a shortage of memory, one more sequence may run for every so many steps that fit."""
@@ -96,6 +97,7 @@ class Scheduler:
         self.running: list[Sequence] = []
         self.waiting: list[Sequence] = []
         self.shares = ClientShares()
+        self.slow = SlowGrammars()
         self.max_running = settings.max_sequences
         self._num_steps_since_shortage = 0
         self.num_preempted = 0
@@ -147,7 +149,7 @@ class Scheduler:
         return self._release(sequence, is_tainted=is_tainted)
 
     def schedule(self) -> Batch:
-        """The batch of the next step, empty only if there is no work."""
+        """The batch of the next step, empty only if there is no work but that of slow sequences that rest."""
         self._recover()
         chunks: list[Chunk] = []
         budget = self.settings.max_batch_tokens
@@ -155,9 +157,11 @@ class Scheduler:
         num_preempted = self.num_preempted
         quotas = self.shares.quotas(self.running, self.waiting, budget)
         in_order = self.shares.in_order(self.running)
+        resting = self.slow.resting(self.running, self.waiting, self.shares.served)
         for index, sequence in enumerate(in_order):
             # An earlier one may have preempted it.
-            if sequence.status is SequenceStatus.RUNNING and sequence.num_due:
+            is_due = sequence.num_due and sequence not in resting
+            if sequence.status is SequenceStatus.RUNNING and is_due:
                 num_later = len(in_order) - index - 1
                 most = min(budget - num_later, max(1, quotas[sequence.share]))
                 chunk = self._advance(sequence, most, in_order[index:])

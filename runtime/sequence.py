@@ -64,6 +64,8 @@ class Sequence:
     the tokens that the next steps write without the model, None if there are none; below `next_jump` tokens
     of output none are looked for. `counts` are those of its tokens, None until a penalty needs them.
     `weight` is None unless it is asked for; then every forced token is computed, and the stop token is drawn.
+    `token_s` is the time that its next token has taken so far, `slow_token_s` that of its last one if it was
+    slow, and `slow_s` that of all slow ones (`runtime.slow_grammars`).
     `deadline` is a time of `time.monotonic`. `min_tokens` and `stop_token_ids` are those of the request; a
     sequence with a matcher has none. `times` are those of the request, shared by its choices.
     """
@@ -97,6 +99,9 @@ class Sequence:
     forced: Iterator[ForcedToken] | None = None
     next_jump: int = 0
     counts: TokenCounts | None = None
+    token_s: float = 0.0
+    slow_token_s: float = 0.0
+    slow_s: float = 0.0
     counters: SequenceCounters = field(default_factory=SequenceCounters)
     _page_hashes: list[bytes] = field(default_factory=list)
 
