@@ -61,38 +61,41 @@ class EngineMeasures:
 
     @asynccontextmanager
     async def of(self, runtime: Runtime, grammars: GrammarCache) -> AsyncIterator[None]:
-        """Measure these for the length of a block; before and after it, the metrics have no values."""
+        """Measure these for the length of a block; behind it, the last values stay, for the last export."""
         self._asked = (runtime, grammars, asyncio.get_running_loop())
         try:
             yield
         finally:
             self._asked = None
+            self._measured = await _measure(runtime, grammars)
 
     def _observations(self, metric: Metric, _: CallbackOptions) -> Iterable[Observation]:
         return [Observation(value, labels) for each, value, labels in self._current() if each is metric]
 
     def _current(self) -> tuple[Measured, ...]:
         with self._lock:
-            if time.monotonic() - self._measured_at > FRESH_S:
-                self._measured = self._measure()
+            asked = self._asked
+            if asked is not None and time.monotonic() - self._measured_at > FRESH_S:
+                self._measured = _answer(*asked)
                 self._measured_at = time.monotonic()
             return self._measured
 
-    def _measure(self) -> tuple[Measured, ...]:
-        if self._asked is None:
-            return ()
-        runtime, grammars, loop = self._asked
-        asking = _measure(runtime, grammars)
-        try:
-            answer = asyncio.run_coroutine_threadsafe(asking, loop)
-        except RuntimeError:  # the event loop has ended in the meantime
-            asking.close()
-            return ()
-        try:
-            return answer.result(ANSWER_S)
-        except TimeoutError:
-            answer.cancel()
-            return ()
+
+def _answer(
+    runtime: Runtime, grammars: GrammarCache, loop: asyncio.AbstractEventLoop
+) -> tuple[Measured, ...]:
+    """What is measured on the event loop; nothing if it does not answer in time."""
+    asking = _measure(runtime, grammars)
+    try:
+        answer = asyncio.run_coroutine_threadsafe(asking, loop)
+    except RuntimeError:  # the event loop has ended in the meantime
+        asking.close()
+        return ()
+    try:
+        return answer.result(ANSWER_S)
+    except TimeoutError:
+        answer.cancel()
+        return ()
 
 
 async def _measure(runtime: Runtime, grammars: GrammarCache) -> tuple[Measured, ...]:

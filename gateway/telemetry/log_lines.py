@@ -51,5 +51,5 @@ def set_up_logging(settings: Settings) -> None:
     written.setFormatter(JSONLines() if settings.log_format == "json" else _TextLines())
     logging.basicConfig(level=settings.log_level.upper(), handlers=[written])
     shows_requests = settings.log_format == "json" or settings.log_level == "debug"
-    logging.getLogger(REQUEST_LOG).setLevel(logging.INFO if shows_requests else logging.WARNING)
+    logging.getLogger(REQUEST_LOG).setLevel(logging.NOTSET if shows_requests else logging.WARNING)
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every request to an engine

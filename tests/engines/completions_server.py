@@ -38,6 +38,7 @@ class StandIn:
     end_bias: float = 4.0
     context_length: int = 4096
     bodies: list = field(default_factory=list)
+    headers: list = field(default_factory=list)
     num_running: int = 0
     num_aborted: int = 0
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(1))
@@ -65,6 +66,7 @@ class StandIn:
             await asyncio.sleep(0.01)
         path = scope["path"]
         if path == "/v1/completions":
+            self.headers.append({name.decode(): value.decode() for name, value in scope["headers"]})
             await self.complete(await body_of(receive), receive, send)
         elif path == "/health":
             await answer(send, {}, 200 if self.is_healthy else 503)

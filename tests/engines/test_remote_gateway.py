@@ -89,6 +89,21 @@ def test_calls_are_valid_whatever_runs_the_model(openai_client, model, choice):
             jsonschema_rs.validate(schema[call.function.name], json.loads(call.function.arguments))
 
 
+def test_an_engines_spans_belong_to_the_callers_trace(engines):
+    client, stand_ins = engines
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    asked = {"model": "big", "messages": HELLO, "tools": TOOLS, "tool_choice": "required", "max_tokens": 80}
+    sent = {"traceparent": f"00-{trace}-b7ad6b7169203331-01"}
+    answer = client.post("/v1/chat/completions", json=asked, headers=sent)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["callgate"]["rescued_tokens"] is None, "the engine cannot tell; it is not zero"
+    got = [head["traceparent"] for engine in stand_ins for head in engine.headers if "traceparent" in head]
+    assert [context.split("-")[1] for context in got] == [trace]
+    scraped = client.get("/metrics").text
+    assert 'callgate_engine_ready{callgate_engine="127.0.0.1:' in scraped
+    assert 'callgate_tokens_rescued_total{gen_ai_request_model="big"' not in scraped
+
+
 def test_a_streamed_call(openai_client):
     stream = openai_client.chat.completions.create(
         model="big", messages=HELLO, tools=TOOLS, tool_choice=NAMED, max_tokens=80, stream=True

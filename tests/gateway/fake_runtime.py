@@ -49,14 +49,14 @@ def call(name: str, *pieces: str, choice: int = 0, closed_by: str | None = None)
 
 @dataclass
 class FakeRuntime:
-    """Plays `script`: events, errors to raise, or numbers of seconds to wait."""
+    """Plays `script`: events, errors to raise, or numbers of seconds to wait. `steps` are told at its beginning."""
 
     script: Sequence[Event | Exception | float] = field(default_factory=lambda: text("Hello."))
     health_now: Health = field(default_factory=lambda: Health(is_ready=True))
     requests: list[GenerationRequest] = field(default_factory=list)
     num_aborted: int = 0
     is_closed: bool = False
-    marks_times: bool = False
+    steps: Sequence[str] = ()
     card: ModelCard = field(
         default_factory=lambda: ModelCard(
             "tiny", prepare(Vocabulary.of_bytes()), "hermes", context_length=512
@@ -69,10 +69,8 @@ class FakeRuntime:
     async def generate(self, request: GenerationRequest) -> AsyncIterator[Event]:
         self.requests.append(request)
         is_whole = False
-        if self.marks_times:
-            request.times.is_queued()
-            request.times.has_begun()
-            request.times.has_token()
+        for step in self.steps:
+            getattr(request.times, step)()
         try:
             for step in self.script:
                 if isinstance(step, Exception):

@@ -213,7 +213,7 @@ async def test_every_metric_of_the_table_is_served(client, runtime, weather):
         num_refused_tokens=1,
     )
     runtime.script = [*call("get_weather", "{}")[:-1], Finished(0, FinishReason.LENGTH, refusing, "budget")]
-    runtime.marks_times = True
+    runtime.steps = ("is_queued", "has_begun", "has_token")
     await client.post(URL, json=body(toolset="weather"))
     tool = {"type": "function", "function": {"name": "f", "parameters": IMPOSSIBLE}}
     await client.put("/v1/toolsets/bad", json={"tools": [tool]})

@@ -1,20 +1,26 @@
 """Traces, read back."""
 
+import asyncio
 import json
 
 import pytest
 from fake_runtime import call, text
-from opentelemetry.sdk.trace import TracerProvider
+from msgspec.structs import replace
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.trace import SpanKind, StatusCode
 from serving import client_of
 
+from compiler.isolation.pools import ThreadPool
 from gateway.app import create_app
-from gateway.errors import ExtraMissing
+from gateway.errors import ExtraMissing, SettingsError
 from gateway.settings import Settings
 from gateway.telemetry.exporters import open_provider
-from runtime.errors import GenerationFailed
+from gateway.turn import Turn
+from runtime.errors import DeadlineExceeded, GenerationFailed
 from runtime.events import TextDelta
+from runtime.request import Message
+from toolspecs.tool import Tool
 
 URL = "/v1/chat/completions"
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -176,3 +182,112 @@ def test_the_service_has_the_name_that_the_environment_gives_it(monkeypatch, nam
         assert provider.resource.attributes["service.name"] == shown
     finally:
         provider.shutdown()
+
+
+def hook(attribute, text):
+    return text.replace("secret", "[redacted]") if attribute == "gen_ai.input.messages" else None
+
+
+def failing_hook(attribute, text):
+    raise ValueError(text)
+
+
+async def asked_with(settings, runtime, spans):
+    tracing = TracerProvider()
+    tracing.add_span_processor(SimpleSpanProcessor(spans))
+    async with client_of(create_app(settings, runtime=runtime, tracer_provider=tracing)) as client:
+        assert (await client.post(URL, json=body())).status_code == 200
+    return by_name(spans)["chat tiny"].attributes
+
+
+async def test_a_redactor_sees_content_before_it_is_recorded(settings, runtime, spans):
+    settings = replace(settings, capture_content=True, content_redactor="test_telemetry:hook")
+    found = await asked_with(settings, runtime, spans)
+    assert "a [redacted]" in found["gen_ai.input.messages"]
+    assert "gen_ai.output.messages" not in found
+
+
+async def test_a_redactor_that_fails_lets_nothing_through(settings, runtime, spans, caplog):
+    settings = replace(settings, capture_content=True, content_redactor="test_telemetry:failing_hook")
+    found = await asked_with(settings, runtime, spans)
+    assert not any("messages" in name for name in found)
+    assert "ValueError" in caplog.text
+    assert "a secret" not in caplog.text
+
+
+@pytest.mark.parametrize("named", ["test_telemetry:no_such", "no_such_module:f", "test_telemetry:URL"])
+def test_a_redactor_that_is_none_fails_the_start(settings, named):
+    with pytest.raises(SettingsError, match="content_redactor"):
+        create_app(replace(settings, capture_content=True, content_redactor=named))
+    with pytest.raises(SettingsError, match="capture_content"):
+        create_app(replace(settings, content_redactor="test_telemetry:hook"))
+
+
+class Started(SpanProcessor):
+    """The names of the spans that have begun."""
+
+    def __init__(self):
+        self.names = []
+
+    def on_start(self, span, parent_context=None):
+        self.names.append(span.name)
+
+
+class GatedPool(ThreadPool):
+    """Compiles when it may."""
+
+    def __init__(self):
+        super().__init__()
+        self.may_run = asyncio.Event()
+
+    async def run(self, *arguments, **options):
+        await self.may_run.wait()
+        return await super().run(*arguments, **options)
+
+
+async def test_a_request_that_waits_for_anothers_compilation_is_linked_to_it(settings, runtime, spans):
+    tracing, started, pool = TracerProvider(), Started(), GatedPool()
+    tracing.add_span_processor(SimpleSpanProcessor(spans))
+    tracing.add_span_processor(started)
+
+    async def until_compile_spans(number):
+        while started.names.count("compile") < number:
+            await asyncio.sleep(0)
+
+    app = create_app(settings, runtime=runtime, tracer_provider=tracing, compile_pool=pool)
+    async with client_of(app):
+        completions = app.state.services.completions
+        turn = Turn("tiny", (Message("user", "?"),), tools=(Tool("f", "", {"type": "object"}),))
+        first = asyncio.create_task(completions.start(turn, "one client"))
+        await until_compile_spans(1)
+        # Of the same client and of another: they wait at different places.
+        others = [asyncio.create_task(completions.start(turn, share)) for share in ("one client", "another")]
+        await until_compile_spans(3)
+        pool.may_run.set()
+        for generation in [await first, *[await other for other in others]]:
+            await generation.aclose()
+    own, *joined = sorted(
+        (span for span in spans.get_finished_spans() if span.name == "compile"),
+        key=lambda span: span.attributes["callgate.compile.is_joined"],
+    )
+    assert own.links == ()
+    assert own.attributes["callgate.grammar.kind"] == "tool"
+    assert [[link.context.span_id for link in span.links] for span in joined] == [[own.context.span_id]] * 2
+    grammars = [span for span in spans.get_finished_spans() if span.name == "grammar"]
+    assert {span.parent.span_id for span in (own, *joined)} == {span.context.span_id for span in grammars}
+
+
+async def test_a_request_that_ends_in_the_queue_shows_how_long_it_waited(client, runtime, spans):
+    runtime.script, runtime.steps = [DeadlineExceeded()], ("is_queued",)
+    assert (await client.post(URL, json=body())).status_code == 504
+    found = by_name(spans)
+    assert found["queue"].parent.span_id == found["chat tiny"].context.span_id
+    assert "prefill" not in found
+
+
+async def test_an_engine_elsewhere_gets_the_context_of_the_turn(client, runtime, spans):
+    await client.post(URL, json=body(), headers=PARENT | {"tracestate": "vendor=1"})
+    chat = by_name(spans)["chat tiny"]
+    sent = runtime.requests[-1].trace_headers
+    assert sent["traceparent"] == f"00-{TRACE}-{chat.context.span_id:016x}-01"
+    assert sent["tracestate"] == "vendor=1"

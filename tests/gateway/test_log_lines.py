@@ -1,0 +1,127 @@
+"""The log, as programs read it."""
+
+import io
+import json
+import logging
+
+import pytest
+from fake_runtime import call
+from msgspec.structs import replace
+from opentelemetry.sdk.trace import TracerProvider
+from serving import client_of
+
+from gateway.app import create_app
+from gateway.settings import Settings
+from gateway.telemetry.log_lines import JSONLines, set_up_logging
+from runtime.errors import GenerationFailed
+
+URL = "/v1/chat/completions"
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+KEY = "a-key-of-a-client"
+
+
+@pytest.fixture
+def written():
+    """Everything that is logged while the test runs, as the JSON format writes it."""
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JSONLines())
+    root, requests = logging.getLogger(), logging.getLogger("callgate.requests")
+    levels = root.level, requests.level
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    requests.setLevel(logging.INFO)
+    yield stream
+    root.removeHandler(handler)
+    root.setLevel(levels[0])
+    requests.setLevel(levels[1])
+
+
+def lines_of(stream, logger="callgate.requests"):
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    return [line for line in lines if line["logger"] == logger]
+
+
+@pytest.fixture
+async def keyed(settings, runtime):
+    app = create_app(replace(settings, api_key=KEY), runtime=runtime, tracer_provider=TracerProvider())
+    async with client_of(app) as client:
+        client.headers["authorization"] = f"Bearer {KEY}"
+        yield client
+
+
+def body(**fields):
+    return {"model": "tiny", "messages": [{"role": "user", "content": "a secret"}], **fields}
+
+
+async def test_a_request_is_one_line_with_its_trace(keyed, runtime, written):
+    tool = {"type": "function", "function": {"name": "hidden_tool", "parameters": {"type": "object"}}}
+    runtime.script = call("hidden_tool", '{"a": "hidden"}', closed_by="budget")
+    headers = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01", "x-request-id": "mine-7"}
+    await keyed.post(URL, json=body(tools=[tool]), headers=headers)
+    await keyed.get("/healthz")
+    await keyed.get("/metrics")
+    [line] = lines_of(written)
+    for name in ("time", "span_id", "duration_ms", "first_token_ms", "grammar_wait_ms"):
+        assert line.pop(name)
+    assert line == {
+        "level": "info",
+        "logger": "callgate.requests",
+        "message": f"POST {URL}",
+        "trace_id": TRACE,
+        "request_id": "mine-7",
+        "method": "POST",
+        "route": URL,
+        "status": 200,
+        "model": "tiny",
+        "grammar_source": "compiled",
+        "input_tokens": 11,
+        "output_tokens": 7,
+        "forced_tokens": 3,
+        "rescued_tokens": 2,
+        "finish_reasons": ["length"],
+        "closed_by": "budget",
+    }
+    assert not any(secret in written.getvalue() for secret in ("a secret", "hidden", KEY))
+
+
+async def test_a_failure_is_named(keyed, runtime, written):
+    runtime.script = [GenerationFailed("NaN logits")]
+    await keyed.post(URL, json=body())
+    line = lines_of(written)[-1]
+    assert (line["status"], line["error"], line["model"]) == (500, "GenerationFailed", "tiny")
+
+
+async def test_paths_of_clients_are_not_written(keyed, written):
+    await keyed.get("/v1/toolsets/hidden/tools/also-hidden")
+    [line] = lines_of(written)
+    assert (line["route"], line["status"]) == ("/v1/toolsets/{toolset}/tools/{tool}", 404)
+    own = [line for line in written.getvalue().splitlines() if '"logger": "httpx"' not in line]
+    assert "hidden" not in "".join(own), "the client of this test logs, too"
+
+
+def test_a_line_is_one_line_whatever_it_holds(written):
+    fault = ValueError("a\nb\u2028c\ud800")
+    logging.getLogger("x").error('a\r\n{"level": "info"}\x00', exc_info=fault)
+    [line] = lines_of(written, "x")
+    assert (line["level"], line["message"]) == ("error", 'a\r\n{"level": "info"}\x00')
+    assert line["exception"].endswith("ValueError: a\nb\u2028c\ud800")
+
+
+@pytest.mark.parametrize(
+    ("log_format", "level", "shown"),
+    [("json", "info", True), ("text", "info", False), ("text", "debug", True), ("json", "warning", False)],
+)
+def test_settings(monkeypatch, capsys, log_format, level, shown):
+    root, requests = logging.getLogger(), logging.getLogger("callgate.requests")
+    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(root, "level", root.level)
+    for logger in (requests, logging.getLogger("httpx")):
+        monkeypatch.setattr(logger, "level", logger.level)
+    set_up_logging(Settings(log_format=log_format, log_level=level))
+    requests.info("GET /", extra={"fields": {"status": 200}})
+    logging.getLogger("other").warning("a warning")
+    err = capsys.readouterr().err
+    expected = {"json": '"status": 200', "text": "INFO callgate.requests: GET / status=200"}
+    assert (expected[log_format] in err) == shown
+    assert "a warning" in err
