@@ -96,6 +96,7 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     runtime.EngineRefused: (502, "engine_refused"),
     runtime.PluginMissing: (502, "plugin_missing"),
     runtime.NoEngine: (503, "no_engine"),
+    runtime.GrammarNotStored: (503, "store_unavailable"),
     runtime.EngineStopped: (503, "engine_stopped"),
     runtime.GenerationFailed: (500, "generation_failed"),
 }
@@ -342,7 +343,7 @@ def _(error: runtime.Overloaded) -> Details:
 
 
 @_details.register
-def _(error: runtime.NoEngine) -> Details:
+def _(error: runtime.NoEngine | runtime.GrammarNotStored) -> Details:
     return None, {}, _retry_after(error.retry_after_s)
 
 

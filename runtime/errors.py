@@ -17,6 +17,7 @@ RuntimeFault
 │   │   └── EngineUnreachable  there is no connection to it
 │   ├── PluginMissing   it runs without our grammars
 │   └── NoEngine        none of a model's engines takes requests now
+├── GrammarNotStored    the store fails, from which engines elsewhere read grammars
 └── GenerationFailed    the generation failed, for instance because logits were NaN
     └── EngineStopped   the engine was stopped before the answer was complete
 """
@@ -177,6 +178,18 @@ class NoEngine(EngineFault):
         self.model = model
         self.retry_after_s = retry_after_s
         RuntimeFault.__init__(self, f"no engine of the model {model!r} takes requests: {'; '.join(reasons)}")
+
+
+class GrammarNotStored(RuntimeFault):
+    """No engine elsewhere can read the grammar of a request, because the store fails."""
+
+    def __init__(self, retry_after_s: float) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(
+            "engines elsewhere cannot read the grammar of this request, because the store does not answer;"
+            f" try again in {retry_after_s:.0f} s, or send tools that were used before: their grammars are in"
+            " the engines' memory"
+        )
 
 
 class GenerationFailed(RuntimeFault):

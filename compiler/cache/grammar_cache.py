@@ -198,8 +198,11 @@ class GrammarCache:
         False if some cannot be stored, since they left memory or the client of `share` has added as much as
         it may. The share None is the gateway itself, which has no limit.
 
-        An engine that links the recipe reads them there. They are not stored while the store is down, and
-        they expire there, or are evicted, while a gateway keeps them in memory.
+        An engine that links the recipe reads them there. They expire there, or are evicted, while a gateway
+        keeps them in memory.
+
+        Raises:
+            StoreUnavailable: the store fails, so that some may be missing.
         """
         for key in await self._store.missing(list(recipe.keys)):
             entry = self._memory.get(key)
@@ -207,6 +210,7 @@ class GrammarCache:
                 key, await asyncio.to_thread(entry.to_bytes), share
             ):
                 return False
+        self._store.check()
         return True
 
     async def covers(

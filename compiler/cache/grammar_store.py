@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from compiler.errors import CorruptUnit
-from toolspecs.errors import LockTimeout, StoreError
+from toolspecs.errors import LockTimeout, StoreError, StoreUnavailable
 from toolspecs.store import Store
 
 LEASE_S = 10.0
@@ -69,9 +69,21 @@ class GrammarStore:
         return contents
 
     async def missing(self, keys: Sequence[str]) -> list[str]:
-        """Those keys that have no content; none if the store fails."""
+        """Those keys that have no content; none without a store.
+
+        Raises:
+            StoreUnavailable: the store fails.
+        """
+        if self._store is None:
+            return []
         found = await self.load_many(keys)
-        return [key for key in keys if key not in found] if self._reachable() else []
+        self.check()
+        return [key for key in keys if key not in found]
+
+    def check(self) -> None:
+        """Raise StoreUnavailable if the store has just failed."""
+        if self._store is not None and self._reachable() is None:
+            raise StoreUnavailable("of grammars", "it does not answer")
 
     async def save(self, key: str, content: bytes, share: str | None = "") -> bool:
         """Store a content, and return whether the client may add so much; if the store fails, log a warning.

@@ -14,7 +14,7 @@ writes that letter, and at any place where a mask is missing it would write it, 
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 
 from compiler.cache.grammar_cache import GrammarCache, GrammarLookup
@@ -25,6 +25,7 @@ from runtime.errors import EngineBroke, PluginMissing
 from runtime.request import Sampling
 from runtime.text.detokenizer import TokenBytes
 from runtime.text.tokenizer import LoadedTokenizer
+from toolspecs.errors import StoreUnavailable
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
 LETTERS = (b"a", b"e", b"A", b"x")
@@ -98,7 +99,8 @@ class Canary:
             choice=ToolChoice(ChoiceMode.REQUIRED),
             parallel=False,
         )
-        await self._grammars.publish(found.recipe, None)
+        with suppress(StoreUnavailable):  # an engine that has read it before needs no store
+            await self._grammars.publish(found.recipe, None)
         return found
 
     async def _check_call(self, client: VllmClient, model: ServedModel, grammar: GrammarLookup) -> None:

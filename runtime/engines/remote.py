@@ -27,6 +27,7 @@ from runtime.errors import (
     EngineBroke,
     EngineStopped,
     GenerationFailed,
+    GrammarNotStored,
     NoEngine,
     Overloaded,
     PluginMissing,
@@ -45,6 +46,7 @@ from runtime.text.prompts import PromptRenderer
 from runtime.text.template import template_variables
 from runtime.text.tokenizer import LoadedTokenizer
 from runtime.written_token import SampledToken
+from toolspecs.errors import StoreUnavailable
 
 MAX_RESUMPTIONS = 3
 """How often an output is given back to an engine that wrote a token which the grammar refuses."""
@@ -296,6 +298,7 @@ class RemoteRuntime:
 
         Raises:
             RequestRefused: it cannot have them, so that no engine is asked, and none looks broken.
+            GrammarNotStored: the store fails, and had not been seen to have them.
         """
         recipe, grammars, share = request.recipe, self._grammars, request.share
         if recipe is None or grammars is None:
@@ -303,7 +306,15 @@ class RemoteRuntime:
         digest = recipe.digest
         if time.monotonic() - self._published.get(digest, -math.inf) < PUBLISHED_S:
             return
-        if not await self._publishing.join(f"{share} {digest}", lambda: grammars.publish(recipe, share)):
+        try:
+            is_stored = await self._publishing.join(
+                f"{share} {digest}", lambda: grammars.publish(recipe, share)
+            )
+        except StoreUnavailable as error:
+            if digest in self._published:  # engines that have read it keep it in memory
+                return
+            raise GrammarNotStored(self._settings.retry_after_s) from error
+        if not is_stored:
             raise RequestRefused(
                 "engines elsewhere cannot read the compiled grammar of this request: this client has stored"
                 " as much of grammars as it may for now, or there is no room for it in memory; send tools and"
@@ -343,7 +354,7 @@ class RemoteRuntime:
                 if num_broken >= MAX_TRIES:
                     raise
                 if request.recipe is not None:  # vLLM says nothing of the store, which may have lost a part
-                    self._published.pop(request.recipe.digest, None)
+                    self._published[request.recipe.digest] = -math.inf
                     await self._publish(request)
             if output.is_refused:
                 replica.suspect(1)

@@ -11,6 +11,7 @@ from compiler.prepared_vocabulary import prepare
 from compiler.recipe import GrammarRecipe
 from compiler.response_format import ResponseFormat
 from compiler.vocabulary import Vocabulary
+from toolspecs.errors import StoreUnavailable
 from toolspecs.stores import open_store
 from toolspecs.tool import ChoiceMode, ToolChoice
 
@@ -96,6 +97,18 @@ async def test_each_client_publishes_within_its_own_allowance_and_the_gateway_be
             await store.delete(UNIT_PREFIX + key)
             assert await cache.publish(recipe, share) is outcome
             assert (await store.get(UNIT_PREFIX + key) is not None) is outcome
+
+
+async def test_publishing_says_that_the_store_fails(store, monkeypatch):
+    cache = GrammarCache(store, secret=SECRET)
+    recipe = (await find(cache, [tool("f")], Vocabulary.of_bytes())).recipe
+
+    async def get_many(keys):
+        raise StoreUnavailable("of tests", "told to fail")
+
+    monkeypatch.setattr(store, "get_many", get_many)
+    with pytest.raises(StoreUnavailable):
+        await cache.publish(recipe, "a client")
 
 
 @pytest.mark.parametrize(

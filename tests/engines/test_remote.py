@@ -17,11 +17,20 @@ from runtime.engines import verified_output
 from runtime.engines.canary import Canary
 from runtime.engines.client import ServedModel
 from runtime.engines.verified_output import VerifiedOutput
-from runtime.errors import DeadlineExceeded, EngineBroke, EngineFault, NoEngine, PluginMissing, RequestRefused
+from runtime.errors import (
+    DeadlineExceeded,
+    EngineBroke,
+    EngineFault,
+    GrammarNotStored,
+    NoEngine,
+    PluginMissing,
+    RequestRefused,
+)
 from runtime.events import ArgumentsDelta, CallStarted, Finished, FinishReason, PromptRead, TextDelta
 from runtime.models.random_model import RandomModelSettings, ensure_random_model
 from runtime.text.detokenizer import TokenBytes
 from runtime.text.tokenizer import load_tokenizer
+from toolspecs.errors import StoreUnavailable
 
 """A token that stands nowhere in a call, a stop token apart."""
 SCHEMAS = {tool.name: jsonschema_rs.validator_for(dict(tool.parameters)) for tool in TOOLS}
@@ -281,6 +290,29 @@ async def test_an_engine_is_not_asked_for_a_grammar_that_it_cannot_read(text):
             with pytest.raises(RequestRefused, match="cannot read the compiled grammar"):
                 await events_of(remote, remote.request(found))
         assert not stand_in.requests
+        assert (await remote.runtime.health()).is_ready
+
+
+async def test_while_the_store_fails_engines_are_asked_for_what_they_may_remember_and_for_nothing_else(text):
+    stand_in = StandIn(text)
+    async with remote_over(text, stand_in) as remote:
+        known, unknown = await remote.grammar(), await remote.grammar("auto")
+        request = remote.request(known)
+        assert_valid(await events_of(remote, request), request)
+
+        async def publish(recipe, share):
+            raise StoreUnavailable("of tests", "told to fail")
+
+        remote.grammars.publish = publish
+        for fault in ("die", None):  # a failure makes it look again
+            stand_in.writes, stand_in.num_faults = {8: fault}, 1
+            request = remote.request(known)
+            assert_valid(await events_of(remote, request), request)
+        num_asked = len(stand_in.requests)
+        for _ in range(5):
+            with pytest.raises(GrammarNotStored, match="the store does not answer"):
+                await events_of(remote, remote.request(unknown))
+        assert len(stand_in.requests) == num_asked
         assert (await remote.runtime.health()).is_ready
 
 
