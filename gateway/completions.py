@@ -130,7 +130,7 @@ class Completions:
                 grammar = await self._grammar(turn, model, tools, choice, revisions, chat=chat, share=share)
             except UnsupportedToolset as error:
                 raise _with_index(error, turn.tools) from error
-        request = _generation_request(turn, model, tools, grammar)
+        request = _generation_request(turn, model, tools, grammar, revisions)
         request = replace(request, trace_headers=chat.headers())
         ignored = tuple(_without_effect(turn, model, grammar))
         num_turns = 1
@@ -173,8 +173,9 @@ class Completions:
         deadline = Deadline(turn.timeout_s, self._request_seconds)
         model, suffix = await self._model(turn)
         async with deadline.enforced():
-            tools = await self._joined(await self._revisions((*turn.toolsets, *suffix)), turn.tools)
-            request = _generation_request(turn, model, tools, None)
+            revisions = await self._revisions((*turn.toolsets, *suffix))
+            tools = await self._joined(revisions, turn.tools)
+            request = _generation_request(turn, model, tools, None, revisions)
             request = replace(request, timeout_s=deadline.remaining_s(), share=share)
             return await self._runtime.prompt_ids(request)
 
@@ -325,17 +326,27 @@ def _with_index(error: UnsupportedToolset, inline: tuple[Tool, ...]) -> Exceptio
     return error if index is None else RefusedTool(index, str(error))
 
 
-def shown_tools(turn: Turn, model: ModelCard, tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
-    """The tools whose definitions the prompt shows; those that may be called are the grammar's matter."""
+def shown_tools(
+    turn: Turn, model: ModelCard, tools: tuple[Tool, ...], revisions: Iterable[Revision] = ()
+) -> tuple[Tool, ...]:
+    """The tools whose definitions the prompt shows; those that may be called are the grammar's matter.
+
+    The request says which, else the toolset of a tool, else the model.
+    """
     choice = turn.choice or ToolChoice()
-    match turn.prompt_tools or model.prompt_tools:
-        case ShownTools.NONE:
-            return ()
-        case ShownTools.ALLOWED if choice.mode is ChoiceMode.NONE:
-            return ()
-        case ShownTools.ALLOWED if choice.allowed is not None:
-            return tuple(tool for tool in tools if tool.name in choice.allowed)
-    return tools
+    toolsets = [revision.toolset for revision in revisions if revision.toolset.prompt_tools]
+    by_tool = {tool.name: toolset.prompt_tools for toolset in toolsets for tool in toolset.tools}
+
+    def is_shown(tool: Tool) -> bool:
+        match turn.prompt_tools or by_tool.get(tool.name) or model.prompt_tools:
+            case ShownTools.NONE:
+                return False
+            case ShownTools.ALLOWED:
+                is_any = choice.allowed is None
+                return choice.mode is not ChoiceMode.NONE and (is_any or tool.name in (choice.allowed or ()))
+        return True
+
+    return tuple(filter(is_shown, tools))
 
 
 def _generation_request(
@@ -343,13 +354,14 @@ def _generation_request(
     model: ModelCard,
     tools: tuple[Tool, ...],
     grammar: GrammarLookup | None,
+    revisions: Iterable[Revision],
 ) -> GenerationRequest:
     return GenerationRequest(
         request_id=uuid.uuid4().hex,
         model=model.model_id,
         messages=turn.messages,
         prompt=turn.prompt,
-        tools=shown_tools(turn, model, tools),
+        tools=shown_tools(turn, model, tools, revisions),
         constraint=grammar.grammar if grammar else None,
         recipe=grammar.recipe if grammar else None,
         sampling=turn.sampling,

@@ -24,7 +24,7 @@ from toolspecs.errors import Fault, InvalidTools, StaleRevision, UnknownToolset
 from toolspecs.preconditions import check_tool_precondition
 from toolspecs.shapes import CheckedTool, read_tool
 from toolspecs.submission import CheckedToolset, Submission, bundle_checked, read_toolset
-from toolspecs.tool import Tool
+from toolspecs.tool import ShownTools, Tool
 from toolspecs.toolset import Revision, Toolset
 
 Covers = Callable[[Tool, Tool], Awaitable[bool]]
@@ -84,6 +84,7 @@ class Registry:
         tools: Any,
         documents: Any = None,
         *,
+        prompt_tools: ShownTools | None = None,
         if_match: str | None = None,
         if_none_match: bool = False,
         share: str = "",
@@ -97,7 +98,7 @@ class Registry:
             ToolspecsError: as `Catalog.put`.
         """
         budget = self._grammars.compile_budget(share)
-        checked, reports = await self._check(name, tools, documents, budget)
+        checked, reports = await self._check(name, tools, documents, budget, prompt_tools)
         write = await self.catalog.put_checked(
             checked, if_match=if_match, if_none_match=if_none_match, owner=owner
         )
@@ -165,11 +166,16 @@ class Registry:
         return revision, await self._reports(revision.toolset.tools, budget)
 
     async def _check(
-        self, name: str, tools: Any, documents: Any, budget: CompileBudget
+        self,
+        name: str,
+        tools: Any,
+        documents: Any,
+        budget: CompileBudget,
+        prompt_tools: ShownTools | None = None,
     ) -> tuple[CheckedToolset, list[ToolReport]]:
         """Read what was submitted and compile its tools; one error names everything that is wrong."""
         submission: Submission = await asyncio.to_thread(
-            read_toolset, name, tools, documents, self.catalog.limits
+            read_toolset, name, tools, documents, self.catalog.limits, prompt_tools=prompt_tools
         )
         refusals: Sequence[Fault] = ()
         reports: list[ToolReport] = []

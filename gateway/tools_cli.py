@@ -4,7 +4,7 @@ The structs mirror the gateway's JSON, as far as the commands show it.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -36,7 +36,8 @@ ToolsetArgument = Annotated[str, typer.Argument(help="The toolset's name.")]
 FileArgument = Annotated[
     Path,
     typer.Argument(
-        help="JSON: a list of tools, or an object with `tools` and the `documents` they refer to, by URI.",
+        help="JSON: a list of tools, or an object with `tools`, the `documents` they refer to, by URI, and"
+        " `prompt_tools`.",
         exists=True,
     ),
 ]
@@ -93,6 +94,7 @@ class _ToolsetReply(msgspec.Struct):
     name: str
     tools: list[Any]
     documents: dict[str, Any] = {}
+    prompt_tools: str | None = None
 
 
 class _Enforcement(msgspec.Struct):
@@ -195,8 +197,8 @@ def show(toolset: ToolsetArgument, url: UrlOption = None, api_key: KeyOption = N
     """Print a toolset as JSON that `apply` can read."""
     with open_gateway(url, api_key) as (client, _):
         revision = checked_answer(client.get(_path(toolset)), _ToolsetReply)
-        documents = {"documents": revision.documents} if revision.documents else {}
-        shown = {"name": revision.name, "tools": revision.tools, **documents}
+        others = {"documents": revision.documents, "prompt_tools": revision.prompt_tools}
+        shown = {"name": revision.name, "tools": revision.tools, **_given(others)}
         typer.echo(json.dumps(shown, indent=2, ensure_ascii=False))
 
 
@@ -237,8 +239,13 @@ def _read(file: Path) -> tuple[dict[str, Any], str]:
         return {"tools": document}, file.stem
     if not isinstance(document, dict) or "tools" not in document:
         raise _failure(f"{file}: expected a list of tools, or an object with the field `tools`")
-    documents = {"documents": document["documents"]} if document.get("documents") else {}
-    return {"tools": document["tools"], **documents}, str(document.get("name") or file.stem)
+    others = {field: document.get(field) for field in ("documents", "prompt_tools")}
+    return {"tools": document["tools"], **_given(others)}, str(document.get("name") or file.stem)
+
+
+def _given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that are not empty."""
+    return {name: value for name, value in fields.items() if value}
 
 
 @contextmanager

@@ -33,7 +33,7 @@ import zstandard
 from toolspecs.errors import DamagedEntry, StoreUnavailable, ToolspecsError
 from toolspecs.lru_cache import LruCache
 from toolspecs.store import Store
-from toolspecs.tool import Tool
+from toolspecs.tool import ShownTools, Tool
 from toolspecs.toolset import RevisionSummary, Toolset, ToolsetReference
 
 HEADS = "toolset/head/"
@@ -119,9 +119,12 @@ def decode_record(content: bytes) -> Record:
 
 
 def encode_toolset(toolset: Toolset) -> bytes:
-    """The content of a toolset as JSON: a list of tools, or an object of tools and documents."""
+    """The content of a toolset as JSON: a list of tools, or an object of tools and all else that there is."""
     rows = [_row(tool) for tool in toolset.tools]
-    content = {"tools": rows, "documents": toolset.documents} if toolset.documents else rows
+    others: dict[str, Any] = {"documents": toolset.documents} if toolset.documents else {}
+    if toolset.prompt_tools:
+        others["prompt_tools"] = toolset.prompt_tools
+    content = {"tools": rows, **others} if others else rows
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
@@ -129,8 +132,14 @@ def decode_toolset(name: str, digest: str, content: bytes) -> Toolset:
     """The toolset whose content `encode_toolset` wrote, with the same order of keys; raises ValueError."""
     try:
         fields = json.loads(content)
-        rows, documents = (fields, {}) if isinstance(fields, list) else (fields["tools"], fields["documents"])
-        toolset = Toolset(name, tuple(map(_tool, rows)), documents)
+        fields = {"tools": fields} if isinstance(fields, list) else fields
+        shown = fields.get("prompt_tools")
+        toolset = Toolset(
+            name,
+            tuple(map(_tool, fields["tools"])),
+            fields.get("documents", {}),
+            prompt_tools=ShownTools(shown) if shown else None,
+        )
         found = toolset.digest
         _ = toolset.num_values  # counted here, in a thread
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ToolspecsError) as error:

@@ -23,6 +23,7 @@ from toolspecs.json_value import Limits
 from toolspecs.revision_store import encode_toolset
 from toolspecs.schema_check import check_documents
 from toolspecs.shapes import CheckedTool, check_tool, read_tools
+from toolspecs.tool import ShownTools
 from toolspecs.toolset import Toolset, check_toolset_name
 
 _INDEX = re.compile(r"/tools/(\d+)")
@@ -53,6 +54,7 @@ class Submission:
     documents: Mapping[str, Any]
     faults: tuple[Fault, ...]
     limits: Limits
+    prompt_tools: ShownTools | None = None
 
     def checked(self, refusals: Sequence[Fault] = ()) -> CheckedToolset:
         """The checked toolset; `refusals` are faults that were found after reading.
@@ -64,10 +66,13 @@ class Submission:
         if faults := sorted((*self.faults, *refusals), key=_document_order):
             raise InvalidTools(faults)
         tools = tuple(checked.tool for checked in self.tools)
-        return check_size(Toolset(self.name, tools, self.documents, are_bundled=True), self.limits)
+        toolset = Toolset(self.name, tools, self.documents, are_bundled=True, prompt_tools=self.prompt_tools)
+        return check_size(toolset, self.limits)
 
 
-def read_toolset(name: str, tools: Any, documents: Any, limits: Limits) -> Submission:
+def read_toolset(
+    name: str, tools: Any, documents: Any, limits: Limits, *, prompt_tools: ShownTools | None = None
+) -> Submission:
     """Read a list of tools in any shape, and the documents by URI (None: there are none).
 
     Raises:
@@ -86,7 +91,7 @@ def read_toolset(name: str, tools: Any, documents: Any, limits: Limits) -> Submi
         bundled = bundle_checked(checked, documents, limits)
     except InvalidTools as error:
         return Submission(name, (), documents, (*faults, *error.faults), limits)
-    return Submission(name, bundled, documents, tuple(faults), limits)
+    return Submission(name, bundled, documents, tuple(faults), limits, prompt_tools)
 
 
 def bundle_checked(

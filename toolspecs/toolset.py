@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 from toolspecs.bundle import bundle_tools
 from toolspecs.errors import Fault, InvalidName, InvalidTools, UnknownTool
 from toolspecs.json_value import count_values
-from toolspecs.tool import Tool
+from toolspecs.tool import ShownTools, Tool
 
 TOOLSET_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 TOOLSET_RULE = "1 to 64 of a-z, 0-9, '.', '_' and '-', the first a letter or a digit"
@@ -71,6 +71,7 @@ class Toolset:
 
     A model is shown the tools in this order. The constructor gives each tool its bundle, which is the part of
     `documents` that the tool's schema refers to. With `are_bundled`, the tools already carry their bundles.
+    `prompt_tools` are the tools that prompts show of it, unless a request says (None: as the model says).
 
     Raises:
         InvalidName: `name` cannot be the name of a toolset.
@@ -82,6 +83,7 @@ class Toolset:
     tools: tuple[Tool, ...] = ()
     documents: Mapping[str, Any] = field(default_factory=dict)
     are_bundled: InitVar[bool] = False
+    prompt_tools: ShownTools | None = None
 
     def __post_init__(self, are_bundled: bool) -> None:
         check_toolset_name(self.name)
@@ -97,10 +99,12 @@ class Toolset:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over the ordered tools and the documents, in hexadecimal; the name does not count."""
+        """SHA-256 over the ordered tools and all else but the name, in hexadecimal."""
         content = [tool.digest for tool in self.tools]
         if self.documents:
             content.append(json.dumps(self.documents, separators=(",", ":")))
+        if self.prompt_tools:
+            content.append(f"prompt_tools {self.prompt_tools}")
         return hashlib.sha256("\n".join(content).encode()).hexdigest()
 
     @cached_property

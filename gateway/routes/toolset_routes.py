@@ -15,7 +15,7 @@ from gateway.registry import DryRun, Registration
 from gateway.routes.transport import read_registry_body
 from gateway.services import WiredServices
 from toolspecs.shapes import Shape, write_tool
-from toolspecs.tool import Tool
+from toolspecs.tool import ShownTools, Tool
 from toolspecs.toolset import Revision, RevisionSummary, etag_matches
 
 HttpRequest = Request[Any, Any, Any]
@@ -29,11 +29,15 @@ QUERY = ("after", "before", "limit", "revision", "shape")
 
 
 class ToolsetBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of `PUT` and `check`; `name` may repeat the path's name, `documents` are schemas by URI."""
+    """The body of `PUT` and `check`; `name` may repeat the path's name, `documents` are schemas by URI.
+
+    `prompt_tools` says which of the tools prompts show, unless a request does.
+    """
 
     tools: Any
     documents: Any = None
     name: str | None = None
+    prompt_tools: ShownTools | None = None
 
 
 def check_query(request: HttpRequest) -> None:
@@ -88,6 +92,7 @@ class ToolsetController(Controller):
             toolset,
             body.tools,
             body.documents,
+            prompt_tools=body.prompt_tools,
             if_match=_if_match(request),
             if_none_match=_if_none_match(request),
             share=principal.share,
@@ -286,10 +291,11 @@ def registration_json(registration: Registration) -> JSON:
 
 
 def revision_json(revision: Revision, shape: Shape) -> JSON:
-    """A revision with its tools and documents, in the form that `PUT` takes."""
+    """A revision with its tools and all else, in the form that `PUT` takes."""
     return summary_json(revision.summary) | {
         "tools": [tool_json(tool, shape) for tool in revision.toolset],
         "documents": revision.toolset.documents,
+        "prompt_tools": revision.toolset.prompt_tools,
     }
 
 

@@ -127,11 +127,36 @@ def test_the_prompt_shows_the_tools_that_are_asked_for(engines, prompt_tools, sh
     assert text.partition("XML tags:\n<tools>")[2].partition("</tools>")[0].split() == shown
 
 
+def test_a_toolset_says_which_of_its_tools_prompts_show(client):
+    """A request says it first, then the toolset, then the model, which shows the allowed ones here."""
+    tools = [tool["function"] for tool in TOOLS]
+    for name, own in [("quiet", "none"), ("loud", "all"), ("plain", None)]:
+        renamed = [tool | {"name": f"{name}_{tool['name']}"} for tool in tools]
+        put = client.put(f"/v1/toolsets/{name}", json={"tools": renamed, "prompt_tools": own})
+        assert put.status_code == 201
+        assert client.get(f"/v1/toolsets/{name}").json()["prompt_tools"] == own
+    choice = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [
+        {"type": "function", "function": {"name": f"{name}_pay"}} for name in ("quiet", "loud", "plain")
+    ]}}  # fmt: skip
+    body = {"model": "big", "messages": HELLO, "toolset": ["quiet", "loud", "plain"], "tool_choice": choice}
+
+    def shown(**options):
+        tokens = client.post("/tokenize", json=body | options).json()["tokens"]
+        text = client.post("/detokenize", json={"model": "big", "tokens": tokens}).json()["prompt"]
+        return text.partition("XML tags:\n<tools>")[2].partition("</tools>")[0].split()
+
+    assert shown() == ["loud_pay", "loud_now", "plain_pay"]
+    assert shown(prompt_tools="none") == []
+
+
 def test_an_unknown_choice_of_shown_tools_is_refused(client):
     body = {"model": "big", "messages": HELLO, "tools": TOOLS, "prompt_tools": "some"}
     refused = client.post("/v1/chat/completions", json=body)
     assert refused.status_code == 400
     assert "prompt_tools" in refused.json()["error"]["message"]
+    refused = client.put("/v1/toolsets/odd", json={"tools": [], "prompt_tools": "some"})
+    assert refused.status_code == 400
+    assert "prompt_tools" in refused.text
 
 
 def test_the_engines_are_listed(client):

@@ -73,11 +73,13 @@ def test_documents_are_applied_checked_and_shown(run, gateway, tmp_path):
     uri = "https://example.com/money"
     tool = {"name": "pay", "inputSchema": {"type": "object", "properties": {"amount": {"$ref": uri}}}}
     path = tmp_path / "pay.json"
-    path.write_text(json.dumps({"tools": [tool], "documents": {uri: {"type": "integer"}}}))
+    content = {"tools": [tool], "documents": {uri: {"type": "integer"}}, "prompt_tools": "none"}
+    path.write_text(json.dumps(content))
     assert run("tools", "apply", str(path)).exit_code == 0
     assert run("tools", "check", str(path)).stdout.splitlines()[1].split()[:2] == ["pay", "unchanged"]
     shown = json.loads(run("tools", "show", "pay").stdout)
     assert shown["documents"] == {uri: {"type": "integer"}}
+    assert shown["prompt_tools"] == "none"
     path.write_text(json.dumps({"tools": [tool], "documents": {"money": {}}}))
     assert "at /documents/money" in run("tools", "apply", str(path)).stderr
 

@@ -19,6 +19,7 @@ from toolspecs import (
 )
 from toolspecs.lru_cache import LruCache
 from toolspecs.nearest import unknown
+from toolspecs.tool import ShownTools
 
 A, B, C = (Tool(name, "", {"type": "object"}) for name in "abc")
 
@@ -55,6 +56,8 @@ def test_equal_content_has_an_equal_digest():
         Toolset("t"),
         Toolset("t", (A,)),
         Toolset("t", (A, B)),
+        Toolset("t", (A, B), prompt_tools=ShownTools.NONE),
+        Toolset("t", (A, B), prompt_tools=ShownTools.ALL),
         Toolset("t", (B, A)),
         Toolset("t", (Tool("a", "x", A.parameters),)),
         Toolset("t", (Tool("a", "", {}),)),

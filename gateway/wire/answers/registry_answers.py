@@ -6,6 +6,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from compiler.report import Verdict
 from gateway.registry import Change
+from toolspecs.tool import ShownTools
 
 
 class RevisionSummary(Struct):
@@ -35,10 +36,11 @@ class Registration(RevisionSummary):
 
 
 class StoredToolset(RevisionSummary):
-    """A revision with its tools, in the shape that was asked for, and its documents."""
+    """A revision with its tools, in the shape that was asked for, and all else that `PUT` takes."""
 
     tools: list[dict[str, Any]]
     documents: dict[str, Any]
+    prompt_tools: ShownTools | None
 
 
 class ToolsetPage(Struct):
