@@ -164,8 +164,6 @@ class Canary:
                             client.name, "computed another prompt than the token ids it was sent"
                         )
                 yield chunk
-                if chunk.finish_reason is not None:
-                    break
         if not has_echo:
             raise EngineBroke(client.name, "does not repeat the token ids of the prompt")
 

@@ -68,11 +68,15 @@ class ServedModel:
 
 @dataclass(frozen=True, slots=True)
 class EngineChunk:
-    """Some more tokens; `finish_reason` says why no others come. The first chunk may repeat the prompt."""
+    """Some more tokens; `finish_reason` says why no others come. The first chunk may repeat the prompt.
+
+    The last one may say how many tokens of the prompt were in the engine's cache.
+    """
 
     tokens: tuple[SampledToken, ...] = ()
     finish_reason: str | None = None
     prompt_ids: tuple[int, ...] | None = None
+    num_cached: int | None = None
 
 
 class _Model(msgspec.Struct):
@@ -96,13 +100,25 @@ class _Choice(msgspec.Struct):
     logprobs: _Logprobs | None = None
 
 
+class _PromptDetails(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens_details: _PromptDetails | None = None
+
+
 class _Event(msgspec.Struct):
     choices: list[_Choice] = []
+    usage: _Usage | None = None
     error: Any = None
 
 
 class VllmClient:
-    """One vLLM server, whose connections are used again. Its errors name it."""
+    """One vLLM server, whose connections are used again. Its errors name it.
+
+    `reports_cached`: it was seen to tell at the end of an answer how much of a prompt it had in its cache.
+    """
 
     def __init__(
         self,
@@ -113,6 +129,7 @@ class VllmClient:
     ) -> None:
         limits = limits or ClientLimits()
         self.name = address.name
+        self.reports_cached = False
         key = {"Authorization": f"Bearer {address.api_key}"} if address.api_key else {}
         verified = ssl.create_default_context(cafile=address.ca_bundle) if address.ca_bundle else True
         self._http = httpx.AsyncClient(
@@ -198,7 +215,10 @@ class VllmClient:
         if event.error is not None:
             raise EngineBroke(self.name, f"broke off: {_plain(event.error)}")
         if not event.choices:
-            return EngineChunk()
+            details = event.usage.prompt_tokens_details if event.usage else None
+            num_cached = details.cached_tokens if details else None
+            self.reports_cached |= num_cached is not None
+            return EngineChunk(num_cached=num_cached)
         choice = event.choices[0]
         if choice.token_ids is None:
             raise EngineRefused(self.name, "sends no token ids; it needs a vLLM that knows return_token_ids")

@@ -26,6 +26,7 @@ def completion_body(
         "prompt": list(prompt_ids),
         "max_tokens": max_tokens,
         "stream": True,
+        "stream_options": {"include_usage": True},
         "return_token_ids": True,
         # All of these are given, since an engine has defaults of its own for what is left out.
         "temperature": sampling.temperature,

@@ -14,11 +14,12 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from compiler.cache.asked_already import SingleFlight, to_the_end
+from compiler.cache.asked_already import SingleFlight
 from compiler.cache.grammar_cache import GrammarCache
 from runtime.engines.canary import Canary
-from runtime.engines.client import VllmClient
+from runtime.engines.client import EngineChunk, VllmClient
 from runtime.engines.completion_request import SentinelWatch, completion_body, conversation_head, seed_of
+from runtime.engines.delivery import LAST_WORDS_S, Delivery, deliver_verified, last_words
 from runtime.engines.mark import spell_mark
 from runtime.engines.replicas import Replica, Replicas, WatchSettings
 from runtime.engines.verified_output import VerifiedOutput
@@ -45,17 +46,12 @@ from runtime.text.detokenizer import TokenBytes
 from runtime.text.prompts import PromptRenderer
 from runtime.text.template import template_variables
 from runtime.text.tokenizer import LoadedTokenizer
-from runtime.written_token import SampledToken
 from toolspecs.errors import StoreUnavailable
 
 MAX_RESUMPTIONS = 3
 """How often an output is given back to an engine that wrote a token which the grammar refuses."""
 MAX_TRIES = 2
 """How many engines may break off before an output fails."""
-LAST_WORDS_S = 1.0
-"""How long an engine may take to end its answer, so that its connection can be used again."""
-MAX_TOKENS_AT_ONCE = 16
-"""More tokens that come together are verified in a thread. One takes about as long as going to a thread."""
 PUBLISHED_S = 300.0
 """After so long, it is looked again whether the store still has the parts of a grammar."""
 _MAX_PUBLISHED = 4096
@@ -272,13 +268,14 @@ class RemoteRuntime:
         queue: asyncio.Queue[list[Event] | RuntimeFault],
     ) -> None:
         """Write one choice, from its beginning to its end; its events go to the queue, an error too."""
+        delivery = Delivery(queue)
         try:
             async with asyncio.timeout(request.timeout_s) as deadline:
                 await asyncio.to_thread(output.check_budget)
-                queue.put_nowait(await asyncio.to_thread(self._begin, output))
+                delivery.put(await asyncio.to_thread(self._begin, output))
                 if not output.is_finished:
                     await self._publish(request)
-                await self._continue(request, output, queue)
+                await self._continue(request, output, delivery)
         except RuntimeFault as fault:
             queue.put_nowait(fault)
         except TimeoutError as error:
@@ -329,7 +326,7 @@ class RemoteRuntime:
         self,
         request: GenerationRequest,
         output: VerifiedOutput,
-        queue: asyncio.Queue[list[Event] | RuntimeFault],
+        delivery: Delivery,
     ) -> None:
         """Have engines go on until the output ends.
 
@@ -342,13 +339,14 @@ class RemoteRuntime:
         while not output.is_finished:
             replica = self._next_replica(output, affinity, broken)
             if replica is None:
-                queue.put_nowait(await asyncio.to_thread(output.close))
-                return
+                delivery.put(await asyncio.to_thread(output.close))
+                break
             output.resume()
             try:
-                async for events in self._from_engine(replica, request, output):
-                    queue.put_nowait(events)
+                await self._ask(replica, request, output, delivery)
             except EngineBroke as fault:
+                if output.is_finished:
+                    break
                 broken[replica] = fault
                 num_broken += 1
                 if num_broken >= MAX_TRIES:
@@ -358,6 +356,7 @@ class RemoteRuntime:
                     await self._publish(request)
             if output.is_refused:
                 replica.suspect(1)
+        delivery.end()
 
     def _next_replica(
         self, output: VerifiedOutput, affinity: bytes, broken: Mapping[Replica, EngineBroke]
@@ -374,10 +373,10 @@ class RemoteRuntime:
                 raise next(iter(broken.values())) from None
             raise
 
-    async def _from_engine(
-        self, replica: Replica, request: GenerationRequest, output: VerifiedOutput
-    ) -> AsyncIterator[list[Event]]:
-        """The events of what one engine adds, until the output ends or a token is refused.
+    async def _ask(
+        self, replica: Replica, request: GenerationRequest, output: VerifiedOutput, delivery: Delivery
+    ) -> None:
+        """Have one engine go on, until the output ends or a token is refused.
 
         Raises:
             EngineFault: the engine broke off, refused the request, or has no plugin.
@@ -401,14 +400,32 @@ class RemoteRuntime:
                 if sentinel.is_found:
                     replica.suspect(0)
                     raise PluginMissing(name)
-                if events := await _verified(output, tokens):
-                    yield events
-                # An engine that says it is done says one thing more, and its connection can be used again.
-                if finish_reason is None and not output.is_open:
+                await deliver_verified(output, tokens, delivery)
+                if output.is_finished:
+                    await self._hear_out(replica, output, delivery, chunks, is_done=finish_reason is not None)
+                if not output.is_open:
                     return
         if finish_reason not in {"stop", "length"}:
             raise EngineBroke(name, f"broke off: {finish_reason or 'it sent no finish_reason'}")
-        yield output.engine_stopped(is_cut=finish_reason == "length")
+        delivery.put(output.engine_stopped(is_cut=finish_reason == "length"))
+
+    async def _hear_out(
+        self,
+        replica: Replica,
+        output: VerifiedOutput,
+        delivery: Delivery,
+        chunks: AsyncIterator[EngineChunk],
+        *,
+        is_done: bool,
+    ) -> None:
+        """End the delivery of an output that is whole; `is_done`: its engine has said that it is done, too.
+
+        Where the engine tells what it had in its cache, the end waits for that, and for a stop token before.
+        """
+        if not (replica.client.reports_cached and output.num_requests == 1):
+            delivery.end()
+        if is_done or (output.is_exhausted and replica.client.reports_cached):
+            delivery.end(min(await last_words(chunks), len(output.prompt_ids)))
 
     def _body(
         self, replica: Replica, request: GenerationRequest, output: VerifiedOutput
@@ -441,16 +458,6 @@ class RemoteRuntime:
         return spell_mark(
             request.recipe, is_thinking=output.is_thinking, secret=self._secret, written_ids=written
         )
-
-
-async def _verified(output: VerifiedOutput, tokens: Sequence[SampledToken]) -> list[Event]:
-    """The events of tokens that came, from a thread if they may take long.
-
-    Also when cancelled, it ends before anybody else uses the output.
-    """
-    if output.is_slow or len(tokens) > MAX_TOKENS_AT_ONCE:
-        return await to_the_end(asyncio.to_thread(output.take, tokens))
-    return output.take(tokens)
 
 
 def _affinity(request: GenerationRequest) -> bytes:

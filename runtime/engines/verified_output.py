@@ -65,9 +65,13 @@ class VerifiedOutput:
         """Whether the last token that came was refused, or the engine ended the output too early."""
         self.is_over_budget = False
         """Whether the last token was one with which the output could no longer be completed in time."""
+        self.is_exhausted = False
+        """Whether the output ended because its engine could only have written a stop token."""
         self.is_slow = False
         """Whether tokens of it may take long to verify, so that no event loop should."""
         self.num_refused = 0
+        self.num_requests = 0
+        """How many times an engine was asked to begin it or to go on with it."""
         self._matcher = constraint.matcher(is_thinking=is_thinking) if constraint else None
         self._closer = constraint.closer(is_thinking=is_thinking) if constraint else None
         self._transcript = Transcript.of(request, choice, token_bytes)
@@ -109,8 +113,9 @@ class VerifiedOutput:
         return events
 
     def resume(self) -> None:
-        """Forget that a token was refused: the engine goes on from what was good."""
+        """An engine is asked to go on from what was good; that a token was refused is forgotten."""
         self.is_refused = False
+        self.num_requests += 1
 
     def engine_stopped(self, *, is_cut: bool = False) -> list[Event]:
         """The engine sends no more tokens; `is_cut`: since a limit was reached, and not since it was done.
@@ -207,11 +212,14 @@ class VerifiedOutput:
         if self.is_finished or not self.ids:
             return []
         last = self.ids[-1]
-        if last in self._stop_ids or last in self._ends_text or self._is_exhausted(written):
+        if last in self._stop_ids or last in self._ends_text:
+            return self._end(FinishReason.STOP)
+        if self._allows_no_more(written):
+            self.is_exhausted = True
             return self._end(FinishReason.STOP)
         return self._end(FinishReason.LENGTH) if self.remaining == 0 else []
 
-    def _is_exhausted(self, written: list[WrittenToken]) -> bool:
+    def _allows_no_more(self, written: list[WrittenToken]) -> bool:
         """Whether only a stop token may follow; asked where a call or an answer has just become complete."""
         if self._matcher is None:
             return False

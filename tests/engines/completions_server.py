@@ -37,6 +37,7 @@ class StandIn:
     num_faults: int = 10**9
     end_bias: float = 4.0
     context_length: int = 4096
+    num_cached: int | None = None
     bodies: list = field(default_factory=list)
     headers: list = field(default_factory=list)
     num_running: int = 0
@@ -120,6 +121,10 @@ class StandIn:
             await event(send, {"choices": [choice | {"prompt_token_ids": echoed}]})
             echoed = None
         if finish_reason is not None:
+            if body.get("stream_options", {}).get("include_usage"):
+                details = {} if self.num_cached is None else {"cached_tokens": self.num_cached}
+                usage = {"prompt_tokens": len(body["prompt"]), "prompt_tokens_details": details or None}
+                await event(send, {"choices": [], "usage": usage})
             await more(send, b"data: [DONE]\n\n")
         await send({"type": "http.response.body", "body": b""})
 

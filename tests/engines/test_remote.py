@@ -13,7 +13,7 @@ from completions_server import SECRET, StandIn
 from remote_engines import SETTINGS, TOOLS, WATCH, remote_over, until
 
 from compiler.cache.grammar_cache import GrammarCache
-from runtime.engines import verified_output
+from runtime.engines import delivery, verified_output
 from runtime.engines.canary import Canary
 from runtime.engines.client import ServedModel
 from runtime.engines.verified_output import VerifiedOutput
@@ -293,6 +293,35 @@ async def test_an_engine_is_not_asked_for_a_grammar_that_it_cannot_read(text):
         assert (await remote.runtime.health()).is_ready
 
 
+@pytest.mark.parametrize(("told", "expected"), [(None, 0), (0, 0), (5, 5), (10**6, "all")])
+@pytest.mark.parametrize("mode", ["required", "text"])
+async def test_what_an_engine_had_in_its_cache_is_reported(text, told, expected, mode):
+    stand_in = StandIn(text, num_cached=told)
+    async with remote_over(text, stand_in) as remote:
+        found = await remote.grammar(parallel=False) if mode == "required" else None
+        request = remote.request(found, temperature=0.0)
+        (finished,) = assert_valid(await events_of(remote, request), request)
+        stats = finished.stats
+        assert stats.num_cached_tokens == (stats.num_prompt_tokens if expected == "all" else expected)
+
+
+async def test_an_answer_is_whole_whatever_its_engine_does_where_only_its_end_is_missing(text, monkeypatch):
+    """An engine that tells what it had in its cache may write its stop token first."""
+    monkeypatch.setattr(delivery, "LAST_WORDS_S", 0.05)
+    stand_in = StandIn(text, num_cached=5)
+    async with remote_over(text, stand_in) as remote:
+        found = await remote.grammar(parallel=False)
+        request = remote.request(found, temperature=0.0)
+        (finished,) = assert_valid(await events_of(remote, request), request)
+        assert finished.stats.num_cached_tokens == 5
+        for fault in ("stall", "die", "garbage", "error", "empty", forbidden(text)):
+            stand_in.writes, stand_in.num_faults = {finished.stats.num_output_tokens: fault}, 1
+            (again,) = assert_valid(await events_of(remote, request), request)
+            assert (again.reason, again.stats.num_cached_tokens) == (finished.reason, 0)
+            assert stand_in.num_faults == 0
+        assert (await remote.runtime.health()).is_ready
+
+
 async def test_while_the_store_fails_engines_are_asked_for_what_they_may_remember_and_for_nothing_else(text):
     stand_in = StandIn(text)
     async with remote_over(text, stand_in) as remote:
@@ -347,6 +376,39 @@ async def test_outputs_that_are_slow_to_verify_are_verified_in_threads(text, mon
         assert calls_of(events)
     assert len(threads) > 2
     assert [thread is threading.main_thread() for thread in threads] == [True] + [False] * (len(threads) - 1)
+
+
+async def test_what_is_verified_while_its_engine_is_found_dead_reaches_the_client(text, monkeypatch):
+    """Else the client would read an answer with a hole, behind which another engine went on."""
+    take, entered, may_go_on = VerifiedOutput.take, [], threading.Event()
+
+    def held_once(self, tokens):
+        events = take(self, tokens)
+        is_in_thread = threading.current_thread() is not threading.main_thread()
+        if is_in_thread and not entered and any(isinstance(event, ArgumentsDelta) for event in events):
+            entered.append(self)
+            assert may_go_on.wait(20)
+        return events
+
+    monkeypatch.setattr(VerifiedOutput, "take", held_once)
+    monkeypatch.setattr(verified_output, "SLOW_S", -1.0)
+    async with remote_over(text, StandIn(text), StandIn(text)) as remote:
+        await remote.settled(lambda health: all(e.circuit == "closed" for e in health.engines))
+        request = remote.request(await remote.grammar(), max_tokens=200)
+        answer = asyncio.create_task(events_of(remote, request))
+        await until(lambda: entered)
+        busy = next(replica for replica in remote.runtime._replicas if replica.num_running)
+        busy.open("was found dead")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        may_go_on.set()
+        events = await answer
+        assert_valid(events, request)
+        (output,) = entered
+        assert output.num_requests == 2
+        written = TokenBytes(text.vocabulary).of(output.ids).decode()
+        name, arguments = calls_of(events)[0]
+        assert f'"name": "{name}", "arguments": {arguments}' in written
 
 
 async def test_what_is_forced_goes_with_the_prompt(text):

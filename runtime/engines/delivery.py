@@ -1,0 +1,77 @@
+"""How the events of an output get to its client: each once and in order, whatever happens to its engine.
+
+The task that reads an engine's answer is cancelled when that engine is found dead, at any of its awaits. What
+an output has taken by then is part of it, so its events are delivered all the same: another engine goes on
+behind them.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from compiler.cache.asked_already import to_the_end
+from runtime.engines.client import EngineChunk
+from runtime.engines.verified_output import VerifiedOutput
+from runtime.errors import EngineBroke, RuntimeFault
+from runtime.events import Event, Finished
+from runtime.written_token import SampledToken
+
+MAX_TOKENS_AT_ONCE = 16
+"""More tokens that come together are verified in a thread. One takes about as long as going to a thread."""
+LAST_WORDS_S = 1.0
+"""How long an engine may take to end its answer."""
+
+
+class Delivery:
+    """The way of one choice's events into the queue of its answer. The last one waits for `end`."""
+
+    def __init__(self, queue: "asyncio.Queue[list[Event] | RuntimeFault]") -> None:
+        self._queue = queue
+        self._end: Finished | None = None
+
+    def put(self, events: list[Event]) -> None:
+        """Deliver events."""
+        if events and isinstance(end := events[-1], Finished):
+            events, self._end = events[:-1], end
+        if events:
+            self._queue.put_nowait(events)
+
+    def end(self, num_cached: int = 0) -> None:
+        """Deliver the last event, unless it was; `num_cached` tokens of the prompt were in a cache."""
+        if self._end is not None:
+            stats = replace(self._end.stats, num_cached_tokens=num_cached)
+            self._queue.put_nowait([replace(self._end, stats=stats)])
+            self._end = None
+
+
+async def deliver_verified(
+    output: VerifiedOutput, tokens: Sequence[SampledToken], delivery: Delivery
+) -> None:
+    """Verify tokens that came, in a thread if that may take long, and deliver their events.
+
+    Also when cancelled, both are done before anybody else uses the output.
+    """
+
+    async def in_thread() -> None:
+        delivery.put(await asyncio.to_thread(output.take, tokens))
+
+    if output.is_slow or len(tokens) > MAX_TOKENS_AT_ONCE:
+        await to_the_end(in_thread())
+    else:
+        delivery.put(output.take(tokens))
+
+
+async def last_words(chunks: AsyncIterator[EngineChunk]) -> int:
+    """How many tokens of the prompt an engine had in its cache, which it says at its end; 0 if it does not.
+
+    An engine whose answer is read to its end keeps its connection, which can be used again.
+    """
+    num_cached = 0
+    with suppress(TimeoutError, EngineBroke):  # the output is whole
+        async with asyncio.timeout(LAST_WORDS_S):
+            async for chunk in chunks:
+                if chunk.tokens and chunk.finish_reason is None:
+                    break
+                num_cached = chunk.num_cached or num_cached
+    return num_cached
