@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import random
 import signal
 from dataclasses import dataclass, field
@@ -132,7 +131,7 @@ def test_an_engine_that_is_killed_while_it_answers_is_named(engine, client):
         for line in response.iter_lines():
             lines += [line] if line else []
             if len(lines) == 10:
-                os.killpg(vllm.process.pid, signal.SIGKILL)
+                vllm.signal(signal.SIGKILL)
     assert vllm.url.removeprefix("http://") in lines[-1]
     assert json.loads(lines[-1].removeprefix("data: "))["error"]["code"] == "engine_failed"
     refused = client.post("/v1/chat/completions", json=body)

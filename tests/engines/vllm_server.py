@@ -26,9 +26,28 @@ _OWN_VARIABLES = ("CALLGATE_STORE", "CALLGATE_SECRET", "CALLGATE_SECRET_FILE")
 class VllmServer:
     """A server that is ready; `log` is what it has printed."""
 
-    url: str
+    port: int
     log: Path
     process: subprocess.Popen
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to all of its processes."""
+        os.killpg(self.process.pid, number)
+
+    def wait(self) -> None:
+        """Return once it answers; raises AssertionError if it ended or takes too long."""
+        start = time.monotonic()
+        while time.monotonic() - start < START_S:
+            assert self.process.poll() is None, f"vLLM ended with exit code {self.process.returncode}"
+            with suppress(httpx.TransportError):
+                if httpx.get(f"{self.url}/health", timeout=5).is_success:
+                    return
+            time.sleep(0.5)
+        raise AssertionError(f"vLLM was not ready after {START_S:.0f} s")
 
     def complete(self, prompt: list[int], grammar: str | None, **options) -> httpx.Response:
         """The answer to a request of `/v1/completions`."""
@@ -40,17 +59,46 @@ class VllmServer:
 
 @contextmanager
 def running_vllm(
-    folder: Path, *, store_url: str | None = None, secret: str | None = None, options: tuple[str, ...] = ()
+    folder: Path,
+    *,
+    store_url: str | None = None,
+    secret: str | None = None,
+    model: Path = DEMO_MODEL_FOLDER,
+    port: int | None = None,
+    options: tuple[str, ...] = (),
 ) -> Iterator[VllmServer]:
-    """Start vLLM with the demo model, with the plugin if there is a store; its log is in `folder`.
+    """A vLLM that is ready, with the plugin if there is a store; its log is in `folder`.
 
     Skips the test where the environment is missing.
     """
+    with starting_vllm(
+        folder, store_url=store_url, secret=secret, model=model, port=port, options=options
+    ) as server:
+        try:
+            server.wait()
+            yield server
+        except BaseException:
+            print(server.log.read_text("utf-8", "replace")[-4000:])
+            raise
+
+
+@contextmanager
+def starting_vllm(
+    folder: Path,
+    *,
+    store_url: str | None,
+    secret: str | None,
+    model: Path = DEMO_MODEL_FOLDER,
+    port: int | None = None,
+    options: tuple[str, ...] = (),
+) -> Iterator[VllmServer]:
+    """As `running_vllm`, before it is ready: several can start at the same time."""
     if not PYTHON.exists():
         pytest.skip("there is no environment with vLLM; `make test-engines` makes it")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    if port is None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
     environment = {name: value for name, value in os.environ.items() if name not in _OWN_VARIABLES}
     environment |= {
         "VLLM_CPU_KVCACHE_SPACE": "1",
@@ -61,37 +109,22 @@ def running_vllm(
     if store_url:
         environment |= {"CALLGATE_STORE": store_url, "CALLGATE_SECRET": secret}
     command = [
-        *(str(PYTHON), "-m", "vllm.entrypoints.openai.api_server", "--model", str(DEMO_MODEL_FOLDER)),
+        *(str(PYTHON), "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)),
         *("--served-model-name", MODEL, "--host", "127.0.0.1", "--port", str(port), "--enforce-eager"),
         *("--dtype", "float32", "--max-num-seqs", "32", "--max-model-len", "4096"),
         *("--structured-outputs-config", '{"backend": "xgrammar"}', *options),
     ]
     log = folder / f"vllm-{port}.log"
-    with log.open("wb") as output:
+    with log.open("ab") as output:
         process = subprocess.Popen(
             command, env=environment, stdout=output, stderr=output, start_new_session=True
         )
-    server = VllmServer(f"http://127.0.0.1:{port}", log, process)
     try:
-        _wait(server)
-        yield server
-    except BaseException:
-        print(log.read_text("utf-8", "replace")[-4000:])
-        raise
+        yield VllmServer(port, log, process)
     finally:
-        for number in (signal.SIGTERM, signal.SIGKILL):  # what it started may outlive it
+        # What it started may outlive it, and a paused process ends by no signal but the last.
+        for number in (signal.SIGTERM, signal.SIGCONT, signal.SIGKILL):
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, number)
             with suppress(subprocess.TimeoutExpired):
-                process.wait(30)
-
-
-def _wait(server: VllmServer) -> None:
-    start = time.monotonic()
-    while time.monotonic() - start < START_S:
-        assert server.process.poll() is None, f"vLLM ended with exit code {server.process.returncode}"
-        with suppress(httpx.TransportError):
-            if httpx.get(f"{server.url}/health", timeout=5).is_success:
-                return
-        time.sleep(0.5)
-    raise AssertionError(f"vLLM was not ready after {START_S:.0f} s")
+                process.wait(0 if number is signal.SIGTERM else 30)

@@ -1,0 +1,226 @@
+"""Two real vLLMs behind one gateway, and a Redis: what happens when they are paused, killed or lost.
+
+Every answer is valid, or an error that says what failed. What comes back is used again, by itself.
+"""
+
+import json
+import signal
+import time
+from contextlib import ExitStack, contextmanager
+
+import jsonschema_rs
+import pytest
+from redis_server import running_redis
+from serving import served, server_of
+from vllm_server import running_vllm, starting_vllm
+
+from gateway.app import create_app
+from gateway.settings import ModelSettings, Settings
+
+pytestmark = pytest.mark.engines
+
+SECRET = "a secret of the tests"
+COMPLETIONS = "/v1/chat/completions"
+LONG = {
+    "type": "object",
+    "properties": {
+        "lines": {
+            "type": "array",
+            "items": {"type": "string", "minLength": 8, "maxLength": 20},
+            "minItems": 40,
+            "maxItems": 60,
+            "uniqueItems": True,
+        }
+    },
+    "required": ["lines"],
+}
+"""Some hundred tokens, under a guard: whatever happens, happens before its end."""
+
+
+def long_tool(name):
+    return {"type": "function", "function": {"name": name, "parameters": LONG}}
+
+
+def fresh_tool(number):
+    """A tool whose grammar nobody has compiled before; an engine chooses one of two values."""
+    values = {"enum": [f"value {number}", f"{number} is another one"]}
+    schema = {"type": "object", "properties": {"x": values}, "required": ["x"]}
+    return {"type": "function", "function": {"name": f"fresh_{number}", "parameters": schema}}
+
+
+class Gateway:
+    """A gateway over two engines; the answers that it gives are checked."""
+
+    def __init__(self, client, engines):
+        self.client = client
+        self.engines = engines
+
+    def states(self):
+        return {state["engine"]: state for state in self.client.get("/v1/engines").json()["data"]}
+
+    def busy(self):
+        """The engine that computes the only request."""
+        states = self.states()
+        return next(e for e in self.engines if states[f"127.0.0.1:{e.port}"]["running"])
+
+    def wait(self, condition, what):
+        """The seconds until the states of the engines are so."""
+        start = time.monotonic()
+        while not condition(self.states()):
+            assert time.monotonic() - start < 180, what
+            time.sleep(0.05)
+        return time.monotonic() - start
+
+    def are_up(self, *engines):
+        names = {f"127.0.0.1:{e.port}" for e in engines}
+        return lambda states: all(states[name]["circuit"] == "closed" for name in names)
+
+    def body(self, tool, **options):
+        return {
+            "model": "demo",
+            "messages": [{"role": "user", "content": "Go on."}],
+            "tools": [tool],
+            "tool_choice": "required",
+            "parallel_tool_calls": False,
+            "max_tokens": 1500,
+        } | options
+
+    def ask(self, tool):
+        return self.client.post(COMPLETIONS, json=self.body(tool))
+
+    def is_answered(self, tool):
+        answer = self.ask(tool)
+        assert answer.status_code == 200, answer.text
+        (call,) = answer.json()["choices"][0]["message"]["tool_calls"]
+        jsonschema_rs.validate(tool["function"]["parameters"], json.loads(call["function"]["arguments"]))
+        return True
+
+    def stream(self, tool, at_tenth):
+        """The arguments of a streamed call, and the error that it ended with; and the longest pause in seconds."""
+        text, error, pause, num_lines, last = "", None, 0.0, 0, time.monotonic()
+        with self.client.stream("POST", COMPLETIONS, json=self.body(tool, stream=True)) as response:
+            for line in response.iter_lines():
+                if not line.startswith("data: {"):
+                    continue
+                event = json.loads(line.removeprefix("data: "))
+                error = event.get("error", error)
+                for choice in event.get("choices", ()):
+                    for call in choice["delta"].get("tool_calls") or ():
+                        text += call["function"].get("arguments") or ""
+                pause, last = max(pause, time.monotonic() - last), time.monotonic()
+                num_lines += 1
+                if num_lines == 10:
+                    at_tenth()
+                    last = time.monotonic()
+        return text, error, pause
+
+
+@contextmanager
+def gateway_over(engines, store_url, folder):
+    urls = tuple(engine.url for engine in engines)
+    settings = Settings(
+        data_dir=str(folder),
+        secret=SECRET,
+        store=store_url,
+        compile_workers=1,
+        models=(ModelSettings(model="demo", engine="vllm", engine_url=urls, prompt_tools="none"),),
+    )
+    with served(server_of(create_app(settings), settings)) as client:
+        client.timeout = 300
+        gateway = Gateway(client, engines)
+        gateway.wait(gateway.are_up(*engines), "both pass the canary")
+        yield gateway
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder, a Redis that forgets what it held when it is killed, and a gateway over two engines."""
+    folder = tmp_path_factory.mktemp("faults")
+    with ExitStack() as stack:
+        redis = stack.enter_context(running_redis(folder))
+        engines = [
+            stack.enter_context(starting_vllm(folder, store_url=redis.url, secret=SECRET)) for _ in range(2)
+        ]
+        for engine in engines:
+            engine.wait()
+        yield folder, redis, stack.enter_context(gateway_over(engines, redis.url, folder))
+
+
+def test_an_answer_goes_on_elsewhere_when_its_engine_is_paused(place):
+    """It stalls until the engine is found to be dead: two probes of five seconds."""
+    _, _, gateway = place
+    paused = []
+
+    def pause():
+        paused.append(gateway.busy())
+        paused[0].signal(signal.SIGSTOP)
+
+    tool = long_tool("while_paused")
+    text, error, stalled = gateway.stream(tool, pause)
+    assert error is None
+    jsonschema_rs.validate(LONG, json.loads(text))
+    assert gateway.is_answered(tool)
+    states = gateway.states()
+    assert [state["circuit"] for state in states.values()].count("closed") == 1
+    paused[0].signal(signal.SIGCONT)
+    recovered = gateway.wait(gateway.are_up(*gateway.engines), "it takes requests again")
+    print(
+        f"\npaused: the answer went on after {stalled:.1f} s, the engine was used {recovered:.1f} s after it ran"
+    )
+
+
+def test_what_engines_have_read_is_served_while_the_store_is_down_and_the_rest_refused(place):
+    _, redis, gateway = place
+    assert gateway.is_answered(known := fresh_tool(1))
+    assert gateway.is_answered(known)
+    redis.kill()
+    try:
+        assert gateway.is_answered(known)
+        for number in range(10, 16):  # more failures than open a circuit
+            refused = gateway.ask(fresh_tool(number))
+            assert refused.status_code == 503
+            assert refused.json()["error"]["code"] == "store_unavailable"
+        assert gateway.is_answered(known)
+        assert gateway.are_up(*gateway.engines)(gateway.states())
+    finally:
+        start = time.monotonic()
+        redis.start()
+    while (answer := gateway.ask(fresh_tool(20))).status_code != 200:
+        assert answer.json()["error"]["code"] == "store_unavailable"
+        assert time.monotonic() - start < 60
+    print(
+        f"\nstore down: a new toolset was answered {time.monotonic() - start:.1f} s after the store came back"
+    )
+    assert gateway.is_answered(fresh_tool(21))
+
+
+def test_an_answer_goes_on_elsewhere_when_its_engine_is_killed_and_the_last_engine_is_named(place):
+    """Then one is started anew, and the store has lost everything: the gateway publishes it again."""
+    folder, redis, gateway = place
+    killed = []
+
+    def kill():
+        killed.append(gateway.busy())
+        killed[-1].signal(signal.SIGKILL)
+
+    tool = long_tool("while_killed")
+    text, error, stalled = gateway.stream(tool, kill)
+    assert error is None
+    jsonschema_rs.validate(LONG, json.loads(text))
+    print(f"\nkilled: the answer went on after {stalled:.2f} s")
+
+    _, error, _ = gateway.stream(tool, kill)
+    assert {engine.port for engine in killed} == {engine.port for engine in gateway.engines}
+    assert error["code"] == "engine_failed"
+    assert f"127.0.0.1:{killed[1].port}" in error["message"]
+    refused = gateway.ask(tool)
+    assert refused.status_code == 503
+    assert all(f"127.0.0.1:{engine.port}" in refused.json()["error"]["message"] for engine in killed)
+
+    redis.kill()
+    redis.start()
+    with running_vllm(folder, store_url=redis.url, secret=SECRET, port=killed[0].port) as again:
+        recovered = gateway.wait(gateway.are_up(again), "it takes requests again")
+        print(f"started anew: used {recovered:.1f} s after it answered")
+        assert gateway.is_answered(tool)
+        assert gateway.is_answered(fresh_tool(30))
