@@ -372,6 +372,8 @@ def _generation_request(
         num_choices=turn.num_choices,
         num_logprobs=turn.num_logprobs,
         template_options={**thinking_options(turn.reasoning_effort, model), **turn.template_options},
+        selection=turn.selection,
+        is_streamed=turn.is_streamed,
     )
 
 
@@ -421,6 +423,8 @@ def _without_effect(turn: Turn, model: ModelCard, grammar: GrammarLookup | None)
     """The fields of a turn that change nothing for this model, or beside a grammar."""
     if turn.reasoning_effort and not thinking_options(turn.reasoning_effort, model):
         yield "reasoning_effort"
+    if turn.selection and (grammar is None or turn.sampling.is_greedy):
+        yield f"callgate.{turn.selection.strategy}"
     if turn.key_order and grammar is None:
         yield "callgate.key_order"
     if grammar is not None:

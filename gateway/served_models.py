@@ -14,6 +14,7 @@ from runtime.engines.client import EngineAddress, VllmClient
 from runtime.model_router import ModelRouter, RoutedModel
 from runtime.models import NAMED_MODELS, find_source
 from runtime.protocol import Runtime
+from runtime.request import Selection
 
 OnVocabulary = Callable[[PreparedVocabulary], None]
 """Called with the vocabulary of each model as soon as it is known, before its weights are read."""
@@ -126,6 +127,7 @@ def start_embedded(settings: Settings, model: ModelSettings, on_vocabulary: OnVo
             max_sequences_per_share=settings.max_sequences_per_key,
             num_threads=settings.num_threads or min(torch.get_num_threads(), num_usable_cores()),
             jump_forward=settings.jump_forward,
+            selection=Selection("accept", settings.accept),
         )
     except ValueError as error:
         raise SettingsError("engine", "the settings", str(error)) from error

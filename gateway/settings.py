@@ -14,6 +14,7 @@ import msgspec
 import platformdirs
 from msgspec import Meta
 
+from runtime.request import MAX_SELECTION
 from toolspecs.stores import with_password
 from toolspecs.tool import ShownTools
 
@@ -149,6 +150,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             description="Write text that the grammar forces at once, instead of sampling it token by token."
         ),
     ] = True
+    accept: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=MAX_SELECTION,
+            description="Answers of which one is accepted as the model would have written it, above"
+            " temperature 0, where it is not streamed and the request does not say; 1 is plain masking.",
+        ),
+    ] = 1
     request_seconds: Annotated[
         Annotated[float, Meta(gt=0)] | None,
         Meta(description="Longest time for an answer, in seconds; a request may ask for less."),

@@ -13,7 +13,7 @@ from compiler.response_format import ResponseFormat
 from gateway.custom_inputs import InputReader
 from gateway.errors import ClientGone
 from runtime.events import ArgumentsDelta, CallStarted, Event, Finished, PromptRead
-from runtime.request import Message, Sampling
+from runtime.request import Message, Sampling, Selection
 from toolspecs.tool import KeyOrder, ShownTools, Tool, ToolChoice
 from toolspecs.toolset import RevisionSummary, ToolsetReference
 
@@ -28,7 +28,8 @@ class Turn:
     `min_tokens`, `stop` and `stop_token_ids` apply to text, and never to what a grammar constrains.
     `reasoning_effort` sets the thinking switch of the model's chat template, if it has one. `truncates` lets
     the oldest messages be left out if the conversation is too long for the model. After `timeout_s` seconds
-    the client no longer wants the answer. `model` may name a toolset too, as `model:toolset`.
+    the client no longer wants the answer. `selection` None is the engine's default. `model` may name a
+    toolset too, as `model:toolset`.
     """
 
     model: str
@@ -52,6 +53,8 @@ class Turn:
     reasoning_effort: str | None = None
     truncates: bool = False
     timeout_s: float | None = None
+    selection: Selection | None = None
+    is_streamed: bool = False
 
 
 class Observer(Protocol):

@@ -21,14 +21,17 @@ from runtime.events import Event, Finished, PromptRead
 from runtime.forward.model_runner import ModelRunner
 from runtime.jump_forward import JumpForward
 from runtime.loading import LoadedModel, load_model
+from runtime.population import population_of
 from runtime.protocol import Health, ModelCard
-from runtime.request import GenerationRequest, check_limits
+from runtime.request import GenerationRequest, Selection, check_limits
+from runtime.sampling import draw_seed
 from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
 from runtime.text.detokenizer import TokenBytes
 from runtime.text.prompts import PromptRenderer
 from runtime.text.template import template_variables
 from runtime.transcript import Transcript
+from runtime.weights import Weight
 
 T = TypeVar("T")
 
@@ -52,6 +55,7 @@ class EmbeddedRuntime:
         runner = ModelRunner(loaded.model, settings)
         self._num_columns = runner.num_columns
         self._default_max_tokens = settings.default_max_tokens
+        self._default_selection = settings.selection
         self._max_choices = min(settings.max_waiting, settings.max_sequences_per_share)
         jump_forward = JumpForward.of(loaded.tokenizer, loaded.prepared) if settings.jump_forward else None
         engine = Engine(runner, loaded.prepared, settings, context_length=length, jump_forward=jump_forward)
@@ -169,32 +173,47 @@ class EmbeddedRuntime:
         """
         seed = secrets.randbits(63) if request.sampling.seed is None else request.sampling.seed
         constraint = request.constraint
+        selection = self._selection(request)
         is_thinking = self._token_bytes.is_thinking(prompt_ids, constraint.syntax if constraint else None)
         closer = constraint.closer(is_thinking=is_thinking) if constraint else None
-        choices = tuple(
-            (
-                Sequence(
-                    sequence_id=f"{request.request_id}/{choice}",
-                    prompt_ids=prompt_ids,
-                    max_tokens=request.max_tokens or self._default_max_tokens,
-                    sampling=request.sampling,
-                    seed=seed,
-                    choice=choice,
-                    matcher=constraint.matcher(is_thinking=is_thinking) if constraint else None,
-                    closer=closer.fork() if closer else None,  # forks share what one has counted
-                    num_logprobs=request.num_logprobs,
-                    deadline=deadline,
-                    share=request.share,
-                    min_tokens=0 if constraint else request.min_tokens,
-                    stop_token_ids=frozenset() if constraint else frozenset(request.stop_token_ids),
-                    times=request.times,
-                ),
-                Transcript.of(request, choice, self._token_bytes),
+
+        def sequence(choice: int, number: int, max_tokens: int) -> Sequence:
+            return Sequence(
+                sequence_id=f"{request.request_id}/{choice}",
+                prompt_ids=prompt_ids,
+                max_tokens=max_tokens,
+                sampling=request.sampling,
+                seed=draw_seed(seed, number),
+                choice=choice,
+                matcher=constraint.matcher(is_thinking=is_thinking) if constraint else None,
+                closer=closer.fork() if closer else None,  # forks share what one has counted
+                num_logprobs=request.num_logprobs,
+                deadline=deadline,
+                share=request.share,
+                min_tokens=0 if constraint else request.min_tokens,
+                stop_token_ids=frozenset() if constraint else frozenset(request.stop_token_ids),
+                times=request.times,
+                weight=Weight(len(prompt_ids)) if selection.size > 1 else None,
             )
-            for choice in range(request.num_choices)
-        )
+
+        choices = []
+        for choice in range(request.num_choices):
+            first = sequence(choice, 0, request.max_tokens or self._default_max_tokens)
+            first.population = population_of(first, selection, partial(sequence, choice))
+            choices.append((first, Transcript.of(request, choice, self._token_bytes)))
         self._thread.engine.check_budget(choices[0][0])
-        return choices
+        return tuple(choices)
+
+    def _selection(self, request: GenerationRequest) -> Selection:
+        """How answers are selected: what the request says, or else the default where it has its place.
+
+        The default is not for streamed answers, which would come at once, nor where stop strings cut.
+        """
+        if not request.can_select:
+            return Selection()
+        if request.selection is not None:
+            return request.selection
+        return Selection() if request.is_streamed or request.stop else self._default_selection
 
 
 def run_in_short_lived_thread(work: Callable[[], T]) -> T:

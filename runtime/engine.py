@@ -32,7 +32,7 @@ from runtime.page_pool import PagePool
 from runtime.protocol import EngineLoad
 from runtime.sampling import adjust, own_probabilities, sample
 from runtime.scheduler import Batch, Scheduler
-from runtime.sequence import Sequence, SequenceStatus
+from runtime.sequence import Population, Sequence, SequenceStatus
 from runtime.settings import EngineSettings
 from runtime.slow_grammars import MAX_SLOW_S
 from runtime.written_token import SampledToken, WrittenToken, forced_token, write
@@ -136,10 +136,7 @@ class Engine:
             dropped.finish(FinishReason.STOP)
             self._ready.append(Output(dropped, error=Overloaded(self.retry_after_s), is_last=True))
         self._next_deadline = min(self._next_deadline, sequence.deadline)
-        with self.scheduler.slow.counted(sequence):
-            if tokens := self._jump(sequence):
-                is_last = self._finish_if_done(sequence)
-                self._ready.append(Output(sequence, tokens, is_last=is_last))
+        self._begin(sequence)
 
     def check_budget(self, sequence: Sequence) -> None:
         """Cut a sequence's budget down to what the context leaves, and check that an output fits.
@@ -159,10 +156,26 @@ class Engine:
             raise BudgetTooSmall(sequence.max_tokens, sequence.closer.minimum())
 
     def stop(self, sequence: Sequence, reason: FinishReason = FinishReason.STOP) -> None:
-        """End a sequence and free its pages."""
-        if sequence.status is not SequenceStatus.FINISHED:
-            self.scheduler.remove(sequence)
-            sequence.finish(reason)
+        """End a sequence and the others of its population, and free their pages."""
+        members = [sequence]
+        if sequence.population is not None:
+            sequence.population.is_over = True
+            members += sequence.population.members
+        for member in members:
+            self._end(member, reason)
+
+    def start(self, sequence: Sequence) -> None:
+        """Queue a new sequence of a choice that was admitted; its population does this."""
+        self.scheduler.enqueue(sequence)
+        self._begin(sequence)
+
+    def park(self, sequence: Sequence) -> None:
+        """Take a sequence's place and pages, until it is resumed; its population does this."""
+        self.scheduler.park(sequence)
+
+    def resume(self, sequence: Sequence) -> None:
+        """Queue a parked sequence again; its population does this."""
+        self.scheduler.enqueue(sequence)
 
     @torch.inference_mode()
     def step(self, meanwhile: Callable[[], None] = lambda: None) -> list[Output]:
@@ -170,8 +183,11 @@ class Engine:
 
         Tokens forced behind a prompt are returned at once, before the prompt is computed. `meanwhile` is
         called once the model's work is queued, so that it runs while a device computes; it may stop
-        sequences.
+        sequences. Of a population there is one output, when one of its sequences is selected.
         """
+        return list(self._selected(self._step(meanwhile)))
+
+    def _step(self, meanwhile: Callable[[], None]) -> list[Output]:
         if not self._ready:
             self._expire()
             self._ready += self._write_forced()
@@ -198,14 +214,58 @@ class Engine:
         """Assert that the page tables of all sequences are the users that the page pool counts."""
         self.pool.check_integrity(sequence.page_table for sequence in self.scheduler)
 
+    def _selected(self, outputs: list[Output]) -> Iterator[Output]:
+        """The outputs, with those of populations held back until these have selected a sequence."""
+        advanced: dict[Population, None] = {}
+        for output in outputs:
+            population = output.sequence.population
+            if population is None:
+                yield output
+            elif output.error is None:
+                population.hold(output.sequence, output.tokens)
+                advanced[population] = None
+            else:
+                self.stop(output.sequence)
+                yield output
+        for population in advanced:
+            if not population.is_over and (selected := self._advance(population)) is not None:
+                yield selected
+
+    def _advance(self, population: Population) -> Output | None:
+        """Have a population go on; returns the output of the sequence that it has selected."""
+        last = population.members[-1]
+        try:
+            selected = population.advance(self)
+        except Exception as error:
+            logger.exception("sequence %s", last.sequence_id)
+            self.stop(last)
+            return Output(last, error=GenerationFailed(f"{type(error).__name__}: {error}"), is_last=True)
+        if selected is None:
+            return None
+        self.stop(selected)
+        return Output(selected, population.written(selected), is_last=True)
+
+    def _begin(self, sequence: Sequence) -> None:
+        """Write what the grammar forces behind the prompt."""
+        with self.scheduler.slow.counted(sequence):
+            if tokens := self._jump(sequence):
+                is_last = self._finish_if_done(sequence)
+                self._ready.append(Output(sequence, tokens, is_last=is_last))
+
+    def _end(self, sequence: Sequence, reason: FinishReason) -> None:
+        if sequence.status is not SequenceStatus.FINISHED:
+            self.scheduler.remove(sequence)
+            sequence.finish(reason)
+
     def _expire(self) -> None:
         """End the sequences whose deadline has passed, whether they run or wait."""
         now = time.monotonic()
         if now < self._next_deadline:
             return
         for sequence in [sequence for sequence in self.scheduler if sequence.deadline <= now]:
-            self.stop(sequence)
-            self._ready.append(Output(sequence, error=DeadlineExceeded(), is_last=True))
+            if sequence.status is not SequenceStatus.FINISHED:  # as it is if its population has ended
+                self.stop(sequence)
+                self._ready.append(Output(sequence, error=DeadlineExceeded(), is_last=True))
         self._next_deadline = min((sequence.deadline for sequence in self.scheduler), default=math.inf)
 
     def _weigh_forced(self, logits: Tensor, batch: Batch) -> Tensor:
@@ -359,11 +419,11 @@ class Engine:
         last = sequence.token_ids[-1]
         if sequence.closed_by is not None:
             if sequence.forced is None:
-                self.stop(sequence, FinishReason.LENGTH)
+                self._end(sequence, FinishReason.LENGTH)
         elif last in self.stop_ids or last in sequence.stop_token_ids or self._is_exhausted(sequence):
-            self.stop(sequence, FinishReason.STOP)
+            self._end(sequence, FinishReason.STOP)
         elif sequence.remaining == 0:
-            self.stop(sequence, FinishReason.LENGTH)
+            self._end(sequence, FinishReason.LENGTH)
         return sequence.status is SequenceStatus.FINISHED
 
     def _is_exhausted(self, sequence: Sequence) -> bool:

@@ -178,12 +178,12 @@ class EngineThread:
             self._deliver(output)
         except Exception as error:  # an output that the transcript cannot read ends its own job
             logger.exception("sequence %s", output.sequence.sequence_id)
-            if entry := self._by_sequence.get(output.sequence):
+            if entry := self._by_sequence.get(output.sequence.first):
                 self._end(entry[0], GenerationFailed(f"{type(error).__name__}: {error}"))
 
     def _deliver(self, output: Output) -> None:
         """Turn the tokens that a step added to a sequence into events; a stop string ends the sequence."""
-        entry = self._by_sequence.get(output.sequence)
+        entry = self._by_sequence.get(output.sequence.first)
         if entry is None:  # its job has failed in this step
             return
         job, transcript = entry
@@ -202,7 +202,7 @@ class EngineThread:
 
     def _finish(self, job: EngineJob, sequence: Sequence, transcript: Transcript) -> list[Event]:
         matcher = sequence.matcher
-        del self._by_sequence[sequence]
+        del self._by_sequence[sequence.first]
         if not any(other in self._by_sequence for other, _ in job.choices):
             del self._jobs[job.request_id]
         return transcript.end(

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from runtime.request import SelectionStrategy
+
 
 class FinishReason(StrEnum):
     """Why a choice ended. A call that the budget closer completed is valid, and ends in `length`."""
@@ -62,6 +64,19 @@ class ArgumentsDelta:
 
 
 @dataclass(frozen=True, slots=True)
+class SelectionStats:
+    """How an answer was selected, from `num_sequences`, and how many tokens were computed for all of them.
+
+    `is_accepted` says that the answer is an exact draw of the model's distribution among valid answers.
+    """
+
+    strategy: SelectionStrategy
+    num_sequences: int
+    is_accepted: bool
+    num_computed_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class GenerationStats:
     """What one choice cost, with times in microseconds.
 
@@ -72,7 +87,7 @@ class GenerationStats:
     behind it.
     `num_computed_tokens` counts the tokens that the model computed, those of the prompt included.
     `log_weight` is the natural logarithm of the answer's weight (`runtime.weights`), None if it was not
-    weighed.
+    weighed. `selection` is None if it was not selected from several sequences.
     """
 
     num_prompt_tokens: int
@@ -89,6 +104,7 @@ class GenerationStats:
     num_refused_tokens: int = 0
     num_computed_tokens: int = 0
     log_weight: float | None = None
+    selection: SelectionStats | None = None
 
 
 def num_rescued(stats: Iterable[GenerationStats]) -> int | None:

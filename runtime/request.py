@@ -4,12 +4,14 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from compiler.constraint import Constraint
 from compiler.recipe import GrammarRecipe
 from runtime.errors import RequestRefused
 from toolspecs.tool import Tool, ToolCall
+
+MIN_TEMPERATURE = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,11 @@ class Sampling:
     frequency_penalty: float = 0.0
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     repetition_penalty: float = 1.0
+
+    @property
+    def is_greedy(self) -> bool:
+        """Whether to take the most probable token; dividing by a temperature near zero would overflow."""
+        return self.temperature < MIN_TEMPERATURE
 
     @property
     def truncates(self) -> bool:
@@ -82,6 +89,19 @@ class RequestTimes:
         self.decode_ns = self.decode_ns or time.time_ns()
 
 
+SelectionStrategy = Literal["accept"]
+MAX_SELECTION = 16
+"""Sequences from which one answer may be selected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """How an answer is selected from at most `size` sequences (`runtime.population`); 1 leaves no choice."""
+
+    strategy: SelectionStrategy = "accept"
+    size: int = 1
+
+
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
     """One generation of `num_choices` independent sequences over the same prompt.
@@ -98,6 +118,9 @@ class GenerationRequest:
     reports no log probabilities. After `timeout_s` seconds the request ends with DeadlineExceeded. Requests
     with the same `share` have one share of the engine together. `trace_headers` are sent to engines
     elsewhere, so that their spans belong to the request's trace.
+
+    `selection` None is the runtime's default, which a request that `is_streamed` does not have: an answer
+    that is selected comes at once, when all of it is written.
     """
 
     request_id: str
@@ -119,6 +142,19 @@ class GenerationRequest:
     share: str = ""
     trace_headers: Mapping[str, str] = field(default_factory=dict, compare=False)
     times: RequestTimes = field(default_factory=RequestTimes, compare=False)
+    selection: Selection | None = None
+    is_streamed: bool = False
+
+    @property
+    def can_select(self) -> bool:
+        """Whether answers could differ in what their masks left: not without masks, and not if greedy."""
+        return self.constraint is not None and not self.sampling.is_greedy
+
+    @property
+    def strategy(self) -> SelectionStrategy | None:
+        """How the request wants its answer selected; None if it does not, or there is nothing to select."""
+        is_asked = self.can_select and self.selection is not None and self.selection.size > 1
+        return self.selection.strategy if is_asked and self.selection else None
 
 
 def check_limits(request: GenerationRequest, vocabulary_width: int, max_choices: int) -> None:
@@ -143,6 +179,8 @@ def _limits(request: GenerationRequest, width: int, max_choices: int) -> Iterato
     if isinstance(request.prompt, tuple):
         yield "prompt", all(0 <= i < width for i in request.prompt), f"of token ids below {width}"
     yield "top_logprobs", request.num_logprobs is None or request.num_logprobs >= 0, "at least 0"
+    reason = f"left out: an answer is selected as a whole, as callgate.{request.strategy} asks"
+    yield "stop", not (request.stop and request.strategy), reason
     yield "timeout", request.timeout_s is None or request.timeout_s > 0, "above 0"
     yield from _sampling_limits(request.sampling, width)
 

@@ -20,12 +20,6 @@ from runtime.written_token import SampledToken
 
 BLOCK = 128  # divides the width of most models, so that padding copies nothing
 ALMOST_ONE = 1 - 2**-32
-MIN_TEMPERATURE = 1e-5
-
-
-def is_greedy(sampling: Sampling) -> bool:
-    """Whether to take the most probable token; dividing by a temperature near zero would overflow."""
-    return sampling.temperature < MIN_TEMPERATURE
 
 
 def adjust(logits: Tensor, sequences: list[Sequence]) -> None:
@@ -39,7 +33,7 @@ def adjust(logits: Tensor, sequences: list[Sequence]) -> None:
         if sequence.num_output and (sampling.presence_penalty or sampling.frequency_penalty):
             counts = _counts(sequence, row)
             counts.penalise_written(row, sampling.presence_penalty, sampling.frequency_penalty)
-    temperatures = [1.0 if is_greedy(s.sampling) else s.sampling.temperature for s in sequences]
+    temperatures = [1.0 if s.sampling.is_greedy else s.sampling.temperature for s in sequences]
     if any(temperature != 1.0 for temperature in temperatures):
         logits /= upload(temperatures, logits.device, logits.dtype)[:, None]
 
@@ -86,6 +80,14 @@ def noise(seed: int, choice: int, position: int) -> float:
     return int.from_bytes(digest.digest(), "little") / 2**32
 
 
+def draw_seed(seed: int, number: int) -> int:
+    """The seed of one of several draws; the first has `seed` itself."""
+    if number == 0:
+        return seed
+    digest = hashlib.blake2b(struct.pack("<QI", seed % 2**64, number), digest_size=8)
+    return int.from_bytes(digest.digest(), "little")
+
+
 def _add(row: Tensor, amounts: Mapping[int, float]) -> None:
     """Add to some columns of a row."""
     ids, values = zip(*amounts.items(), strict=True)
@@ -117,7 +119,7 @@ def truncate(row: Tensor, sampling: Sampling) -> None:
 
 def _choose(probabilities: Tensor, sequences: list[Sequence]) -> Tensor:
     """A token id per row: the most probable one for greedy sequences, else a random one."""
-    greedy = [is_greedy(sequence.sampling) for sequence in sequences]
+    greedy = [sequence.sampling.is_greedy for sequence in sequences]
     if all(greedy):
         return probabilities.argmax(dim=1)
     uniform = [noise(s.seed, s.choice, s.num_output) for s in sequences]

@@ -126,9 +126,19 @@ class Scheduler:
             if dropped is None:
                 raise Overloaded(retry_after_s)
             self.remove(dropped)
+        self.enqueue(sequence)
+        return dropped
+
+    def enqueue(self, sequence: Sequence) -> None:
+        """Queue a sequence whatever the limits are: its choice was admitted."""
+        sequence.status = SequenceStatus.WAITING
         self.waiting.append(sequence)
         self.shares.enter(sequence)
-        return dropped
+
+    def park(self, sequence: Sequence) -> None:
+        """Take a sequence's place and pages, until it is queued again."""
+        self.remove(sequence)
+        sequence.status = SequenceStatus.PARKED
 
     def _to_drop(self, share: str) -> Sequence | None:
         num_waiting = Counter(other.share for other in self.waiting)

@@ -1,28 +1,39 @@
-"""A sequence: one prompt, and the output that the engine has generated behind it so far."""
+"""A sequence: one prompt, and the output that the engine has generated behind it so far.
+
+A population is several sequences of one choice, of which one becomes its answer (`runtime.population`).
+"""
 
 import hashlib
 import math
+from abc import ABC, abstractmethod
 from array import array
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from compiler.closing.closer import Closer
 from compiler.matcher import Matcher
-from runtime.events import FinishReason, GenerationStats
+from runtime.events import FinishReason, GenerationStats, SelectionStats
 from runtime.jump_forward import ForcedToken
-from runtime.request import RequestTimes, Sampling
+from runtime.request import RequestTimes, Sampling, SelectionStrategy
 from runtime.token_counts import TokenCounts
 from runtime.weights import Weight
+from runtime.written_token import WrittenToken
 
 
 class SequenceStatus(Enum):
-    """Whether a sequence waits for pages, has them, or is done."""
+    """Whether a sequence waits for pages, has them, or is done.
+
+    A parked one wants none until its population resumes it.
+    """
 
     WAITING = "waiting"
+    PARKED = "parked"
     RUNNING = "running"
     FINISHED = "finished"
 
@@ -66,8 +77,9 @@ class Sequence:
     `weight` is None unless it is asked for; then every forced token is computed, and the stop token is drawn.
     `token_s` is the time that its next token has taken so far, `slow_token_s` that of its last one if it was
     slow, and `slow_s` that of all slow ones (`runtime.slow_grammars`).
-    `deadline` is a time of `time.monotonic`. `min_tokens` and `stop_token_ids` are those of the request; a
-    sequence with a matcher has none. `times` are those of the request, shared by its choices.
+    `population` are the sequences of the same choice, if there are several; `selection` says how this one
+    was selected. `deadline` is a time of `time.monotonic`. `min_tokens` and `stop_token_ids` are those of the
+    request; a sequence with a matcher has none. `times` are those of the request, shared by its choices.
     """
 
     sequence_id: str
@@ -85,6 +97,7 @@ class Sequence:
     stop_token_ids: frozenset[int] = frozenset()
     weight: Weight | None = None
     times: RequestTimes = field(default_factory=RequestTimes)
+    population: "Population | None" = None
 
     status: SequenceStatus = SequenceStatus.WAITING
     finish_reason: FinishReason | None = None
@@ -103,12 +116,18 @@ class Sequence:
     slow_token_s: float = 0.0
     slow_s: float = 0.0
     counters: SequenceCounters = field(default_factory=SequenceCounters)
+    selection: SelectionStats | None = None
     _page_hashes: list[bytes] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Begin with the prompt."""
         assert self.prompt_ids, "an empty prompt gives no logits"
         self.token_ids = list(self.prompt_ids)
+
+    @property
+    def first(self) -> "Sequence":
+        """The sequence that its choice began with: itself, if it is the only one."""
+        return self if self.population is None else self.population.first
 
     @property
     def output_ids(self) -> list[int]:
@@ -158,6 +177,7 @@ class Sequence:
             num_masked_steps=counters.num_masked_steps,
             mass_removed=counters.mass_removed_sum / max(1, counters.num_masked_steps),
             log_weight=None if self.weight is None else self.weight.log,
+            selection=self.selection,
         )
 
     def page_hashes(self, page_size: int) -> list[bytes]:
@@ -173,3 +193,66 @@ class Sequence:
         """Mark the sequence as done."""
         self.status = SequenceStatus.FINISHED
         self.finish_reason = reason
+
+
+Sibling = Callable[[int, int], Sequence]
+"""Makes the member of a number, with a budget of so many tokens: the same request with another seed."""
+
+
+class PopulationHost(Protocol):
+    """What a population has its engine do."""
+
+    def start(self, sequence: Sequence) -> None:
+        """Queue a new sequence of a choice that was admitted."""
+
+    def park(self, sequence: Sequence) -> None:
+        """Take a sequence's place and pages, until it is resumed."""
+
+    def resume(self, sequence: Sequence) -> None:
+        """Queue a parked sequence again."""
+
+
+class Population(ABC):
+    """The sequences of one choice. The engine calls `advance` after each step that has extended one of them.
+
+    All that is decided depends on the seed and the members' tokens alone, so not on the other sequences of
+    a batch. `is_over` once a member is selected, or the choice has ended without an answer.
+    """
+
+    strategy: SelectionStrategy
+
+    def __init__(self, first: Sequence, sibling: Sibling) -> None:
+        self.first = first
+        self.members = [first]
+        self.is_over = False
+        self._sibling = sibling
+        self._written: defaultdict[Sequence, list[WrittenToken]] = defaultdict(list)
+
+    @abstractmethod
+    def advance(self, engine: PopulationHost) -> Sequence | None:
+        """Start, park or resume members; returns the selected one, which is finished, once there is one."""
+
+    def hold(self, sequence: Sequence, tokens: Iterable[WrittenToken]) -> None:
+        """Hold back what a member has written."""
+        self._written[sequence] += tokens
+
+    def written(self, sequence: Sequence) -> tuple[WrittenToken, ...]:
+        """All that a member has written."""
+        return tuple(self._written[sequence])
+
+    def _another(self) -> Sequence:
+        """One more member, which has written nothing yet."""
+        member = self._sibling(len(self.members), self.first.max_tokens)
+        member.population = self
+        self.members.append(member)
+        return member
+
+    def _select(self, sequence: Sequence, *, is_accepted: bool = False) -> Sequence:
+        self.is_over = True
+        sequence.selection = SelectionStats(
+            strategy=self.strategy,
+            num_sequences=len(self.members),
+            is_accepted=is_accepted,
+            num_computed_tokens=sum(member.counters.num_computed for member in self.members),
+        )
+        return sequence

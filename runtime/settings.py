@@ -1,6 +1,8 @@
 """The settings of an engine."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from runtime.request import Selection
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,7 +14,8 @@ class EngineSettings:
     `dtype` and `device` are torch's names. On an accelerator, `dtype` "auto" is the checkpoint's own type; on
     a CPU it is bfloat16 if the checkpoint is and the CPU can multiply it, else float32. Without
     `jump_forward`, forced tokens are sampled, too. `compile_layers` has torch fuse what a layer does between
-    its matrix products and attention: fewer kernels, slower start.
+    its matrix products and attention: fewer kernels, slower start. `selection` is that of requests which say
+    none, are not streamed, and have a temperature above 0.
 
     Raises:
         ValueError: names a setting that is out of range.
@@ -33,6 +36,7 @@ class EngineSettings:
     num_threads: int | None = None
     jump_forward: bool = True
     compile_layers: bool = False
+    selection: Selection = field(default_factory=Selection)
 
     def __post_init__(self) -> None:
         """Check the ranges."""

@@ -12,7 +12,7 @@ from gateway.body import read_inner_json
 from gateway.errors import InvalidField, TooManyValues
 from gateway.wire.engine_formats import ANY_OBJECT, EngineFormats
 from gateway.wire.field_reader import FieldReader, Fixed
-from runtime.request import Sampling
+from runtime.request import MAX_SELECTION, Sampling, Selection
 from toolspecs.errors import InvalidName
 from toolspecs.nearest import MAX_NAME, instead, shorten
 from toolspecs.shapes import EXTRAS, SHAPES, parse_tools
@@ -89,10 +89,17 @@ _TOOL_FIELDS = frozenset(
 """Fields of tools in the shape of any API, without the hint that clients put at any place."""
 
 
+SelectionSize = Annotated[int, Meta(ge=1, le=MAX_SELECTION)]
+
+
 class CallgateFields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """`callgate`: what no other server has. A `key_order` is that of all tools and of a schema's answer."""
+    """`callgate`: what no other server has. A `key_order` is that of all tools and of a schema's answer.
+
+    `accept` draws at most so many answers until one is accepted; 1 is plain masking.
+    """
 
     key_order: KeyOrder | None = None
+    accept: SelectionSize | None = None
 
 
 class TurnFields(EngineFormats, forbid_unknown_fields=True, kw_only=True):
@@ -170,6 +177,12 @@ def read_sampling(fields: TurnFields) -> Sampling:
 def read_key_order(fields: TurnFields) -> KeyOrder | None:
     """The order of keys that the request asks for; None leaves it to each tool."""
     return fields.callgate.key_order if fields.callgate else None
+
+
+def read_selection(fields: TurnFields) -> Selection | None:
+    """How the answer is selected from several; None leaves it to the engine's settings."""
+    size = fields.callgate.accept if fields.callgate else None
+    return None if size is None else Selection("accept", size)
 
 
 def check_stop(stop: Collection[str], param: str) -> None:

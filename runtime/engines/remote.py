@@ -148,6 +148,9 @@ class RemoteRuntime:
         """`PromptRead`, then the events of all choices, interleaved; closing it early aborts the request."""
         self._check_model(request)
         check_limits(request, self._text.vocabulary.width, self._settings.max_sequences_per_share)
+        if (strategy := request.strategy) is not None:
+            reason = "only the embedded engine selects answers, and vLLM runs this model; leave it out"
+            raise RequestRefused(reason, f"callgate.{strategy}")
         syntax = request.constraint.syntax if request.constraint else None
         prompt_ids, is_thinking = await self._prompts.prepared(
             request, lambda prompt_ids: (prompt_ids, self._token_bytes.is_thinking(prompt_ids, syntax))

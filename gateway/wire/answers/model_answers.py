@@ -5,6 +5,7 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from gateway.wire.openai.messages import CustomInput, Function
+from runtime.request import SelectionStrategy
 
 
 class NamedRevision(Struct):
@@ -12,6 +13,17 @@ class NamedRevision(Struct):
 
     name: str
     revision: int
+
+
+class SelectedAnswer(Struct):
+    """How the answer `index` was selected from several, and how many tokens were computed for all of them."""
+
+    index: int
+    strategy: SelectionStrategy
+    answers: int
+    accepted: bool
+    log_weight: float
+    computed_tokens: int
 
 
 class Extension(Struct):
@@ -27,6 +39,7 @@ class Extension(Struct):
     forced_tokens: int
     rescued_tokens: int | None
     dropped_messages: int
+    selections: list[SelectedAnswer]
 
 
 class CachedTokens(Struct):

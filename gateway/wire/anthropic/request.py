@@ -24,6 +24,7 @@ from gateway.wire.fields import (
     read_inline_tools,
     read_key_order,
     read_sampling,
+    read_selection,
     read_timeout,
     read_toolsets,
 )
@@ -166,6 +167,8 @@ def read_request(
         and fields.parallel_tool_calls is not False,
         response_format=(response_format := _read_format(fields)),
         key_order=read_key_order(fields),
+        selection=read_selection(fields),
+        is_streamed=bool(fields.stream),
         sampling=read_sampling(fields),
         stop=_read_stop(fields.stop_sequences, response_format, reader),
         stop_token_ids=tuple(fields.stop_token_ids or ()),

@@ -13,6 +13,7 @@ from runtime.events import (
     Event,
     Finished,
     FinishReason,
+    GenerationStats,
     TextDelta,
     ThoughtDelta,
     TokenLogprob,
@@ -185,6 +186,20 @@ def extension(generation: Generation, *, closed_by: str | None = None) -> JSON:
         "forced_tokens": sum(s.num_forced_tokens for s in stats),
         "rescued_tokens": num_rescued(stats),
         "dropped_messages": generation.num_dropped,
+        "selections": [_selection(f.choice, f.stats) for f in generation.finished if f.stats.selection],
+    }
+
+
+def _selection(choice: int, stats: GenerationStats) -> JSON:
+    """How one answer was selected from several."""
+    assert stats.selection is not None, "the caller asked"
+    return {
+        "index": choice,
+        "strategy": stats.selection.strategy,
+        "answers": stats.selection.num_sequences,
+        "accepted": stats.selection.is_accepted,
+        "log_weight": stats.log_weight,
+        "computed_tokens": stats.selection.num_computed_tokens,
     }
 
 

@@ -23,6 +23,7 @@ from gateway.wire.fields import (
     REFUSED_IN_ALL,
     SILENT_IN_ALL,
     read_key_order,
+    read_selection,
     read_timeout,
 )
 from gateway.wire.openai.request import (
@@ -101,6 +102,8 @@ def read_request(
         prompt=read_prompt(fields.prompt),
         response_format=response_format,
         key_order=read_key_order(fields),
+        selection=read_selection(fields),
+        is_streamed=bool(fields.stream),
         sampling=read_penalised_sampling(fields),
         stop=read_stop(fields.stop, response_format, reader),
         stop_token_ids=tuple(fields.stop_token_ids or ()),

@@ -1,0 +1,91 @@
+"""`callgate.accept` in every API: what the runtime is asked for, what the answer tells, and what is refused."""
+
+from dataclasses import replace
+
+import pytest
+from chat import ask, body
+from fake_runtime import STATS, call
+from sample_tools import WEATHER
+
+from runtime.events import Finished, SelectionStats
+from runtime.request import Selection
+
+SCHEMA = WEATHER["function"]["parameters"]
+STATS_OF_THREE = replace(
+    STATS, log_weight=-0.25, selection=SelectionStats("accept", 3, is_accepted=True, num_computed_tokens=90)
+)
+TOLD = {
+    "index": 0,
+    "strategy": "accept",
+    "answers": 3,
+    "accepted": True,
+    "log_weight": -0.25,
+    "computed_tokens": 90,
+}
+REQUESTS = [
+    ("/v1/chat/completions", body(tools=[WEATHER], tool_choice="required")),
+    (
+        "/v1/responses",
+        {
+            "model": "tiny",
+            "input": "Hi",
+            "tools": [{"type": "function", **WEATHER["function"]}],
+            "tool_choice": "required",
+        },
+    ),
+    (
+        "/v1/messages",
+        {
+            "model": "tiny",
+            "max_tokens": 99,
+            "messages": [{"role": "user", "content": "Hi"}],
+            "tools": [{"name": "get_weather", "input_schema": SCHEMA}],
+            "tool_choice": {"type": "any"},
+        },
+    ),
+    ("/v1/completions", {"model": "tiny", "prompt": "Hi", "guided_choice": ["a", "b"]}),
+]
+
+
+@pytest.fixture
+def selected(runtime):
+    *deltas, finished = call("get_weather", '{"place": "Oslo", "days": 3}')
+    assert isinstance(finished, Finished)
+    runtime.script = [*deltas, replace(finished, stats=STATS_OF_THREE)]
+    return runtime
+
+
+@pytest.mark.parametrize(("url", "sent"), REQUESTS)
+async def test_every_api_takes_it_and_tells_what_came_of_it(client, selected, url, sent):
+    response = await client.post(url, json={**sent, "callgate": {"accept": 8}})
+    assert response.status_code == 200, response.text
+    asked = selected.requests[-1]
+    assert (asked.selection, asked.is_streamed) == (Selection("accept", 8), False)
+    assert response.json()["callgate"]["selections"] == [TOLD]
+
+
+@pytest.mark.parametrize(("url", "sent"), REQUESTS)
+async def test_a_stream_tells_it_at_its_end(client, selected, url, sent):
+    usage = {"stream_options": {"include_usage": True}} if "completions" in url else {}
+    response = await client.post(url, json={**sent, **usage, "stream": True, "callgate": {"accept": 8}})
+    assert '"accepted":true' in response.text.replace(" ", "")
+    assert selected.requests[-1].is_streamed
+
+
+async def test_a_request_that_does_not_say_leaves_it_to_the_engine(client, runtime):
+    answer = await ask(client, tools=[WEATHER], tool_choice="required")
+    assert runtime.requests[-1].selection is None
+    assert answer["callgate"]["selections"] == []
+
+
+@pytest.mark.parametrize("options", [{}, {"tools": [WEATHER], "temperature": 0}])
+async def test_without_effect_it_is_named_as_ignored(client, options):
+    response = await client.post("/v1/chat/completions", json=body(callgate={"accept": 2}, **options))
+    assert response.headers["x-callgate-ignored"] == "callgate.accept"
+
+
+@pytest.mark.parametrize("size", [0, 17, "many", 2.5])
+async def test_a_size_out_of_range_is_refused(client, size):
+    response = await client.post("/v1/chat/completions", json=body(callgate={"accept": size}))
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == "callgate.accept"

@@ -1,0 +1,101 @@
+"""Selected answers of the random model, which hardly ever writes anything valid by itself."""
+
+import asyncio
+import re
+from dataclasses import replace
+
+import pytest
+from embedded import SETTINGS, assert_valid, calls_of, events_of, linked, request
+
+from runtime.errors import DeadlineExceeded, RequestRefused
+from runtime.events import FinishReason
+from runtime.request import Selection
+
+ACCEPT = Selection("accept", 3)
+
+
+@pytest.mark.parametrize("jump_forward", [True, False])
+async def test_answers_are_valid_and_never_cut_off(make_runtime, jump_forward):
+    runtime = make_runtime(replace(SETTINGS, jump_forward=jump_forward))
+    constraint = await linked(runtime, "required")
+    answers = await asyncio.gather(
+        *(
+            events_of(
+                runtime,
+                request(
+                    f"r{seed}",
+                    constraint=constraint,
+                    seed=seed,
+                    selection=ACCEPT,
+                    max_tokens=(40, 400)[seed % 2],
+                ),
+            )
+            for seed in range(8)
+        )
+    )
+    for events in answers:
+        assert_valid(calls_of(events))
+        finished = events[-1]
+        assert finished.reason is (FinishReason.LENGTH if finished.closed_by else FinishReason.TOOL_CALLS)
+        assert finished.stats.selection.num_sequences <= ACCEPT.size
+        assert finished.stats.log_weight < 0
+        assert finished.stats.num_output_tokens <= 400
+    assert any(events[-1].stats.selection.num_sequences > 1 for events in answers)
+
+
+async def test_every_choice_is_selected_by_itself_and_seeded(runtime):
+    constraint = await linked(runtime, "required")
+    asked = request(constraint=constraint, selection=ACCEPT, num_choices=2, max_tokens=60, seed=5)
+    first = await events_of(runtime, asked)
+    again = await events_of(runtime, replace(asked, request_id="again"))
+    assert [calls_of(first, choice) for choice in (0, 1)] == [calls_of(again, choice) for choice in (0, 1)]
+    assert calls_of(first, 0) != calls_of(first, 1)
+
+
+async def test_nothing_comes_before_it_is_selected(runtime):
+    constraint = await linked(runtime, "required")
+    asked = request(constraint=constraint, selection=ACCEPT, max_tokens=60, is_streamed=True)
+    is_working = [runtime._thread.engine.has_work async for _ in runtime.generate(asked)]
+    assert not any(is_working[1:])
+
+
+async def test_the_default_is_for_answers_that_are_not_streamed(make_runtime):
+    runtime = make_runtime(replace(SETTINGS, selection=ACCEPT))
+    constraint = await linked(runtime, "required")
+
+    async def selection(**options):
+        events = await events_of(runtime, request(constraint=constraint, max_tokens=60, **options))
+        return events[-1].stats.selection
+
+    assert (await selection()).strategy == "accept"
+    assert await selection(is_streamed=True) is None
+    assert await selection(stop=("x",)) is None
+    assert await selection(temperature=0.0) is None
+    assert await selection(selection=Selection("accept", 1)) is None
+
+
+async def test_a_stop_string_beside_it_is_refused(runtime):
+    constraint = await linked(runtime, "auto")
+    asked = request(constraint=constraint, selection=ACCEPT, stop=("x",))
+    with pytest.raises(RequestRefused, match=re.escape("callgate.accept")) as refusal:
+        await events_of(runtime, asked)
+    assert refusal.value.parameter == "stop"
+
+
+async def test_a_deadline_holds_for_all_draws_together(runtime):
+    constraint = await linked(runtime, "required")
+    asked = request(constraint=constraint, selection=Selection("accept", 16), timeout_s=1e-6)
+    with pytest.raises(DeadlineExceeded):
+        await events_of(runtime, asked)
+    assert (await runtime.health()).num_running == 0
+
+
+async def test_an_abort_ends_all_draws(runtime):
+    constraint = await linked(runtime, "required")
+    asked = request(constraint=constraint, selection=Selection("accept", 16))
+    generating = runtime.generate(asked)
+    await anext(generating)
+    await generating.aclose()
+    later = await events_of(runtime, request("later", constraint=constraint, max_tokens=60))
+    assert_valid(calls_of(later))
+    assert runtime._thread.engine.pool.num_free == runtime._thread.engine.pool.num_usable
