@@ -1,6 +1,6 @@
 """Outputs cut short at any budget: whether each is valid, and how many tokens were left where it was closed.
 
-PYTHONPATH=.:tests python tests/bench/bench_budgets.py [--per-schema 6] [--every 1] [--vocabulary qwen3]
+PYTHONPATH=.:tests python tests/bench/bench_budgets.py [--per-schema 6] [--every 1] [--vocabulary qwen3] [--key-order any]
 """
 
 import argparse
@@ -18,6 +18,7 @@ def main() -> None:
     parser.add_argument("--vocabulary", choices=["qwen3", "mistral-v3", "bytes", "random"], default="qwen3")
     parser.add_argument("--per-schema", type=int, default=6)
     parser.add_argument("--every", type=int, default=1, help="one schema in so many")
+    parser.add_argument("--key-order", choices=["declared", "any"], default="declared")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
@@ -26,7 +27,12 @@ def main() -> None:
         start = time.perf_counter()
         num_faults = 0
         found = outputs(
-            cases, options.vocabulary, options.per_schema, workers=options.workers, seed=options.seed
+            cases,
+            options.vocabulary,
+            options.per_schema,
+            workers=options.workers,
+            seed=options.seed,
+            key_order=options.key_order,
         )
         for num_schemas, tally in enumerate(found, 1):
             for fault in tally.faults[num_faults:]:

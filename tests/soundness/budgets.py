@@ -32,7 +32,7 @@ from runtime.request import Constraint, Sampling
 from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
 from runtime.text.detokenizer import TokenBytes
-from toolspecs.tool import Tool
+from toolspecs.tool import KeyOrder, Tool
 
 SECONDS = 120.0
 """Processor time for all outputs of a schema, compiling included."""
@@ -76,18 +76,25 @@ class Tally:
 
 
 def outputs(
-    cases: Iterable[Case], vocabulary: str, per_schema: int, *, workers: int, seed: int = 0
+    cases: Iterable[Case],
+    vocabulary: str,
+    per_schema: int,
+    *,
+    workers: int,
+    seed: int = 0,
+    key_order: KeyOrder = "declared",
 ) -> Iterator[Tally]:
     """The tally so far, after each case; the schemas of `mcp` are called as tools, the others are response formats."""
     cases = list(cases)
-    found = run(partial(_job, vocabulary, per_schema, seed, is_limited=bool(workers)), cases, workers=workers)
+    job = partial(_job, vocabulary, per_schema, seed, key_order, is_limited=bool(workers))
+    found = run(job, cases, workers=workers)
     tally = Tally()
     for case, finished in zip(cases, found, strict=True):
         tally.add(case, finished)
         yield tally
 
 
-def _job(vocabulary: str, per_schema: int, seed: int, *, is_limited: bool) -> Job:
+def _job(vocabulary: str, per_schema: int, seed: int, key_order: KeyOrder, *, is_limited: bool) -> Job:
     torch.set_num_threads(1)
     words, jump_forward, start_model = _writer(vocabulary)
     closing = [i for i, token in enumerate(words.tokens) if token and CLOSING.issuperset(token)]
@@ -96,7 +103,7 @@ def _job(vocabulary: str, per_schema: int, seed: int, *, is_limited: bool) -> Jo
         if is_limited:
             allow(SECONDS)
         try:
-            constraint = _compiled(case, words)
+            constraint = _compiled(case, words, key_order)
         except CompilerError:
             return
         rng = random.Random(f"{seed} {case.name}")
@@ -121,10 +128,12 @@ def _writer(vocabulary: str) -> tuple[Vocabulary, JumpForward | None, Callable[[
     return loaded.vocabulary, JumpForward.of(loaded.tokenizer, prepare(loaded.prepared)), start_model
 
 
-def _compiled(case: Case, vocabulary: Vocabulary) -> Constraint:
+def _compiled(case: Case, vocabulary: Vocabulary, key_order: KeyOrder) -> Constraint:
     if case.corpus != "mcp":
-        return compile_schema(case.schema, documents=case.documents, tokenizer=vocabulary)
-    tool = Tool(case.name.partition("/")[2], "", case.schema)
+        return compile_schema(
+            case.schema, documents=case.documents, tokenizer=vocabulary, key_order=key_order
+        )
+    tool = Tool(case.name.partition("/")[2], "", case.schema, key_order=key_order)
     return compile_toolset([tool], tokenizer=vocabulary, syntax="hermes")
 
 
