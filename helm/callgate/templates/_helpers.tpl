@@ -36,6 +36,10 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- default (printf "%s-keys" (include "callgate.fullname" .)) .Values.auth.existingSecret -}}
 {{- end -}}
 
+{{- define "callgate.metricsSecret" -}}
+{{- default (printf "%s-metrics" (include "callgate.fullname" .)) .Values.metrics.existingSecret -}}
+{{- end -}}
+
 {{- define "callgate.redisSecret" -}}
 {{- default (printf "%s-redis" (include "callgate.fullname" .)) .Values.redis.existingSecret -}}
 {{- end -}}
@@ -75,6 +79,9 @@ app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 {{- if and .Values.httpRoute.enabled (not .Values.httpRoute.parentRefs) -}}
 {{- fail "httpRoute.parentRefs: name the Gateway that the route belongs to" -}}
+{{- end -}}
+{{- if and (not .Values.metrics.enabled) (or .Values.metrics.serviceMonitor.enabled .Values.metrics.prometheusRule.enabled .Values.metrics.dashboard.enabled) -}}
+{{- fail "metrics.enabled: without metrics there is nothing to scrape, to show or to alert of; set it, or switch these off" -}}
 {{- end -}}
 {{- if and (eq .Values.telemetry.exporter "otlp") (not .Values.telemetry.otlpEndpoint) -}}
 {{- fail "telemetry.otlpEndpoint: the otlp exporter needs an endpoint; set one, such as http://collector:4318/v1/traces" -}}

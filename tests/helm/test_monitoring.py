@@ -1,0 +1,190 @@
+"""The dashboard and the alerts of the chart, against the metrics that the gateway serves."""
+
+import asyncio
+import json
+from types import SimpleNamespace
+
+import promql_parser
+import pytest
+import yaml
+from fake_runtime import FakeRuntime
+from prometheus_client.parser import text_string_to_metric_families
+from test_chart import CHART, pod_templates, render, run_helm, settings_of
+from test_metrics import ELSEWHERE, LOAD
+
+from gateway.settings import Settings
+from gateway.telemetry.engine_measures import EngineMeasures
+from gateway.telemetry.exporters import open_meters
+from gateway.telemetry.metrics import METRICS, Kind, Metrics
+from runtime.protocol import Health
+
+MONITORED = """
+metrics:
+  serviceMonitor: {enabled: true, labels: {release: prometheus}}
+  prometheusRule: {enabled: true}
+  dashboard: {enabled: true}
+"""
+OF_TARGETS = {"job", "instance", "namespace"}
+"""Labels that Prometheus adds to all that it scrapes."""
+
+
+async def served():
+    """The labels of every series that a gateway can serve, by its name."""
+    meters = open_meters(Settings())
+    meter = meters.provider.get_meter("callgate")
+    metrics, measures = Metrics(meter), EngineMeasures(meter)
+    for each in METRICS:
+        labels = dict.fromkeys(each.labels, "x")
+        if each.kind is Kind.COUNTER:
+            metrics.add(each, 1, labels)
+        elif each.kind is Kind.HISTOGRAM:
+            metrics.record(each, 1, labels)
+    runtime = FakeRuntime(health_now=Health(is_ready=True, loads=(LOAD,), engines=(ELSEWHERE,)))
+    async with measures.of(runtime, SimpleNamespace(num_waiting=0, num_bytes=0)):
+        text = (await asyncio.to_thread(meters.text)).decode()
+    families = text_string_to_metric_families(text)
+    return {sample.name: set(sample.labels) for family in families for sample in family.samples}
+
+
+def panels():
+    dashboard = json.loads((CHART / "dashboards" / "callgate.json").read_text("utf-8"))
+    return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+
+
+def selectors(expression):
+    """The selections of series in a parsed query."""
+    match expression:
+        case promql_parser.VectorSelector():
+            yield expression
+        case promql_parser.MatrixSelector():
+            yield expression.vector_selector
+        case promql_parser.BinaryExpr():
+            yield from selectors(expression.lhs)
+            yield from selectors(expression.rhs)
+        case promql_parser.AggregateExpr() | promql_parser.ParenExpr() | promql_parser.UnaryExpr():
+            yield from selectors(expression.expr)
+        case promql_parser.Call():
+            for argument in expression.args:
+                yield from selectors(argument)
+        case _:
+            assert isinstance(expression, promql_parser.NumberLiteral), expression
+
+
+def groupings(expression):
+    """Each aggregation in a parsed query that groups, with its labels."""
+    match expression:
+        case promql_parser.BinaryExpr():
+            yield from groupings(expression.lhs)
+            yield from groupings(expression.rhs)
+        case promql_parser.AggregateExpr():
+            if expression.modifier is not None:
+                yield expression, set(expression.modifier.labels)
+            yield from groupings(expression.expr)
+        case promql_parser.ParenExpr():
+            yield from groupings(expression.expr)
+        case promql_parser.Call():
+            for argument in expression.args:
+                yield from groupings(argument)
+
+
+def check(query, known):
+    """Fail unless every series and label of a query can be served."""
+    parsed = promql_parser.parse(query.replace("$__rate_interval", "5m"))
+    found = list(selectors(parsed))
+    assert found, query
+    for selector in found:
+        assert selector.name in known, f"{selector.name} is not served: {query}"
+        labels = {matcher.name for matcher in selector.matchers.matchers}
+        assert labels <= known[selector.name] | OF_TARGETS, f"{labels}: {query}"
+    for aggregation, labels in groupings(parsed):
+        for selector in selectors(aggregation):
+            assert labels <= known[selector.name] | OF_TARGETS, f"{labels}: {query}"
+
+
+async def test_every_query_of_the_dashboard_can_be_answered():
+    known = await served()
+    for panel in panels():
+        for target in panel["targets"]:
+            check(target["expr"], known)
+    used = {s.name for p in panels() for t in p["targets"] for s in selectors(parsed_of(t["expr"]))}
+    stems = {name.removesuffix("_bucket").removesuffix("_count").removesuffix("_sum") for name in used}
+    unused = [
+        name
+        for name in known
+        if name.startswith("callgate_")
+        and name.removesuffix("_bucket").removesuffix("_count").removesuffix("_sum") not in stems
+    ]
+    assert unused == [], "every metric of our own has its panel"
+
+
+def parsed_of(query):
+    return promql_parser.parse(query.replace("$__rate_interval", "5m"))
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["callgate_engine_redy", 'callgate_engine_ready{modle="x"}', "sum by (modle) (callgate_engine_ready)"],
+)
+async def test_a_query_of_something_else_would_be_found(query):
+    """The check above can fail."""
+    known = await served()
+    with pytest.raises(AssertionError):
+        check(query, known)
+
+
+async def test_every_alert_can_fire_and_says_what_to_do(tmp_path):
+    objects = render(MONITORED, tmp_path)
+    [group] = objects["PrometheusRule", "release-callgate-gateway"]["spec"]["groups"]
+    known = await served()
+    for rule in group["rules"]:
+        check(rule["expr"], known)
+        assert rule["labels"]["severity"] in {"critical", "warning", "info"}
+        assert rule["annotations"]["summary"].endswith(".")
+        assert rule["annotations"]["description"].endswith((".", "?"))
+        assert 'namespace="here"' in rule["expr"], "the alerts of one release are not those of another"
+    text = (CHART.parents[1] / "docs" / "operations.md").read_text("utf-8")
+    assert [rule["alert"] for rule in group["rules"] if f"`{rule['alert']}`" not in text] == []
+
+
+def test_prometheus_finds_the_gateways_and_has_their_key(tmp_path):
+    objects = render(MONITORED, tmp_path)
+    monitor = objects["ServiceMonitor", "release-callgate-gateway"]
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    services = [o for (kind, _), o in objects.items() if kind == "Service"]
+    wanted = monitor["spec"]["selector"]["matchLabels"].items()
+    [service] = [o for o in services if wanted <= o["metadata"]["labels"].items()]
+    [endpoint] = monitor["spec"]["endpoints"]
+    assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
+    credentials = endpoint["authorization"]["credentials"]
+    assert credentials["key"] in objects["Secret", credentials["name"]]["data"]
+    [pod] = [
+        t
+        for t in pod_templates(objects)
+        if t["metadata"]["labels"].items() >= service["spec"]["selector"].items()
+    ]
+    [volume] = [v for v in pod["spec"]["volumes"] if v["name"] == "metrics-key"]
+    assert volume["secret"]["secretName"] == credentials["name"]
+    mounts = {mount["name"]: mount["mountPath"] for mount in pod["spec"]["containers"][0]["volumeMounts"]}
+    path = f"{mounts['metrics-key']}/{volume['secret']['items'][0]['path']}"
+    assert settings_of(objects, tmp_path).metrics_key_file == path
+
+
+def test_grafana_reads_the_dashboard_as_it_is_in_the_file(tmp_path):
+    config = render(MONITORED, tmp_path)["ConfigMap", "release-callgate-dashboard"]
+    assert config["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert json.loads(config["data"]["callgate.json"])["panels"]
+    ids = [panel["id"] for panel in json.loads(config["data"]["callgate.json"])["panels"]]
+    assert len(set(ids)) == len(ids)
+
+
+def test_without_metrics_there_is_nothing_of_them(tmp_path):
+    objects = render("metrics: {enabled: false}", tmp_path)
+    assert not settings_of(objects, tmp_path).metrics
+    assert "metrics-key" not in yaml.safe_dump([*objects.values()])
+    done = run_helm("template release", "metrics: {enabled: false, dashboard: {enabled: true}}", tmp_path)
+    assert "metrics.enabled" in done.stderr
+
+
+def test_by_default_nothing_needs_kinds_that_a_cluster_may_not_know(tmp_path):
+    kinds = {kind for kind, _ in render("{}", tmp_path)}
+    assert not kinds & {"ServiceMonitor", "PrometheusRule"}
