@@ -26,7 +26,8 @@ SECRET = "a secret of the tests"
 def engine(tmp_path_factory):
     folder = tmp_path_factory.mktemp("gateway")
     store_url = f"sqlite://{folder}/callgate.db"
-    with running_vllm(folder, store_url=store_url, secret=SECRET) as vllm:
+    options = ("--enable-prompt-tokens-details",)
+    with running_vllm(folder, store_url=store_url, secret=SECRET, options=options) as vllm:
         yield folder, vllm
 
 
@@ -120,6 +121,21 @@ async def test_calls_over_many_tools_are_valid_and_never_cut_off(client, validat
             validators[name].validate(json.loads(arguments))
     (state,) = client.get("/v1/engines").json()["data"]
     assert (state["failed"], state["refused_tokens"]) == (0, 0)
+
+
+@pytest.mark.parametrize("choice", ["required", "auto"])
+def test_what_the_engine_had_in_its_cache_is_reported(client, validators, choice):
+    messages = [{"role": "user", "content": f"Repeat {choice}: " + "a long text " * 200}]
+    body = {
+        "model": "demo",
+        "messages": messages,
+        "toolset": "github",
+        "tool_choice": choice,
+        "temperature": 0,
+    }
+    usages = [client.post("/v1/chat/completions", json=body).json()["usage"] for _ in range(3)]
+    cached = [usage["prompt_tokens_details"]["cached_tokens"] for usage in usages]
+    assert cached[0] < cached[-1] <= usages[-1]["prompt_tokens"]
 
 
 def test_an_engine_that_is_killed_while_it_answers_is_named(engine, client):
