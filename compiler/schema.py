@@ -66,14 +66,13 @@ def lower_schema(
     read = in_declared_dialect(schema, documents)
     canonical, dependent_keys = form_and_dependent_keys(read, documents=documents, only_objects=only_objects)
     counted = separated = frozenset[str]()
-    expander = Expander(canonical)
+    expander, source_map = Expander(canonical), SourceMap(read, documents)
     while True:
-        source_map, is_closed = SourceMap(read, documents), objects == "closed"
         lowering = Lowering(
             canonical,
             source_map,
             dependent_keys,
-            is_closed=is_closed,
+            is_closed=objects == "closed",
             formatting=formatting,
             counted=counted,
             separated=separated,

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
-from urllib.parse import unquote
 
 import jsonschema_rs
 
@@ -88,6 +87,7 @@ class SourceMap:
         self.documents = documents
         self._values: dict[str, Any] = {}
         self._items: dict[tuple[SchemaLocation, int], SchemaLocation] = {}
+        self._properties: dict[tuple[SchemaLocation, str], SchemaLocation] = {}
         self._locations: dict[tuple[str, ...], SchemaLocation] = {}
         self._branches: dict[SchemaLocation, Mapping[str, tuple[Branches, ...]]] = {}
         self._patterns: dict[str, jsonschema_rs.Validator] = {}
@@ -193,6 +193,11 @@ class SourceMap:
 
     def property(self, location: SchemaLocation, key: str) -> SchemaLocation:
         """The location of the value under `key`."""
+        if (location, key) not in self._properties:
+            self._properties[location, key] = self._property(location, key)
+        return self._properties[location, key]
+
+    def _property(self, location: SchemaLocation, key: str) -> SchemaLocation:
         found: list[str] = []
         for pointer, schema in self.schemas(location):
             own = self._own_properties(pointer, schema, key)
@@ -290,7 +295,7 @@ class SourceMap:
 
     def _target(self, pointer: str, uri: str) -> str | None:
         """The pointer of the schema that a reference at `pointer` leads to, None if there is none."""
-        return self._target_elsewhere(pointer, uri) or self._target_inside(uri)
+        return self._target_elsewhere(pointer, uri) or self._target_inside(pointer, uri)
 
     def _location(self, starts: tuple[str, ...], around: SchemaLocation) -> SchemaLocation:
         """The location at which the schemas `starts` apply, inside the location `around`."""
@@ -384,27 +389,45 @@ class SourceMap:
 
     @cached_property
     def _base(self) -> str:
-        identity = self.document.get("$id", "") if isinstance(self.document, dict) else ""
-        return identity if isinstance(identity, str) else ""
+        return self._bases.get("", "")
 
-    def _target_inside(self, uri: str) -> str | None:
+    def _target_inside(self, pointer: str, uri: str) -> str | None:
         """The target of a reference inside the document."""
-        base, _, fragment = uri.partition("#")
-        fragment = unquote(fragment)
+        target, fragment = absolute(self._bases.get(pointer, self._base), uri)
         if fragment and not fragment.startswith("/"):
-            return self._names.get(uri, self._names.get(f"#{fragment}"))
-        start = self._names.get(base) if base else ""
+            return self._names.get(f"{target}#{fragment}")
+        start = self._names.get(target)
         if start is None or resolve(self.document, start + fragment) is None:
             return None
         return start + fragment
 
     @cached_property
+    def _bases(self) -> Mapping[str, str]:
+        """By the pointer of each schema of the document the URI that its references are relative to."""
+        bases: dict[str, str] = {}
+        stack = [("", self.document, "")]
+        while stack:
+            pointer, schema, base = stack.pop()
+            if isinstance(schema, dict):
+                bases[pointer] = absolute(base, self._identifier(schema))[0]
+                stack += [(at, inner, bases[pointer]) for at, inner in children(pointer, schema)]
+        return bases
+
+    @cached_property
     def _names(self) -> Mapping[str, str]:
-        """The pointers of the schemas that have an identifier or an anchor, by it."""
-        names: dict[str, str] = {}
+        """The pointers of the schemas that have an identifier or an anchor, by its URI, and of the whole."""
+        names = {self._base: ""}
         for pointer, schema in located(self.document):
-            for keyword, prefix in (("$anchor", "#"), ("$dynamicAnchor", "#"), ("$id", ""), ("id", "")):
-                name = schema.get(keyword)
-                if isinstance(name, str):
-                    names.setdefault(prefix + name.removesuffix("#"), pointer)
+            base, (uri, _, own_anchor) = self._bases[pointer], self._identifier(schema).partition("#")
+            if uri:
+                names.setdefault(base, pointer)
+            for anchor in (own_anchor, schema.get("$anchor"), schema.get("$dynamicAnchor")):
+                if isinstance(anchor, str) and anchor:
+                    names.setdefault(f"{base}#{anchor}", pointer)
         return names
+
+    def _identifier(self, schema: Mapping[str, Any]) -> str:
+        """The URI by which a schema names itself, "" if it does not; it can be an anchor up to draft 7."""
+        keyword = "id" if "draft-04" in str(self.document.get("$schema")) else "$id"
+        name = schema.get(keyword)
+        return name if isinstance(name, str) else ""

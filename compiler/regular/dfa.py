@@ -4,9 +4,10 @@ A symbol is a set of characters between which no pattern at hand distinguishes, 
 `^a+$` needs two symbols, `a` and every other character.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache, reduce
 from itertools import pairwise
 from typing import TypeVar
 
@@ -17,6 +18,8 @@ from compiler.regular.charset import Ranges
 StateT = TypeVar("StateT")
 
 MAX_STATES = 3_000
+_MOST_AT_ONCE = 400
+"""States of a product of many automata that is made at once."""
 DEAD = -1
 
 
@@ -40,19 +43,35 @@ class Alphabet:
         >>> Alphabet.of([charset.of("ab"), charset.of("bc")]).atoms[:3]  # a, then b, then c
         (((0, 96), (100, 55295), (57344, 1114111)), ((97, 97),), ((98, 98),))
         """
-        distinct = [charset.ALL, *dict.fromkeys(sets)]
-        edges = sorted({edge for ranges in distinct for low, high in ranges for edge in (low, high + 1)})
-        pieces: dict[tuple[bool, ...], list[tuple[int, int]]] = {}
-        cursors = [_Cursor(ranges) for ranges in distinct]
-        for low, following in pairwise(edges):
-            is_character, *signature = [cursor.covers(low) for cursor in cursors]
-            if is_character:
-                pieces.setdefault(tuple(signature), []).append((low, following - 1))
-        return cls(tuple(tuple(spans) for spans in pieces.values()))
+        return _coarsest_alphabet(frozenset(sets))
+
+    @cached_property
+    def _spans(self) -> tuple[list[int], list[int]]:
+        """Where the spans of characters begin, ascending, and the symbol of each; together they have all."""
+        spans = sorted((low, symbol) for symbol, atom in enumerate(self.atoms) for low, _ in atom)
+        return [low for low, _ in spans], [symbol for _, symbol in spans]
+
+    def symbol_of(self, code: int) -> int:
+        """The symbol of a character, by its code point."""
+        starts, symbols = self._spans
+        return symbols[bisect_right(starts, code) - 1]
 
     def symbols(self, ranges: Ranges) -> frozenset[int]:
         """The symbols that make up a set; the set must be a union of atoms."""
         return frozenset(i for i, atom in enumerate(self.atoms) if charset.contains(ranges, atom[0][0]))
+
+
+@lru_cache(maxsize=256)
+def _coarsest_alphabet(sets: frozenset[Ranges]) -> Alphabet:
+    distinct = [charset.ALL, *sets]
+    edges = sorted({edge for ranges in distinct for low, high in ranges for edge in (low, high + 1)})
+    pieces: dict[tuple[bool, ...], list[tuple[int, int]]] = {}
+    cursors = [_Cursor(ranges) for ranges in distinct]
+    for low, following in pairwise(edges):
+        is_character, *signature = [cursor.covers(low) for cursor in cursors]
+        if is_character:
+            pieces.setdefault(tuple(signature), []).append((low, following - 1))
+    return Alphabet(tuple(tuple(spans) for spans in pieces.values()))
 
 
 class _Cursor:
@@ -80,11 +99,8 @@ class Dfa:
         """Whether a text is in the automaton's language."""
         state = 0
         for char in text:
-            state = self.table[state][self._symbol_of(ord(char))] if state != DEAD else DEAD
+            state = self.table[state][self.alphabet.symbol_of(ord(char))] if state != DEAD else DEAD
         return state in self.accepting
-
-    def _symbol_of(self, code: int) -> int:
-        return next(i for i, atom in enumerate(self.alphabet.atoms) if charset.contains(atom, code))
 
     @property
     def is_empty(self) -> bool:
@@ -124,7 +140,9 @@ class Dfa:
 
     def over(self, alphabet: Alphabet) -> "Dfa":
         """The same language over an alphabet that refines this one."""
-        symbols = [self._symbol_of(atom[0][0]) for atom in alphabet.atoms]
+        if alphabet == self.alphabet:
+            return self
+        symbols = [self.alphabet.symbol_of(atom[0][0]) for atom in alphabet.atoms]
         return Dfa(alphabet, tuple(tuple(row[s] for s in symbols) for row in self.table), self.accepting)
 
     def complement(self) -> "Dfa":
@@ -178,18 +196,44 @@ def union(automata: Sequence[Dfa]) -> Dfa:
     return build_dfa(automata[0].alphabet, (0,) * len(automata), successors, is_accepting)
 
 
+def intersection(automata: Sequence[Dfa]) -> Dfa:
+    """The automaton of the texts in all of the languages; all automata must have the same alphabet.
+
+    Most products are small, and are made at once. A larger one is made factor by factor, each minimised.
+
+    Raises:
+        TooManyStates: a product is too large.
+    """
+    if len(automata) <= 2:
+        return reduce(Dfa.intersect, automata)
+
+    def successors(states: tuple[int, ...]) -> Iterator[tuple[int, ...] | None]:
+        columns = zip(*(each.table[s] for each, s in zip(automata, states, strict=True)), strict=True)
+        return (None if DEAD in targets else targets for targets in columns)
+
+    def is_accepting(states: tuple[int, ...]) -> bool:
+        return all(state in each.accepting for each, state in zip(automata, states, strict=True))
+
+    start = (0,) * len(automata)
+    try:
+        return build_dfa(automata[0].alphabet, start, successors, is_accepting, _MOST_AT_ONCE)
+    except TooManyStates:
+        return reduce(Dfa.intersect, automata)
+
+
 def build_dfa(
     alphabet: Alphabet,
     start: StateT,
     successors: Callable[[StateT], Iterable[StateT | None]],
     is_accepting: Callable[[StateT], bool],
+    most: int = MAX_STATES,
 ) -> Dfa:
     """The minimised automaton whose states are any hashable values, made as they are reached from `start`.
 
     `successors(state)` gives the next state for each symbol in turn, None where there is none.
 
     Raises:
-        TooManyStates: more than `MAX_STATES` states are reached.
+        TooManyStates: more than `most` states are reached.
     """
     numbers = {start: 0}
     order = [start]
@@ -201,8 +245,8 @@ def build_dfa(
                 row.append(DEAD)
                 continue
             if target not in numbers:
-                if len(order) >= MAX_STATES:
-                    raise TooManyStates
+                if len(order) >= most:
+                    raise TooManyStates(most)
                 numbers[target] = len(order)
                 order.append(target)
             row.append(numbers[target])

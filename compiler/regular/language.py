@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache, reduce
+from functools import lru_cache
 
 from compiler.regular import charset, nfa
-from compiler.regular.dfa import Alphabet, Dfa, TooManyStates, build_dfa, union
+from compiler.regular.dfa import Alphabet, Dfa, TooManyStates, build_dfa, intersection, union
 from compiler.regular.ecma import (
     MAX_COUNT,
     MISPLACED_LOOKAROUND,
@@ -100,14 +100,14 @@ def language(
     return _intersection(tuple(conditions), excluded, most)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=512)
 def _intersection(conditions: tuple[PatternCondition, ...], excluded: tuple[str, ...], most: int) -> Dfa:
     """As `language`; cached, since formats and patterns recur."""
     automata = [_automaton(condition, most) for condition in conditions]
     sets = [s for sets, _ in automata for s in sets]
     alphabet = Alphabet.of([*sets, *(charset.of(char) for char in sorted(set("".join(excluded))))])
     first = [_other_than(excluded, alphabet)] if excluded or not conditions else []
-    return reduce(Dfa.intersect, first + [dfa.over(alphabet) for _, dfa in automata])
+    return intersection(first + [dfa.over(alphabet) for _, dfa in automata])
 
 
 def is_valid_for_all(name: str, text: str) -> bool:

@@ -1,6 +1,7 @@
 """Patterns and formats as automata: what they accept is valid under two validators."""
 
 import random
+from functools import reduce
 
 import jsonschema
 import jsonschema_rs
@@ -10,6 +11,7 @@ from corpus import corpus, json_lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compiler.regular.dfa import Alphabet, Dfa, intersection
 from compiler.regular.ecma import PatternError
 from compiler.regular.language import PatternCondition, language
 
@@ -138,6 +140,25 @@ def test_no_text_is_accepted_that_the_validator_rejects(text, pattern):
 def test_no_text_is_accepted_that_an_excluded_pattern_matches(text, pattern):
     if language([PatternCondition(pattern, is_excluded=True)]).accepts(text):
         assert not jsonschema_rs.is_valid({"pattern": pattern}, text)
+
+
+CONDITIONS = st.builds(
+    PatternCondition,
+    st.sampled_from(
+        ["^[a-z]+$", "^(ab|b)*$", "a", "^x-", "^.{2,4}$", "[^ab]", "b$", r"\d", "^(?!b)", "^a|b$"]
+    ),
+    is_excluded=st.booleans(),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(CONDITIONS, min_size=3, max_size=6, unique=True), st.sampled_from([1, 4, 400]))
+def test_a_product_is_the_same_automaton_made_at_once_or_factor_by_factor(conditions, most):
+    sets = [atom for each in conditions for atom in language([each]).alphabet.atoms]
+    factors = [language([each]).over(Alphabet.of(sets)) for each in conditions]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("compiler.regular.dfa._MOST_AT_ONCE", most)
+        assert intersection(factors) == reduce(Dfa.intersect, factors)
 
 
 def test_a_refusal_says_why():
