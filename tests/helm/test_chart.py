@@ -12,13 +12,13 @@ import pytest
 import yaml
 from fake_runtime import FakeRuntime
 from serving import served
+from values_table import CHART, leaves, with_table
 
 from gateway.app import create_app
 from gateway.setting_sources import load
 from gateway.settings import Settings
 from runtime.engines.settings import PluginSettings
 
-CHART = Path(__file__).resolve().parents[2] / "helm" / "callgate"
 KUBERNETES = ("1.30", "1.33")
 KEY = "a-key-of-this-test"
 INSTALL = f"run `{Path(sys.executable).name} tests/helm/install_tools.py`"
@@ -517,3 +517,15 @@ def test_the_commands_of_pods_that_call_the_gateways_work(kind, tmp_path):
         if kind == "Job":
             listed = client.get("/v1/toolsets", headers={"Authorization": f"Bearer {KEY}"}).json()
             assert {toolset["name"] for toolset in listed["toolsets"]} == {"payments", "large"}
+
+
+def test_the_readme_lists_every_value_with_its_description():
+    assert all(
+        description
+        for _, _, description in leaves(
+            yaml.safe_load((CHART / "values.yaml").read_text("utf-8")),
+            json.loads((CHART / "values.schema.json").read_text("utf-8")),
+        )
+    )
+    readme = (CHART / "README.md").read_text("utf-8")
+    assert readme == with_table(readme), "run `python tests/helm/values_table.py`"
