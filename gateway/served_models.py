@@ -16,6 +16,10 @@ from runtime.models import NAMED_MODELS, find_source
 from runtime.protocol import Runtime
 from runtime.request import Selection
 
+DEFAULT_MAX_TOKENS = 2048
+NAMED_MAX_TOKENS = 512
+"""For models that are there to be tried: they are small, and ramble."""
+
 OnVocabulary = Callable[[PreparedVocabulary], None]
 """Called with the vocabulary of each model as soon as it is known, before its weights are read."""
 
@@ -63,7 +67,7 @@ def connect_remote(settings: Settings, model: ModelSettings, on_vocabulary: OnVo
         text = replace(text, context_length=min(text.context_length, settings.context_length))
     remote = RemoteSettings(
         model_name=model.engine_model,
-        default_max_tokens=settings.default_max_tokens,
+        default_max_tokens=default_max_tokens(settings, model),
         max_sequences=settings.max_waiting + settings.max_batch,
         max_sequences_per_share=settings.max_sequences_per_key,
         jump_forward=settings.jump_forward,
@@ -97,6 +101,12 @@ def model_name(model: ModelSettings) -> str:
     return model.model_name or (model.model if model.model in NAMED_MODELS else Path(model.model).name)
 
 
+def default_max_tokens(settings: Settings, model: ModelSettings) -> int:
+    """The token budget of a request to a model that sets none."""
+    usual = NAMED_MAX_TOKENS if model.model in NAMED_MODELS else DEFAULT_MAX_TOKENS
+    return settings.default_max_tokens or usual
+
+
 def start_embedded(settings: Settings, model: ModelSettings, on_vocabulary: OnVocabulary) -> Runtime:
     """Load a model and start its engine; blocks for seconds.
 
@@ -120,7 +130,7 @@ def start_embedded(settings: Settings, model: ModelSettings, on_vocabulary: OnVo
             dtype=settings.dtype,
             kv_bytes=settings.kv_bytes,
             context_length=settings.context_length,
-            default_max_tokens=settings.default_max_tokens,
+            default_max_tokens=default_max_tokens(settings, model),
             max_sequences=settings.max_batch,
             max_batch_tokens=max(512, settings.max_batch),
             max_waiting=settings.max_waiting,

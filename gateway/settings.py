@@ -138,8 +138,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Meta(description="Longest prompt and answer together, in tokens; by default the model's."),
     ] = None
     default_max_tokens: Annotated[
-        int, Meta(ge=1, description="Token budget of a request that sets none.")
-    ] = 2048
+        Count | None,
+        Meta(
+            description="Token budget of a request that sets none; by default 512 for the models that have a"
+            " name here, which ramble, and 2048 for others."
+        ),
+    ] = None
     num_threads: Annotated[
         Count | None,
         Meta(description="Threads for a model on the CPU; by default the cores that it may use."),

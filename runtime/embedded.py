@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from compiler.cache.grammar_cache import GrammarCache
+from compiler.closing.closer import Closer
 from compiler.prepared_vocabulary import PreparedVocabulary
 from runtime.engine import Engine
 from runtime.engine_thread import EngineJob, EngineThread, Mailbox
@@ -197,8 +198,9 @@ class EmbeddedRuntime:
             )
 
         choices = []
+        max_tokens = request.max_tokens or self._default_budget(closer)
         for choice in range(request.num_choices):
-            first = sequence(choice, 0, request.max_tokens or self._default_max_tokens)
+            first = sequence(choice, 0, max_tokens)
             first.population = population_of(first, selection, partial(sequence, choice))
             choices.append((first, Transcript.of(request, choice, self._token_bytes)))
         self._thread.engine.check_budget(choices[0][0])
@@ -214,6 +216,11 @@ class EmbeddedRuntime:
         if request.selection is not None:
             return request.selection
         return Selection() if request.is_streamed or request.stop else self._default_selection
+
+    def _default_budget(self, closer: Closer | None) -> int:
+        """The default of the settings; the whole context if the shortest valid output is longer."""
+        is_enough = closer is None or closer.fits(self._default_max_tokens)
+        return self._default_max_tokens if is_enough else self._card.context_length
 
 
 def run_in_short_lived_thread(work: Callable[[], T]) -> T:

@@ -185,6 +185,17 @@ async def test_a_request_without_a_budget_gets_the_default(make_runtime):
     assert events[-1].stats.num_output_tokens <= 7
 
 
+async def test_the_default_budget_grows_for_an_output_that_needs_more(make_runtime):
+    """Nobody set the budget that the shortest array of twenty items exceeds."""
+    runtime = make_runtime(dataclasses.replace(SETTINGS, default_max_tokens=7))
+    schema = {"type": "array", "items": {"const": True}, "minItems": 20, "maxItems": 20}
+    (card,) = await runtime.models()
+    compiled = compile_schema(schema, tokenizer=card.vocabulary)
+    events = await events_of(runtime, request(max_tokens=None, constraint=compiled))
+    assert json.loads(text_of(events)) == [True] * 20
+    assert events[-1].stats.num_output_tokens > 7
+
+
 async def test_json_output_is_closed_at_its_budget(runtime):
     schema = {"type": "array", "items": {"type": "string", "minLength": 3}, "minItems": 3}
     (card,) = await runtime.models()
