@@ -10,6 +10,7 @@ from msgspec import Meta
 from compiler.response_format import ResponseFormat
 from gateway.body import read_inner_json
 from gateway.errors import InvalidField, TooManyValues
+from gateway.turn import Turn
 from gateway.wire.engine_formats import ANY_OBJECT, EngineFormats
 from gateway.wire.field_reader import FieldReader, Fixed
 from runtime.request import MAX_SELECTION, Sampling, Selection
@@ -183,6 +184,29 @@ def read_selection(fields: TurnFields) -> Selection | None:
     """How the answer is selected from several; None leaves it to the engine's settings."""
     size = fields.callgate.accept if fields.callgate else None
     return None if size is None else Selection("accept", size)
+
+
+def read_turn(fields: TurnFields, toolset_header: str | None, timeout_header: str | None) -> Turn:
+    """A turn of what every API spells alike; each adds its messages, and what it spells in its own way.
+
+    Raises:
+        InvalidField: one of the fields or headers is malformed.
+    """
+    return Turn(
+        model=fields.model,
+        messages=(),
+        toolsets=read_toolsets(fields.toolset, toolset_header),
+        prompt_tools=fields.prompt_tools,
+        is_parallel=fields.parallel_tool_calls is not False,
+        key_order=read_key_order(fields),
+        selection=read_selection(fields),
+        is_streamed=bool(fields.stream),
+        sampling=read_sampling(fields),
+        stop_token_ids=tuple(fields.stop_token_ids or ()),
+        min_tokens=fields.min_tokens or 0,
+        template_options=fields.chat_template_kwargs or {},
+        timeout_s=read_timeout(fields.timeout, timeout_header),
+    )
 
 
 def check_stop(stop: Collection[str], param: str) -> None:

@@ -1,7 +1,7 @@
 """A Messages request becomes a turn: the fields, the format of the answer, the tools and the choice."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -22,11 +22,7 @@ from gateway.wire.fields import (
     TurnFields,
     check_stop,
     read_inline_tools,
-    read_key_order,
-    read_sampling,
-    read_selection,
-    read_timeout,
-    read_toolsets,
+    read_turn,
 )
 from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
@@ -156,27 +152,18 @@ def read_request(
     asked = convert({"tool_choice": fields.tool_choice}, ChoiceFields).tool_choice
     if fields.thinking and fields.thinking.budget_tokens is not None:
         reader.ignore("thinking.budget_tokens", "a thought has no budget of its own")
-    turn = Turn(
-        model=fields.model,
+    turn = read_turn(fields, toolset_header, timeout_header)
+    response_format = _read_format(fields)
+    turn = replace(
+        turn,
         messages=read_messages(fields.messages, fields.system, reader),
-        toolsets=read_toolsets(fields.toolset, toolset_header),
-        prompt_tools=fields.prompt_tools,
         tools=_read_tools(fields.tools or [], reader),
         choice=_read_choice(asked),
-        is_parallel=not (asked and asked.disable_parallel_tool_use)
-        and fields.parallel_tool_calls is not False,
-        response_format=(response_format := _read_format(fields)),
-        key_order=read_key_order(fields),
-        selection=read_selection(fields),
-        is_streamed=bool(fields.stream),
-        sampling=read_sampling(fields),
+        is_parallel=turn.is_parallel and not (asked and asked.disable_parallel_tool_use),
+        response_format=response_format,
         stop=_read_stop(fields.stop_sequences, response_format, reader),
-        stop_token_ids=tuple(fields.stop_token_ids or ()),
-        min_tokens=fields.min_tokens or 0,
         max_tokens=fields.max_tokens,
-        template_options=fields.chat_template_kwargs or {},
         reasoning_effort=_read_effort(fields),
-        timeout_s=read_timeout(fields.timeout, timeout_header),
     )
     return MessagesRequest(turn, bool(fields.stream), reader.ignored)
 

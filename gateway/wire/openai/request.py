@@ -27,12 +27,9 @@ from gateway.wire.fields import (
     TurnFields,
     allowed_choice,
     check_stop,
-    read_key_order,
     read_sampling,
-    read_selection,
     read_shared_format,
-    read_timeout,
-    read_toolsets,
+    read_turn,
 )
 from gateway.wire.openai.custom_tools import read_tools
 from gateway.wire.openai.messages import Messages, read_messages
@@ -176,28 +173,18 @@ def read_request(
         raise InvalidField("stream_options", "it is only allowed with `stream: true`")
     own_format = read_response_format(fields.response_format)
     response_format = read_any_format(own_format, "response_format", fields)
-    turn = Turn(
-        model=fields.model,
+    turn = replace(
+        read_turn(fields, toolset_header, timeout_header),
         tools=read_tools(fields.tools or [], reader),
         messages=read_messages(fields.messages, reader),
-        toolsets=read_toolsets(fields.toolset, toolset_header),
-        prompt_tools=fields.prompt_tools,
         choice=read_choice(fields.tool_choice),
-        is_parallel=fields.parallel_tool_calls is not False,
         response_format=response_format,
-        key_order=read_key_order(fields),
-        selection=read_selection(fields),
-        is_streamed=bool(fields.stream),
         sampling=read_penalised_sampling(fields),
         stop=read_stop(fields.stop, response_format, reader),
-        stop_token_ids=tuple(fields.stop_token_ids or ()),
-        min_tokens=fields.min_tokens or 0,
         max_tokens=_read_max_tokens(fields),
         num_choices=fields.n or 1,
         num_logprobs=_read_logprobs(fields),
-        template_options=fields.chat_template_kwargs or {},
         reasoning_effort=fields.reasoning_effort,
-        timeout_s=read_timeout(fields.timeout, timeout_header),
     )
     usage = bool(fields.stream_options and fields.stream_options.include_usage)
     return ChatRequest(turn, reader.ignored, is_streamed=bool(fields.stream), includes_usage=usage)

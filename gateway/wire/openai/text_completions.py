@@ -6,7 +6,7 @@ Chat Completions. There are no tools here.
 
 import time
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import msgspec
@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from gateway.body import convert
 from gateway.errors import InvalidField
-from gateway.turn import Generation, Turn
+from gateway.turn import Generation
 from gateway.wire.engine_formats import Outputs, read_any_format
 from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
 from gateway.wire.fields import (
@@ -22,9 +22,7 @@ from gateway.wire.fields import (
     HINTS_IN_ALL,
     REFUSED_IN_ALL,
     SILENT_IN_ALL,
-    read_key_order,
-    read_selection,
-    read_timeout,
+    read_turn,
 )
 from gateway.wire.openai.request import (
     ChatRequest,
@@ -96,22 +94,15 @@ def read_request(
         raise InvalidField("stream_options", "it is only allowed with `stream: true`")
     own_format = read_response_format(fields.response_format)
     response_format = read_any_format(own_format, "response_format", fields)
-    turn = Turn(
-        model=fields.model,
-        messages=(),
+    turn = replace(
+        read_turn(fields, toolset_header, timeout_header),
         prompt=read_prompt(fields.prompt),
         response_format=response_format,
-        key_order=read_key_order(fields),
-        selection=read_selection(fields),
-        is_streamed=bool(fields.stream),
         sampling=read_penalised_sampling(fields),
         stop=read_stop(fields.stop, response_format, reader),
-        stop_token_ids=tuple(fields.stop_token_ids or ()),
-        min_tokens=fields.min_tokens or 0,
         max_tokens=fields.max_tokens or DEFAULT_MAX_TOKENS,
         num_choices=fields.n or 1,
         num_logprobs=fields.logprobs,
-        timeout_s=read_timeout(fields.timeout, timeout_header),
     )
     includes_usage = bool(fields.stream_options and fields.stream_options.include_usage)
     return ChatRequest(turn, reader.ignored, is_streamed=bool(fields.stream), includes_usage=includes_usage)

@@ -1,7 +1,7 @@
 """A Responses request becomes a turn: the fields, the format of the text, the tools and the choice."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -26,12 +26,8 @@ from gateway.wire.fields import (
     TextFormat,
     TurnFields,
     allowed_choice,
-    read_key_order,
-    read_sampling,
-    read_selection,
     read_shared_format,
-    read_timeout,
-    read_toolsets,
+    read_turn,
 )
 from gateway.wire.openai.custom_tools import read_tools as read_any_tools
 from gateway.wire.responses.items import InputField, read_input
@@ -183,27 +179,16 @@ def read_request(
     reader = FieldReader(is_strict=is_strict)
     fields = reader.convert(reader.supported(body, RULES), ResponsesFields)
     _tell_hints(fields, reader)
-    turn = Turn(
-        model=fields.model,
+    turn = replace(
+        read_turn(fields, toolset_header, timeout_header),
         messages=read_input(fields.input, fields.instructions, reader),
-        toolsets=read_toolsets(fields.toolset, toolset_header),
-        prompt_tools=fields.prompt_tools,
         tools=read_tools(fields.tools or [], reader),
         choice=read_choice(fields.tool_choice),
-        is_parallel=fields.parallel_tool_calls is not False,
         response_format=read_any_format(_read_format(fields.text), "text.format", fields),
-        key_order=read_key_order(fields),
-        selection=read_selection(fields),
-        is_streamed=bool(fields.stream),
-        sampling=read_sampling(fields),
-        stop_token_ids=tuple(fields.stop_token_ids or ()),
-        min_tokens=fields.min_tokens or 0,
         max_tokens=fields.max_output_tokens,
         num_logprobs=_read_logprobs(fields),
-        template_options=fields.chat_template_kwargs or {},
         reasoning_effort=fields.reasoning.effort if fields.reasoning else None,
         truncates=fields.truncation == "auto",
-        timeout_s=read_timeout(fields.timeout, timeout_header),
     )
     echoed = {name: default if body.get(name) is None else body[name] for name, default in ECHOED.items()}
     echoed["reasoning"] = {"effort": turn.reasoning_effort, "summary": None}
