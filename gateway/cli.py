@@ -14,6 +14,7 @@ from rich.console import Console
 
 from gateway.engines_cli import engines
 from gateway.errors import BenchMissing, GatewayError
+from gateway.import_cli import import_tools
 from gateway.setting_sources import let_threads_wait, load
 from gateway.settings import settings_table
 from gateway.tools_cli import output, table, tools
@@ -24,6 +25,7 @@ cli = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+tools.command("import")(import_tools)
 cli.add_typer(tools, name="tools")
 store = typer.Typer(help="The store of toolsets.", no_args_is_help=True)
 cli.add_typer(store, name="store")

@@ -66,7 +66,7 @@ class _SummaryReply(msgspec.Struct):
     created_at: str
 
 
-class _Warning(msgspec.Struct):
+class UnenforcedPart(msgspec.Struct):
     """A part of a schema that is not enforced, most likely because of a slip."""
 
     tool: str
@@ -75,10 +75,10 @@ class _Warning(msgspec.Struct):
     note: str
 
 
-class _ApplyReply(_SummaryReply):
+class ApplyReply(_SummaryReply):
     """What `apply` did."""
 
-    warnings: list[_Warning] = []
+    warnings: list[UnenforcedPart] = []
 
 
 class _PageReply(msgspec.Struct):
@@ -88,13 +88,20 @@ class _PageReply(msgspec.Struct):
     next: str | None
 
 
-class _ToolsetReply(msgspec.Struct):
+class ToolsetReply(msgspec.Struct):
     """A toolset with its tools."""
 
     name: str
-    tools: list[Any]
+    revision: int
+    etag: str
+    tools: list[dict[str, Any]]
     documents: dict[str, Any] = {}
     prompt_tools: str | None = None
+
+    @property
+    def others(self) -> dict[str, Any]:
+        """The other fields that `PUT` takes, those that are not empty."""
+        return _given({"documents": self.documents, "prompt_tools": self.prompt_tools})
 
 
 class _Enforcement(msgspec.Struct):
@@ -115,15 +122,15 @@ class _ToolReply(msgspec.Struct):
     compile_ms: float
 
 
-class _CheckReply(msgspec.Struct):
+class CheckReply(msgspec.Struct):
     """What `apply` would do."""
 
     changes: dict[str, str]
     tools: list[_ToolReply]
-    warnings: list[_Warning] = []
+    warnings: list[UnenforcedPart] = []
 
 
-class _FaultReply(msgspec.Struct):
+class FaultReply(msgspec.Struct):
     """What is wrong with a tool or a document."""
 
     tool: str | int | None
@@ -133,11 +140,11 @@ class _FaultReply(msgspec.Struct):
     suggestion: str
 
 
-class _ProblemReply(msgspec.Struct):
+class ProblemReply(msgspec.Struct):
     """Why a request failed."""
 
     detail: str
-    errors: list[_FaultReply] = []
+    errors: list[FaultReply] = []
 
 
 # Compiling a thousand tools takes minutes; a request that takes longer than this is stuck.
@@ -152,8 +159,8 @@ def apply(
     body, found = _read(file)
     with open_gateway(url, api_key) as (client, console):
         with console.status("compiling …"):
-            response = client.put(_path(name or found), json=body)
-        summary = checked_answer(response, _ApplyReply)
+            response = client.put(toolset_path(name or found), json=body)
+        summary = checked_answer(response, ApplyReply)
         verb = "created" if response.status_code == 201 else "is now"
         console.print(
             f"toolset [bold]{summary.name}[/] {verb} at revision {summary.revision},"
@@ -171,7 +178,9 @@ def check(
     body, found = _read(file)
     with open_gateway(url, api_key) as (client, console):
         with console.status("compiling …"):
-            result = checked_answer(client.post(f"{_path(name or found)}/check", json=body), _CheckReply)
+            result = checked_answer(
+                client.post(f"{toolset_path(name or found)}/check", json=body), CheckReply
+            )
         reports = {report.name: report for report in result.tools}
         shown = table("tool", "change", "grammar", "compiled in", "stricter than declared")
         for tool, change in result.changes.items():
@@ -196,9 +205,8 @@ def list_toolsets(url: UrlOption = None, api_key: KeyOption = None) -> None:
 def show(toolset: ToolsetArgument, url: UrlOption = None, api_key: KeyOption = None) -> None:
     """Print a toolset as JSON that `apply` can read."""
     with open_gateway(url, api_key) as (client, _):
-        revision = checked_answer(client.get(_path(toolset)), _ToolsetReply)
-        others = {"documents": revision.documents, "prompt_tools": revision.prompt_tools}
-        shown = {"name": revision.name, "tools": revision.tools, **_given(others)}
+        revision = registered_toolset(client, checked_answer(client.get(toolset_path(toolset)), ToolsetReply))
+        shown = {"name": revision.name, "tools": revision.tools, **revision.others}
         typer.echo(json.dumps(shown, indent=2, ensure_ascii=False))
 
 
@@ -206,13 +214,25 @@ def show(toolset: ToolsetArgument, url: UrlOption = None, api_key: KeyOption = N
 def rm(toolset: ToolsetArgument, url: UrlOption = None, api_key: KeyOption = None) -> None:
     """Delete a toolset; its revisions can be restored over REST."""
     with open_gateway(url, api_key) as (client, console):
-        checked_answer(client.delete(_path(toolset)), type(None))
+        checked_answer(client.delete(toolset_path(toolset)), type(None))
         console.print(f"toolset [bold]{toolset}[/] deleted", highlight=False)
 
 
-def _path(toolset: str) -> str:
+def registered_toolset(client: httpx.Client, read: ToolsetReply) -> ToolsetReply:
+    """A toolset, `read` in OpenAI's shape, with each tool in a shape that has all of its fields."""
+    path = f"{toolset_path(read.name)}/revisions/{read.revision}"
+    tools = read.tools
+    for shape in ("mcp", "anthropic"):
+        others = checked_answer(client.get(path, params={"shape": shape}), ToolsetReply).tools
+        kept = {"name", "description", "inputSchema", "input_schema", "strict", "callgate"}
+        tools = [other if other.keys() - kept else tool for tool, other in zip(tools, others, strict=True)]
+    return msgspec.structs.replace(read, tools=tools)
+
+
+def toolset_path(toolset: str) -> str:
+    """The path of a toolset's URL."""
     if not toolset:
-        raise _failure("a toolset needs a name")
+        raise failure("a toolset needs a name")
     return f"/v1/toolsets/{quote(toolset, safe='')}"
 
 
@@ -234,11 +254,11 @@ def _read(file: Path) -> tuple[dict[str, Any], str]:
         document = json.loads(file.read_text("utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise _failure(f"{file}: {reason}") from error
+        raise failure(f"{file}: {reason}") from error
     if isinstance(document, list):
         return {"tools": document}, file.stem
     if not isinstance(document, dict) or "tools" not in document:
-        raise _failure(f"{file}: expected a list of tools, or an object with the field `tools`")
+        raise failure(f"{file}: expected a list of tools, or an object with the field `tools`")
     others = {field: document.get(field) for field in ("documents", "prompt_tools")}
     return {"tools": document["tools"], **_given(others)}, str(document.get("name") or file.stem)
 
@@ -257,12 +277,12 @@ def open_gateway(url: str | None, api_key: str | None) -> Iterator[tuple[httpx.C
         with httpx.Client(base_url=base, headers=headers, timeout=TIMEOUT_S) as client:
             yield client, output()
     except (httpx.UnsupportedProtocol, httpx.InvalidURL, UnicodeError) as error:
-        raise _failure(
+        raise failure(
             f"{base!r} is not the address of a gateway ({error});"
             f" write one as --url {DEFAULT_URL}, or in CALLGATE_URL"
         ) from error
     except httpx.TransportError as error:
-        raise _failure(f"no gateway at {base}: {error}; is `callgate serve` running?") from error
+        raise failure(f"no gateway at {base}: {error}; is `callgate serve` running?") from error
 
 
 def checked_answer(response: httpx.Response, shape: type[T]) -> T:
@@ -270,21 +290,22 @@ def checked_answer(response: httpx.Response, shape: type[T]) -> T:
     try:
         if response.is_success:
             return msgspec.json.decode(response.content or b"null", type=shape)
-        problem = msgspec.json.decode(response.content, type=_ProblemReply)
+        problem = msgspec.json.decode(response.content, type=ProblemReply)
     except msgspec.MsgspecError:
-        raise _failure(
+        raise failure(
             f"HTTP {response.status_code} from {response.url}: the answer is not that of a gateway"
         ) from None
-    raise _failure("\n".join(map(_fault_line, problem.errors)) or problem.detail)
+    raise failure("\n".join(map(fault_line, problem.errors)) or problem.detail)
 
 
-def _fault_line(fault: _FaultReply) -> str:
+def fault_line(fault: FaultReply) -> str:
+    """A fault in one line."""
     subject = "" if fault.tool is None else f"tool {fault.tool!r} "
     suggestion = f" ({fault.suggestion})" if fault.suggestion else ""
     return f"{subject}at {fault.pointer or '/'}{_keyword(fault)}: {fault.reason}{suggestion}"
 
 
-def _keyword(fault: _FaultReply) -> str:
+def _keyword(fault: FaultReply) -> str:
     """The keyword, if the pointer does not end in it."""
     is_in_pointer = not fault.keyword or fault.pointer.endswith(f"/{fault.keyword}")
     return "" if is_in_pointer else f" ({fault.keyword})"
@@ -300,13 +321,14 @@ def _report_cells(report: _ToolReply | None) -> tuple[str, str, str]:
     return f"{report.grammar_bytes / 1024:.0f} KB", f"{report.compile_ms:.0f} ms", shown
 
 
-def _warn(console: Console, warnings: list[_Warning]) -> None:
+def _warn(console: Console, warnings: list[UnenforcedPart]) -> None:
     for slip in warnings:
         line = f"tool {slip.tool!r} at {slip.pointer or '/'}: {slip.keyword!r}: {slip.note}"
         console.print(line, style="yellow", markup=False, highlight=False, soft_wrap=True)
 
 
-def _failure(message: str) -> typer.Exit:
+def failure(message: str) -> typer.Exit:
+    """Print what went wrong; raise the result to end the command."""
     Console(stderr=True).print(message, style="red", markup=False, highlight=False, soft_wrap=True)
     return typer.Exit(1)
 

@@ -35,6 +35,7 @@ from toolspecs.errors import (
     UnknownRevision,
     UnknownTool,
     UnknownToolset,
+    UnreadableSource,
 )
 from toolspecs.json_value import Limits
 from toolspecs.nearest import near_matches
@@ -84,6 +85,7 @@ __all__ = [
     "UnknownRevision",
     "UnknownTool",
     "UnknownToolset",
+    "UnreadableSource",
     "check_documents",
     "check_tool",
     "detect_shape",

@@ -32,7 +32,7 @@ SCHEMAS_BY_NAME = frozenset(
     {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
 )
 """Keywords whose value is an object of schemas by name."""
-_VALUES = frozenset({"enum", "const", "default", "examples", "example"})
+VALUE_KEYWORDS = frozenset({"enum", "const", "default", "examples", "example"})
 """Keywords whose value is no schema."""
 _ADDED = (
     frozenset[str](),
@@ -144,5 +144,5 @@ def _subschemas(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
             for keyword, value in part.items():
                 if keyword in SCHEMAS_BY_NAME and isinstance(value, dict):
                     stack += value.values()
-                elif keyword not in _VALUES:
+                elif keyword not in VALUE_KEYWORDS:
                     stack.append(value)

@@ -3,6 +3,7 @@
 ToolspecsError
 ├── InvalidName         a toolset or a reference cannot have that name; the rule
 ├── InvalidTools        every fault of a toolset's tools and documents, each with its JSON pointer
+├── UnreadableSource    a document cannot be read, or is not of the kind that can be imported
 ├── LimitExceeded       the whole toolset is too large
 ├── UnknownToolset      there is no such toolset; similar names, or some that exist
 │   └── DeletedToolset  there was one; its last revision, to be restored
@@ -69,6 +70,15 @@ class InvalidTools(ToolspecsError):
     def __init__(self, faults: Sequence[Fault]) -> None:
         self.faults = tuple(faults)
         super().__init__("; ".join(map(str, self.faults)))
+
+
+class UnreadableSource(ToolspecsError):
+    """`source` is the file, the URL or the module that tools were to be imported from."""
+
+    def __init__(self, source: str, reason: str) -> None:
+        self.source = source
+        self.reason = reason
+        super().__init__(f"{shorten(source, 300)}: {reason}")
 
 
 class LimitExceeded(ToolspecsError):

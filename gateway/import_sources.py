@@ -1,0 +1,91 @@
+"""Reads the sources of an import, on the machine and with the rights of the user who asked for it.
+
+A document may only refer to others beside it: files below its own folder, or URLs of its own origin. A
+stranger's document could otherwise have any file of the user's read, or any address of their network asked.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import httpx
+
+from toolspecs.errors import UnreadableSource
+from toolspecs.imports.documents import Retrieve
+from toolspecs.imports.imported import Imported
+from toolspecs.imports.openapi import Selection, import_openapi
+
+MAX_BYTES = 32 * 1024 * 1024
+TIMEOUT_S = 60.0
+
+
+def from_openapi(source: str, headers: Mapping[str, str], selection: Selection) -> Imported:
+    """The tools of an OpenAPI document, by its path or URL; `headers` are sent with every request for a URL.
+
+    Raises:
+        UnreadableSource: it cannot be read, or is not such a document.
+    """
+    if source.startswith(("http://", "https://")):
+        with httpx.Client(headers=headers, timeout=TIMEOUT_S) as client:
+            text = _fetch(client, source)
+            return import_openapi(source, text, _same_origin(client, source), selection)
+    path = Path(source).resolve()
+    return import_openapi(path.as_uri(), _read(path), _same_folder(path.parent), selection)
+
+
+def _same_origin(client: httpx.Client, source: str) -> Retrieve:
+    def retrieve(uri: str) -> str:
+        if urlsplit(uri)[:2] != urlsplit(source)[:2]:
+            raise UnreadableSource(uri, "it is not fetched, since it is of another origin than the document")
+        return _fetch(client, uri)
+
+    return retrieve
+
+
+def _same_folder(folder: Path) -> Retrieve:
+    def retrieve(uri: str) -> str:
+        parts = urlsplit(uri)
+        path = Path(unquote(parts.path)).resolve()
+        if parts.scheme != "file" or not path.is_relative_to(folder):
+            raise UnreadableSource(uri, f"it is not read, since it is not a file below {folder}")
+        return _read(path)
+
+    return retrieve
+
+
+def _fetch(client: httpx.Client, url: str) -> str:
+    """The text at a URL. Redirects are not followed: they would take the headers elsewhere."""
+    try:
+        with client.stream("GET", url) as response:
+            if response.is_redirect:
+                target = response.headers.get("location", "nowhere")
+                raise UnreadableSource(url, f"it redirects to {target}; import from there if you trust it")
+            if not response.is_success:
+                raise UnreadableSource(url, f"HTTP {response.status_code} {response.reason_phrase}")
+            content = bytearray()
+            for part in response.iter_bytes():
+                content += part
+                if len(content) > MAX_BYTES:
+                    raise UnreadableSource(url, f"it is larger than {MAX_BYTES} bytes")
+    except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
+        raise UnreadableSource(url, str(error) or type(error).__name__) from error
+    return _decode(bytes(content), url)
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UnreadableSource(str(path), str(reason)) from error
+    if len(content) > MAX_BYTES:
+        raise UnreadableSource(str(path), f"it is larger than {MAX_BYTES} bytes")
+    return _decode(content, str(path))
+
+
+def _decode(content: bytes, source: str) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UnreadableSource(source, f"it is not UTF-8: {error.reason} at byte {error.start}") from error

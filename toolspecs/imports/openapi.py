@@ -1,0 +1,291 @@
+"""The operations of an OpenAPI document (3.0 to 3.2) as tools.
+
+An operation's parameters, wherever the request carries them, and its body are the arguments of one tool. The
+body is the argument `body`, whatever its schema, so that nothing of that schema is lost:
+
+>>> document = '''
+... openapi: 3.1.0
+... info: {title: Shop, version: "1"}
+... paths:
+...   /orders/{id}:
+...     patch:
+...       operationId: changeOrder
+...       parameters: [{name: id, in: path, required: true, schema: {type: integer}}]
+...       requestBody: {required: true, content: {application/json: {schema: {type: object}}}}
+... '''
+>>> [tool] = import_openapi("shop.yaml", document, unreachable).tools
+>>> tool.name, list(tool.parameters["properties"]), tool.parameters["required"]
+('changeOrder', ['id', 'body'], ['id', 'body'])
+>>> tool.extras["_meta"]["callgate/source"]["arguments"]
+{'id': {'in': 'path', 'name': 'id'}, 'body': {'in': 'body', 'type': 'application/json'}}
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, NoReturn
+
+from toolspecs.errors import Fault, UnreadableSource
+from toolspecs.imports.documents import LinkedDocuments, Retrieve
+from toolspecs.imports.imported import Imported, from_source, valid_name
+from toolspecs.imports.openapi_schemas import ToolSchemas, Unsupported, pointer_of
+from toolspecs.json_value import Flaw
+from toolspecs.nearest import near_matches, shorten
+from toolspecs.tool import Tool
+
+_METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace", "query")
+_VERSIONS = ("3.0", "3.1", "3.2")
+_PLACES = ("path", "query", "querystring", "header", "cookie")
+_OF_THE_CLIENT = frozenset({"accept", "content-type", "authorization"})
+"""Headers that OpenAPI does not let parameters describe."""
+_Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which operations to import. One of each kind must match; an empty kind admits every operation.
+
+    `tags` are compared as they are, `paths` and `operations` (names of tools, or operation ids) are patterns
+    such as `/v1/users*`.
+    """
+
+    tags: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    operations: tuple[str, ...] = ()
+
+
+EVERYTHING = Selection()
+
+
+@dataclass(frozen=True, slots=True)
+class _Operation:
+    """An operation, with the document and the place where it stands."""
+
+    method: str
+    route: str
+    item: dict[str, Any]
+    fields: dict[str, Any]
+    base: str
+    path: _Path
+
+    @property
+    def title(self) -> str:
+        """The operation's own id, else its method and path."""
+        given = self.fields.get("operationId")
+        return given if isinstance(given, str) and given else f"{self.method} {self.route}"
+
+    @property
+    def tags(self) -> frozenset[str]:
+        """The operation's tags."""
+        given = self.fields.get("tags")
+        return (
+            frozenset(tag for tag in given if isinstance(tag, str))
+            if isinstance(given, list)
+            else frozenset()
+        )
+
+    def is_selected(self, selection: Selection) -> bool:
+        """Whether the selection admits it."""
+        names = {self.title, valid_name(self.title)}
+        return (
+            (not selection.tags or not self.tags.isdisjoint(selection.tags))
+            and (not selection.paths or any(fnmatchcase(self.route, glob) for glob in selection.paths))
+            and (
+                not selection.operations
+                or any(fnmatchcase(name, glob) for name in names for glob in selection.operations)
+            )
+        )
+
+
+def import_openapi(uri: str, text: str, retrieve: Retrieve, selection: Selection = EVERYTHING) -> Imported:
+    """The tools of the document `text`, which was found at `uri`; `retrieve` reads those it refers to.
+
+    Raises:
+        UnreadableSource: it is no such document, or one that it refers to cannot be read, or no operation is
+            selected.
+    """
+    documents = LinkedDocuments(uri, text, retrieve)
+    document = documents.root
+    version = _version(uri, document)
+    operations = list(_operations(documents))
+    selected = [operation for operation in operations if operation.is_selected(selection)]
+    if not selected:
+        raise UnreadableSource(uri, _nothing_selected(operations, selection))
+    # Names do not depend on the selection, or a selection would rename the tools of another.
+    names: dict[_Path, str] = {}
+    for operation in operations:
+        names[operation.path] = valid_name(operation.title, names.values())
+    tools, faults = [], []
+    for operation in selected:
+        name = names[operation.path]
+        schemas = ToolSchemas(documents, is_3_0=version == "3.0")
+        try:
+            tools.append(_tool(name, operation, documents, schemas))
+        except Unsupported as error:
+            flaw = error.flaw
+            faults.append(Fault(name, pointer_of(flaw), flaw.keyword, flaw.message, flaw.suggestion))
+    info = document.get("info")
+    title = info.get("title") if isinstance(info, dict) else None
+    return Imported("openapi", title if isinstance(title, str) else "", tuple(tools), tuple(faults))
+
+
+def unreachable(uri: str) -> NoReturn:
+    """Retrieves nothing: for documents that refer to no others."""
+    raise UnreadableSource(uri, "other documents are not read here")
+
+
+def _version(uri: str, document: Any) -> str:
+    if not isinstance(document, dict) or not isinstance(document.get("openapi"), str):
+        is_older = isinstance(document, dict) and "swagger" in document
+        way_out = "; it is Swagger 2.0: convert it to OpenAPI 3" if is_older else ""
+        raise UnreadableSource(uri, f"an OpenAPI document has the field `openapi`{way_out}")
+    version = ".".join(document["openapi"].split(".")[:2])
+    if version not in _VERSIONS:
+        found = shorten(document["openapi"], 50)
+        raise UnreadableSource(uri, f"OpenAPI {found} cannot be read, only {', '.join(_VERSIONS)}")
+    if not isinstance(document.get("paths", {}), dict):
+        raise UnreadableSource(uri, "at /paths: paths are an object")
+    return version
+
+
+def _operations(documents: LinkedDocuments) -> Iterator[_Operation]:
+    for route, given in documents.root.get("paths", {}).items():
+        try:
+            base, item = documents.follow(documents.uri, given)
+        except LookupError as error:
+            raise UnreadableSource(documents.uri, f"at the path {route}: {error.args[0]}") from None
+        if not isinstance(item, dict):
+            continue
+        for method in _METHODS:
+            if isinstance(item.get(method), dict):
+                yield _Operation(method, route, item, item[method], base, ("paths", route, method))
+
+
+def _nothing_selected(operations: list[_Operation], selection: Selection) -> str:
+    if not operations:
+        return "it has no operations"
+    tags = {tag for operation in operations for tag in operation.tags}
+    unknown = [tag for tag in selection.tags if tag not in tags]
+    if unknown:
+        near = near_matches(unknown[0], tags, 3) or sorted(tags)[:8]
+        return f"no operation has the tag {unknown[0]!r}; there are {', '.join(map(repr, near)) or 'none'}"
+    return f"none of its {len(operations)} operations is selected; the first is {operations[0].title!r}"
+
+
+def _tool(name: str, operation: _Operation, documents: LinkedDocuments, schemas: ToolSchemas) -> Tool:
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    arguments: dict[str, Any] = {}
+    parameters = list(_parameters(operation, documents))
+    for parameter, base, path in parameters:
+        place = parameter["in"]
+        if place == "header" and parameter["name"].lower() in _OF_THE_CLIENT:
+            continue
+        argument = valid_name(parameter["name"], properties, place)
+        properties[argument] = _described(_parameter_schema(parameter, base, path, schemas), parameter)
+        arguments[argument] = {"in": place, "name": parameter["name"]}
+        if parameter.get("required") is True or place == "path":
+            required.append(argument)
+    _check_route(operation, {parameter["name"] for parameter, *_ in parameters if parameter["in"] == "path"})
+    if body := _body(operation, documents, schemas):
+        argument = valid_name("body", properties)
+        media_type, properties[argument], is_required = body
+        arguments[argument] = {"in": "body", "type": media_type}
+        if is_required:
+            required.append(argument)
+    tool = Tool(name, _description(operation.fields), schemas.arguments(properties, required))
+    return from_source(
+        tool, {"operation": f"{operation.method.upper()} {operation.route}", "arguments": arguments}
+    )
+
+
+def _description(fields: dict[str, Any]) -> str:
+    """Summary and description, without one that repeats the other."""
+    summary, description = (
+        fields[key].strip() if isinstance(fields.get(key), str) else "" for key in ("summary", "description")
+    )
+    return description if description.startswith(summary) else f"{summary}\n\n{description}".strip()
+
+
+def _parameters(
+    operation: _Operation, documents: LinkedDocuments
+) -> Iterator[tuple[dict[str, Any], str, _Path]]:
+    """Each parameter of an operation, with its place; its own replace those of the path."""
+    found: dict[tuple[str, str], tuple[dict[str, Any], str, _Path]] = {}
+    for fields, path in ((operation.item, operation.path[:-1]), (operation.fields, operation.path)):
+        given = fields.get("parameters")
+        for index, each in enumerate(given if isinstance(given, list) else ()):
+            here = (*path, "parameters", index)
+            base, parameter = _follow(documents, operation.base, each, here)
+            is_whole = isinstance(parameter.get("name"), str) and parameter.get("in") in _PLACES
+            if not is_whole:
+                message = "a parameter has a name, and is in " + ", ".join(_PLACES)
+                raise Unsupported(Flaw(here, "in", message))
+            found[parameter["name"], parameter["in"]] = parameter, base, here
+    yield from found.values()
+
+
+def _follow(documents: LinkedDocuments, base: str, value: Any, path: _Path) -> tuple[str, dict[str, Any]]:
+    try:
+        uri, found = documents.follow(base, value)
+    except LookupError as error:
+        raise Unsupported(Flaw((*path, "$ref"), "$ref", str(error.args[0]))) from None
+    if not isinstance(found, dict):
+        raise Unsupported(Flaw(path, "", "this is an object"))
+    return uri, found
+
+
+def _parameter_schema(parameter: dict[str, Any], base: str, path: _Path, schemas: ToolSchemas) -> Any:
+    """The schema of a parameter, which may stand below the only media type of its `content`."""
+    if "schema" in parameter:
+        return schemas.copy(parameter["schema"], base, (*path, "schema"))
+    content = parameter.get("content")
+    for media_type, media in content.items() if isinstance(content, dict) else ():
+        if isinstance(media, dict) and "schema" in media:
+            return schemas.copy(media["schema"], base, (*path, "content", media_type, "schema"))
+    message = f"the parameter {shorten(parameter['name'], 100)!r} has no schema"
+    raise Unsupported(Flaw(path, "schema", message, "declare one; {} admits any value"))
+
+
+def _described(schema: Any, parameter: dict[str, Any]) -> Any:
+    description = parameter.get("description")
+    if not isinstance(description, str) or not description or not isinstance(schema, dict):
+        return schema
+    return {**schema, "description": description}
+
+
+def _check_route(operation: _Operation, declared: set[str]) -> None:
+    for part in operation.route.split("{")[1:]:
+        variable = part.partition("}")[0]
+        if variable not in declared:
+            message = f"the path has {{{shorten(variable, 100)}}}, but no parameter says what it is"
+            raise Unsupported(Flaw(operation.path, "parameters", message, "declare it with `in: path`"))
+
+
+def _body(
+    operation: _Operation, documents: LinkedDocuments, schemas: ToolSchemas
+) -> tuple[str, Any, bool] | None:
+    """The media type of a body, its schema, and whether it is required; JSON is preferred to other types."""
+    path = (*operation.path, "requestBody")
+    if "requestBody" not in operation.fields:
+        return None
+    base, body = _follow(documents, operation.base, operation.fields["requestBody"], path)
+    content = body.get("content")
+    if not isinstance(content, dict) or not content:
+        return None
+    media_type = min(content, key=_preference)  # the first of equals
+    _, media = _follow(documents, base, content[media_type], (*path, "content", media_type))
+    schema = schemas.copy(media.get("schema", {}), base, (*path, "content", media_type, "schema"))
+    return media_type, _described(schema, body), body.get("required") is True
+
+
+def _preference(media_type: str) -> int:
+    bare = media_type.partition(";")[0].strip().lower()
+    if bare == "application/json" or bare.endswith("+json"):
+        return 0
+    return {
+        "*/*": 1,
+        "application/*": 1,
+        "application/x-www-form-urlencoded": 2,
+        "multipart/form-data": 3,
+    }.get(bare, 4)

@@ -1,0 +1,212 @@
+"""Schemas of an OpenAPI document as the schema of one tool, which refers to nothing outside itself.
+
+Every reference leads to the tool's own definitions, whichever document it led to before. What schemas say
+beyond JSON Schema is written in it, or left out where it says nothing about what a client may send:
+
+| OpenAPI | in the tool |
+|---|---|
+| `readOnly: true` on a property | the property is left out, since only the server writes it |
+| `discriminator` | each alternative requires its own value of that property |
+| `example` | `examples` |
+| `nullable`, bounds as booleans (3.0) | as they are, under OpenAPI 3.0's own `$schema` |
+| `xml`, `externalDocs`, `x-…`, `writeOnly` | left out |
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from toolspecs.bundle import pointer_keys
+from toolspecs.dialects import OPENAPI_3_0, SCHEMAS_BY_NAME, VALUE_KEYWORDS
+from toolspecs.imports.documents import LinkedDocuments
+from toolspecs.imports.imported import valid_name
+from toolspecs.json_value import Flaw, pointer
+
+_LEFT_OUT = frozenset({"xml", "externalDocs", "discriminator", "readOnly", "writeOnly", "example"})
+_MOVED = ("$id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor")
+"""Keywords whose meaning depends on the document around them."""
+_MAX_DEPTH = 20
+"""Of `allOf` and references, to find a property in."""
+
+
+class Unsupported(Exception):
+    """A part of a document that no tool can be made of."""
+
+    def __init__(self, flaw: Flaw) -> None:
+        self.flaw = flaw
+        super().__init__(flaw.message)
+
+
+class ToolSchemas:
+    """Copies schemas into one tool, and collects the definitions that they refer to."""
+
+    def __init__(self, documents: LinkedDocuments, *, is_3_0: bool) -> None:
+        self._documents = documents
+        self._is_3_0 = is_3_0
+        self._field = "definitions" if is_3_0 else "$defs"
+        self._names: dict[tuple[str, str], str] = {}
+        self._pending: list[tuple[str, str]] = []
+
+    def arguments(self, properties: Mapping[str, Any], required: list[str]) -> dict[str, Any]:
+        """The tool's parameters, of properties that `copy` made."""
+        schema: dict[str, Any] = {"$schema": OPENAPI_3_0} if self._is_3_0 else {}
+        schema |= {"type": "object", "properties": dict(properties)}
+        if required:
+            schema["required"] = required
+        schema["additionalProperties"] = False
+        if definitions := dict(self._definitions()):
+            schema[self._field] = definitions
+        return schema
+
+    def copy(self, schema: Any, base: str, path: tuple[str | int, ...]) -> Any:
+        """A schema of the document `base`; `path` leads to it in the source, for errors.
+
+        Raises:
+            Unsupported: a reference leads nowhere, or means something else away from its document.
+        """
+        if isinstance(schema, list):
+            return [self.copy(item, base, (*path, index)) for index, item in enumerate(schema)]
+        if not isinstance(schema, dict):
+            return schema
+        for keyword in _MOVED:
+            if isinstance(schema.get(keyword), str | bool):
+                message = "its meaning depends on the document around it"
+                raise Unsupported(Flaw((*path, keyword), keyword, message, "refer by JSON pointer"))
+        if isinstance(schema.get("$ref"), str):
+            return self._reference(schema, base, path)
+        return self._members(self._for_clients(schema, base), base, path)
+
+    def _members(self, schema: dict[str, Any], base: str, path: tuple[str | int, ...]) -> dict[str, Any]:
+        copied: dict[str, Any] = {}
+        for keyword, value in schema.items():
+            here = (*path, keyword)
+            if keyword in SCHEMAS_BY_NAME and isinstance(value, dict):
+                copied[keyword] = {name: self.copy(each, base, (*here, name)) for name, each in value.items()}
+            elif keyword in {"oneOf", "anyOf"} and isinstance(value, list) and _discriminator(schema):
+                copied[keyword] = list(self._alternatives(schema, keyword, base, here))
+            elif keyword == "example":
+                copied.setdefault("examples", [value])
+            elif keyword in VALUE_KEYWORDS:
+                copied[keyword] = value
+            elif keyword not in _LEFT_OUT and not keyword.startswith("x-"):
+                copied[keyword] = self.copy(value, base, here)
+        return copied
+
+    def _reference(self, schema: dict[str, Any], base: str, path: tuple[str | int, ...]) -> dict[str, Any]:
+        here = (*path, "$ref")
+        try:
+            target = self._documents.resolve(base, schema["$ref"])
+            self._documents.at(*target)
+        except LookupError as error:
+            raise Unsupported(Flaw(here, "$ref", str(error.args[0]))) from None
+        if target not in self._names:
+            keys = pointer_keys(target[1]) or (target[0].rsplit("/", 1)[-1].partition(".")[0],)
+            self._names[target] = valid_name(keys[-1], self._names.values())
+            self._pending.append(target)
+        beside = {keyword: value for keyword, value in schema.items() if keyword != "$ref"}
+        if self._is_3_0:  # where they have no force
+            beside = {keyword: value for keyword, value in beside.items() if keyword == "description"}
+        return {"$ref": f"#/{self._field}/{self._names[target]}", **self._members(beside, base, path)}
+
+    def _definitions(self) -> Iterator[tuple[str, Any]]:
+        """The definitions by name, those included that they refer to themselves."""
+        while self._pending:
+            uri, fragment = target = self._pending.pop(0)
+            schema = self._documents.at(uri, fragment)
+            yield self._names[target], self.copy(schema, uri, pointer_keys(fragment))
+
+    def _for_clients(self, schema: dict[str, Any], base: str) -> dict[str, Any]:
+        """A schema without what only the server writes."""
+        server_only = set(self._server_only(schema, base, 0))
+        if not server_only:
+            return schema
+        changed = _without(schema, server_only)
+        if isinstance(schema.get("allOf"), list):
+            changed["allOf"] = [
+                _without(part, server_only) if isinstance(part, dict) else part for part in schema["allOf"]
+            ]
+        return changed
+
+    def _server_only(self, schema: Any, base: str, depth: int) -> Iterator[str]:
+        """The names of the properties that are `readOnly`."""
+        for name, value, uri in self._properties(schema, base, depth):
+            _, declared = self._followed(uri, value)
+            if any(isinstance(each, dict) and each.get("readOnly") is True for each in (value, declared)):
+                yield name
+
+    def _properties(self, schema: Any, base: str, depth: int = 0) -> Iterator[tuple[str, Any, str]]:
+        """Each property that a schema declares, itself or by `allOf`, and the document that has it."""
+        base, schema = self._followed(base, schema)
+        if depth > _MAX_DEPTH or not isinstance(schema, dict):
+            return
+        properties, parts = schema.get("properties"), schema.get("allOf")
+        for name, value in (properties if isinstance(properties, dict) else {}).items():
+            yield name, value, base
+        for part in parts if isinstance(parts, list) else ():
+            yield from self._properties(part, base, depth + 1)
+
+    def _followed(self, base: str, value: Any) -> tuple[str, Any]:
+        """As `LinkedDocuments.follow`, but what leads nowhere is nothing; `copy` finds that out too."""
+        try:
+            return self._documents.follow(base, value)
+        except LookupError:
+            return base, None
+
+    def _alternatives(
+        self, schema: dict[str, Any], keyword: str, base: str, path: tuple[str | int, ...]
+    ) -> Iterator[Any]:
+        """The alternatives, each with its values of the discriminating property."""
+        name = _discriminator(schema)
+        mapping = schema["discriminator"].get("mapping")
+        targets = {
+            value: self._mapped(base, target)
+            for value, target in (mapping if isinstance(mapping, dict) else {}).items()
+            if isinstance(target, str)
+        }
+        for index, part in enumerate(schema[keyword]):
+            copied = self.copy(part, base, (*path, index))
+            declared = {
+                key: self._followed(uri, value)[1] for key, value, uri in self._properties(part, base)
+            }
+            is_open = isinstance(declared.get(name), dict) and not {"const", "enum"} & declared[name].keys()
+            if not is_open or not isinstance(part.get("$ref"), str):
+                yield copied
+                continue
+            target = self._documents.resolve(base, part["$ref"])
+            values = [value for value, mapped in targets.items() if mapped == target]
+            values = values or [pointer_keys(target[1])[-1] if target[1] else ""]
+            told = {"type": "object", "properties": {name: {"enum": values}}, "required": [name]}
+            yield {"allOf": [copied, told]}
+
+    def _mapped(self, base: str, target: str) -> tuple[str, str]:
+        """What a mapping's value names: a schema of the document by its name, or any by a reference."""
+        is_name = not any(sign in target for sign in "#/.")
+        try:
+            return self._documents.resolve(base, f"#/components/schemas/{target}" if is_name else target)
+        except LookupError:
+            return "", ""
+
+
+def _discriminator(schema: Mapping[str, Any]) -> str:
+    """The name of the property that tells a schema's alternatives apart, if it has one."""
+    given = schema.get("discriminator")
+    name = given.get("propertyName") if isinstance(given, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+def _without(schema: dict[str, Any], names: set[str]) -> dict[str, Any]:
+    """An object's schema without some of its properties."""
+    changed = dict(schema)
+    if isinstance(schema.get("properties"), dict):
+        changed["properties"] = {key: each for key, each in schema["properties"].items() if key not in names}
+    if isinstance(schema.get("required"), list):
+        changed["required"] = [
+            name for name in schema["required"] if not isinstance(name, str) or name not in names
+        ]
+        if not changed["required"]:  # which draft-04 does not allow to be empty
+            del changed["required"]
+    return changed
+
+
+def pointer_of(flaw: Flaw) -> str:
+    """Where a flaw is in the source."""
+    return pointer("", flaw.path)
