@@ -427,8 +427,12 @@ class RemoteRuntime:
         """
         if not (replica.client.reports_cached and output.num_requests == 1):
             delivery.end()
-        if is_done or (output.is_exhausted and replica.client.reports_cached):
-            delivery.end(min(await last_words(chunks), len(output.prompt_ids)))
+        num_cached = 0
+        try:
+            if is_done or (output.is_exhausted and replica.client.reports_cached):
+                num_cached = await last_words(chunks)
+        finally:  # also at the deadline: the output is whole
+            delivery.end(min(num_cached, len(output.prompt_ids)))
 
     def _body(
         self, replica: Replica, request: GenerationRequest, output: VerifiedOutput
