@@ -54,6 +54,31 @@ async def test_a_recipe_links_the_grammar_of_its_look_up(store, choice, response
     assert [name for name, _ in recipe.tools] == list(found.grammar.names)
 
 
+async def test_a_recipe_tells_orders_of_keys_apart(store):
+    """Keys of the parts do, so an engine that links the recipe admits what the gateway does."""
+    prepared = prepare(Vocabulary.of_bytes())
+    tools = [tool("f", a={"type": "null"}, b={"type": "null"})]
+    of_schema = ResponseFormat("schema", tools[0].parameters)
+    recipes = []
+    for order in (None, "any", "declared"):
+        found = await GrammarCache(store, secret=SECRET).toolset(
+            tools,
+            prepared=prepared,
+            syntax="json",
+            choice=ToolChoice(ChoiceMode.AUTO),
+            response_format=of_schema,
+            key_order=order,
+        )
+        recipes.append(found.recipe)
+        linked = found.recipe.link(await entries_of(found.recipe, store, prepared), prepared)
+        assert linked.digest == found.grammar.digest
+        for text in ('[{"name": "f", "arguments": {"b": null, "a": null}}]', '{"b": null, "a": null}'):
+            matcher = linked.matcher()
+            assert all(map(matcher.accept, text.encode())) == (order == "any"), text
+    assert recipes[0] == recipes[2]
+    assert not set(recipes[0].keys) & set(recipes[1].keys)
+
+
 @pytest.mark.parametrize("syntax", [None, "hermes"])
 async def test_a_recipe_of_a_format_alone(store, syntax):
     prepared = prepare(

@@ -2,7 +2,7 @@
 
 import pytest
 from chat import ask, body
-from sample_tools import WEATHER
+from sample_tools import TIME, WEATHER
 
 IN_ORDER = '{"place": "Oslo", "days": 3}'
 REVERSED = '{"days": 3, "place": "Oslo"}'
@@ -115,6 +115,11 @@ async def test_a_slip_is_refused_by_name(client, callgate, param, said):
     error = response.json()["error"]
     assert error["param"] == param
     assert said in error["message"]
+
+
+async def test_another_order_takes_the_same_arguments(client, weather):
+    response = await client.post("/v1/toolsets/weather/check", json={"tools": [FREE, TIME]})
+    assert response.json()["changes"] == {"get_weather": "compatible", "clock.now": "unchanged"}
 
 
 async def test_the_report_and_the_toolset_tell_the_order(client):
