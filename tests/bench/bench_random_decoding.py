@@ -18,6 +18,7 @@ def main() -> None:
     parser.add_argument("--corpus", nargs="+", choices=CORPORA, default=list(CORPORA))
     parser.add_argument("--vocabulary", choices=["qwen3", "mistral-v3", "bytes"], default="qwen3")
     parser.add_argument("--objects", choices=["schema", "closed"], default="schema")
+    parser.add_argument("--key-order", choices=["declared", "any"], default="declared")
     parser.add_argument("--per-schema", type=int, default=10)
     parser.add_argument("--every", type=int, default=1, help="one schema in so many")
     parser.add_argument("--seed", type=int, default=0)
@@ -34,6 +35,7 @@ def main() -> None:
             options.vocabulary,
             options.per_schema,
             objects=options.objects,
+            key_order=options.key_order,
             workers=options.workers,
             seed=options.seed,
         )
