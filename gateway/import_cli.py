@@ -1,4 +1,4 @@
-"""`callgate tools import`: tools of an OpenAPI document as a toolset, and what changed since.
+"""`callgate tools import`: the tools of a source as a toolset, and what changed there since.
 
 Tools are pinned. What the source says on a later import changes nothing by itself: the command shows the
 difference, and takes only the changes that `--accept` names.
@@ -16,12 +16,13 @@ import msgspec
 import typer
 from rich.console import Console
 
-from gateway.import_sources import from_openapi
+from gateway.errors import ExtraMissing
+from gateway.import_sources import from_mcp, from_openapi, from_python
+from gateway.setting_sources import source_token
 from gateway.tools_cli import (
     ApplyReply,
     CheckReply,
     KeyOption,
-    NameOption,
     ProblemReply,
     ToolsetReply,
     UnenforcedPart,
@@ -36,7 +37,7 @@ from gateway.tools_cli import (
 )
 from toolspecs.errors import ToolspecsError
 from toolspecs.imports.imported import Imported, origin_of, toolset_name
-from toolspecs.imports.openapi import Selection
+from toolspecs.imports.openapi import EVERYTHING, Selection
 from toolspecs.shapes import Shape, write_tool
 
 Tools = dict[str, dict[str, Any]]
@@ -68,11 +69,18 @@ class _Difference:
 
 
 def import_tools(
+    functions: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="MODULE:NAME", help="Python functions or pydantic models."),
+    ] = None,
     *,
     openapi: Annotated[
         str | None, typer.Option(metavar="FILE|URL", help="OpenAPI 3 document, JSON or YAML.")
     ] = None,
-    name: NameOption = None,
+    mcp: Annotated[str | None, typer.Option(metavar="URL", help="MCP server, over streamable HTTP.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="The toolset's name. Default: after the source's own name.")
+    ] = None,
     tag: Annotated[list[str] | None, typer.Option(help="Only operations with this tag; repeatable.")] = None,
     path: Annotated[
         list[str] | None, typer.Option(help="Only operations at such a path, as /v1/users*; repeatable.")
@@ -99,14 +107,23 @@ def import_tools(
 ) -> None:
     """Register the tools of a source, or show what changed there since.
 
-    A toolset that exists stays as it is: --accept takes changes.
+    A toolset that exists stays as it is: --accept takes changes. CALLGATE_SOURCE_TOKEN is sent to the source
+    as a bearer token.
     """
-    if openapi is None:
-        raise failure("name a source: --openapi FILE_OR_URL")
+    if sum(bool(source) for source in (functions, openapi, mcp)) != 1:
+        raise failure("name one source: MODULE:NAME, --openapi FILE_OR_URL or --mcp URL")
     selection = Selection(tuple(tag or ()), tuple(path or ()), tuple(operation or ()))
+    if selection != EVERYTHING and not openapi:
+        raise failure("--tag, --path and --operation are for --openapi")
+    headers = _headers(header or ())
     try:
-        imported = from_openapi(openapi, _headers(header or ()), selection)
-    except ToolspecsError as error:
+        if openapi:
+            imported = from_openapi(openapi, headers, selection)
+        elif mcp:
+            imported = from_mcp(mcp, headers)
+        else:
+            imported = from_python(functions or ())
+    except (ToolspecsError, ExtraMissing) as error:
         raise failure(visible(str(error))) from error
     _tell_faults(imported, is_fatal=not skip_refused)
     offered = {tool.name: write_tool(tool, Shape.MCP) for tool in imported.marked()}
@@ -233,7 +250,8 @@ def visible(text: str) -> str:
 
 
 def _headers(given: Iterable[str]) -> dict[str, str]:
-    headers = {}
+    token = source_token()
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
     for header in given:
         name, colon, value = header.partition(":")
         if not colon or not name.strip():

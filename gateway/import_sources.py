@@ -4,16 +4,24 @@ A document may only refer to others beside it: files below its own folder, or UR
 stranger's document could otherwise have any file of the user's read, or any address of their network asked.
 """
 
-from collections.abc import Mapping
+import asyncio
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import httpx
 
+from gateway.errors import ExtraMissing
 from toolspecs.errors import UnreadableSource
 from toolspecs.imports.documents import Retrieve
 from toolspecs.imports.imported import Imported
+from toolspecs.imports.mcp_listing import import_listing
 from toolspecs.imports.openapi import Selection, import_openapi
+from toolspecs.json_value import Limits
 
 MAX_BYTES = 32 * 1024 * 1024
 TIMEOUT_S = 60.0
@@ -31,6 +39,76 @@ def from_openapi(source: str, headers: Mapping[str, str], selection: Selection) 
             return import_openapi(source, text, _same_origin(client, source), selection)
     path = Path(source).resolve()
     return import_openapi(path.as_uri(), _read(path), _same_folder(path.parent), selection)
+
+
+def from_python(targets: Sequence[str]) -> Imported:
+    """The tools of functions and pydantic models, each written `module:name`; the modules are imported.
+
+    Raises:
+        UnreadableSource: there is no such module or name, or importing it failed.
+        ExtraMissing: pydantic is not installed.
+    """
+    try:
+        from toolspecs.imports.functions import import_functions  # noqa: PLC0415 - needs an extra
+    except ImportError as error:
+        raise ExtraMissing("importing Python functions", "functions") from error
+    sys.path.insert(0, str(Path.cwd()))
+    title = targets[0].partition(":")[0]
+    return import_functions(title, {target.partition(":")[2]: _object(target) for target in targets})
+
+
+def _object(target: str) -> Any:
+    module, colon, name = target.partition(":")
+    if not module or not colon or not name:
+        raise UnreadableSource(target, "a function is written as module:name")
+    try:
+        return reduce(getattr, name.split("."), importlib.import_module(module))
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise UnreadableSource(target, reason) from error
+
+
+def from_mcp(url: str, headers: Mapping[str, str]) -> Imported:
+    """The tools that an MCP server lists over streamable HTTP; `headers` are sent with every request.
+
+    Raises:
+        UnreadableSource: there is no server, or it does not list its tools.
+        ExtraMissing: the MCP SDK is not installed.
+        LimitExceeded: there are more tools than a toolset may have.
+    """
+    try:
+        import mcp.client  # noqa: F401, PLC0415 - an extra
+    except ImportError as error:
+        raise ExtraMissing("importing from an MCP server", "mcp") from error
+    try:
+        title, listed = asyncio.run(asyncio.wait_for(_listing(url, headers), TIMEOUT_S))
+    except Exception as error:
+        cause = error
+        while isinstance(cause, ExceptionGroup):
+            cause = cause.exceptions[0]
+        raise UnreadableSource(url, str(cause) or type(cause).__name__) from error
+    return import_listing(title, listed)
+
+
+async def _listing(url: str, headers: Mapping[str, str]) -> tuple[str, list[dict[str, Any]]]:
+    """The name of a server, and its tools as JSON, page by page."""
+    import httpx2  # noqa: PLC0415 - comes with the SDK
+    from mcp.client import Client  # noqa: PLC0415
+    from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415
+
+    listed: list[dict[str, Any]] = []
+    async with (
+        httpx2.AsyncClient(headers=dict(headers), timeout=TIMEOUT_S) as http,
+        Client(streamable_http_client(url, http_client=http)) as client,
+    ):
+        cursor: str | None = None
+        while True:
+            page = await client.list_tools(cursor=cursor)
+            listed += [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in page.tools]
+            cursor = page.next_cursor
+            if cursor is None or len(listed) > Limits().num_tools:
+                break
+        return client.server_info.name if client.server_info else url, listed
 
 
 def _same_origin(client: httpx.Client, source: str) -> Retrieve:

@@ -73,6 +73,11 @@ def client_settings(
     )
 
 
+def source_token(environment: Mapping[str, str] | None = None) -> str | None:
+    """The bearer token for the source of an import."""
+    return (os.environ if environment is None else environment).get(f"{PREFIX}SOURCE_TOKEN") or None
+
+
 def library_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """The variables that the libraries of a child process may need, and no others: others may be secrets."""
     environment = os.environ if environment is None else environment

@@ -1,0 +1,77 @@
+"""Python functions and pydantic models as tools; pydantic says what their arguments are.
+
+>>> def refund(order: int, reason: str = "") -> None:
+...     '''Refund an order.
+...
+...     Args:
+...         order: Number of the order.
+...         reason: Why.
+...     '''
+>>> [tool] = import_functions("shop", {"refund": refund}).tools
+>>> tool.description, tool.parameters["properties"]["order"]
+('Refund an order.', {'type': 'integer', 'description': 'Number of the order.'})
+"""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from docstring_parser import Docstring, parse
+from pydantic import BaseModel, TypeAdapter
+from pydantic.errors import PydanticUserError
+from pydantic.json_schema import GenerateJsonSchema
+
+from toolspecs.errors import Fault
+from toolspecs.imports.imported import Imported, from_source, valid_name
+from toolspecs.nearest import shorten
+from toolspecs.tool import Tool
+
+
+def import_functions(title: str, objects: Mapping[str, Any]) -> Imported:
+    """Tools of functions and of pydantic models, by the names under which they are known."""
+    tools: dict[str, Tool] = {}
+    faults: list[Fault] = []
+    for known_as, found in objects.items():
+        name = valid_name(known_as.rpartition(".")[2], tools)
+        try:
+            tools[name] = from_source(_tool(name, found), {"object": known_as})
+        except (PydanticUserError, NameError, TypeError, ValueError) as error:
+            reason = shorten(str(error).partition("\n")[0], 500)
+            suggestion = "give each argument a name and a type that JSON can hold"
+            faults.append(Fault(name, "", "", reason, suggestion))
+    return Imported("python", title, tuple(tools.values()), tuple(faults))
+
+
+def _tool(name: str, found: Any) -> Tool:
+    docstring = parse(inspect.getdoc(found) or "")
+    description = "\n\n".join(filter(None, (docstring.short_description, docstring.long_description)))
+    if inspect.isclass(found) and issubclass(found, BaseModel):
+        schema = found.model_json_schema(schema_generator=_Untitled)
+    elif callable(found) and not inspect.isclass(found):
+        schema = TypeAdapter(found).json_schema(schema_generator=_Untitled)
+    else:
+        raise TypeError(f"{name} is neither a function nor a pydantic model")
+    if schema.get("type") != "object":
+        raise TypeError(f"arguments of {name} cannot be given by name")
+    return Tool(name, description, _described(schema, docstring))
+
+
+def _described(schema: dict[str, Any], docstring: Docstring) -> dict[str, Any]:
+    """The schema with the docstring's description of each argument that has none."""
+    told = {param.arg_name: param.description for param in docstring.params if param.description}
+    properties = {
+        name: {**value, "description": told[name]} if name in told and "description" not in value else value
+        for name, value in schema.get("properties", {}).items()
+    }
+    others = {key: value for key, value in schema.items() if key not in {"title", "description"}}
+    return {**others, "properties": properties}
+
+
+class _Untitled(GenerateJsonSchema):
+    """Leaves out titles, which only repeat names."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - the base class's signature
+        return False
+
+    def get_title_from_name(self, name: str) -> str:  # noqa: ARG002
+        return ""

@@ -1,0 +1,22 @@
+"""Tools as an MCP server lists them."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from toolspecs.imports.imported import SOURCE, Imported
+from toolspecs.json_value import Limits
+from toolspecs.shapes import read_tools
+
+
+def import_listing(title: str, listed: Iterable[Mapping[str, Any]]) -> Imported:
+    """The tools that a server lists, with all their fields but a note of origin, which is not the server's.
+
+    Raises:
+        LimitExceeded: there are more tools than a toolset may have.
+    """
+    tools = [
+        {**tool, "_meta": {key: value for key, value in (tool.get("_meta") or {}).items() if key != SOURCE}}
+        for tool in listed
+    ]
+    checked, faults = read_tools(tools, limits=Limits())
+    return Imported("mcp", title, tuple(each.tool for each in checked), tuple(faults))
