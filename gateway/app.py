@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any
 
 from litestar import Litestar, Request
@@ -69,37 +70,15 @@ def create_app(
     def principal(request: Request[Any, Any, Any]) -> Principal:
         return principal_of(request.scope, trusted_proxies)
 
-    @asynccontextmanager
-    async def lifespan(app: Litestar) -> AsyncIterator[None]:
-        # Closed in reverse order, also those opened before a start that fails: the runtime, the compile
-        # pool, the store, the spans.
-        async with AsyncExitStack() as opened:
-            opened.push_async_callback(recorders.close)
-            opened.push_async_callback(opened_store.close)
-            compilers = compile_pool or open_compile_pool(settings)
-            grammars = GrammarCache(
-                opened_store,
-                memory_bytes=settings.grammar_cache_bytes,
-                secret=secret,
-                compile_pool=compilers,
-                observer=recorders.telemetry,
-            )
-            opened.push_async_callback(grammars.close)
-            loaded = runtime
-            if loaded is None:
-                compilers.launch()
-                loaded = await asyncio.to_thread(start_runtime, settings, compilers.learn)
-            opened.push_async_callback(loaded.close)
-            await loaded.start(grammars)
-            for model in await loaded.models():
-                await compilers.start(model.prepared)
-            await opened.enter_async_context(recorders.engines.of(loaded, grammars))
-            services = wire(settings, opened_store, recorders, grammars, loaded)
-            opened.callback(services.bodies.close)
-            app.state.services = services
-            await opened.enter_async_context(collecting(opened_store, retention_of(settings)))
-            yield
-
+    parts = partial(
+        _running,
+        settings=settings,
+        secret=secret,
+        store=opened_store,
+        recorders=recorders,
+        compile_pool=compile_pool,
+        runtime=runtime,
+    )
     app = Litestar(
         [*MODEL_ROUTES, ToolsetController, *DOCUMENT_ROUTES],
         dependencies={
@@ -107,7 +86,7 @@ def create_app(
             "principal": Provide(principal, sync_to_thread=False),
         },
         exception_handlers={Exception: respond},
-        lifespan=[lifespan],
+        lifespan=[parts],
         logging_config=None,
         middleware=[recorders.requests],
         openapi_config=None,  # `gateway.api_document` knows more than the handlers say
@@ -116,6 +95,49 @@ def create_app(
     controlled = AccessControl(app.asgi_handler, keys, hosts, origins, metrics_keys)
     app.asgi_handler = RequestIds(CrossOrigin(controlled, origins))
     return app
+
+
+@asynccontextmanager
+async def _running(
+    app: Litestar,
+    *,
+    settings: Settings,
+    secret: bytes,
+    store: Store,
+    recorders: Recorders,
+    compile_pool: CompilePool | None,
+    runtime: Runtime | None,
+) -> AsyncIterator[None]:
+    """Start the parts, and give the routes their services.
+
+    All is closed in reverse order, also what was opened before a start that fails: the runtime, the compile
+    pool, the store, the spans.
+    """
+    async with AsyncExitStack() as opened:
+        opened.push_async_callback(recorders.close)
+        opened.push_async_callback(store.close)
+        compilers = compile_pool or open_compile_pool(settings)
+        grammars = GrammarCache(
+            store,
+            memory_bytes=settings.grammar_cache_bytes,
+            secret=secret,
+            compile_pool=compilers,
+            observer=recorders.telemetry,
+        )
+        opened.push_async_callback(grammars.close)
+        if runtime is None:
+            compilers.launch()
+            runtime = await asyncio.to_thread(start_runtime, settings, compilers.learn)
+        opened.push_async_callback(runtime.close)
+        await runtime.start(grammars)
+        for model in await runtime.models():
+            await compilers.start(model.prepared)
+        await opened.enter_async_context(recorders.engines.of(runtime, grammars))
+        services = wire(settings, store, recorders, grammars, runtime)
+        opened.callback(services.bodies.close)
+        app.state.services = services
+        await opened.enter_async_context(collecting(store, retention_of(settings)))
+        yield
 
 
 def wire(
