@@ -18,6 +18,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -25,6 +26,7 @@ import msgspec
 
 from gateway.errors import InvalidField, TooManyValues, UnknownResponse
 from gateway.json_contents import DEFAULT_LIMITS, ContentLimits, scan
+from runtime.fair_threads import FairThreads
 from toolspecs.errors import StoreError
 from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.revision_store import compress, decompress
@@ -38,6 +40,8 @@ MAX_ENTRY_BYTES = 4 << 20
 MAX_ENTRIES = 1_000
 MAX_REFERRED = 100
 """Responses that the items of one request may refer to; each is looked up."""
+NUM_THREADS = 2
+"""Threads that decode entries; one owner has one of them."""
 _ATTEMPTS = 20
 
 _RESPONSE_ID = re.compile(r"resp_[0-9a-f]{32}")
@@ -63,8 +67,8 @@ class StoredResponses:
     """The responses of all owners, in a store; with a lifetime of 0 there are none.
 
     `max_bytes` bounds the compressed entries of one owner. An entry holds no more than `contents`: it costs
-    whoever names it as much time and memory as a body of that size, but the client sends only an id. Entries
-    are decoded one after the other, since the event loop waits meanwhile.
+    whoever names it as much time and memory as a body of that size, but the client sends only an id. Those of
+    one owner are decoded one after the other, since the event loop waits meanwhile, and owners take turns.
     """
 
     def __init__(
@@ -79,7 +83,7 @@ class StoredResponses:
         self._lifetime_s = lifetime_s
         self._max_bytes = max_bytes
         self._contents = contents
-        self._decoding = asyncio.Semaphore(1)
+        self._threads = FairThreads(NUM_THREADS, "callgate-responses")
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def expanded(self, body: Any, owner: str) -> Any:
@@ -139,8 +143,8 @@ class StoredResponses:
         if content is None:
             raise UnknownResponse(shorten(response_id, MAX_NAME))
         try:
-            async with self._decoding:
-                return await asyncio.to_thread(unpack, content, self._contents)
+            work = partial(unpack, content, self._contents)
+            return await asyncio.wrap_future(self._threads.submit(owner, work))
         except (ValueError, msgspec.MsgspecError, TooManyValues) as error:
             _log.warning("stored response %s cannot be read: %s", response_id, error)
             raise UnknownResponse(response_id) from error

@@ -24,7 +24,7 @@ from runtime.jump_forward import JumpForward
 from runtime.loading import LoadedModel, load_model
 from runtime.population import population_of
 from runtime.protocol import Health, ModelCard
-from runtime.request import GenerationRequest, Selection, check_limits
+from runtime.request import GenerationRequest, Selection, check_limits, check_logprobs
 from runtime.sampling import draw_seed
 from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
@@ -204,6 +204,7 @@ class EmbeddedRuntime:
             first.population = population_of(first, selection, partial(sequence, choice))
             choices.append((first, Transcript.of(request, choice, self._token_bytes)))
         self._thread.engine.check_budget(choices[0][0])
+        check_logprobs(request, choices[0][0].max_tokens)
         return tuple(choices)
 
     def _selection(self, request: GenerationRequest) -> Selection:

@@ -157,6 +157,27 @@ class GenerationRequest:
         return self.selection.strategy if is_asked and self.selection else None
 
 
+MAX_LOGPROBS = 500_000
+"""Log probabilities of one request's answers, those of alternatives too. Each takes 65 bytes of JSON."""
+
+
+def check_logprobs(request: GenerationRequest, max_tokens: int) -> None:
+    """Refuse a request whose answers, of `max_tokens` each, may have too many log probabilities.
+
+    Raises:
+        RequestRefused: says how many.
+    """
+    if request.num_logprobs is None:
+        return
+    number = request.num_choices * max_tokens * (1 + request.num_logprobs)
+    if number > MAX_LOGPROBS:
+        raise RequestRefused(
+            f"{request.num_choices} answers of {max_tokens} tokens with {request.num_logprobs} alternatives"
+            f" have {number} log probabilities; at most {MAX_LOGPROBS} are given, so lower one of these",
+            "top_logprobs",
+        )
+
+
 def check_limits(request: GenerationRequest, vocabulary_width: int, max_choices: int) -> None:
     """Refuse a request with a value that is out of its range.
 

@@ -10,11 +10,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import httpx
 import msgspec
+from msgspec import Meta
 
 from runtime.errors import EngineBroke, EngineFault, EngineRefused, EngineUnreachable
 from runtime.written_token import SampledToken
@@ -26,7 +27,9 @@ MAX_PROBE_BYTES = 16 * 2**20
 MAX_ERROR_CHARACTERS = 500
 """Of an engine's own words in our error messages."""
 _NO_HEADERS: Mapping[str, str] = MappingProxyType({})
-_RUNNING = re.compile(r"^vllm:num_requests_running(?:\{[^}]*\})? ([0-9.e+]+)$", re.MULTILINE)
+MAX_TOKENS = 1 << 16
+"""Of one event, beside those of the prompt."""
+_RUNNING = re.compile(r"^vllm:num_requests_running(?:\{[^}\n]*\})? ([0-9.e+]{1,20})$", re.MULTILINE)
 _TOKEN_ID = re.compile(r"token_id:(\d{1,9})")
 
 
@@ -94,7 +97,7 @@ class _Logprobs(msgspec.Struct):
 
 
 class _Choice(msgspec.Struct):
-    token_ids: list[int] | None = None
+    token_ids: Annotated[list[int], Meta(max_length=MAX_TOKENS)] | None = None
     prompt_token_ids: list[int] | None = None
     finish_reason: str | None = None
     logprobs: _Logprobs | None = None
@@ -134,7 +137,8 @@ class VllmClient:
         verified = ssl.create_default_context(cafile=address.ca_bundle) if address.ca_bundle else True
         self._http = httpx.AsyncClient(
             base_url=address.url.rstrip("/").removesuffix("/v1"),
-            headers={**address.headers, **key},
+            # What is compressed may become a thousand times as large.
+            headers={**address.headers, **key, "Accept-Encoding": "identity"},
             verify=verified,
             transport=transport,
             # Whoever reads a stream decides how long it waits for the next token.
@@ -233,7 +237,7 @@ class VllmClient:
         with _of_engine(self.name):
             async with self._http.stream("GET", path) as answer:
                 content = bytearray()
-                async for received in answer.aiter_bytes():
+                async for received in answer.aiter_raw():
                     content += received
                     if len(content) > MAX_PROBE_BYTES:
                         raise ValueError(f"{path} has more than {MAX_PROBE_BYTES} bytes")
@@ -259,7 +263,7 @@ def _top(top: Mapping[str, float] | None) -> tuple[tuple[int, float], ...]:
 async def _event_data(answer: httpx.Response) -> AsyncIterator[bytes]:
     """The data of each server-sent event: vLLM writes each as one line."""
     line = bytearray()
-    async for received in answer.aiter_bytes():
+    async for received in answer.aiter_raw():
         *ends, beginning = received.split(b"\n")
         for end in ends:
             line += end
@@ -274,7 +278,7 @@ async def _event_data(answer: httpx.Response) -> AsyncIterator[bytes]:
 async def _beginning(answer: httpx.Response) -> bytes:
     """The beginning of an error's body."""
     found = b""
-    async for received in answer.aiter_bytes():
+    async for received in answer.aiter_raw():
         found += received
         if len(found) > 4 * MAX_ERROR_CHARACTERS:
             break
@@ -320,7 +324,7 @@ class _of_engine:  # noqa: N801 - used as a function
                 reason = "does not answer in time"
             case httpx.HTTPError():
                 reason = f"broke off: {str(error) or type(error).__name__}"
-            case msgspec.MsgspecError() | ValueError() | KeyError() | TypeError():
+            case msgspec.MsgspecError() | ValueError() | KeyError() | TypeError() | RecursionError():
                 reason = f"answers what vLLM would not: {error}"
             case _:
                 return

@@ -6,9 +6,11 @@ behind them.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from compiler.cache.asked_already import to_the_end
 from runtime.engines.client import EngineChunk
@@ -19,6 +21,8 @@ from runtime.written_token import SampledToken
 
 MAX_TOKENS_AT_ONCE = 16
 """More tokens that come together are verified in a thread. One takes about as long as going to a thread."""
+Submit = Callable[[Callable[[], list[Event]]], Future[list[Event]]]
+
 LAST_WORDS_S = 1.0
 """How long an engine may take to end its answer."""
 
@@ -46,15 +50,17 @@ class Delivery:
 
 
 async def deliver_verified(
-    output: VerifiedOutput, tokens: Sequence[SampledToken], delivery: Delivery
+    output: VerifiedOutput, tokens: Sequence[SampledToken], delivery: Delivery, submit: Submit
 ) -> None:
     """Verify tokens that came, in a thread if that may take long, and deliver their events.
+
+    `submit` has a thread do it.
 
     Also when cancelled, both are done before anybody else uses the output.
     """
 
     async def in_thread() -> None:
-        delivery.put(await asyncio.to_thread(output.take, tokens))
+        delivery.put(await asyncio.wrap_future(submit(partial(output.take, tokens))))
 
     if output.is_slow or len(tokens) > MAX_TOKENS_AT_ONCE:
         await to_the_end(in_thread())

@@ -10,11 +10,12 @@ import hmac
 import math
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
-from compiler.cache.asked_already import SingleFlight
+from compiler.cache.asked_already import SingleFlight, to_the_end
 from compiler.cache.grammar_cache import GrammarCache
 from runtime.engines.canary import Canary
 from runtime.engines.client import EngineChunk, VllmClient
@@ -39,9 +40,10 @@ from runtime.errors import (
     UnknownModel,
 )
 from runtime.events import Event, Finished, PromptRead
+from runtime.fair_threads import FairThreads
 from runtime.jump_forward import JumpForward
 from runtime.protocol import Circuit, Health, ModelCard
-from runtime.request import GenerationRequest, check_limits
+from runtime.request import GenerationRequest, check_limits, check_logprobs
 from runtime.text.detokenizer import TokenBytes
 from runtime.text.prompts import PromptRenderer
 from runtime.text.template import template_variables
@@ -52,6 +54,8 @@ MAX_RESUMPTIONS = 3
 """How often an output is given back to an engine that wrote a token which the grammar refuses."""
 MAX_TRIES = 2
 """How many engines may break off before an output fails."""
+NUM_THREADS = 4
+"""Threads that begin, verify and complete outputs which take long; one client has at most half of them."""
 PUBLISHED_S = 300.0
 """After so long, it is looked again whether the store still has the parts of a grammar."""
 _MAX_PUBLISHED = 4096
@@ -124,6 +128,7 @@ class RemoteRuntime:
             JumpForward.of(text.tokenizer, text.prepared) if self._settings.jump_forward else None
         )
         self._jump_lock = threading.Lock()
+        self._threads = FairThreads(NUM_THREADS, "callgate-verify")
         self._replicas = Replicas(text.model_id, clients, self._settings.watch)
         self._grammars: GrammarCache | None = None
         self._published: dict[str, float] = {}
@@ -151,11 +156,7 @@ class RemoteRuntime:
         if (strategy := request.strategy) is not None:
             reason = "only the embedded engine selects answers, and vLLM runs this model; leave it out"
             raise RequestRefused(reason, f"callgate.{strategy}")
-        syntax = request.constraint.syntax if request.constraint else None
-        prompt_ids, is_thinking = await self._prompts.prepared(
-            request, lambda prompt_ids: (prompt_ids, self._token_bytes.is_thinking(prompt_ids, syntax))
-        )
-        outputs = self._outputs(request, prompt_ids, is_thinking=is_thinking)
+        outputs = await self._prompts.prepared(request, partial(self._outputs, request))
         with self._admitted(request):
             queue: asyncio.Queue[list[Event] | RuntimeFault] = asyncio.Queue()
             answer = _Answer(
@@ -163,7 +164,7 @@ class RemoteRuntime:
             )
             self._answers[request.request_id] = answer
             try:
-                yield PromptRead(len(prompt_ids))
+                yield PromptRead(len(outputs[0].prompt_ids))
                 num_open = len(outputs)
                 while num_open:
                     delivery = await queue.get()
@@ -215,15 +216,17 @@ class RemoteRuntime:
         await self._publishing.cancel()
         await self._replicas.close()
         self._prompts.close()
+        self._threads.shutdown()
 
     def _check_model(self, request: GenerationRequest) -> None:
         if request.model != self._text.model_id:
             raise UnknownModel(request.model, (self._text.model_id,))
 
-    def _outputs(
-        self, request: GenerationRequest, prompt_ids: list[int], *, is_thinking: bool
-    ) -> list[VerifiedOutput]:
-        """One output per choice, with its budget cut down to what the context leaves."""
+    def _outputs(self, request: GenerationRequest, prompt_ids: list[int]) -> list[VerifiedOutput]:
+        """One output per choice, with its budget cut down to what the context leaves.
+
+        Their budget is checked once for all. Grammars of many tools make this slow, so a thread does it.
+        """
         context_length = min(
             [self._text.context_length]
             + [r.model.context_length for r in self._replicas if r.model and r.model.context_length]
@@ -231,18 +234,24 @@ class RemoteRuntime:
         num_left = context_length - len(prompt_ids)
         if num_left < 1:
             raise PromptTooLong(len(prompt_ids), context_length)
-        return [
+        max_tokens = min(request.max_tokens or self._settings.default_max_tokens, num_left)
+        check_logprobs(request, max_tokens)
+        syntax = request.constraint.syntax if request.constraint else None
+        is_thinking = self._token_bytes.is_thinking(prompt_ids, syntax)
+        outputs = [
             VerifiedOutput(
                 request,
                 choice,
                 prompt_ids,
-                min(request.max_tokens or self._settings.default_max_tokens, num_left),
+                max_tokens,
                 prepared=self._text.prepared,
                 token_bytes=self._token_bytes,
                 is_thinking=is_thinking,
             )
             for choice in range(request.num_choices)
         ]
+        outputs[0].check_budget()
+        return outputs
 
     @contextmanager
     def _admitted(self, request: GenerationRequest) -> Iterator[None]:
@@ -274,8 +283,7 @@ class RemoteRuntime:
         delivery = Delivery(queue)
         try:
             async with asyncio.timeout(request.timeout_s) as deadline:
-                await asyncio.to_thread(output.check_budget)
-                delivery.put(await asyncio.to_thread(self._begin, output))
+                delivery.put(await self._in_thread(request, partial(self._begin, output)))
                 if not output.is_finished:
                     await self._publish(request)
                 await self._continue(request, output, delivery)
@@ -342,7 +350,7 @@ class RemoteRuntime:
         while not output.is_finished:
             replica = self._next_replica(output, affinity, broken)
             if replica is None:
-                delivery.put(await asyncio.to_thread(output.close))
+                delivery.put(await self._in_thread(request, output.close))
                 break
             output.resume()
             try:
@@ -389,7 +397,7 @@ class RemoteRuntime:
         sentinel = SentinelWatch(self._token_bytes)
         finish_reason: str | None = None
         async with (
-            replica.request() as progress,
+            replica.request(request.share) as progress,
             replica.client.completion(self._body(replica, request, output), request.trace_headers) as chunks,
         ):
             async for chunk in chunks:
@@ -401,9 +409,9 @@ class RemoteRuntime:
                 if request.recipe is not None:
                     tokens = tuple(sentinel.passed(tokens, is_last=chunk.finish_reason is not None))
                 if sentinel.is_found:
-                    replica.suspect(0)
+                    replica.suspect()
                     raise PluginMissing(name)
-                await deliver_verified(output, tokens, delivery)
+                await deliver_verified(output, tokens, delivery, partial(self._threads.submit, request.share))
                 if output.is_finished:
                     await self._hear_out(replica, output, delivery, chunks, is_done=finish_reason is not None)
                 if not output.is_open:
@@ -433,6 +441,17 @@ class RemoteRuntime:
                 num_cached = await last_words(chunks)
         finally:  # also at the deadline: the output is whole
             delivery.end(min(num_cached, len(output.prompt_ids)))
+
+    async def _in_thread(self, request: GenerationRequest, work: Callable[[], list[Event]]) -> list[Event]:
+        """Do work in a thread that its client may have now; of one client, others are free.
+
+        Also when cancelled, it ends before anybody else uses the output.
+        """
+
+        async def done() -> list[Event]:
+            return await asyncio.wrap_future(self._threads.submit(request.share, work))
+
+        return await to_the_end(done())
 
     def _body(
         self, replica: Replica, request: GenerationRequest, output: VerifiedOutput

@@ -63,6 +63,8 @@ class Replica:
         self._settings = settings
         self._running: set[asyncio.Timeout] = set()
         self._num_failures = 0
+        self._failing: set[str] = set()
+        """The clients of these failures, which came one after the other."""
         self._checked_at = -math.inf
         self._is_wanted = asyncio.Event()
         """Set when the circuit opens, or when the next canary should come at once."""
@@ -73,8 +75,10 @@ class Replica:
         return len(self._running)
 
     @asynccontextmanager
-    async def request(self) -> AsyncIterator[Callable[[], None]]:
-        """A request that it computes; call what is given whenever tokens come.
+    async def request(self, share: str = "") -> AsyncIterator[Callable[[], None]]:
+        """A request that it computes, of the client that `share` stands for.
+
+        Call what is given whenever tokens come.
 
         Raises:
             EngineBroke: no tokens come for too long, or the replica is found dead meanwhile.
@@ -97,27 +101,33 @@ class Replica:
             if not scope.expired():
                 raise
             stalled = EngineBroke(self.client.name, "stopped answering")
-            self.failed(stalled)
+            self.failed(stalled, share)
             raise stalled from error
         except EngineBroke as error:
-            self.failed(error)
+            self.failed(error, share)
             raise
         else:
             self._num_failures = 0
+            self._failing.clear()
             self.num_served += 1
 
-    def failed(self, error: EngineFault) -> None:
+    def failed(self, error: EngineFault, share: str = "") -> None:
         """Count a failure of a request; after some, no more are taken until the canary has passed.
 
-        Those that run go on: one client's requests may fail where those of others do not.
+        Those that run go on: one client's requests may fail where those of others do not. So, if all of these
+        failures are of one client, the canary looks first.
         """
         self.num_failed += 1
         self._num_failures += 1
-        if self._num_failures >= MAX_FAILURES or isinstance(error, EngineUnreachable):
+        self._failing.add(share)
+        is_broken = self._num_failures >= MAX_FAILURES
+        if isinstance(error, EngineUnreachable) or (is_broken and len(self._failing) > 1):
             self._take_none(error.reason)
+        elif is_broken:
+            self.suspect()
 
-    def suspect(self, num_refused_tokens: int) -> None:
-        """Tokens were refused, or the plugin seems to be missing: let the canary look soon."""
+    def suspect(self, num_refused_tokens: int = 0) -> None:
+        """Requests fail, tokens were refused, or the plugin seems to be missing: let the canary look soon."""
         self.num_refused_tokens += num_refused_tokens
         if time.monotonic() - self._checked_at > self._settings.probe_s:
             self._checked_at = -math.inf
@@ -207,6 +217,7 @@ class Replica:
         await check(self.client, self.model)
         self._checked_at = time.monotonic()
         self._num_failures = 0
+        self._failing.clear()
         if self.circuit is not Circuit.CLOSED:
             logger.info("the engine %s takes requests", self.client.name)
         self.circuit, self.reason = Circuit.CLOSED, ""

@@ -13,10 +13,11 @@ from compiler.matcher import Matcher, allocate_bitmask
 from compiler.output_parts import CallEnd
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.token_index import allows_only
-from runtime.errors import BudgetTooSmall, GenerationFailed
+from runtime.errors import BudgetTooSmall, GenerationFailed, GrammarTooSlow
 from runtime.events import Event, FinishReason, GenerationStats
 from runtime.jump_forward import JumpForward
 from runtime.request import GenerationRequest
+from runtime.slow_grammars import MAX_SLOW_S
 from runtime.text.detokenizer import TokenBytes
 from runtime.transcript import Transcript
 from runtime.written_token import SampledToken, WrittenToken, forced_token, write
@@ -72,6 +73,7 @@ class VerifiedOutput:
         self.num_refused = 0
         self.num_requests = 0
         """How many times an engine was asked to begin it or to go on with it."""
+        self._slow_s = 0.0
         self._matcher = constraint.matcher(is_thinking=is_thinking) if constraint else None
         self._closer = constraint.closer(is_thinking=is_thinking) if constraint else None
         self._transcript = Transcript.of(request, choice, token_bytes)
@@ -106,10 +108,18 @@ class VerifiedOutput:
         return [*self._fed(written), *self._ended_if_done(written)]
 
     def take(self, tokens: Iterable[SampledToken]) -> list[Event]:
-        """The events of tokens that came, up to the one that is refused or ends the output."""
-        start = time.perf_counter()
+        """The events of tokens that came, up to the one that is refused or ends the output.
+
+        Raises:
+            GrammarTooSlow: all that took long took too long together.
+        """
+        start, start_s = time.perf_counter(), time.thread_time()
         events = list(chain.from_iterable(self._taken(tokens)))
-        self.is_slow |= time.perf_counter() - start > SLOW_S
+        if time.perf_counter() - start > SLOW_S:
+            self.is_slow = True
+            self._slow_s += time.thread_time() - start_s
+        if self._slow_s > MAX_SLOW_S and not self.is_finished:
+            raise GrammarTooSlow(MAX_SLOW_S)
         return events
 
     def resume(self) -> None:

@@ -1,12 +1,16 @@
 """Small requests that ask for much: what they refer to, how often they are tried again, what they stop at."""
 
+import asyncio
 import json
+import threading
 import time
 from itertools import product
 
 import msgspec
 import pytest
+from remote_engines import until
 
+from gateway import stored_responses
 from gateway.body import convert
 from gateway.completions import without_oldest
 from gateway.errors import InvalidField, UnknownResponse
@@ -46,6 +50,29 @@ async def test_what_an_earlier_version_stored_without_limits_is_not_decoded():
     await stored._store.set(f"response:a:{ID}", compress(json.dumps(entry).encode()), 60)
     with pytest.raises(UnknownResponse):
         await stored.load("a", ID)
+
+
+async def test_owners_take_turns_where_many_entries_are_decoded(monkeypatch):
+    """A request of 10 kB may refer to 100 entries of 4 MB, and a client may send hundreds of such requests."""
+    stored, held, decoded = responses(), threading.Event(), []
+
+    def unpacked(content, limits):
+        entry = original(content, limits)
+        decoded.append(entry.items)
+        held.wait(20)
+        return entry
+
+    original = stored_responses._unpacked
+    monkeypatch.setattr(stored_responses, "_unpacked", unpacked)
+    for owner in ("attacker", "victim"):
+        assert await stored.save(owner, {"id": ID, "output": []}, [{"role": owner}])
+    loads = [asyncio.create_task(stored.load("attacker", ID)) for _ in range(50)]
+    await until(lambda: len(decoded) == 1)
+    loads.append(asyncio.create_task(stored.load("victim", ID)))
+    await until(lambda: len(decoded) == 2)
+    assert decoded == [[{"role": "attacker"}], [{"role": "victim"}]]
+    held.set()
+    await asyncio.gather(*loads)
 
 
 def test_of_a_response_that_an_item_refers_to_only_the_output_is_decoded():

@@ -2,9 +2,11 @@
 
 import secrets
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from gateway.turn import Generation
 from runtime.events import (
@@ -59,7 +61,7 @@ def _chunk(event: Event, generation: Generation, custom: set[tuple[int, int]]) -
     """What an event adds to its chunk; `custom` has the choice and index of each call of a custom tool."""
     match event:
         case TextDelta(choice, text, logprobs):
-            shown = _logprobs(logprobs) if generation.has_logprobs else None
+            shown = _logprobs(map(logprob, logprobs)) if generation.has_logprobs else None
             return {"choices": [_chunk_choice(choice, {"content": text}, logprobs=shown)]}
         case ThoughtDelta(choice, text):
             return {"choices": [_chunk_choice(choice, {"reasoning_content": text})]}
@@ -104,7 +106,7 @@ class _ChoiceBuilder:
     index: int
     texts: list[str] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
-    logprobs: list[TokenLogprob] = field(default_factory=list)
+    logprobs: list[msgspec.Raw] = field(default_factory=list)
     calls: list[tuple[str, list[str]]] = field(default_factory=list)
     finished: Finished | None = None
 
@@ -112,7 +114,7 @@ class _ChoiceBuilder:
         match event:
             case TextDelta(text=text, logprobs=logprobs):
                 self.texts.append(text)
-                self.logprobs += logprobs
+                self.logprobs += map(logprob, logprobs)
             case ThoughtDelta(text=text):
                 self.thoughts.append(text)
             case CallStarted(name=name):
@@ -143,7 +145,7 @@ class _ChoiceBuilder:
         return {
             "index": self.index,
             "message": message,
-            "logprobs": _logprobs(tuple(self.logprobs)) if generation.has_logprobs else None,
+            "logprobs": _logprobs(self.logprobs) if generation.has_logprobs else None,
             "finish_reason": finish_reason(self.finished, generation),
         }
 
@@ -217,16 +219,18 @@ def _envelope(generation: Generation, kind: str) -> JSON:
     }
 
 
-def _logprobs(tokens: tuple[TokenLogprob, ...]) -> JSON:
-    return {
-        "content": [logprob(token) for token in tokens],
-        "refusal": None,
-    }
+def _logprobs(tokens: Iterable[msgspec.Raw]) -> JSON:
+    return {"content": list(tokens), "refusal": None}
 
 
-def logprob(token: TokenLogprob) -> JSON:
-    """The log probability of a token, and those of its alternatives."""
-    return _token(token) | {"top_logprobs": [_token(other) for other in token.top]}
+def logprob(token: TokenLogprob) -> msgspec.Raw:
+    """The log probability of a token, and those of its alternatives, as JSON.
+
+    It is encoded when the token comes: an answer may have half a million of them, and the event loop waits.
+    """
+    return msgspec.Raw(
+        msgspec.json.encode(_token(token) | {"top_logprobs": [_token(other) for other in token.top]})
+    )
 
 
 def _token(token: TokenLogprob) -> JSON:

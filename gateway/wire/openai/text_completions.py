@@ -5,7 +5,7 @@ Chat Completions. There are no tools here.
 """
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -125,16 +125,18 @@ def read_prompt(value: Any) -> str | tuple[int, ...]:
 async def text_completion(generation: Generation) -> JSON:
     """The whole answer, once the last choice has finished."""
     writer = _Writer(generation)
-    choices = [writer.choice(i, "", [], None) for i in range(generation.num_choices)]
-    logprobs: list[list[TokenLogprob]] = [[] for _ in choices]
+    numbers = range(generation.num_choices)
+    texts: list[list[str]] = [[] for _ in numbers]
+    logprobs = [writer.logprobs(i, []) for i in numbers]
+    choices: list[JSON] = [{} for _ in numbers]
     async for event in generation.events():
         match event:
             case TextDelta(choice, text, tokens):
-                choices[choice]["text"] += text
-                logprobs[choice] += tokens
+                texts[choice].append(text)
+                for name, values in writer.logprobs(choice, tokens).items():
+                    logprobs[choice][name] += values
             case Finished(choice):
-                found = writer.choice(choice, choices[choice]["text"], logprobs[choice], event)
-                choices[choice] = found
+                choices[choice] = writer.choice(choice, "".join(texts[choice]), logprobs[choice], event)
     return writer.envelope | {
         "choices": choices,
         "usage": usage(generation),
@@ -175,29 +177,28 @@ class _Writer:
     def delta(self, event: Event) -> JSON | None:
         match event:
             case TextDelta(choice, text, tokens):
-                return self.choice(choice, text, list(tokens), None)
+                return self.choice(choice, text, self.logprobs(choice, tokens), None)
             case Finished(choice):
-                return self.choice(choice, "", [], event)
+                return self.choice(choice, "", self.logprobs(choice, []), event)
             case _:
                 return None
 
-    def choice(self, index: int, text: str, tokens: list[TokenLogprob], finished: Finished | None) -> JSON:
+    def choice(self, index: int, text: str, logprobs: JSON, finished: Finished | None) -> JSON:
         return {
             "index": index,
             "text": text,
-            "logprobs": self._logprobs(index, tokens) if self.generation.has_logprobs else None,
+            "logprobs": logprobs if self.generation.has_logprobs else None,
             "finish_reason": finish_reason(finished, self.generation) if finished else None,
         }
 
-    def _logprobs(self, index: int, tokens: list[TokenLogprob]) -> JSON:
+    def logprobs(self, index: int, tokens: Iterable[TokenLogprob]) -> JSON:
         """Lists over the tokens, as this API has them; the offset of a token is one into the answer."""
-        offsets = []
+        found: JSON = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
         for token in tokens:
-            offsets.append(self._offsets[index])
+            found["tokens"].append(token.token)
+            found["token_logprobs"].append(token.logprob)
+            top = {other.token: other.logprob for other in token.top}
+            found["top_logprobs"].append(msgspec.Raw(msgspec.json.encode(top)))
+            found["text_offset"].append(self._offsets[index])
             self._offsets[index] += len(token.token)
-        return {
-            "tokens": [token.token for token in tokens],
-            "token_logprobs": [token.logprob for token in tokens],
-            "top_logprobs": [{other.token: other.logprob for other in token.top} for token in tokens],
-            "text_offset": offsets,
-        }
+        return found

@@ -5,6 +5,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mappi
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from gateway.problems import Problem
 from gateway.turn import Generation
 from gateway.wire.openai.response import extension, logprob, new_call_id, usage
@@ -52,7 +54,7 @@ class _Item:
     request_id: str
     fields: JSON = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
-    logprobs: list[TokenLogprob] = field(default_factory=list)
+    logprobs: list[msgspec.Raw] = field(default_factory=list)
 
     @property
     def item_id(self) -> str:
@@ -84,7 +86,7 @@ class _Item:
     def part(self) -> JSON:
         """The part that holds its text."""
         is_message = self.kind == "message"
-        notes = {"annotations": [], "logprobs": [logprob(t) for t in self.logprobs]} if is_message else {}
+        notes = {"annotations": [], "logprobs": list(self.logprobs)} if is_message else {}
         return {"type": self.part_type, "text": self.text, **notes}
 
     def as_json(self, status: str, *, has_text: bool = True) -> JSON:
@@ -176,9 +178,10 @@ class ResponseWriter:
         item = self._open
         assert item, "a delta belongs to an item"
         item.texts.append(text)
-        shown = {"logprobs": [logprob(t) for t in logprobs]} if item.kind == "message" else {}
+        written = list(map(logprob, logprobs))
+        shown = {"logprobs": written} if item.kind == "message" else {}
         if self._generation.has_logprobs:
-            item.logprobs += logprobs
+            item.logprobs += written
         yield f"{item.deltas}.delta", {**item.position, "delta": text, **shown}
 
     def _end(self, status: str) -> Iterator[tuple[str, JSON]]:

@@ -1,0 +1,180 @@
+"""Engines elsewhere: what they send is bounded, and no client takes them from the others."""
+
+import asyncio
+import gzip
+import threading
+import tracemalloc
+from dataclasses import replace
+
+import httpx
+import pytest
+from completions_server import StandIn
+from remote_engines import SETTINGS, remote_over, until
+
+from runtime.engines import verified_output
+from runtime.engines.client import MAX_TOKENS, EngineAddress, VllmClient
+from runtime.engines.replicas import MAX_FAILURES, Replica, WatchSettings
+from runtime.errors import EngineBroke, EngineUnreachable, GrammarTooSlow, RequestRefused
+from runtime.events import PromptRead
+from runtime.models.random_model import RandomModelSettings, ensure_random_model
+from runtime.protocol import Circuit
+from runtime.text.tokenizer import load_tokenizer
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    return load_tokenizer(
+        ensure_random_model(folder, RandomModelSettings(hidden_size=64, num_layers=2)), model_id="remote"
+    )
+
+
+def answering(content, **headers):
+    """A client of an engine that answers everything with these bytes."""
+
+    async def pieces():
+        yield content
+
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, content=pieces(), headers=headers))
+    return VllmClient(EngineAddress("http://engine"), transport=transport)
+
+
+async def tokens_of(client):
+    async with client.completion({}) as chunks:
+        return [token.token_id async for chunk in chunks for token in chunk.tokens]
+
+
+async def test_what_an_engine_compresses_is_not_decompressed():
+    bomb = gzip.compress(b"data: " + b" " * (64 << 20) + b"\n")
+    tracemalloc.start()
+    assert await tokens_of(answering(bomb, **{"Content-Encoding": "gzip"})) == []
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 8 << 20
+
+
+async def test_metrics_of_a_hostile_engine_are_read_in_linear_time():
+    """Each line would else be searched for its end in all the lines that follow."""
+    lines = b"vllm:num_requests_running{\n" * 100_000
+    assert await answering(lines).num_running() is None
+
+
+async def test_an_event_has_a_bounded_number_of_tokens():
+    ids = b"5," * MAX_TOKENS
+    with pytest.raises(EngineBroke, match="answers what vLLM would not"):
+        await tokens_of(answering(b'data: {"choices": [{"token_ids": [' + ids + b"5]}]}\n\n"))
+
+
+async def test_an_event_that_is_nested_without_end_is_the_engines_fault():
+    with pytest.raises(EngineBroke):
+        await tokens_of(answering(b'data: {"error": ' + b"[" * 100_000 + b"\n\n"))
+
+
+def working_replica():
+    replica = Replica(VllmClient(EngineAddress("http://engine")), WatchSettings())
+    replica.circuit, replica.reason = Circuit.CLOSED, ""
+    return replica
+
+
+async def fail(replica, share, error=EngineBroke):
+    with pytest.raises(EngineBroke):
+        async with replica.request(share):
+            raise error("engine", "broke off")
+
+
+async def test_one_clients_failing_requests_take_an_engine_from_nobody():
+    """Its grammars may be too slow for the engine; the canary finds out whether the engine is broken."""
+    replica = working_replica()
+    for _ in range(5 * MAX_FAILURES):
+        await fail(replica, "attacker")
+    assert replica.circuit is Circuit.CLOSED
+    assert replica._is_wanted.is_set()
+
+
+async def test_failures_of_several_clients_in_a_row_open_the_circuit():
+    replica = working_replica()
+    for share in ("a", "b", "a"):
+        assert replica.circuit is Circuit.CLOSED
+        await fail(replica, share)
+    assert replica.circuit is Circuit.OPEN
+
+
+async def test_an_engine_that_cannot_be_reached_gets_no_more_requests():
+    replica = working_replica()
+    await fail(replica, "a", EngineUnreachable)
+    assert replica.circuit is Circuit.OPEN
+
+
+async def test_outputs_are_made_and_their_budgets_checked_in_threads_that_clients_share_fairly(
+    text, monkeypatch
+):
+    async with remote_over(text, StandIn(text)) as remote:
+        found = await remote.grammar()
+        makers = set()
+        for name in ("matcher", "closer"):
+            make = getattr(found.grammar, name)
+
+            def noted(*arguments, name=name, make=make, **options):
+                makers.add((name, threading.current_thread()))
+                return make(*arguments, **options)
+
+            monkeypatch.setattr(type(found.grammar), name, lambda _self, *a, noted=noted, **o: noted(*a, **o))
+        async for _ in remote.runtime.generate(remote.request(found)):
+            pass
+        ours = {
+            (name, thread.name.rpartition("_")[0]) for name, thread in makers if "Thread-" not in thread.name
+        }
+        assert ours == {("matcher", "callgate-template"), ("closer", "callgate-template")}
+
+
+async def test_slow_outputs_of_one_client_leave_threads_to_others(text, monkeypatch):
+    held, waiting = threading.Event(), []
+
+    def take(self, tokens):
+        waiting.append(self)
+        held.wait(20)
+        return original(self, tokens)
+
+    original = verified_output.VerifiedOutput.take
+    async with remote_over(text, StandIn(text)) as remote:
+        found = await remote.grammar()
+        monkeypatch.setattr(
+            verified_output.VerifiedOutput,
+            "is_slow",
+            property(lambda _: True, lambda *_: None),
+            raising=False,
+        )
+        monkeypatch.setattr(verified_output.VerifiedOutput, "take", take)
+        requests = [remote.request(found, share="attacker", num_choices=4)]
+        tasks = [asyncio.create_task(anext_events(remote, request)) for request in requests]
+        await until(lambda: len(waiting) == 2)
+        tasks.append(asyncio.create_task(anext_events(remote, remote.request(found, share="victim"))))
+        await until(lambda: len(waiting) == 3)
+        held.set()
+        await asyncio.gather(*tasks)
+
+
+async def anext_events(remote, request):
+    return [event async for event in remote.runtime.generate(request)]
+
+
+async def test_an_output_whose_grammar_takes_too_long_to_follow_ends_with_an_error(text, monkeypatch):
+    monkeypatch.setattr(verified_output, "SLOW_S", 0.0)
+    monkeypatch.setattr(verified_output, "MAX_SLOW_S", 0.0)
+    async with remote_over(text, StandIn(text), settings=replace(SETTINGS, jump_forward=False)) as remote:
+        found = await remote.grammar()
+        with pytest.raises(GrammarTooSlow):
+            await anext_events(remote, remote.request(found))
+
+
+@pytest.mark.parametrize(("num_logprobs", "is_taken"), [(20, False), (3, True)])
+async def test_the_log_probabilities_of_one_answer_are_bounded(text, num_logprobs, is_taken):
+    async with remote_over(text, StandIn(text)) as remote:
+        request = remote.request(num_choices=16, max_tokens=3000, num_logprobs=num_logprobs, stop=("e", "a"))
+        events = remote.runtime.generate(request)
+        if is_taken:
+            assert isinstance(await anext(events), PromptRead)
+        else:
+            with pytest.raises(RequestRefused, match="have 1008000 log probabilities; at most 500000"):
+                await anext(events)
+        await events.aclose()
