@@ -62,6 +62,7 @@ class TokenLengths:
         for lead in (*_LEADS, QUOTE):
             self._decoded(lead)
         assert len(self._open_later) == len(self._ids)
+        assert self._open_another is not None
 
     def opening_too_much(self, bounds: Collection[LengthBound]) -> TokenSet:
         """The tokens that might open a string and write more of it than one of the bounds allows.
@@ -79,6 +80,12 @@ class TokenLengths:
     def _open_later(self) -> NDArray[np.bool_]:
         return self._replaced(np.zeros(len(self._tokens), bool), _opens_later)
 
+    @cached_property
+    def _open_another(self) -> frozenset[int]:
+        """The tokens that begin inside a string and may write of a string that they open after it."""
+        found = self._replaced(np.zeros(len(self._tokens), bool), _opens_another)
+        return frozenset(self._ids[found].tolist())
+
     def forbid_too_long(self, row: Row, cursor: Cursor, opening: TokenSet) -> None:
         """Remove from a row what would make a string too long.
 
@@ -91,8 +98,8 @@ class TokenLengths:
             self._keep_opening(row, cursor.json.bound_of_value)
         if opening:
             inside = cursor.json.in_string and not cursor.json.escape
-            ids = (i for i in opening.allowed(row) if not inside or _opens_another(self._tokens[i]))
-            self._try(ids, row, cursor)
+            ids = opening.allowed(row)
+            self._try(self._open_another.intersection(ids) if inside else ids, row, cursor)
 
     def _keep_opening(self, row: Row, bound: LengthBound | None) -> None:
         """Keep in a row what may open the string that a bound keeps whole."""
