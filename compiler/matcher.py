@@ -28,6 +28,9 @@ class Matcher(Protocol):
     def rollback(self, num_tokens: int) -> None:
         """Undo the last `num_tokens` accepted tokens."""
 
+    def fork(self) -> "Matcher":
+        """Another one at the same point, which cannot be rolled back to before it."""
+
     def forced_text(self) -> bytes:
         """What every continuation begins with, as far as easily known; empty where the output may end."""
 

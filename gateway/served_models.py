@@ -96,6 +96,14 @@ def open_clients(model: ModelSettings) -> list[VllmClient]:
         raise SettingsError("engine_ca_bundle", "", f"it cannot be read: {error}") from error
 
 
+def _selection(settings: Settings) -> Selection:
+    if settings.particles == 1:
+        return Selection("accept", settings.accept)
+    if settings.accept > 1:
+        raise SettingsError("particles", str(settings.particles), "it excludes accept; drop one of them")
+    return Selection("particles", settings.particles)
+
+
 def model_name(model: ModelSettings) -> str:
     """The name under which a model is served."""
     return model.model_name or (model.model if model.model in NAMED_MODELS else Path(model.model).name)
@@ -137,7 +145,7 @@ def start_embedded(settings: Settings, model: ModelSettings, on_vocabulary: OnVo
             max_sequences_per_share=settings.max_sequences_per_key,
             num_threads=settings.num_threads or min(torch.get_num_threads(), num_usable_cores()),
             jump_forward=settings.jump_forward,
-            selection=Selection("accept", settings.accept),
+            selection=_selection(settings),
         )
     except ValueError as error:
         raise SettingsError("engine", "the settings", str(error)) from error

@@ -163,6 +163,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             " temperature 0, where it is not streamed and the request does not say; 1 is plain masking.",
         ),
     ] = 1
+    particles: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=MAX_SELECTION,
+            description="Answers that are drawn together for the same purpose, instead of `accept`.",
+        ),
+    ] = 1
     request_seconds: Annotated[
         Annotated[float, Meta(gt=0)] | None,
         Meta(description="Longest time for an answer, in seconds; a request may ask for less."),

@@ -174,8 +174,12 @@ class Engine:
         self.scheduler.park(sequence)
 
     def resume(self, sequence: Sequence) -> None:
-        """Queue a parked sequence again; its population does this."""
+        """Queue a parked sequence again, or a copy of one that was computed; its population does this."""
         self.scheduler.enqueue(sequence)
+
+    def drop(self, sequence: Sequence) -> None:
+        """End a sequence and not its population, which does this."""
+        self._end(sequence, FinishReason.STOP)
 
     @torch.inference_mode()
     def step(self, meanwhile: Callable[[], None] = lambda: None) -> list[Output]:

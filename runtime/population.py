@@ -5,7 +5,8 @@ how much of the model's distribution it has taken away (`runtime.weights`). A po
 sequences, weighs them, and selects one. The engine computes its members like all other sequences. It holds
 their tokens back, and has the population go on after every step, until one member is selected.
 
-`Accept` draws one sequence after another, until one is accepted.
+`Accept` draws one sequence after another, until one is accepted. `Particles` draws several together, and has
+those go on of which most was left.
 """
 
 import math
@@ -13,9 +14,12 @@ import math
 from runtime.request import Selection, SelectionStrategy
 from runtime.sampling import noise
 from runtime.sequence import Population, PopulationHost, Sequence, SequenceStatus, Sibling
+from runtime.weights import Weight
 
 DECISIONS = 2**31
 """The noise of a population's own decisions is that of positions from here on, where no sequence comes."""
+SELECTION = 2**32 - 1
+"""The position of the noise that selects a member in the end."""
 
 
 class Accept(Population):
@@ -54,19 +58,115 @@ class Accept(Population):
                     engine.resume(member)
         if not all(map(_is_finished, self.members)):
             return None
-        at = chosen_by_weight(self.members, noise(self.first.seed, self.first.choice, DECISIONS + 1))
+        at = chosen_by_weight(self.members, noise(self.first.seed, self.first.choice, SELECTION))
         return self._select(self.members[at])
+
+
+class Particles(Population):
+    """Draws `size` sequences together, token by token, and selects one in proportion to the weights.
+
+    After each token of all, the effective sample size is `1 / sum(share ** 2)` for the shares of the weights.
+    Where it is below half the size, the particles are *resampled*: each is copied as often as its share says,
+    or dropped, and all weigh the same again (sequential Monte Carlo; Lew et al., arXiv 2306.03081). A copy
+    has the seed of the particle whose place it takes. It goes through the queue: it finds the full pages of
+    the one that it copies in the prefix cache, and computes the tokens of the last page again.
+    """
+
+    strategy: SelectionStrategy = "particles"
+
+    def __init__(self, first: Sequence, size: int, sibling: Sibling) -> None:
+        super().__init__(first, sibling)
+        self._size = size
+        self._num_drawn = 0
+        """Tokens that all particles which are not done have drawn."""
+
+    def advance(self, engine: PopulationHost) -> Sequence | None:
+        """Have those that have drawn a token more than others wait for them; resample; or select one."""
+        while len(self.members) < self._size:
+            engine.start(self._another())
+        live = [member for member in self.members if not _is_done(member)]
+        ahead = [member for member in live if _weight(member).num_drawn > self._num_drawn]
+        if len(ahead) < len(live):
+            for member in ahead:
+                if member.status is not SequenceStatus.PARKED:
+                    engine.park(member)
+            return None
+        if live:
+            self._num_drawn += 1
+            self._resample(engine)
+        for member in self.members:
+            if member.status is SequenceStatus.PARKED:
+                engine.resume(member)
+        if not all(map(_is_done, self.members)):  # resampling may have left none that is not
+            return None
+        selected = self.members[chosen_by_weight(self.members, self._noise(SELECTION))]
+        return self._select(selected) if _is_finished(selected) else None
+
+    def _resample(self, engine: PopulationHost) -> None:
+        shares = weight_shares(self.members)
+        if sum(share * share for share in shares) * self._size <= 2:
+            return
+        logs = [log_weight(member) for member in self.members]
+        highest = max(logs)
+        log_mean = highest + math.log(sum(math.exp(log - highest) for log in logs) / self._size)
+        copies = systematic_copies(shares, self._noise(DECISIONS + self._num_drawn))
+        parents = [index for index, number in enumerate(copies) for _ in range(number - 1)]
+        seeds = [member.seed for member in self.members]
+        before = list(self.members)
+        for index, number in enumerate(copies):
+            if number == 0:
+                self._drop(before[index], engine)
+                self.members[index] = self._copy(before[parents.pop()], seeds[index], engine)
+        for member in dict.fromkeys(self.members):
+            _weight(member).log_resampled += log_mean - log_weight(member)
+
+    def _drop(self, member: Sequence, engine: PopulationHost) -> None:
+        engine.drop(member)
+        if self.members.count(member) == 1:
+            self._num_dropped += member.counters.num_computed
+            self._written.pop(member, None)
+
+    def _copy(self, parent: Sequence, seed: int, engine: PopulationHost) -> Sequence:
+        """A copy of a member; one that is finished is a member twice."""
+        if _is_finished(parent):
+            return parent
+        child = parent.fork(seed)
+        self._written[child] = list(self._written[parent])
+        engine.resume(child)
+        return child
+
+    def _noise(self, position: int) -> float:
+        return noise(self.first.seed, self.first.choice, position)
+
+
+def systematic_copies(shares: list[float], uniform: float) -> list[int]:
+    """How often each member is copied: one for each of `len(shares)` equidistant points in its share.
+
+    The points are `(i + uniform) / len(shares)`, so a member is copied as often as expected, or one more or
+    less (systematic resampling; Kitagawa 1996).
+    """
+    size = len(shares)
+    copies, num_passed, passed = [], 0, 0.0
+    for share in shares:
+        passed += share
+        num_before, num_passed = num_passed, min(size, max(num_passed, math.ceil(passed * size - uniform)))
+        copies.append(num_passed - num_before)
+    copies[max(range(size), key=shares.__getitem__)] += size - num_passed  # rounding
+    return copies
 
 
 def population_of(first: Sequence, selection: Selection, sibling: Sibling) -> Population | None:
     """The population that begins with a sequence; None if that is the only one."""
-    return Accept(first, selection.size, sibling) if selection.size > 1 else None
+    if selection.size == 1:
+        return None
+    kind = {"accept": Accept, "particles": Particles}[selection.strategy]
+    return kind(first, selection.size, sibling)
 
 
 def log_weight(sequence: Sequence) -> float:
     """The logarithm of a member's weight; minus infinity if the budget closer completed it."""
-    assert sequence.weight is not None, "members are weighed"
-    return -math.inf if sequence.closed_by is not None else sequence.weight.log
+    weight = _weight(sequence)
+    return -math.inf if sequence.closed_by is not None else weight.log + weight.log_resampled
 
 
 def chosen_by_weight(sequences: list[Sequence], uniform: float) -> int:
@@ -91,9 +191,18 @@ def weight_shares(sequences: list[Sequence]) -> list[float]:
 
 
 def _is_given_up(sequence: Sequence) -> bool:
-    assert sequence.weight is not None, "members are weighed"
     bound = noise(sequence.seed, sequence.choice, DECISIONS)
-    return sequence.closed_by is not None or math.exp(sequence.weight.log_relative) < bound
+    return sequence.closed_by is not None or math.exp(_weight(sequence).log_relative) < bound
+
+
+def _weight(sequence: Sequence) -> Weight:
+    assert sequence.weight is not None, "members are weighed"
+    return sequence.weight
+
+
+def _is_done(sequence: Sequence) -> bool:
+    """Whether a member draws no more: it is finished, or the budget closer completes it."""
+    return sequence.closed_by is not None or _is_finished(sequence)
 
 
 def _is_finished(sequence: Sequence) -> bool:

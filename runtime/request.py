@@ -89,7 +89,7 @@ class RequestTimes:
         self.decode_ns = self.decode_ns or time.time_ns()
 
 
-SelectionStrategy = Literal["accept"]
+SelectionStrategy = Literal["accept", "particles"]
 MAX_SELECTION = 16
 """Sequences from which one answer may be selected."""
 
@@ -202,6 +202,9 @@ def _limits(request: GenerationRequest, width: int, max_choices: int) -> Iterato
     yield "top_logprobs", request.num_logprobs is None or request.num_logprobs >= 0, "at least 0"
     reason = f"left out: an answer is selected as a whole, as callgate.{request.strategy} asks"
     yield "stop", not (request.stop and request.strategy), reason
+    if request.selection is not None and request.strategy == "particles":
+        most = max_choices // request.num_choices
+        yield "callgate.particles", request.selection.size <= most, f"at most {most}, as many as may wait"
     yield "timeout", request.timeout_s is None or request.timeout_s > 0, "above 0"
     yield from _sampling_limits(request.sampling, width)
 

@@ -9,7 +9,8 @@ from abc import ABC, abstractmethod
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Protocol
 
@@ -189,6 +190,22 @@ class Sequence:
             hashes.append(content.digest())
         return hashes
 
+    def fork(self, seed: int) -> "Sequence":
+        """A copy that goes on with another seed. It has no pages yet: it finds those of the same content."""
+        twin = copy(self)
+        twin.seed = seed
+        twin.token_ids = list(self.token_ids)
+        twin.matcher = None if self.matcher is None else self.matcher.fork()
+        twin.closer = None if self.closer is None else self.closer.fork()
+        twin.weight = None if self.weight is None else self.weight.copy()
+        twin.counters = replace(self.counters, num_computed=0)
+        twin.page_table = []
+        twin.num_computed = twin.num_published = 0
+        twin.forced = None
+        twin.counts = None
+        twin._page_hashes = list(self._page_hashes)  # noqa: SLF001 - of its own class
+        return twin
+
     def finish(self, reason: FinishReason) -> None:
         """Mark the sequence as done."""
         self.status = SequenceStatus.FINISHED
@@ -209,7 +226,10 @@ class PopulationHost(Protocol):
         """Take a sequence's place and pages, until it is resumed."""
 
     def resume(self, sequence: Sequence) -> None:
-        """Queue a parked sequence again."""
+        """Queue a parked sequence again, or a copy of one that was computed."""
+
+    def drop(self, sequence: Sequence) -> None:
+        """End a sequence that no longer takes part."""
 
 
 class Population(ABC):
@@ -226,6 +246,8 @@ class Population(ABC):
         self.members = [first]
         self.is_over = False
         self._sibling = sibling
+        self._num_dropped = 0
+        """Tokens that were computed for sequences which are members no longer."""
         self._written: defaultdict[Sequence, list[WrittenToken]] = defaultdict(list)
 
     @abstractmethod
@@ -253,6 +275,7 @@ class Population(ABC):
             strategy=self.strategy,
             num_sequences=len(self.members),
             is_accepted=is_accepted,
-            num_computed_tokens=sum(member.counters.num_computed for member in self.members),
+            num_computed_tokens=self._num_dropped
+            + sum(member.counters.num_computed for member in dict.fromkeys(self.members)),
         )
         return sequence

@@ -29,7 +29,8 @@ class Weight:
 
     The factors of its first `num_counted` token ids, those of the prompt included, are counted. `log` is the
     natural logarithm of their product, and `log_shared` that of the factors up to the first drawn token; it
-    is None until one was drawn. `allowed_mass` is that of the step that is being sampled.
+    is None until one was drawn. `allowed_mass` is that of the step that is being sampled. `log_resampled` is
+    what resampling has added to the logarithm (`runtime.population.Particles`).
     """
 
     num_counted: int
@@ -37,6 +38,7 @@ class Weight:
     log_shared: float | None = None
     num_drawn: int = 0
     allowed_mass: float = 1.0
+    log_resampled: float = 0.0
 
     @property
     def log_relative(self) -> float:

@@ -280,6 +280,10 @@ class GuardState:
         cursor = self.guard.advance(matcher, self.cursor, token_id)
         return None if cursor is None else GuardState(self.guard, cursor, self._mask_cache)
 
+    def fork(self) -> "GuardState":
+        """The same state, beside another matcher."""
+        return GuardState(self.guard, self.cursor)
+
     def marked(self, text: bytes) -> bytes:
         """The text as the grammar reads it here (see `marked_text`)."""
         return marked_text(self.cursor, text)

@@ -6,7 +6,7 @@ values: they parse the text with a recogniser, which knows how the text can end.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from compiler.closing.closer import ParsedText
@@ -83,6 +83,11 @@ class InUnit(Position):
             self.matcher.rollback(1)
             return None
         return self._over(token[: len(token) - len(rest)], rest)
+
+    def fork(self) -> InUnit:
+        """The same position, for another matcher to go on from."""
+        guard_state = self.guard_state and self.guard_state.fork()
+        return replace(self, matcher=self.matcher.fork(), guard_state=guard_state)
 
     def _as_read(self, text: bytes) -> bytes:
         """The text as the grammar reads it here."""
@@ -221,6 +226,10 @@ class InAnswer(Position):
     def completions(self) -> Iterator[bytes]:
         """What completes the answer."""
         return self._parsed().completions()
+
+    def fork(self) -> InAnswer:
+        """The same position, for another matcher to go on from."""
+        return replace(self, matcher=self.matcher.fork())
 
     def _parsed(self) -> ParsedText:
         recogniser = Recogniser.of(self.compiled.network)

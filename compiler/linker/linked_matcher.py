@@ -74,6 +74,10 @@ class LinkedMatcher:
             self._position = self._passed.pop()
             self._position.undo()
 
+    def fork(self) -> "LinkedMatcher":
+        """Another one at the same point, which cannot be rolled back to before it."""
+        return LinkedMatcher(self._vocabulary, self._position.fork())
+
     def forced_text(self) -> bytes:
         """What every continuation begins with."""
         return self._position.forced_text()
@@ -139,6 +143,10 @@ class Position(ABC):
     @abstractmethod
     def accept(self, token_id: int, token: bytes) -> "Position | None":
         """The position after a token that is no stop token; None if the token is not allowed."""
+
+    def fork(self) -> "Position":
+        """The same position, for another matcher to go on from."""
+        return self
 
     @property
     def is_thought(self) -> bool:

@@ -1,5 +1,6 @@
 """A grammar compiled for one vocabulary, what else is found out about it once needed, and its matcher."""
 
+from copy import copy
 from functools import cached_property
 
 import xgrammar as xgr
@@ -55,6 +56,14 @@ class GuardedMatcher:
         self._guarded = [] if guard is None else [GuardState.begin(guard)]
         self._tokens = vocabulary.tokens
         self._accepted: list[int] = []
+
+    def fork(self) -> "GuardedMatcher":
+        """Another one at the same point, which cannot be rolled back to before it."""
+        twin = copy(self)
+        twin._matcher = self._matcher.fork()  # noqa: SLF001 - of its own class, as below
+        twin._guarded = [guarded.fork() for guarded in self._guarded[-1:]]  # noqa: SLF001
+        twin._accepted = list(self._accepted)  # noqa: SLF001
+        return twin
 
     @property
     def num_accepted(self) -> int:

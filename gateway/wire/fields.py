@@ -96,11 +96,13 @@ SelectionSize = Annotated[int, Meta(ge=1, le=MAX_SELECTION)]
 class CallgateFields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """`callgate`: what no other server has. A `key_order` is that of all tools and of a schema's answer.
 
-    `accept` draws at most so many answers until one is accepted; 1 is plain masking.
+    `accept` draws at most so many answers until one is accepted; `particles` draws so many together. 1 is
+    plain masking.
     """
 
     key_order: KeyOrder | None = None
     accept: SelectionSize | None = None
+    particles: SelectionSize | None = None
 
 
 class TurnFields(EngineFormats, forbid_unknown_fields=True, kw_only=True):
@@ -181,9 +183,13 @@ def read_key_order(fields: TurnFields) -> KeyOrder | None:
 
 
 def read_selection(fields: TurnFields) -> Selection | None:
-    """How the answer is selected from several; None leaves it to the engine's settings."""
-    size = fields.callgate.accept if fields.callgate else None
-    return None if size is None else Selection("accept", size)
+    """How the answer is selected from several; None is the engine's default. Raises InvalidField."""
+    own = fields.callgate or CallgateFields()
+    if own.accept is not None and own.particles is not None:
+        raise InvalidField("callgate.particles", "an answer is selected in one way; leave it or `accept` out")
+    if own.particles is not None:
+        return Selection("particles", own.particles)
+    return None if own.accept is None else Selection("accept", own.accept)
 
 
 def read_turn(fields: TurnFields, toolset_header: str | None, timeout_header: str | None) -> Turn:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -226,6 +227,12 @@ class AllowsEverything:
         """Undo the last tokens."""
         del self._written[len(self._written) - num_tokens :]
 
+    def fork(self) -> "AllowsEverything":
+        """Another one at the same point."""
+        twin = copy(self)
+        twin._written = list(self._written)  # noqa: SLF001 - of its own class
+        return twin
+
     def forced_text(self) -> bytes:
         """Nothing is forced."""
         return b""
@@ -268,6 +275,10 @@ class WithoutJumpForward:
     def rollback(self, num_tokens: int) -> None:
         """Undo the last tokens."""
         self._matcher.rollback(num_tokens)
+
+    def fork(self) -> "WithoutJumpForward":
+        """Another one at the same point."""
+        return WithoutJumpForward(self._matcher.fork())
 
     def forced_text(self) -> bytes:
         """Report no forced text."""

@@ -89,3 +89,14 @@ async def test_a_size_out_of_range_is_refused(client, size):
     response = await client.post("/v1/chat/completions", json=body(callgate={"accept": size}))
     assert response.status_code == 400
     assert response.json()["error"]["param"] == "callgate.accept"
+
+
+async def test_particles_are_asked_for_in_the_same_way(client, runtime):
+    tools = {"tools": [WEATHER], "tool_choice": "required"}
+    await ask(client, **tools, callgate={"particles": 4})
+    assert runtime.requests[-1].selection == Selection("particles", 4)
+    response = await client.post(
+        "/v1/chat/completions", json=body(**tools, callgate={"particles": 4, "accept": 2})
+    )
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == "callgate.particles"

@@ -1,5 +1,7 @@
 """A matcher and a closer that know what is to be written."""
 
+from copy import copy
+
 import numpy as np
 
 from compiler.output_parts import TextPart
@@ -29,6 +31,9 @@ class Spells:
         self.at += 1
         self.last = token_id
         return True
+
+    def fork(self):
+        return copy(self)
 
     def rollback(self, num_tokens):
         self.at -= num_tokens

@@ -15,7 +15,8 @@ ACCEPT = Selection("accept", 3)
 
 
 @pytest.mark.parametrize("jump_forward", [True, False])
-async def test_answers_are_valid_and_never_cut_off(make_runtime, jump_forward):
+@pytest.mark.parametrize("selection", [ACCEPT, Selection("particles", 3)])
+async def test_answers_are_valid_and_never_cut_off(make_runtime, jump_forward, selection):
     runtime = make_runtime(replace(SETTINGS, jump_forward=jump_forward))
     constraint = await linked(runtime, "required")
     answers = await asyncio.gather(
@@ -26,7 +27,7 @@ async def test_answers_are_valid_and_never_cut_off(make_runtime, jump_forward):
                     f"r{seed}",
                     constraint=constraint,
                     seed=seed,
-                    selection=ACCEPT,
+                    selection=selection,
                     max_tokens=(40, 400)[seed % 2],
                 ),
             )
@@ -43,9 +44,10 @@ async def test_answers_are_valid_and_never_cut_off(make_runtime, jump_forward):
     assert any(events[-1].stats.selection.num_sequences > 1 for events in answers)
 
 
-async def test_every_choice_is_selected_by_itself_and_seeded(runtime):
+@pytest.mark.parametrize("selection", [ACCEPT, Selection("particles", 3)])
+async def test_every_choice_is_selected_by_itself_and_seeded(runtime, selection):
     constraint = await linked(runtime, "required")
-    asked = request(constraint=constraint, selection=ACCEPT, num_choices=2, max_tokens=60, seed=5)
+    asked = request(constraint=constraint, selection=selection, num_choices=2, max_tokens=60, seed=5)
     first = await events_of(runtime, asked)
     again = await events_of(runtime, replace(asked, request_id="again"))
     assert [calls_of(first, choice) for choice in (0, 1)] == [calls_of(again, choice) for choice in (0, 1)]
@@ -99,3 +101,11 @@ async def test_an_abort_ends_all_draws(runtime):
     later = await events_of(runtime, request("later", constraint=constraint, max_tokens=60))
     assert_valid(calls_of(later))
     assert runtime._thread.engine.pool.num_free == runtime._thread.engine.pool.num_usable
+
+
+async def test_more_particles_than_may_wait_are_refused(make_runtime):
+    runtime = make_runtime(replace(SETTINGS, max_waiting=20))
+    constraint = await linked(runtime, "required")
+    asked = request(constraint=constraint, selection=Selection("particles", 8), num_choices=3)
+    with pytest.raises(RequestRefused, match="at most 6"):
+        await events_of(runtime, asked)

@@ -1,0 +1,84 @@
+"""Outputs of the toy model that are selected from several."""
+
+import itertools
+from collections import Counter
+
+import toy_model
+
+from runtime.population import population_of
+from runtime.request import Sampling
+from runtime.sampling import draw_seed
+from runtime.sequence import Sequence
+from runtime.weights import Weight
+
+NUM_DRAWS = 320
+CLOSER = toy_model.GRAMMAR.closer()
+
+
+def selected_sequence(selection, seed, *, max_tokens=5, prompt=b"prompt", deadline=None, **sampling):
+    """A sequence of the toy grammar whose output is selected."""
+
+    def member(number, max_tokens):
+        return Sequence(
+            f"s{seed}",
+            list(prompt),
+            max_tokens,
+            Sampling(**{"temperature": 1.0} | sampling),
+            seed=draw_seed(seed, number),
+            matcher=toy_model.GRAMMAR.matcher(),
+            closer=CLOSER.fork(),
+            weight=Weight(len(prompt)),
+            **({} if deadline is None else {"deadline": deadline}),
+        )
+
+    first = member(0, max_tokens)
+    first.population = population_of(first, selection, member)
+    return first
+
+
+def run(engine, sequences):
+    """The outputs of sequences that are all there at once, by their first sequence."""
+    for sequence in sequences:
+        engine.add(sequence)
+    outputs = {}
+    for _ in range(100_000):
+        if not engine.has_work:
+            break
+        for output in engine.step():
+            assert output.is_last
+            assert output.error is None
+            assert output.sequence.first not in outputs
+            outputs[output.sequence.first] = output
+        engine.check_integrity()
+    assert engine.pool.num_free == engine.pool.num_usable
+    assert [t.sampled.token_id for o in outputs.values() for t in o.tokens] == list(
+        itertools.chain.from_iterable(o.sequence.output_ids for o in outputs.values())
+    )
+    return outputs
+
+
+def text_of(output):
+    text = bytes(i for i in output.sequence.output_ids if i != toy_model.STOP).decode().strip('"')
+    assert text in toy_model.TEXTS
+    return text
+
+
+HESITANT = 6
+"""A seed whose first sequence is given up."""
+
+
+def selected(selection, num_draws=NUM_DRAWS, **sampling):
+    """What was selected, again and again."""
+    engine = toy_model.toy_engine(max_sequences=64)
+    sequences = [selected_sequence(selection, seed, **sampling) for seed in range(num_draws)]
+    num_together = 64 // selection.size if selection.strategy == "particles" else 64
+    outputs = []
+    for start in range(0, num_draws, num_together):
+        outputs += run(engine, sequences[start : start + num_together]).values()
+    return outputs
+
+
+def distribution(outputs):
+    """How often each text was written."""
+    counts = Counter(map(text_of, outputs))
+    return {text: counts[text] / len(outputs) for text in toy_model.TEXTS}

@@ -1,0 +1,110 @@
+"""Particles: sequences are drawn together and resampled, and come closer to the model's distribution."""
+
+import math
+
+import pytest
+import toy_model
+from hypothesis import given
+from hypothesis import strategies as st
+from selected import distribution, run, selected, selected_sequence, text_of
+
+from runtime.errors import GenerationFailed
+from runtime.population import systematic_copies
+from runtime.request import Selection
+from runtime.sequence import Sequence
+
+
+def particles(size):
+    return Selection("particles", size)
+
+
+def test_with_more_particles_outputs_come_closer_to_the_models_distribution():
+    conditional = toy_model.conditional()
+    distances = [toy_model.distance(toy_model.masked(), conditional)]
+    distances += [
+        toy_model.distance(distribution(selected(particles(size))), conditional) for size in (2, 4, 16)
+    ]
+    assert distances == sorted(distances, reverse=True)
+    assert distances[0] > 0.3  # what a plain mask gets wrong
+    assert distances[-1] < 0.1  # so many exact draws of four texts are 0.04 away on average
+
+
+@pytest.mark.parametrize("sampling", [{"temperature": 0.7}, {"top_k": 2}])
+def test_the_models_distribution_is_the_truncated_one(sampling):
+    conditional = toy_model.conditional(**sampling)
+    written = distribution(selected(particles(16), **sampling))
+    assert (
+        toy_model.distance(written, conditional)
+        < toy_model.distance(toy_model.masked(**sampling), conditional) / 3
+    )
+
+
+def test_an_output_does_not_depend_on_its_company_or_on_memory():
+    def written(engine, sequences):
+        return {o.sequence.first.seed: o.sequence.output_ids for o in run(engine, sequences).values()}
+
+    def sequences():
+        return [
+            selected_sequence(particles(4), seed, prompt=b"a prompt of some length") for seed in range(10)
+        ]
+
+    together = written(toy_model.toy_engine(max_sequences=64), sequences())
+    tight = toy_model.toy_engine(num_pages=24, max_sequences=5)
+    assert written(tight, sequences()) == together
+    alone = {}
+    for sequence in sequences():
+        alone |= written(toy_model.toy_engine(jumps=True, max_sequences=1), [sequence])
+    assert alone == together
+
+
+def test_all_particles_are_drawn_together_and_one_is_selected():
+    (output,) = run(toy_model.toy_engine(), [selected_sequence(particles(8), 3)]).values()
+    stats = output.sequence.selection
+    assert (stats.strategy, stats.num_sequences, stats.is_accepted) == ("particles", 8, False)
+    text = text_of(output)
+    assert output.sequence.weight.log == pytest.approx(
+        sum(map(math.log, toy_model.allowed_masses(text))), abs=1e-4
+    )
+
+
+def test_particles_are_resampled(monkeypatch):
+    forked = []
+    fork = Sequence.fork
+    monkeypatch.setattr(Sequence, "fork", lambda self, seed: forked.append(self) or fork(self, seed))
+    for output in selected(particles(8), 16):
+        counters = {member.counters.num_computed for member in output.sequence.population.members}
+        assert output.sequence.selection.num_computed_tokens > sum(counters)
+    assert forked
+
+
+def test_a_particle_that_fails_ends_its_choice():
+    engine = toy_model.toy_engine()
+    broken = selected_sequence(particles(4), 1)
+    compute = engine.runner.run
+
+    def poisoned(batch):
+        logits = compute(batch)
+        for row, entry in zip(logits, batch.rows, strict=True):
+            if entry.sequence is not broken and entry.sequence.num_output > 1:
+                row.fill_(math.nan)
+        return logits
+
+    engine.runner.run = poisoned
+    engine.add(broken)
+    outputs = [output for _ in range(50) for output in engine.step()]
+    assert {type(output.error) for output in outputs} == {GenerationFailed}
+    assert not engine.has_work
+    assert engine.pool.num_free == engine.pool.num_usable
+
+
+@given(
+    st.lists(st.floats(0, 1), min_size=1, max_size=16).filter(lambda weights: sum(weights) > 0.1),
+    st.floats(0, 1, exclude_max=True),
+)
+def test_copies_are_as_many_as_the_shares_say(weights, uniform):
+    shares = [weight / sum(weights) for weight in weights]
+    copies = systematic_copies(shares, uniform)
+    assert sum(copies) == len(shares)
+    for share, number in zip(shares, copies, strict=True):
+        assert abs(number - share * len(shares)) < 1 + 1e-6
+        assert number == 0 or share > 0
