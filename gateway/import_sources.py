@@ -46,7 +46,7 @@ def from_python(targets: Sequence[str]) -> Imported:
 
     Raises:
         UnreadableSource: there is no such module or name, or importing it failed.
-        ExtraMissing: pydantic is not installed.
+        ExtraMissing: the extra that reads signatures and docstrings is not installed.
     """
     try:
         from toolspecs.imports.functions import import_functions  # noqa: PLC0415 - needs an extra

@@ -1,9 +1,10 @@
 """`callgate tools import` of Python functions, and of a real MCP server on loopback."""
 
 import json
-from importlib import import_module
+import sys
 
 import pytest
+from corpus import corpus
 from mcp.server import MCPServer
 from mcp.server.lowlevel import Server
 from mcp_types import ListToolsResult, Tool
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from compiler import compile_schema
 from gateway.cli import cli
+from toolspecs.imports.mcp_listing import import_listing
 
 SOURCE = '''
 from typing import Annotated, Literal
@@ -46,7 +48,7 @@ VALUE = 3
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.path", [*import_module("sys").path])
+    monkeypatch.setattr("sys.path", [*sys.path])
     (tmp_path / "shop_functions.py").write_text(SOURCE)
 
     def invoke(*arguments):
@@ -55,7 +57,7 @@ def run(tmp_path, monkeypatch):
         )
 
     yield invoke
-    import_module("sys").modules.pop("shop_functions", None)
+    sys.modules.pop("shop_functions", None)
 
 
 def printed(result):
@@ -147,6 +149,26 @@ def test_every_page_is_read_and_the_token_is_sent(run, monkeypatch):
     assert [tool["name"] for tool in toolset["tools"]] == ["tool_0", "tool_1", "tool_2"]
     assert {tool["_meta"]["callgate/source"]["from"] for tool in toolset["tools"]} == {"mcp pages"}
     assert seen == {"Bearer secret"}
+
+
+def test_every_real_listing_is_imported_whole():
+    files = sorted(set(corpus("mcp").glob("*.json")) - {corpus("mcp", "SOURCES.json")})
+    listings = [json.loads(file.read_text()) for file in files]
+    imported = [import_listing("server", listing) for listing in listings]
+    assert not [fault for each in imported for fault in each.faults]
+    assert [len(each.tools) for each in imported] == [len(listing) for listing in listings]
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments", "extra"),
+    [("mcp", ("--mcp", "http://x/mcp"), "mcp"), ("docstring_parser", ("shop_functions:ship",), "functions")],
+)
+def test_a_missing_extra_is_named(run, monkeypatch, module, arguments, extra):
+    monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.delitem(sys.modules, "toolspecs.imports.functions", raising=False)
+    result = run(*arguments)
+    assert result.exit_code == 1
+    assert f"pip install 'callgate[{extra}]'" in result.stderr
 
 
 def test_a_server_that_does_not_answer_is_told(run):
