@@ -27,7 +27,7 @@ LAST_WORDS_S = 1.0
 """How long an engine may take to end its answer."""
 
 
-class Delivery:
+class ChoiceDelivery:
     """The way of one choice's events into the queue of its answer. The last one waits for `end`."""
 
     def __init__(self, queue: "asyncio.Queue[list[Event] | RuntimeFault]") -> None:
@@ -50,7 +50,7 @@ class Delivery:
 
 
 async def deliver_verified(
-    output: VerifiedOutput, tokens: Sequence[SampledToken], delivery: Delivery, submit: Submit
+    output: VerifiedOutput, tokens: Sequence[SampledToken], delivery: ChoiceDelivery, submit: Submit
 ) -> None:
     """Verify tokens that came, in a thread if that may take long, and deliver their events.
 

@@ -20,7 +20,7 @@ from compiler.cache.grammar_cache import GrammarCache
 from runtime.engines.canary import Canary
 from runtime.engines.client import EngineChunk, VllmClient
 from runtime.engines.completion_request import SentinelWatch, completion_body, conversation_head, seed_of
-from runtime.engines.delivery import LAST_WORDS_S, Delivery, deliver_verified, last_words
+from runtime.engines.delivery import LAST_WORDS_S, ChoiceDelivery, deliver_verified, last_words
 from runtime.engines.mark import spell_mark
 from runtime.engines.replicas import Replica, Replicas, WatchSettings
 from runtime.engines.verified_output import VerifiedOutput
@@ -280,7 +280,7 @@ class RemoteRuntime:
         queue: asyncio.Queue[list[Event] | RuntimeFault],
     ) -> None:
         """Write one choice, from its beginning to its end; its events go to the queue, an error too."""
-        delivery = Delivery(queue)
+        delivery = ChoiceDelivery(queue)
         try:
             async with asyncio.timeout(request.timeout_s) as deadline:
                 delivery.put(await self._in_thread(request, partial(self._begin, output)))
@@ -337,7 +337,7 @@ class RemoteRuntime:
         self,
         request: GenerationRequest,
         output: VerifiedOutput,
-        delivery: Delivery,
+        delivery: ChoiceDelivery,
     ) -> None:
         """Have engines go on until the output ends.
 
@@ -385,7 +385,7 @@ class RemoteRuntime:
             raise
 
     async def _ask(
-        self, replica: Replica, request: GenerationRequest, output: VerifiedOutput, delivery: Delivery
+        self, replica: Replica, request: GenerationRequest, output: VerifiedOutput, delivery: ChoiceDelivery
     ) -> None:
         """Have one engine go on, until the output ends or a token is refused.
 
@@ -424,7 +424,7 @@ class RemoteRuntime:
         self,
         replica: Replica,
         output: VerifiedOutput,
-        delivery: Delivery,
+        delivery: ChoiceDelivery,
         chunks: AsyncIterator[EngineChunk],
         *,
         is_done: bool,
