@@ -37,7 +37,7 @@ from gateway.tools_cli import (
 )
 from toolspecs.errors import ToolspecsError
 from toolspecs.imports.imported import Imported, origin_of, toolset_name
-from toolspecs.imports.openapi import EVERYTHING, Selection
+from toolspecs.imports.openapi import EVERYTHING, OperationFilter
 from toolspecs.shapes import Shape, write_tool
 
 Tools = dict[str, dict[str, Any]]
@@ -112,7 +112,7 @@ def import_tools(
     """
     if sum(bool(source) for source in (functions, openapi, mcp)) != 1:
         raise failure("name one source: MODULE:NAME, --openapi FILE_OR_URL or --mcp URL")
-    selection = Selection(tuple(tag or ()), tuple(path or ()), tuple(operation or ()))
+    selection = OperationFilter(tuple(tag or ()), tuple(path or ()), tuple(operation or ()))
     if selection != EVERYTHING and not openapi:
         raise failure("--tag, --path and --operation are for --openapi")
     headers = _headers(header or ())

@@ -20,14 +20,14 @@ from toolspecs.errors import UnreadableSource
 from toolspecs.imports.documents import Retrieve
 from toolspecs.imports.imported import Imported
 from toolspecs.imports.mcp_listing import import_listing
-from toolspecs.imports.openapi import Selection, import_openapi
+from toolspecs.imports.openapi import OperationFilter, import_openapi
 from toolspecs.json_value import Limits
 
 MAX_BYTES = 32 * 1024 * 1024
 TIMEOUT_S = 60.0
 
 
-def from_openapi(source: str, headers: Mapping[str, str], selection: Selection) -> Imported:
+def from_openapi(source: str, headers: Mapping[str, str], selection: OperationFilter) -> Imported:
     """The tools of an OpenAPI document, by its path or URL; `headers` are sent with every request for a URL.
 
     Raises:

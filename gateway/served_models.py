@@ -14,7 +14,7 @@ from runtime.engines.client import EngineAddress, VllmClient
 from runtime.model_router import ModelRouter, RoutedModel
 from runtime.models import NAMED_MODELS, find_source
 from runtime.protocol import Runtime
-from runtime.request import Selection
+from runtime.selection import Selection
 
 DEFAULT_MAX_TOKENS = 2048
 NAMED_MAX_TOKENS = 512

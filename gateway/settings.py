@@ -14,7 +14,7 @@ import msgspec
 import platformdirs
 from msgspec import Meta
 
-from runtime.request import MAX_SELECTION
+from runtime.selection import MAX_SELECTION
 from toolspecs.stores import with_password
 from toolspecs.tool import ShownTools
 

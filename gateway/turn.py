@@ -13,7 +13,8 @@ from compiler.response_format import ResponseFormat
 from gateway.custom_inputs import InputReader
 from gateway.errors import ClientGone
 from runtime.events import ArgumentsDelta, CallStarted, Event, Finished, PromptRead
-from runtime.request import Message, Sampling, Selection
+from runtime.request import Message, Sampling
+from runtime.selection import Selection
 from toolspecs.tool import KeyOrder, ShownTools, Tool, ToolChoice
 from toolspecs.toolset import RevisionSummary, ToolsetReference
 

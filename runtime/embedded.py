@@ -24,8 +24,9 @@ from runtime.jump_forward import JumpForward
 from runtime.loading import LoadedModel, load_model
 from runtime.population import population_of
 from runtime.protocol import Health, ModelCard
-from runtime.request import GenerationRequest, Selection, check_limits, check_logprobs
+from runtime.request import GenerationRequest, check_limits, check_logprobs
 from runtime.sampling import draw_seed
+from runtime.selection import Selection
 from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
 from runtime.text.detokenizer import TokenBytes

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from runtime.request import SelectionStrategy
+from runtime.selection import SelectionStrategy
 
 
 class FinishReason(StrEnum):

@@ -11,8 +11,8 @@ those go on of which most was left.
 
 import math
 
-from runtime.request import Selection, SelectionStrategy
 from runtime.sampling import noise
+from runtime.selection import Selection, SelectionStrategy
 from runtime.sequence import Population, PopulationHost, Sequence, SequenceStatus, Sibling
 from runtime.weights import Weight
 

@@ -4,11 +4,12 @@ import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from compiler.constraint import Constraint
 from compiler.recipe import GrammarRecipe
 from runtime.errors import RequestRefused
+from runtime.selection import Selection, SelectionStrategy
 from toolspecs.tool import Tool, ToolCall
 
 MIN_TEMPERATURE = 1e-5
@@ -87,19 +88,6 @@ class RequestTimes:
     def has_token(self) -> None:
         """A token was sampled."""
         self.decode_ns = self.decode_ns or time.time_ns()
-
-
-SelectionStrategy = Literal["accept", "particles"]
-MAX_SELECTION = 16
-"""Sequences from which one answer may be selected."""
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """How an answer is selected from at most `size` sequences (`runtime.population`); 1 leaves no choice."""
-
-    strategy: SelectionStrategy = "accept"
-    size: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ from compiler.closing.closer import Closer
 from compiler.matcher import Matcher
 from runtime.events import FinishReason, GenerationStats, SelectionStats
 from runtime.jump_forward import ForcedToken
-from runtime.request import RequestTimes, Sampling, SelectionStrategy
+from runtime.request import RequestTimes, Sampling
+from runtime.selection import SelectionStrategy
 from runtime.token_counts import TokenCounts
 from runtime.weights import Weight
 from runtime.written_token import WrittenToken

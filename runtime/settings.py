@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from runtime.request import Selection
+from runtime.selection import Selection
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from gateway.errors import InvalidField, TooManyValues
 from gateway.turn import Turn
 from gateway.wire.engine_formats import ANY_OBJECT, EngineFormats
 from gateway.wire.field_reader import FieldReader, Fixed
-from runtime.request import MAX_SELECTION, Sampling, Selection
+from runtime.request import Sampling
+from runtime.selection import MAX_SELECTION, Selection
 from toolspecs.errors import InvalidName
 from toolspecs.nearest import MAX_NAME, instead, shorten
 from toolspecs.shapes import EXTRAS, SHAPES, parse_tools

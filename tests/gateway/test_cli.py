@@ -354,3 +354,9 @@ def test_a_study_that_cannot_begin_says_why(run, tmp_path, options, said):
     assert result.exit_code != 0
     assert said in result.output
     assert "Traceback" not in result.output
+
+
+def test_commands_that_load_no_model_wait_for_no_library_of_models():
+    code = "import sys, gateway.cli; print({'torch', 'transformers', 'xgrammar'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"

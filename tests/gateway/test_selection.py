@@ -8,7 +8,7 @@ from fake_runtime import STATS, call
 from sample_tools import WEATHER
 
 from runtime.events import Finished, SelectionStats
-from runtime.request import Selection
+from runtime.selection import Selection
 
 SCHEMA = WEATHER["function"]["parameters"]
 STATS_OF_THREE = replace(

@@ -8,7 +8,7 @@ import toy_model
 from selected import HESITANT, distribution, run, selected, selected_sequence, text_of
 
 from runtime.errors import DeadlineExceeded, GenerationFailed
-from runtime.request import Selection
+from runtime.selection import Selection
 from runtime.sequence import SequenceStatus
 
 

@@ -9,7 +9,7 @@ from embedded import SETTINGS, assert_valid, calls_of, events_of, linked, reques
 
 from runtime.errors import DeadlineExceeded, RequestRefused
 from runtime.events import FinishReason
-from runtime.request import Selection
+from runtime.selection import Selection
 
 ACCEPT = Selection("accept", 3)
 

@@ -10,7 +10,7 @@ from selected import distribution, run, selected, selected_sequence, text_of
 
 from runtime.errors import GenerationFailed
 from runtime.population import systematic_copies
-from runtime.request import Selection
+from runtime.selection import Selection
 from runtime.sequence import Sequence
 
 

@@ -9,7 +9,7 @@ from compiler import compile_schema
 from toolspecs.errors import UnreadableSource
 from toolspecs.imports.documents import parse_document
 from toolspecs.imports.imported import SOURCE, valid_name
-from toolspecs.imports.openapi import Selection, import_openapi, unreachable
+from toolspecs.imports.openapi import OperationFilter, import_openapi, unreachable
 from toolspecs.shapes import Shape, parse_tools, write_tool
 
 URI = "file:///api/shop.json"
@@ -22,7 +22,7 @@ def document(paths, version="3.1.0", **components):
 def read(paths, version="3.1.0", *, files=None, selection=None, **components):
     text = json.dumps(document(paths, version, **components))
     retrieve = (lambda uri: files[uri]) if files else unreachable
-    return import_openapi(URI, text, retrieve, selection or Selection())
+    return import_openapi(URI, text, retrieve, selection or OperationFilter())
 
 
 def operation(parameters=(), body=None, **fields):
@@ -122,7 +122,7 @@ def test_names_are_valid_and_of_their_own():
     }
     names = [tool.name for tool in read(paths).tools]
     assert names == ["get_a_x", "n_me", "n_me_2", "n" * 64, "n" * 62 + "_2"]
-    selected = read(paths, selection=Selection(paths=("/a.b",), operations=("n me",)))
+    selected = read(paths, selection=OperationFilter(paths=("/a.b",), operations=("n me",)))
     assert [tool.name for tool in selected.tools] == ["n_me_2"]
 
 
@@ -134,7 +134,7 @@ def test_what_is_selected():
     }
 
     def names(**kinds):
-        return [tool.name for tool in read(paths, selection=Selection(**kinds)).tools]
+        return [tool.name for tool in read(paths, selection=OperationFilter(**kinds)).tools]
 
     assert names(tags=("own",)) == ["getMe"]
     assert names(paths=("/users*",)) == ["listUsers", "getMe"]

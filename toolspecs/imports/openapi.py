@@ -42,7 +42,7 @@ _Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class OperationFilter:
     """Which operations to import. One of each kind must match; an empty kind admits every operation.
 
     `tags` are compared as they are, `paths` and `operations` (names of tools, or operation ids) are patterns
@@ -54,7 +54,7 @@ class Selection:
     operations: tuple[str, ...] = ()
 
 
-EVERYTHING = Selection()
+EVERYTHING = OperationFilter()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class _Operation:
             else frozenset()
         )
 
-    def is_selected(self, selection: Selection) -> bool:
+    def is_selected(self, selection: OperationFilter) -> bool:
         """Whether the selection admits it."""
         names = {self.title, valid_name(self.title)}
         return (
@@ -97,7 +97,9 @@ class _Operation:
         )
 
 
-def import_openapi(uri: str, text: str, retrieve: Retrieve, selection: Selection = EVERYTHING) -> Imported:
+def import_openapi(
+    uri: str, text: str, retrieve: Retrieve, selection: OperationFilter = EVERYTHING
+) -> Imported:
     """The tools of the document `text`, which was found at `uri`; `retrieve` reads those it refers to.
 
     Raises:
@@ -161,7 +163,7 @@ def _operations(documents: LinkedDocuments) -> Iterator[_Operation]:
                 yield _Operation(method, route, item, item[method], base, ("paths", route, method))
 
 
-def _nothing_selected(operations: list[_Operation], selection: Selection) -> str:
+def _nothing_selected(operations: list[_Operation], selection: OperationFilter) -> str:
     if not operations:
         return "it has no operations"
     tags = {tag for operation in operations for tag in operation.tags}

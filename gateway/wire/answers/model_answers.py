@@ -5,7 +5,7 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from gateway.wire.openai.messages import CustomInput, Function
-from runtime.request import SelectionStrategy
+from runtime.selection import SelectionStrategy
 
 
 class NamedRevision(Struct):

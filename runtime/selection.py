@@ -1,0 +1,16 @@
+"""How an answer is selected from several. Settings say it too, which are read before any model."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+SelectionStrategy = Literal["accept", "particles"]
+MAX_SELECTION = 16
+"""Sequences from which one answer may be selected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """How an answer is selected from at most `size` sequences (`runtime.population`); 1 leaves no choice."""
+
+    strategy: SelectionStrategy = "accept"
+    size: int = 1
