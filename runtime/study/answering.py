@@ -10,7 +10,10 @@ from runtime.errors import BudgetTooSmall, RuntimeFault
 from runtime.events import FinishReason
 from runtime.forward.model_runner import ModelRunner
 from runtime.jump_forward import JumpForward
+from runtime.population import population_of
 from runtime.request import Message, Sampling
+from runtime.sampling import draw_seed
+from runtime.selection import Selection
 from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
 from runtime.study.judging import Judgement, judge
@@ -18,6 +21,7 @@ from runtime.study.output_grammars import AllowsEverything, OutputGrammar
 from runtime.study.questions import Question
 from runtime.study.strategies import Strategy
 from runtime.study.studied_model import StudiedModel
+from runtime.weights import Weight
 
 ATTEMPT_SEEDS = 1 << 32
 """The distance between the seeds of one attempt and the next."""
@@ -27,10 +31,11 @@ ATTEMPT_SEEDS = 1 << 32
 class StudyAnswer:
     """The text and judgement of the last attempt, with counts and seconds of all attempts together.
 
-    Attempts that could only repeat the first one are counted but not made. `num_forced` tokens were not
-    sampled. In `num_rescued` of `num_steps` masked steps, the mask forbade the model's most probable token;
-    `mass_removed` is the sum over the steps of the probability that the mask removed. `is_spelled_so`: the
-    tokenizer makes the same tokens of the text.
+    Attempts that could only repeat the first one are counted but not made. `num_tokens` were written, by all
+    sequences that an answer was selected from; `num_forced` of them were not sampled. `num_computed` were
+    computed by the model, those of prompts included. In `num_rescued` of `num_steps` masked steps, the mask
+    forbade the model's most probable token; `mass_removed` is the sum over the steps of the probability that
+    the mask removed. `is_spelled_so`: the tokenizer makes the same tokens of the text.
     """
 
     text: str
@@ -39,6 +44,7 @@ class StudyAnswer:
     num_attempts: int = 1
     num_prompt_tokens: int = 0
     num_tokens: int = 0
+    num_computed: int = 0
     num_forced: int = 0
     num_steps: int = 0
     num_rescued: int = 0
@@ -47,8 +53,10 @@ class StudyAnswer:
     is_closed_by_budget: bool = False
 
 
-Exchange = Generator[Sequence, RuntimeFault | None, StudyAnswer]
-"""Yields sequences to run. When one has ended, it is sent its error, or None."""
+Ended = tuple[Sequence, RuntimeFault | None]
+"""A sequence that has ended, or that was selected from a population; and its error."""
+Exchange = Generator[Sequence, Ended, StudyAnswer]
+"""Yields sequences to run, and is sent how each ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +81,7 @@ class AskedQuestion:
         max_attempts = 1 if self._repeats else self.strategy.max_attempts
         prompt, sequences = list(self.prompt), list[Sequence]()
         while True:
-            sequence = self._sequence(prompt, len(sequences))
-            fault = yield sequence
+            sequence, fault = yield self._first(prompt, len(sequences))
             sequences.append(sequence)
             text = self.subject.text(sequence.output_ids)
             verdict = self._judge(sequence, text, is_failed=fault is not None)
@@ -88,16 +95,31 @@ class AskedQuestion:
         """Whether another attempt would be identical: greedy, with the same prompt."""
         return self.temperature == 0 and not self.strategy.complains
 
-    def _sequence(self, prompt: list[int], attempt: int) -> Sequence:
+    def _first(self, prompt: list[int], attempt: int) -> Sequence:
+        """The sequence that an attempt begins with; of a population, if its answer is selected."""
+        selection = self.strategy.selection if self.temperature else Selection()
+        seed = self.number + attempt * ATTEMPT_SEEDS
+
+        def sequence(number: int, max_tokens: int) -> Sequence:
+            return self._sequence(prompt, attempt, draw_seed(seed, number), max_tokens, selection)
+
+        first = sequence(0, self.max_tokens)
+        first.population = population_of(first, selection, sequence)
+        return first
+
+    def _sequence(
+        self, prompt: list[int], attempt: int, seed: int, max_tokens: int, selection: Selection
+    ) -> Sequence:
         is_thinking = self.subject.has_begun_to_think(prompt)
         return Sequence(
             f"{self.strategy.name}/{self.number}/{attempt}",
             prompt,
-            self.max_tokens,
+            max_tokens,
             Sampling(temperature=self.temperature),
-            seed=self.number + attempt * ATTEMPT_SEEDS,
+            seed=seed,
             matcher=self.grammar.matcher(is_thinking=is_thinking),
             closer=self.grammar.closer(is_thinking=is_thinking),
+            weight=Weight(len(prompt)) if selection.size > 1 else None,
         )
 
     def _judge(self, sequence: Sequence, text: str, *, is_failed: bool) -> Judgement:
@@ -124,16 +146,18 @@ class AskedQuestion:
     def _answer(
         self, sequences: list[Sequence], text: str, verdict: Judgement, seconds: float
     ) -> StudyAnswer:
-        stats = [sequence.stats for sequence in sequences]
-        tallies = [sequence.counters for sequence in sequences]
+        written = [member for sequence in sequences for member in _members(sequence)]
+        stats = [member.stats for member in written]
+        tallies = [member.counters for member in written]
         times = 1 if verdict.is_valid or not self._repeats else self.strategy.max_attempts
         return StudyAnswer(
             text,
             verdict,
             times * seconds,
             num_attempts=times * len(sequences),
-            num_prompt_tokens=times * sum(stat.num_prompt_tokens for stat in stats),
+            num_prompt_tokens=times * sum(len(sequence.prompt_ids) for sequence in sequences),
             num_tokens=times * sum(stat.num_output_tokens for stat in stats),
+            num_computed=times * sum(map(_num_computed, sequences)),
             num_forced=times * sum(stat.num_forced_tokens for stat in stats),
             num_steps=times * sum(tally.num_masked_steps for tally in tallies),
             num_rescued=times * sum(tally.num_rescued for tally in tallies),
@@ -141,6 +165,15 @@ class AskedQuestion:
             is_spelled_so=self.subject.spells_so(sequences[-1].output_ids),
             is_closed_by_budget=sequences[-1].closed_by is not None,
         )
+
+
+def _members(sequence: Sequence) -> Iterable[Sequence]:
+    """A sequence, or all that are still members of its population."""
+    return dict.fromkeys(sequence.population.members) if sequence.population else (sequence,)
+
+
+def _num_computed(sequence: Sequence) -> int:
+    return sequence.selection.num_computed_tokens if sequence.selection else sequence.counters.num_computed
 
 
 class Asker:
@@ -199,19 +232,20 @@ class _Running:
         """Run one step of the engine; exchanges whose sequence has ended continue."""
         for output in self._engine.step():
             if output.is_last:
-                self._continue(*self.open.pop(output.sequence), output.error)
+                number, exchange = self.open.pop(output.sequence.first)
+                self._continue(number, exchange, (output.sequence, output.error))
 
     def _run(self, sequence: Sequence, number: int, exchange: Exchange) -> None:
         try:
             self._engine.add(sequence)
         except BudgetTooSmall as refusal:
-            self._continue(number, exchange, refusal)
+            self._continue(number, exchange, (sequence, refusal))
         else:
             self.open[sequence] = (number, exchange)
 
-    def _continue(self, number: int, exchange: Exchange, fault: RuntimeFault | None) -> None:
+    def _continue(self, number: int, exchange: Exchange, ended: Ended) -> None:
         try:
-            sequence = exchange.send(fault)
+            sequence = exchange.send(ended)
         except StopIteration as end:
             self.answers[number] = end.value
         else:

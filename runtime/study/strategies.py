@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from runtime.errors import RequestRefused
 from runtime.request import Message
+from runtime.selection import Selection
 from runtime.study import output_grammars
 from runtime.study.output_grammars import MakeGrammar
 from runtime.study.questions import Question
@@ -82,6 +83,9 @@ def with_reasoning(question: Question) -> Question:
     return replace(question, tools=tools)
 
 
+_NO_SELECTION = Selection()
+
+
 @dataclass(frozen=True, slots=True)
 class Strategy:
     """One row of the tables.
@@ -89,7 +93,8 @@ class Strategy:
     `show` makes the question that the model sees, `judged` the one whose tools an output is judged by. The
     argument `ignored` is not judged. If the strategy `complains`, further attempts are shown the last one and
     what was wrong with it; otherwise they get the same prompt. Seeds depend on the question and the attempt
-    only, so that all strategies sample with the same random numbers.
+    only, so that all strategies sample with the same random numbers. Above temperature 0, the answer is
+    selected from several sequences as `selection` says.
     """
 
     name: str
@@ -101,6 +106,7 @@ class Strategy:
     max_attempts: int = 1
     complains: bool = False
     thinks: bool = False
+    selection: Selection = _NO_SELECTION
 
     @property
     def is_masked(self) -> bool:
@@ -118,6 +124,18 @@ STRATEGIES = (
     Strategy("callgate", "**Callgate**", grammar=output_grammars.callgate),
     Strategy("drawn", "Callgate, jump-forward off", grammar=output_grammars.callgate_without_jump_forward),
     Strategy("compact", "Callgate, no blanks", grammar=output_grammars.callgate_compact),
+    Strategy(
+        "accept",
+        "Callgate, accept, at most 8",
+        grammar=output_grammars.callgate,
+        selection=Selection("accept", 8),
+    ),
+    Strategy(
+        "particles",
+        "Callgate, 4 particles",
+        grammar=output_grammars.callgate,
+        selection=Selection("particles", 4),
+    ),
     Strategy("any_order", "Callgate, any key order", grammar=output_grammars.callgate_in_any_order),
     Strategy(
         "reasoning",

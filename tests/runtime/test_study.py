@@ -85,7 +85,7 @@ class Script:
         sequence.token_ids += subject.loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
         sequence.finish(reason)
         try:
-            self.sequences.append(self.exchange.send(fault))
+            self.sequences.append(self.exchange.send((self.sequences[-1], fault)))
         except StopIteration as end:
             return end.value
         return None
@@ -162,6 +162,19 @@ def test_who_asks_finds_the_prompt_in_the_cache(subject):
     while asker._engine.has_work:
         asker._engine.step()
     assert len(question.prompt) - 2 * 16 < sequence.counters.num_cached < len(question.prompt)
+
+
+@pytest.mark.parametrize("name", ["accept", "particles"])
+def test_answers_are_selected_above_temperature_0_and_all_their_sequences_count(subject, name):
+    plain, selected = answered(subject, "callgate", 5), answered(subject, name, 5)
+    assert all(answer.verdict.is_valid and answer.num_attempts == 1 for answer in selected)
+    assert sum(answer.num_tokens for answer in selected) > sum(answer.num_tokens for answer in plain)
+    assert all(answer.num_computed > 0 < answer.num_forced < answer.num_tokens for answer in selected)
+    greedy = [
+        next(Asker(subject, num_at_once=1).answer([asked(subject, which, temperature=0.0)])).text
+        for which in ("callgate", name)
+    ]
+    assert greedy[0] == greedy[1]
 
 
 def test_inserted_tokens_are_every_key_in_order_and_values_know_their_type_alone(subject):
