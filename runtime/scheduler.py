@@ -241,10 +241,14 @@ class Scheduler:
                 self.preempt(other)
 
     def _cached(self, sequence: Sequence) -> list[int]:
-        """The pages of a waiting sequence's longest cached prefix."""
+        """The pages of a waiting sequence's longest cached prefix.
+
+        The last token is always computed: its logits choose the next one. So are forced tokens that are yet
+        to be weighed, and the one before them, though another sequence may have computed the same.
+        """
         size = self.pool.page_size
-        # The last token is always computed: its logits choose the next one.
-        return self.pool.match(sequence.page_hashes(size)[: (len(sequence.token_ids) - 1) // size])
+        num_known = len(sequence.token_ids) if sequence.weight is None else sequence.weight.num_counted
+        return self.pool.match(sequence.page_hashes(size)[: (num_known - 1) // size])
 
     def _num_missing(self, sequence: Sequence) -> int:
         """How many pages more than there are free a waiting sequence needs."""

@@ -3,9 +3,11 @@
 import math
 
 import pytest
+import torch
 import toy_model
 from scripted import Spells
 
+from compiler import compile_schema
 from runtime.request import Sampling
 from runtime.weights import MIN_MASS, Weight
 
@@ -86,3 +88,20 @@ def test_a_weight_survives_preemption(make_engine, make_sequence, finish):
     tight = make_engine(num_pages=26)
     assert weights(tight) == pytest.approx(weights(make_engine()), rel=1e-4)
     assert tight.scheduler.num_preempted > 0
+
+
+def test_forced_tokens_that_another_sequence_has_computed_are_weighed(make_sequence, finish):
+    grammar = compile_schema({"enum": [f"{'x' * 9}{end}" for end in "ab"]})
+    engine = toy_model.toy_engine()  # its pages are shorter than the forced text
+    engine.runner.run = lambda batch: torch.zeros(len(batch.rows), engine.runner.num_columns)
+
+    def weight():
+        sequence = make_sequence(
+            "prompt", 30, matcher=grammar.matcher(), temperature=1.0, seed=1, weight=Weight(6)
+        )
+        finish(engine, sequence)
+        return sequence.weight
+
+    first, second = weight(), weight()
+    assert first.num_counted == 6 + len('"xxxxxxxxxa"') + 1
+    assert second == first
