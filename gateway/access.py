@@ -222,7 +222,7 @@ class AccessControl:
             if names.count(name) > 1:
                 raise MalformedHead(f"it has more than one header {name.decode().title()!r}; send one")
         headers = dict(scope["headers"])
-        if self._metrics_keys and scope["path"] == METRICS_PATH:
+        if self._metrics_keys and scope["path"].rstrip("/") == METRICS_PATH:  # as routes are found
             # By whatever name: a scraper calls each pod by its address, and no page of a browser has the key.
             if not _accepted(headers, self._metrics_keys):
                 raise Unauthorized

@@ -1,5 +1,6 @@
 """`/metrics`, read by Prometheus' own parser."""
 
+import itertools
 import re
 from pathlib import Path
 
@@ -241,8 +242,9 @@ async def test_a_key_of_their_own_opens_metrics_and_nothing_else(settings, runti
     )
     async with client_of(create_app(settings, runtime=runtime)) as client:
         assert await read(client, authorization="Bearer scrapers-key", host="10.0.0.7:8080")
-        for key in ("a-key-of-a-client", "scrapers-ke", ""):
-            response = await client.get("/metrics", headers={"authorization": f"Bearer {key}"})
+        paths = ("/metrics", "/metrics/", "/metrics//")
+        for key, path in itertools.product(("a-key-of-a-client", "scrapers-ke", ""), paths):
+            response = await client.get(path, headers={"authorization": f"Bearer {key}"})
             assert response.status_code == 401
         for path in ("/v1/models", "/metrics/", "//metrics", "/v1/toolsets"):
             response = await client.get(path, headers={"authorization": "Bearer scrapers-key"})
