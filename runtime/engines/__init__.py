@@ -1,10 +1,24 @@
 """Inference engines that others make, with this project's grammars inside.
 
-    mark             how a request names its grammar to the plugin inside an engine
-    settings         what a plugin reads from the environment of its engine
-    grammar_loader   links the grammar of a mark inside an engine, from units in the store
-    masked_output    where one output of an engine is in its grammar
-    vllm             the plugin that runs inside vLLM
+In the gateway:
+
+    remote               the runtime of a model that engines elsewhere run
+    replicas             chooses among the engines of a model, and watches them
+    canary               shows that an engine's masks are in force
+    client               HTTP to one vLLM server
+    completion_request   what an engine is asked for
+    output_writer        has one engine, or one after another, write an output
+    verified_output      an output whose tokens are checked when they come
+    delivery             how its events get to the client
+    published_grammars   which grammars the store has for engines to read
+    mark                 how a request names its grammar to the plugin inside an engine
+
+Inside an engine:
+
+    settings             what a plugin reads from the environment of its engine
+    grammar_loader       links the grammar of a mark, from units in the store
+    masked_output        where one output of an engine is in its grammar
+    vllm                 the plugin that runs inside vLLM
 
 `docs/engines.md` shows who does what.
 """

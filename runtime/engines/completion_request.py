@@ -1,11 +1,14 @@
 """What is asked of an engine, and the watch for one that does not have the plugin."""
 
 import hashlib
+import hmac
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from runtime.engines.mark import PLUGIN_MISSING
-from runtime.request import Sampling
+from runtime.engines.mark import PLUGIN_MISSING, spell_mark
+from runtime.engines.verified_output import VerifiedOutput
+from runtime.request import GenerationRequest, Sampling
 from runtime.text.detokenizer import TokenBytes
 from runtime.written_token import SampledToken
 
@@ -49,7 +52,54 @@ def completion_body(
     return body
 
 
-def seed_of(seed: int | None, choice: int, num_written: int) -> int | None:
+@dataclass(frozen=True, slots=True)
+class CompletionRequests:
+    """Makes the bodies by which engines are asked to go on with an output.
+
+    `secret` signs marks and salts. `sends_seeds`: whether seeds of clients reach the engine.
+    `shares_prefixes`: whether clients share the prefixes in an engine's cache.
+    """
+
+    secret: bytes
+    sends_seeds: bool
+    shares_prefixes: bool
+
+    def body(self, model_id: str, request: GenerationRequest, output: VerifiedOutput) -> dict[str, Any]:
+        """The request for all that is left of an output; `model_id` is the model's name at the engine."""
+        sampling, others = request.sampling, {}
+        seed = _seed_of(sampling.seed, output.choice, len(output.ids)) if self.sends_seeds else None
+        if request.constraint is None:
+            others = {
+                "stop_token_ids": list(request.stop_token_ids),
+                "min_tokens": max(0, request.min_tokens - len(output.ids)),
+            }
+        return completion_body(
+            model_id,
+            [*output.prompt_ids, *output.ids],
+            output.remaining,
+            replace(sampling, seed=seed),
+            grammar=self._mark(request, output),
+            num_logprobs=request.num_logprobs,
+            cache_salt=self._salt(request.share),
+            **others,
+        )
+
+    def _mark(self, request: GenerationRequest, output: VerifiedOutput) -> str | None:
+        if request.constraint is None:
+            return None
+        assert request.recipe is not None, "whoever compiles a grammar knows its recipe"
+        written = tuple(output.ids)
+        return spell_mark(
+            request.recipe, is_thinking=output.is_thinking, secret=self.secret, written_ids=written
+        )
+
+    def _salt(self, share: str) -> str:
+        """Requests with the same salt share prefixes in an engine's cache."""
+        salted = "" if self.shares_prefixes else share
+        return hmac.digest(self.secret, b"cache salt " + salted.encode(), "sha256").hex()
+
+
+def _seed_of(seed: int | None, choice: int, num_written: int) -> int | None:
     """The seed of one engine request: each choice has its own, and so has each resumption."""
     if seed is None:
         return None
@@ -57,9 +107,19 @@ def seed_of(seed: int | None, choice: int, num_written: int) -> int | None:
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest()) >> 1
 
 
-def conversation_head(parts: Sequence[Any]) -> bytes:
-    """A digest by which requests with the same beginning are told: the same replica has it in its cache."""
-    return hashlib.blake2b(repr(parts).encode(), digest_size=16).digest()
+def conversation_head(request: GenerationRequest) -> bytes:
+    """A digest of the tools and of the conversation's head, which the requests of a conversation share.
+
+    The replica that answered one of them has it in its cache.
+    """
+    head: Any
+    if request.prompt is not None:
+        head = request.prompt[:256]
+    else:
+        first = next((i for i, m in enumerate(request.messages) if m.role == "user"), 0)
+        said = [(message.role, message.content) for message in request.messages[: first + 1]]
+        head = [[tool.name for tool in request.tools], said]
+    return hashlib.blake2b(repr(head).encode(), digest_size=16).digest()
 
 
 class SentinelWatch:

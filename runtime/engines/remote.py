@@ -1,38 +1,30 @@
 """The remote runtime: a model that engines elsewhere run, each a vLLM server with this project's plugin.
 
-It renders prompts and sends token ids. The engine masks; every token that comes back is verified here
-(`runtime.engines.verified_output`). A refused token ends the engine's request. The output is then resumed
-from what was good, as a new request, and after some such attempts completed by the budget closer.
+It admits requests, renders prompts, and has outputs written (`runtime.engines.output_writer`). The engine
+masks; every token that comes back is verified here (`runtime.engines.verified_output`). A refused token ends
+the engine's request. The output is then resumed from what was good, as a new request, and after some such
+attempts completed by the budget closer.
 """
 
 import asyncio
-import hmac
-import math
-import threading
-import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from compiler.cache.asked_already import SingleFlight, to_the_end
 from compiler.cache.grammar_cache import GrammarCache
 from runtime.engines.canary import Canary
-from runtime.engines.client import EngineChunk, VllmClient
-from runtime.engines.completion_request import SentinelWatch, completion_body, conversation_head, seed_of
-from runtime.engines.delivery import LAST_WORDS_S, ChoiceDelivery, deliver_verified, last_words
-from runtime.engines.mark import spell_mark
-from runtime.engines.replicas import Replica, Replicas, WatchSettings
+from runtime.engines.client import VllmClient
+from runtime.engines.completion_request import CompletionRequests
+from runtime.engines.delivery import LAST_WORDS_S
+from runtime.engines.output_writer import OutputWriter
+from runtime.engines.published_grammars import PublishedGrammars
+from runtime.engines.replicas import Replicas, WatchSettings
 from runtime.engines.verified_output import VerifiedOutput
 from runtime.errors import (
-    DeadlineExceeded,
-    EngineBroke,
     EngineStopped,
     GenerationFailed,
-    GrammarNotStored,
-    NoEngine,
     Overloaded,
-    PluginMissing,
     PromptTooLong,
     RequestRefused,
     RuntimeFault,
@@ -40,7 +32,6 @@ from runtime.errors import (
     UnknownModel,
 )
 from runtime.events import Event, Finished, PromptRead
-from runtime.fair_threads import FairThreads
 from runtime.jump_forward import JumpForward
 from runtime.protocol import Circuit, Health, ModelCard
 from runtime.request import GenerationRequest, check_limits, check_logprobs
@@ -48,17 +39,6 @@ from runtime.text.detokenizer import TokenBytes
 from runtime.text.prompts import PromptRenderer
 from runtime.text.template import template_variables
 from runtime.text.tokenizer import LoadedTokenizer
-from toolspecs.errors import StoreUnavailable
-
-MAX_RESUMPTIONS = 3
-"""How often an output is given back to an engine that wrote a token which the grammar refuses."""
-MAX_TRIES = 2
-"""How many engines may break off before an output fails."""
-NUM_THREADS = 4
-"""Threads that begin, verify and complete outputs which take long; one client has at most half of them."""
-PUBLISHED_S = 300.0
-"""After so long, it is looked again whether the store still has the parts of a grammar."""
-_MAX_PUBLISHED = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,15 +104,15 @@ class RemoteRuntime:
             max_waiting_per_share=self._settings.max_sequences_per_share,
             retry_after_s=self._settings.retry_after_s,
         )
-        self._jump_forward = (
-            JumpForward.of(text.tokenizer, text.prepared) if self._settings.jump_forward else None
-        )
-        self._jump_lock = threading.Lock()
-        self._threads = FairThreads(NUM_THREADS, "callgate-verify")
         self._replicas = Replicas(text.model_id, clients, self._settings.watch)
-        self._grammars: GrammarCache | None = None
-        self._published: dict[str, float] = {}
-        self._publishing: SingleFlight[bool] = SingleFlight()
+        self._published = PublishedGrammars(retry_after_s=self._settings.retry_after_s)
+        self._writer = OutputWriter(
+            self._replicas,
+            self._published,
+            CompletionRequests(secret, self._settings.sends_seeds, self._settings.shares_prefixes),
+            self._token_bytes,
+            JumpForward.of(text.tokenizer, text.prepared) if self._settings.jump_forward else None,
+        )
         self._answers: dict[str, _Answer] = {}
         self._num_of_share: dict[str, int] = {}
         self._card = ModelCard(
@@ -145,7 +125,7 @@ class RemoteRuntime:
 
     async def start(self, grammars: GrammarCache) -> None:
         """Begin to watch the engines: they take requests once they have passed the canary."""
-        self._grammars = grammars
+        self._published.start(grammars)
         canary = Canary(self._text, grammars, self._secret)
         self._replicas.start(self._settings.model_name, canary.check)
 
@@ -160,7 +140,7 @@ class RemoteRuntime:
         with self._admitted(request):
             queue: asyncio.Queue[list[Event] | RuntimeFault] = asyncio.Queue()
             answer = _Answer(
-                queue, tuple(asyncio.create_task(self._write(request, o, queue)) for o in outputs)
+                queue, tuple(asyncio.create_task(self._writer.write(request, o, queue)) for o in outputs)
             )
             self._answers[request.request_id] = answer
             try:
@@ -213,10 +193,10 @@ class RemoteRuntime:
         for answer in list(self._answers.values()):
             answer.queue.put_nowait(EngineStopped())
             await answer.stop()
-        await self._publishing.cancel()
+        await self._published.close()
         await self._replicas.close()
         self._prompts.close()
-        self._threads.shutdown()
+        self._writer.shutdown()
 
     def _check_model(self, request: GenerationRequest) -> None:
         if request.model != self._text.model_id:
@@ -272,224 +252,3 @@ class RemoteRuntime:
             counts[share] -= request.num_choices
             if not counts[share]:
                 del counts[share]
-
-    async def _write(
-        self,
-        request: GenerationRequest,
-        output: VerifiedOutput,
-        queue: asyncio.Queue[list[Event] | RuntimeFault],
-    ) -> None:
-        """Write one choice, from its beginning to its end; its events go to the queue, an error too."""
-        delivery = ChoiceDelivery(queue)
-        try:
-            async with asyncio.timeout(request.timeout_s) as deadline:
-                delivery.put(await self._in_thread(request, partial(self._begin, output)))
-                if not output.is_finished:
-                    await self._publish(request)
-                await self._continue(request, output, delivery)
-        except RuntimeFault as fault:
-            queue.put_nowait(fault)
-        except TimeoutError as error:
-            queue.put_nowait(
-                DeadlineExceeded() if deadline.expired() else GenerationFailed(f"it took too long: {error}")
-            )
-        except Exception as error:  # a fault of ours ends its own request
-            queue.put_nowait(GenerationFailed(f"{type(error).__name__}: {error}"))
-            raise
-
-    def _begin(self, output: VerifiedOutput) -> list[Event]:
-        with self._jump_lock:  # it tokenizes one text at a time
-            return output.begin(self._jump_forward)
-
-    async def _publish(self, request: GenerationRequest) -> None:
-        """See that the store, from which the engine reads them, has the parts of a grammar.
-
-        Raises:
-            RequestRefused: it cannot have them, so that no engine is asked, and none looks broken.
-            GrammarNotStored: the store fails, and had not been seen to have them.
-        """
-        recipe, grammars, share = request.recipe, self._grammars, request.share
-        if recipe is None or grammars is None:
-            return
-        digest = recipe.digest
-        if time.monotonic() - self._published.get(digest, -math.inf) < PUBLISHED_S:
-            return
-        try:
-            is_stored = await self._publishing.join(
-                f"{share} {digest}", lambda: grammars.publish(recipe, share)
-            )
-        except StoreUnavailable as error:
-            if digest in self._published:  # engines that have read it keep it in memory
-                return
-            raise GrammarNotStored(self._settings.retry_after_s) from error
-        if not is_stored:
-            raise RequestRefused(
-                "engines elsewhere cannot read the compiled grammar of this request: this client has stored"
-                " as much of grammars as it may for now, or there is no room for it in memory; send tools and"
-                " formats that were sent before, or fewer of them",
-                "tools",
-            )
-        if len(self._published) >= _MAX_PUBLISHED:
-            self._published.clear()
-        self._published[digest] = time.monotonic()
-
-    async def _continue(
-        self,
-        request: GenerationRequest,
-        output: VerifiedOutput,
-        delivery: ChoiceDelivery,
-    ) -> None:
-        """Have engines go on until the output ends.
-
-        An engine that breaks off is replaced by another one, once, or asked again if there is no other. One
-        that leaves the grammar gets the output back, some times; then the closer completes the output.
-        """
-        affinity = _affinity(request)
-        broken: dict[Replica, EngineBroke] = {}
-        num_broken = 0
-        while not output.is_finished:
-            replica = self._next_replica(output, affinity, broken)
-            if replica is None:
-                delivery.put(await self._in_thread(request, output.close))
-                break
-            output.resume()
-            try:
-                await self._ask(replica, request, output, delivery)
-            except EngineBroke as fault:
-                if output.is_finished:
-                    break
-                broken[replica] = fault
-                num_broken += 1
-                if num_broken >= MAX_TRIES:
-                    raise
-                if request.recipe is not None:  # vLLM says nothing of the store, which may have lost a part
-                    self._published[request.recipe.digest] = -math.inf
-                    await self._publish(request)
-            if output.is_refused:
-                replica.suspect(1)
-        delivery.end()
-
-    def _next_replica(
-        self, output: VerifiedOutput, affinity: bytes, broken: Mapping[Replica, EngineBroke]
-    ) -> Replica | None:
-        """The replica that goes on with an output; None if the closer is to complete it."""
-        if output.is_over_budget or output.num_refused > MAX_RESUMPTIONS:
-            return None
-        try:
-            return self._replicas.choose(affinity, broken)
-        except NoEngine:
-            if output.num_refused:
-                return None
-            if broken:
-                raise next(iter(broken.values())) from None
-            raise
-
-    async def _ask(
-        self, replica: Replica, request: GenerationRequest, output: VerifiedOutput, delivery: ChoiceDelivery
-    ) -> None:
-        """Have one engine go on, until the output ends or a token is refused.
-
-        Raises:
-            EngineFault: the engine broke off, refused the request, or has no plugin.
-        """
-        name = replica.client.name
-        request.times.has_begun()
-        sentinel = SentinelWatch(self._token_bytes)
-        finish_reason: str | None = None
-        async with (
-            replica.request(request.share) as progress,
-            replica.client.completion(self._body(replica, request, output), request.trace_headers) as chunks,
-        ):
-            async for chunk in chunks:
-                progress()
-                if chunk.tokens:
-                    request.times.has_token()
-                finish_reason = chunk.finish_reason or finish_reason
-                tokens = chunk.tokens
-                if request.recipe is not None:
-                    tokens = tuple(sentinel.passed(tokens, is_last=chunk.finish_reason is not None))
-                if sentinel.is_found:
-                    replica.suspect()
-                    raise PluginMissing(name)
-                await deliver_verified(output, tokens, delivery, partial(self._threads.submit, request.share))
-                if output.is_finished:
-                    await self._hear_out(replica, output, delivery, chunks, is_done=finish_reason is not None)
-                if not output.is_open:
-                    return
-        if finish_reason not in {"stop", "length"}:
-            raise EngineBroke(name, f"broke off: {finish_reason or 'it sent no finish_reason'}")
-        delivery.put(output.engine_stopped(is_cut=finish_reason == "length"))
-
-    async def _hear_out(
-        self,
-        replica: Replica,
-        output: VerifiedOutput,
-        delivery: ChoiceDelivery,
-        chunks: AsyncIterator[EngineChunk],
-        *,
-        is_done: bool,
-    ) -> None:
-        """End the delivery of an output that is whole; `is_done`: its engine has said that it is done, too.
-
-        Where the engine tells what it had in its cache, the end waits for that, and for a stop token before.
-        """
-        if not (replica.client.reports_cached and output.num_requests == 1):
-            delivery.end()
-        num_cached = 0
-        try:
-            if is_done or (output.is_exhausted and replica.client.reports_cached):
-                num_cached = await last_words(chunks)
-        finally:  # also at the deadline: the output is whole
-            delivery.end(min(num_cached, len(output.prompt_ids)))
-
-    async def _in_thread(self, request: GenerationRequest, work: Callable[[], list[Event]]) -> list[Event]:
-        """Do work in a thread that its client may have now; of one client, others are free.
-
-        Also when cancelled, it ends before anybody else uses the output.
-        """
-
-        async def done() -> list[Event]:
-            return await asyncio.wrap_future(self._threads.submit(request.share, work))
-
-        return await to_the_end(done())
-
-    def _body(
-        self, replica: Replica, request: GenerationRequest, output: VerifiedOutput
-    ) -> dict[str, object]:
-        assert replica.model is not None, "a replica that takes requests has passed the canary"
-        sampling, others = request.sampling, {}
-        seed = seed_of(sampling.seed, output.choice, len(output.ids)) if self._settings.sends_seeds else None
-        if request.constraint is None:
-            others = {
-                "stop_token_ids": list(request.stop_token_ids),
-                "min_tokens": max(0, request.min_tokens - len(output.ids)),
-            }
-        salted = "" if self._settings.shares_prefixes else request.share
-        return completion_body(
-            replica.model.model_id,
-            [*output.prompt_ids, *output.ids],
-            output.remaining,
-            replace(sampling, seed=seed),
-            grammar=self._mark(request, output),
-            num_logprobs=request.num_logprobs,
-            cache_salt=hmac.digest(self._secret, b"cache salt " + salted.encode(), "sha256").hex(),
-            **others,
-        )
-
-    def _mark(self, request: GenerationRequest, output: VerifiedOutput) -> str | None:
-        if request.constraint is None:
-            return None
-        assert request.recipe is not None, "whoever compiles a grammar knows its recipe"
-        written = tuple(output.ids)
-        return spell_mark(
-            request.recipe, is_thinking=output.is_thinking, secret=self._secret, written_ids=written
-        )
-
-
-def _affinity(request: GenerationRequest) -> bytes:
-    """The tools and the conversation's head, which the requests of a conversation share."""
-    if request.prompt is not None:
-        return conversation_head(request.prompt[:256])
-    first = next((i for i, m in enumerate(request.messages) if m.role == "user"), 0)
-    head = [(message.role, message.content) for message in request.messages[: first + 1]]
-    return conversation_head([[tool.name for tool in request.tools], head])

@@ -1,0 +1,215 @@
+"""How one output is written by engines elsewhere, from its beginning to its end.
+
+begin      forced text, which goes with the prompt
+publish    the grammar, so that engines can read it
+ask        an engine writes on, and each token is verified; again, until the output ends:
+- an engine that breaks off is replaced by another one, once
+- an engine that leaves the grammar gets the output back, some times
+close      the budget closer completes what no engine has ended
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import partial
+
+from compiler.cache.asked_already import to_the_end
+from runtime.engines.client import EngineChunk
+from runtime.engines.completion_request import CompletionRequests, SentinelWatch, conversation_head
+from runtime.engines.delivery import ChoiceDelivery, deliver_verified, last_words
+from runtime.engines.published_grammars import PublishedGrammars
+from runtime.engines.replicas import Replica, Replicas
+from runtime.engines.verified_output import VerifiedOutput
+from runtime.errors import (
+    DeadlineExceeded,
+    EngineBroke,
+    GenerationFailed,
+    NoEngine,
+    PluginMissing,
+    RuntimeFault,
+)
+from runtime.events import Event
+from runtime.fair_threads import FairThreads
+from runtime.jump_forward import JumpForward
+from runtime.request import GenerationRequest
+from runtime.text.detokenizer import TokenBytes
+
+MAX_RESUMPTIONS = 3
+"""How often an output is given back to an engine that wrote a token which the grammar refuses."""
+MAX_TRIES = 2
+"""How many engines may break off before an output fails."""
+NUM_THREADS = 4
+"""Threads that begin, verify and complete outputs which take long; one client has at most half of them."""
+
+
+class OutputWriter:
+    """Has replicas of an engine write outputs; `jump_forward` None writes no forced text."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        published: PublishedGrammars,
+        requests: CompletionRequests,
+        token_bytes: TokenBytes,
+        jump_forward: JumpForward | None,
+    ) -> None:
+        self._replicas = replicas
+        self._published = published
+        self._requests = requests
+        self._token_bytes = token_bytes
+        self._jump_forward = jump_forward
+        self._jump_lock = threading.Lock()
+        self._threads = FairThreads(NUM_THREADS, "callgate-verify")
+
+    async def write(
+        self,
+        request: GenerationRequest,
+        output: VerifiedOutput,
+        queue: asyncio.Queue[list[Event] | RuntimeFault],
+    ) -> None:
+        """Write one choice, from its beginning to its end; its events go to the queue, an error too."""
+        delivery = ChoiceDelivery(queue)
+        try:
+            async with asyncio.timeout(request.timeout_s) as deadline:
+                delivery.put(await self._in_thread(request, partial(self._begin, output)))
+                if not output.is_finished and request.recipe is not None:
+                    await self._published.publish(request.recipe, request.share)
+                await self._continue(request, output, delivery)
+        except RuntimeFault as fault:
+            queue.put_nowait(fault)
+        except TimeoutError as error:
+            queue.put_nowait(
+                DeadlineExceeded() if deadline.expired() else GenerationFailed(f"it took too long: {error}")
+            )
+        except Exception as error:  # a fault of ours ends its own request
+            queue.put_nowait(GenerationFailed(f"{type(error).__name__}: {error}"))
+            raise
+
+    def shutdown(self) -> None:
+        """Take no more outputs."""
+        self._threads.shutdown()
+
+    def _begin(self, output: VerifiedOutput) -> list[Event]:
+        with self._jump_lock:  # it tokenizes one text at a time
+            return output.begin(self._jump_forward)
+
+    async def _continue(
+        self,
+        request: GenerationRequest,
+        output: VerifiedOutput,
+        delivery: ChoiceDelivery,
+    ) -> None:
+        """Have engines go on until the output ends.
+
+        An engine that breaks off is replaced by another one, once, or asked again if there is no other. One
+        that leaves the grammar gets the output back, some times; then the closer completes the output.
+        """
+        affinity = conversation_head(request)
+        broken: dict[Replica, EngineBroke] = {}
+        num_broken = 0
+        while not output.is_finished:
+            replica = self._next_replica(output, affinity, broken)
+            if replica is None:
+                delivery.put(await self._in_thread(request, output.close))
+                break
+            output.resume()
+            try:
+                await self._ask(replica, request, output, delivery)
+            except EngineBroke as fault:
+                if output.is_finished:
+                    break
+                broken[replica] = fault
+                num_broken += 1
+                if num_broken >= MAX_TRIES:
+                    raise
+                if request.recipe is not None:
+                    await self._published.publish_again(request.recipe, request.share)
+            if output.is_refused:
+                replica.suspect(1)
+        delivery.end()
+
+    def _next_replica(
+        self, output: VerifiedOutput, affinity: bytes, broken: Mapping[Replica, EngineBroke]
+    ) -> Replica | None:
+        """The replica that goes on with an output; None if the closer is to complete it."""
+        if output.is_over_budget or output.num_refused > MAX_RESUMPTIONS:
+            return None
+        try:
+            return self._replicas.choose(affinity, broken)
+        except NoEngine:
+            if output.num_refused:
+                return None
+            if broken:
+                raise next(iter(broken.values())) from None
+            raise
+
+    async def _ask(
+        self, replica: Replica, request: GenerationRequest, output: VerifiedOutput, delivery: ChoiceDelivery
+    ) -> None:
+        """Have one engine go on, until the output ends or a token is refused.
+
+        Raises:
+            EngineFault: the engine broke off, refused the request, or has no plugin.
+        """
+        assert replica.model is not None, "a replica that takes requests has passed the canary"
+        name = replica.client.name
+        body = self._requests.body(replica.model.model_id, request, output)
+        request.times.has_begun()
+        sentinel = SentinelWatch(self._token_bytes)
+        finish_reason: str | None = None
+        async with (
+            replica.request(request.share) as progress,
+            replica.client.completion(body, request.trace_headers) as chunks,
+        ):
+            async for chunk in chunks:
+                progress()
+                if chunk.tokens:
+                    request.times.has_token()
+                finish_reason = chunk.finish_reason or finish_reason
+                tokens = chunk.tokens
+                if request.recipe is not None:
+                    tokens = tuple(sentinel.passed(tokens, is_last=chunk.finish_reason is not None))
+                if sentinel.is_found:
+                    replica.suspect()
+                    raise PluginMissing(name)
+                await deliver_verified(output, tokens, delivery, partial(self._threads.submit, request.share))
+                if output.is_finished:
+                    await self._hear_out(replica, output, delivery, chunks, is_done=finish_reason is not None)
+                if not output.is_open:
+                    return
+        if finish_reason not in {"stop", "length"}:
+            raise EngineBroke(name, f"broke off: {finish_reason or 'it sent no finish_reason'}")
+        delivery.put(output.engine_stopped(is_cut=finish_reason == "length"))
+
+    async def _hear_out(
+        self,
+        replica: Replica,
+        output: VerifiedOutput,
+        delivery: ChoiceDelivery,
+        chunks: AsyncIterator[EngineChunk],
+        *,
+        is_done: bool,
+    ) -> None:
+        """End the delivery of an output that is whole; `is_done`: its engine has said that it is done, too.
+
+        Where the engine tells what it had in its cache, the end waits for that, and for a stop token before.
+        """
+        if not (replica.client.reports_cached and output.num_requests == 1):
+            delivery.end()
+        num_cached = 0
+        try:
+            if is_done or (output.is_exhausted and replica.client.reports_cached):
+                num_cached = await last_words(chunks)
+        finally:  # also at the deadline: the output is whole
+            delivery.end(min(num_cached, len(output.prompt_ids)))
+
+    async def _in_thread(self, request: GenerationRequest, work: Callable[[], list[Event]]) -> list[Event]:
+        """Do work in a thread that its client may have now; of one client, others are free.
+
+        Also when cancelled, it ends before anybody else uses the output.
+        """
+
+        async def done() -> list[Event]:
+            return await asyncio.wrap_future(self._threads.submit(request.share, work))
+
+        return await to_the_end(done())

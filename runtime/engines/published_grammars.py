@@ -1,0 +1,70 @@
+"""Which grammars are published: engines elsewhere read the parts of a grammar from the store."""
+
+import math
+import time
+
+from compiler.cache.asked_already import SingleFlight
+from compiler.cache.grammar_cache import GrammarCache
+from compiler.recipe import GrammarRecipe
+from runtime.errors import GrammarNotStored, RequestRefused
+from toolspecs.errors import StoreUnavailable
+
+PUBLISHED_S = 300.0
+"""After so long, it is looked again whether the store still has the parts of a grammar."""
+_MAX_PUBLISHED = 4096
+
+
+class PublishedGrammars:
+    """Publishes the grammars of requests, and remembers for some time that the store has them."""
+
+    def __init__(self, *, retry_after_s: float) -> None:
+        self._retry_after_s = retry_after_s
+        self._grammars: GrammarCache | None = None
+        self._seen_at: dict[str, float] = {}
+        self._publishing: SingleFlight[bool] = SingleFlight()
+
+    def start(self, grammars: GrammarCache) -> None:
+        """Publish grammars of this cache."""
+        self._grammars = grammars
+
+    async def publish(self, recipe: GrammarRecipe, share: str) -> None:
+        """See that the store has the parts of a grammar; what it lacks counts for the client of `share`.
+
+        Raises:
+            RequestRefused: it cannot have them, so that no engine is asked, and none looks broken.
+            GrammarNotStored: the store fails, and had not been seen to have them.
+        """
+        grammars, digest = self._grammars, recipe.digest
+        assert grammars is not None, "no request comes before the start"
+        if time.monotonic() - self._seen_at.get(digest, -math.inf) < PUBLISHED_S:
+            return
+        try:
+            is_stored = await self._publishing.join(
+                f"{share} {digest}", lambda: grammars.publish(recipe, share)
+            )
+        except StoreUnavailable as error:
+            if digest in self._seen_at:  # engines that have read it keep it in memory
+                return
+            raise GrammarNotStored(self._retry_after_s) from error
+        if not is_stored:
+            raise RequestRefused(
+                "engines elsewhere cannot read the compiled grammar of this request: this client has stored"
+                " as much of grammars as it may for now, or there is no room for it in memory; send tools and"
+                " formats that were sent before, or fewer of them",
+                "tools",
+            )
+        if len(self._seen_at) >= _MAX_PUBLISHED:
+            self._seen_at.clear()
+        self._seen_at[digest] = time.monotonic()
+
+    async def publish_again(self, recipe: GrammarRecipe, share: str) -> None:
+        """As `publish`, and look into the store whatever is remembered: an engine has just failed.
+
+        vLLM says nothing of the store, which may have lost a part.
+        """
+        self._seen_at[recipe.digest] = -math.inf
+        await self.publish(recipe, share)
+
+    async def close(self) -> None:
+        """End what is being published."""
+        await self._publishing.cancel()
