@@ -1,4 +1,4 @@
-"""What is recorded of one turn: the span `chat MODEL` with those below it, its metrics, its part of the log.
+"""What is recorded of one turn: the span `chat MODEL` with those below it.
 
     POST /v1/chat/completions
     └── chat tiny                  from when the model is known to the end; an event for each call
@@ -9,8 +9,8 @@
         ├── prefill                computing the prompt; of an engine elsewhere, also its queue
         └── decode                 writing tokens
 
-The GenAI semantic conventions still change: `CONVENTIONS` holds the names of each version. Callgate's own
-attributes are `callgate.*`. Prompts and arguments are recorded only if `capture_content` is set, and then as
+`gateway.telemetry.span_attributes` has their attributes, `gateway.telemetry.ended_turn` the metrics of the
+turn and its part of the log. Prompts and arguments are recorded only if `capture_content` is set, and then as
 the setting `content_redactor` leaves them.
 """
 
@@ -22,7 +22,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from opentelemetry import trace
 from opentelemetry.metrics import NoOpMeterProvider
@@ -31,79 +30,32 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from compiler.errors import UnsupportedSchema
 from gateway.errors import ClientGone
+from gateway.telemetry.ended_turn import EndedTurn
 from gateway.telemetry.metrics import (
-    CACHED_TOKENS,
-    CLOSED_OUTPUTS,
     COMPILE_DURATION,
     ERROR,
-    FILL_TIME,
-    FORCED_TOKENS,
     GRAMMAR_KIND,
     GRAMMAR_WAIT,
     KEYWORD,
-    MASKED_TOKENS,
-    MASKS,
-    MASS_REMOVED,
-    MODEL,
-    PROMPT_TOKENS,
-    QUEUE_DURATION,
     REFUSALS,
-    REFUSED_TOKENS,
-    REQUEST_DURATION,
-    RESCUED_TOKENS,
-    SLOWEST_FILL,
     SOURCE,
-    TIME_PER_OUTPUT_TOKEN,
-    TIME_TO_FIRST_TOKEN,
-    TOKEN_TYPE,
-    TOKEN_USAGE,
     UNITS,
     Labels,
     Metrics,
     refused_keyword,
 )
 from gateway.telemetry.served_requests import add_to_log
-from runtime.events import (
-    ArgumentsDelta,
-    CallStarted,
-    Event,
-    Finished,
-    GenerationStats,
-    TextDelta,
-    mass_removed,
-    num_rescued,
+from gateway.telemetry.span_attributes import (
+    CONVENTIONS,
+    compile_attributes,
+    request_attributes,
+    response_attributes,
+    toolset_attributes,
 )
+from runtime.events import ArgumentsDelta, CallStarted, Event, Finished, TextDelta
 from runtime.request import GenerationRequest
 from toolspecs.toolset import Revision
 
-_COMMON = {
-    "operation": "gen_ai.operation.name",
-    "request_model": MODEL,
-    "choice_count": "gen_ai.request.choice.count",
-    "max_tokens": "gen_ai.request.max_tokens",
-    "temperature": "gen_ai.request.temperature",
-    "top_p": "gen_ai.request.top_p",
-    "top_k": "gen_ai.request.top_k",
-    "seed": "gen_ai.request.seed",
-    "stop": "gen_ai.request.stop_sequences",
-    "frequency_penalty": "gen_ai.request.frequency_penalty",
-    "presence_penalty": "gen_ai.request.presence_penalty",
-    "response_id": "gen_ai.response.id",
-    "response_model": "gen_ai.response.model",
-    "finish_reasons": "gen_ai.response.finish_reasons",
-    "input_tokens": "gen_ai.usage.input_tokens",
-    "output_tokens": "gen_ai.usage.output_tokens",
-}
-CONVENTIONS: Mapping[str, Mapping[str, str]] = {
-    "1.36": _COMMON | {"provider": "gen_ai.system", "input": "gen_ai.prompt", "output": "gen_ai.completion"},
-    "1.37": _COMMON
-    | {
-        "provider": "gen_ai.provider.name",
-        "input": "gen_ai.input.messages",
-        "output": "gen_ai.output.messages",
-    },
-}
-PROVIDER = "callgate"
 _MAX_COMPILED = 4096
 _PROPAGATOR = TraceContextTextMapPropagator()
 _log = logging.getLogger(__name__)
@@ -172,7 +124,7 @@ class Telemetry:
         start = time.perf_counter()
         with self.tracer.start_as_current_span(
             "compile",
-            attributes=_compile_attributes(key, kind),
+            attributes=compile_attributes(key, kind),
             record_exception=False,
             set_status_on_exception=False,  # a schema that is refused is no error of the gateway
         ) as span:
@@ -190,7 +142,7 @@ class Telemetry:
     def joining(self, key: str) -> Iterator[None]:
         """A span of the wait, linked to the span of the compilation if there was one."""
         with self.tracer.start_as_current_span(
-            "compile", attributes=_compile_attributes(key), record_exception=False
+            "compile", attributes=compile_attributes(key), record_exception=False
         ) as span:
             try:
                 yield
@@ -204,11 +156,6 @@ class Telemetry:
             self._compiled[key] = context
             if len(self._compiled) > _MAX_COMPILED:
                 self._compiled.popitem(last=False)
-
-
-def _compile_attributes(key: str, kind: str | None = None) -> dict[str, Any]:
-    attributes: dict[str, Any] = {"callgate.unit.key": key, "callgate.compile.is_joined": kind is None}
-    return attributes | ({GRAMMAR_KIND: kind} if kind else {})
 
 
 class Chat:
@@ -248,7 +195,7 @@ class Chat:
         """Record how the grammar of some toolsets is found."""
         with self._telemetry.tracer.start_as_current_span("grammar", record_exception=False) as span:
             if revisions and span.is_recording():
-                span.set_attributes(_toolset_attributes(revisions))
+                span.set_attributes(toolset_attributes(revisions))
             yield GrammarSpan(span, self._telemetry.metrics)
 
     def headers(self) -> Mapping[str, str]:
@@ -263,9 +210,7 @@ class Chat:
         if not self._span.is_recording():
             return
         names = self._telemetry.names
-        self._span.set_attributes(_named(names, _request_values(request)))
-        if request.constraint:
-            self._span.set_attribute("callgate.grammar.digest", request.constraint.digest)
+        self._span.set_attributes(request_attributes(names, request))
         if self._telemetry.captures_content:
             written = json.dumps([asdict(message) for message in request.messages])
             self._telemetry.record_content(self._span, names["input"], written)
@@ -290,17 +235,27 @@ class Chat:
         if self._is_ended:
             return
         self._is_ended = True
+        turn = EndedTurn(
+            self._model_id,
+            self._toolset,
+            self._start,
+            self._first_at,
+            time.perf_counter(),
+            self._request.times if self._request else None,
+            self._finished,
+            error,
+        )
         if self._span.is_recording():
-            self._end_span(error)
-        self._record_metrics(error)
-        self._add_to_log(error)
+            self._end_span(turn)
+        turn.record(self._telemetry.metrics)
+        add_to_log(**turn.log_values())
         self._span.end()
 
-    def _end_span(self, error: BaseException | None) -> None:
-        names = self._telemetry.names
-        if self._finished:
-            self._span.set_attributes(_named(names, self._response_values()))
-            self._span.set_attributes(_mask_attributes(self._finished))
+    def _end_span(self, turn: EndedTurn) -> None:
+        names, error = self._telemetry.names, turn.error
+        if turn.finished:
+            request_id = self._request.request_id if self._request else None
+            self._span.set_attributes(response_attributes(names, turn, request_id))
         if self._texts:
             self._telemetry.record_content(self._span, names["output"], json.dumps(self._texts))
         if error is not None:
@@ -319,58 +274,6 @@ class Chat:
             if start is not None:
                 self._telemetry.tracer.start_span(name, below, start_time=start).end(max(start, until))
                 until = start
-
-    def _record_metrics(self, error: BaseException | None) -> None:
-        metrics, end = self._telemetry.metrics, time.perf_counter()
-        labels: dict[str, str | int] = {
-            "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": PROVIDER,
-            MODEL: self._model_id,
-            **self._toolset,
-        }
-        failed = {ERROR: type(error).__qualname__} if error is not None else {}
-        metrics.record(REQUEST_DURATION, end - self._start, labels | failed)
-        if self._first_at is not None:
-            metrics.record(TIME_TO_FIRST_TOKEN, self._first_at - self._start, labels)
-        if not self._finished:
-            return
-        stats = [finished.stats for finished in self._finished]
-        num_prompt, num_output = _num_prompt(stats), sum(one.num_output_tokens for one in stats)
-        metrics.record(TOKEN_USAGE, num_prompt, {**labels, TOKEN_TYPE: "input"})
-        metrics.record(TOKEN_USAGE, num_output, {**labels, TOKEN_TYPE: "output"})
-        longest = max(one.num_output_tokens for one in stats)
-        if self._first_at is not None and longest > 1:
-            metrics.record(TIME_PER_OUTPUT_TOKEN, (end - self._first_at) / (longest - 1), labels)
-        _record_masks(metrics, self._finished, {MODEL: self._model_id, **self._toolset})
-        times = self._request.times if self._request else None
-        if times and times.queued_ns is not None and times.prefill_ns is not None:
-            waited_s = (times.prefill_ns - times.queued_ns) / 1e9
-            metrics.record(QUEUE_DURATION, waited_s, {MODEL: self._model_id, **self._toolset})
-
-    def _add_to_log(self, error: BaseException | None) -> None:
-        add_to_log(model=self._model_id, error=type(error).__qualname__ if error is not None else None)
-        if self._first_at is not None:
-            add_to_log(first_token_ms=round((self._first_at - self._start) * 1e3, 1))
-        if self._finished:
-            stats = [finished.stats for finished in self._finished]
-            add_to_log(
-                input_tokens=_num_prompt(stats),
-                output_tokens=sum(one.num_output_tokens for one in stats),
-                forced_tokens=sum(one.num_forced_tokens for one in stats),
-                rescued_tokens=num_rescued(stats),
-                finish_reasons=[finished.reason.value for finished in self._finished],
-                closed_by=_closed_by(self._finished),
-            )
-
-    def _response_values(self) -> Mapping[str, Any]:
-        stats = [finished.stats for finished in self._finished]
-        return {
-            "response_id": self._request.request_id if self._request else None,
-            "response_model": self._model_id,
-            "finish_reasons": [finished.reason.value for finished in self._finished],
-            "input_tokens": _num_prompt(stats),
-            "output_tokens": sum(one.num_output_tokens for one in stats),
-        }
 
     def _capture(self, event: Event) -> None:
         match event:
@@ -399,77 +302,3 @@ class GrammarSpan:
         self.span.set_attribute("callgate.grammar.wait_ms", wait_ms)
         self.metrics.record(GRAMMAR_WAIT, wait_ms / 1e3, {SOURCE: source})
         add_to_log(grammar_source=source, grammar_wait_ms=round(wait_ms, 1))
-
-
-def _record_masks(metrics: Metrics, finished: Sequence[Finished], labels: Labels) -> None:
-    """Record what the masks of a turn cost and changed; what its engine cannot tell is left out."""
-    stats = [one.stats for one in finished]
-    metrics.add(PROMPT_TOKENS, sum(one.num_prompt_tokens for one in stats), labels)
-    metrics.add(CACHED_TOKENS, sum(one.num_cached_tokens for one in stats), labels)
-    metrics.add(MASKED_TOKENS, sum(one.num_masked_steps for one in stats), labels)
-    metrics.add(FORCED_TOKENS, sum(one.num_forced_tokens for one in stats), labels)
-    metrics.add(REFUSED_TOKENS, sum(one.num_refused_tokens for one in stats), labels)
-    metrics.add(CLOSED_OUTPUTS, sum(one.closed_by is not None for one in finished), labels)
-    metrics.add(RESCUED_TOKENS, num_rescued(stats) or 0, labels)
-    if num_masks := sum(one.num_masks for one in stats):
-        metrics.add(MASKS, num_masks, labels)
-        metrics.add(FILL_TIME, sum(one.mask_fill_us_sum for one in stats) / 1e6, labels)
-        metrics.record(SLOWEST_FILL, max(one.mask_fill_us_max for one in stats) / 1e6, labels)
-    removed = mass_removed(stats)
-    if removed is not None and any(one.num_masked_steps for one in stats):
-        metrics.record(MASS_REMOVED, removed, labels)
-
-
-def _num_prompt(stats: Sequence[GenerationStats]) -> int:
-    return max(one.num_prompt_tokens for one in stats)
-
-
-def _closed_by(finished: Sequence[Finished]) -> str | None:
-    return next((one.closed_by for one in finished if one.closed_by), None)
-
-
-def _named(names: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, Any]:
-    return {names[key]: value for key, value in values.items() if value is not None}
-
-
-def _request_values(request: GenerationRequest) -> Mapping[str, Any]:
-    sampling = request.sampling
-    return {
-        "operation": "chat",
-        "provider": PROVIDER,
-        "request_model": request.model,
-        "choice_count": request.num_choices if request.num_choices != 1 else None,
-        "max_tokens": request.max_tokens,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "top_k": sampling.top_k,
-        "seed": sampling.seed,
-        "stop": list(request.stop) or None,
-        "frequency_penalty": sampling.frequency_penalty or None,
-        "presence_penalty": sampling.presence_penalty or None,
-    }
-
-
-def _toolset_attributes(revisions: Sequence[Revision]) -> dict[str, Any]:
-    if len(revisions) == 1:
-        [only] = revisions
-        return {"callgate.toolset": only.toolset.name, "callgate.toolset.revision": only.number}
-    return {
-        "callgate.toolset": [r.toolset.name for r in revisions],
-        "callgate.toolset.revision": [r.number for r in revisions],
-    }
-
-
-def _mask_attributes(finished: Sequence[Finished]) -> dict[str, Any]:
-    stats = [one.stats for one in finished]
-    known = {
-        "callgate.tokens.rescued": num_rescued(stats),
-        "callgate.mass.removed": mass_removed(stats),
-        "callgate.closed_by": _closed_by(finished),
-    }
-    return {
-        "callgate.mask.fill_us.sum": sum(one.mask_fill_us_sum for one in stats),
-        "callgate.mask.fill_us.max": max(one.mask_fill_us_max for one in stats),
-        "callgate.tokens.forced": sum(one.num_forced_tokens for one in stats),
-        **{name: value for name, value in known.items() if value is not None},
-    }

@@ -1,0 +1,160 @@
+"""What is known of a turn when it ends: its metrics, and its part of the log."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gateway.telemetry.metrics import (
+    CACHED_TOKENS,
+    CLOSED_OUTPUTS,
+    ERROR,
+    FILL_TIME,
+    FORCED_TOKENS,
+    MASKED_TOKENS,
+    MASKS,
+    MASS_REMOVED,
+    MODEL,
+    PROMPT_TOKENS,
+    QUEUE_DURATION,
+    REFUSED_TOKENS,
+    REQUEST_DURATION,
+    RESCUED_TOKENS,
+    SLOWEST_FILL,
+    TIME_PER_OUTPUT_TOKEN,
+    TIME_TO_FIRST_TOKEN,
+    TOKEN_TYPE,
+    TOKEN_USAGE,
+    Labels,
+    Metrics,
+)
+from runtime import events
+from runtime.events import Finished, GenerationStats
+from runtime.request import RequestTimes
+
+PROVIDER = "callgate"
+
+
+@dataclass(frozen=True, slots=True)
+class EndedTurn:
+    """A turn that is answered or has failed.
+
+    `toolset` is its label, if it has one. Times are of `time.perf_counter`: the turn began at `start`, and
+    its first token came at `first_at`. `finished` are the choices that came to their end. What is said of
+    tokens and masks needs one of them.
+    """
+
+    model_id: str
+    toolset: Labels
+    start: float
+    first_at: float | None
+    end: float
+    times: RequestTimes | None
+    finished: Sequence[Finished]
+    error: BaseException | None
+
+    @property
+    def stats(self) -> list[GenerationStats]:
+        """The statistics of each choice."""
+        return [one.stats for one in self.finished]
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        """Tokens of the prompt, which all choices share."""
+        return max(one.num_prompt_tokens for one in self.stats)
+
+    @property
+    def num_output_tokens(self) -> int:
+        """Tokens of all choices."""
+        return sum(one.num_output_tokens for one in self.stats)
+
+    @property
+    def num_forced_tokens(self) -> int:
+        """Tokens of all choices that the grammar forced."""
+        return sum(one.num_forced_tokens for one in self.stats)
+
+    @property
+    def num_rescued_tokens(self) -> int | None:
+        """Rescued tokens of all choices; None if the engine cannot tell."""
+        return events.num_rescued(self.stats)
+
+    @property
+    def mass_removed(self) -> float | None:
+        """The mean probability that masks removed per step; None if the engine cannot tell."""
+        return events.mass_removed(self.stats)
+
+    @property
+    def finish_reasons(self) -> list[str]:
+        """Why each choice ended."""
+        return [one.reason.value for one in self.finished]
+
+    @property
+    def closed_by(self) -> str | None:
+        """What closed the first choice that did not end by itself; None if all did."""
+        return next((one.closed_by for one in self.finished if one.closed_by), None)
+
+    @property
+    def time_to_first_token_s(self) -> float | None:
+        """Finding the grammar and queueing included; None if no token came."""
+        return None if self.first_at is None else self.first_at - self.start
+
+    def log_values(self) -> dict[str, Any]:
+        """What the log's line of the request says of it; what is not known is None."""
+        values: dict[str, Any] = {
+            "model": self.model_id,
+            "error": type(self.error).__qualname__ if self.error is not None else None,
+        }
+        if (first_s := self.time_to_first_token_s) is not None:
+            values["first_token_ms"] = round(first_s * 1e3, 1)
+        if self.finished:
+            values |= {
+                "input_tokens": self.num_prompt_tokens,
+                "output_tokens": self.num_output_tokens,
+                "forced_tokens": self.num_forced_tokens,
+                "rescued_tokens": self.num_rescued_tokens,
+                "finish_reasons": self.finish_reasons,
+                "closed_by": self.closed_by,
+            }
+        return values
+
+    def record(self, metrics: Metrics) -> None:
+        """Record how long the turn took, and what it computed."""
+        own: dict[str, str | int] = {MODEL: self.model_id, **self.toolset}
+        labels = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": PROVIDER, **own}
+        failed = {ERROR: type(self.error).__qualname__} if self.error is not None else {}
+        metrics.record(REQUEST_DURATION, self.end - self.start, labels | failed)
+        if (first_s := self.time_to_first_token_s) is not None:
+            metrics.record(TIME_TO_FIRST_TOKEN, first_s, labels)
+        if self.finished:
+            self._record_tokens(metrics, labels)
+            self._record_masks(metrics, own)
+            self._record_queue(metrics, own)
+
+    def _record_tokens(self, metrics: Metrics, labels: Labels) -> None:
+        metrics.record(TOKEN_USAGE, self.num_prompt_tokens, {**labels, TOKEN_TYPE: "input"})
+        metrics.record(TOKEN_USAGE, self.num_output_tokens, {**labels, TOKEN_TYPE: "output"})
+        longest = max(one.num_output_tokens for one in self.stats)
+        if self.first_at is not None and longest > 1:
+            metrics.record(TIME_PER_OUTPUT_TOKEN, (self.end - self.first_at) / (longest - 1), labels)
+
+    def _record_masks(self, metrics: Metrics, labels: Labels) -> None:
+        """Record what masks cost and changed; what the engine cannot tell is left out."""
+        stats = self.stats
+        metrics.add(PROMPT_TOKENS, sum(one.num_prompt_tokens for one in stats), labels)
+        metrics.add(CACHED_TOKENS, sum(one.num_cached_tokens for one in stats), labels)
+        metrics.add(MASKED_TOKENS, sum(one.num_masked_steps for one in stats), labels)
+        metrics.add(FORCED_TOKENS, self.num_forced_tokens, labels)
+        metrics.add(REFUSED_TOKENS, sum(one.num_refused_tokens for one in stats), labels)
+        metrics.add(CLOSED_OUTPUTS, sum(one.closed_by is not None for one in self.finished), labels)
+        metrics.add(RESCUED_TOKENS, self.num_rescued_tokens or 0, labels)
+        if num_masks := sum(one.num_masks for one in stats):
+            metrics.add(MASKS, num_masks, labels)
+            metrics.add(FILL_TIME, sum(one.mask_fill_us_sum for one in stats) / 1e6, labels)
+            metrics.record(SLOWEST_FILL, max(one.mask_fill_us_max for one in stats) / 1e6, labels)
+        removed = self.mass_removed
+        if removed is not None and any(one.num_masked_steps for one in stats):
+            metrics.record(MASS_REMOVED, removed, labels)
+
+    def _record_queue(self, metrics: Metrics, labels: Labels) -> None:
+        times = self.times
+        if times and times.queued_ns is not None and times.prefill_ns is not None:
+            metrics.record(QUEUE_DURATION, (times.prefill_ns - times.queued_ns) / 1e9, labels)

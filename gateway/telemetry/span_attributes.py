@@ -1,0 +1,111 @@
+"""The attributes of the spans of a turn.
+
+The GenAI semantic conventions still change: `CONVENTIONS` holds the names of each version. Callgate's own
+attributes are `callgate.*`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gateway.telemetry.ended_turn import PROVIDER, EndedTurn
+from gateway.telemetry.metrics import GRAMMAR_KIND, MODEL
+from runtime.request import GenerationRequest
+from toolspecs.toolset import Revision
+
+_COMMON = {
+    "operation": "gen_ai.operation.name",
+    "request_model": MODEL,
+    "choice_count": "gen_ai.request.choice.count",
+    "max_tokens": "gen_ai.request.max_tokens",
+    "temperature": "gen_ai.request.temperature",
+    "top_p": "gen_ai.request.top_p",
+    "top_k": "gen_ai.request.top_k",
+    "seed": "gen_ai.request.seed",
+    "stop": "gen_ai.request.stop_sequences",
+    "frequency_penalty": "gen_ai.request.frequency_penalty",
+    "presence_penalty": "gen_ai.request.presence_penalty",
+    "response_id": "gen_ai.response.id",
+    "response_model": "gen_ai.response.model",
+    "finish_reasons": "gen_ai.response.finish_reasons",
+    "input_tokens": "gen_ai.usage.input_tokens",
+    "output_tokens": "gen_ai.usage.output_tokens",
+}
+CONVENTIONS: Mapping[str, Mapping[str, str]] = {
+    "1.36": _COMMON | {"provider": "gen_ai.system", "input": "gen_ai.prompt", "output": "gen_ai.completion"},
+    "1.37": _COMMON
+    | {
+        "provider": "gen_ai.provider.name",
+        "input": "gen_ai.input.messages",
+        "output": "gen_ai.output.messages",
+    },
+}
+
+
+def request_attributes(names: Mapping[str, str], request: GenerationRequest) -> dict[str, Any]:
+    """What a runtime is asked for; `names` are those of a version of the conventions."""
+    sampling = request.sampling
+    asked = _named(
+        names,
+        {
+            "operation": "chat",
+            "provider": PROVIDER,
+            "request_model": request.model,
+            "choice_count": request.num_choices if request.num_choices != 1 else None,
+            "max_tokens": request.max_tokens,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k,
+            "seed": sampling.seed,
+            "stop": list(request.stop) or None,
+            "frequency_penalty": sampling.frequency_penalty or None,
+            "presence_penalty": sampling.presence_penalty or None,
+        },
+    )
+    return asked | ({"callgate.grammar.digest": request.constraint.digest} if request.constraint else {})
+
+
+def response_attributes(names: Mapping[str, str], turn: EndedTurn, request_id: str | None) -> dict[str, Any]:
+    """What came of a turn whose choices have finished, and what its masks did."""
+    answered = _named(
+        names,
+        {
+            "response_id": request_id,
+            "response_model": turn.model_id,
+            "finish_reasons": turn.finish_reasons,
+            "input_tokens": turn.num_prompt_tokens,
+            "output_tokens": turn.num_output_tokens,
+        },
+    )
+    known = {
+        "callgate.tokens.rescued": turn.num_rescued_tokens,
+        "callgate.mass.removed": turn.mass_removed,
+        "callgate.closed_by": turn.closed_by,
+    }
+    return {
+        **answered,
+        "callgate.mask.fill_us.sum": sum(one.mask_fill_us_sum for one in turn.stats),
+        "callgate.mask.fill_us.max": max(one.mask_fill_us_max for one in turn.stats),
+        "callgate.tokens.forced": turn.num_forced_tokens,
+        **{name: value for name, value in known.items() if value is not None},
+    }
+
+
+def toolset_attributes(revisions: Sequence[Revision]) -> dict[str, Any]:
+    """Names and revisions of the toolsets of a turn: of one toolset values, of more lists."""
+    if len(revisions) == 1:
+        [only] = revisions
+        return {"callgate.toolset": only.toolset.name, "callgate.toolset.revision": only.number}
+    return {
+        "callgate.toolset": [r.toolset.name for r in revisions],
+        "callgate.toolset.revision": [r.number for r in revisions],
+    }
+
+
+def compile_attributes(key: str, kind: str | None = None) -> dict[str, Any]:
+    """Of a compilation its kind; without one, another request compiles the unit."""
+    attributes: dict[str, Any] = {"callgate.unit.key": key, "callgate.compile.is_joined": kind is None}
+    return attributes | ({GRAMMAR_KIND: kind} if kind else {})
+
+
+def _named(names: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, Any]:
+    return {names[key]: value for key, value in values.items() if value is not None}
