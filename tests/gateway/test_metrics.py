@@ -246,7 +246,7 @@ async def test_a_key_of_their_own_opens_metrics_and_nothing_else(settings, runti
         for key, path in itertools.product(("a-key-of-a-client", "scrapers-ke", ""), paths):
             response = await client.get(path, headers={"authorization": f"Bearer {key}"})
             assert response.status_code == 401
-        for path in ("/v1/models", "/metrics/", "//metrics", "/v1/toolsets"):
+        for path in ("/v1/models", "/metrics/x", "//metrics", "/v1/toolsets"):
             response = await client.get(path, headers={"authorization": "Bearer scrapers-key"})
             assert response.status_code == 401, path
 
