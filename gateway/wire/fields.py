@@ -216,12 +216,30 @@ def read_turn(fields: TurnFields, toolset_header: str | None, timeout_header: st
     )
 
 
-def check_stop(stop: Collection[str], param: str) -> None:
-    """Raise InvalidField if one of the stop sequences is empty, or all together are too long."""
+def read_stop(
+    value: str | list[str] | None,
+    response_format: ResponseFormat | None,
+    reader: FieldReader,
+    *,
+    param: str = "stop",
+    most: int = 16,
+) -> tuple[str, ...]:
+    """The stop sequences of the field `param`; none beside a format, which wants its answer whole.
+
+    Raises:
+        InvalidField: there are more than `most`, one is empty, or all together are too long.
+    """
+    stop = (value,) if isinstance(value, str) else tuple(value or ())
+    if len(stop) > most:
+        raise InvalidField(param, f"at most {most} sequences are supported")
     if "" in stop:
         raise InvalidField(param, "an empty sequence would end every answer at once")
     if sum(map(len, stop)) > MAX_STOP_LENGTH:
         raise InvalidField(param, f"all sequences together have at most {MAX_STOP_LENGTH} characters")
+    if stop and response_format is not None:
+        reader.ignore(param, "it could cut off an answer whose format is wanted whole")
+        return ()
+    return stop
 
 
 def read_inline_tools(documents: list[Any], reader: FieldReader) -> tuple[Tool, ...]:

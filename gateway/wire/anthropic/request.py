@@ -20,12 +20,14 @@ from gateway.wire.fields import (
     REFUSED_IN_ALL,
     SILENT_IN_ALL,
     TurnFields,
-    check_stop,
     read_inline_tools,
+    read_stop,
     read_turn,
 )
 from toolspecs.nearest import MAX_NAME, shorten
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
+
+MAX_STOP_SEQUENCES = 64
 
 RULES = FieldRules(
     silent=SILENT_IN_ALL | {"cache_control", "metadata", "thread", "user_profile_id", "workspace_id"},
@@ -161,7 +163,9 @@ def read_request(
         choice=_read_choice(asked),
         is_parallel=turn.is_parallel and not (asked and asked.disable_parallel_tool_use),
         response_format=response_format,
-        stop=_read_stop(fields.stop_sequences, response_format, reader),
+        stop=read_stop(
+            fields.stop_sequences, response_format, reader, param="stop_sequences", most=MAX_STOP_SEQUENCES
+        ),
         max_tokens=fields.max_tokens,
         reasoning_effort=_read_effort(fields),
     )
@@ -180,19 +184,6 @@ def _read_format(fields: MessagesFields) -> ResponseFormat | None:
     asked = (fields.output_config.format if fields.output_config else None) or fields.output_format
     own = ResponseFormat("schema", asked.schema) if asked else None
     return read_any_format(own, "output_config.format", fields)
-
-
-def _read_stop(
-    sequences: list[str] | None, response_format: ResponseFormat | None, reader: FieldReader
-) -> tuple[str, ...]:
-    stop = tuple(sequences or ())
-    if len(stop) > 64:
-        raise InvalidField("stop_sequences", "at most 64 sequences are supported")
-    check_stop(stop, "stop_sequences")
-    if stop and response_format is not None:
-        reader.ignore("stop_sequences", "they could cut off an answer whose format is wanted whole")
-        return ()
-    return stop
 
 
 def _read_choice(asked: Auto | AnyTool | NoTool | OneTool | None) -> ToolChoice | None:

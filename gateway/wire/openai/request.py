@@ -26,9 +26,9 @@ from gateway.wire.fields import (
     TextFormat,
     TurnFields,
     allowed_choice,
-    check_stop,
     read_sampling,
     read_shared_format,
+    read_stop,
     read_turn,
 )
 from gateway.wire.openai.custom_tools import read_tools
@@ -206,20 +206,6 @@ def _read_bias(key: str, value: Any) -> tuple[int, float]:
     if type(value) not in {int, float} or not -100 <= value <= 100:
         raise InvalidField(f'logit_bias["{key}"]', "it must be a number from -100 to 100")
     return int(key), float(value)
-
-
-def read_stop(
-    value: str | list[str] | None, response_format: ResponseFormat | None, reader: FieldReader
-) -> tuple[str, ...]:
-    """`stop`; none beside a format, which wants its answer whole. Raises InvalidField."""
-    stop = (value,) if isinstance(value, str) else tuple(value or ())
-    if len(stop) > 16:
-        raise InvalidField("stop", "at most 16 sequences are supported")
-    check_stop(stop, "stop")
-    if stop and response_format is not None:
-        reader.ignore("stop", "it could cut off an answer that `response_format` wants whole")
-        return ()
-    return stop
 
 
 def _read_max_tokens(fields: ChatFields) -> int | None:

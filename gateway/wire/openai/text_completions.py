@@ -22,6 +22,7 @@ from gateway.wire.fields import (
     HINTS_IN_ALL,
     REFUSED_IN_ALL,
     SILENT_IN_ALL,
+    read_stop,
     read_turn,
 )
 from gateway.wire.openai.request import (
@@ -30,7 +31,6 @@ from gateway.wire.openai.request import (
     OpenAIFields,
     read_penalised_sampling,
     read_response_format,
-    read_stop,
 )
 from gateway.wire.openai.response import extension, finish_reason, usage
 from runtime.events import Event, Finished, TextDelta, TokenLogprob
