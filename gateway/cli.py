@@ -137,7 +137,7 @@ def study(
         "callgate-study"
     ),
 ) -> None:
-    """Measure what masking gains: valid and right calls, tokens and time, beside six other strategies."""
+    """Measure what masking gains: valid and right calls, tokens and time, beside other strategies."""
     from gateway.study_cli import study as run  # noqa: PLC0415 - loads torch
 
     with errors_explained():

@@ -267,7 +267,7 @@ def test_a_url_is_fetched_with_the_headers_given_and_so_are_its_files(run):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "name a source"),
+        ((), "name one source"),
         (("--openapi", "absent.json"), "absent.json: No such file"),
         (("--openapi", ".", "--header", "nocolon"), "'Name: value'"),
     ],
