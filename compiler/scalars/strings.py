@@ -238,6 +238,8 @@ class StringLowering:
         except TooManyStates:
             return None
         bound = LengthBound(UNBOUNDED if high is None else high, automaton)
+        if not automaton.characters:  # the empty string is all there is
+            return None
         if automaton.distance[0] > bound.max_length or not (high is None or automaton.is_shortest_in_bytes):
             return None
         key = "_".join([f"{self.name}_as_json", *(f"{low:x}_{high:x}" for low, high in automaton.characters)])

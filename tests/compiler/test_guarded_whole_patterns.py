@@ -93,6 +93,12 @@ def test_masks_of_passwords_in_a_real_vocabulary_are_those_of_rules(pattern):
         close(guarded, schema, rng, slack)
 
 
+def test_the_empty_string_alone_needs_no_guard():
+    compiled = compile_schema({**STRING, "pattern": r"^(?!.*a)a{0,9}$"}, tokenizer=made_up_vocabulary())
+    assert compiled.accepts('""')
+    assert not compiled.accepts('"a"')
+
+
 _ATOMS = st.sampled_from(
     [
         "a",

@@ -5,7 +5,7 @@ import random
 
 import pytest
 from dictation import Indifferent, dictate, engine_of, ids_of, spelled_vocabulary
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from random_decoding import allowed_ids
 from soundness.corpora import sample
@@ -296,7 +296,17 @@ def test_any_merges_give_the_tokenizer_s_own_tokens(data):
             text = json.dumps(value, separators=(separator, ":"))
             if grammar.accepts(text):
                 ids = tokenizer.encode(text).ids
+                assume(dictate(grammar, ids, None).output_ids == ids)  # else a mask lacks a token: see below
                 assert dictate(grammar, ids, jump_forward).output_ids == ids
+
+
+@pytest.mark.xfail(reason="xgrammar 0.2.8 leaves out a token that the grammar takes", strict=True)
+def test_no_mask_lacks_a_token():
+    """Nothing invalid comes of it: the text is then written by other tokens."""
+    pieces = ["a", '"', 'a"', 'aa"']
+    vocabulary = Vocabulary.from_tokens([*(p.encode() for p in pieces), b""], stop_ids=[4])
+    grammar = compile_schema({"const": "aaa"}, tokenizer=vocabulary)
+    assert dictate(grammar, [1, 0, 3], None).output_ids == [1, 0, 3]
 
 
 def test_an_indifferent_model_writes_valid_calls(qwen):
