@@ -211,13 +211,16 @@ class EmbeddedRuntime:
     def _selection(self, request: GenerationRequest) -> Selection:
         """How answers are selected: what the request says, or else the default where it has its place.
 
-        The default is not for streamed answers, which would come at once, nor where stop strings cut.
+        The default is not for streamed answers, which would come at once, nor where stop strings cut, nor for
+        more choices than its client may have so many sequences of.
         """
         if not request.can_select:
             return Selection()
         if request.selection is not None:
             return request.selection
-        return Selection() if request.is_streamed or request.stop else self._default_selection
+        default = self._default_selection
+        is_too_many = default.num_together * request.num_choices > self._max_choices
+        return Selection() if request.is_streamed or request.stop or is_too_many else default
 
     def _default_budget(self, closer: Closer | None) -> int:
         """The default of the settings; the whole context if the shortest valid output is longer."""

@@ -76,7 +76,7 @@ class Particles(Population):
 
     def __init__(self, first: Sequence, size: int, sibling: Sibling) -> None:
         super().__init__(first, sibling)
-        self._size = size
+        self._size = self.num_together = size
         self._num_drawn = 0
         """Tokens that all particles which are not done have drawn."""
 

@@ -157,10 +157,12 @@ def check_logprobs(request: GenerationRequest, max_tokens: int) -> None:
     """
     if request.num_logprobs is None:
         return
-    number = request.num_choices * max_tokens * (1 + request.num_logprobs)
+    size = request.selection.size if request.selection and request.strategy else 1
+    num_answers = size * request.num_choices
+    number = num_answers * max_tokens * (1 + request.num_logprobs)
     if number > MAX_LOGPROBS:
         raise RequestRefused(
-            f"{request.num_choices} answers of {max_tokens} tokens with {request.num_logprobs} alternatives"
+            f"{num_answers} answers of {max_tokens} tokens with {request.num_logprobs} alternatives"
             f" have {number} log probabilities; at most {MAX_LOGPROBS} are given, so lower one of these",
             "top_logprobs",
         )

@@ -1,7 +1,7 @@
 """The scheduler: which tokens of which sequences the next step computes."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from runtime.client_shares import ClientShares
@@ -110,19 +110,21 @@ class Scheduler:
     def add(self, sequence: Sequence) -> Sequence | None:
         """Queue a sequence. Its whole context must fit into the pool.
 
-        Where the queue is full, a client with more waiting sequences makes room: the newest of those that
-        have never run is removed and returned.
+        The sequences of a population count for as many as it has together. Where the queue is full, a client
+        with more waiting choices makes room: the newest of those that have never run is removed and returned.
 
         Raises:
             TooManySequences: its client has too many already.
             Overloaded: the queue is full.
         """
         retry_after_s = self.settings.retry_after_s
-        if sum(other.share == sequence.share for other in self) >= self.settings.max_sequences_per_share:
+        own = _choices(other for other in self if other.share == sequence.share)
+        if sum(other.num_together for other in (*own, sequence)) > self.settings.max_sequences_per_share:
             raise TooManySequences(self.settings.max_sequences_per_share, retry_after_s)
         dropped = None
-        if len(self.waiting) >= self.settings.max_waiting:
-            dropped = self._to_drop(sequence.share)
+        waiting = _choices(self.waiting)
+        if len(waiting) >= self.settings.max_waiting:
+            dropped = self._to_drop(waiting, sequence.share)
             if dropped is None:
                 raise Overloaded(retry_after_s)
             self.remove(dropped)
@@ -140,14 +142,12 @@ class Scheduler:
         self.remove(sequence)
         sequence.status = SequenceStatus.PARKED
 
-    def _to_drop(self, share: str) -> Sequence | None:
-        num_waiting = Counter(other.share for other in self.waiting)
+    def _to_drop(self, waiting: list[Sequence], share: str) -> Sequence | None:
+        num_waiting = Counter(other.share for other in waiting)
         largest, number = num_waiting.most_common(1)[0]
         if number <= num_waiting[share] + 1:
             return None
-        unstarted = (
-            other for other in reversed(self.waiting) if other.share == largest and not other.has_run
-        )
+        unstarted = (other for other in reversed(waiting) if other.share == largest and not other.has_run)
         return next(unstarted, None)
 
     def remove(self, sequence: Sequence, *, is_tainted: bool = False) -> list[int]:
@@ -312,3 +312,8 @@ class Scheduler:
 
     def _num_pages(self, num_tokens: int) -> int:
         return -(-num_tokens // self.pool.page_size)
+
+
+def _choices(sequences: Iterable[Sequence]) -> list[Sequence]:
+    """The first sequence of each choice, in order."""
+    return list(dict.fromkeys(sequence.first for sequence in sequences))

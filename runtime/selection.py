@@ -14,3 +14,8 @@ class Selection:
 
     strategy: SelectionStrategy = "accept"
     size: int = 1
+
+    @property
+    def num_together(self) -> int:
+        """How many sequences draw at the same time."""
+        return self.size if self.strategy == "particles" else 1

@@ -132,6 +132,11 @@ class Sequence:
         return self if self.population is None else self.population.first
 
     @property
+    def num_together(self) -> int:
+        """How many sequences its choice has at once, for the limits of a client."""
+        return 1 if self.population is None else self.population.num_together
+
+    @property
     def output_ids(self) -> list[int]:
         """The ids behind the prompt."""
         return self.token_ids[len(self.prompt_ids) :]
@@ -241,6 +246,8 @@ class Population(ABC):
     """
 
     strategy: SelectionStrategy
+    num_together = 1
+    """How many of them draw at the same time."""
 
     def __init__(self, first: Sequence, sibling: Sibling) -> None:
         self.first = first
