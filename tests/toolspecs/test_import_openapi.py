@@ -326,3 +326,9 @@ def test_yaml_is_read_as_its_version_1_2():
 
 def test_a_name_without_any_valid_character_is_still_a_name():
     assert valid_name("日本") == "unnamed"
+
+
+def test_merges_of_merges_are_bounded():
+    lines = [f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 10)}]}}" for i in range(1, 12)]
+    with pytest.raises(UnreadableSource, match="too much is merged"):
+        parse_document("\n".join(["a0: &a0 {x: 1}", *lines]), "api.yaml")

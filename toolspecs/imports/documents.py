@@ -121,6 +121,17 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - filled below, as its base class does
 
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._num_left = len(text) + 65_536
+
+    def flatten_mapping(self, node: Any) -> None:
+        """Merge what `<<` names; by aliases, a short text can have very many members merged."""
+        super().flatten_mapping(node)
+        self._num_left -= len(node.value)
+        if self._num_left < 0:
+            raise yaml.constructor.ConstructorError(None, None, "too much is merged", node.start_mark)
+
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002
         self.flatten_mapping(node)
         found = {}
