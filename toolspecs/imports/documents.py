@@ -44,7 +44,7 @@ def parse_document(text: str, name: str) -> Any:
     except RecursionError:
         raise UnreadableSource(name, f"it is nested more than {LIMITS.depth} deep") from None
     try:
-        value = yaml.load(text, _Loader) if value is None else value  # noqa: S506 - a safe loader's subclass
+        value = _from_yaml(text) if value is None else value
     except (yaml.YAMLError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise UnreadableSource(name, f"it is neither JSON nor YAML: {shorten(reason, 300)}") from None
@@ -55,6 +55,21 @@ def parse_document(text: str, name: str) -> Any:
     if flaw := find_flaw(value, limits, is_document=True):
         raise UnreadableSource(name, f"at {pointer('', flaw.path) or '/'}: {flaw.message}")
     return value
+
+
+def _from_yaml(text: str) -> Any:
+    """The value of a YAML text. Its depth is counted first: libyaml composes values recursively, in C.
+
+    Raises:
+        yaml.YAMLError, ValueError: it is no YAML, or of a kind that JSON does not have.
+        RecursionError: it is nested too deep.
+    """
+    depth = 0
+    for event in yaml.parse(text, _Loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > LIMITS.depth:
+            raise RecursionError
+    return yaml.load(text, _Loader)  # noqa: S506 - a safe loader's subclass
 
 
 class LinkedDocuments:
