@@ -110,21 +110,8 @@ def import_tools(
     A toolset that exists stays as it is: --accept takes changes. CALLGATE_SOURCE_TOKEN is sent to the source
     as a bearer token.
     """
-    if sum(bool(source) for source in (functions, openapi, mcp)) != 1:
-        raise failure("name one source: MODULE:NAME, --openapi FILE_OR_URL or --mcp URL")
     selection = OperationFilter(tuple(tag or ()), tuple(path or ()), tuple(operation or ()))
-    if selection != EVERYTHING and not openapi:
-        raise failure("--tag, --path and --operation are for --openapi")
-    headers = _headers(header or ())
-    try:
-        if openapi:
-            imported = from_openapi(openapi, headers, selection)
-        elif mcp:
-            imported = from_mcp(mcp, headers)
-        else:
-            imported = from_python(functions or ())
-    except (ToolspecsError, ExtraMissing) as error:
-        raise failure(visible(str(error))) from error
+    imported = _imported(functions or (), openapi, mcp, _headers(header or ()), selection)
     _tell_faults(imported, is_fatal=not skip_refused)
     offered = {tool.name: write_tool(tool, Shape.MCP) for tool in imported.marked()}
     toolset = name or toolset_name(imported.title)
@@ -138,6 +125,26 @@ def import_tools(
             target.create(offered, is_dry_run=dry_run)
         else:
             target.update(offered, imported.origin, tuple(accept or ()), is_dry_run=dry_run)
+
+
+def _imported(
+    functions: Sequence[str],
+    openapi: str | None,
+    mcp: str | None,
+    headers: Mapping[str, str],
+    selection: OperationFilter,
+) -> Imported:
+    """The tools of the one source that is named; ends the command if it cannot be read."""
+    if sum(bool(source) for source in (functions, openapi, mcp)) != 1:
+        raise failure("name one source: MODULE:NAME, --openapi FILE_OR_URL or --mcp URL")
+    if selection != EVERYTHING and not openapi:
+        raise failure("--tag, --path and --operation are for --openapi")
+    try:
+        if openapi:
+            return from_openapi(openapi, headers, selection)
+        return from_mcp(mcp, headers) if mcp else from_python(functions)
+    except (ToolspecsError, ExtraMissing) as error:
+        raise failure(visible(str(error))) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,11 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from sample_tools import TIME, WEATHER
-from serving import client_of
+from serving import client_of, served
+from typer.testing import CliRunner
 
 from gateway.app import create_app
+from gateway.cli import cli
 from gateway.settings import Settings
 
 
@@ -39,6 +41,24 @@ def app(settings, runtime, spans):
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(spans))
     return create_app(settings, runtime=runtime, tracer_provider=provider)
+
+
+@pytest.fixture
+def run():
+    """Runs a command of the command line."""
+
+    def invoke(*arguments):
+        return CliRunner().invoke(cli, list(arguments), env={"COLUMNS": "200", "NO_COLOR": "1"})
+
+    return invoke
+
+
+@pytest.fixture
+def gateway(settings, runtime, monkeypatch):
+    """The gateway that commands find, served; a client of it."""
+    with served(create_app(settings, runtime=runtime)) as client:
+        monkeypatch.setenv("CALLGATE_URL", str(client.base_url))
+        yield client
 
 
 @pytest.fixture

@@ -17,29 +17,12 @@ import httpx
 import pytest
 import torch
 from sample_tools import TIME, WEATHER
-from serving import served
 from typer.testing import CliRunner
 
-from gateway.app import create_app
 from gateway.cli import cli
 from gateway.server import listen
 from gateway.settings import Settings, settings_table
 from runtime.models.random_model import RandomModelSettings, ensure_random_model
-
-
-@pytest.fixture
-def run():
-    def invoke(*arguments):
-        return CliRunner().invoke(cli, list(arguments), env={"COLUMNS": "200", "NO_COLOR": "1"})
-
-    return invoke
-
-
-@pytest.fixture
-def gateway(settings, runtime, monkeypatch):
-    with served(create_app(settings, runtime=runtime)) as client:
-        monkeypatch.setenv("CALLGATE_URL", str(client.base_url))
-        yield client
 
 
 @pytest.fixture

@@ -6,26 +6,6 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
-from serving import served
-from typer.testing import CliRunner
-
-from gateway.app import create_app
-from gateway.cli import cli
-
-
-@pytest.fixture
-def run():
-    def invoke(*arguments):
-        return CliRunner().invoke(cli, list(arguments), env={"COLUMNS": "200", "NO_COLOR": "1"})
-
-    return invoke
-
-
-@pytest.fixture
-def gateway(settings, runtime, monkeypatch):
-    with served(create_app(settings, runtime=runtime)) as client:
-        monkeypatch.setenv("CALLGATE_URL", str(client.base_url))
-        yield client
 
 
 def operation(name, schema, description="Does it."):
