@@ -21,3 +21,19 @@ TIME = {
         "parameters": {"type": "object", "properties": {}, "additionalProperties": False},
     },
 }
+TOOL_REQUIRED = {
+    "/v1/responses": {
+        "model": "tiny",
+        "input": "Hi",
+        "tools": [{"type": "function", **WEATHER["function"]}],
+        "tool_choice": "required",
+    },
+    "/v1/messages": {
+        "model": "tiny",
+        "max_tokens": 99,
+        "messages": [{"role": "user", "content": "Hi"}],
+        "tools": [{"name": "get_weather", "input_schema": WEATHER["function"]["parameters"]}],
+        "tool_choice": {"type": "any"},
+    },
+}
+"""Requests that call a tool for certain, by the routes of the APIs beside Chat."""

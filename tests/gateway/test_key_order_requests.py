@@ -2,7 +2,7 @@
 
 import pytest
 from chat import ask, body
-from sample_tools import TIME, WEATHER
+from sample_tools import TIME, TOOL_REQUIRED, WEATHER
 
 IN_ORDER = '{"place": "Oslo", "days": 3}'
 REVERSED = '{"days": 3, "place": "Oslo"}'
@@ -58,25 +58,7 @@ async def test_the_order_of_the_request_comes_before_that_of_the_tool(client, ru
                 "text": {"format": {"type": "json_schema", "name": "w", "schema": SCHEMA}},
             },
         ),
-        (
-            "/v1/responses",
-            {
-                "model": "tiny",
-                "input": "Hi",
-                "tools": [{"type": "function", **WEATHER["function"]}],
-                "tool_choice": "required",
-            },
-        ),
-        (
-            "/v1/messages",
-            {
-                "model": "tiny",
-                "max_tokens": 99,
-                "messages": [{"role": "user", "content": "Hi"}],
-                "tools": [{"name": "get_weather", "input_schema": SCHEMA}],
-                "tool_choice": {"type": "any"},
-            },
-        ),
+        *TOOL_REQUIRED.items(),
     ],
 )
 async def test_every_api_takes_it_for_calls_and_answers(client, runtime, url, sent):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from chat import ask, body
 from fake_runtime import STATS, call
-from sample_tools import WEATHER
+from sample_tools import TOOL_REQUIRED, WEATHER
 
 from runtime.events import Finished, SelectionStats
 from runtime.selection import Selection
@@ -24,25 +24,7 @@ TOLD = {
 }
 REQUESTS = [
     ("/v1/chat/completions", body(tools=[WEATHER], tool_choice="required")),
-    (
-        "/v1/responses",
-        {
-            "model": "tiny",
-            "input": "Hi",
-            "tools": [{"type": "function", **WEATHER["function"]}],
-            "tool_choice": "required",
-        },
-    ),
-    (
-        "/v1/messages",
-        {
-            "model": "tiny",
-            "max_tokens": 99,
-            "messages": [{"role": "user", "content": "Hi"}],
-            "tools": [{"name": "get_weather", "input_schema": SCHEMA}],
-            "tool_choice": {"type": "any"},
-        },
-    ),
+    *TOOL_REQUIRED.items(),
     ("/v1/completions", {"model": "tiny", "prompt": "Hi", "guided_choice": ["a", "b"]}),
 ]
 

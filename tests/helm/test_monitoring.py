@@ -9,7 +9,7 @@ import pytest
 import yaml
 from fake_runtime import FakeRuntime
 from prometheus_client.parser import text_string_to_metric_families
-from test_chart import CHART, pod_templates, render, run_helm, settings_of
+from rendered_chart import CHART, pod_templates, render, run_helm, settings_of
 from test_metrics import ELSEWHERE, LOAD
 
 from gateway.settings import Settings
