@@ -22,8 +22,11 @@ from gateway.errors import ForeignHost, ForeignPage, GatewayError, MalformedHead
 from gateway.problems import respond
 from gateway.settings import Settings
 
-OPEN_PATHS = frozenset({"/docs", "/health", "/healthz", "/openapi.json", "/ping", "/readyz"})
+OPEN_PATHS = frozenset({"/console", "/docs", "/health", "/healthz", "/openapi.json", "/ping", "/readyz"})
 """Routes that need no key: probes and browsers send none. None of them tells what is registered."""
+
+OPEN_FOLDER = "/console/"
+"""The files of the console, which are in every gateway. What they show, they ask for with a key."""
 
 MIN_KEY_LENGTH = 8
 
@@ -232,7 +235,7 @@ class AccessControl:
             return
         if key := _accepted(headers, self._keys):
             scope[ACCEPTED_KEY] = key  # type: ignore[literal-required] # for `principal_of`
-        elif scope["path"] not in OPEN_PATHS:
+        elif not is_open(scope["path"]):
             raise Unauthorized
 
     def _check_sender(self, headers: Mapping[bytes, bytes]) -> None:
@@ -245,6 +248,11 @@ class AccessControl:
             is_own = origin.partition("://")[2].lower() == host.lower()
             if origin and not is_own and origin.lower() not in self._origins:
                 raise ForeignPage(origin)
+
+
+def is_open(path: str) -> bool:
+    """Whether a path needs no key."""
+    return path in OPEN_PATHS or path.startswith(OPEN_FOLDER)
 
 
 def _accepted(headers: Mapping[bytes, bytes], keys: Iterable[str]) -> str | None:

@@ -18,6 +18,7 @@ from compiler.isolation.pools import ThreadPool, WorkerPool
 from gateway.access import AccessControl, read_allowed_hosts, read_keys, read_metrics_keys
 from gateway.api_document.document_routes import DOCUMENT_ROUTES
 from gateway.completions import Completions
+from gateway.console.console_routes import CONSOLE_ROUTES
 from gateway.data_dir import open_store_of, read_secret, warn_of_own_secret
 from gateway.headers import CrossOrigin, RequestIds, read_origins
 from gateway.json_contents import ContentLimits
@@ -80,7 +81,10 @@ def create_app(
         runtime=runtime,
     )
     app = Litestar(
-        [*MODEL_ROUTES, ToolsetController, *DOCUMENT_ROUTES],
+        [
+            *(*MODEL_ROUTES, ToolsetController, *DOCUMENT_ROUTES),
+            *(CONSOLE_ROUTES if settings.console else ()),
+        ],
         dependencies={
             "services": Provide(_services, sync_to_thread=False),
             "principal": Provide(principal, sync_to_thread=False),

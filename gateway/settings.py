@@ -334,6 +334,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     otlp_protocol: Annotated[
         Literal["http", "grpc"], Meta(description="How traces and metrics are sent: http, grpc.")
     ] = "http"
+    console: Annotated[bool, Meta(description="Show the web console at /console.")] = True
     metrics: Annotated[
         bool, Meta(description="Measure requests, masks, grammars and engines, and show this at /metrics.")
     ] = True

@@ -1,0 +1,14 @@
+"""The console: web pages that show what the gateway does, at `/console`.
+
+`assets/` holds what a browser gets, and nothing builds it: one HTML page, a style sheet and JavaScript
+modules. The pages call the public API and nothing else, with the key that the user types in.
+
+    index.html     the frame of every page: its heading, navigation and key
+    shell.js       shows the page that the address names: `#/toolsets/weather`
+    page_table.js  the pages: one line each
+    pages/*.js     a page: `show(place, signal)` gives its content
+    api.js         calls the API; an error is a `Problem`
+    elements.js    makes elements; text from elsewhere never becomes HTML
+    parts.js       what pages share: tables, forms, plots, what is said when there is nothing to show
+    vendor/        libraries, with their licences
+"""

@@ -1,0 +1,125 @@
+// What pages share: headings, tables, forms, and what is said when there is nothing to show, or when it fails.
+
+import { make, nodes } from "./elements.js";
+
+/** The head of a page: its title, the question that it answers, and what can be done. */
+export function heading(title, question = "", ...actions) {
+  const found = nodes(actions);
+  return make(
+    "div.heading",
+    make("div", make("h1", title), question && make("p.soft", question)),
+    found.length > 0 && make("div.actions", found),
+  );
+}
+
+/** Shown while a page waits for the API. */
+export function loading() {
+  return make("p.loading", { role: "status" }, "Loading…");
+}
+
+/** Why there is nothing to show, and what to do about it. */
+export function empty(title, text, ...actions) {
+  return make("div.empty", make("h2", title), make("p", text), make("div.actions", nodes(actions)));
+}
+
+/** An error of the API: what happened, its faults, the id by which the log knows it, and how to go on. */
+export function problemBox(problem, ...actions) {
+  return make(
+    "div.problem",
+    { role: "alert" },
+    make("h2", problem.title),
+    problem.detail && make("p", problem.detail),
+    problem.faults.length > 0 && faultList(problem.faults),
+    problem.requestId && make("p.soft", "Request ", make("code", problem.requestId)),
+    make("div.actions", nodes(actions)),
+  );
+}
+
+/** Faults of a toolset, each at its place. */
+export function faultList(faults) {
+  return make("ul.faults", faults.map((fault) => make(
+    "li",
+    make("p", fault.tool && make("strong", fault.tool), " ", make("code", fault.pointer || "/")),
+    make("p", fault.reason),
+    fault.suggestion && make("p.soft", fault.suggestion),
+  )));
+}
+
+/**
+ * A table. `columns` are `{ title, cell, kind }`: `cell(row)` gives what stands there; the kind `number` aligns to
+ * the right. `caption` is for those who do not see the heading above it.
+ */
+export function table(caption, columns, rows) {
+  const head = columns.map(({ title, kind }) => make(`th.${kind ?? "text"}`, { scope: "col" }, title));
+  const body = rows.map((row) => make("tr", columns.map(({ title, cell, kind }) => (
+    make(`td.${kind ?? "text"}`, { "data-title": title }, nodes(cell(row)))
+  ))));
+  return make(
+    "div.scroll",
+    { role: "region", "aria-label": caption, tabindex: "0" },
+    make("table", make("caption.hidden", caption), make("thead", make("tr", head)), make("tbody", body)),
+  );
+}
+
+/** A word with a colour: plain, good, fair, kept, bad or new. */
+export function badge(text, tone = "plain") {
+  return make(`span.badge.${tone}`, text);
+}
+
+/** A control with its label, and a hint below it. */
+export function field(label, control, hint = "") {
+  control.id ||= `field-${label.toLowerCase().replaceAll(/\W+/g, "-")}`;
+  if (hint) control.setAttribute("aria-describedby", `${control.id}-hint`);
+  return make(
+    "div.field",
+    make("label", { for: control.id }, label),
+    control,
+    hint && make("p.soft", { id: `${control.id}-hint` }, hint),
+  );
+}
+
+/** A list of terms, each with what it is: `facts([["Revision", 3], …])`. */
+export function facts(pairs) {
+  return make("dl.facts", pairs.map(([term, value]) => make("div", make("dt", term), make("dd", nodes(value)))));
+}
+
+const GROUPED = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+
+export const number = (value) => (value == null ? "–" : GROUPED.format(value));
+
+/** How many, with the noun: `1 tool`, `2,000 tools`. */
+export const count = (value, noun) => `${number(value)} ${noun}${value === 1 ? "" : "s"}`;
+
+/** Bytes for people: `12.3 kB`. */
+export function bytes(value) {
+  if (value == null) return "–";
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  let step = 0;
+  while (value >= 1000 && step < units.length - 1) [value, step] = [value / 1000, step + 1];
+  return `${number(value)} ${units[step]}`;
+}
+
+/** A time for people, of milliseconds: `0.4 ms`, `12 ms`, `3.2 s`. */
+export function duration(ms) {
+  if (ms == null) return "–";
+  if (ms < 1000) return `${ms < 10 ? number(ms) : Math.round(ms)} ms`;
+  return ms < 60_000 ? `${number(ms / 1000)} s` : `${number(ms / 60_000)} min`;
+}
+
+/** A moment: how long ago, and on pointing at it when. */
+export function moment(iso) {
+  const then = new Date(iso);
+  return make("time", { datetime: iso, title: then.toLocaleString() }, ago((Date.now() - then) / 1000));
+}
+
+function ago(seconds) {
+  const steps = [[60, "second"], [60, "minute"], [24, "hour"], [30, "day"], [12, "month"], [Infinity, "year"]];
+  for (const [size, unit] of steps) {
+    if (seconds < size) {
+      const whole = Math.max(0, Math.floor(seconds));
+      return unit === "second" && whole < 5 ? "just now" : `${count(whole, unit)} ago`;
+    }
+    seconds /= size;
+  }
+  return "";
+}

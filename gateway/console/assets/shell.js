@@ -1,0 +1,121 @@
+// The frame: navigation, the key, and the page that the address names.
+
+import { Problem, key } from "./api.js";
+import { make, nodes } from "./elements.js";
+import { pages } from "./page_table.js";
+import { heading, loading, problemBox } from "./parts.js";
+import { link, readPlace, reload } from "./place.js";
+
+const main = document.querySelector("#main");
+const dialog = document.querySelector("#key-dialog");
+let leaving = new AbortController();
+let shown = null;
+
+/** Show the page that the address names. */
+async function show() {
+  if (location.hash && !location.hash.startsWith("#/")) return;
+  leaving.abort();
+  leaving = new AbortController();
+  const { signal } = leaving;
+  const place = readPlace(location.hash);
+  const page = place.page ? pages.find((each) => each.name === place.page) : pages[0];
+  markCurrent(page);
+  const wait = setTimeout(() => main.replaceChildren(loading()), 150);
+  const content = await contentOf(page, place, signal);
+  clearTimeout(wait);
+  if (signal.aborted) return;
+  main.replaceChildren(...nodes(content));
+  settle(page);
+}
+
+async function contentOf(page, place, signal) {
+  if (!page) return problem(new Problem(404, "There is no such page", "The navigation above has all of them."));
+  let module;
+  try {
+    module = await page.load();
+  } catch {
+    const text = "The gateway may have been updated, or does not answer. Reload the page.";
+    const again = make("button", { type: "button", onclick: () => location.reload() }, "Reload");
+    return [heading(page.title), problemBox(new Problem(0, "This page could not be loaded", text), again)];
+  }
+  try {
+    return await module.show(place, signal);
+  } catch (error) {
+    if (signal.aborted) return [];
+    if (error instanceof Problem) return problem(error, page);
+    queueMicrotask(() => { throw error; }); // so that it is in the browser's console too
+    return problem(new Problem(0, "The page failed", String(error)), page);
+  }
+}
+
+/** What stands in the place of a page that cannot be shown, and how to go on. */
+function problem(error, page) {
+  const way = error.needsKey
+    ? make("button", { type: "button", onclick: askForKey }, key.get() ? "Use another key" : "Enter a key")
+    : make("button", { type: "button", onclick: reload }, "Try again");
+  return [heading(page?.title ?? "Callgate"), problemBox(error, way)];
+}
+
+function markCurrent(page) {
+  for (const item of document.querySelectorAll("#pages a")) {
+    if (item.dataset.page === page?.name) item.setAttribute("aria-current", "page");
+    else item.removeAttribute("aria-current");
+  }
+}
+
+/** Name the window, and let a screen reader begin at the heading of another page than before. */
+function settle() {
+  const title = main.querySelector("h1");
+  document.title = title ? `${title.textContent} · Callgate` : "Callgate";
+  const place = location.hash.split("?")[0];
+  if (shown !== null && shown !== place && title) {
+    title.tabIndex = -1;
+    title.focus({ preventScroll: true });
+    scrollTo(0, 0);
+  }
+  shown = place;
+}
+
+function askForKey() {
+  const input = make("input", { id: "key-input", type: "password", autocomplete: "off", spellcheck: "false" });
+  input.value = key.get();
+  const use = (value) => {
+    key.set(value);
+    dialog.close();
+    showKey();
+    reload();
+  };
+  const form = make(
+    "form",
+    { onsubmit: (event) => { event.preventDefault(); use(input.value.trim()); } },
+    make("h2", { id: "key-title" }, "API key"),
+    make("p.soft", "Sent to this gateway with every request, and kept until you close this tab."),
+    make("label", { for: "key-input" }, "Key"),
+    input,
+    make(
+      "div.actions",
+      make("button", { type: "submit" }, "Use this key"),
+      key.get() && make("button.quiet", { type: "button", onclick: () => use("") }, "Forget it"),
+      make("button.quiet", { type: "button", onclick: () => dialog.close() }, "Cancel"),
+    ),
+  );
+  dialog.replaceChildren(form);
+  dialog.showModal();
+}
+
+function showKey() {
+  const button = document.querySelector("#key");
+  button.textContent = key.get() ? "API key set" : "API key";
+}
+
+document.querySelector("#pages").append(
+  ...pages.map((page) => make("li", make("a", { href: link([page.name]), "data-page": page.name }, page.title))),
+);
+document.querySelector("#key").addEventListener("click", askForKey);
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
+});
+addEventListener("hashchange", show);
+showKey();
+show();

@@ -1,0 +1,52 @@
+"""The routes of the console. They need no key: what they send is the same in every gateway of a version."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from litestar import Request, Response, get
+from litestar.exceptions import NotFoundException
+from litestar.params import FromPath
+
+from gateway.console.asset_files import Asset, read_assets
+
+CONSOLE_PATH = "/console"
+
+_SECURITY: Mapping[str, str] = {
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none';"
+    " frame-ancestors 'none'; object-src 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+"""Pages run only what comes from here, call only this gateway, and stand in no frame of another page."""
+
+_FOR_GOOD = "public, max-age=31536000, immutable"
+
+
+@get(CONSOLE_PATH, sync_to_thread=True)
+def console_page(request: Request[Any, Any, Any]) -> Response[bytes | None]:
+    """The console's one HTML page; 304 if the browser has it."""
+    if request.scope.get("raw_path", b"").endswith(b"/"):  # the page's links begin at the folder above
+        return Response(None, status_code=308, headers={"Location": f"..{CONSOLE_PATH}"})
+    assets = read_assets()
+    headers = {"ETag": f'"{assets.digest}"', "Cache-Control": "no-cache"}
+    if headers["ETag"] in request.headers.get("if-none-match", ""):
+        return Response(None, status_code=304, headers={**_SECURITY, **headers})
+    return _sent(assets.page, headers)
+
+
+@get(f"{CONSOLE_PATH}/{{digest:str}}/{{path:path}}", sync_to_thread=True)
+def console_file(digest: FromPath[str], path: FromPath[str]) -> Response[bytes | None]:
+    """A file of the console. Another version's digest finds nothing: versions do not mix."""
+    assets = read_assets()
+    asset = assets.files.get(path.removeprefix("/"))
+    if asset is None or digest != assets.digest:
+        raise NotFoundException
+    return _sent(asset, {"Cache-Control": _FOR_GOOD})
+
+
+def _sent(asset: Asset, headers: Mapping[str, str]) -> Response[bytes | None]:
+    return Response(asset.content, media_type=asset.media_type, headers={**_SECURITY, **headers})
+
+
+CONSOLE_ROUTES = (console_page, console_file)

@@ -1,0 +1,89 @@
+"""The frame of the console's pages, in a browser: navigation, the key, and errors."""
+
+import pytest
+from browser import PHONE, opened_page
+from sample_tools import TIME, WEATHER
+from serving import served
+
+from gateway.app import create_app
+from gateway.settings import Settings
+
+KEY = "a-key-for-the-console"
+
+
+def expect_text(page, text):
+    page.get_by_text(text).first.wait_for()
+
+
+@pytest.fixture
+def guarded(tmp_path, runtime):
+    """A gateway that needs a key."""
+    settings = Settings(data_dir=str(tmp_path), secret="0123456789abcdef", compile_workers=0, api_key=KEY)
+    with served(create_app(settings, runtime=runtime)) as client:
+        yield str(client.base_url).rstrip("/")
+
+
+def test_the_first_page_says_that_nothing_is_registered(page):
+    expect_text(page, "No toolset yet")
+    assert page.title() == "Toolsets · Callgate"
+    assert page.locator("nav [aria-current=page]").inner_text() == "Toolsets"
+
+
+def test_what_is_registered_is_shown(gateway, page):
+    gateway.put("/v1/toolsets/weather", json={"tools": [WEATHER, TIME]}).raise_for_status()
+    page.reload()
+    expect_text(page, "weather")
+
+
+def test_a_page_that_does_not_exist_is_said(page):
+    page.goto("/console#/nowhere")
+    expect_text(page, "There is no such page")
+
+
+def test_the_keyboard_leads_to_the_content_and_back(page):
+    expect_text(page, "No toolset yet")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    assert page.evaluate("location.hash") == ""
+
+
+def test_a_key_is_asked_for_kept_in_the_tab_and_forgotten(browser, guarded):
+    with opened_page(browser, guarded) as page:
+        page.misdeeds.expected.append("401")
+        page.get_by_role("button", name="Enter a key").click()
+        page.get_by_label("Key", exact=True).fill("a-wrong-key")
+        page.keyboard.press("Enter")
+        page.get_by_role("button", name="Use another key").click()
+        page.get_by_label("Key", exact=True).fill(KEY)
+        page.get_by_role("button", name="Use this key").click()
+        expect_text(page, "No toolset yet")
+        page.reload()
+        expect_text(page, "No toolset yet")
+        assert page.evaluate("localStorage.length") == 0
+        assert page.context.cookies() == []
+        page.get_by_role("button", name="API key").click()
+        page.get_by_role("button", name="Forget it").click()
+        page.get_by_role("button", name="Enter a key").wait_for()
+
+
+def test_a_gateway_that_is_gone_is_said(browser, settings, runtime):
+    with served(create_app(settings, runtime=runtime)) as client:
+        url = str(client.base_url).rstrip("/")
+        with opened_page(browser, url) as page:
+            expect_text(page, "No toolset yet")
+            page.misdeeds.expected.append("ERR_FAILED")
+            page.route("**/v1/**", lambda route: route.abort())
+            page.evaluate("dispatchEvent(new HashChangeEvent('hashchange'))")
+            expect_text(page, "The gateway does not answer")
+            page.unroute_all()
+            page.get_by_role("button", name="Try again").click()
+            expect_text(page, "No toolset yet")
+
+
+def test_nothing_is_wider_than_a_phone(browser, gateway):
+    gateway.put("/v1/toolsets/weather", json={"tools": [WEATHER, TIME]}).raise_for_status()
+    with opened_page(browser, str(gateway.base_url).rstrip("/"), viewport=PHONE) as page:
+        expect_text(page, "weather")
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
