@@ -15,9 +15,10 @@ from compiler.cache.grammar_cache import GrammarCache
 from compiler.isolation.compile_job import CompilePool
 from compiler.isolation.limits import CompileLimits
 from compiler.isolation.pools import ThreadPool, WorkerPool
-from gateway.access import AccessControl, read_allowed_hosts, read_keys, read_metrics_keys
+from gateway.access import AccessControl, read_allowed_hosts
 from gateway.api_document.document_routes import DOCUMENT_ROUTES
 from gateway.completions import Completions
+from gateway.configured_keys import ConfiguredKeys
 from gateway.console.console_routes import CONSOLE_ROUTES
 from gateway.data_dir import open_store_of, read_secret, warn_of_own_secret
 from gateway.headers import CrossOrigin, RequestIds, read_origins
@@ -26,6 +27,7 @@ from gateway.principal import Principal, principal_of, read_networks
 from gateway.problems import respond
 from gateway.registry import Registry
 from gateway.request_bodies import RequestBodies
+from gateway.route_scopes import Authorization, OpenPaths
 from gateway.routes.model_routes import MODEL_ROUTES
 from gateway.routes.toolset_routes import ToolsetController
 from gateway.served_models import start_runtime
@@ -59,7 +61,7 @@ def create_app(
         SettingsError: the keys or the secret cannot be read.
         InvalidStoreURL, ExtraMissing: the store or the telemetry cannot be opened.
     """
-    keys, metrics_keys = read_keys(settings), read_metrics_keys(settings)
+    keys = ConfiguredKeys.read(settings)
     hosts = read_allowed_hosts(settings)
     origins = read_origins(settings)
     trusted_proxies = read_networks(settings.trusted_proxies or "")
@@ -92,11 +94,11 @@ def create_app(
         exception_handlers={Exception: respond},
         lifespan=[parts],
         logging_config=None,
-        middleware=[recorders.requests],
+        middleware=[Authorization(), recorders.requests],
         openapi_config=None,  # `gateway.api_document` knows more than the handlers say
     )
     # Not as middleware, which Litestar runs only for paths that have a route.
-    controlled = AccessControl(app.asgi_handler, keys, hosts, origins, metrics_keys)
+    controlled = AccessControl(app.asgi_handler, keys, hosts, OpenPaths.of(app), origins)
     app.asgi_handler = RequestIds(CrossOrigin(controlled, origins))
     return app
 

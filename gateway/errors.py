@@ -17,6 +17,7 @@ GatewayError
 ├── RefusedTool          the schema of an inline tool cannot be enforced: its index in `tools`
 ├── MalformedHead        the head of the request can be read in two ways, or is not for this server
 ├── Unauthorized         the API key is missing or wrong
+├── Forbidden            the API key may not do this
 ├── ForeignHost          the request calls the gateway by a name that is not one of its own
 ├── ForeignPage          a web page of another site sent the request, and no API key keeps it out
 ├── ClientGone           the client closed the connection before the answer was complete
@@ -26,7 +27,7 @@ GatewayError
 └── BenchMissing         the benchmarks are not installed; they are part of the repository
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from toolspecs.nearest import MAX_NAME, shorten
 
@@ -160,6 +161,17 @@ class Unauthorized(GatewayError):
 
     def __init__(self) -> None:
         super().__init__("a valid API key is required: send `Authorization: Bearer KEY` or `X-API-Key: KEY`")
+
+
+class Forbidden(GatewayError):
+    """The API key has none of the scopes of which the route needs one."""
+
+    def __init__(self, needed: Sequence[str], scopes: Sequence[str]) -> None:
+        self.needed = tuple(needed)
+        self.scopes = tuple(scopes)
+        super().__init__(
+            f"this route needs a key with the scope {' or '.join(needed)}; this key has {', '.join(scopes)}"
+        )
 
 
 class ForeignHost(GatewayError):

@@ -8,7 +8,6 @@ only from the proxies that the operator names: anybody can send it.
 '2001:db8::/64'
 """
 
-import hashlib
 import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,8 +15,8 @@ from typing import Any
 
 from litestar.di import NamedDependency
 
-from gateway.access import ACCEPTED_KEY
 from gateway.errors import SettingsError
+from gateway.grants import GRANT, Grant
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -48,10 +47,9 @@ def read_networks(text: str) -> tuple[IPNetwork, ...]:
 
 def principal_of(scope: Mapping[str, Any], trusted_proxies: Sequence[IPNetwork] = ()) -> Principal:
     """The principal of a request, which `AccessControl` has let in."""
-    key = scope.get(ACCEPTED_KEY)
-    if key is not None:
-        digest = hashlib.sha256(key.encode()).hexdigest()
-        return Principal(f"key {digest[:16]}", owner=digest[:32])
+    grant: Grant | None = scope.get(GRANT)
+    if grant is not None and grant.share:
+        return Principal(grant.share, grant.owner)
     host, _ = scope.get("client") or ("", 0)
     forwarded = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
     client = _client_behind(host, b",".join(forwarded).decode("latin-1"), trusted_proxies)

@@ -62,6 +62,7 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     gateway.RefusedTool: (422, "unsupported_schema"),
     gateway.MalformedHead: (400, "malformed_head"),
     gateway.Unauthorized: (401, "unauthorized"),
+    gateway.Forbidden: (403, "forbidden"),
     gateway.ForeignHost: (403, "foreign_host"),
     gateway.ForeignPage: (403, "foreign_page"),
     gateway.ClientGone: (CLIENT_CLOSED_REQUEST, "client_closed_request"),
@@ -130,7 +131,7 @@ _MESSAGES_NAMES = {
 
 _NAMES: Mapping[str, Mapping[str, str]] = {"/v1/responses": _RESPONSES_NAMES, MESSAGES: _MESSAGES_NAMES}
 
-_OPENAI_TYPES = {401: "authentication_error", 429: "rate_limit_error"}
+_OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 
 _ANTHROPIC_TYPES = {
     401: "authentication_error",

@@ -11,8 +11,9 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from rich.console import Console
 
-from gateway.access import read_allowed_hosts, read_keys, read_metrics_keys
+from gateway.access import read_allowed_hosts
 from gateway.app import create_app, load_runtime, open_compile_pool
+from gateway.configured_keys import ConfiguredKeys
 from gateway.connections import BACKLOG, ServerConfig
 from gateway.data_dir import open_store_of, read_secret
 from gateway.errors import SettingsError
@@ -83,8 +84,7 @@ def serve(settings: Settings, console: Console) -> None:
         StoreError: the URL of the store is wrong.
     """
     set_up_logging(settings)
-    read_keys(settings)
-    read_metrics_keys(settings)
+    ConfiguredKeys.read(settings)
     read_redactor(settings)
     read_allowed_hosts(settings)
     read_origins(settings)

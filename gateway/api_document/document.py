@@ -14,6 +14,7 @@ from litestar.types import ControllerRouterHandler
 from gateway.api_document.operations import ANY_REQUEST, HEADERS, OPERATIONS, WITH_KEY, Operation
 from gateway.api_document.request_schemas import STRUCTS, reached, ref, request_schemas
 from gateway.problems import MESSAGES, REGISTRY, STATUSES, Problem, model_route_status
+from gateway.route_scopes import ROUTE_SCOPES
 from gateway.wire.answers.registry_answers import AnthropicErrorBody, OpenAIErrorBody, ProblemDetails
 
 JSON = dict[str, Any]
@@ -66,7 +67,6 @@ def describe(routes: Sequence[ControllerRouterHandler]) -> JSON:
                 "key_header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
             },
         },
-        "security": [{"key": []}, {"key_header": []}, {}],
     }
 
 
@@ -115,7 +115,8 @@ class _Described:
     def operation(self, path: str, found: Mapping[str, Any]) -> JSON:
         """One operation, of which Litestar found the parameters and the handler's docstring."""
         operation_id = found["operationId"]
-        row = OPERATIONS[operation_id.partition(":")[0]]
+        name = operation_id.partition(":")[0]
+        row = OPERATIONS[name]
         parameters = [*found.get("parameters", ()), *map(_header, row.headers)]
         body = (
             {"required": True, "content": {"application/json": {"schema": ref(row.body)}}}
@@ -131,9 +132,9 @@ class _Described:
             **({"requestBody": body} if body else {}),
             "responses": {
                 **{str(status): self._answer(row, status) for status in row.answers},
-                **self._errors(path, row),
+                **self._errors(path, name, row),
             },
-            **({"security": []} if row.is_open else {}),
+            "security": list(_security(name)),
         }
 
     def _answer(self, row: Operation, status: int) -> JSON:
@@ -149,12 +150,12 @@ class _Described:
             described["headers"] = {"ETag": {"schema": {"type": "string"}}}
         return described
 
-    def _errors(self, path: str, row: Operation) -> dict[str, JSON]:
+    def _errors(self, path: str, name: str, row: Operation) -> dict[str, JSON]:
         """The errors of a route by status, with the names of their kinds."""
         is_registry = path.startswith(REGISTRY)
         kinds: defaultdict[int, dict[str, None]] = defaultdict(dict)
         kinds[500]["internal_error"] = None
-        for error in (*ANY_REQUEST, *(() if row.is_open else WITH_KEY), *row.errors):
+        for error in (*ANY_REQUEST, *(WITH_KEY if ROUTE_SCOPES[name] else ()), *row.errors):
             status, kind = STATUSES[error]
             if not is_registry:
                 status = model_route_status(Problem(status, kind, ""))
@@ -169,6 +170,14 @@ class _Described:
             for status, names in sorted(kinds.items())
             if status not in row.answers
         }
+
+
+def _security(name: str) -> Iterator[JSON]:
+    """A key with one of the scopes of a route, or none where the gateway asks for none."""
+    for scope in sorted(ROUTE_SCOPES[name]):
+        yield from ({scheme: [scope]} for scheme in ("key", "key_header"))
+    if ROUTE_SCOPES[name]:
+        yield {}
 
 
 def _header(name: str) -> JSON:

@@ -18,7 +18,7 @@ from toolspecs import errors as toolspecs
 Errors = tuple[type[Exception], ...]
 
 ANY_REQUEST: Errors = (gateway.MalformedHead, gateway.ForeignHost, gateway.ForeignPage)
-WITH_KEY: Errors = (gateway.Unauthorized,)
+WITH_KEY: Errors = (gateway.Unauthorized, gateway.Forbidden)
 WITH_BODY: Errors = (
     gateway.MalformedBody,
     gateway.UnreadableBody,
@@ -105,8 +105,6 @@ class Operation:
     events: tuple[Any, ...] = ()
     headers: tuple[str, ...] = ()
     has_etag: bool = False
-    is_open: bool = False
-    """Whether it needs no key."""
     media_type: str = "application/json"
 
 
@@ -193,8 +191,8 @@ OPERATIONS: Mapping[str, Operation] = {
     "restore": _TOOLSETS.writing({200: registry.RevisionSummary}),
     "report": _TOOLSETS.reading(registry.Report, *COMPILING),
     "check": _TOOLSETS.reading(registry.Check, *REGISTERING, body="ToolsetRequest"),
-    "healthz": Operation("Operations", {200: models.Health, 503: models.Health}, (), is_open=True),
-    "readyz": Operation("Operations", {200: models.Health, 503: models.Health}, (), is_open=True),
+    "healthz": Operation("Operations", {200: models.Health, 503: models.Health}, ()),
+    "readyz": Operation("Operations", {200: models.Health, 503: models.Health}, ()),
     "metrics": Operation("Operations", {200: str}, (gateway.NoMetrics,), media_type="text/plain"),
     "version": Operation("Operations", {200: models.Version}, ()),
 }

@@ -6,9 +6,10 @@ import msgspec
 import pytest
 from litestar.testing import AsyncTestClient
 
-from gateway.access import ACCEPTED_KEY
 from gateway.app import create_app
+from gateway.configured_keys import ConfiguredKeys
 from gateway.errors import SettingsError
+from gateway.grants import GRANT
 from gateway.principal import principal_of, read_networks
 
 
@@ -18,7 +19,7 @@ def share(client="203.0.113.5", headers=(), *, key=None, trusted=""):
         "headers": [(name.encode(), value.encode()) for name, value in headers],
     }
     if key is not None:
-        scope[ACCEPTED_KEY] = key
+        scope[GRANT] = ConfiguredKeys((key,)).grant_of({b"x-api-key": key.encode()})
     return principal_of(scope, read_networks(trusted)).share
 
 

@@ -1,0 +1,125 @@
+"""The keys of the settings: those of clients, which may do everything, and those that open `/metrics`.
+
+They do not change while the gateway runs. Keys that come and go are in the store (`gateway/api_keys.py`).
+"""
+
+import hashlib
+import hmac
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from gateway.errors import SettingsError
+from gateway.grants import ALL_SCOPES, Grant, KeyScope
+from gateway.settings import Settings
+
+MIN_KEY_LENGTH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredKeys:
+    """The keys of the settings. With `metrics_keys`, these alone open `/metrics`, and nothing else."""
+
+    keys: tuple[str, ...] = ()
+    metrics_keys: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, settings: Settings) -> "ConfiguredKeys":
+        """As the settings say; raises SettingsError if a file gives no keys."""
+        return cls(read_keys(settings), read_metrics_keys(settings))
+
+    @property
+    def are_needed(self) -> bool:
+        """Whether clients need keys."""
+        return bool(self.keys)
+
+    def grant_of(self, headers: Mapping[bytes, bytes]) -> Grant | None:
+        """The grant of the key that a request sends; None if it sends none of these."""
+        for sent in keys_sent(headers):
+            if known_key(sent, self.metrics_keys):
+                return Grant(frozenset({KeyScope.METRICS}), "metrics")
+            if key := known_key(sent, self.keys):
+                digest = hashlib.sha256(key.encode()).hexdigest()
+                # Its place among the keys, since a short key could be guessed from its digest.
+                key_id = f"settings-{self.keys.index(key) + 1}"
+                return Grant(self.scopes_of(ALL_SCOPES), key_id, f"key {digest[:16]}", digest[:32])
+        return None
+
+    def scopes_of(self, scopes: frozenset[KeyScope]) -> frozenset[KeyScope]:
+        """These scopes, without `metrics` where that has keys of its own."""
+        return scopes - {KeyScope.METRICS} if self.metrics_keys else scopes
+
+
+def read_keys(settings: Settings) -> tuple[str, ...]:
+    """The keys of the settings `api_key` and `api_key_file`; raises SettingsError if the file gives none."""
+    keys = [settings.api_key] if settings.api_key else []
+    if settings.api_key_file:
+        keys += _keys_of_file("api_key_file", settings.api_key_file)
+    return tuple(keys)
+
+
+def read_metrics_keys(settings: Settings) -> tuple[str, ...]:
+    """The keys that open `/metrics` alone; none if the setting names no file.
+
+    Raises:
+        SettingsError: the file gives none, or the key of a client.
+    """
+    if not settings.metrics_key_file:
+        return ()
+    keys = _keys_of_file("metrics_key_file", settings.metrics_key_file)
+    if not set(keys).isdisjoint(read_keys(settings)):
+        reason = "a key in it is an API key too; these keys open nothing but /metrics"
+        raise SettingsError("metrics_key_file", settings.metrics_key_file, reason)
+    return tuple(keys)
+
+
+def _keys_of_file(setting: str, path: str) -> list[str]:
+    try:
+        text = Path(path).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(setting, path, str(error)) from error
+    found = list(_keys_in(text, setting, path))
+    if not found:
+        raise SettingsError(setting, path, "the file holds no key")
+    return found
+
+
+def _keys_in(text: str, setting: str, source: str) -> Iterator[str]:
+    """The keys of a file, one per line. Blank lines and comments are skipped: no comment may become a key."""
+    for number, line in enumerate(text.splitlines(), 1):
+        key = line.strip()
+        if not key or key.startswith("#"):
+            continue
+        if len(key) < MIN_KEY_LENGTH or len(key.split()) > 1:
+            reason = (
+                f"line {number} is not a key: a key has at least {MIN_KEY_LENGTH} characters and no blanks"
+            )
+            raise SettingsError(setting, source, reason)
+        yield key
+
+
+def known_key(sent: bytes, keys: Iterable[str]) -> str | None:
+    """The one of `keys` that was sent, None if none was; the time does not depend on how similar they are.
+
+    A header is bytes. Clients encode a key beyond ASCII as UTF-8 or as Latin-1.
+    """
+    matches = [
+        known for known in keys for spelling in _spellings(known) if hmac.compare_digest(sent, spelling)
+    ]
+    return matches[0] if matches else None
+
+
+def _spellings(key: str) -> Iterator[bytes]:
+    yield key.encode()
+    with suppress(UnicodeEncodeError):
+        yield key.encode("latin-1")
+
+
+def keys_sent(headers: Mapping[bytes, bytes]) -> Iterator[bytes]:
+    """The keys of a request: OpenAI's clients send them in `Authorization`, Anthropic's in `X-API-Key`."""
+    scheme, _, key = headers.get(b"authorization", b"").partition(b" ")
+    if scheme.lower() == b"bearer":
+        yield key.strip()
+    if b"x-api-key" in headers:
+        yield headers[b"x-api-key"].strip()
