@@ -18,6 +18,7 @@ from compiler.cache.grammar_cache import GrammarCache, GrammarLookup
 from compiler.errors import UnsupportedToolset
 from compiler.syntaxes import find_syntax
 from gateway.errors import InvalidField, NotReady, RefusedTool, ToolsetConflict, TooManyTools
+from gateway.inspected_tokens import InspectedTokens
 from gateway.telemetry.chat_spans import Chat, Telemetry
 from gateway.turn import Generation, Turn
 from runtime.errors import DeadlineExceeded, PromptTooLong, UnknownModel
@@ -148,6 +149,7 @@ class Completions:
                 source=self._runtime.generate(request),
                 observer=chat,
                 custom=frozenset(tool.name for tool in tools if tool.custom),
+                inspected=InspectedTokens(tools) if turn.is_inspected else None,
                 ignored=ignored,
                 num_dropped=len(turn.messages) - len(request.messages),
             )
@@ -374,6 +376,7 @@ def _generation_request(
         template_options={**thinking_options(turn.reasoning_effort, model), **turn.template_options},
         selection=turn.selection,
         is_streamed=turn.is_streamed,
+        is_inspected=turn.is_inspected,
     )
 
 

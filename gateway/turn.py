@@ -12,7 +12,8 @@ from compiler.cache.grammar_cache import GrammarLookup
 from compiler.response_format import ResponseFormat
 from gateway.custom_inputs import InputReader
 from gateway.errors import ClientGone
-from runtime.events import ArgumentsDelta, CallStarted, Event, Finished, PromptRead
+from gateway.inspected_tokens import InspectedTokens
+from runtime.events import ArgumentsDelta, CallStarted, Event, Finished, InspectedToken, PromptRead
 from runtime.request import Message, Sampling
 from runtime.selection import Selection
 from toolspecs.tool import KeyOrder, ShownTools, Tool, ToolChoice
@@ -56,6 +57,7 @@ class Turn:
     timeout_s: float | None = None
     selection: Selection | None = None
     is_streamed: bool = False
+    is_inspected: bool = False
 
 
 class Observer(Protocol):
@@ -75,10 +77,10 @@ class Observer(Protocol):
 class Generation:
     """The answer to a turn. Read `events` once to the end, or close it, which aborts what still runs.
 
-    `custom` names the custom tools: the deltas of their calls are their inputs, and no JSON. `ignored` names
-    the fields of the turn that had no effect on this answer. `num_dropped` is the number of
-    old messages that were left out. `num_prompt_tokens` is known once `begin` has returned, 0 if the runtime
-    does not tell.
+    `custom` names the custom tools: the deltas of their calls are their inputs, and no JSON. `inspected`
+    holds the inspected tokens that are not sent yet, None if the turn asks for none. `ignored` names the
+    fields of the turn that had no effect on this answer. `num_dropped` is the number of old messages that
+    were left out. `num_prompt_tokens` is known once `begin` has returned, 0 if the runtime does not tell.
     """
 
     request_id: str
@@ -91,6 +93,7 @@ class Generation:
     source: AsyncIterator[PromptRead | Event]
     observer: Observer
     custom: frozenset[str] = frozenset()
+    inspected: InspectedTokens | None = None
     ignored: tuple[str, ...] = ()
     num_dropped: int = 0
     num_prompt_tokens: int = 0
@@ -146,6 +149,8 @@ class Generation:
         match event:
             case CallStarted(choice, index, name) if name in self.custom:
                 self._inputs[choice, index] = InputReader()
+            case InspectedToken() if self.inspected is not None:
+                self.inspected.add(event)
             case ArgumentsDelta(choice, index, text) if (choice, index) in self._inputs:
                 read = self._inputs[choice, index].read(text)
                 return replace(event, text=read) if read else None

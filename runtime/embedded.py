@@ -24,7 +24,7 @@ from runtime.jump_forward import JumpForward
 from runtime.loading import LoadedModel, load_model
 from runtime.population import population_of
 from runtime.protocol import Health, ModelCard
-from runtime.request import GenerationRequest, check_limits, check_logprobs
+from runtime.request import GenerationRequest, check_amounts, check_limits
 from runtime.sampling import draw_seed
 from runtime.selection import Selection
 from runtime.sequence import Sequence
@@ -190,6 +190,7 @@ class EmbeddedRuntime:
                 matcher=constraint.matcher(is_thinking=is_thinking) if constraint else None,
                 closer=closer.fork() if closer else None,  # forks share what one has counted
                 num_logprobs=request.num_logprobs,
+                is_inspected=request.is_inspected,
                 deadline=deadline,
                 share=request.share,
                 min_tokens=0 if constraint else request.min_tokens,
@@ -205,7 +206,7 @@ class EmbeddedRuntime:
             first.population = population_of(first, selection, partial(sequence, choice))
             choices.append((first, Transcript.of(request, choice, self._token_bytes)))
         self._thread.engine.check_budget(choices[0][0])
-        check_logprobs(request, choices[0][0].max_tokens)
+        check_amounts(request, choices[0][0].max_tokens)
         return tuple(choices)
 
     def _selection(self, request: GenerationRequest) -> Selection:

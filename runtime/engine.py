@@ -26,6 +26,7 @@ from runtime.errors import (
 )
 from runtime.events import FinishReason
 from runtime.forward.attention import KVCache
+from runtime.inspection import Cause
 from runtime.jump_forward import MAX_PIECE_BYTES, ForcedToken, JumpForward
 from runtime.masks import TokenMasks
 from runtime.page_pool import PagePool
@@ -302,6 +303,7 @@ class Engine:
             probabilities = self.masks.recompute(logits[rows], again)
             for row, token in zip(rows, sample(probabilities, again), strict=True):
                 tokens[row] = token
+        self.masks.inspect(masked, sequences, tokens)
         return tokens
 
     def _undo(self, batch: Batch) -> list[Output]:
@@ -379,13 +381,16 @@ class Engine:
 
     def _append_forced(self, sequence: Sequence) -> Iterator[WrittenToken]:
         """Append and yield forced tokens, until another token is possible or the budget runs out."""
+        cause = None
+        if sequence.is_inspected:
+            cause = Cause.FORCED if sequence.closed_by is None else Cause.CLOSED
         while (forced := sequence.forced or self._find_forced(sequence)) is not None:
             sequence.forced = forced
             for token_id, alternatives in forced:
                 if not self._is_certain(sequence, token_id, alternatives):
                     sequence.forced = None
                     return
-                yield self._append(sequence, forced_token(token_id, sequence.num_logprobs))
+                yield self._append(sequence, forced_token(token_id, sequence.num_logprobs, cause))
             sequence.forced = None
 
     def _find_forced(self, sequence: Sequence) -> Iterator[ForcedToken] | None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from runtime.inspection import Inspection, TokenPlace
 from runtime.selection import SelectionStrategy
 
 
@@ -61,6 +62,21 @@ class ArgumentsDelta:
     choice: int
     index: int
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class InspectedToken:
+    """A token of a choice, how it came about and where it stands; the tokens come in their order.
+
+    `text` is empty for a stop token. `candidate_texts` are those of the candidates.
+    """
+
+    choice: int
+    token_id: int
+    text: str
+    inspection: Inspection
+    place: TokenPlace
+    candidate_texts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,4 +161,4 @@ class PromptRead:
     num_prompt_tokens: int
 
 
-Event = TextDelta | ThoughtDelta | CallStarted | ArgumentsDelta | Finished
+Event = TextDelta | ThoughtDelta | CallStarted | ArgumentsDelta | InspectedToken | Finished

@@ -2,8 +2,8 @@
 
 import logging
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -15,9 +15,11 @@ from compiler.matcher import Bitmask, Matcher, allocate_bitmask
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.token_index import SparseMask, allows_only, forbid
 from runtime.device import upload
+from runtime.inspection import NUM_CANDIDATES, Candidate, Cause, Inspection
 from runtime.sampling import truncate
 from runtime.sequence import Sequence
 from runtime.weights import MIN_MASS
+from runtime.written_token import SampledToken
 
 logger = logging.getLogger(__name__)
 
@@ -28,12 +30,14 @@ class MaskedDistribution:
 
     Per row, `allowed_mass` is the share of the model's own distribution that the mask allows; that of a
     weighed sequence is truncated by top_k, top_p and min_p first. `is_rescued` says whether the mask forbids
-    the model's most probable token.
+    the model's most probable token. `top` has the probabilities and ids of the most probable tokens before
+    the mask, by row, for sequences that are inspected.
     """
 
     probabilities: Tensor
     allowed_mass: Tensor
     is_rescued: Tensor
+    top: Mapping[int, tuple[Tensor, Tensor]]
 
 
 class TokenMasks:
@@ -94,11 +98,12 @@ class TokenMasks:
             if sequence.weight is not None:  # it is weighed by what the mask leaves of the truncated one
                 truncate(row, sequence.sampling)
         peaks = probabilities.amax(dim=1)
+        top = {i: _top(probabilities[i]) for i, sequence in enumerate(sequences) if sequence.is_inspected}
         self._zero_forbidden(probabilities, bitmask)
         allowed_mass = probabilities.sum(dim=1)
         is_rescued = probabilities.amax(dim=1) < peaks
         probabilities /= allowed_mass[:, None]
-        return MaskedDistribution(probabilities, allowed_mass, is_rescued)
+        return MaskedDistribution(probabilities, allowed_mass, is_rescued, top)
 
     def count(self, masked: MaskedDistribution, sequences: list[Sequence]) -> list[int]:
         """Count a masked step for each sequence; returns the rows below `MIN_MASS`, for `recompute`.
@@ -113,6 +118,30 @@ class TokenMasks:
             if sequence.matcher is not None:
                 sequence.counters.count_masked_step(max(0.0, 1.0 - allowed), is_rescued=bool(is_rescued))
         return [row for row, allowed in enumerate(masses) if allowed < MIN_MASS]
+
+    def inspect(
+        self, masked: MaskedDistribution, sequences: list[Sequence], tokens: list[SampledToken | None]
+    ) -> None:
+        """Put into the tokens of inspected sequences how they came about; if there are any, this waits."""
+        for i, (probabilities, ids) in masked.top.items():
+            if (token := tokens[i]) is None:
+                continue
+            mask = self.fill(sequences[i])
+            candidates = tuple(
+                Candidate(token_id, probability, not self._is_allowed(mask, token_id))
+                for token_id, probability in zip(ids.tolist(), probabilities.tolist(), strict=True)
+                if probability > 0
+            )
+            cause = Cause.FREE
+            if masked.is_rescued[i].item():
+                cause = Cause.RESCUED
+            elif allows_only(mask, (token.token_id,)):
+                cause = Cause.FORCED
+            mass_removed = max(0.0, 1.0 - masked.allowed_mass[i].item())
+            tokens[i] = replace(token, inspection=Inspection(cause, candidates, mass_removed))
+
+    def _is_allowed(self, mask: NDArray[np.int32], token_id: int) -> bool:
+        return token_id < self.width and bool(mask[token_id // 32] >> token_id % 32 & 1)
 
     def recompute(self, logits: Tensor, sequences: list[Sequence]) -> Tensor:
         """Masked distributions of rows below `MIN_MASS`: the mask comes first here, then softmax."""
@@ -151,3 +180,9 @@ class TokenMasks:
         sequence.counters.count_fill((time.perf_counter_ns() - start) / 1000)
         row: NDArray[np.int32] = bitmask[0]
         return row
+
+
+def _top(probabilities: Tensor) -> tuple[Tensor, Tensor]:
+    """The greatest probabilities of one row, and their ids."""
+    values, ids = probabilities.topk(min(NUM_CANDIDATES, len(probabilities)))
+    return values, ids

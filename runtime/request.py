@@ -9,6 +9,7 @@ from typing import Any
 from compiler.constraint import Constraint
 from compiler.recipe import GrammarRecipe
 from runtime.errors import RequestRefused
+from runtime.inspection import MAX_INSPECTED
 from runtime.selection import Selection, SelectionStrategy
 from toolspecs.tool import Tool, ToolCall
 
@@ -109,6 +110,8 @@ class GenerationRequest:
 
     `selection` None is the runtime's default, which a request that `is_streamed` does not have: an answer
     that is selected comes at once, when all of it is written.
+
+    `is_inspected` asks for an `InspectedToken` for each token (`runtime.inspection`).
     """
 
     request_id: str
@@ -132,6 +135,7 @@ class GenerationRequest:
     times: RequestTimes = field(default_factory=RequestTimes, compare=False)
     selection: Selection | None = None
     is_streamed: bool = False
+    is_inspected: bool = False
 
     @property
     def can_select(self) -> bool:
@@ -149,21 +153,23 @@ MAX_LOGPROBS = 500_000
 """Log probabilities of one request's answers, those of alternatives too. Each takes 65 bytes of JSON."""
 
 
-def check_logprobs(request: GenerationRequest, max_tokens: int) -> None:
-    """Refuse a request whose answers, of `max_tokens` each, may have too many log probabilities.
+def check_amounts(request: GenerationRequest, max_tokens: int) -> None:
+    """Refuse a request that may have too much told about its answers, of `max_tokens` each.
 
     Raises:
-        RequestRefused: says how many.
+        RequestRefused: says how much that is.
     """
-    if request.num_logprobs is None:
-        return
     size = request.selection.size if request.selection and request.strategy else 1
     num_answers = size * request.num_choices
-    number = num_answers * max_tokens * (1 + request.num_logprobs)
-    if number > MAX_LOGPROBS:
+    answers = f"{num_answers} answers of {max_tokens} tokens"
+    if request.is_inspected and (number := num_answers * max_tokens) > MAX_INSPECTED:
+        reason = f"at most {MAX_INSPECTED} tokens are inspected, and {answers} may have {number}"
+        raise RequestRefused(f"{reason}; lower max_tokens, or ask for fewer answers", "callgate.inspect")
+    number = num_answers * max_tokens * (1 + (request.num_logprobs or 0))
+    if request.num_logprobs is not None and number > MAX_LOGPROBS:
         raise RequestRefused(
-            f"{num_answers} answers of {max_tokens} tokens with {request.num_logprobs} alternatives"
-            f" have {number} log probabilities; at most {MAX_LOGPROBS} are given, so lower one of these",
+            f"{answers} with {request.num_logprobs} alternatives have {number} log probabilities;"
+            f" at most {MAX_LOGPROBS} are given, so lower one of these",
             "top_logprobs",
         )
 

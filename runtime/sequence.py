@@ -81,7 +81,8 @@ class Sequence:
     slow, and `slow_s` that of all slow ones (`runtime.slow_grammars`).
     `population` are the sequences of the same choice, if there are several; `selection` says how this one
     was selected. `deadline` is a time of `time.monotonic`. `min_tokens` and `stop_token_ids` are those of the
-    request; a sequence with a matcher has none. `times` are those of the request, shared by its choices.
+    request; a sequence with a matcher has none. `is_inspected`: its tokens tell how they came about. `times`
+    are those of the request, shared by its choices.
     """
 
     sequence_id: str
@@ -93,6 +94,7 @@ class Sequence:
     matcher: Matcher | None = None
     closer: Closer | None = None
     num_logprobs: int | None = None
+    is_inspected: bool = False
     deadline: float = math.inf
     share: str = ""
     min_tokens: int = 0

@@ -20,6 +20,7 @@ from runtime.events import (
 from runtime.request import GenerationRequest
 from runtime.text.detokenizer import Detokenizer, StopScanner, TokenBytes
 from runtime.text.parameters import ParameterReader
+from runtime.text.places import PlaceReader
 from runtime.written_token import SampledToken, WrittenToken
 
 
@@ -28,7 +29,8 @@ class Transcript:
 
     Arguments that the `syntax` writes as tagged parameters become JSON. `types_of` gives the types of one
     tool's parameters (see `compiler.units.unit.Unit`). Stop strings are searched in text only,
-    never in calls. Tokens of `hidden_ids` end the output and are no part of its text.
+    never in calls. Tokens of `hidden_ids` end the output and are no part of its text. With `is_inspected`
+    each token is an event too, behind those that tell its place.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class Transcript:
         stop: Sequence[str],
         types_of: Callable[[str], ParameterTypes] | None = None,
         hidden_ids: Collection[int] = (),
+        is_inspected: bool = False,
     ) -> None:
         self.num_calls = 0
         self.num_thought_tokens = 0
@@ -54,6 +57,7 @@ class Transcript:
         self._scanner = StopScanner(stop)
         self._logprobs: list[TokenLogprob] = []
         """Of tokens of text that no event has sent yet."""
+        self._places = PlaceReader(choice, token_bytes) if is_inspected else None
         self._pending_logprobs: list[TokenLogprob] = []
         """Of tokens that the matcher holds back: they may be text, or the beginning of a call."""
 
@@ -68,6 +72,7 @@ class Transcript:
             stop=request.stop,
             types_of=constraint.parameter_types if constraint else None,
             hidden_ids=() if constraint else request.stop_token_ids,
+            is_inspected=request.is_inspected,
         )
 
     @property
@@ -92,16 +97,21 @@ class Transcript:
         events = self._events(parts)
         if not token.has_pending_text:
             self._pending_logprobs.clear()
+        if self._places is not None:
+            events += self._places.read(token, parts, events)
         return events
 
     def finish(self, pending: Iterable[OutputPart] = ()) -> list[Event]:
         """The events of what was held back, `pending` included; call it once, at the end."""
-        if self.is_stopped:
-            return []
-        events = [*self._events(pending), *self._left_over()]
-        if (text := self._scanner.finish()) or self._logprobs:
-            events.append(self._text(text))
-        return _joined(events)
+        events: list[Event] = []
+        if not self.is_stopped:
+            events = [*self._events(pending), *self._left_over()]
+            if (text := self._scanner.finish()) or self._logprobs:
+                events.append(self._text(text))
+            events = _joined(events)
+        if self._places is not None:
+            events += self._places.finish(events)
+        return events
 
     def end(
         self,

@@ -5,15 +5,20 @@ from dataclasses import dataclass
 from compiler.closing.closer import Closer
 from compiler.matcher import Matcher
 from compiler.output_parts import OutputPart, TextPart
+from runtime.inspection import Cause, Inspection
 
 
 @dataclass(frozen=True, slots=True)
 class SampledToken:
-    """A token with its log probability and the most probable alternatives, if the request asked for them."""
+    """A token with its log probability, the most probable alternatives, and how it came about.
+
+    Each of them is there only if the request asked for it.
+    """
 
     token_id: int
     logprob: float | None = None
     top: tuple[tuple[int, float], ...] = ()
+    inspection: Inspection | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +35,15 @@ class WrittenToken:
     has_pending_text: bool = False
 
 
-def forced_token(token_id: int, num_logprobs: int | None) -> SampledToken:
-    """A token that was not sampled because only this one is possible: its log probability is 0."""
+def forced_token(token_id: int, num_logprobs: int | None, cause: Cause | None = None) -> SampledToken:
+    """A token that was not sampled because only this one is possible: its log probability is 0.
+
+    `cause` says how it came about, if that is asked for.
+    """
+    inspection = None if cause is None else Inspection(cause)
     if num_logprobs is None:
-        return SampledToken(token_id)
-    return SampledToken(token_id, 0.0, ((token_id, 0.0),) if num_logprobs else ())
+        return SampledToken(token_id, inspection=inspection)
+    return SampledToken(token_id, 0.0, ((token_id, 0.0),) if num_logprobs else (), inspection)
 
 
 def write(token: SampledToken, matcher: Matcher | None, closer: Closer | None) -> WrittenToken | None:

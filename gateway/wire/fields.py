@@ -98,12 +98,13 @@ class CallgateFields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """`callgate`: what no other server has. A `key_order` is that of all tools and of a schema's answer.
 
     `accept` draws at most so many answers until one is accepted; `particles` draws so many together. 1 is
-    plain masking.
+    plain masking. `inspect` asks of every token how it came about, what the mask removed, and its place.
     """
 
     key_order: KeyOrder | None = None
     accept: SelectionSize | None = None
     particles: SelectionSize | None = None
+    inspect: bool | None = None
 
 
 class TurnFields(EngineFormats, forbid_unknown_fields=True, kw_only=True):
@@ -208,6 +209,7 @@ def read_turn(fields: TurnFields, toolset_header: str | None, timeout_header: st
         key_order=read_key_order(fields),
         selection=read_selection(fields),
         is_streamed=bool(fields.stream),
+        is_inspected=bool(fields.callgate and fields.callgate.inspect),
         sampling=read_sampling(fields),
         stop_token_ids=tuple(fields.stop_token_ids or ()),
         min_tokens=fields.min_tokens or 0,

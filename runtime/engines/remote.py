@@ -34,7 +34,7 @@ from runtime.errors import (
 from runtime.events import Event, Finished, PromptRead
 from runtime.jump_forward import JumpForward
 from runtime.protocol import Circuit, Health, ModelCard
-from runtime.request import GenerationRequest, check_limits, check_logprobs
+from runtime.request import GenerationRequest, check_amounts, check_limits
 from runtime.text.detokenizer import TokenBytes
 from runtime.text.prompts import PromptRenderer
 from runtime.text.template import template_variables
@@ -136,6 +136,12 @@ class RemoteRuntime:
         if (strategy := request.strategy) is not None:
             reason = "only the embedded engine selects answers, and vLLM runs this model; leave it out"
             raise RequestRefused(reason, f"callgate.{strategy}")
+        if request.is_inspected:
+            reason = (
+                "only the embedded engine tells what its masks removed, and vLLM runs this model;"
+                " ask for `logprobs`, which are those under the mask"
+            )
+            raise RequestRefused(reason, "callgate.inspect")
         outputs = await self._prompts.prepared(request, partial(self._outputs, request))
         with self._admitted(request):
             queue: asyncio.Queue[list[Event] | RuntimeFault] = asyncio.Queue()
@@ -215,7 +221,7 @@ class RemoteRuntime:
         if num_left < 1:
             raise PromptTooLong(len(prompt_ids), context_length)
         max_tokens = min(request.max_tokens or self._settings.default_max_tokens, num_left)
-        check_logprobs(request, max_tokens)
+        check_amounts(request, max_tokens)
         syntax = request.constraint.syntax if request.constraint else None
         is_thinking = self._token_bytes.is_thinking(prompt_ids, syntax)
         outputs = [

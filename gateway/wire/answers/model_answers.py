@@ -2,9 +2,11 @@
 
 from typing import Any, Literal
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, defstruct
+from msgspec.structs import fields
 
 from gateway.wire.openai.messages import CustomInput, Function
+from runtime.inspection import Part, Written
 from runtime.selection import SelectionStrategy
 
 
@@ -26,6 +28,41 @@ class SelectedAnswer(Struct):
     computed_tokens: int
 
 
+class TokenCandidate(Struct):
+    """One of the model's most probable tokens: its probability before the mask; whether that removed it."""
+
+    id: int
+    text: str
+    probability: float
+    removed: bool
+
+
+class TokenPlace(Struct):
+    """Where a token stands: `pointer` is into a call's arguments, `schema` into the tool's parameters."""
+
+    part: Part
+    call: int | None
+    tool: str | None
+    pointer: str | None
+    writes: Written | None
+    schema: str | None
+
+
+class InspectedToken(Struct):
+    """How a token of the answer `index` came about; a stop token has an empty text.
+
+    Where the model was not asked, there are no candidates, and `mass_removed` is null.
+    """
+
+    index: int
+    id: int
+    text: str
+    cause: Literal["free", "forced", "rescued", "closed"]
+    mass_removed: float | None
+    candidates: list[TokenCandidate]
+    place: TokenPlace
+
+
 class Extension(Struct):
     """What Callgate adds: which toolset and grammar answered, and what the mask did."""
 
@@ -40,6 +77,15 @@ class Extension(Struct):
     rescued_tokens: int | None
     dropped_messages: int
     selections: list[SelectedAnswer]
+    tokens: list[InspectedToken] | UnsetType = UNSET
+
+
+StreamExtension = defstruct(
+    "StreamExtension",
+    [(field.name, field.type | UnsetType, UNSET) for field in fields(Extension)],
+    namespace={"__doc__": "What Callgate adds to an event: inspected tokens, or at the end all the others."},
+    module=__name__,
+)
 
 
 class CachedTokens(Struct):
@@ -190,7 +236,7 @@ class ChatChunk(Struct):
     model: str
     choices: list[ChunkChoice]
     usage: Usage | UnsetType | None = UNSET
-    callgate: Extension | UnsetType = UNSET
+    callgate: StreamExtension | UnsetType = UNSET  # type: ignore[valid-type]  # made of the other's fields
 
 
 class TextLogprobs(Struct):
@@ -220,7 +266,7 @@ class TextCompletion(Struct):
     model: str
     choices: list[TextChoice]
     usage: Usage | UnsetType = UNSET
-    callgate: Extension | UnsetType = UNSET
+    callgate: StreamExtension | UnsetType = UNSET  # type: ignore[valid-type]  # made of the other's fields
 
 
 class Tokens(Struct):

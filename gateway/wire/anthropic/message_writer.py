@@ -71,13 +71,12 @@ class MessageWriter:
 
     async def whole(self) -> JSON:
         """The complete message."""
-        async for _ in self.events():
-            pass
+        *_, delta, _ = [event async for event in self.events()]
         return {
             **self._message([block.whole() for block in self._blocks]),
             **self._stop(),
-            "usage": self._usage(),
-            "callgate": extension(self._generation),
+            "usage": delta["usage"],
+            "callgate": delta["callgate"],
         }
 
     async def events(self) -> AsyncGenerator[JSON]:

@@ -16,6 +16,7 @@ from runtime.events import (
     Finished,
     FinishReason,
     GenerationStats,
+    InspectedToken,
     TextDelta,
     ThoughtDelta,
     TokenLogprob,
@@ -73,6 +74,10 @@ def _chunk(event: Event, generation: Generation, custom: set[tuple[int, int]]) -
         case ArgumentsDelta(choice, index, text):
             more = _call_fields(text, is_custom=(choice, index) in custom)
             return {"choices": [_chunk_choice(choice, _call_delta(index, more))]}
+        case InspectedToken(choice):
+            assert generation.inspected is not None, "the turn asks for it"
+            tokens = generation.inspected.take()
+            return {"choices": [_chunk_choice(choice, {})], "callgate": {"tokens": tokens}}
         case Finished(choice):
             reason = finish_reason(event, generation)
             return {
@@ -172,11 +177,15 @@ def usage(generation: Generation) -> JSON:
 
 
 def extension(generation: Generation, *, closed_by: str | None = None) -> JSON:
-    """What Callgate adds to the API: which toolset and grammar answered, and what the mask did."""
+    """What Callgate adds to the API: which toolset and grammar answered, and what the mask did.
+
+    The inspected tokens that a stream has sent already are left out.
+    """
     toolsets = [{"name": r.name, "revision": r.number} for r in generation.toolsets]
     only: Mapping[str, Any] = toolsets[0] if len(toolsets) == 1 else {}
     stats = [finished.stats for finished in generation.finished]
     grammar = generation.grammar
+    tokens = generation.inspected.take() if generation.inspected else []
     return {
         "toolset": only.get("name"),
         "revision": only.get("revision"),
@@ -189,6 +198,7 @@ def extension(generation: Generation, *, closed_by: str | None = None) -> JSON:
         "rescued_tokens": num_rescued(stats),
         "dropped_messages": generation.num_dropped,
         "selections": [_selection(f.choice, f.stats) for f in generation.finished if f.stats.selection],
+        **({"tokens": tokens} if tokens else {}),
     }
 
 

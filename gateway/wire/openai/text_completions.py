@@ -33,7 +33,7 @@ from gateway.wire.openai.request import (
     read_response_format,
 )
 from gateway.wire.openai.response import extension, finish_reason, usage
-from runtime.events import Event, Finished, TextDelta, TokenLogprob
+from runtime.events import Event, Finished, InspectedToken, TextDelta, TokenLogprob
 
 JSON = dict[str, Any]
 
@@ -148,6 +148,8 @@ async def text_chunks(generation: Generation, *, includes_usage: bool) -> AsyncG
     """The answer while it comes; then the usage."""
     writer = _Writer(generation)
     async for event in generation.events():
+        if isinstance(event, InspectedToken) and generation.inspected is not None:
+            yield writer.envelope | {"choices": [], "callgate": {"tokens": generation.inspected.take()}}
         choice = writer.delta(event)
         if choice is not None:
             yield writer.envelope | {"choices": [choice]}

@@ -1,0 +1,105 @@
+"""Inspected tokens as clients get them, with the place in the schema of the tool that each of them writes."""
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+
+import msgspec
+
+from compiler.frontend.source_map import SchemaLocation, SourceMap
+from compiler.frontend.undeclared_dialects import in_declared_dialect
+from runtime.events import InspectedToken
+from runtime.inspection import MAX_POINTER, TokenPlace
+from toolspecs.tool import Tool
+
+DIGITS = 6
+"""Behind the point of a probability."""
+
+
+class InspectedTokens:
+    """The inspected tokens of one answer, as JSON, until they are sent.
+
+    Each is encoded when it comes: an answer may have thousands, and the event loop waits.
+    """
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        self._schemas = {tool.name: ToolSchema(tool) for tool in tools if tool.custom is None}
+        self._tokens: list[msgspec.Raw] = []
+
+    def add(self, token: InspectedToken) -> None:
+        """One more has come."""
+        inspection = token.inspection
+        mass_removed = None if inspection.mass_removed is None else round(inspection.mass_removed, DIGITS)
+        told = {
+            "index": token.choice,
+            "id": token.token_id,
+            "text": token.text,
+            "cause": inspection.cause.value,
+            "mass_removed": mass_removed,
+            "candidates": [
+                {
+                    "id": candidate.token_id,
+                    "text": text,
+                    "probability": round(candidate.probability, DIGITS),
+                    "removed": candidate.is_removed,
+                }
+                for candidate, text in zip(inspection.candidates, token.candidate_texts, strict=True)
+            ],
+            "place": self._place(token.place),
+        }
+        self._tokens.append(msgspec.Raw(msgspec.json.encode(told)))
+
+    def take(self) -> list[msgspec.Raw]:
+        """Those that were not taken yet."""
+        tokens, self._tokens = self._tokens, []
+        return tokens
+
+    def _place(self, place: TokenPlace) -> dict[str, Any]:
+        schema = self._schemas.get(place.tool or "")
+        pointer = schema.pointer(place.path) if schema is not None and place.path is not None else None
+        return {
+            "part": place.part,
+            "call": place.call,
+            "tool": place.tool,
+            "pointer": place.pointer,
+            "writes": place.writes,
+            "schema": pointer,
+        }
+
+
+class ToolSchema:
+    """Finds the schema of the document that describes a place in a tool's arguments."""
+
+    def __init__(self, tool: Tool) -> None:
+        self._tool = tool
+        self._passed: list[tuple[str | int, SchemaLocation]] = []
+        """The steps of the last path, and where they lead: the next path begins alike."""
+
+    def pointer(self, path: tuple[str | int, ...]) -> str | None:
+        """The pointer into the tool's parameters; None if it is too long.
+
+        Of several schemas it is the first that a reader meets, and where none describes the place, that of
+        the value around it.
+        """
+        pointer = self._location(path).pointer
+        return pointer if len(pointer) <= MAX_POINTER else None
+
+    @cached_property
+    def _source_map(self) -> SourceMap:
+        documents = self._tool.documents
+        return SourceMap(in_declared_dialect(self._tool.parameters, documents), documents)
+
+    def _location(self, path: tuple[str | int, ...]) -> SchemaLocation:
+        pairs = zip(self._passed, path, strict=False)
+        num_shared = next((i for i, (passed, step) in enumerate(pairs) if passed[0] != step), len(path))
+        del self._passed[num_shared:]
+        for step in path[len(self._passed) :]:
+            around = self._passed[-1][1] if self._passed else self._source_map.root
+            inner = self._inside(around, step)
+            self._passed.append((step, inner))
+        return self._passed[-1][1] if self._passed else self._source_map.root
+
+    def _inside(self, location: SchemaLocation, step: str | int) -> SchemaLocation:
+        if isinstance(step, int):
+            return self._source_map.item(location, step)
+        return self._source_map.property(location, step)

@@ -1,0 +1,176 @@
+"""Places: which part of an answer each token writes, and in arguments the path to it.
+
+A token gets the place of the text that it settles. One that settles nothing yet, such as the first half of a
+key or of a tag, waits for the next that does, and gets the place of what that settles first.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+
+from compiler.output_parts import CallEnd, OutputPart, TextPart
+from runtime.events import ArgumentsDelta, CallStarted, Event, InspectedToken, TextDelta, ThoughtDelta
+from runtime.inspection import MAX_POINTER, TokenPlace, Written
+from runtime.text.detokenizer import TokenBytes
+from runtime.written_token import WrittenToken
+
+Step = str | int
+
+
+class JsonPaths:
+    """Follows a JSON text that comes in pieces, and tells where each piece stands.
+
+    >>> list(JsonPaths().read('{"to": ["Ada'))[-1]
+    (('to', 0), 'value')
+    """
+
+    def __init__(self) -> None:
+        self._steps: list[Step | None] = []
+        """Per open container, the key or index of the member that the text is at; None before a key."""
+        self._key: list[str] | None = None
+        """The characters of a key that is not complete, from its quote on."""
+        self._in_value = False
+        """Inside a string that is a value."""
+        self._is_escaped = False
+
+    def read(self, text: str) -> Iterator[tuple[tuple[Step, ...] | None, Written]]:
+        """The paths of a piece of text in order, and what it writes there; None in a key that is not over."""
+        last = None
+        for char in text:
+            written = self._read(char)
+            if written != last and written[0] is not None:
+                yield written
+            last = written
+        if self._key is not None:
+            yield None, "key"
+
+    def _read(self, char: str) -> tuple[tuple[Step, ...] | None, Written]:  # noqa: PLR0911 - a case per character
+        if self._key is not None:
+            return self._read_key(self._key, char), "key"
+        if self._in_value:
+            self._in_value = self._is_escaped or char != '"'
+            self._is_escaped = char == "\\" and not self._is_escaped
+            return self._path(), "value"
+        match char:
+            case '"' if self._steps and self._steps[-1] is None:
+                self._key = [char]
+                return None, "key"
+            case "{" | "[":
+                around = self._path()
+                self._steps.append(None if char == "{" else 0)
+                return around, "punctuation"
+            case "}" | "]":
+                self._steps.pop()
+            case ",":
+                step = self._steps.pop()
+                around = self._path()
+                self._steps.append(step + 1 if isinstance(step, int) else None)
+                return around, "punctuation"
+            case ":" | " " | "\n" | "\r" | "\t":
+                pass
+            case _:
+                self._in_value = char == '"'
+                return self._path(), "value"
+        return self._path(), "punctuation"
+
+    def _read_key(self, key: list[str], char: str) -> tuple[Step, ...] | None:
+        """Read on in a key; returns the path under it, once it is complete."""
+        key.append(char)
+        is_over = char == '"' and not self._is_escaped
+        self._is_escaped = char == "\\" and not self._is_escaped
+        if not is_over:
+            return None
+        self._key = None
+        self._steps[-1] = json.loads("".join(key))
+        return self._path()
+
+    def _path(self) -> tuple[Step, ...]:
+        """The path to here, as far as its pointer is short."""
+        path: list[Step] = []
+        num_left = MAX_POINTER
+        for step in self._steps:
+            if step is None or (num_left := num_left - 1 - 2 * len(str(step))) < 0:
+                break
+            path.append(step)
+        return tuple(path)
+
+
+class PlaceReader:
+    """Reads the tokens of one answer, and tells their places as soon as they are known."""
+
+    def __init__(self, choice: int, token_bytes: TokenBytes) -> None:
+        self._choice = choice
+        self._token_bytes = token_bytes
+        self._paths = JsonPaths()
+        self._around = TokenPlace("syntax")
+        """What a token is part of that settles nothing at all."""
+        self._is_thought = False
+        self._waiting: list[WrittenToken] = []
+
+    def read(
+        self, token: WrittenToken, parts: Iterable[OutputPart], events: Iterable[Event]
+    ) -> list[InspectedToken]:
+        """The tokens whose places are known after one more, which has settled the parts and events."""
+        places = list(self._places(parts, events))
+        ends_thought, self._is_thought = self._is_thought and not token.is_thought, token.is_thought
+        if token.sampled.token_id in self._token_bytes.stop_ids:
+            return [*self._told(places), self._inspected(token, TokenPlace("end"))]
+        if ends_thought and not places:
+            places = [TokenPlace("syntax")]
+        if not places or _written(places, "value", "key").is_open:
+            self._waiting.append(token)
+            return []
+        num_text = sum(len(part.text) for part in parts if isinstance(part, TextPart))
+        told = []
+        while len(places) > 1 and places[0].part == "text":  # what was held back is text up to a call
+            if num_text > 0 and self._waiting:
+                first = self._waiting.pop(0)
+                num_text -= len(self._token_bytes[first.sampled.token_id])
+                told.append(self._inspected(first, places[0]))
+            else:
+                places = places[1:]
+        return [*told, *self._told(places), self._inspected(token, _written(places, "value", "key"))]
+
+    def finish(self, events: Iterable[Event]) -> list[InspectedToken]:
+        """The tokens that still wait, at the end of the answer, which has settled the last events."""
+        return self._told(list(self._places((), events)))
+
+    def _places(self, parts: Iterable[OutputPart], events: Iterable[Event]) -> Iterator[TokenPlace]:
+        """The places of what was settled, in order."""
+        for event in events:
+            match event:
+                case TextDelta():
+                    yield TokenPlace("text")
+                case ThoughtDelta():
+                    yield TokenPlace("thought")
+                case CallStarted(_, index, name):
+                    self._paths = JsonPaths()
+                    self._around = TokenPlace("syntax", index, name)
+                    yield self._around
+                case ArgumentsDelta(_, index, text):
+                    for path, written in self._paths.read(text):
+                        yield TokenPlace("arguments", index, self._around.tool, path, written)
+        if any(isinstance(part, CallEnd) for part in parts):
+            yield self._around
+            self._around = TokenPlace("syntax")
+
+    def _told(self, places: list[TokenPlace]) -> list[InspectedToken]:
+        """The tokens that have waited, at the first of the places that were settled now."""
+        waiting, self._waiting = self._waiting, []
+        place = _written(places, "key", "value") if places else self._around
+        return [self._inspected(token, place) for token in waiting]
+
+    def _inspected(self, token: WrittenToken, place: TokenPlace) -> InspectedToken:
+        sampled = token.sampled
+        assert sampled.inspection is not None, "the request asks for it"
+        texts = tuple(self._text(candidate.token_id) for candidate in sampled.inspection.candidates)
+        text = self._text(sampled.token_id)
+        return InspectedToken(self._choice, sampled.token_id, text, sampled.inspection, place, texts)
+
+    def _text(self, token_id: int) -> str:
+        return self._token_bytes[token_id].decode(errors="replace") if self._token_bytes.has(token_id) else ""
+
+
+def _written(places: list[TokenPlace], *kinds: Written) -> TokenPlace:
+    """The first place of the first kind that there is; else the first place."""
+    found = (place for kind in kinds for place in places if place.writes == kind)
+    return next(found, places[0])

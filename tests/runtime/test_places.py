@@ -1,0 +1,184 @@
+"""Places: which part of an answer each token writes, for every syntax, and the path to it in arguments."""
+
+import json
+import random
+from functools import cache
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from random_decoding import Generation
+
+from compiler import Vocabulary, compile_toolset
+from compiler.closing.closer import Segmentation
+from compiler.syntaxes import SYNTAXES
+from runtime.events import ArgumentsDelta, CallStarted, InspectedToken
+from runtime.inspection import MAX_POINTER, Cause, Inspection, TokenPlace
+from runtime.text.detokenizer import TokenBytes
+from runtime.text.places import JsonPaths
+from runtime.transcript import Transcript
+from runtime.written_token import SampledToken, WrittenToken
+from toolspecs import Tool
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def scalars(value, path=()):
+    """The paths of the scalars of a value, in order."""
+    if isinstance(value, dict):
+        return [found for key, inner in value.items() for found in scalars(inner, (*path, key))]
+    if isinstance(value, list):
+        return [found for index, inner in enumerate(value) for found in scalars(inner, (*path, index))]
+    return [(path, value)]
+
+
+def cut(text, cuts):
+    """A text in pieces."""
+    ends = sorted({at % (len(text) + 1) for at in cuts} | {0, len(text)})
+    return [text[start:end] for start, end in pairwise(ends)]
+
+
+@given(values, st.booleans(), st.lists(st.integers(0, 400), max_size=30))
+def test_the_paths_of_values_are_those_of_the_text_in_order(value, is_ascii, cuts):
+    text = json.dumps(value, ensure_ascii=is_ascii, indent=1 if is_ascii else None)
+    paths = JsonPaths()
+    found = {}
+    for piece in cut(text, cuts):
+        for path, written in paths.read(piece):
+            if written == "value":
+                found.setdefault(path)
+    expected = [path for path, _ in scalars(value)]
+    assert list(found) == expected
+
+
+@given(values)
+def test_the_characters_of_each_path_are_its_value(value):
+    text = json.dumps(value)
+    paths = JsonPaths()
+    found = {}
+    for char in text:
+        for path, written in paths.read(char):
+            if written == "value":
+                found[path] = found.get(path, "") + char
+    assert {path: json.loads(text) for path, text in found.items()} == dict(scalars(value))
+
+
+def test_a_pointer_stays_short():
+    paths = JsonPaths()
+    *_, (path, written) = paths.read("[" * 4_000 + "1")
+    assert written == "value"
+    assert len(TokenPlace("arguments", 0, "f", path, written).pointer) <= MAX_POINTER
+    *_, (path, _) = JsonPaths().read('{"a": {"%s": 1' % ("~" * MAX_POINTER))
+    assert path == ("a",)
+
+
+PARAMETERS = {
+    "type": "object",
+    "properties": {
+        "to": {"type": "object", "properties": {"name": {"type": "string"}, "zip": {"type": "integer"}}},
+        "tags": {"type": "array", "items": {"enum": ["new", "old"]}},
+        "note": {"type": "string"},
+        "count": {"type": "integer"},
+        "urgent": {"type": "boolean"},
+    },
+    "required": ["to", "tags", "note", "count", "urgent"],
+}
+VOCABULARY = Vocabulary.from_tokens(
+    [*map(bytes, zip(range(256), strict=False)), b"", b"", b"", b"", b'", "', b'": ', b"</", b'a": "b', b""],
+    markers={"<tool_call>": 256, "</tool_call>": 257, "<think>": 258, "</think>": 259},
+    stop_ids=(264,),
+)
+
+
+@cache
+def grammar_of(syntax, choice="required"):
+    tool = Tool("send", "", PARAMETERS)
+    return compile_toolset([tool], tokenizer=VOCABULARY, syntax=syntax, tool_choice=choice)
+
+
+def told(grammar, ids):
+    """The events of an output whose tokens are all inspected."""
+    matcher = grammar.matcher()
+    types = grammar.parameter_types
+    spelled = TokenBytes(VOCABULARY)
+    transcript = Transcript(0, spelled, syntax=grammar.syntax, stop=(), types_of=types, is_inspected=True)
+    events = []
+    for token_id in ids:
+        assert matcher.accept(token_id)
+        sampled = SampledToken(token_id, inspection=Inspection(Cause.FREE))
+        events += transcript.feed(WrittenToken(sampled, matcher.parts(), matcher.is_in_thought()))
+    return [*events, *transcript.finish(matcher.pending_parts())]
+
+
+def tokens_of(events):
+    return [event for event in events if isinstance(event, InspectedToken)]
+
+
+def is_subsequence(some, of):
+    rest = iter(of)
+    return all(one in rest for one in some)
+
+
+@pytest.mark.parametrize("syntax", SYNTAXES)
+@pytest.mark.parametrize("choice", ["required", "auto"])
+def test_in_every_syntax_every_token_has_its_place_in_order(syntax, choice):
+    grammar = grammar_of(syntax, choice)
+    for seed in range(8):
+        ids = Generation(grammar, 1_200, random.Random(seed)).ids
+        events = told(grammar, ids)
+        tokens = tokens_of(events)
+        assert [token.token_id for token in tokens] == ids
+        calls = [(event.index, event.name) for event in events if isinstance(event, CallStarted)]
+        for index, name in calls:
+            text = "".join(
+                event.text for event in events if isinstance(event, ArgumentsDelta) and event.index == index
+            )
+            places = [token.place for token in tokens if token.place.call == index]
+            assert {place.tool for place in places} == {name}
+            written = dict.fromkeys(place.path for place in places if place.writes == "value")
+            expected = [path for path, _ in scalars(json.loads(text))]
+            assert is_subsequence(written, expected), (written, expected)
+            assert places[0].part == "syntax"
+        assert is_subsequence([index for index, _ in calls], [token.place.call for token in tokens])
+        if not calls:
+            assert {token.place.part for token in tokens} <= {"text", "thought", "syntax", "end"}
+
+
+def test_keys_tags_and_the_text_around_them_are_told_apart():
+    def shown(syntax, text):
+        grammar = grammar_of(syntax, "auto")
+        ids = Segmentation(grammar.prepared.index).ids(VOCABULARY.spell(text).encode())
+        found = {}
+        for token in tokens_of(told(grammar, ids)):
+            place = token.place
+            key = (place.part, place.pointer, place.writes)
+            found[key] = found.get(key, "") + token.text
+        return found
+
+    hermes = shown(
+        "hermes",
+        'Hi<tool_call>\n{"name": "send", "arguments": {"to": {"zip": 12}, "tags": ["new"], '
+        '"note": "x", "count": 3, "urgent": true}}\n</tool_call>',
+    )
+    assert hermes["text", None, None] == "Hi"
+    assert hermes["syntax", None, None].startswith('<tool_call>\n{"name": "send"')
+    assert hermes["syntax", None, None].endswith("</tool_call>")
+    assert hermes["arguments", "/to/zip", "key"] == '"zip": '
+    assert hermes["arguments", "/to/zip", "value"] == "12"
+    assert hermes["arguments", "/tags/0", "value"] == '"new"'
+    tagged = shown(
+        "qwen3_coder",
+        '<tool_call>\n<function=send>\n<parameter=to>\n{"zip": 12}\n</parameter>\n'
+        '<parameter=tags>\n["new"]\n</parameter>\n<parameter=note>\nx y\n</parameter>\n'
+        "<parameter=count>\n3\n</parameter>\n<parameter=urgent>\ntrue\n</parameter>\n</function>\n"
+        "</tool_call>",
+    )
+    assert "x y" in tagged["arguments", "/note", "value"]
+    assert "3" in tagged["arguments", "/count", "value"]
+    assert "count>" in tagged["arguments", "/count", "key"]
+    assert tagged["arguments", "/to/zip", "value"] == "12"
