@@ -9,6 +9,7 @@ from typing import Any
 
 from compiler import errors as compiler
 from gateway import errors as gateway
+from gateway.wire.answers import message_answers as messages
 from gateway.wire.answers import model_answers as models
 from gateway.wire.answers import registry_answers as registry
 from gateway.wire.answers import response_answers as responses
@@ -151,7 +152,7 @@ OPERATIONS: Mapping[str, Operation] = {
         (gateway.UnknownResponse, toolspecs.StoreError, gateway.InvalidField),
     ),
     "create_message": _model(
-        models.Message, "MessageRequest", events=(models.MessageEvent, registry.AnthropicErrorBody)
+        messages.Message, "MessageRequest", events=(messages.MessageEvent, registry.AnthropicErrorBody)
     ),
     "count_message_tokens": _prompt(models.InputTokens, "MessageRequest"),
     "text_completions": _model(
@@ -183,7 +184,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "delete_toolset": _TOOLSETS.writing({204: None}, has_etag=False),
     "get_tool": _TOOLSETS.reading(dict[str, Any], has_etag=True),
     "put_tool": _TOOLSETS.writing(
-        {200: registry.Registration}, *REGISTERING, body="ToolDefinition", headers=_BOTH
+        {200: registry.Registration}, *REGISTERING, body="AnyToolDefinition", headers=_BOTH
     ),
     "delete_tool": _TOOLSETS.writing({200: registry.RevisionSummary}),
     "list_revisions": _TOOLSETS.reading(registry.RevisionPage),

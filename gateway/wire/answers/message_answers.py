@@ -1,0 +1,127 @@
+"""What `POST /v1/messages` answers, and the events of its stream."""
+
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+from gateway.wire.answers.model_answers import Extension
+
+
+class TextBlock(Struct, tag_field="type", tag="text"):
+    """What the model said."""
+
+    text: str
+
+
+class ThinkingBlock(Struct, tag_field="type", tag="thinking"):
+    """What the model thought; the signature is empty."""
+
+    thinking: str
+    signature: str
+
+
+class ToolUseBlock(Struct, tag_field="type", tag="tool_use"):
+    """A call; the input is valid under the tool's schema."""
+
+    id: str
+    name: str
+    input: dict[str, Any]
+
+
+Block = TextBlock | ThinkingBlock | ToolUseBlock
+StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
+
+
+class MessageUsage(Struct):
+    """Token counts; those read from the prefix cache are not in `input_tokens`."""
+
+    input_tokens: int
+    cache_creation_input_tokens: int
+    cache_read_input_tokens: int
+    output_tokens: int
+
+
+class Message(Struct):
+    """A message of the Messages API."""
+
+    id: str
+    type: Literal["message"]
+    role: Literal["assistant"]
+    model: str
+    content: list[Block]
+    stop_reason: StopReason | None
+    stop_sequence: str | None
+    usage: MessageUsage
+    callgate: Extension | UnsetType = UNSET
+
+
+class MessageStart(Struct, tag_field="type", tag="message_start"):
+    """A message begins."""
+
+    message: Message
+
+
+class BlockStart(Struct, tag_field="type", tag="content_block_start"):
+    """A block begins."""
+
+    index: int
+    content_block: Block
+
+
+class TextDelta(Struct, tag_field="type", tag="text_delta"):
+    """More text."""
+
+    text: str
+
+
+class ThinkingDelta(Struct, tag_field="type", tag="thinking_delta"):
+    """More of a thought."""
+
+    thinking: str
+
+
+class SignatureDelta(Struct, tag_field="type", tag="signature_delta"):
+    """The signature of a thought, which is empty."""
+
+    signature: str
+
+
+class InputDelta(Struct, tag_field="type", tag="input_json_delta"):
+    """More JSON text of an input."""
+
+    partial_json: str
+
+
+class BlockDelta(Struct, tag_field="type", tag="content_block_delta"):
+    """More of a block."""
+
+    index: int
+    delta: TextDelta | ThinkingDelta | SignatureDelta | InputDelta
+
+
+class BlockStop(Struct, tag_field="type", tag="content_block_stop"):
+    """A block is whole."""
+
+    index: int
+
+
+class Stop(Struct):
+    """Why a message ended."""
+
+    stop_reason: StopReason
+    stop_sequence: str | None
+
+
+class MessageDelta(Struct, tag_field="type", tag="message_delta"):
+    """The end of a message, and what it cost."""
+
+    delta: Stop
+    usage: MessageUsage
+    callgate: Extension
+
+
+class MessageStop(Struct, tag_field="type", tag="message_stop"):
+    """A message is whole."""
+
+
+MessageEvent = MessageStart | BlockStart | BlockDelta | BlockStop | MessageDelta | MessageStop
