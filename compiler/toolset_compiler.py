@@ -23,8 +23,8 @@ from compiler.units.unit import Unit, compile_unit
 from compiler.vocabulary import Vocabulary
 from toolspecs.tool import INPUT, ChoiceMode, Tool, ToolChoice
 
-DEFINITION = "/format/definition"
-"""Where a refusal says that the grammar of a custom tool is at fault."""
+DEFINITION = "/definition"
+"""Where a refusal says that the grammar of a custom tool is at fault, below the object that holds it."""
 
 
 def lower_tool(tool: Tool, syntax: Syntax, vocabulary: Vocabulary) -> LoweredSchema:

@@ -148,7 +148,7 @@ class Completions:
                 grammar=grammar,
                 source=self._runtime.generate(request),
                 observer=chat,
-                custom=frozenset(tool.name for tool in tools if tool.custom),
+                custom=frozenset(tool.name for tool in tools if tool.custom and turn.has_custom_calls),
                 inspected=InspectedTokens(tools) if turn.is_inspected else None,
                 ignored=ignored,
                 num_dropped=len(turn.messages) - len(request.messages),

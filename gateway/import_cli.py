@@ -284,7 +284,7 @@ def _registered(client: httpx.Client, name: str) -> ToolsetReply | None:
 
 
 def _name(tool: Mapping[str, Any]) -> str:
-    return str(tool.get("function", tool)["name"])
+    return str((tool.get("function") or tool.get("custom") or tool)["name"])
 
 
 def _refused(response: httpx.Response) -> dict[str, list[str]]:

@@ -31,7 +31,8 @@ class Turn:
     `reasoning_effort` sets the thinking switch of the model's chat template, if it has one. `truncates` lets
     the oldest messages be left out if the conversation is too long for the model. After `timeout_s` seconds
     the client no longer wants the answer. `selection` None is the engine's default. `model` may name a
-    toolset too, as `model:toolset`.
+    toolset too, as `model:toolset`. `has_custom_calls`: the API writes the input of a custom tool as
+    text, and not as an argument.
     """
 
     model: str
@@ -58,6 +59,7 @@ class Turn:
     selection: Selection | None = None
     is_streamed: bool = False
     is_inspected: bool = False
+    has_custom_calls: bool = True
 
 
 class Observer(Protocol):

@@ -33,7 +33,7 @@ import zstandard
 from toolspecs.errors import DamagedEntry, StoreUnavailable, ToolspecsError
 from toolspecs.lru_cache import LruCache
 from toolspecs.store import Store
-from toolspecs.tool import ShownTools, Tool
+from toolspecs.tool import CustomInput, KeyOrder, ShownTools, Tool
 from toolspecs.toolset import RevisionSummary, Toolset, ToolsetReference
 
 HEADS = "toolset/head/"
@@ -150,14 +150,18 @@ def decode_toolset(name: str, digest: str, content: bytes) -> Toolset:
 
 
 def _row(tool: Tool) -> list[Any]:
-    """What is stored of a tool; its order of keys only if that is not the default."""
+    """What is stored of a tool; its order of keys and its custom input only if they are not the default."""
     row: list[Any] = [tool.name, tool.description, tool.parameters, tool.extras]
+    if tool.custom:
+        return [*row, tool.key_order, [tool.custom.syntax, tool.custom.definition]]
     return row if tool.key_order == "declared" else [*row, tool.key_order]
 
 
 def _tool(row: list[Any]) -> Tool:
-    name, description, parameters, extras, *rest = row
-    return Tool(name, description, parameters, extras, key_order=rest[0] if rest else "declared")
+    name, description, parameters, extras, *others = row
+    order: KeyOrder = others[0] if others else "declared"
+    custom = CustomInput(*others[1]) if len(others) > 1 else None
+    return Tool(name, description, parameters, extras, custom=custom, key_order=order)
 
 
 def compress(content: bytes) -> bytes:

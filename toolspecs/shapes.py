@@ -12,19 +12,32 @@ The shape is detected for each tool. Informational fields (the `extras` of the t
 tool and written back; they do not change the grammar. `strict` is one of them, because every call is valid
 with or without it. `callgate` holds what Callgate alone knows of a tool: `{"key_order": "any"}` lets a model
 write declared keys in any order. Any other field is refused by name. A field that is null counts as left out.
+
+Custom tools have shapes of their own (`toolspecs/custom_shapes.py`).
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
 from typing import Any, get_args
 
+import msgspec
+
+from toolspecs.custom_shapes import (
+    definition_path,
+    flaw_of,
+    input_fields,
+    is_custom,
+    read_custom,
+    read_input,
+    write_custom,
+)
 from toolspecs.errors import Fault, InvalidTools, LimitExceeded
 from toolspecs.json_value import TYPE_NAMES, Flaw, Limits, find_flaw, pointer
 from toolspecs.nearest import near_matches, shorten
 from toolspecs.schema_check import check_schema
-from toolspecs.tool import KeyOrder, Tool
+from toolspecs.tool import KeyOrder, Tool, custom_tool
 from toolspecs.toolset import TOOL_NAME, TOOL_RULE, find_duplicates
 
 
@@ -78,6 +91,8 @@ EXTRAS: Mapping[str, type] = {field: kind for row in SHAPES.values() for field, 
 OWN_FIELD = "callgate"
 """The field of Callgate's own options, in every shape."""
 
+OWN_OPTIONS = ("key_order", "input")
+
 KEY_ORDERS: tuple[KeyOrder, ...] = get_args(KeyOrder)
 
 NO_ARGUMENTS: Mapping[str, Any] = {"type": "object", "properties": {}}
@@ -89,7 +104,7 @@ def detect_shape(document: Mapping[str, Any]) -> Shape:
     """The shape a tool is written in, or the most similar one if it is in none of them."""
     if "function" in document:
         return Shape.OPENAI
-    if document.get("type") == "function":
+    if document.get("type") == "function" or is_custom(document):
         return Shape.OPENAI_RESPONSES if "name" in document or "parameters" in document else Shape.OPENAI
     if "input_schema" in document or "type" in document:
         return Shape.ANTHROPIC
@@ -170,10 +185,14 @@ def write_tool(tool: Tool, shape: Shape, *, all_extras: bool = False) -> dict[st
     >>> write_tool(Tool("now", "Tells the time.", {"type": "object"}), Shape.ANTHROPIC)
     {'name': 'now', 'description': 'Tells the time.', 'input_schema': {'type': 'object'}}
     """
+    if tool.custom and shape in {Shape.OPENAI, Shape.OPENAI_RESPONSES}:
+        return write_custom(tool, is_nested=shape is Shape.OPENAI)
     row = SHAPES[shape]
     fields = {"name": tool.name, "description": tool.description, row.schema_field: tool.parameters}
     fields |= {field: value for field, value in tool.extras.items() if all_extras or field in row.extras}
-    if tool.key_order != "declared":
+    if tool.custom:
+        fields[OWN_FIELD] = {"input": input_fields(tool.custom)}
+    elif tool.key_order != "declared":
         fields[OWN_FIELD] = {"key_order": tool.key_order}
     tag = {"type": row.tag} if row.tag and row.is_tag_written else {}
     return {**tag, row.wrapper: fields} if row.wrapper else {**tag, **fields}
@@ -181,7 +200,10 @@ def write_tool(tool: Tool, shape: Shape, *, all_extras: bool = False) -> dict[st
 
 @dataclass(frozen=True, slots=True)
 class CheckedTool:
-    """A tool without fault, and the JSON pointer of its schema in what was submitted."""
+    """A tool without fault, and the JSON pointer of its schema in what was submitted.
+
+    The pointer of a custom tool is that of the object that holds its definition.
+    """
 
     tool: Tool
     schema_pointer: str
@@ -225,6 +247,9 @@ class _ToolParser:
         if not isinstance(document, dict):
             yield Flaw((), "", f"a tool is an object, not {_type_name(document)}")
             return
+        if is_custom(document):
+            yield from self._read_custom(document)
+            return
         shape = detect_shape(document)
         row = SHAPES[shape]
         yield from _outer_flaws(document, row)
@@ -235,6 +260,21 @@ class _ToolParser:
         self.schema_pointer = pointer(self.base, (*path, row.schema_field))
         for flaw in self._read_fields(fields, shape):
             yield Flaw((*path, *flaw.path), flaw.keyword, flaw.message, flaw.suggestion)
+
+    def _read_custom(self, document: dict[str, Any]) -> Iterator[Flaw]:
+        try:
+            tool = read_custom(document)
+        except msgspec.ValidationError as error:
+            yield flaw_of(error)
+            return
+        outer = ("custom",) if "custom" in document else ()
+        for flaw in (
+            *_name_flaws(tool.name, self.limits),
+            *_description_flaws(tool.description, self.limits),
+        ):
+            yield Flaw((*outer, *flaw.path), flaw.keyword, flaw.message, flaw.suggestion)
+        self.schema_pointer = pointer(self.base, definition_path(document))
+        self.name, self.tool = tool.name, tool
 
     def _read_fields(self, fields: dict[str, Any], shape: Shape) -> Iterator[Flaw]:
         row = SHAPES[shape]
@@ -253,15 +293,41 @@ class _ToolParser:
         for flaw in check_schema(parameters, self.limits):
             keyword = flaw.keyword or row.schema_field
             yield Flaw((row.schema_field, *flaw.path), keyword, flaw.message, flaw.suggestion)
-        if isinstance(name, str):
-            self.name = name
-            order = (own or {}).get("key_order") if isinstance(own, dict | None) else None
-            self.tool = Tool(name, description or "", parameters, given, key_order=order or "declared")
+        if not isinstance(name, str):
+            return
+        self.name = name
+        options = own if isinstance(own, dict) else {}
+        order: KeyOrder = options.get("key_order") or "declared"
+        self.tool = Tool(name, description or "", parameters, given, key_order=order)
+        if options.get("input") is not None:
+            yield from self._read_input(options["input"], fields.get(row.schema_field), row.schema_field)
+
+    def _read_input(self, written: Any, schema: Any, schema_field: str) -> Iterator[Flaw]:
+        """Make the tool a custom one, whose schema was left out or is what it is made from."""
+        assert self.tool, "the rest was read"
+        path = (OWN_FIELD, "input")
+        try:
+            custom = read_input(written)
+        except msgspec.ValidationError as error:
+            flaw = flaw_of(error)
+            yield Flaw((*path, *flaw.path), "input", flaw.message, 'write {"syntax", "definition"}')
+            return
+        tool = custom_tool(self.tool.name, self.tool.description, custom)
+        if schema is not None and schema != tool.parameters:
+            yield Flaw(
+                (schema_field,),
+                schema_field,
+                "the schema of a custom tool is made from its input",
+                "leave it out",
+            )
+        self.schema_pointer = pointer(self.base, path)
+        self.tool = replace(tool, extras=self.tool.extras)
 
 
 def _peek_name(document: Any) -> str | None:
     """The name under which faults are reported, of a document that has not been read yet."""
-    fields = document.get("function", document) if isinstance(document, dict) else None
+    wrapper = "custom" if is_custom(document) else "function"
+    fields = document.get(wrapper, document) if isinstance(document, dict) else None
     name = fields.get("name") if isinstance(fields, dict) else None
     return name if isinstance(name, str) and TOOL_NAME.fullmatch(name) else None
 
@@ -346,9 +412,9 @@ def _own_flaws(own: Any) -> Iterator[Flaw]:
         yield Flaw((OWN_FIELD,), OWN_FIELD, f"{OWN_FIELD!r} is an object, not {_type_name(own)}")
         return
     for option, value in own.items():
-        if option != "key_order":
+        if option not in OWN_OPTIONS:
             message = f"unknown option {shorten(option, 100)!r}"
-            yield Flaw((OWN_FIELD, option), option, message, "known is key_order")
-        elif value is not None and value not in KEY_ORDERS:
+            yield Flaw((OWN_FIELD, option), option, message, f"known are {' and '.join(OWN_OPTIONS)}")
+        elif option == "key_order" and value is not None and value not in KEY_ORDERS:
             message = f"{shorten(repr(value), 60)} is no order of keys"
             yield Flaw((OWN_FIELD, option), option, message, f"use {' or '.join(map(repr, KEY_ORDERS))}")

@@ -9,11 +9,11 @@ from gateway.routes.model_routes import DetokenizeBody
 from gateway.routes.toolset_routes import ToolsetBody
 from gateway.wire.anthropic.request import BODY as MESSAGE
 from gateway.wire.field_reader import FieldRules, RequestBody
-from gateway.wire.openai.custom_tools import CustomTool, NestedCustomTool
 from gateway.wire.openai.request import BODY as CHAT
 from gateway.wire.openai.text_completions import BODY as COMPLETION
 from gateway.wire.responses.items import MessageItem
 from gateway.wire.responses.request import BODY as RESPONSE
+from toolspecs.custom_shapes import CustomTool, NestedCustomTool
 from toolspecs.shapes import KEY_ORDERS, OWN_FIELD, SHAPES, Shape, ShapeRow
 from toolspecs.toolset import TOOL_NAME
 
@@ -57,7 +57,7 @@ def request_schemas(components: dict[str, JSON], refs: Mapping[type, JSON]) -> d
     found["AnyToolDefinition"] = {"anyOf": [ref("ToolDefinition"), refs[NestedCustomTool], refs[CustomTool]]}
     toolset = dict(components[_name(refs[ToolsetBody])])
     toolset["properties"] |= {
-        "tools": {"type": "array", "items": ref("ToolDefinition")},
+        "tools": {"type": "array", "items": ref("AnyToolDefinition")},
         "documents": {"type": ["object", "null"], "additionalProperties": {"type": ["object", "boolean"]}},
     }
     found["ToolsetRequest"] = toolset
@@ -125,9 +125,23 @@ def _tool_schema(row: ShapeRow) -> JSON:
         **extras,
         OWN_FIELD: {
             "type": ["object", "null"],
-            "properties": {"key_order": {"enum": [*KEY_ORDERS, None]}},
+            "properties": {
+                "key_order": {
+                    "enum": [*KEY_ORDERS, None],
+                    "description": "`any` lets the model write declared keys in any order.",
+                },
+                "input": {
+                    "type": ["object", "null"],
+                    "properties": {
+                        "syntax": {"enum": ["text", "lark", "regex"]},
+                        "definition": {"type": "string"},
+                    },
+                    "required": ["syntax"],
+                    "additionalProperties": False,
+                    "description": "Makes it a custom tool; its schema is made from this.",
+                },
+            },
             "additionalProperties": False,
-            "description": "`any` lets the model write declared keys in any order.",
         },
     }
     inner: JSON = {"type": "object", "properties": fields, "required": ["name"]}

@@ -178,7 +178,7 @@ def test_what_cannot_be_upheld_is_refused(definition, said):
     with pytest.raises(UnsupportedToolset) as refused:
         linked(definition)
     [(_, error)] = refused.value.refusals
-    assert error.pointer == "/format/definition"
+    assert error.pointer == "/definition"
     assert said in error.reason
 
 

@@ -141,6 +141,75 @@ def reads(runtime, text):
     return all(matcher.accept(byte) for byte in text.encode())
 
 
+REGISTERED = "/v1/toolsets/files"
+
+
+@pytest.mark.parametrize("tool", [SQL | {"format": LARK}, NESTED, WEATHER])
+async def test_a_custom_tool_is_registered_and_comes_back(client, tool):
+    made = await client.put(REGISTERED, json={"tools": [tool]})
+    assert made.status_code == 201, made.text
+    for shape in ("openai", "openai_responses", "anthropic", "mcp", "function"):
+        [shown] = (await client.get(REGISTERED, params={"shape": shape})).json()["tools"]
+        again = await client.put(REGISTERED, json={"tools": [shown]})
+        assert again.json()["revision"] == 1, "what comes back is what was put"
+    one = await client.put(
+        f"{REGISTERED}/tools/{'sql' if 'custom' in str(tool) else 'get_weather'}", json=tool
+    )
+    assert one.json()["revision"] == 1
+
+
+async def test_a_registered_custom_tool_is_called_as_each_api_can(client, runtime):
+    """The Messages API has no custom tools: there the input is an argument."""
+    await client.put(REGISTERED, json={"tools": [SQL | {"format": LARK}]})
+    runtime.script = CALL
+    answer = await ask(client, toolset="files", tool_choice="required")
+    [written] = answer["choices"][0]["message"]["tool_calls"]
+    assert written["custom"] == {"name": "sql", "input": INPUT}
+    assert reads(runtime, '<tool_call>\n{"name": "sql", "arguments": {"input": "a12"')
+    assert not reads(runtime, '<tool_call>\n{"name": "sql", "arguments": {"input": "b')
+    [item] = (await ask_responses(client, toolset="files"))["output"]
+    assert (item["type"], item["input"]) == ("custom_tool_call", INPUT)
+    message = {"model": "tiny", "max_tokens": 500, "messages": [{"role": "user", "content": "Hi"}]}
+    answer = await client.post("/v1/messages", json=message, headers={"X-Toolset": "files"})
+    [block] = answer.json()["content"]
+    assert (block["type"], block["input"]) == ("tool_use", {"input": INPUT})
+
+
+async def test_a_change_of_its_grammar_is_told(client):
+    await client.put(REGISTERED, json={"tools": [SQL | {"format": LARK}]})
+    for form, change in (
+        (LARK, "unchanged"),
+        (LARK | {"definition": 'start: "b"'}, "changed"),
+        ({"type": "text"}, "widened"),
+    ):
+        check = await client.post(f"{REGISTERED}/check", json={"tools": [SQL | {"format": form}]})
+        assert check.json()["changes"] == {"sql": change}
+    described = SQL | {"format": LARK, "description": "Asks the database."}
+    check = await client.post(f"{REGISTERED}/check", json={"tools": [described]})
+    assert check.json()["changes"] == {"sql": "compatible"}
+
+
+@pytest.mark.parametrize(
+    ("tool", "pointer"),
+    [
+        (SQL | {"format": DIGITS | {"definition": "(?<=a)b"}}, "/tools/0/format/definition"),
+        (
+            {"type": "custom", "custom": {"name": "sql", "format": {"type": "grammar", "grammar": {"syntax": "lark", "definition": "begin: A"}}}},
+            "/tools/0/custom/format/grammar/definition",
+        ),
+        (
+            {"name": "sql", "callgate": {"input": {"syntax": "regex", "definition": "a{2,1}"}}},
+            "/tools/0/callgate/input/definition",
+        ),
+    ],
+)  # fmt: skip
+async def test_a_registration_that_cannot_be_upheld_names_the_definition(client, tool, pointer):
+    refused = await client.put(REGISTERED, json={"tools": [tool]})
+    assert refused.status_code == 422
+    [fault] = refused.json()["errors"]
+    assert (fault["tool"], fault["pointer"]) == ("sql", pointer)
+
+
 CHOICES = [
     ({"type": "custom", "custom": {"name": "sql"}}, {"type": "custom", "name": "sql"}, ("sql",)),
     (
@@ -228,13 +297,13 @@ async def test_a_stored_call_is_continued_by_its_id(client, runtime):
         (SQL | {"format": DIGITS | {"syntax": "ebnf"}}, "tools[1].format.syntax", "'lark', 'regex'"),
         (SQL | {"formt": DIGITS}, "tools[1].formt", "'format'"),
         (SQL | {"name": "a b"}, "tools[1].name", "is not a tool name"),
-        (SQL | {"format": DIGITS | {"definition": "a)|(b"}}, "tools[1]", "/format/definition"),
-        (SQL | {"format": DIGITS | {"definition": "(?<=a)b"}}, "tools[1]", "/format/definition: has a look"),
+        (SQL | {"format": DIGITS | {"definition": "a)|(b"}}, "tools[1]", "/definition"),
+        (SQL | {"format": DIGITS | {"definition": "(?<=a)b"}}, "tools[1]", "/definition: has a look"),
         (SQL | {"format": DIGITS | {"definition": "a{2,1}"}}, "tools[1]", "counts from 2 down to 1"),
         (
             SQL | {"format": LARK | {"definition": "start: A\nA: /a*/"}},
             "tools[1]",
-            "/format/definition: line 2: terminal A admits the empty text",
+            "/definition: line 2: terminal A admits the empty text",
         ),
     ],
 )

@@ -168,6 +168,7 @@ def read_request(
         ),
         max_tokens=fields.max_tokens,
         reasoning_effort=_read_effort(fields),
+        has_custom_calls=False,
     )
     return MessagesRequest(turn, bool(fields.stream), reader.ignored)
 
@@ -209,11 +210,12 @@ def _read_tools(documents: list[Any], reader: FieldReader) -> tuple[Tool, ...]:
             shown = shorten(repr(kind), MAX_NAME)
             reason = f"{shown} is not supported: only tools with an input_schema are called"
             raise InvalidField(f"tools[{number}].type", reason)
-        kept.append(_without_cache_control(document))
+        kept.append(_plain(document))
     return read_inline_tools(kept, reader)
 
 
-def _without_cache_control(document: Any) -> Any:
+def _plain(document: Any) -> Any:
+    """A tool without the hint, and without the type: elsewhere `custom` without a schema is free text."""
     if not isinstance(document, Mapping):
         return document
-    return {name: value for name, value in document.items() if name != "cache_control"}
+    return {name: value for name, value in document.items() if name not in {"cache_control", "type"}}

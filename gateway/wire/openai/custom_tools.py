@@ -9,62 +9,13 @@ of a tool under `custom`, Responses does not; each API takes both.
 CustomInput(syntax='text', definition='')
 """
 
-from typing import Any, Literal
-
-import msgspec
+from typing import Any
 
 from gateway.errors import InvalidField
 from gateway.wire.field_reader import FieldReader
 from gateway.wire.fields import read_inline_tools
-from toolspecs.tool import CustomInput, Tool, custom_tool
-
-
-class TextInput(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="text"):
-    """Any text."""
-
-
-class GrammarFields(msgspec.Struct, forbid_unknown_fields=True):
-    """A grammar: a pattern, or a grammar for Lark whose start rule is `start`."""
-
-    syntax: Literal["lark", "regex"]
-    definition: str
-
-
-class GrammarInput(GrammarFields, forbid_unknown_fields=True, tag_field="type", tag="grammar"):
-    """A text of a grammar, as Responses writes it."""
-
-
-class NestedGrammarInput(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="grammar"):
-    """A text of a grammar, as Chat Completions writes it."""
-
-    grammar: GrammarFields
-
-
-class CustomFields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """The fields of a custom tool, as Chat Completions nests them."""
-
-    name: str
-    description: str | None = None
-    format: TextInput | NestedGrammarInput | None = None
-
-
-class NestedCustomTool(msgspec.Struct, forbid_unknown_fields=True, tag_field="type", tag="custom"):
-    """A custom tool, as Chat Completions writes it."""
-
-    custom: CustomFields
-
-
-class CustomTool(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, tag_field="type", tag="custom"):
-    """A custom tool, as Responses writes it."""
-
-    name: str
-    description: str | None = None
-    format: TextInput | GrammarInput | None = None
-
-
-def is_custom(document: Any) -> bool:
-    """Whether a tool is one of OpenAI's custom tools; Anthropic's have the same type, and a schema."""
-    return isinstance(document, dict) and document.get("type") == "custom" and "input_schema" not in document
+from toolspecs.custom_shapes import CustomTool, NestedCustomTool, is_custom, tool_of
+from toolspecs.tool import Tool
 
 
 def read_tools(documents: list[Any], reader: FieldReader) -> tuple[Tool, ...]:
@@ -86,17 +37,9 @@ def _as_function(tool: Tool) -> dict[str, Any]:
 
 def _read(document: dict[str, Any], index: int, reader: FieldReader) -> Tool:
     try:
-        if "custom" not in document:
-            flat = reader.convert(document, CustomTool)
-            return custom_tool(flat.name, flat.description or "", _input(flat.format))
-        fields = reader.convert(document, NestedCustomTool).custom
-        asked = fields.format
-        grammar = asked.grammar if isinstance(asked, NestedGrammarInput) else None
-        return custom_tool(fields.name, fields.description or "", _input(grammar))
+        if "custom" in document:
+            return tool_of(reader.convert(document, NestedCustomTool))
+        return tool_of(reader.convert(document, CustomTool))
     except InvalidField as error:
         path = f"tools[{index}]" + (f".{error.param}" if error.param else "")
         raise InvalidField(path, error.reason) from error
-
-
-def _input(asked: TextInput | GrammarFields | None) -> CustomInput:
-    return CustomInput(asked.syntax, asked.definition) if isinstance(asked, GrammarFields) else CustomInput()

@@ -1,0 +1,90 @@
+r"""Custom tools with patterns: an input is written if and only if Python's `re` matches all of it.
+
+The patterns are made of what ECMA-262 and `re` read alike, with ASCII classes. Engines differ in whether `\W` takes
+other letters and dots other line ends, so these are never written; texts that must be accepted have neither.
+"""
+
+import json
+import random
+import re
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from random_decoding import decode_randomly
+from whole_outputs import parse_calls
+
+from compiler import compile_toolset
+from compiler.prepared_vocabulary import prepare
+from compiler.syntaxes import find_syntax
+from compiler.vocabulary import Vocabulary
+from toolspecs.tool import CustomInput, custom_tool
+
+BYTES = prepare(Vocabulary.of_bytes())
+CHARS = 'ab1_ -."\\\n\t'
+
+ATOMS = st.sampled_from(
+    ["a", "b", "1", "-", "é", "😀", " ", '"', r"\\", r"\.", r"\n", r"\t", r"\x41", ".", r"\d", r"\D", r"\w", r"\W", r"\s", r"\S",
+     "[ab]", "[^a]", "[a-z]", r"[\w-]", r"[^\s\"]", r"[\d_.]", "[é-ü]", "[😀-😃]"]
+)  # fmt: skip
+COUNTS = st.sampled_from(["", "", "", "*", "+", "?", "{2}", "{0,2}", "{1,3}", "{2,}", "*?", "+?", "{1,2}?"])
+
+
+def _larger(inner):
+    counted = st.builds("(?:{}){}".format, inner, COUNTS) | st.builds("({}){}".format, inner, COUNTS)
+    return (
+        counted
+        | st.lists(inner, min_size=2, max_size=3).map("".join)
+        | st.lists(inner, min_size=2, max_size=3).map(lambda options: f"(?:{'|'.join(options)})")
+    )
+
+
+BODIES = st.recursive(st.builds("{}{}".format, ATOMS, COUNTS), _larger, max_leaves=5)
+PATTERNS = st.builds("{}{}".format, BODIES, st.sampled_from(["", "", "$"])) | st.builds(
+    "{}|{}".format, BODIES, BODIES
+)
+
+
+def linked(pattern, syntax):
+    tool = custom_tool("t", "", CustomInput("regex", pattern))
+    return compile_toolset([tool], tokenizer=BYTES, syntax=syntax, parallel=False)
+
+
+def written_input(grammar, syntax, rng):
+    """The decoded input of a random output; None if it came to no end."""
+    written = decode_randomly(grammar.matcher(), BYTES.vocabulary, rng, max_tokens=40, bias=rng.random() / 2)
+    if written is None:
+        return None
+    _, [(_, arguments)] = parse_calls(written.decode(), find_syntax(syntax), grammar.parameter_types)
+    return json.loads(arguments)["input"]
+
+
+def accepts(grammar, text):
+    spelled = json.dumps({"input": text}, ensure_ascii=False)
+    output = f'<tool_call>\n{{"name": "t", "arguments": {spelled}}}\n</tool_call>'
+    matcher = grammar.matcher()
+    return all(matcher.accept(byte) for byte in output.encode()) and matcher.is_completed()
+
+
+@given(PATTERNS, st.lists(st.text(CHARS, max_size=6), max_size=8), st.integers(0, 2**32))
+@example("a|", ["", "a", "aa"], 0)
+@settings(max_examples=150, deadline=None)
+def test_an_input_is_written_if_and_only_if_the_pattern_matches_it(pattern, texts, seed):
+    rng = random.Random(seed)
+    reader = re.compile(pattern, re.ASCII)
+    grammar = linked(pattern, "hermes")
+    drawn = [written_input(grammar, "hermes", rng) for _ in range(3)]
+    for text in filter(None, drawn):
+        assert reader.fullmatch(text), (pattern, text)
+    near = [text + rng.choice(CHARS) for text in drawn if text] + [text[1:] for text in drawn if text]
+    for text in {*texts, *near, ""}:
+        if not set(text) <= set(CHARS):
+            continue
+        assert accepts(grammar, text) == bool(reader.fullmatch(text)), (pattern, text)
+
+
+@given(PATTERNS, st.integers(0, 2**32))
+@settings(max_examples=50, deadline=None)
+def test_tagged_inputs_match_too(pattern, seed):
+    """Where calls are written in tags, an input has no escapes."""
+    text = written_input(linked(pattern, "qwen3_coder"), "qwen3_coder", random.Random(seed))
+    assert text is None or re.fullmatch(pattern, text, re.ASCII)
