@@ -70,7 +70,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         str,
         Meta(
             min_length=1,
-            description="Model to serve: a directory, a GGUF file, a hub id, `demo`, `smollm2`, or `random`.",
+            description="Model to serve: a directory, a GGUF file, a hub id, `demo` or `tiny` (bundled),"
+            " `smollm2`, or `random`.",
         ),
     ] = DEMO_MODEL
     adapter: Annotated[
