@@ -35,16 +35,22 @@ RUN python -m venv /opt/callgate
 ENV PATH=/opt/callgate/bin:$PATH
 WORKDIR /src
 
-# The largest layer first: it changes only with torch's version.
+# Whatever comes from the package index has one of the hashes that `make lock` has written down.
+COPY requirements requirements
+RUN pip install --no-deps --require-hashes -r requirements/image.txt
+# torch's index is yours to choose, so that its hashes are not known here; only its version is.
 COPY constraints.txt ./
 RUN pip install --index-url "${TORCH_INDEX}" "$(grep '^torch==' constraints.txt)"
+RUN python -m venv /opt/build && /opt/build/bin/pip install --no-deps --require-hashes -r requirements/build.txt
 
 COPY pyproject.toml README.md LICENSE ./
 COPY toolspecs toolspecs
 COPY compiler compiler
 COPY runtime runtime
 COPY gateway gateway
-RUN pip install --constraint constraints.txt '.[otlp]'
+RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /wheels . \
+    && pip install --no-deps /wheels/*.whl \
+    && pip check
 
 FROM ${PYTHON_IMAGE}
 RUN useradd --uid 10001 --user-group --no-create-home --home-dir /cache --shell /usr/sbin/nologin callgate \

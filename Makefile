@@ -5,9 +5,11 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH := $(VENV)/.bench
 ENGINES := build/engines
+RELEASE := build/release
+SCHEMATHESIS := build/schemathesis
 AJV := build/ajv/node_modules/ajv
 
-.PHONY: demo serve test test-corpus test-clients test-engines fuzz bench gpu-wheels bench-gpu lint format clean
+.PHONY: demo serve test test-corpus test-clients test-engines chaos fuzz lock release bench gpu-wheels bench-gpu lint format clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -55,6 +57,27 @@ fuzz: $(READY) ## schemas, patterns and toolsets made up at random, for MINUTES=
 		npm install --silent --no-audit --no-fund --prefix build/ajv ajv@8.20.0 ajv-formats@3.0.1 ajv-draft-04@1.0.0; fi
 	PYTHONPATH=.:tests OMP_NUM_THREADS=1 $(BIN)/python -m fuzz --minutes $(or $(MINUTES),10) \
 		--jobs $(or $(JOBS),1) $(if $(SEED),--seed $(SEED))
+
+chaos: $(READY) $(SCHEMATHESIS)/.ready ## break things under load for MINUTES=8, and call the API with made-up requests; ONLY="redis-killed soak" chooses
+	PYTHONPATH=.:tests:tests/gateway:tests/engines OMP_NUM_THREADS=1 $(BIN)/python -m chaos \
+		--minutes $(or $(MINUTES),8) $(if $(ONLY),--only $(ONLY))
+
+$(SCHEMATHESIS)/.ready:
+	$(PYTHON) -m venv $(SCHEMATHESIS)
+	$(SCHEMATHESIS)/bin/pip install --quiet schemathesis==4.32.5
+	touch $@
+
+$(RELEASE)/.ready: requirements/build.txt constraints.txt
+	$(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/pip install --quiet --no-deps --require-hashes -r requirements/build.txt
+	$(RELEASE)/bin/pip install --quiet --constraint constraints.txt build cyclonedx-bom uv
+	touch $@
+
+lock: $(READY) $(RELEASE)/.ready ## what the image is made of, with hashes and licences, from pyproject.toml and constraints.txt
+	PYTHONPATH=tests $(BIN)/python -m release.lock
+
+release: $(READY) $(RELEASE)/.ready ## wheel, source archive, chart, bill of materials and hashes in dist/; uploads nothing
+	PYTHONPATH=tests $(BIN)/python -m release.packages
 
 bench: $(BENCH) ## the engine beside others, on this machine; OPTIONS="--vllm PYTHON" passes options
 	$(BIN)/callgate bench $(OPTIONS)
