@@ -22,7 +22,8 @@ from compiler.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-CACHE_LIMIT_BYTES = 256 * 2**20
+CACHE_LIMIT_BYTES = 64 * 2**20
+"""As xgrammar counts; the process takes about twice as much for it (docs/operations.md)."""
 
 Value = TypeVar("Value")
 

@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import gc
+import math
 import socket
 from contextlib import suppress
 
@@ -25,15 +26,12 @@ from gateway.telemetry.redaction import read_redactor
 from runtime.protocol import Runtime
 from toolspecs.errors import StoreUnavailable
 
-STOP_S = 5
-"""How long running answers may go on after an interrupt, in seconds."""
-
 ABORT_S = 2
-"""How long the server then waits until their errors are sent, in seconds."""
+"""How long the server waits until the errors of answers that it has aborted are sent, in seconds."""
 
 
 class Server(uvicorn.Server):
-    """Uvicorn's server, except that answers which run too long after an interrupt end with an error."""
+    """Uvicorn's server, except that answers end with an error `drain_s` seconds after an interrupt."""
 
     def __init__(
         self,
@@ -41,9 +39,13 @@ class Server(uvicorn.Server):
         runtime: Runtime,
         provider: TracerProvider | None = None,
         meters: Meters | None = None,
+        *,
+        drain_s: float,
     ) -> None:
+        config.timeout_graceful_shutdown = math.ceil(drain_s) + ABORT_S
         super().__init__(config)
         self._runtime = runtime
+        self._drain_s = drain_s
         self._provider = provider
         self._meters = meters
 
@@ -68,7 +70,7 @@ class Server(uvicorn.Server):
                 await asyncio.to_thread(self._meters.close)
 
     async def _abort_answers(self) -> None:
-        await asyncio.sleep(STOP_S)
+        await asyncio.sleep(self._drain_s)
         await self._runtime.close()
 
 
@@ -111,10 +113,9 @@ def serve(settings: Settings, console: Console) -> None:
             log_level=settings.log_level,
             access_log=False,  # `served_requests` says more
             log_config=None,  # so that its lines are like all others
-            timeout_graceful_shutdown=STOP_S + ABORT_S,
         )
         with suppress(KeyboardInterrupt):  # uvicorn passes the signal on after it has shut down
-            Server(config, runtime, provider, meters).run(sockets=[listener])
+            Server(config, runtime, provider, meters, drain_s=settings.drain_seconds).run(sockets=[listener])
 
 
 async def reach_store(settings: Settings) -> None:

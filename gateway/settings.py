@@ -309,6 +309,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         int,
         Meta(ge=1, description="Longest time that a connection may wait for its next request, in seconds."),
     ] = 5
+    drain_seconds: Annotated[
+        float,
+        Meta(ge=0, description="Seconds that running answers may go on once the gateway is told to end."),
+    ] = 5.0
     max_body_bytes: Annotated[int, Meta(ge=1024, description="Largest request body, in bytes.")] = 4_000_000
     max_toolset_bytes: Annotated[
         int, Meta(ge=1024, description="Largest body that registers or checks tools, in bytes.")

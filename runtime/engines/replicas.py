@@ -2,7 +2,7 @@
 
 A replica takes requests from when it has passed the canary (`runtime.engines.canary`) until it fails: its
 *circuit* is then open. After a while, which doubles from time to time, it is tried again by the canary, and
-not by a client's request.
+not by a client's request. One that does not answer at all is asked for its health as often as one that works.
 
 Requests with the same *affinity* go to the same replica, because it has their prefix in its cache. Where that
 one has more than its share of the load, they go to the next in their order (rendezvous hashing with bounded
@@ -66,6 +66,8 @@ class Replica:
         self._failing: set[str] = set()
         """The clients of these failures, which came one after the other."""
         self._checked_at = -math.inf
+        self._answers = False
+        """Whether it said that it is healthy when it was last looked at."""
         self._is_wanted = asyncio.Event()
         """Set when the circuit opens, or when the next canary should come at once."""
 
@@ -167,39 +169,40 @@ class Replica:
         """Look at it again and again, until cancelled."""
         retry_s = self._settings.first_retry_s
         while True:
-            is_good = await self._look(model_name, check)
+            await self._look(model_name, check)
             self._is_wanted.clear()
-            if is_good:
+            if self.circuit is Circuit.CLOSED:
                 wait_s, retry_s = self._settings.probe_s, self._settings.first_retry_s
             else:
-                wait_s, retry_s = retry_s, min(2 * retry_s, self._settings.last_retry_s)
+                # One that is dead costs no more than one that works: it is only asked for its health.
+                longest_s = self._settings.last_retry_s if self._answers else self._settings.probe_s
+                wait_s, retry_s = min(retry_s, longest_s), min(2 * retry_s, self._settings.last_retry_s)
             try:
                 async with asyncio.timeout(wait_s):
                     await self._is_wanted.wait()
             except TimeoutError:
                 continue
 
-    async def _look(self, model_name: str | None, check: Check) -> bool:
-        """Probe it, and run the canary if that is due; whether it is good."""
+    async def _look(self, model_name: str | None, check: Check) -> None:
+        """Probe it, and run the canary if that is due."""
+        self._answers = False
         try:
             await self._probe()
         except EngineFault as fault:
             self.open(fault.reason)
-            return False
+            return
+        self._answers = True
         if self.circuit is not Circuit.CLOSED:
             self.circuit = Circuit.TRIAL
         elif time.monotonic() - self._checked_at < self._settings.canary_s:
-            return True
+            return
         try:
             await self._try(model_name, check)
         except EngineFault as fault:
             self._take_none(fault.reason)  # those that run go on: each of their tokens is verified
-            return False
         except Exception as error:  # a fault of ours must not end the watch
             logger.exception("the canary of %s", self.client.name)
             self._take_none(f"could not be checked: {type(error).__name__}: {error}")
-            return False
-        return True
 
     async def _probe(self) -> None:
         """Ask for its health; one answer that does not come may be a busy server's."""

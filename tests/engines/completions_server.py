@@ -9,6 +9,7 @@ import numpy as np
 from serving import served
 
 from compiler.matcher import allocate_bitmask
+from runtime.engines.grammar_loader import GrammarUnavailable
 from runtime.engines.mark import PLUGIN_MISSING, InvalidMark, read_mark
 
 SECRET = b"0123456789abcdef"
@@ -36,6 +37,7 @@ class StandIn:
     writes: dict = field(default_factory=dict)
     num_faults: int = 10**9
     end_bias: float = 4.0
+    token_s: float = 0.0
     context_length: int = 4096
     num_cached: int | None = None
     bodies: list = field(default_factory=list)
@@ -87,9 +89,12 @@ class StandIn:
             await answer(send, {"error": {"message": "told to fail", "code": self.status}}, self.status)
             return
         try:
-            tokens = self.tokens(body)
+            tokens = await asyncio.to_thread(self.tokens, body)
         except InvalidMark as error:
             await answer(send, {"error": {"message": str(error), "code": 400}}, 400)
+            return
+        except GrammarUnavailable as error:
+            await answer(send, {"error": {"message": str(error), "code": 500}}, 500)
             return
         await send(head("text/event-stream"))
         self.num_running += 1
@@ -106,7 +111,7 @@ class StandIn:
         for ids, finish_reason in tokens:
             if ids == "stall":
                 await leaving
-            await asyncio.sleep(0)
+            await asyncio.sleep(self.token_s)
             if leaving.done():
                 while not self.aborts:
                     await asyncio.sleep(0.01)

@@ -16,6 +16,8 @@ from compiler.cache.grammar_cache import GrammarCache
 from runtime.engines import delivery, verified_output
 from runtime.engines.canary import Canary
 from runtime.engines.client import ServedModel
+from runtime.engines.remote import RemoteSettings
+from runtime.engines.replicas import WatchSettings
 from runtime.engines.verified_output import VerifiedOutput
 from runtime.errors import (
     DeadlineExceeded,
@@ -469,6 +471,16 @@ async def test_whatever_engines_do_answers_are_valid_or_errors_that_name_them(te
             num_answered += 1
         assert num_answered
         assert all("127.0.0.1:" in error for error in errors)
+
+
+async def test_a_dead_engine_is_asked_for_its_health_as_often_as_one_that_works(text):
+    """Else a model whose engines were all down would stay down for half a minute more."""
+    watch = WatchSettings(probe_s=0.05, first_retry_s=3600, last_retry_s=3600)
+    dead = StandIn(text, is_healthy=False)
+    async with remote_over(text, dead, settings=RemoteSettings(watch=watch), wait=False) as remote:
+        await remote.settled(lambda health: "is not healthy" in health.reason)
+        dead.is_healthy = True
+        await remote.ready()
 
 
 @pytest.mark.parametrize("num_turns", range(6))

@@ -4,7 +4,7 @@ import asyncio
 import json
 
 import uvicorn
-from fake_runtime import FakeRuntime
+from fake_runtime import STATS, FakeRuntime
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from serving import served
@@ -12,7 +12,9 @@ from serving import served
 from gateway.app import create_app
 from gateway.server import Server
 from runtime.errors import EngineStopped
-from runtime.events import TextDelta
+from runtime.events import Finished, FinishReason, TextDelta
+
+END = Finished(0, FinishReason.STOP, STATS)
 
 
 class Endless(FakeRuntime):
@@ -31,11 +33,10 @@ class Endless(FakeRuntime):
         self._stopped.set()
 
 
-def test_a_stream_that_is_not_waited_for_ends_with_an_error(settings, monkeypatch):
-    monkeypatch.setattr("gateway.server.STOP_S", 0.1)
+def test_a_stream_that_is_not_waited_for_ends_with_an_error(settings):
     runtime = Endless()
     config = uvicorn.Config(create_app(settings, runtime=runtime), port=0, log_level="warning")
-    server = Server(config, runtime)
+    server = Server(config, runtime, drain_s=0.1)
     asked = {"model": "tiny", "stream": True, "messages": [{"role": "user", "content": "Go on."}]}
     with served(server) as client, client.stream("POST", "/v1/chat/completions", json=asked) as response:
         lines = (line for line in response.iter_lines() if line)
@@ -44,6 +45,19 @@ def test_a_stream_that_is_not_waited_for_ends_with_an_error(settings, monkeypatc
         *_, last = lines
     error = json.loads(last.removeprefix("data: "))["error"]
     assert (error["type"], error["code"]) == ("server_error", "engine_stopped")
+
+
+def test_a_stream_goes_on_for_as_long_as_it_may(settings):
+    """In a rolling upgrade, answers that run are not cut: the chart lets them go on for most of a minute."""
+    runtime = FakeRuntime([TextDelta(0, "And "), 0.5, TextDelta(0, "so on"), END])
+    server = Server(uvicorn.Config(create_app(settings, runtime=runtime), port=0), runtime, drain_s=60)
+    asked = {"model": "tiny", "stream": True, "messages": [{"role": "user", "content": "Go on."}]}
+    with served(server) as client, client.stream("POST", "/v1/chat/completions", json=asked) as response:
+        lines = (line for line in response.iter_lines() if line)
+        next(lines)
+        server.should_exit = True
+        *_, last = lines
+    assert last == "data: [DONE]"
 
 
 def test_spans_are_sent_before_the_server_has_stopped(settings, runtime, spans):
@@ -58,7 +72,9 @@ def test_spans_are_sent_before_the_server_has_stopped(settings, runtime, spans):
             sent.extend(span.name for span in spans.get_finished_spans())
 
     app = create_app(settings, runtime=runtime, tracer_provider=provider)
-    with served(Observed(uvicorn.Config(app, port=0, log_level="warning"), runtime, provider)) as client:
+    with served(
+        Observed(uvicorn.Config(app, port=0, log_level="warning"), runtime, provider, drain_s=5)
+    ) as client:
         client.get("/v1/models")
         assert not spans.get_finished_spans()
     assert sent == ["GET /v1/models"]

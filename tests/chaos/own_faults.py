@@ -1,0 +1,216 @@
+"""Faults of a gateway that has no other clients, or of a store by itself: they would take the load with them."""
+
+import asyncio
+import itertools
+import json
+import os
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+
+from chaos.histories import Read, Write, violation
+from chaos.load import fresh_schema, tool
+from chaos.shared_faults import Fault, Scene
+from chaos.sqlite_kills import killed_writers
+
+NUM_KILLS = 200
+NUM_WRITERS = 6
+CONTENDED_S = 60.0
+DISK_BYTES = 1 << 20
+NO_MOUNT = "" if os.geteuid() == 0 else "only root can mount a small disk"
+
+
+async def one_toolset_from_two_gateways(scene: Scene) -> None:
+    """Clients of both gateways read a toolset, and replace what they have read; the history must be linearizable."""
+    operations, refused = await contended(scene, min(CONTENDED_S, scene.seconds_left))
+    writes = sum(isinstance(one, Write) for one in operations)
+    found = violation(operations)
+    scene.load.wrong += [f"not linearizable: {found}"] if found else []
+    scene.notes.append(
+        f"{writes} writes, {len(operations) - writes} reads, of which {refused} were refused writes"
+    )
+
+
+async def contended(scene: Scene, seconds: float) -> tuple[list[Write | Read], int]:
+    """The history of one toolset that several clients change at once; how many writes were refused."""
+    operations: list[Write | Read] = []
+    numbers = itertools.count()
+    end = time.monotonic() + seconds
+    num_refused = 0
+
+    async def change(place: int) -> None:
+        nonlocal num_refused
+        url = f"{scene.place.gateways[place % 2].url}/v1/toolsets/contended"
+        async with httpx.AsyncClient(timeout=30) as client:
+            while time.monotonic() < end:
+                sent = time.monotonic()
+                answer = await client.get(url)
+                version = answer.headers.get("etag") if answer.is_success else None
+                operations.append(Read(version, sent, time.monotonic()))
+                number = next(numbers)
+                body = {"tools": [tool(f"t_{number}", fresh_schema(number % 4))]}
+                condition = {"If-Match": version} if version else {"If-None-Match": "*"}
+                sent = time.monotonic()
+                answer = await client.put(url, json=body, headers=condition)
+                answered = time.monotonic()
+                if answer.is_success:
+                    operations.append(Write(answer.headers["etag"], version, sent, answered))
+                elif answer.status_code == 412:
+                    num_refused += 1
+                    operations.append(Read(answer.json()["etag"], sent, answered))
+                else:
+                    scene.load.wrong.append(f"a write was answered {answer.status_code}: {answer.text[:200]}")
+
+    await asyncio.gather(*(change(number) for number in range(NUM_WRITERS)))
+    return operations, num_refused
+
+
+async def sqlite_disk_full(scene: Scene) -> None:
+    """Its disk is a tmpfs of a megabyte, which is filled and emptied again: writes are refused, and reads served."""
+    disk = scene.place.folder / "disk"
+    disk.mkdir()
+    await command("mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(disk))
+    gateway = scene.place.gateway("on-a-full-disk", store=f"sqlite://{disk}/callgate.db")
+    gateway.start()
+    try:
+        await gateway.ready()
+        async with httpx.AsyncClient(base_url=gateway.url, timeout=30) as client:
+            await filled_and_emptied(scene, client, disk / "ballast")
+    finally:
+        gateway.kill()
+        await command("umount", str(disk))
+
+
+async def filled_and_emptied(scene: Scene, client: httpx.AsyncClient, ballast: Path) -> None:
+    """Register toolsets before the disk is full, while it is, and after that."""
+    wrong = scene.load.wrong
+    kept = [number for number in range(5) if (await registered(client, number)).is_success]
+    fill(ballast)
+    answers = {number: await registered(client, number) for number in range(5, 25)}
+    kept += [number for number, answer in answers.items() if answer.is_success]
+    statuses = Counter(answer.status_code for answer in answers.values())
+    wrong += [f"a full disk is answered with {one}" for one in statuses.keys() - {200, 201, 503, 507}]
+    shown = await client.get("/v1/toolsets/disk-0")
+    wrong += [] if shown.is_success else [f"with a full disk, a read is answered with {shown.text}"]
+    empty(ballast)
+    start = time.monotonic()
+    while not (answer := await registered(client, 100)).is_success and time.monotonic() - start < 30:
+        await asyncio.sleep(0.1)
+    wrong += [] if answer.is_success else [f"with room on the disk, a write is answered with {answer.text}"]
+    scene.notes.append(
+        f"full: {dict(sorted(statuses.items()))}; written again {time.monotonic() - start:.1f} s after there was room"
+    )
+    for number in kept:
+        if not (await client.get(f"/v1/toolsets/disk-{number}")).is_success:
+            wrong.append(f"lost: disk-{number}")
+
+
+async def registered(client: httpx.AsyncClient, number: int) -> httpx.Response:
+    body = {"tools": [tool(f"t_{number}", fresh_schema(number))]}
+    return await client.put(f"/v1/toolsets/disk-{number}", json=body)
+
+
+def fill(ballast: Path) -> None:
+    """Write until the disk is full."""
+    with suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+
+
+def empty(ballast: Path) -> None:
+    ballast.unlink()
+
+
+async def command(*words: str) -> None:
+    """Run a command of the system."""
+    process = await asyncio.create_subprocess_exec(*words)
+    assert await process.wait() == 0, words
+
+
+async def sqlite_killed(scene: Scene) -> None:
+    """A process that writes is killed again and again; another one reads what it has acknowledged."""
+    wrong, num_acknowledged = await asyncio.to_thread(
+        killed_writers, scene.place.folder / "killed.db", NUM_KILLS
+    )
+    scene.load.wrong += wrong
+    scene.notes.append(f"{NUM_KILLS} kills, {num_acknowledged} acknowledged writes")
+
+
+async def embedded_streams_aborted(scene: Scene) -> None:
+    """A thousand streams of the engine inside a gateway are left; no page and no sequence stays taken."""
+    gateway = scene.place.gateway("embedded", default_max_tokens=200)
+    gateway.start()
+    try:
+        await gateway.ready()
+        places = asyncio.Semaphore(24)
+        async with httpx.AsyncClient(base_url=gateway.url, timeout=60) as client:
+
+            async def leave(number: int) -> None:
+                body = {
+                    "model": "tiny",
+                    "messages": [{"role": "user", "content": f"Go on, {number}."}],
+                    "tools": [tool("go", fresh_schema(number % 7)), tool("stay", fresh_schema(8))],
+                    "stream": True,
+                }
+                async with places, client.stream("POST", "/v1/chat/completions", json=body) as answer:
+                    assert answer.status_code == 200, await answer.aread()
+                    async for line in answer.aiter_lines():
+                        if number % 3 == 0 or '"delta"' in line:
+                            return
+
+            await asyncio.gather(*map(leave, range(100)))
+            before = gateway.memory
+            await asyncio.gather(*map(leave, range(100, 1000)))
+            grown = (gateway.memory - before) / 2**20
+            scene.notes.append(f"memory {grown:+.0f} MB after the first 100")
+            for _ in range(200):
+                found = await gateway.measures()
+                kept = {name: value for name, value in found.items() if value and _is_of_a_request(name)}
+                if not kept:
+                    return
+                await asyncio.sleep(0.05)
+            scene.load.wrong.append(f"what streams have left is still there: {kept}")
+    finally:
+        gateway.kill()
+
+
+def _is_of_a_request(name: str) -> bool:
+    return name in {
+        "callgate_engine_sequences running",
+        "callgate_engine_sequences waiting",
+        "callgate_engine_kv_pages used",
+    }
+
+
+async def soak(scene: Scene) -> None:
+    """Fresh schemas, one after the other, until no time is left: memory must not grow once its caches are full."""
+    samples: list[tuple[float, list[int]]] = []
+    start = time.monotonic()
+    num_before = len(scene.load.outcomes)
+    while (seconds := time.monotonic() - start) < max(60.0, scene.seconds_left):
+        samples.append((seconds, [gateway.memory for gateway in scene.place.gateways]))
+        await asyncio.sleep(5)
+    for place, gateway in enumerate(scene.place.gateways):
+        sizes = [found[place] / 2**20 for _, found in samples]
+        half = sizes[len(sizes) // 2 :]
+        growth = (half[-1] - half[0]) / half[0]
+        scene.notes.append(f"{gateway.name} {sizes[0]:.0f} -> {half[0]:.0f} -> {half[-1]:.0f} MB")
+        if growth > 0.1:
+            scene.load.wrong.append(f"{gateway.name} has grown by {growth:.0%} in the second half")
+    answered = len(scene.load.outcomes) - num_before
+    scene.notes.append(
+        f"{answered / samples[-1][0]:.1f} requests a second for {samples[-1][0] / 60:.1f} minutes"
+    )
+    (scene.place.folder.parent / "soak.json").write_text(json.dumps(samples))
+
+
+OWN_FAULTS = (
+    Fault("one-toolset", "six clients of two gateways change one toolset at once", one_toolset_from_two_gateways),
+    Fault("sqlite-disk-full", "the disk under SQLite is full", sqlite_disk_full, missing=NO_MOUNT),
+    Fault("sqlite-killed", "a process is killed 200 times while it writes to SQLite", sqlite_killed),
+    Fault("embedded-aborted", "1,000 streams of the engine in a gateway are left", embedded_streams_aborted),
+    Fault("soak", "fresh schemas for as long as there is time", soak),
+)  # fmt: skip

@@ -1,0 +1,259 @@
+"""The place that is broken: gateways, engines and a Redis on loopback, in processes that can be killed and started."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import psutil
+from redis_server import RedisServer
+
+from runtime.models import DEMO_MODEL_FOLDER
+
+ROOT = Path(__file__).resolve().parents[2]
+SECRET = "a secret of the chaos tests"
+MODEL = "tiny"
+START_S = 300.0
+TOKEN_S = 0.01
+REQUEST_S = 30.0
+"""The gateways' deadline for an answer."""
+FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
+"""Moves the clock of a process (Debian: apt-get install faketime)."""
+HAS_FAKETIME = FAKETIME.exists()
+_PROGRAM = "from gateway.cli import main; main()"
+
+
+class ServerProcess:
+    """A program that serves a port of its own; `probe` is the path that it answers once it is ready."""
+
+    def __init__(self, name: str, folder: Path, probe: str) -> None:
+        self.name = name
+        self.log = folder / f"{name}.log"
+        self.port = free_port()
+        self._probe = probe
+        self._process: subprocess.Popen[bytes] | None = None
+        self.command: list[str] = []
+        self.environment: dict[str, str] = {}
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start; `ready` waits until it serves."""
+        folders = [ROOT, *(ROOT / "tests" / name for name in ("", "gateway", "engines"))]
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(map(str, folders)),
+            "OMP_NUM_THREADS": "1",
+            "HF_HUB_OFFLINE": "1",
+            **self.environment,
+        }
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(self.command, env=environment, stdout=log, stderr=log)
+
+    async def ready(self) -> float:
+        """Wait until it serves; the seconds that this took."""
+        start = time.monotonic()
+        async with httpx.AsyncClient(base_url=self.url, timeout=2) as client:
+            while time.monotonic() - start < START_S:
+                assert self.is_running, f"{self.name} has ended: {self.log.read_text()[-2000:]}"
+                with suppress(httpx.TransportError):
+                    if (await client.get(self._probe)).is_success:
+                        return time.monotonic() - start
+                await asyncio.sleep(0.05)
+        raise AssertionError(f"{self.name} was not ready after {START_S} s: {self.log.read_text()[-2000:]}")
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """End it at once, paused or not."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    async def ended(self, timeout_s: float = 30.0) -> float:
+        """Wait until it has ended by itself; the seconds that this took."""
+        assert self._process is not None
+        start = time.monotonic()
+        await asyncio.to_thread(self._process.wait, timeout_s)
+        return time.monotonic() - start
+
+    @property
+    def memory(self) -> int:
+        """Bytes that are its own, without those of processes that it started."""
+        return int(psutil.Process(self.pid).memory_full_info().uss)
+
+
+class GatewayProcess(ServerProcess):
+    """A gateway with a folder of its own; `models` are tables of its TOML file."""
+
+    def __init__(
+        self, name: str, folder: Path, *, store: str | None = None, models: str = "", **settings
+    ) -> None:
+        super().__init__(name, folder, "/readyz")
+        self.folder = folder / name
+        self.folder.mkdir()
+        settings = {
+            "data_dir": str(self.folder),
+            "secret": SECRET,
+            "request_seconds": REQUEST_S,
+            "num_threads": 1,
+            "compile_workers": 2,
+            "quota_toolsets": 100_000,
+            "max_sequences_per_key": 256,
+            **({"store": store} if store else {}),
+            **settings,
+        }
+        lines = [f"{key} = {_toml(value)}" for key, value in settings.items()]
+        config = self.folder / "callgate.toml"
+        config.write_text("\n".join([*lines, models]))
+        options = ["--config", str(config), "--port", str(self.port)]
+        self.command = [sys.executable, "-c", _PROGRAM, "serve", *options]
+
+    async def engines_ready(self) -> float:
+        """Wait until all of its engines take requests; the seconds that this took."""
+        start = time.monotonic()
+        async with httpx.AsyncClient(base_url=self.url, timeout=10) as client:
+            while True:
+                states = (await client.get("/v1/engines")).json()["data"]
+                if all(state["circuit"] == "closed" for state in states):
+                    return time.monotonic() - start
+                assert time.monotonic() - start < START_S, states
+                await asyncio.sleep(0.05)
+
+    async def measures(self) -> dict[str, float]:
+        """Its metrics: the sum of each over all labels but `callgate_state`, which is appended to the name."""
+        async with httpx.AsyncClient(base_url=self.url, timeout=10) as client:
+            return read_measures((await client.get("/metrics")).text)
+
+
+class EngineProcess(ServerProcess):
+    """An engine over a store."""
+
+    def __init__(self, name: str, folder: Path, store: str) -> None:
+        super().__init__(name, folder, "/health")
+        options = {"port": self.port, "store": store, "secret": SECRET, "token-seconds": TOKEN_S}
+        words = [str(word) for key, value in options.items() for word in (f"--{key}", value)]
+        self.command = [sys.executable, "-m", "chaos.engine_process", *words]
+
+    async def behave(self, **fields) -> None:
+        """Set fields of its `StandIn`."""
+        async with httpx.AsyncClient(base_url=self.url, timeout=10) as client:
+            (await client.post("/faults", json=fields)).raise_for_status()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Two gateways over two engines and a Redis that keeps what it has acknowledged."""
+
+    folder: Path
+    redis: RedisServer
+    engines: tuple[EngineProcess, ...]
+    gateways: tuple[GatewayProcess, ...]
+
+    @property
+    def clock(self) -> Path:
+        """The file that says how far the clock of the first gateway is moved."""
+        return self.folder / "clock"
+
+    def gateway(self, name: str, **settings) -> GatewayProcess:
+        """One more gateway with the demo's model in it; whoever asks starts and kills it."""
+        model = {"model": str(DEMO_MODEL_FOLDER), "model_name": MODEL}
+        return GatewayProcess(name, self.folder, **{**model, **settings})
+
+    async def engines_ready(self) -> float:
+        """Wait until all gateways use all engines; the seconds that this took."""
+        return max(await asyncio.gather(*(gateway.engines_ready() for gateway in self.gateways)))
+
+
+@asynccontextmanager
+async def started(folder: Path) -> AsyncIterator[Place]:
+    """A place whose processes are ready."""
+    redis_folder = folder / "redis"
+    redis_folder.mkdir()
+    async with AsyncExitStack() as stack:
+        redis = RedisServer(str(redis_folder), keeps=True, **{"enable-debug-command": "local"})
+        stack.callback(redis.kill)
+        redis.start()
+        engines = tuple(EngineProcess(f"engine-{i}", folder, redis.url) for i in range(2))
+        urls = ", ".join(f'"{engine.url}"' for engine in engines)
+        models = f"""
+            [[models]]
+            model = "{DEMO_MODEL_FOLDER}"
+            model_name = "{MODEL}"
+            engine = "vllm"
+            engine_url = [{urls}]
+            prompt_tools = "none"
+        """
+        gateways = tuple(
+            GatewayProcess(f"gateway-{i}", folder, store=redis.url, models=models) for i in range(2)
+        )
+        place = Place(folder, redis, engines, gateways)
+        if HAS_FAKETIME:
+            place.clock.write_text("+0")
+            gateways[0].environment = moved_clock(place.clock)
+        for process in (*engines, *gateways):
+            stack.callback(process.kill)
+            process.start()
+        await asyncio.gather(*(process.ready() for process in (*engines, *gateways)))
+        await place.engines_ready()
+        yield place
+
+
+def moved_clock(file: Path) -> dict[str, str]:
+    """The variables by which a process takes its clock's offset from a file, and measures durations as before."""
+    return {
+        "LD_PRELOAD": str(FAKETIME),
+        "FAKETIME_TIMESTAMP_FILE": str(file),
+        "FAKETIME_CACHE_DURATION": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }
+
+
+def read_measures(text: str) -> dict[str, float]:
+    """See `GatewayProcess.measures`."""
+    found: dict[str, float] = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            series, _, value = line.rpartition(" ")
+            name, _, labels = series.partition("{")
+            state = labels.partition('callgate_state="')[2].partition('"')[0]
+            key = f"{name} {state}".strip()
+            found[key] = found.get(key, 0.0) + float(value)
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _toml(value) -> str:
+    return (
+        str(value).lower()
+        if isinstance(value, bool)
+        else f'"{value}"'
+        if isinstance(value, str)
+        else str(value)
+    )
