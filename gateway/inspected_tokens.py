@@ -12,8 +12,8 @@ from runtime.events import InspectedToken
 from runtime.inspection import MAX_POINTER, TokenPlace
 from toolspecs.tool import Tool
 
-DIGITS = 6
-"""Behind the point of a probability."""
+DIGITS = 4
+"""Of a probability that is told."""
 
 
 class InspectedTokens:
@@ -29,7 +29,7 @@ class InspectedTokens:
     def add(self, token: InspectedToken) -> None:
         """One more has come."""
         inspection = token.inspection
-        mass_removed = None if inspection.mass_removed is None else round(inspection.mass_removed, DIGITS)
+        mass_removed = None if inspection.mass_removed is None else round(inspection.mass_removed, 6)
         told = {
             "index": token.choice,
             "id": token.token_id,
@@ -40,7 +40,7 @@ class InspectedTokens:
                 {
                     "id": candidate.token_id,
                     "text": text,
-                    "probability": round(candidate.probability, DIGITS),
+                    "probability": float(f"{candidate.probability:.{DIGITS}g}"),
                     "removed": candidate.is_removed,
                 }
                 for candidate, text in zip(inspection.candidates, token.candidate_texts, strict=True)

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Literal
 
 NUM_CANDIDATES = 8
-"""Of the model's most probable tokens, so many are told at each step."""
+"""Of the model's most probable tokens, so many are told at each step, and the one that was written."""
 MAX_INSPECTED = 16_384
 """Tokens of one request's answers that are inspected. Each takes up to 3 kB of JSON."""
 MAX_POINTER = 1_000
@@ -49,7 +49,8 @@ class Candidate:
 class Inspection:
     """How one token came about.
 
-    `candidates` are the most probable ones first, and the mask removed the probability `mass_removed` in all.
+    `candidates` are the most probable ones first, with the written one behind them if it is none of them. The
+    mask removed the probability `mass_removed` in all.
     Where the model was not asked there are none, and `mass_removed` is None.
     """
 

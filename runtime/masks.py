@@ -30,14 +30,13 @@ class MaskedDistribution:
 
     Per row, `allowed_mass` is the share of the model's own distribution that the mask allows; that of a
     weighed sequence is truncated by top_k, top_p and min_p first. `is_rescued` says whether the mask forbids
-    the model's most probable token. `top` has the probabilities and ids of the most probable tokens before
-    the mask, by row, for sequences that are inspected.
+    the model's most probable token. `unmasked` has the rows before the mask of sequences that are inspected.
     """
 
     probabilities: Tensor
     allowed_mass: Tensor
     is_rescued: Tensor
-    top: Mapping[int, tuple[Tensor, Tensor]]
+    unmasked: Mapping[int, Tensor]
 
 
 class TokenMasks:
@@ -98,12 +97,14 @@ class TokenMasks:
             if sequence.weight is not None:  # it is weighed by what the mask leaves of the truncated one
                 truncate(row, sequence.sampling)
         peaks = probabilities.amax(dim=1)
-        top = {i: _top(probabilities[i]) for i, sequence in enumerate(sequences) if sequence.is_inspected}
+        unmasked = {
+            i: probabilities[i].clone() for i, sequence in enumerate(sequences) if sequence.is_inspected
+        }
         self._zero_forbidden(probabilities, bitmask)
         allowed_mass = probabilities.sum(dim=1)
         is_rescued = probabilities.amax(dim=1) < peaks
         probabilities /= allowed_mass[:, None]
-        return MaskedDistribution(probabilities, allowed_mass, is_rescued, top)
+        return MaskedDistribution(probabilities, allowed_mass, is_rescued, unmasked)
 
     def count(self, masked: MaskedDistribution, sequences: list[Sequence]) -> list[int]:
         """Count a masked step for each sequence; returns the rows below `MIN_MASS`, for `recompute`.
@@ -123,14 +124,17 @@ class TokenMasks:
         self, masked: MaskedDistribution, sequences: list[Sequence], tokens: list[SampledToken | None]
     ) -> None:
         """Put into the tokens of inspected sequences how they came about; if there are any, this waits."""
-        for i, (probabilities, ids) in masked.top.items():
+        for i, probabilities in masked.unmasked.items():
             if (token := tokens[i]) is None:
                 continue
             mask = self.fill(sequences[i])
+            values, ids = probabilities.topk(min(NUM_CANDIDATES, len(probabilities)))
+            likely = dict(zip(ids.tolist(), values.tolist(), strict=True))
+            likely.setdefault(token.token_id, probabilities[token.token_id].item())
             candidates = tuple(
                 Candidate(token_id, probability, not self._is_allowed(mask, token_id))
-                for token_id, probability in zip(ids.tolist(), probabilities.tolist(), strict=True)
-                if probability > 0
+                for token_id, probability in likely.items()
+                if probability > 0 or token_id == token.token_id
             )
             cause = Cause.FREE
             if masked.is_rescued[i].item():
@@ -180,9 +184,3 @@ class TokenMasks:
         sequence.counters.count_fill((time.perf_counter_ns() - start) / 1000)
         row: NDArray[np.int32] = bitmask[0]
         return row
-
-
-def _top(probabilities: Tensor) -> tuple[Tensor, Tensor]:
-    """The greatest probabilities of one row, and their ids."""
-    values, ids = probabilities.topk(min(NUM_CANDIDATES, len(probabilities)))
-    return values, ids

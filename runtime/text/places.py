@@ -113,26 +113,19 @@ class PlaceReader:
         places = list(self._places(parts, events))
         ends_thought, self._is_thought = self._is_thought and not token.is_thought, token.is_thought
         if token.sampled.token_id in self._token_bytes.stop_ids:
-            return [*self._told(places), self._inspected(token, TokenPlace("end"))]
+            return [*self._told(places or [self._around], parts), self._inspected(token, TokenPlace("end"))]
         if ends_thought and not places:
             places = [TokenPlace("syntax")]
-        if not places or _written(places, "value", "key").is_open:
+        told = self._told([place for place in places if not place.is_open], parts)
+        own = _written(places, "value", "key") if places else None
+        if own is None or own.is_open:
             self._waiting.append(token)
-            return []
-        num_text = sum(len(part.text) for part in parts if isinstance(part, TextPart))
-        told = []
-        while len(places) > 1 and places[0].part == "text":  # what was held back is text up to a call
-            if num_text > 0 and self._waiting:
-                first = self._waiting.pop(0)
-                num_text -= len(self._token_bytes[first.sampled.token_id])
-                told.append(self._inspected(first, places[0]))
-            else:
-                places = places[1:]
-        return [*told, *self._told(places), self._inspected(token, _written(places, "value", "key"))]
+            return told
+        return [*told, self._inspected(token, own)]
 
     def finish(self, events: Iterable[Event]) -> list[InspectedToken]:
         """The tokens that still wait, at the end of the answer, which has settled the last events."""
-        return self._told(list(self._places((), events)))
+        return self._told(list(self._places((), events)) or [self._around])
 
     def _places(self, parts: Iterable[OutputPart], events: Iterable[Event]) -> Iterator[TokenPlace]:
         """The places of what was settled, in order."""
@@ -153,11 +146,22 @@ class PlaceReader:
             yield self._around
             self._around = TokenPlace("syntax")
 
-    def _told(self, places: list[TokenPlace]) -> list[InspectedToken]:
-        """The tokens that have waited, at the first of the places that were settled now."""
+    def _told(self, places: list[TokenPlace], parts: Iterable[OutputPart] = ()) -> list[InspectedToken]:
+        """The tokens that have waited, if anything was settled now: at the first place where they can stand.
+
+        Where text was settled before a call, those that it is made of are text.
+        """
+        if not places:
+            return []
         waiting, self._waiting = self._waiting, []
-        place = _written(places, "key", "value") if places else self._around
-        return [self._inspected(token, place) for token in waiting]
+        num_text = sum(len(part.text) for part in parts if isinstance(part, TextPart))
+        is_mixed = len(places) > 1 and places[0].part == "text"
+        behind = _written(places[is_mixed:], "key", "value")
+        told = []
+        for token in waiting:
+            told.append(self._inspected(token, places[0] if is_mixed and num_text > 0 else behind))
+            num_text -= len(self._token_bytes[token.sampled.token_id])
+        return told
 
     def _inspected(self, token: WrittenToken, place: TokenPlace) -> InspectedToken:
         sampled = token.sampled

@@ -13,6 +13,7 @@ from runtime.inspection import MAX_INSPECTED, NUM_CANDIDATES, Cause
 from runtime.request import Sampling, check_amounts
 from runtime.selection import Selection
 from runtime.sequence import Sequence
+from runtime.written_token import SampledToken
 
 
 def toy_sequence(seed, **options):
@@ -83,10 +84,15 @@ def test_of_many_tokens_the_most_probable_are_told():
     logits = torch.randn(2, width, generator=torch.Generator().manual_seed(1))
     sequences = [toy_sequence(0), toy_sequence(0, is_inspected=False)]
     masked = masks.apply(logits.clone(), sequences)
-    assert list(masked.top) == [0]
-    expected = logits[0].softmax(0).topk(NUM_CANDIDATES)
-    assert torch.equal(masked.top[0][1], expected.indices)
-    assert torch.allclose(masked.top[0][0], expected.values)
+    tokens = [SampledToken(ord('"')), SampledToken(ord('"'))]
+    masks.inspect(masked, sequences, tokens)
+    likely, own = logits[0].softmax(0).topk(NUM_CANDIDATES), logits[0].softmax(0)[ord('"')]
+    *found, last = tokens[0].inspection.candidates
+    assert [c.token_id for c in found] == likely.indices.tolist()
+    assert [c.probability for c in found] == pytest.approx(likely.values.tolist())
+    assert (last.token_id, last.is_removed) == (ord('"'), False)
+    assert last.probability == pytest.approx(own.item())
+    assert tokens[1].inspection is None
 
 
 def inspected(events):
@@ -117,7 +123,7 @@ async def test_an_inspected_answer_is_the_same_and_tells_every_token(make_runtim
     if asked_model:
         mean = sum(token.inspection.mass_removed for token in asked_model) / len(asked_model)
         assert mean == pytest.approx(stats.mass_removed, abs=1e-5)
-    assert all(len(t.inspection.candidates) == len(t.candidate_texts) <= NUM_CANDIDATES for t in tokens)
+    assert all(len(t.inspection.candidates) == len(t.candidate_texts) <= NUM_CANDIDATES + 1 for t in tokens)
 
 
 async def test_what_the_closer_writes_is_closed(runtime):

@@ -6,4 +6,5 @@
 
 export const pages = [
   { name: "toolsets", title: "Toolsets", load: () => import("./pages/toolsets.js") },
+  { name: "playground", title: "Playground", load: () => import("./pages/playground.js") },
 ];

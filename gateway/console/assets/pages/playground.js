@@ -1,0 +1,69 @@
+// The playground: what does the mask do to each token of an answer?
+
+import { Problem, get, stream } from "../api.js";
+import { make } from "../elements.js";
+import { heading, problemBox } from "../parts.js";
+import { answerView } from "../playground/answer.js";
+import { requestForm } from "../playground/form.js";
+import { inspector } from "../playground/inspector.js";
+
+export async function show(place, signal) {
+  const [models, page] = await Promise.all([
+    get("v1/models", {}, signal),
+    get("v1/toolsets", { limit: 500 }, signal),
+  ]);
+  const output = make("div.output", welcome());
+  const form = requestForm(modelNames(models.data), page.toolsets.map((each) => each.name), place.query, signal);
+  form.onRun((request, tools) => run(request, tools, output, form, signal));
+  return [
+    heading("Playground", "What does the mask do to each token of an answer?"),
+    make("div.playground", form.element, output),
+  ];
+}
+
+/** Ask, and show the answer while it is written. */
+async function run(request, tools, output, form, signal) {
+  const answer = answerView();
+  const inspected = inspector(tools);
+  output.replaceChildren(answer.element, inspected.element);
+  const leaving = form.begin(signal);
+  if (output.getBoundingClientRect().top > innerHeight / 2) output.scrollIntoView(); // below the form on a phone
+  try {
+    for await (const chunk of stream("v1/chat/completions", { body: request, signal: leaving.signal })) {
+      if (chunk.error) throw new Problem(0, chunk.error.code ?? "The answer broke off", chunk.error.message);
+      for (const choice of chunk.choices) answer.add(choice);
+      inspected.add(chunk.callgate?.tokens ?? []);
+    }
+  } catch (error) {
+    if (signal.aborted) return;
+    if (!leaving.signal.aborted) {
+      if (!(error instanceof Problem)) throw error;
+      output.prepend(problemBox(error, withoutInspection(error, () => form.run({ inspect: false }))));
+    }
+  } finally {
+    answer.end();
+    inspected.end();
+    form.end();
+  }
+}
+
+/** The way on from an engine that cannot tell. */
+function withoutInspection(error, run) {
+  if (error.status !== 400 || !error.detail.includes("callgate.inspect")) return null;
+  return make("button", { type: "button", onclick: run }, "Run without the inspector");
+}
+
+/** The models, without those whose names have a toolset behind a colon. */
+function modelNames(models) {
+  const names = new Set(models.map((model) => model.id));
+  return [...names].filter((name) => !names.has(name.slice(0, name.lastIndexOf(":"))));
+}
+
+function welcome() {
+  return make(
+    "div.empty",
+    make("h2", "See a call being constrained"),
+    make("p", "Run a request. Each token of the answer shows how it came about. Choose one to see what the model wanted "
+      + "to write there, and what the mask took away."),
+  );
+}

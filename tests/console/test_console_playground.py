@@ -1,0 +1,130 @@
+"""The playground with the model in the box: a call streams in, and the inspector shows what the mask did."""
+
+import json
+
+import pytest
+from browser import PHONE, opened_page
+from serving import served
+
+from gateway.app import create_app
+from gateway.settings import Settings
+
+TOOL = {
+    "name": "close_issue",
+    "description": "Close an issue.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "issue": {"type": "string", "pattern": "^[A-Z]{2,5}-[1-9][0-9]{0,3}$"},
+            "resolution": {"enum": ["fixed", "duplicate", "wont_fix"]},
+        },
+        "required": ["issue", "resolution"],
+        "additionalProperties": False,
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory):
+    """A gateway with the model in the box."""
+    data = str(tmp_path_factory.mktemp("data"))
+    settings = Settings(
+        data_dir=data, secret="0123456789abcdef", compile_workers=0, model="tiny", device="cpu"
+    )
+    with served(create_app(settings)) as client:
+        client.put("/v1/toolsets/issues", json={"tools": [TOOL]}).raise_for_status()
+        yield str(client.base_url).rstrip("/")
+
+
+def run(page, message="Close WEB-12, it is a duplicate of WEB-9"):
+    """Run a request, and return the tokens that the gateway has told of."""
+    page.goto("/console#/playground?toolset=issues")
+    page.get_by_label("Tool choice").locator("option[value='tool:close_issue']").wait_for(state="attached")
+    page.get_by_label("Message", exact=True).fill(message)
+    page.get_by_text("More").click()
+    page.get_by_label("Seed").fill("4")
+    with page.expect_response("**/v1/chat/completions") as answer:
+        page.get_by_role("button", name="Run").click()
+    page.locator(".panels:not([hidden])").wait_for()
+    told = []
+    for line in answer.value.text().splitlines():
+        if line.startswith("data: {"):
+            told += json.loads(line.removeprefix("data: ")).get("callgate", {}).get("tokens", [])
+    return told
+
+
+def choose(page, index):
+    page.locator(".chips .chip").nth(index).click()
+
+
+def test_every_token_is_a_chip_and_its_candidates_are_those_of_the_api(browser, url):
+    with opened_page(browser, url) as page:
+        tokens = run(page)
+        chips = page.locator(".chips .chip")
+        assert chips.count() == len(tokens)
+        assert [kind.split()[1] for kind in chips.evaluate_all("all => all.map(each => each.className)")] == [
+            token["cause"] for token in tokens
+        ]
+        assert page.locator(".answer strong").inner_text() == "close_issue"
+        rescued = [index for index, token in enumerate(tokens) if token["cause"] == "rescued"]
+        assert rescued, "the model in the box knows the pattern less well than the mask"
+        for index in rescued[:3]:
+            choose(page, index)
+            told = tokens[index]["candidates"]
+            assert page.locator(".candidates li").count() == len(told)
+            removed = page.locator(".candidates s").all_inner_texts()
+            assert len(removed) == sum(each["removed"] for each in told)
+            assert "removed" in page.locator(".candidates li").first.inner_text()
+            written = page.locator(".candidates li.written")
+            assert written.count() == 1
+            assert page.locator(".details .token strong").inner_text() == "rescued"
+
+
+def test_the_place_that_a_token_writes_is_marked_in_the_schema(browser, url):
+    with opened_page(browser, url) as page:
+        tokens = run(page)
+        for key in ("issue", "resolution"):
+            at = next(i for i, each in enumerate(tokens) if each["place"]["schema"] == f"/properties/{key}")
+            choose(page, at)
+            marked = page.locator(".place .marked")
+            assert marked.count() == 1
+            assert marked.inner_text().startswith(f'"{key}"')
+        at = next(i for i, each in enumerate(tokens) if each["cause"] == "forced" and not each["candidates"])
+        choose(page, at)
+        page.get_by_text("the model was not asked").wait_for()
+        assert page.locator(".candidates").count() == 0
+
+
+def test_the_arrows_lead_through_the_tokens(browser, url):
+    with opened_page(browser, url) as page:
+        tokens = run(page)
+        choose(page, 0)
+        page.locator(".chips .chip").first.focus()
+        for _ in range(3):
+            page.keyboard.press("ArrowRight")
+        page.get_by_text(f"Token 4 of {len(tokens)}").wait_for()
+        page.keyboard.press("End")
+        page.get_by_text(f"Token {len(tokens)} of {len(tokens)}").wait_for()
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("Home")
+        page.get_by_text(f"Token 1 of {len(tokens)}").wait_for()
+        assert page.locator(".chips [tabindex='0']").count() == 1
+
+
+def test_on_a_phone_nothing_is_wider_and_the_example_needs_no_toolset(browser, url):
+    with opened_page(browser, url, viewport=PHONE, scheme="dark") as page:
+        page.goto("/console#/playground")
+        page.get_by_role("button", name="Run").click()
+        page.locator(".panels:not([hidden])").wait_for(timeout=20_000)
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+        assert page.locator(".answer strong").inner_text() == "book_table"
+
+
+def test_a_request_that_is_refused_says_why(browser, url):
+    with opened_page(browser, url) as page:
+        page.misdeeds.expected.append("400")
+        page.goto("/console#/playground?toolset=issues")
+        page.get_by_text("More").click()
+        page.get_by_label("Most tokens").fill("3")
+        page.get_by_role("button", name="Run").click()
+        page.get_by_role("alert").get_by_text("shortest").wait_for()
