@@ -8,14 +8,15 @@ site in `Origin`, but the site chooses the address to which its name leads, so `
 import ipaddress
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from litestar import Request
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 
-from gateway.configured_keys import ConfiguredKeys
+from gateway.api_keys import ApiKeys
+from gateway.configured_keys import ConfiguredKeys, keys_sent
 from gateway.errors import ForeignHost, ForeignPage, GatewayError, MalformedHead, SettingsError, Unauthorized
 from gateway.grants import ALL_SCOPES, GRANT, Grant, KeyScope
 from gateway.problems import respond
@@ -114,12 +115,15 @@ class AccessControl:
     def __init__(
         self,
         app: ASGIApp,
-        keys: ConfiguredKeys,
+        configured_keys: ConfiguredKeys,
+        keys: ApiKeys,
+        *,
         hosts: AllowedHosts | None,
         open_paths: OpenPaths,
         origins: Collection[str] = (),
     ) -> None:
         self._app = app
+        self._configured_keys = configured_keys
         self._keys = keys
         self._hosts = hosts
         self._open_paths = open_paths
@@ -129,7 +133,7 @@ class AccessControl:
         """Pass the request on, or answer it."""
         if scope["type"] == ScopeType.HTTP:
             try:
-                scope[GRANT] = self._grant_of(scope)  # type: ignore[literal-required]
+                scope[GRANT] = await self._grant_of(scope)  # type: ignore[literal-required]
             except GatewayError as error:
                 request: Request[Any, Any, Any] = Request(scope, receive, send)
                 response = respond(request, error).to_asgi_response(app=None, request=request)
@@ -137,11 +141,12 @@ class AccessControl:
                 return
         await self._app(scope, receive, send)
 
-    def _grant_of(self, scope: HTTPScope) -> Grant | None:
+    async def _grant_of(self, scope: HTTPScope) -> Grant | None:
         """What the request may do; None if it has no key and asks for what is open.
 
         Raises:
             MalformedHead, ForeignHost, ForeignPage, Unauthorized: it may not come in.
+            KeysUnavailable: the store is out, and the key is one of the store's.
         """
         if not scope["path"].startswith("/"):
             raise MalformedHead("its target is not a path, and this is no proxy")
@@ -150,22 +155,31 @@ class AccessControl:
             if names.count(name) > 1:
                 raise MalformedHead(f"it has more than one header {name.decode().title()!r}; send one")
         headers = dict(scope["headers"])
-        grant = self._keys.grant_of(headers)
+        grant = self._configured_keys.grant_of(headers)
         if grant is not None and grant.scopes == {KeyScope.METRICS}:
             return grant  # by whatever name: a scraper calls each pod by its address, and no page has its key
         self._check_sender(headers)
-        if grant is None and not self._keys.are_needed:
-            return Grant(self._keys.scopes_of(ALL_SCOPES))
+        if grant is None and not self._configured_keys.are_needed:
+            return Grant(self._configured_keys.scopes_of(ALL_SCOPES))
+        if grant is None:
+            grant = await self._stored(headers)
         if grant is None and scope["path"] not in self._open_paths:
             raise Unauthorized
         return grant
+
+    async def _stored(self, headers: Mapping[bytes, bytes]) -> Grant | None:
+        """The grant of a key of the store; raises KeysUnavailable."""
+        for sent in keys_sent(headers):
+            if grant := await self._keys.find(sent):
+                return replace(grant, scopes=self._configured_keys.scopes_of(grant.scopes))
+        return None
 
     def _check_sender(self, headers: Mapping[bytes, bytes]) -> None:
         """Raise ForeignHost or ForeignPage by how the gateway is called, and the page that calls."""
         host = headers.get(b"host", b"").decode("latin-1")
         if self._hosts is not None and host not in self._hosts:
-            raise ForeignHost(host, needs_key=self._keys.are_needed)
-        if not self._keys.are_needed:
+            raise ForeignHost(host, needs_key=self._configured_keys.are_needed)
+        if not self._configured_keys.are_needed:
             origin = headers.get(b"origin", b"").decode("latin-1")
             is_own = origin.partition("://")[2].lower() == host.lower()
             if origin and not is_own and origin.lower() not in self._origins:

@@ -16,7 +16,9 @@ from compiler.isolation.compile_job import CompilePool
 from compiler.isolation.limits import CompileLimits
 from compiler.isolation.pools import ThreadPool, WorkerPool
 from gateway.access import AccessControl, read_allowed_hosts
+from gateway.allowance import LimitedRequests
 from gateway.api_document.document_routes import DOCUMENT_ROUTES
+from gateway.api_keys import ApiKeys
 from gateway.completions import Completions
 from gateway.configured_keys import ConfiguredKeys
 from gateway.console.console_routes import CONSOLE_ROUTES
@@ -25,9 +27,11 @@ from gateway.headers import CrossOrigin, RequestIds, read_origins
 from gateway.json_contents import ContentLimits
 from gateway.principal import Principal, principal_of, read_networks
 from gateway.problems import respond
+from gateway.rate_limits import RateLimits
 from gateway.registry import Registry
 from gateway.request_bodies import RequestBodies
 from gateway.route_scopes import Authorization, OpenPaths
+from gateway.routes.key_routes import KeyController
 from gateway.routes.model_routes import MODEL_ROUTES
 from gateway.routes.toolset_routes import ToolsetController
 from gateway.served_models import start_runtime
@@ -61,13 +65,15 @@ def create_app(
         SettingsError: the keys or the secret cannot be read.
         InvalidStoreURL, ExtraMissing: the store or the telemetry cannot be opened.
     """
-    keys = ConfiguredKeys.read(settings)
+    configured_keys = ConfiguredKeys.read(settings)
     hosts = read_allowed_hosts(settings)
     origins = read_origins(settings)
     trusted_proxies = read_networks(settings.trusted_proxies or "")
     secret = read_secret(settings)
     warn_of_own_secret(settings)
     opened_store = store or open_store_of(settings)
+    keys = ApiKeys(opened_store)
+    limits = RateLimits(opened_store)
     recorders = Recorders.open(settings, tracer_provider, meters)
 
     def principal(request: Request[Any, Any, Any]) -> Principal:
@@ -78,13 +84,15 @@ def create_app(
         settings=settings,
         secret=secret,
         store=opened_store,
+        keys=keys,
+        limits=limits,
         recorders=recorders,
         compile_pool=compile_pool,
         runtime=runtime,
     )
     app = Litestar(
         [
-            *(*MODEL_ROUTES, ToolsetController, *DOCUMENT_ROUTES),
+            *(*MODEL_ROUTES, ToolsetController, KeyController, *DOCUMENT_ROUTES),
             *(CONSOLE_ROUTES if settings.console else ()),
         ],
         dependencies={
@@ -94,11 +102,13 @@ def create_app(
         exception_handlers={Exception: respond},
         lifespan=[parts],
         logging_config=None,
-        middleware=[Authorization(), recorders.requests],
+        middleware=[Authorization(), recorders.requests, LimitedRequests(limits)],
         openapi_config=None,  # `gateway.api_document` knows more than the handlers say
     )
     # Not as middleware, which Litestar runs only for paths that have a route.
-    controlled = AccessControl(app.asgi_handler, keys, hosts, OpenPaths.of(app), origins)
+    controlled = AccessControl(
+        app.asgi_handler, configured_keys, keys, hosts=hosts, open_paths=OpenPaths.of(app), origins=origins
+    )
     app.asgi_handler = RequestIds(CrossOrigin(controlled, origins))
     return app
 
@@ -110,6 +120,8 @@ async def _running(
     settings: Settings,
     secret: bytes,
     store: Store,
+    keys: ApiKeys,
+    limits: RateLimits,
     recorders: Recorders,
     compile_pool: CompilePool | None,
     runtime: Runtime | None,
@@ -122,6 +134,7 @@ async def _running(
     async with AsyncExitStack() as opened:
         opened.push_async_callback(recorders.close)
         opened.push_async_callback(store.close)
+        opened.push_async_callback(limits.close)
         compilers = compile_pool or open_compile_pool(settings)
         grammars = GrammarCache(
             store,
@@ -139,7 +152,7 @@ async def _running(
         for model in await runtime.models():
             await compilers.start(model.prepared)
         await opened.enter_async_context(recorders.engines.of(runtime, grammars))
-        services = wire(settings, store, recorders, grammars, runtime)
+        services = wire(settings, store, keys, recorders=recorders, grammars=grammars, runtime=runtime)
         opened.callback(services.bodies.close)
         app.state.services = services
         await opened.enter_async_context(collecting(store, retention_of(settings)))
@@ -147,7 +160,13 @@ async def _running(
 
 
 def wire(
-    settings: Settings, store: Store, recorders: Recorders, grammars: GrammarCache, runtime: Runtime
+    settings: Settings,
+    store: Store,
+    keys: ApiKeys,
+    *,
+    recorders: Recorders,
+    grammars: GrammarCache,
+    runtime: Runtime,
 ) -> Services:
     """Connect what the routes use."""
     catalog = Catalog(store, quota=Quota(settings.quota_bytes, settings.quota_toolsets))
@@ -178,6 +197,7 @@ def wire(
             contents=bodies.contents,
         ),
         bodies,
+        keys,
         recorders.meters,
         is_strict=settings.strict_fields,
     )

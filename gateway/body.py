@@ -246,7 +246,11 @@ def _below(outer: inspect.Type, name: str | None) -> Iterator[inspect.Type]:
                     yield from _alternatives(field.type)
             if name is not None and name == tag_field:
                 yield inspect.LiteralType((str(tag),))
-        case inspect.ListType(item_type=inner) | inspect.DictType(value_type=inner) if name is None:
+        case (
+            inspect.ListType(item_type=inner)
+            | inspect.VarTupleType(item_type=inner)
+            | inspect.DictType(value_type=inner)
+        ) if name is None:
             yield from _alternatives(inner)
 
 

@@ -1,10 +1,7 @@
-"""The `callgate` command: serve, demo, bench, study, settings, engines, and the groups tools and store."""
+"""The `callgate` command: serve, demo, bench, study, settings, engines; the groups tools, keys, store."""
 
-import inspect
 import runpy
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,9 +9,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from gateway.command_options import errors_explained, with_settings
 from gateway.engines_cli import engines
-from gateway.errors import BenchMissing, GatewayError
+from gateway.errors import BenchMissing
 from gateway.import_cli import import_tools
+from gateway.keys_cli import keys
 from gateway.setting_sources import let_threads_wait, load
 from gateway.settings import settings_table
 from gateway.tools_cli import output, table, tools
@@ -31,8 +30,7 @@ store = typer.Typer(help="The store of toolsets.", no_args_is_help=True)
 cli.add_typer(store, name="store")
 
 cli.command("engines")(engines)
-
-FAILED = 1
+cli.add_typer(keys, name="keys")
 
 
 def _print_version(is_wanted: bool) -> None:  # noqa: FBT001 - typer calls it so
@@ -55,31 +53,6 @@ def main() -> None:
     """The entry point."""
     let_threads_wait()
     cli()
-
-
-def with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command an option for every setting of the table; it receives those that were given."""
-    options = [
-        inspect.Parameter(
-            setting.name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=None,
-            annotation=Annotated[
-                list[str] | None if setting.is_repeatable else str | None,
-                typer.Option(
-                    setting.option,
-                    help=setting.description + (f" Default: {setting.default}." if setting.default else ""),
-                    metavar=setting.type_name.upper() if " " not in setting.type_name else "WORD",
-                    show_default=False,
-                ),
-            ],
-        )
-        for setting in settings_table()
-    ]
-    own = [p for p in inspect.signature(command).parameters.values() if p.kind is not p.VAR_KEYWORD]
-    command.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
-    command.__annotations__ = {p.name: p.annotation for p in (*own, *options)}
-    return command
 
 
 @cli.command()
@@ -205,27 +178,3 @@ def run_comparison(arguments: list[str]) -> None:
     sys.path[:0] = map(str, (tests / "bench", tests, tests / "runtime"))
     sys.argv[1:] = arguments
     runpy.run_module("side_by_side", run_name="__main__", alter_sys=True)
-
-
-@contextmanager
-def errors_explained() -> Iterator[None]:
-    """Turn expected errors into their message and exit code 1, without a traceback."""
-    try:
-        yield
-    except Exception as error:
-        if not is_expected(error):
-            raise
-        console = Console(stderr=True)
-        console.print(f"callgate: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(FAILED) from error
-
-
-def is_expected(error: Exception) -> bool:
-    """Whether the user's input or machine is at fault, so that the message says enough."""
-    if isinstance(error, GatewayError):
-        return True
-    from compiler.errors import CompilerError  # noqa: PLC0415 - loads xgrammar
-    from runtime.errors import RuntimeFault  # noqa: PLC0415
-    from toolspecs.errors import ToolspecsError  # noqa: PLC0415
-
-    return isinstance(error, RuntimeFault | ToolspecsError | CompilerError)

@@ -17,6 +17,7 @@ from typing import Any
 from compiler.cache.grammar_cache import GrammarCache, GrammarLookup
 from compiler.errors import UnsupportedToolset
 from compiler.syntaxes import find_syntax
+from gateway.allowance import Allowance, expected_tokens, metered
 from gateway.errors import InvalidField, NotReady, RefusedTool, ToolsetConflict, TooManyTools
 from gateway.inspected_tokens import InspectedTokens
 from gateway.telemetry.chat_spans import Chat, Telemetry
@@ -90,16 +91,17 @@ class Completions:
         self._max_choices = max_choices
         self._request_seconds = request_seconds
 
-    async def start(self, turn: Turn, share: str = "") -> Generation:
+    async def start(self, turn: Turn, share: str = "", allowance: Allowance | None = None) -> Generation:
         """Begin to answer a turn; when this returns, the first event has come.
 
-        `share` stands for the client in queues.
+        `share` stands for the client in queues. Tokens are taken from the `allowance`.
 
         Raises:
             InvalidField: fields of the turn do not fit each other.
             ToolspecsError: a toolset or revision does not exist.
             RefusedTool, UnsupportedToolset, UnsupportedSchema: a schema of the request cannot be enforced.
             RuntimeFault: the runtime cannot answer, or not in time.
+            RateLimited: the allowance has too few tokens left.
         """
         deadline = Deadline(turn.timeout_s, self._request_seconds)
         if turn.num_choices > self._max_choices:
@@ -109,7 +111,9 @@ class Completions:
         model, suffix = await self._model(turn)
         chat = self._telemetry.chat(model.model_id)
         with chat.beginning():
-            return await self._begun(turn, model, suffix, deadline, chat=chat, share=share)
+            return await self._begun(
+                turn, model, suffix, deadline, chat=chat, share=share, allowance=allowance
+            )
 
     async def _begun(
         self,
@@ -120,6 +124,7 @@ class Completions:
         *,
         chat: Chat,
         share: str,
+        allowance: Allowance | None,
     ) -> Generation:
         """The generation of a turn, whose first event has come; raises what `start` raises."""
         async with deadline.enforced():
@@ -135,36 +140,38 @@ class Completions:
         request = replace(request, trace_headers=chat.headers())
         ignored = tuple(_without_effect(turn, model, grammar))
         num_turns = 1
-        while True:
-            request = replace(request, timeout_s=deadline.remaining_s(), share=share)
-            chat.asked(request)
-            generation = Generation(
-                request_id=request.request_id,
-                model_id=model.model_id,
-                num_choices=turn.num_choices,
-                is_named=choice.is_named,
-                has_logprobs=turn.num_logprobs is not None,
-                toolsets=tuple(revision.summary for revision in revisions),
-                grammar=grammar,
-                source=self._runtime.generate(request),
-                observer=chat,
-                custom=frozenset(tool.name for tool in tools if tool.custom and turn.has_custom_calls),
-                inspected=InspectedTokens(tools) if turn.is_inspected else None,
-                ignored=ignored,
-                num_dropped=len(turn.messages) - len(request.messages),
-            )
-            try:
-                await generation.begin()
-            except PromptTooLong as error:
-                if not turn.truncates:
-                    raise
-                shorter = await asyncio.to_thread(without_oldest, request.messages, error, num_turns)
-                if len(shorter) == len(request.messages):
-                    raise
-                request = replace(request, messages=shorter)
-                num_turns *= 2  # each try renders the whole prompt, so there are few
-            else:
-                return generation
+        expected = expected_tokens(request, model.context_length)
+        async with metered(allowance, chat, expected, turn.num_choices) as observer:
+            while True:
+                request = replace(request, timeout_s=deadline.remaining_s(), share=share)
+                chat.asked(request)
+                generation = Generation(
+                    request_id=request.request_id,
+                    model_id=model.model_id,
+                    num_choices=turn.num_choices,
+                    is_named=choice.is_named,
+                    has_logprobs=turn.num_logprobs is not None,
+                    toolsets=tuple(revision.summary for revision in revisions),
+                    grammar=grammar,
+                    source=self._runtime.generate(request),
+                    observer=observer,
+                    custom=frozenset(tool.name for tool in tools if tool.custom and turn.has_custom_calls),
+                    inspected=InspectedTokens(tools) if turn.is_inspected else None,
+                    ignored=ignored,
+                    num_dropped=len(turn.messages) - len(request.messages),
+                )
+                try:
+                    await generation.begin()
+                except PromptTooLong as error:
+                    if not turn.truncates:
+                        raise
+                    shorter = await asyncio.to_thread(without_oldest, request.messages, error, num_turns)
+                    if len(shorter) == len(request.messages):
+                        raise
+                    request = replace(request, messages=shorter)
+                    num_turns *= 2  # each try renders the whole prompt, so there are few
+                else:
+                    return generation
 
     async def prompt_ids(self, turn: Turn, share: str = "") -> list[int]:
         """The token ids of the turn's prompt; `share` as in `start`.

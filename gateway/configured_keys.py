@@ -23,16 +23,18 @@ class ConfiguredKeys:
 
     keys: tuple[str, ...] = ()
     metrics_keys: tuple[str, ...] = ()
+    is_required: bool = False
+    """Whether clients need keys even if there are none here, but in the store."""
 
     @classmethod
     def read(cls, settings: Settings) -> "ConfiguredKeys":
         """As the settings say; raises SettingsError if a file gives no keys."""
-        return cls(read_keys(settings), read_metrics_keys(settings))
+        return cls(read_keys(settings), read_metrics_keys(settings), settings.require_keys)
 
     @property
     def are_needed(self) -> bool:
         """Whether clients need keys."""
-        return bool(self.keys)
+        return self.is_required or bool(self.keys)
 
     def grant_of(self, headers: Mapping[bytes, bytes]) -> Grant | None:
         """The grant of the key that a request sends; None if it sends none of these."""

@@ -12,21 +12,26 @@ GatewayError
 │   ├── UnknownField     there is no such field
 │   └── ThreadUnsupported  a Messages request wants the conversation kept here
 ├── ToolsetConflict      the toolsets of one request define a tool twice
+├── UnknownKey           there is no API key with this id
+├── TooManyKeys          there are as many API keys as there may be
 ├── UnknownResponse      no response is stored under this id
 ├── TooManyTools         the tools of one request are too many or too large together
 ├── RefusedTool          the schema of an inline tool cannot be enforced: its index in `tools`
 ├── MalformedHead        the head of the request can be read in two ways, or is not for this server
 ├── Unauthorized         the API key is missing or wrong
 ├── Forbidden            the API key may not do this
+├── RateLimited          the API key has used up its requests or tokens of a minute
 ├── ForeignHost          the request calls the gateway by a name that is not one of its own
 ├── ForeignPage          a web page of another site sent the request, and no API key keeps it out
 ├── ClientGone           the client closed the connection before the answer was complete
 ├── NotReady             the gateway cannot serve yet, or no longer
+│   └── KeysUnavailable  the store is out, so an API key cannot be looked up
 ├── NoMetrics            the settings switch metrics off
 ├── ExtraMissing         a feature needs an optional dependency; the extra that installs it
 └── BenchMissing         the benchmarks are not installed; they are part of the repository
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 from toolspecs.nearest import MAX_NAME, shorten
@@ -129,6 +134,21 @@ class UnknownResponse(GatewayError):
         super().__init__(f"no response {response_id!r} is stored: it was deleted, has expired, or never was")
 
 
+class UnknownKey(GatewayError):
+    """There is no API key with the id `key_id`."""
+
+    def __init__(self, key_id: str) -> None:
+        self.key_id = key_id
+        super().__init__(f"there is no API key {key_id!r}; GET /v1/keys or `callgate keys list` lists them")
+
+
+class TooManyKeys(GatewayError):
+    """There are as many API keys as there may be."""
+
+    def __init__(self, maximum: int) -> None:
+        super().__init__(f"there are {maximum} API keys, which is the limit; revoke those that have expired")
+
+
 class TooManyTools(InvalidField):
     """The tools of a request are too many or too large together; `sources` are what it names, with sizes."""
 
@@ -174,6 +194,24 @@ class Forbidden(GatewayError):
         )
 
 
+class RateLimited(GatewayError):
+    """An API key has used up its `limit` of requests or tokens (`kind`) of a minute.
+
+    In `retry_after_s` seconds enough of it is free for this request, in `reset_s` all of it.
+    """
+
+    def __init__(self, kind: str, limit: int, remaining: int, retry_after_s: float, reset_s: float) -> None:
+        self.kind = kind
+        self.limit = limit
+        self.remaining = remaining
+        self.retry_after_s = retry_after_s
+        self.reset_s = reset_s
+        super().__init__(
+            f"this key may use {limit} {kind} a minute, and has {remaining} left;"
+            f" try again in {math.ceil(retry_after_s)} s"
+        )
+
+
 class ForeignHost(GatewayError):
     """The request calls the gateway by the name `host`, which is not one of its own."""
 
@@ -211,6 +249,13 @@ class NotReady(GatewayError):
     def __init__(self, reason: str, retry_after_s: float = 1.0) -> None:
         self.retry_after_s = retry_after_s
         super().__init__(reason)
+
+
+class KeysUnavailable(NotReady):
+    """The store is out, so an API key that was not seen lately cannot be looked up."""
+
+    def __init__(self) -> None:
+        super().__init__("the store cannot be used, so this API key cannot be looked up; send it again later")
 
 
 class NoMetrics(GatewayError):

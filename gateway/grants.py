@@ -27,13 +27,24 @@ class Grant:
     """What the requests of one key may do.
 
     `key_id` names the key in the log and tells nothing about its secret; without authentication it is empty.
-    `share` and `owner` are those of the principal, empty where the client's address says who it is.
+    `share` and `owner` are those of the principal, empty where the client's address says who it is. `tenant`
+    is whose toolsets it sees. Of what is None, it may use all.
     """
 
     scopes: frozenset[KeyScope] = ALL_SCOPES
     key_id: str = ""
     share: str = ""
     owner: str = ""
+    tenant: str | None = None
+    toolsets: frozenset[str] | None = None
+    models: frozenset[str] | None = None
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether its requests are counted."""
+        return self.requests_per_minute is not None or self.tokens_per_minute is not None
 
     def has_any(self, needed: frozenset[KeyScope]) -> bool:
         """Whether one of the scopes that a route needs is among its own."""

@@ -12,12 +12,18 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
 from gateway.errors import SettingsError
+from gateway.rate_limits import Limited
 from gateway.settings import Settings
 
 REQUEST_ID = "callgate.request_id"
 """Where a request's scope holds its id."""
 
-EXPOSED = "ETag, Retry-After, X-Callgate-Ignored, X-Request-ID"
+EXPOSED = ", ".join(
+    (
+        *("ETag", "Retry-After", "X-Callgate-Ignored", "X-Request-ID"),
+        *(f"X-RateLimit-{part}-{kind}" for kind in Limited for part in ("limit", "remaining", "reset")),
+    )
+)
 """Headers of answers that pages of other sites may read."""
 
 _USABLE_ID = re.compile(rb"[!-~]{1,128}")

@@ -1,7 +1,7 @@
 """Errors as clients see them: one table from error types to statuses, and three shapes.
 
-Registry routes answer with problem details (RFC 9457), Messages with Anthropic's error object, all other
-routes with OpenAI's: the clients show no other.
+Registry and key routes answer with problem details (RFC 9457), Messages with Anthropic's error object, all
+other routes with OpenAI's: the clients show no other.
 
 >>> problem_of(gateway.InvalidField("n", "at most 16 choices are served, this asks for 20"))
 Problem(status=400, kind='invalid_field', detail='n: at most 16 choices are served, ...', param='n', ...)
@@ -33,6 +33,9 @@ from toolspecs.toolset import TOOLSET_NAME
 _log = logging.getLogger(__name__)
 
 REGISTRY = "/v1/toolsets"
+KEYS = "/v1/keys"
+_WITH_PROBLEM_DETAILS = (REGISTRY, KEYS)
+"""Routes of our own API; the others have the shapes of theirs."""
 MESSAGES = "/v1/messages"
 
 _PLAIN_KEY = re.compile(r"[\w$-]+")
@@ -58,15 +61,19 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     gateway.ToolsetConflict: (400, "toolset_conflict"),
     gateway.TooManyTools: (422, "limit_exceeded"),
     gateway.UnknownResponse: (404, "unknown_response"),
+    gateway.UnknownKey: (404, "unknown_key"),
+    gateway.TooManyKeys: (403, "too_many_keys"),
     gateway.NoMetrics: (404, "no_metrics"),
     gateway.RefusedTool: (422, "unsupported_schema"),
     gateway.MalformedHead: (400, "malformed_head"),
     gateway.Unauthorized: (401, "unauthorized"),
     gateway.Forbidden: (403, "forbidden"),
+    gateway.RateLimited: (429, "rate_limit_exceeded"),
     gateway.ForeignHost: (403, "foreign_host"),
     gateway.ForeignPage: (403, "foreign_page"),
     gateway.ClientGone: (CLIENT_CLOSED_REQUEST, "client_closed_request"),
     gateway.NotReady: (503, "not_ready"),
+    gateway.KeysUnavailable: (503, "keys_unavailable"),
     toolspecs.InvalidName: (400, "invalid_name"),
     toolspecs.UnknownToolset: (404, "unknown_toolset"),
     toolspecs.UnknownTool: (404, "unknown_tool"),
@@ -109,6 +116,7 @@ _EXPECTED_KINDS = {
     "compiler_overloaded",
     "compiling_unfinished",
     "engine_stopped",
+    "keys_unavailable",
     "no_engine",
 }
 
@@ -198,10 +206,15 @@ def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
         )
     if problem.param and problem.kind != "invalid_field":
         problem = replace(problem, param=wire_name(path, problem.param))
-    if path.startswith(REGISTRY):
+    if has_problem_details(path):
         return _response(problem_details(problem), problem.status, problem, "application/problem+json")
     write = anthropic_error if path.startswith(MESSAGES) else openai_error
     return _response(write(problem), model_route_status(problem), problem, "application/json")
+
+
+def has_problem_details(path: str) -> bool:
+    """Whether the errors of a route are problem details."""
+    return path.startswith(_WITH_PROBLEM_DETAILS)
 
 
 def _bad_parameter(fault: Mapping[str, Any]) -> Problem:
@@ -325,6 +338,11 @@ def _(_error: gateway.Unauthorized) -> Details:
 
 @_details.register
 def _(error: gateway.NotReady) -> Details:
+    return None, {}, _retry_after(error.retry_after_s)
+
+
+@_details.register
+def _(error: gateway.RateLimited) -> Details:
     return None, {}, _retry_after(error.retry_after_s)
 
 

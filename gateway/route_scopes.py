@@ -65,6 +65,11 @@ ROUTE_SCOPES: Mapping[str, frozenset[KeyScope]] = {
     "put_tool": REGISTERING,
     "delete_tool": REGISTERING,
     "restore": REGISTERING,
+    "create_key": ADMIN,
+    "list_keys": ADMIN,
+    "get_key": ADMIN,
+    "rotate_key": ADMIN,
+    "revoke_key": ADMIN,
 }
 
 

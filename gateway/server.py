@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from rich.console import Console
 
 from gateway.access import read_allowed_hosts
+from gateway.api_keys import ApiKeys
 from gateway.app import create_app, load_runtime, open_compile_pool
 from gateway.configured_keys import ConfiguredKeys
 from gateway.connections import BACKLOG, ServerConfig
@@ -119,10 +120,11 @@ def serve(settings: Settings, console: Console) -> None:
 
 
 async def reach_store(settings: Settings) -> None:
-    """Raise SettingsError unless the store can be used."""
+    """Raise SettingsError unless the store can be used; warn if its API keys do not fit the settings."""
     store = open_store_of(settings)
     try:
         await store.ping()
+        await ApiKeys(store).warn_of_settings(settings)
     except StoreUnavailable as error:
         if settings.store is None:
             raise SettingsError("data_dir", "", f"{error}; choose another folder with --data-dir") from error

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from litestar.di import NamedDependency
 
 from compiler.cache.grammar_cache import GrammarCache
+from gateway.api_keys import ApiKeys
 from gateway.completions import Completions
 from gateway.registry import Registry
 from gateway.request_bodies import RequestBodies
@@ -29,6 +30,7 @@ class Services:
     completions: Completions
     responses: StoredResponses
     bodies: RequestBodies
+    keys: ApiKeys
     meters: Meters
     is_strict: bool = False
     """Whether requests with fields that have no effect are refused."""

@@ -100,7 +100,7 @@ def _check_exposure(settings: Settings, origin: Mapping[str, str]) -> None:
             "host",
             origin.get("host", "the defaults"),
             f"other machines can reach {settings.host}, and authentication is off;"
-            " set api_key or api_key_file, or listen on 127.0.0.1",
+            " set api_key, api_key_file or require_keys, or listen on 127.0.0.1",
         )
 
 

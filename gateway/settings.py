@@ -251,6 +251,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     api_key_file: Annotated[
         str | None, Meta(description="File of API keys, one per line; `#` begins a comment.")
     ] = None
+    require_keys: Annotated[
+        bool,
+        Meta(
+            description="Ask clients for API keys also without `api_key` and `api_key_file`: for keys of the"
+            " store, which `callgate keys` and /v1/keys make."
+        ),
+    ] = False
     cors_origins: Annotated[
         str | None,
         Meta(
@@ -425,6 +432,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def has_authentication(self) -> bool:
         """Whether clients need an API key."""
+        return self.require_keys or self.has_configured_keys
+
+    @property
+    def has_configured_keys(self) -> bool:
+        """Whether the settings themselves have API keys."""
         return self.api_key is not None or self.api_key_file is not None
 
 

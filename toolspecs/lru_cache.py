@@ -30,8 +30,7 @@ class LruCache(Generic[ValueT]):
 
     def put(self, key: str, value: ValueT, num_bytes: int) -> None:
         """Add or replace a value that takes `num_bytes`; a value larger than the cache is left out."""
-        if key in self._values:
-            self.num_bytes -= self._values.pop(key)[1]
+        self.drop(key)
         if num_bytes > self._max_bytes:
             return
         self._values[key] = (value, num_bytes)
@@ -39,3 +38,8 @@ class LruCache(Generic[ValueT]):
         while self.num_bytes > self._max_bytes:
             _, (_, freed) = self._values.popitem(last=False)
             self.num_bytes -= freed
+
+    def drop(self, key: str) -> None:
+        """Remove a value, if it is there."""
+        if key in self._values:
+            self.num_bytes -= self._values.pop(key)[1]

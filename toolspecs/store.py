@@ -55,10 +55,11 @@ class Store(Protocol):
         Returns whether it wrote. A value written this way does not expire.
         """
 
-    async def increment(self, key: str, by: int = 1) -> int:
+    async def increment(self, key: str, by: int = 1, ttl_s: float | None = None) -> int:
         """Add to the decimal number at `key`, from 0 if the key is absent, and return the sum.
 
-        The expiry stays as it was. Raises `NotACounter` if the value or the sum is not a 64-bit integer.
+        A key that was absent expires after `ttl_s` seconds or (None) never; else its expiry stays. Raises
+        `NotACounter` if the value or the sum is not a 64-bit integer.
         """
 
     def lock(self, key: str, lease_s: float, wait_s: float) -> AbstractAsyncContextManager[None]:

@@ -13,7 +13,7 @@ from litestar.types import ControllerRouterHandler
 
 from gateway.api_document.operations import ANY_REQUEST, HEADERS, OPERATIONS, WITH_KEY, Operation
 from gateway.api_document.request_schemas import STRUCTS, reached, ref, request_schemas
-from gateway.problems import MESSAGES, REGISTRY, STATUSES, Problem, model_route_status
+from gateway.problems import MESSAGES, STATUSES, Problem, has_problem_details, model_route_status
 from gateway.route_scopes import ROUTE_SCOPES
 from gateway.wire.answers.registry_answers import AnthropicErrorBody, OpenAIErrorBody, ProblemDetails
 
@@ -152,7 +152,7 @@ class _Described:
 
     def _errors(self, path: str, name: str, row: Operation) -> dict[str, JSON]:
         """The errors of a route by status, with the names of their kinds."""
-        is_registry = path.startswith(REGISTRY)
+        is_registry = has_problem_details(path)
         kinds: defaultdict[int, dict[str, None]] = defaultdict(dict)
         kinds[500]["internal_error"] = None
         for error in (*ANY_REQUEST, *(WITH_KEY if ROUTE_SCOPES[name] else ()), *row.errors):

@@ -7,13 +7,16 @@ from litestar import Response, get
 
 from gateway.api_document.document import describe
 from gateway.api_document.page import PAGE_HEADERS, write_page
+from gateway.routes.key_routes import KeyController
 from gateway.routes.model_routes import MODEL_ROUTES
 from gateway.routes.toolset_routes import ToolsetController
 
 
 @lru_cache(maxsize=1)
 def _document() -> bytes:
-    return json.dumps(describe([*MODEL_ROUTES, ToolsetController]), ensure_ascii=False).encode()
+    return json.dumps(
+        describe([*MODEL_ROUTES, ToolsetController, KeyController]), ensure_ascii=False
+    ).encode()
 
 
 @lru_cache(maxsize=1)

@@ -9,6 +9,7 @@ from typing import Any
 
 from compiler import errors as compiler
 from gateway import errors as gateway
+from gateway.wire.answers import key_answers as keys
 from gateway.wire.answers import message_answers as messages
 from gateway.wire.answers import model_answers as models
 from gateway.wire.answers import registry_answers as registry
@@ -19,7 +20,7 @@ from toolspecs import errors as toolspecs
 Errors = tuple[type[Exception], ...]
 
 ANY_REQUEST: Errors = (gateway.MalformedHead, gateway.ForeignHost, gateway.ForeignPage)
-WITH_KEY: Errors = (gateway.Unauthorized, gateway.Forbidden)
+WITH_KEY: Errors = (gateway.Unauthorized, gateway.Forbidden, gateway.KeysUnavailable, gateway.RateLimited)
 WITH_BODY: Errors = (
     gateway.MalformedBody,
     gateway.UnreadableBody,
@@ -192,6 +193,21 @@ OPERATIONS: Mapping[str, Operation] = {
     "restore": _TOOLSETS.writing({200: registry.RevisionSummary}),
     "report": _TOOLSETS.reading(registry.Report, *COMPILING),
     "check": _TOOLSETS.reading(registry.Check, *REGISTERING, body="ToolsetRequest"),
+    "create_key": Operation(
+        "Keys",
+        {201: keys.NewKey},
+        (*WITH_BODY, gateway.TooManyKeys, toolspecs.StoreError, toolspecs.StoreFull),
+        "KeyRequest",
+    ),
+    "list_keys": Operation("Keys", {200: keys.KeyList}, (toolspecs.StoreError,)),
+    "get_key": Operation("Keys", {200: keys.StoredKey}, (gateway.UnknownKey, toolspecs.StoreError)),
+    "rotate_key": Operation(
+        "Keys",
+        {200: keys.NewKey},
+        (*WITH_BODY, gateway.UnknownKey, toolspecs.StoreError, toolspecs.StoreFull),
+        "RotationRequest",
+    ),
+    "revoke_key": Operation("Keys", {204: None}, (gateway.UnknownKey, toolspecs.StoreError)),
     "healthz": Operation("Operations", {200: models.Health, 503: models.Health}, ()),
     "readyz": Operation("Operations", {200: models.Health, 503: models.Health}, ()),
     "metrics": Operation("Operations", {200: str}, (gateway.NoMetrics,), media_type="text/plain"),

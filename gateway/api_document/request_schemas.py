@@ -5,6 +5,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from gateway.api_keys import KeyTerms
+from gateway.routes.key_routes import RotationBody
 from gateway.routes.model_routes import DetokenizeBody
 from gateway.routes.toolset_routes import ToolsetBody
 from gateway.wire.anthropic.request import BODY as MESSAGE
@@ -29,6 +31,7 @@ BODIES: Mapping[str, RequestBody] = {
 STRUCTS: tuple[type[Struct], ...] = (
     *(struct for body in BODIES.values() for struct in (body.fields, *body.lenient, *body.parts)),
     *(MessageItem, CustomTool, NestedCustomTool, DetokenizeBody, ToolsetBody),
+    *(KeyTerms, RotationBody),
 )
 """The structs that bodies are read into."""
 
@@ -61,7 +64,8 @@ def request_schemas(components: dict[str, JSON], refs: Mapping[type, JSON]) -> d
         "documents": {"type": ["object", "null"], "additionalProperties": {"type": ["object", "boolean"]}},
     }
     found["ToolsetRequest"] = toolset
-    found["DetokenizeRequest"] = components[_name(refs[DetokenizeBody])]
+    named = {"DetokenizeRequest": DetokenizeBody, "KeyRequest": KeyTerms, "RotationRequest": RotationBody}
+    found |= {name: components[_name(refs[struct])] for name, struct in named.items()}
     return found
 
 

@@ -13,6 +13,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 from msgspec import Meta
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4 as PROMETHEUS_TEXT
 
+from gateway.allowance import allowance_of
 from gateway.body import convert
 from gateway.completions import split_model
 from gateway.errors import InvalidField, NoMetrics
@@ -70,7 +71,8 @@ async def _started(
     request: Request[Any, Any, Any], services: Services, principal: Principal, asked: WireRequest
 ) -> tuple[Generation, dict[str, str]]:
     """The generation that answers a request, and the header that names ignored fields."""
-    generation = await unless_gone(request, services.completions.start(asked.turn, principal.share))
+    starting = services.completions.start(asked.turn, principal.share, allowance_of(request.scope))
+    generation = await unless_gone(request, starting)
     without_effect = (wire_name(request.scope["path"], name) for name in generation.ignored)
     return generation, told((*asked.ignored, *without_effect))
 

@@ -144,6 +144,18 @@ async def test_increment(store):
     assert await store.increment("n", 0) == 7
 
 
+async def test_a_counter_that_is_new_may_expire(store):
+    assert await store.increment("n", 2, ttl_s=0.5) == 2
+    assert await store.increment("n", 2, ttl_s=60) == 4
+    await store.set("kept", b"1")
+    assert await store.increment("kept", 1, ttl_s=0.5) == 2
+    await asyncio.sleep(0.6)
+    assert (await store.get("n"), await store.get("kept")) == (None, b"2")
+    await store.set("text", b"text")
+    with pytest.raises(NotACounter):
+        await store.increment("text", ttl_s=1)
+
+
 async def test_increments_of_many_all_count(store, other):
     sums = await asyncio.gather(
         *[connection.increment("n") for _ in range(50) for connection in (store, other)]

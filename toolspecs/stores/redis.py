@@ -58,6 +58,13 @@ if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('DEL', KEYS[1])
 """
 
+INCREMENT = """
+local is_new = redis.call('EXISTS', KEYS[1]) == 0
+local sum = redis.call('INCRBY', KEYS[1], ARGV[1])
+if is_new then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+return sum
+"""
+
 TOUCH = """
 for _, key in ipairs(KEYS) do
     if redis.call('PTTL', key) > 0 then redis.call('PEXPIRE', key, ARGV[1]) end
@@ -101,6 +108,7 @@ class RedisStore:
         self._compare_and_set = self._client.register_script(COMPARE_AND_SET)
         self._acquire = self._client.register_script(ACQUIRE)
         self._release = self._client.register_script(RELEASE)
+        self._increment = self._client.register_script(INCREMENT)
         self._touch = self._client.register_script(TOUCH)
         self._is_checked = False
 
@@ -147,9 +155,11 @@ class RedisStore:
         flags = [int(expected is not None), expected or b"", int(value is not None), value or b""]
         return bool(await self._run(self._compare_and_set, key, *flags))
 
-    async def increment(self, key: str, by: int = 1) -> int:
+    async def increment(self, key: str, by: int = 1, ttl_s: float | None = None) -> int:
         """See `Store.increment`."""
         try:
+            if ttl_s is not None:
+                return int(await self._run(self._increment, key, by, _milliseconds(ttl_s)))
             return int(await self._call(self._client.incrby, self._prefix + key, by))
         except StoreUnavailable as error:
             if "not an integer" in error.reason or "overflow" in error.reason:

@@ -60,10 +60,10 @@ ACQUIRE = f"{SET} WHERE NOT {_FRESH} OR value = :value"
 # An INTEGER that overflows becomes a REAL; the last condition refuses that.
 _COUNT = "CAST(CAST(value AS TEXT) AS INTEGER)"
 INCREMENT = f"""
-INSERT INTO entries VALUES (:key, CAST(CAST(:by AS TEXT) AS BLOB), NULL)
+INSERT INTO entries VALUES (:key, CAST(CAST(:by AS TEXT) AS BLOB), :expires_at)
 ON CONFLICT (key) DO UPDATE SET
     value = CASE WHEN {_FRESH} THEN CAST(CAST({_COUNT} + :by AS TEXT) AS BLOB) ELSE excluded.value END,
-    expires_at = CASE WHEN {_FRESH} THEN expires_at END
+    expires_at = CASE WHEN {_FRESH} THEN expires_at ELSE :expires_at END
 WHERE NOT {_FRESH} OR (CAST({_COUNT} AS TEXT) = CAST(value AS TEXT) AND typeof({_COUNT} + :by) = 'integer')
 RETURNING value
 """
@@ -119,9 +119,11 @@ class SQLiteStore:
             return await self._is_done(REMOVE, key=key, expected=expected)
         return await self._is_done(REPLACE, key=key, expected=expected, value=value)
 
-    async def increment(self, key: str, by: int = 1) -> int:
+    async def increment(self, key: str, by: int = 1, ttl_s: float | None = None) -> int:
         """See `Store.increment`."""
-        rows = await self._execute(INCREMENT, key=key, by=by)
+        rows = await self._execute(INCREMENT, key=key, by=by, expires_at=self._after(ttl_s))
+        if ttl_s is not None:
+            await self._sweep()
         if not rows:
             raise NotACounter(key)
         return int(rows[0][0])

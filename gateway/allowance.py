@@ -1,0 +1,182 @@
+"""What a request takes of its key's limits a minute: counted, refused, told in headers, and settled."""
+
+import math
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from litestar import Request
+from litestar.enums import ScopeType
+from litestar.middleware import ASGIMiddleware
+from litestar.types import ASGIApp, Message, Receive, Scope, Send
+
+from gateway.errors import RateLimited
+from gateway.grants import GRANT, Grant
+from gateway.problems import respond
+from gateway.rate_limits import Limited, RateLimits, Taken
+from gateway.route_scopes import OPEN, scopes_of
+from gateway.turn import Observer
+from runtime.events import Event, Finished
+from runtime.request import GenerationRequest
+
+ALLOWANCE = "callgate.allowance"
+"""Where the scope of a request of a limited key holds its allowance."""
+
+EXPECTED_ANSWER = 512
+"""Tokens that are reserved for an answer whose request sets no budget."""
+
+
+class LimitedRequests(ASGIMiddleware):
+    """Counts the requests of keys with limits, and tells in the headers of each answer what is left."""
+
+    scopes = (ScopeType.HTTP, ScopeType.ASGI)
+
+    def __init__(self, limits: RateLimits) -> None:
+        self._limits = limits
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
+        """Pass the request on, or answer it."""
+        grant: Grant | None = scope.get(GRANT)  # type: ignore[assignment]
+        is_open = scopes_of(scope["route_handler"]) is OPEN
+        if is_open or grant is None or not grant.has_limits:
+            await next_app(scope, receive, send)
+            return
+        allowance = Allowance(self._limits, grant)
+        scope[ALLOWANCE] = allowance  # type: ignore[literal-required]
+        telling = _telling(send, allowance)
+        try:
+            await allowance.take_request()
+        except RateLimited as error:
+            request: Request[Any, Any, Any] = Request(scope, receive, telling)
+            response = respond(request, error).to_asgi_response(app=None, request=request)
+            await response(scope, receive, telling)
+        else:
+            await next_app(scope, receive, telling)
+
+
+@dataclass
+class Allowance:
+    """What one request takes of its key's limits."""
+
+    limits: RateLimits
+    grant: Grant
+    requests: Taken | RateLimited | None = None
+    tokens: Taken | RateLimited | None = None
+
+    async def take_request(self) -> None:
+        """Count the request. Raises RateLimited."""
+        if self.grant.requests_per_minute is not None:
+            self.requests = await self._take(Limited.REQUESTS, 1, self.grant.requests_per_minute)
+
+    async def reserve_tokens(self, num_tokens: int) -> Taken | None:
+        """Reserve tokens for an answer; None if they are not limited. Raises RateLimited."""
+        if self.grant.tokens_per_minute is None:
+            return None
+        self.tokens = await self._take(Limited.TOKENS, num_tokens, self.grant.tokens_per_minute)
+        return self.tokens
+
+    async def _take(self, kind: Limited, amount: int, limit: int) -> Taken:
+        try:
+            return await self.limits.take(f"{self.grant.key_id}/{kind}", kind, amount, limit)
+        except RateLimited as error:
+            setattr(self, kind, error)
+            raise
+
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        """The headers that tell what is left, as OpenAI sends them."""
+        shown = [(Limited.REQUESTS, self.requests), (Limited.TOKENS, self.tokens)]
+        return [header for kind, taken in shown if taken for header in _headers(kind, taken)]
+
+
+def allowance_of(scope: Mapping[str, Any]) -> Allowance | None:
+    """The allowance of a request; None if its key has no limits."""
+    allowance: Allowance | None = scope.get(ALLOWANCE)
+    return allowance
+
+
+@asynccontextmanager
+async def metered(
+    allowance: Allowance | None, observer: Observer, num_tokens: int, num_choices: int
+) -> AsyncIterator[Observer]:
+    """Reserve tokens for an answer that the block begins, and settle when the observer is told of its end.
+
+    An answer that does not begin costs nothing. One that breaks off costs what was reserved, as nobody can
+    tell how much was computed for it. Raises RateLimited.
+    """
+    taken = await allowance.reserve_tokens(num_tokens) if allowance else None
+    if allowance is None or taken is None:
+        yield observer
+        return
+    try:
+        yield _Metered(observer, allowance.limits, taken, num_choices)
+    except BaseException:
+        allowance.limits.settle(taken, 0)
+        raise
+
+
+@dataclass
+class _Metered:
+    """Tells another observer, and settles what was reserved."""
+
+    observer: Observer
+    limits: RateLimits
+    taken: Taken
+    num_choices: int
+    finished: list[Finished] = field(default_factory=list)
+
+    def began(self) -> None:
+        """See `Observer`."""
+        self.observer.began()
+
+    def observed(self, event: Event) -> None:
+        """See `Observer`."""
+        if isinstance(event, Finished):
+            self.finished.append(event)
+        self.observer.observed(event)
+
+    def ended(self, error: BaseException | None) -> None:
+        """See `Observer`; a generation ends once."""
+        if len(self.finished) == self.num_choices:
+            stats = [one.stats for one in self.finished]
+            num_prompt = max(one.num_prompt_tokens for one in stats)
+            self.limits.settle(self.taken, num_prompt + sum(one.num_output_tokens for one in stats))
+        self.observer.ended(error)
+
+
+def expected_tokens(request: GenerationRequest, context_length: int) -> int:
+    """About how many tokens a request will cost: its prompt at four characters a token, and its budgets."""
+    text = request.prompt if isinstance(request.prompt, str) else ""
+    num_ids = 0 if isinstance(request.prompt, str | None) else len(request.prompt)
+    characters = len(text) + sum(tool.num_bytes for tool in request.tools)
+    for message in request.messages:
+        calls = sum(len(call.name) + len(call.arguments) for call in message.calls)
+        characters += len(message.content) + calls
+    budget = EXPECTED_ANSWER if request.max_tokens is None else request.max_tokens
+    return min(num_ids + characters // 4, context_length) + min(budget, context_length) * request.num_choices
+
+
+def _headers(kind: Limited, taken: Taken | RateLimited) -> Iterable[tuple[bytes, bytes]]:
+    values = {"limit": taken.limit, "remaining": taken.remaining, "reset": _duration(taken.reset_s)}
+    return [(f"x-ratelimit-{name}-{kind}".encode(), str(value).encode()) for name, value in values.items()]
+
+
+def _duration(seconds: float) -> str:
+    """A duration as OpenAI writes it.
+
+    >>> _duration(4.2), _duration(64.9)
+    ('5s', '1m5s')
+    """
+    minutes, rest = divmod(max(0, math.ceil(seconds)), 60)
+    return f"{minutes}m{rest}s" if minutes else f"{rest}s"
+
+
+def _telling(send: Send, allowance: Allowance) -> Send:
+    """`send` with the headers of an allowance, as it is when the answer begins."""
+
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message["headers"], *allowance.headers()]
+        await send(message)
+
+    return sending

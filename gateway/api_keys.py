@@ -1,0 +1,275 @@
+"""API keys in the store: made, looked up, rotated and revoked.
+
+A key is `cg_ID_SECRET`. Its record lies under its id and holds the SHA-256 of the key, never the key, which
+is shown once. So one read finds a key, one compare-and-set rotates it, and one removal revokes it.
+
+    keys = ApiKeys(store)
+    made = await keys.create(KeyTerms(name="agent", scopes=("invoke",)))
+    await keys.find(made.text.encode())            # its grant
+    await keys.rotate(made.record.key_id, 3600)    # a new secret; the old one is good for an hour more
+
+A gateway believes what it read of a key for `FRESH_S` seconds, so a key that another gateway revoked is good
+for that long. While the store is out, it believes it for `STALE_S`.
+"""
+
+import hashlib
+import hmac
+import logging
+import re
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from gateway.errors import InvalidField, KeysUnavailable, TooManyKeys, UnknownKey
+from gateway.grants import ALL_SCOPES, Grant, KeyScope
+from gateway.settings import Settings
+from toolspecs.catalog import utc_now
+from toolspecs.errors import StoreUnavailable
+from toolspecs.lru_cache import LruCache
+from toolspecs.nearest import MAX_NAME, shorten
+from toolspecs.store import Store
+
+RECORDS = "apikey/record/"
+
+FRESH_S = 5.0
+STALE_S = 600.0
+MAX_KEYS = 10_000
+"""Keys that may exist at once; each listing reads them all."""
+MAX_GRACE_S = 30 * 24 * 3600
+DEFAULT_GRACE_S = 24 * 3600
+
+_KEY_ID = re.compile(r"[0-9a-f]{16}")
+_KEY = re.compile(rb"cg_(?P<key_id>[0-9a-f]{16})_[\w-]{43}", re.ASCII)
+
+_log = logging.getLogger(__name__)
+
+Limit = Annotated[int, Meta(ge=1, le=10**12)]
+Instant = Annotated[datetime, Meta(tz=True)]
+ToolsetName = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
+TenantName = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+
+
+class KeyTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a key is for. None binds it to nothing: all toolsets, all models, no limit, for good."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=100)]
+    scopes: Annotated[tuple[Literal["invoke", "register", "admin"], ...], Meta(min_length=1, max_length=3)]
+    tenant: TenantName | None = None
+    toolsets: Annotated[tuple[ToolsetName, ...], Meta(min_length=1, max_length=100)] | None = None
+    models: (
+        Annotated[
+            tuple[Annotated[str, Meta(min_length=1, max_length=200)], ...], Meta(min_length=1, max_length=100)
+        ]
+        | None
+    ) = None
+    requests_per_minute: Limit | None = None
+    tokens_per_minute: Limit | None = None
+    expires_at: Instant | None = None
+
+    def check(self, now: datetime) -> None:
+        """Raise InvalidField if the terms contradict each other."""
+        if "admin" in self.scopes:
+            for name in ("tenant", "toolsets", "models"):
+                if getattr(self, name) is not None:
+                    reason = (
+                        "a key with the scope admin can make keys without it; give such a key other scopes"
+                    )
+                    raise InvalidField(name, reason)
+        if self.expires_at is not None and self.expires_at <= now:
+            raise InvalidField("expires_at", f"{self.expires_at.isoformat()} has passed")
+
+
+class KeySecret(msgspec.Struct, frozen=True):
+    """The SHA-256 of a key that is good until `ends_at`, by default as long as the record is."""
+
+    digest: str
+    ends_at: datetime | None = None
+
+
+class KeyRecord(msgspec.Struct, frozen=True):
+    """A key as it is stored; the newest secret comes first."""
+
+    key_id: str
+    terms: KeyTerms
+    created_at: datetime
+    secrets: tuple[KeySecret, ...]
+
+    def is_expired(self, now: datetime) -> bool:
+        """Whether its time is over."""
+        return self.terms.expires_at is not None and self.terms.expires_at <= now
+
+    def admits(self, sent: bytes, now: datetime) -> bool:
+        """Whether it is the key that was sent, and still good."""
+        if self.is_expired(now):
+            return False
+        digest = _digest(sent)
+        good = [each for each in self.secrets if each.ends_at is None or each.ends_at > now]
+        return any(hmac.compare_digest(digest, each.digest) for each in good)
+
+    @property
+    def grant(self) -> Grant:
+        """What the key may do. Keys of a tenant are one client in queues."""
+        terms = self.terms
+        scopes = ALL_SCOPES if "admin" in terms.scopes else frozenset(map(KeyScope, terms.scopes))
+        return Grant(
+            scopes,
+            self.key_id,
+            share=f"tenant {terms.tenant}" if terms.tenant else f"key {self.key_id}",
+            owner=f"key-{self.key_id}",
+            tenant=terms.tenant,
+            toolsets=None if terms.toolsets is None else frozenset(terms.toolsets),
+            models=None if terms.models is None else frozenset(terms.models),
+            requests_per_minute=terms.requests_per_minute,
+            tokens_per_minute=terms.tokens_per_minute,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MadeKey:
+    """A key that was just made; its text cannot be read again."""
+
+    record: KeyRecord
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A record, and when it was read, in seconds."""
+
+    record: KeyRecord
+    read_at: float
+
+
+class ApiKeys:
+    """The keys of a store. All methods may raise StoreError."""
+
+    def __init__(self, store: Store, clock: Callable[[], datetime] = utc_now) -> None:
+        self._store = store
+        self._clock = clock
+        self._seen: LruCache[_Seen] = LruCache(MAX_KEYS)
+
+    async def create(self, terms: KeyTerms) -> MadeKey:
+        """Make a key; raises InvalidField, TooManyKeys."""
+        now = self._clock()
+        terms.check(now)
+        if len(await self._ids()) >= MAX_KEYS:
+            raise TooManyKeys(MAX_KEYS)
+        key_id = secrets.token_hex(8)
+        text = _new_text(key_id)
+        record = KeyRecord(key_id, terms, now, (KeySecret(_digest(text.encode())),))
+        is_new = await self._store.compare_and_set(RECORDS + key_id, None, msgspec.json.encode(record))
+        assert is_new, "64 random bits are not drawn twice"
+        return MadeKey(record, text)
+
+    async def records(self) -> list[KeyRecord]:
+        """All keys, the oldest first; expired ones are among them until they are revoked."""
+        ids = await self._ids()
+        found = await self._store.get_many([RECORDS + key_id for key_id in ids])
+        records = [_decoded(key_id, content) for key_id, content in zip(ids, found, strict=True)]
+        return sorted(
+            (record for record in records if record), key=lambda record: (record.created_at, record.key_id)
+        )
+
+    async def get(self, key_id: str) -> KeyRecord:
+        """A key by its id; raises UnknownKey."""
+        record, _ = await self._read(key_id)
+        return record
+
+    async def revoke(self, key_id: str) -> None:
+        """Remove a key; raises UnknownKey."""
+        if not _KEY_ID.fullmatch(key_id) or not await self._store.delete(RECORDS + key_id):
+            raise UnknownKey(shorten(key_id, MAX_NAME))
+        self._forget(key_id)
+
+    async def rotate(self, key_id: str, grace_s: float = DEFAULT_GRACE_S) -> MadeKey:
+        """Give a key a new secret. The last one is good for `grace_s` seconds more, earlier ones no longer.
+
+        Raises UnknownKey.
+        """
+        while True:
+            record, content = await self._read(key_id)
+            text = _new_text(key_id)
+            ends_at = self._clock() + timedelta(seconds=grace_s)
+            last = KeySecret(record.secrets[0].digest, ends_at)
+            rotated = msgspec.structs.replace(record, secrets=(KeySecret(_digest(text.encode())), last))
+            if await self._store.compare_and_set(RECORDS + key_id, content, msgspec.json.encode(rotated)):
+                self._forget(key_id)
+                return MadeKey(rotated, text)
+
+    async def find(self, sent: bytes) -> Grant | None:
+        """The grant of a key as a client sent it; None if there is no such key.
+
+        Raises:
+            KeysUnavailable: the store is out, and the key was not seen lately.
+        """
+        matched = _KEY.fullmatch(sent)
+        record = await self._looked_up(matched["key_id"].decode()) if matched else None
+        return record.grant if record is not None and record.admits(sent, self._clock()) else None
+
+    async def warn_of_settings(self, settings: Settings) -> None:
+        """Log a warning if nobody may call, or everybody may although there are keys."""
+        has_some = bool(await self._ids())
+        if settings.require_keys and not has_some and not settings.has_configured_keys:
+            _log.warning(
+                "there is no API key yet, so nobody can call: `callgate keys create NAME --scope admin`"
+            )
+        if has_some and not settings.has_authentication:
+            _log.warning("the store has API keys, but this gateway asks for none: set `require_keys`")
+
+    async def _looked_up(self, key_id: str) -> KeyRecord | None:
+        """The record of a key, as it was read a moment ago, or longer ago if the store is out."""
+        now = self._clock().timestamp()
+        seen = self._seen.get(key_id)
+        if seen is not None and now - seen.read_at < FRESH_S:
+            return seen.record
+        try:
+            record = _decoded(key_id, await self._store.get(RECORDS + key_id))
+        except StoreUnavailable as error:
+            if seen is None or now - seen.read_at >= STALE_S:
+                raise KeysUnavailable from error
+            return seen.record
+        if record is None:
+            self._forget(key_id)
+        else:
+            self._seen.put(key_id, _Seen(record, now), 1)
+        return record
+
+    async def _read(self, key_id: str) -> tuple[KeyRecord, bytes]:
+        """A record and its bytes; raises UnknownKey."""
+        content = await self._store.get(RECORDS + key_id) if _KEY_ID.fullmatch(key_id) else None
+        record = _decoded(key_id, content)
+        if content is None or record is None:
+            raise UnknownKey(shorten(key_id, MAX_NAME))
+        return record, content
+
+    async def _ids(self) -> list[str]:
+        return [key.removeprefix(RECORDS) async for key in self._store.scan(RECORDS)]
+
+    def _forget(self, key_id: str) -> None:
+        self._seen.drop(key_id)
+
+
+def _new_text(key_id: str) -> str:
+    return f"cg_{key_id}_{secrets.token_urlsafe(32)}"
+
+
+def _digest(sent: bytes) -> str:
+    """SHA-256 is enough: a key has 256 random bits, which nobody guesses however fast the digest is."""
+    return hashlib.sha256(sent).hexdigest()
+
+
+def _decoded(key_id: str, content: bytes | None) -> KeyRecord | None:
+    """A record; None if it is not there or damaged, which opens nothing."""
+    if content is None:
+        return None
+    try:
+        record = msgspec.json.decode(content, type=KeyRecord)
+    except msgspec.MsgspecError as error:
+        _log.warning("the record of key %s cannot be read: %s", key_id, error)
+        return None
+    return record if record.key_id == key_id else None

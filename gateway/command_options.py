@@ -1,0 +1,67 @@
+"""What commands have in common: options for the settings, and errors that are told without a traceback."""
+
+import inspect
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from gateway.errors import GatewayError
+from gateway.settings import settings_table
+
+FAILED = 1
+
+
+def with_settings(command: Callable[..., None], names: Collection[str] | None = None) -> Callable[..., None]:
+    """Give a command an option for every setting of the table; it receives those that were given.
+
+    With `names`, it has options for these settings only.
+    """
+    options = [
+        inspect.Parameter(
+            setting.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[
+                list[str] | None if setting.is_repeatable else str | None,
+                typer.Option(
+                    setting.option,
+                    help=setting.description + (f" Default: {setting.default}." if setting.default else ""),
+                    metavar=setting.type_name.upper() if " " not in setting.type_name else "WORD",
+                    show_default=False,
+                ),
+            ],
+        )
+        for setting in settings_table()
+        if names is None or setting.name in names
+    ]
+    own = [p for p in inspect.signature(command).parameters.values() if p.kind is not p.VAR_KEYWORD]
+    command.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in (*own, *options)}
+    return command
+
+
+@contextmanager
+def errors_explained() -> Iterator[None]:
+    """Turn expected errors into their message and exit code 1, without a traceback."""
+    try:
+        yield
+    except Exception as error:
+        if not is_expected(error):
+            raise
+        console = Console(stderr=True)
+        console.print(f"callgate: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(FAILED) from error
+
+
+def is_expected(error: Exception) -> bool:
+    """Whether the user's input or machine is at fault, so that the message says enough."""
+    if isinstance(error, GatewayError):
+        return True
+    from compiler.errors import CompilerError  # noqa: PLC0415 - loads xgrammar
+    from runtime.errors import RuntimeFault  # noqa: PLC0415
+    from toolspecs.errors import ToolspecsError  # noqa: PLC0415
+
+    return isinstance(error, RuntimeFault | ToolspecsError | CompilerError)

@@ -1,0 +1,130 @@
+"""Limits a minute of API keys, upheld by all gateways of a store together.
+
+Each key has a counter for every five seconds, in the store. A request adds to the present counter, then reads
+the twelve before it and the next one; if they exceed the limit together, it takes back what it added and is
+refused. So no gateway waits for another, and nothing is compared and set. Of requests that are let in, each
+saw all that were let in before it added: in no minute more is let in than the limit. The counters reach over
+60 to 65 seconds, so that a key that always asks gets 96% of its limit on average. (Two counters that are
+weighed, as is usual, let in twice the limit around the end of a window.) The next counter is read since the
+clocks of gateways differ: up to five seconds of difference change nothing.
+
+Tokens are reserved before they are known and settled when an answer ends. While the store is out, each
+gateway upholds the whole limit alone.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gateway.errors import RateLimited
+from toolspecs.errors import StoreError
+from toolspecs.store import Store
+from toolspecs.stores import open_store
+
+COUNTERS = "apikey/used/"
+
+BUCKET_S = 5
+NUM_BUCKETS = 12
+"""Whole counters behind the present one; together they are a minute."""
+_KEPT_S = BUCKET_S * (NUM_BUCKETS + 3)
+
+
+class Limited(StrEnum):
+    """What is limited; the names are those of the headers."""
+
+    REQUESTS = "requests"
+    TOKENS = "tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Part of a limit that a request has taken: where it is counted, and what was left then."""
+
+    counter: str
+    bucket: int
+    amount: int
+    limit: int
+    remaining: int
+    reset_s: float
+    store: Store
+
+
+class RateLimits:
+    """The counters of all keys."""
+
+    def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._own = open_store("sqlite://:memory:")
+        self._clock = clock
+        self._settling: set[asyncio.Task[None]] = set()
+
+    async def take(self, counter: str, kind: Limited, amount: int, limit: int) -> Taken:
+        """Count `amount`, at most the whole limit. Raises RateLimited."""
+        amount = min(amount, limit)
+        try:
+            return await self._take(self._store, counter, kind, amount, limit)
+        except StoreError:
+            return await self._take(self._own, counter, kind, amount, limit)
+
+    async def _take(self, store: Store, counter: str, kind: Limited, amount: int, limit: int) -> Taken:
+        now = self._clock()
+        bucket = int(now // BUCKET_S)
+        own = await store.increment(_key(counter, bucket), amount, ttl_s=_KEPT_S)
+        before = [*range(bucket - NUM_BUCKETS, bucket), bucket + 1]
+        found = await store.get_many([_key(counter, each) for each in before])
+        used = {each: _count(content) for each, content in zip(before, found, strict=True)}
+        used[bucket] = own
+        total = sum(used.values())
+        if total > limit:
+            await store.increment(_key(counter, bucket), -amount, ttl_s=_KEPT_S)
+            used[bucket] -= amount
+            left = _leaves_at(used, total - limit) - now
+            raise RateLimited(kind, limit, max(0, limit - total + amount), left, _leaves_at(used) - now)
+        return Taken(counter, bucket, amount, limit, limit - total, _leaves_at(used) - now, store)
+
+    def settle(self, taken: Taken, amount: int) -> None:
+        """Count `amount` instead of what was taken, in a task of its own: answers do not wait for it."""
+        if amount != taken.amount:
+            task = asyncio.get_running_loop().create_task(self._settle(taken, amount - taken.amount))
+            self._settling.add(task)
+            task.add_done_callback(self._settling.discard)
+
+    async def _settle(self, taken: Taken, more: int) -> None:
+        """Correct the counter; of an answer that took over a minute, what exceeds is counted now."""
+        now = int(self._clock() // BUCKET_S)
+        is_old = taken.bucket < now - NUM_BUCKETS
+        if not is_old or more > 0:
+            try:
+                await taken.store.increment(
+                    _key(taken.counter, now if is_old else taken.bucket), more, ttl_s=_KEPT_S
+                )
+            except StoreError:
+                return  # the counters are gone in a minute
+
+    async def close(self) -> None:
+        """Settle what is open."""
+        await asyncio.gather(*self._settling)
+        await self._own.close()
+
+
+def _key(counter: str, bucket: int) -> str:
+    return f"{COUNTERS}{counter}/{bucket}"
+
+
+def _count(content: bytes | None) -> int:
+    """A counter's number; what cannot be read is none, so that a damaged counter locks nobody out."""
+    try:
+        return int(content or 0)
+    except ValueError:
+        return 0
+
+
+def _leaves_at(used: dict[int, int], amount: int | None = None) -> float:
+    """When so much (None: all) of what is used is older than the counters reach, in seconds."""
+    last, freed = min(used), 0
+    for bucket in sorted(used):
+        if used[bucket] > 0 and (amount is None or freed < amount):
+            last, freed = bucket, freed + used[bucket]
+    return float((last + NUM_BUCKETS + 1) * BUCKET_S)

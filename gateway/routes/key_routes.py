@@ -1,0 +1,86 @@
+"""The routes of API keys: made, listed, rotated, revoked. Only the answer that makes a key has it."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+from litestar import Controller, Request, delete, get, post
+from litestar.params import FromPath
+from msgspec import Meta
+
+from gateway.api_keys import DEFAULT_GRACE_S, MAX_GRACE_S, KeyRecord, KeyTerms, MadeKey
+from gateway.body import convert
+from gateway.principal import RequestPrincipal
+from gateway.problems import KEYS
+from gateway.routes.transport import read_body
+from gateway.services import WiredServices
+
+JSON = dict[str, Any]
+
+
+class RotationBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of `rotate`: how long the old secret is good, in seconds."""
+
+    grace_seconds: Annotated[float, Meta(ge=0, le=MAX_GRACE_S)] = DEFAULT_GRACE_S
+
+
+class KeyController(Controller):
+    """`/v1/keys`."""
+
+    path = KEYS
+
+    @post(status_code=201)
+    async def create_key(
+        self, request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
+    ) -> JSON:
+        """Make a key. The answer is the only one that has it: the store keeps its SHA-256."""
+        terms = convert(await read_body(request, services, principal.share), KeyTerms)
+        return _made_json(await services.keys.create(terms))
+
+    @get()
+    async def list_keys(self, services: WiredServices) -> JSON:
+        """All keys, without their secrets, the oldest first."""
+        return {"keys": [key_json(record) for record in await services.keys.records()]}
+
+    @get("/{key_id:str}")
+    async def get_key(self, key_id: FromPath[str], services: WiredServices) -> JSON:
+        """One key, without its secret."""
+        return key_json(await services.keys.get(key_id))
+
+    @post("/{key_id:str}/rotate", status_code=200)
+    async def rotate_key(
+        self,
+        key_id: FromPath[str],
+        request: Request[Any, Any, Any],
+        services: WiredServices,
+        principal: RequestPrincipal,
+    ) -> JSON:
+        """Give a key a new secret; the old one is good for `grace_seconds` more, by default a day."""
+        body = convert(await read_body(request, services, principal.share), RotationBody)
+        return _made_json(await services.keys.rotate(key_id, body.grace_seconds))
+
+    @delete("/{key_id:str}")
+    async def revoke_key(self, key_id: FromPath[str], services: WiredServices) -> None:
+        """Revoke a key; gateways that have just seen it let it in for five seconds more."""
+        await services.keys.revoke(key_id)
+
+
+def key_json(record: KeyRecord) -> JSON:
+    """A key without its secret."""
+    old = record.secrets[1].ends_at if len(record.secrets) > 1 else None
+    terms = {name: _plain(getattr(record.terms, name)) for name in KeyTerms.__struct_fields__}
+    return {
+        "id": record.key_id,
+        **terms,
+        "created_at": _plain(record.created_at),
+        "is_expired": record.is_expired(datetime.now(UTC)),
+        "old_secret_ends_at": _plain(old),
+    }
+
+
+def _made_json(made: MadeKey) -> JSON:
+    return {**key_json(made.record), "key": made.text}
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else value

@@ -1,0 +1,34 @@
+"""What the routes of API keys answer."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+
+class StoredKey(Struct):
+    """A key without its secret; null binds it to nothing."""
+
+    id: str
+    name: str
+    scopes: list[Literal["invoke", "register", "admin"]]
+    tenant: str | None
+    toolsets: list[str] | None
+    models: list[str] | None
+    requests_per_minute: int | None
+    tokens_per_minute: int | None
+    expires_at: str | None
+    created_at: str
+    is_expired: bool
+    old_secret_ends_at: str | None
+
+
+class NewKey(StoredKey):
+    """A key with its secret, which no other answer has."""
+
+    key: str
+
+
+class KeyList(Struct):
+    """All keys."""
+
+    keys: list[StoredKey]

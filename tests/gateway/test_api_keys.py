@@ -1,0 +1,211 @@
+"""API keys of the store: made, used, rotated and revoked; what is stored of them, and what an outage leaves."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from msgspec.structs import replace
+from serving import client_of, served
+
+from gateway.api_keys import FRESH_S, RECORDS, STALE_S, ApiKeys, KeyTerms
+from gateway.app import create_app
+from gateway.errors import InvalidField, KeysUnavailable, UnknownKey
+from toolspecs.errors import StoreUnavailable
+from toolspecs.stores import open_store
+
+ADMIN = "a-key-of-the-settings"
+TERMS = {"name": "agent", "scopes": ["invoke"]}
+
+
+class Clock:
+    def __init__(self):
+        self.now = datetime(2026, 11, 23, tzinfo=UTC)
+
+    def __call__(self):
+        return self.now
+
+    def passes(self, seconds):
+        self.now += timedelta(seconds=seconds)
+
+
+class FailingStore:
+    """A store that can be out."""
+
+    def __init__(self, store):
+        self._store = store
+        self.is_out = False
+
+    def __getattr__(self, name):
+        if self.is_out:
+            raise StoreUnavailable("a test", "it is out")
+        return getattr(self._store, name)
+
+
+@pytest.fixture
+async def store():
+    store = open_store("sqlite://:memory:")
+    yield FailingStore(store)
+    await store.close()
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def keys(store, clock):
+    return ApiKeys(store, clock)
+
+
+def terms(**fields):
+    return KeyTerms(**{"name": "agent", "scopes": ("invoke",), **fields})
+
+
+async def test_a_key_is_found_and_only_its_digest_is_stored(keys, store):
+    made = await keys.create(terms())
+    grant = await keys.find(made.text.encode())
+    assert (grant.key_id, grant.scopes) == (made.record.key_id, {"invoke"})
+    content = await store.get(RECORDS + made.record.key_id)
+    assert made.text.encode() not in content
+    assert made.text.split("_", 2)[2].encode() not in content
+
+
+@pytest.mark.parametrize("change", [lambda t: t[:-1], lambda t: t + "A", lambda t: t[:-1] + "!", str.upper])
+async def test_what_is_almost_a_key_is_none(keys, change):
+    made = await keys.create(terms())
+    assert await keys.find(change(made.text).encode()) is None
+
+
+async def test_another_keys_secret_under_this_id_is_none(keys):
+    first, second = [await keys.create(terms()) for _ in range(2)]
+    mixed = f"cg_{first.record.key_id}_{second.text.split('_', 2)[2]}"
+    assert await keys.find(mixed.encode()) is None
+
+
+async def test_a_key_expires(keys, clock):
+    made = await keys.create(terms(expires_at=clock.now + timedelta(seconds=60)))
+    clock.passes(59)
+    assert await keys.find(made.text.encode())
+    clock.passes(1)
+    assert await keys.find(made.text.encode()) is None
+    assert [record.is_expired(clock.now) for record in await keys.records()] == [True]
+
+
+async def test_a_rotated_key_is_good_for_a_while(keys, clock):
+    first = await keys.create(terms())
+    second = await keys.rotate(first.record.key_id, grace_s=60)
+    third = await keys.rotate(first.record.key_id, grace_s=60)
+    texts = [made.text.encode() for made in (first, second, third)]
+    assert [bool(await keys.find(text)) for text in texts] == [False, True, True]
+    clock.passes(60)
+    assert [bool(await keys.find(text)) for text in texts] == [False, False, True]
+
+
+async def test_another_gateway_learns_of_a_revocation_within_seconds(keys, store, clock):
+    other = ApiKeys(store, clock)
+    made = await keys.create(terms())
+    assert await other.find(made.text.encode())
+    await keys.revoke(made.record.key_id)
+    assert await keys.find(made.text.encode()) is None
+    clock.passes(FRESH_S)
+    assert await other.find(made.text.encode()) is None
+    with pytest.raises(UnknownKey):
+        await keys.revoke(made.record.key_id)
+
+
+async def test_while_the_store_is_out_keys_seen_lately_go_on_and_others_wait(keys, store, clock):
+    seen, unseen = [await keys.create(terms()) for _ in range(2)]
+    assert await keys.find(seen.text.encode())
+    store.is_out = True
+    clock.passes(STALE_S - 1)
+    assert await keys.find(seen.text.encode())
+    assert await keys.find(b"not-a-key-of-the-store") is None
+    with pytest.raises(KeysUnavailable):
+        await keys.find(unseen.text.encode())
+    clock.passes(1)
+    with pytest.raises(KeysUnavailable):
+        await keys.find(seen.text.encode())
+    store.is_out = False
+    assert await keys.find(unseen.text.encode())
+
+
+async def test_a_damaged_record_opens_nothing(keys, store):
+    made = await keys.create(terms())
+    await store.set(RECORDS + made.record.key_id, b'{"key_id": 1}')
+    assert await keys.find(made.text.encode()) is None
+    assert await keys.records() == []
+
+
+@pytest.mark.parametrize("field", ["tenant", "toolsets", "models"])
+async def test_an_admin_key_cannot_be_bound(keys, field):
+    bound = {"tenant": "acme", "toolsets": ("mail",), "models": ("demo",)}
+    with pytest.raises(InvalidField) as raised:
+        await keys.create(terms(scopes=("admin",), **{field: bound[field]}))
+    assert raised.value.param == field
+
+
+@pytest.fixture
+async def admin(settings, runtime):
+    async with client_of(create_app(replace(settings, api_key=ADMIN), runtime=runtime)) as client:
+        client.headers["Authorization"] = f"Bearer {ADMIN}"
+        yield client
+
+
+async def test_keys_are_made_listed_rotated_and_revoked_over_http(admin):
+    made = (await admin.post("/v1/keys", json={**TERMS, "toolsets": ["mail"]})).json()
+    own = {"Authorization": f"Bearer {made['key']}"}
+    assert (await admin.get("/v1/models", headers=own)).status_code == 200
+    listed = (await admin.get("/v1/keys")).json()["keys"]
+    assert [(key["id"], key["toolsets"], "key" in key) for key in listed] == [(made["id"], ["mail"], False)]
+    rotated = (await admin.post(f"/v1/keys/{made['id']}/rotate", json={"grace_seconds": 0})).json()
+    assert (await admin.get("/v1/models", headers=own)).status_code == 401
+    own = {"Authorization": f"Bearer {rotated['key']}"}
+    assert (await admin.get("/v1/models", headers=own)).status_code == 200
+    assert (await admin.get(f"/v1/keys/{made['id']}")).json()["old_secret_ends_at"]
+    assert (await admin.delete(f"/v1/keys/{made['id']}")).status_code == 204
+    assert (await admin.get("/v1/models", headers=own)).status_code == 401
+    assert (await admin.get(f"/v1/keys/{made['id']}")).json()["type"] == "urn:callgate:unknown-key"
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"scopes": []}, "scopes"),
+        ({"scopes": ["metrics"]}, "scopes[]"),
+        ({"name": ""}, "name"),
+        ({"tenant": "A/b"}, "tenant"),
+        ({"toolsets": ["../x"]}, "toolsets[]"),
+        ({"models": []}, "models"),
+        ({"expires_at": "2020-01-01T00:00:00Z"}, "expires_at"),
+        ({"expires_at": "2036-01-01T00:00:00"}, "expires_at"),
+        ({"requests_per_minute": 0}, "requests_per_minute"),
+        ({"tenent": "acme"}, "tenent"),
+    ],
+)
+async def test_bad_terms_are_refused_by_their_field(admin, fields, field):
+    answer = await admin.post("/v1/keys", json=TERMS | fields)
+    assert (answer.status_code, answer.json()["field"]) == (400, field.replace("[]", "[0]"))
+    assert (await admin.get("/v1/keys")).json() == {"keys": []}
+
+
+def test_keys_are_made_on_the_store_from_a_shell(run, tmp_path):
+    made = run("keys", "create", "first", "--scope", "admin", "--data-dir", str(tmp_path))
+    assert made.exit_code == 0, made.stderr
+    text = made.stdout.strip()
+    key_id = text.split("_")[1]
+    assert key_id in run("keys", "list", "--data-dir", str(tmp_path)).stdout
+    rotated = run("keys", "rotate", key_id, "--data-dir", str(tmp_path)).stdout.strip()
+    assert rotated.startswith(f"cg_{key_id}_")
+    assert rotated != text
+    assert run("keys", "revoke", key_id, "--data-dir", str(tmp_path)).exit_code == 0
+    again = run("keys", "revoke", key_id, "--data-dir", str(tmp_path))
+    assert (again.exit_code, "there is no API key" in again.stderr) == (1, True)
+
+
+def test_a_gateway_that_requires_keys_lets_in_those_of_its_store(run, settings, runtime, tmp_path):
+    text = run("keys", "create", "first", "--scope", "admin", "--data-dir", str(tmp_path)).stdout.strip()
+    with served(create_app(replace(settings, require_keys=True), runtime=runtime)) as client:
+        assert client.get("/v1/keys").status_code == 401
+        answer = client.get("/v1/keys", headers={"Authorization": f"Bearer {text}"})
+        assert [key["name"] for key in answer.json()["keys"]] == ["first"]
+        assert client.get("/healthz").json() == {"status": "ok"}

@@ -1,0 +1,198 @@
+"""Limits a minute of API keys: never exceeded in any minute, by however many gateways, and told in headers."""
+
+import asyncio
+
+import pytest
+from fake_runtime import STATS
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from opened_store import opened
+from redis_server import RedisServer
+from serving import client_of
+
+from gateway.app import create_app
+from gateway.errors import RateLimited
+from gateway.rate_limits import Limited, RateLimits
+from runtime.errors import BudgetTooSmall
+from runtime.events import TextDelta
+
+ADMIN = "a-key-of-the-settings"
+CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 20}
+SPENT = STATS.num_prompt_tokens + STATS.num_output_tokens
+
+
+class Clock:
+    def __init__(self):
+        self.now = 1_800_000_000.0
+
+    def __call__(self):
+        return self.now
+
+
+async def is_taken(limits, amount, limit):
+    try:
+        await limits.take("key/requests", Limited.REQUESTS, amount, limit)
+    except RateLimited as error:
+        return not (error.retry_after_s > 0 and error.remaining < amount)
+    return True
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    steps=st.lists(
+        st.tuples(st.floats(0, 40), st.integers(1, 4), st.booleans(), st.floats(0, 5)), max_size=60
+    ),
+    limit=st.integers(4, 12),
+)
+def test_no_minute_sees_more_than_the_limit(steps, limit):
+    """Two gateways, whose clocks differ by up to a counter's length."""
+
+    async def played():
+        clock, admitted = Clock(), []
+        late = Clock()
+        async with opened("sqlite://:memory:") as store:
+            gateways = [RateLimits(store, clock), RateLimits(store, late)]
+            for pause, amount, is_late, lag in steps:
+                clock.now += pause
+                late.now = max(late.now, clock.now - lag)
+                if await is_taken(gateways[is_late], amount, limit):
+                    admitted.append((clock.now, amount))
+        return admitted
+
+    admitted = asyncio.run(played())
+    for start, _ in admitted:
+        assert sum(amount for at, amount in admitted if start <= at < start + 60) <= limit
+    if steps:
+        assert admitted, "the first is let in"
+
+
+async def test_a_key_that_always_asks_gets_nearly_its_limit():
+    clock, limit, num_taken = Clock(), 60, 0
+    async with opened("sqlite://:memory:") as store:
+        limits = RateLimits(store, clock)
+        for _ in range(1200):
+            clock.now += 0.5
+            num_taken += await is_taken(limits, 1, limit)
+    assert 0.9 * limit * 10 <= num_taken <= limit * 10 + limit
+
+
+async def test_after_retry_after_there_is_room():
+    clock = Clock()
+    async with opened("sqlite://:memory:") as store:
+        limits = RateLimits(store, clock)
+        for pause, amount in ((0, 3), (7, 2), (11, 5)):
+            clock.now += pause
+            await limits.take("k", Limited.TOKENS, amount, 10)
+        for amount in (1, 4, 10):
+            with pytest.raises(RateLimited) as raised:
+                await limits.take("k", Limited.TOKENS, amount, 10)
+            clock.now += raised.value.retry_after_s
+            limits.settle(await limits.take("k", Limited.TOKENS, amount, 10), 0)
+            await limits.close()
+            clock.now -= raised.value.retry_after_s
+
+
+@pytest.fixture
+def limited(settings, runtime):
+    return create_app(replace(settings, api_key=ADMIN), runtime=runtime)
+
+
+async def key_of(client, **terms):
+    terms = {"name": "agent", "scopes": ["invoke"], **terms}
+    made = await client.post("/v1/keys", json=terms, headers={"Authorization": f"Bearer {ADMIN}"})
+    assert made.status_code == 201, made.text
+    return {"Authorization": f"Bearer {made.json()['key']}"}
+
+
+def told(answer, kind):
+    return [answer.headers.get(f"x-ratelimit-{part}-{kind}") for part in ("limit", "remaining")]
+
+
+async def test_requests_are_counted_told_and_refused(limited):
+    async with client_of(limited) as client:
+        own = await key_of(client, requests_per_minute=2)
+        first = await client.post("/v1/chat/completions", json=CHAT, headers=own)
+        assert (first.status_code, told(first, "requests")) == (200, ["2", "1"])
+        assert first.headers["x-ratelimit-reset-requests"].endswith("s")
+        assert told(first, "tokens") == [None, None]
+        second = await client.get("/v1/models", headers=own)
+        assert told(second, "requests") == ["2", "0"]
+        refused = await client.post("/v1/chat/completions", json=CHAT, headers=own)
+        assert (refused.status_code, told(refused, "requests")) == (429, ["2", "0"])
+        assert refused.json()["error"]["code"] == "rate_limit_exceeded"
+        assert 1 <= int(refused.headers["retry-after"]) <= 65
+        refused = await client.post("/v1/messages", json=CHAT, headers=own)
+        assert refused.json()["error"]["type"] == "rate_limit_error"
+        refused = await client.get("/v1/toolsets", headers=own)
+        assert refused.json()["type"] == "urn:callgate:rate-limit-exceeded"
+        assert (await client.get("/healthz", headers=own)).status_code == 200
+        assert told(await client.get("/v1/models", headers={"X-API-Key": ADMIN}), "requests") == [None, None]
+
+
+async def remaining(client, own):
+    """Tokens that are left, told by an answer that costs one; it waits until what came before is settled."""
+    await asyncio.sleep(0)
+    answer = await client.post("/v1/chat/completions", json={**CHAT, "max_tokens": 1}, headers=own)
+    return int(answer.headers["x-ratelimit-remaining-tokens"])
+
+
+async def test_tokens_are_reserved_and_settled_by_what_was_answered(limited, settings):
+    async with client_of(limited) as client:
+        own = await key_of(client, tokens_per_minute=1000)
+        asked = {**CHAT, "max_tokens": 400}
+        first = await client.post("/v1/chat/completions", json=asked, headers=own)
+        assert told(first, "tokens") == ["1000", "600"]
+        assert await remaining(client, own) == 1000 - SPENT - 1
+        streamed = await client.post("/v1/chat/completions", json={**asked, "stream": True}, headers=own)
+        assert told(streamed, "tokens") == ["1000", str(1000 - 2 * SPENT - 400)]
+        assert await remaining(client, own) == 1000 - 3 * SPENT - 1
+
+
+async def test_what_does_not_begin_costs_no_tokens_and_what_breaks_off_what_was_reserved(limited, runtime):
+    async with client_of(limited) as client:
+        own = await key_of(client, tokens_per_minute=1000)
+        whole, runtime.script = runtime.script, [BudgetTooSmall(400, 401)]
+        asked = {**CHAT, "max_tokens": 400}
+        assert (await client.post("/v1/chat/completions", json=asked, headers=own)).status_code == 400
+        runtime.script = [TextDelta(0, "Hel"), RuntimeError("the engine broke")]
+        assert (await client.post("/v1/chat/completions", json=asked, headers=own)).status_code == 500
+        runtime.script = whole
+        assert await remaining(client, own) == 1000 - 400 - 1
+
+
+async def test_too_many_tokens_are_refused_before_anything_is_computed(limited, runtime):
+    async with client_of(limited) as client:
+        own = await key_of(client, tokens_per_minute=100)
+        assert (await client.post("/v1/chat/completions", json=CHAT, headers=own)).status_code == 200
+        runtime.requests.clear()
+        asked = {**CHAT, "max_tokens": 99}
+        refused = await client.post("/v1/chat/completions", json=asked, headers=own)
+        assert (refused.status_code, runtime.requests) == (429, [])
+        assert "tokens a minute" in refused.json()["error"]["message"]
+
+
+async def test_two_gateways_over_one_redis_uphold_one_limit(settings, runtime, tmp_path):
+    server = RedisServer(tmp_path)
+    server.start()
+    try:
+        shared = replace(settings, api_key=ADMIN, store=server.url)
+        apps = [create_app(shared, runtime=runtime) for _ in range(2)]
+        async with client_of(apps[0]) as first, client_of(apps[1]) as second:
+            own = await key_of(first, requests_per_minute=20)
+            answers = await asyncio.gather(
+                *(client.get("/v1/models", headers=own) for _ in range(30) for client in (first, second))
+            )
+            statuses = [answer.status_code for answer in answers]
+            assert (statuses.count(200), statuses.count(429)) == (20, 40)
+            server.kill()
+            after = [(await client.get("/v1/models", headers=own)).status_code for client in (first, second)]
+            assert after == [200, 200], "keys that were seen go on, each gateway within the limit"
+            mine = [(await first.get("/v1/models", headers=own)).status_code for _ in range(20)]
+            assert (mine.count(200), mine.count(429)) == (19, 1)
+            unknown = {"Authorization": f"Bearer cg_{'0' * 16}_{'A' * 43}"}
+            answer = await first.get("/v1/models", headers=unknown)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (503, "keys_unavailable")
+            assert answer.headers["retry-after"] == "1"
+    finally:
+        server.kill()
