@@ -28,6 +28,7 @@ from msgspec import Meta
 from gateway.errors import InvalidField, KeysUnavailable, TooManyKeys, UnknownKey
 from gateway.grants import ALL_SCOPES, Grant, KeyScope
 from gateway.settings import Settings
+from gateway.tenants import TENANTS
 from toolspecs.catalog import utc_now
 from toolspecs.errors import StoreUnavailable
 from toolspecs.lru_cache import LruCache
@@ -162,6 +163,8 @@ class ApiKeys:
         key_id = secrets.token_hex(8)
         text = _new_text(key_id)
         record = KeyRecord(key_id, terms, now, (KeySecret(_digest(text.encode())),))
+        if terms.tenant:
+            await self._store.set(TENANTS + terms.tenant, b"")
         is_new = await self._store.compare_and_set(RECORDS + key_id, None, msgspec.json.encode(record))
         assert is_new, "64 random bits are not drawn twice"
         return MadeKey(record, text)

@@ -23,6 +23,7 @@ from gateway.completions import Completions
 from gateway.configured_keys import ConfiguredKeys
 from gateway.console.console_routes import CONSOLE_ROUTES
 from gateway.data_dir import open_store_of, read_secret, warn_of_own_secret
+from gateway.grants import GRANT, Grant
 from gateway.headers import CrossOrigin, RequestIds, read_origins
 from gateway.json_contents import ContentLimits
 from gateway.principal import Principal, principal_of, read_networks
@@ -35,6 +36,7 @@ from gateway.routes.key_routes import KeyController
 from gateway.routes.model_routes import MODEL_ROUTES
 from gateway.routes.toolset_routes import ToolsetController
 from gateway.served_models import start_runtime
+from gateway.service_views import ServiceViews
 from gateway.services import Services
 from gateway.setting_sources import library_environment
 from gateway.settings import Settings
@@ -45,6 +47,7 @@ from gateway.telemetry.recorders import Recorders
 from runtime.protocol import Runtime
 from toolspecs.catalog import Catalog
 from toolspecs.quota import Quota
+from toolspecs.revision_store import DecodedContents
 from toolspecs.store import Store
 
 
@@ -152,9 +155,10 @@ async def _running(
         for model in await runtime.models():
             await compilers.start(model.prepared)
         await opened.enter_async_context(recorders.engines.of(runtime, grammars))
-        services = wire(settings, store, keys, recorders=recorders, grammars=grammars, runtime=runtime)
-        opened.callback(services.bodies.close)
-        app.state.services = services
+        views = wire(settings, store, keys, recorders=recorders, grammars=grammars, runtime=runtime)
+        opened.callback(views.whole.bodies.close)
+        app.state.views = views
+        app.state.services = views.whole
         await opened.enter_async_context(collecting(store, retention_of(settings)))
         yield
 
@@ -167,40 +171,50 @@ def wire(
     recorders: Recorders,
     grammars: GrammarCache,
     runtime: Runtime,
-) -> Services:
+) -> ServiceViews:
     """Connect what the routes use."""
-    catalog = Catalog(store, quota=Quota(settings.quota_bytes, settings.quota_toolsets))
-    completions = Completions(
-        catalog,
-        grammars,
-        runtime,
-        recorders.telemetry,
-        max_choices=settings.max_choices,
-        request_seconds=settings.request_seconds,
-    )
+    decoded = DecodedContents()
     bodies = RequestBodies(
         max_bytes=settings.max_body_bytes,
         max_toolset_bytes=settings.max_toolset_bytes,
         max_large=settings.max_large_bodies,
         contents=ContentLimits(num_values=settings.max_body_values),
     )
-    return Services(
+    responses = StoredResponses(
         store,
-        runtime,
-        grammars,
-        Registry(catalog, grammars, runtime),
-        completions,
-        StoredResponses(
-            store,
-            lifetime_s=settings.response_seconds,
-            max_bytes=settings.response_bytes,
-            contents=bodies.contents,
-        ),
-        bodies,
-        keys,
-        recorders.meters,
-        is_strict=settings.strict_fields,
+        lifetime_s=settings.response_seconds,
+        max_bytes=settings.response_bytes,
+        contents=bodies.contents,
     )
+
+    def catalog_of(part: Store) -> Catalog:
+        quota = Quota(settings.quota_bytes, settings.quota_toolsets)
+        return Catalog(part, quota=quota, decoded=decoded)
+
+    def over(catalog: Catalog, seen: Runtime, grant: Grant) -> Services:
+        completions = Completions(
+            catalog,
+            grammars,
+            seen,
+            recorders.telemetry,
+            max_choices=settings.max_choices,
+            request_seconds=settings.request_seconds,
+            tells_source=grant.tenant is None,
+        )
+        return Services(
+            catalog.store,
+            seen,
+            grammars,
+            Registry(catalog, grammars, runtime),
+            completions,
+            responses,
+            bodies,
+            keys,
+            recorders.meters,
+            is_strict=settings.strict_fields,
+        )
+
+    return ServiceViews(store, runtime, catalog_of=catalog_of, over=over)
 
 
 def load_runtime(settings: Settings, compile_pool: CompilePool) -> Runtime:
@@ -225,7 +239,7 @@ def open_compile_pool(settings: Settings) -> CompilePool:
     return ThreadPool(limits=limits)
 
 
-def _services(state: State) -> Services:
-    services: Any = state.services
-    assert isinstance(services, Services)
-    return services
+def _services(state: State, request: Request[Any, Any, Any]) -> Services:
+    views: Any = state.views
+    assert isinstance(views, ServiceViews)
+    return views.of(request.scope.get(GRANT))  # type: ignore[arg-type] # `AccessControl` put it there

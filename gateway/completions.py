@@ -83,6 +83,7 @@ class Completions:
         *,
         max_choices: int = 16,
         request_seconds: float | None = None,
+        tells_source: bool = True,
     ) -> None:
         self._catalog = catalog
         self._grammars = grammars
@@ -90,6 +91,7 @@ class Completions:
         self._telemetry = telemetry
         self._max_choices = max_choices
         self._request_seconds = request_seconds
+        self._tells_source = tells_source
 
     async def start(self, turn: Turn, share: str = "", allowance: Allowance | None = None) -> Generation:
         """Begin to answer a turn; when this returns, the first event has come.
@@ -153,6 +155,7 @@ class Completions:
                     has_logprobs=turn.num_logprobs is not None,
                     toolsets=tuple(revision.summary for revision in revisions),
                     grammar=grammar,
+                    tells_source=self._tells_source,
                     source=self._runtime.generate(request),
                     observer=observer,
                     custom=frozenset(tool.name for tool in tools if tool.custom and turn.has_custom_calls),

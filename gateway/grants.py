@@ -42,6 +42,11 @@ class Grant:
     tokens_per_minute: int | None = None
 
     @property
+    def sees_all(self) -> bool:
+        """Whether there is nothing that it does not see: no tenant, and no bounds."""
+        return self.tenant is None and self.toolsets is None and self.models is None
+
+    @property
     def has_limits(self) -> bool:
         """Whether its requests are counted."""
         return self.requests_per_minute is not None or self.tokens_per_minute is not None

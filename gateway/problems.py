@@ -76,6 +76,7 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     gateway.KeysUnavailable: (503, "keys_unavailable"),
     toolspecs.InvalidName: (400, "invalid_name"),
     toolspecs.UnknownToolset: (404, "unknown_toolset"),
+    toolspecs.ForbiddenToolset: (403, "forbidden_toolset"),
     toolspecs.UnknownTool: (404, "unknown_tool"),
     toolspecs.UnknownRevision: (404, "unknown_revision"),
     toolspecs.DroppedRevision: (410, "dropped_revision"),
@@ -384,6 +385,11 @@ def _(error: toolspecs.UnknownToolset) -> Details:
 @_details.register
 def _(error: toolspecs.DeletedToolset) -> Details:
     return "toolset", {"near": [], "latest": error.latest, "deleted_at": error.deleted_at.isoformat()}, {}
+
+
+@_details.register
+def _(error: toolspecs.ForbiddenToolset) -> Details:
+    return "toolset", {"near": error.allowed}, {}
 
 
 @_details.register

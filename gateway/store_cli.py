@@ -4,8 +4,8 @@ import asyncio
 
 from gateway.data_dir import open_store_of
 from gateway.settings import Settings
-from gateway.store_upkeep import retention_of
-from toolspecs.collector import Collected, Collector
+from gateway.store_upkeep import collect_all, retention_of
+from toolspecs.collector import Collected
 
 
 def collect(settings: Settings, *, is_dry_run: bool) -> str:
@@ -20,7 +20,7 @@ def collect(settings: Settings, *, is_dry_run: bool) -> str:
 async def _collect(settings: Settings, *, is_dry_run: bool) -> Collected:
     store = open_store_of(settings)
     try:
-        return await Collector(store, retention_of(settings)).collect(is_dry_run=is_dry_run)
+        return await collect_all(store, retention_of(settings), is_dry_run=is_dry_run)
     finally:
         await store.close()
 

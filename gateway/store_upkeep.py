@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from gateway.settings import Settings
-from toolspecs.collector import Collector, Retention
+from gateway.tenants import all_stores
+from toolspecs.collector import Collected, Collector, Retention
 from toolspecs.errors import StoreError, StoreFull
 from toolspecs.store import Store
 
@@ -52,13 +53,21 @@ async def _collect_regularly(store: Store, retention: Retention) -> None:
             _log.exception("collecting old revisions failed")
 
 
+async def collect_all(store: Store, retention: Retention, *, is_dry_run: bool = False) -> Collected:
+    """Collect what is old, also in the parts of the store of tenants; raises StoreError."""
+    total = Collected()
+    for part in await all_stores(store):
+        total += await Collector(part, retention).collect(is_dry_run=is_dry_run)
+    return total
+
+
 async def collect_if_due(store: Store, retention: Retention) -> bool:
     """Collect, unless a gateway did so within the last hour; returns whether it did."""
     if await store.get(COLLECTED) is not None:
         return False
     with suppress(StoreFull):
         await store.set(COLLECTED, b"", EVERY_S)
-    collected = await Collector(store, retention).collect()
+    collected = await collect_all(store, retention)
     if collected.num_revisions or collected.num_contents:
         _log.info(
             "collected %d revisions and %d contents, %d bytes",

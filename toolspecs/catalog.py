@@ -13,11 +13,12 @@ that names it.
 """
 
 import asyncio
+import copy
 import logging
 import math
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
@@ -35,10 +36,11 @@ from toolspecs.errors import (
 )
 from toolspecs.json_value import Limits
 from toolspecs.lru_cache import LruCache
+from toolspecs.narrowed_logs import NarrowedLogs
 from toolspecs.nearest import near_matches
 from toolspecs.preconditions import check_precondition, check_tool_precondition
 from toolspecs.quota import RECORD_BYTES, Quota, Usage, UsageCounters
-from toolspecs.revision_store import ContentStore, Record, StaleCache, ToolsetLogs, compress
+from toolspecs.revision_store import ContentStore, DecodedContents, Record, StaleCache, ToolsetLogs, compress
 from toolspecs.shapes import check_tool
 from toolspecs.store import Store
 from toolspecs.submission import CheckedToolset, check_size, check_toolset
@@ -99,6 +101,7 @@ class Catalog:
         limits: Limits | None = None,
         quota: Quota | None = None,
         clock: Callable[[], datetime] = utc_now,
+        decoded: DecodedContents | None = None,
     ) -> None:
         self.store = store
         self.limits = limits or Limits()
@@ -106,11 +109,21 @@ class Catalog:
         # Writers in this process take turns, which saves retries. The log keeps them right without that.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._logs = ToolsetLogs(store)
-        self._contents = ContentStore(store, lambda: clock().timestamp())
+        self._contents = ContentStore(store, lambda: clock().timestamp(), decoded)
         self._stale_cache = StaleCache()
         self._usage = UsageCounters(store, quota)
         self._marked: LruCache[datetime] = LruCache(_MAX_MARKED)
         self._names: tuple[float, Sequence[str]] = (-math.inf, ())
+
+    def narrowed(self, names: Collection[str]) -> "Catalog":
+        """A view of this catalog in which there are toolsets of these names only.
+
+        Its methods raise `ForbiddenToolset` for others, whether they exist or not.
+        """
+        view = copy.copy(self)
+        view._logs = NarrowedLogs(self.store, names)  # noqa: SLF001 - a catalog of this class
+        view._names = (-math.inf, ())  # noqa: SLF001
+        return view
 
     async def put(
         self, toolset: Toolset, *, if_match: str | None = None, if_none_match: bool = False, owner: str = ""

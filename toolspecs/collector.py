@@ -51,6 +51,14 @@ class Collected:
     num_bytes: int = 0
     num_young: int = 0
 
+    def __add__(self, other: "Collected") -> "Collected":
+        return Collected(
+            self.num_revisions + other.num_revisions,
+            self.num_contents + other.num_contents,
+            self.num_bytes + other.num_bytes,
+            self.num_young + other.num_young,
+        )
+
 
 @dataclass(slots=True)
 class _Kept:

@@ -7,6 +7,7 @@ ToolspecsError
 ├── LimitExceeded       the whole toolset is too large
 ├── UnknownToolset      there is no such toolset; similar names, or some that exist
 │   └── DeletedToolset  there was one; its last revision, to be restored
+├── ForbiddenToolset    the client may not use toolsets of this name; those it may
 ├── UnknownTool         the toolset has no such tool; similar names
 ├── UnknownRevision     the toolset has no such revision; the latest one
 │   └── DroppedRevision there was one; which are kept
@@ -122,6 +123,16 @@ class DeletedToolset(UnknownToolset):
             self,
             f"toolset {name!r} was deleted at {deleted_at:%Y-%m-%d %H:%M} UTC; its last revision is {latest}",
         )
+
+
+class ForbiddenToolset(ToolspecsError):
+    """The client may use only the toolsets `allowed`, whether there is one of the name `name` or not."""
+
+    def __init__(self, name: str, allowed: Iterable[str]) -> None:
+        self.name = name
+        self.allowed = sorted(allowed)
+        shown = ", ".join(map(repr, self.allowed[:8])) + (", …" if len(self.allowed) > 8 else "")
+        super().__init__(f"this client may not use the toolset {shorten(repr(name), 100)}, only {shown}")
 
 
 class UnknownTool(ToolspecsError):

@@ -23,7 +23,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -302,14 +302,29 @@ def record_key(name: str, number: int) -> str:
     return f"{RECORDS}{name}/{number:010}"
 
 
+@dataclass(frozen=True, slots=True)
+class DecodedContents:
+    """Contents in memory, by their digests, and whose turn it is to decode: the event loop waits meanwhile.
+
+    The catalogs of a process may share them, even if their stores are not the same.
+    """
+
+    cache: LruCache[Toolset] = field(default_factory=lambda: LruCache(CONTENT_CACHE_BYTES))
+    turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(1))
+
+
 class ContentStore:
     """Reads and writes contents, through a cache. Both may raise `StoreUnavailable`."""
 
-    def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Callable[[], float] = time.time,
+        decoded: "DecodedContents | None" = None,
+    ) -> None:
         self._store = store
         self._clock = clock
-        self._cache: LruCache[Toolset] = LruCache(CONTENT_CACHE_BYTES)
-        self._decoding = asyncio.Semaphore(1)  # the event loop waits while a content is decoded
+        self._decoded_contents = decoded or DecodedContents()
 
     async def put(self, toolset: Toolset, digest: str, content: bytes, packed: bytes) -> None:
         """Write the content of `toolset` unless it is there, whole and stamped lately.
@@ -334,7 +349,7 @@ class ContentStore:
         packed = await self._store.get(key)
         if packed is None:
             raise DamagedEntry(key, f"it is missing; put toolset {summary.name!r} again")
-        async with self._decoding:
+        async with self._decoded_contents.turn:
             return self._cached(summary) or await self._decoded(summary, packed)
 
     async def _decoded(self, summary: RevisionSummary, packed: bytes) -> Toolset:
@@ -348,11 +363,11 @@ class ContentStore:
         return toolset
 
     def _cached(self, summary: RevisionSummary) -> Toolset | None:
-        return self._cache.get(_cache_key(summary.name, summary.digest))
+        return self._decoded_contents.cache.get(_cache_key(summary.name, summary.digest))
 
     def _keep(self, toolset: Toolset, digest: str, content: bytes) -> None:
         num_bytes = len(content) + VALUE_BYTES * toolset.num_values
-        self._cache.put(_cache_key(toolset.name, digest), toolset, num_bytes)
+        self._decoded_contents.cache.put(_cache_key(toolset.name, digest), toolset, num_bytes)
 
 
 def stamped(packed: bytes, now: float) -> bytes:

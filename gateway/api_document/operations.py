@@ -34,6 +34,7 @@ WITH_TOOLSET: Errors = (
     *WITH_STORE,
     toolspecs.InvalidName,
     toolspecs.UnknownToolset,
+    toolspecs.ForbiddenToolset,
     toolspecs.UnknownRevision,
     toolspecs.DroppedRevision,
 )

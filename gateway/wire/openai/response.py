@@ -191,7 +191,7 @@ def extension(generation: Generation, *, closed_by: str | None = None) -> JSON:
         "revision": only.get("revision"),
         "toolsets": toolsets,
         "grammar_digest": grammar.grammar.digest if grammar else None,
-        "grammar_source": grammar.source if grammar else None,
+        "grammar_source": grammar.source if grammar and generation.tells_source else None,
         "grammar_wait_ms": round(grammar.wait_ms, 3) if grammar else None,
         "closed_by": closed_by or next((f.closed_by for f in generation.finished if f.closed_by), None),
         "forced_tokens": sum(s.num_forced_tokens for s in stats),

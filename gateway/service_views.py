@@ -1,0 +1,95 @@
+"""The services as a key sees them: toolsets of its tenant, and of these and of the models what it may use.
+
+Routes get their services from here, so no route has to ask what a key may see: what it may not is not there.
+"""
+
+from collections.abc import AsyncIterator, Callable, Collection
+
+from compiler.cache.grammar_cache import GrammarCache
+from gateway.grants import Grant
+from gateway.services import Services
+from gateway.tenants import store_of
+from runtime.events import Event, PromptRead
+from runtime.protocol import Health, ModelCard, Runtime
+from runtime.request import GenerationRequest
+from toolspecs.catalog import Catalog
+from toolspecs.lru_cache import LruCache
+from toolspecs.store import Store
+
+MAX_CATALOGS = 1000
+"""Tenants whose catalogs are kept in memory; another one begins without what it read last."""
+
+ServicesOver = Callable[[Catalog, Runtime, Grant], Services]
+
+
+class ServiceViews:
+    """Makes the services of each request. `catalog_of` opens a catalog, `over` connects what uses it."""
+
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        *,
+        catalog_of: Callable[[Store], Catalog],
+        over: ServicesOver,
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._catalog_of = catalog_of
+        self._over = over
+        self._catalogs: LruCache[Catalog] = LruCache(MAX_CATALOGS)
+        self._catalog = catalog_of(store)
+        self.whole = over(self._catalog, runtime, Grant())
+
+    def of(self, grant: Grant | None) -> Services:
+        """The services of a request with this grant; without one, the route tells nothing of toolsets."""
+        if grant is None or grant.sees_all:
+            return self.whole
+        catalog = self._catalog if grant.tenant is None else self._tenants_catalog(grant.tenant)
+        if grant.toolsets is not None:
+            catalog = catalog.narrowed(grant.toolsets)
+        runtime = self._runtime if grant.models is None else NarrowedRuntime(self._runtime, grant.models)
+        return self._over(catalog, runtime, grant)
+
+    def _tenants_catalog(self, tenant: str) -> Catalog:
+        catalog = self._catalogs.get(tenant)
+        if catalog is None:
+            catalog = self._catalog_of(store_of(self._store, tenant))
+            self._catalogs.put(tenant, catalog, 1)
+        return catalog
+
+
+class NarrowedRuntime:
+    """A runtime that serves some of its models only; those of other names are unknown."""
+
+    def __init__(self, runtime: Runtime, model_ids: Collection[str]) -> None:
+        self._runtime = runtime
+        self._model_ids = frozenset(model_ids)
+
+    async def start(self, grammars: GrammarCache) -> None:
+        """See `Runtime.start`."""
+        await self._runtime.start(grammars)
+
+    def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRead | Event]:
+        """See `Runtime.generate`."""
+        return self._runtime.generate(request)
+
+    async def prompt_ids(self, request: GenerationRequest) -> list[int]:
+        """See `Runtime.prompt_ids`."""
+        return await self._runtime.prompt_ids(request)
+
+    async def abort(self, request_id: str) -> None:
+        """See `Runtime.abort`."""
+        await self._runtime.abort(request_id)
+
+    async def health(self) -> Health:
+        """See `Runtime.health`."""
+        return await self._runtime.health()
+
+    async def models(self) -> tuple[ModelCard, ...]:
+        """See `Runtime.models`."""
+        return tuple(card for card in await self._runtime.models() if card.model_id in self._model_ids)
+
+    async def close(self) -> None:
+        """See `Runtime.close`."""
+        await self._runtime.close()

@@ -1,0 +1,209 @@
+"""What a tenant does changes nothing that another one can read; a bound key has what it is bound to only."""
+
+import asyncio
+import re
+from itertools import product
+
+import pytest
+from fake_runtime import FakeRuntime
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from sample_tools import TIME, WEATHER
+from serving import client_of
+
+from gateway.app import create_app
+from gateway.settings import Settings
+from gateway.store_upkeep import collect_all
+from toolspecs.collector import Retention
+from toolspecs.stores import open_store
+
+ADMIN = "a-key-of-the-settings"
+NAMES = ("mail", "weather", "weathr")
+CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}]}
+
+
+async def key_of(client, **terms):
+    terms = {"name": "agent", "scopes": ["invoke", "register"], **terms}
+    made = await client.post("/v1/keys", json=terms, headers={"Authorization": f"Bearer {ADMIN}"})
+    assert made.status_code == 201, made.text
+    return {"Authorization": f"Bearer {made.json()['key']}"}
+
+
+def put_toolset(name, tools):
+    return ("PUT", f"/v1/toolsets/{name}", {"tools": list(tools)})
+
+
+ACTIONS = st.one_of(
+    st.builds(put_toolset, st.sampled_from(NAMES), st.sampled_from([(WEATHER,), (TIME,), (WEATHER, TIME)])),
+    st.builds(lambda name: ("DELETE", f"/v1/toolsets/{name}", None), st.sampled_from(NAMES)),
+    st.builds(lambda name: ("DELETE", f"/v1/toolsets/{name}/tools/clock.now", None), st.sampled_from(NAMES)),
+    st.builds(
+        lambda name, n: ("POST", f"/v1/toolsets/{name}/revisions/{n}/restore", None),
+        st.sampled_from(NAMES),
+        st.integers(1, 3),
+    ),
+    st.builds(lambda name: ("GET", f"/v1/toolsets/{name}/report", None), st.sampled_from(NAMES)),
+    st.builds(
+        lambda name: ("POST", "/v1/chat/completions", {**CHAT, "toolset": name}), st.sampled_from(NAMES)
+    ),
+    st.builds(lambda tool: ("POST", "/v1/chat/completions", {**CHAT, "tools": [tool]}), st.just(WEATHER)),
+    st.just(("POST", "/v1/responses", {"model": "tiny", "input": "Hi"})),
+)
+
+VALUES = {
+    "toolset": [*NAMES, "unknown", "BAD"],
+    "tool": ["get_weather", "clock.now"],
+    "number": ["1", "2", "3"],
+    "model_id": ["tiny", "other", *(f"tiny:{name}" for name in NAMES)],
+    "key_id": ["0" * 16],
+    "digest": ["0" * 64],
+    "path": ["x"],
+}
+
+
+def every_get(app, response_ids):
+    """The paths of every GET route, with every value of its parameters."""
+    values = {**VALUES, "response_id": response_ids}
+    for route in app.routes:
+        if "GET" in route.methods:
+            names = re.findall(r"\{(\w+)(?::\w+)?\}", route.path)
+            for chosen in product(*(values[name] for name in names)):
+                path = route.path
+                for name, value in zip(names, chosen, strict=True):
+                    path = re.sub(rf"\{{{name}(:\w+)?\}}", value, path)
+                yield path.replace("//", "/")
+
+
+async def answers(client, app, own, response_ids):
+    """All that a tenant can read: statuses, contents and revisions."""
+    read = {}
+    for path in every_get(app, response_ids):
+        answer = await client.get(path, headers=own)
+        read[path] = (answer.status_code, answer.headers.get("etag"), answer.text)
+    return read
+
+
+async def response_of(client, own):
+    made = await client.post("/v1/responses", json={"model": "tiny", "input": "Hi"}, headers=own)
+    return made.json()["id"]
+
+
+@pytest.mark.parametrize("other", ["acme", None], ids=["of a tenant", "without a tenant"])
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(actions=st.lists(ACTIONS, min_size=4, max_size=12))
+def test_what_another_does_changes_nothing_that_a_tenant_can_read(tmp_path_factory, other, actions):
+    async def played():
+        folder = tmp_path_factory.mktemp("data")
+        own_settings = Settings(
+            data_dir=str(folder), secret="0123456789abcdef", compile_workers=0, api_key=ADMIN
+        )
+        app = create_app(own_settings, runtime=FakeRuntime())
+        async with client_of(app) as client:
+            theirs = await key_of(client, tenant=other)
+            own = await key_of(client, tenant="bolt")
+            method, path, body = put_toolset("mail", [TIME])
+            assert (await client.request(method, path, json=body, headers=own)).status_code == 201
+            ids = [await response_of(client, own), await response_of(client, theirs)]
+            before = await answers(client, app, own, ids)
+            assert before["/v1/toolsets/mail"][0] == 200
+            assert before[f"/v1/responses/{ids[0]}"][0] == 200
+            assert before[f"/v1/responses/{ids[1]}"][0] == 404
+            for method, path, body in actions:
+                await client.request(method, path, json=body, headers=theirs)
+            assert await answers(client, app, own, ids) == before
+
+    asyncio.run(played())
+
+
+@pytest.fixture
+async def client(settings, runtime):
+    async with client_of(create_app(replace(settings, api_key=ADMIN), runtime=runtime)) as client:
+        yield client
+
+
+async def test_one_name_is_two_toolsets_for_two_tenants(client):
+    acme, bolt = [await key_of(client, tenant=name) for name in ("acme", "bolt")]
+    for own, tool in ((acme, WEATHER), (bolt, TIME)):
+        made = await client.put("/v1/toolsets/x", json={"tools": [tool]}, headers=own)
+        assert (made.status_code, made.json()["revision"]) == (201, 1)
+    listed = [(await client.get("/v1/toolsets", headers=own)).json()["toolsets"] for own in (acme, bolt)]
+    assert [[one["name"] for one in page] for page in listed] == [["x"], ["x"]]
+    assert listed[0][0]["digest"] != listed[1][0]["digest"]
+    admin = {"Authorization": f"Bearer {ADMIN}"}
+    assert (await client.get("/v1/toolsets", headers=admin)).json()["toolsets"] == []
+
+
+async def test_keys_of_a_tenant_share_its_toolsets_and_not_their_conversations(client):
+    first, second = [await key_of(client, tenant="acme") for _ in range(2)]
+    await client.put("/v1/toolsets/x", json={"tools": [TIME]}, headers=first)
+    assert (await client.get("/v1/toolsets/x", headers=second)).status_code == 200
+    response_id = await response_of(client, first)
+    assert (await client.get(f"/v1/responses/{response_id}", headers=second)).status_code == 404
+
+
+async def test_an_answer_does_not_tell_a_tenant_what_was_cached(client):
+    acme, bolt, plain = [await key_of(client, tenant=name) for name in ("acme", "bolt", None)]
+    asked = {**CHAT, "tools": [WEATHER]}
+    told = [
+        (await client.post("/v1/chat/completions", json=asked, headers=own)).json()["callgate"]
+        for own in (acme, bolt, plain)
+    ]
+    assert [one["grammar_source"] for one in told] == [None, None, "memory"]
+
+
+async def test_old_revisions_of_tenants_are_collected(client, settings, tmp_path):
+    own = await key_of(client, tenant="acme")
+    for tools in ([WEATHER], [TIME], [WEATHER, TIME]):
+        await client.put("/v1/toolsets/x", json={"tools": tools}, headers=own)
+    store = open_store(f"sqlite://{tmp_path}/callgate.db")
+    collected = await collect_all(store, Retention(revisions=1))
+    await store.close()
+    assert collected.num_revisions == 2
+    assert (await client.get("/v1/toolsets/x/revisions/1", headers=own)).status_code == 410
+    assert (await client.get("/v1/toolsets/x", headers=own)).status_code == 200
+
+
+async def test_a_key_that_is_bound_to_toolsets_knows_no_others(client):
+    admin = {"Authorization": f"Bearer {ADMIN}"}
+    for name in ("mail", "weather", "weathr"):
+        await client.put(f"/v1/toolsets/{name}", json={"tools": [TIME]}, headers=admin)
+    own = await key_of(client, toolsets=["mail", "weather", "new"])
+    listed = (await client.get("/v1/toolsets", headers=own)).json()["toolsets"]
+    assert [one["name"] for one in listed] == ["mail", "weather"]
+    models = (await client.get("/v1/models", headers=own)).json()["data"]
+    assert [one["id"] for one in models] == ["tiny", "tiny:mail", "tiny:weather"]
+    for name in ("weathr", "unknown"):
+        for method, path in (
+            ("GET", f"/v1/toolsets/{name}"),
+            ("GET", f"/v1/toolsets/{name}/revisions"),
+            ("GET", f"/v1/toolsets/{name}/report"),
+            ("DELETE", f"/v1/toolsets/{name}"),
+            ("DELETE", f"/v1/toolsets/{name}/tools/clock.now"),
+            ("POST", f"/v1/toolsets/{name}/revisions/1/restore"),
+            ("GET", f"/v1/models/tiny:{name}"),
+        ):
+            answer = await client.request(method, path, headers=own)
+            assert answer.status_code == 403, (method, path, answer.text)
+        put = await client.put(f"/v1/toolsets/{name}", json={"tools": [TIME]}, headers=own)
+        assert put.json()["type"] == "urn:callgate:forbidden-toolset"
+        chat = await client.post("/v1/chat/completions", json={**CHAT, "toolset": name}, headers=own)
+        assert (chat.status_code, chat.json()["error"]["code"]) == (403, "forbidden_toolset")
+        assert "'mail', 'new', 'weather'" in chat.json()["error"]["message"]
+    assert (await client.put("/v1/toolsets/new", json={"tools": [TIME]}, headers=own)).status_code == 201
+    chat = await client.post("/v1/chat/completions", json={**CHAT, "toolset": "mail"}, headers=own)
+    assert chat.status_code == 200
+    await client.delete("/v1/toolsets/new", headers=own)
+    unbound = await key_of(client, toolsets=["missing"])
+    near = (await client.get("/v1/toolsets/missing", headers=unbound)).json()["near"]
+    assert near == [], "an error names no toolsets that the key does not see"
+
+
+async def test_a_key_that_is_bound_to_models_knows_no_others(client):
+    own = await key_of(client, models=["big"])
+    answer = await client.post("/v1/chat/completions", json=CHAT, headers=own)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
+    assert "tiny" not in answer.json()["error"]["message"].replace("'tiny'", "", 1)
+    assert (await client.get("/v1/models", headers=own)).json()["data"] == []
+    own = await key_of(client, models=["tiny"])
+    assert (await client.post("/v1/chat/completions", json=CHAT, headers=own)).status_code == 200

@@ -1,0 +1,70 @@
+"""A part of a store that is a store of its own: all its keys begin with a prefix, which nobody inside sees.
+
+>>> acme = NamespacedStore(open_store("sqlite://:memory:"), "tenant/acme/")
+>>> await acme.set("greeting", b"hello")  # under tenant/acme/greeting
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+
+from toolspecs.store import Store
+
+
+class NamespacedStore:
+    """The keys of `store` that begin with `prefix`, without it."""
+
+    def __init__(self, store: Store, prefix: str) -> None:
+        self._store = store
+        self._prefix = prefix
+
+    async def get(self, key: str) -> bytes | None:
+        """See `Store.get`."""
+        return await self._store.get(self._prefix + key)
+
+    async def get_many(self, keys: Sequence[str]) -> list[bytes | None]:
+        """See `Store.get_many`."""
+        return await self._store.get_many(self._inside(keys))
+
+    async def set(self, key: str, value: bytes, ttl_s: float | None = None) -> None:
+        """See `Store.set`."""
+        await self._store.set(self._prefix + key, value, ttl_s)
+
+    async def delete(self, key: str) -> bool:
+        """See `Store.delete`."""
+        return await self._store.delete(self._prefix + key)
+
+    async def scan(self, prefix: str) -> AsyncIterator[str]:
+        """See `Store.scan`."""
+        async for key in self._store.scan(self._prefix + prefix):
+            yield key.removeprefix(self._prefix)
+
+    async def compare_and_set(self, key: str, expected: bytes | None, value: bytes | None) -> bool:
+        """See `Store.compare_and_set`."""
+        return await self._store.compare_and_set(self._prefix + key, expected, value)
+
+    async def increment(self, key: str, by: int = 1, ttl_s: float | None = None) -> int:
+        """See `Store.increment`."""
+        return await self._store.increment(self._prefix + key, by, ttl_s)
+
+    def lock(self, key: str, lease_s: float, wait_s: float) -> AbstractAsyncContextManager[None]:
+        """See `Store.lock`."""
+        return self._store.lock(self._prefix + key, lease_s, wait_s)
+
+    async def touch(self, keys: Sequence[str], ttl_s: float) -> None:
+        """See `Store.touch`."""
+        await self._store.touch(self._inside(keys), ttl_s)
+
+    async def compact(self) -> None:
+        """See `Store.compact`: of the whole store."""
+        await self._store.compact()
+
+    async def ping(self) -> None:
+        """See `Store.ping`."""
+        await self._store.ping()
+
+    async def close(self) -> None:
+        """See `Store.close`: of the whole store."""
+        await self._store.close()
+
+    def _inside(self, keys: Sequence[str]) -> list[str]:
+        return [self._prefix + key for key in keys]

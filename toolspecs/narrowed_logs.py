@@ -1,0 +1,48 @@
+"""The logs of a few toolsets: to a catalog over them, there are no others."""
+
+from collections.abc import Collection
+
+from toolspecs.errors import ForbiddenToolset
+from toolspecs.revision_store import Record, ToolsetLogs
+from toolspecs.store import Store
+
+
+class NarrowedLogs(ToolsetLogs):
+    """The logs of the toolsets `allowed`. Methods that name another one raise ForbiddenToolset."""
+
+    def __init__(self, store: Store, allowed: Collection[str]) -> None:
+        super().__init__(store)
+        self._allowed = frozenset(allowed)
+
+    async def names(self) -> list[str]:
+        """See `ToolsetLogs.names`."""
+        return [name for name in await super().names() if name in self._allowed]
+
+    async def head(self, name: str) -> Record | None:
+        """See `ToolsetLogs.head`."""
+        self._check(name)
+        return await super().head(name)
+
+    async def record(self, name: str, number: int) -> Record | None:
+        """See `ToolsetLogs.record`."""
+        self._check(name)
+        return await super().record(name, number)
+
+    async def first_kept(self, name: str) -> int:
+        """See `ToolsetLogs.first_kept`."""
+        self._check(name)
+        return await super().first_kept(name)
+
+    async def used(self, name: str) -> list[int]:
+        """See `ToolsetLogs.used`."""
+        self._check(name)
+        return await super().used(name)
+
+    async def append(self, record: Record) -> bool:
+        """See `ToolsetLogs.append`."""
+        self._check(record.summary.name)
+        return await super().append(record)
+
+    def _check(self, name: str) -> None:
+        if name not in self._allowed:
+            raise ForbiddenToolset(name, self._allowed)
