@@ -42,6 +42,7 @@ from gateway.setting_sources import library_environment
 from gateway.settings import Settings
 from gateway.store_upkeep import collecting, retention_of
 from gateway.stored_responses import StoredResponses
+from gateway.telemetry.access_log import AccessLog
 from gateway.telemetry.exporters import Meters
 from gateway.telemetry.recorders import Recorders
 from runtime.protocol import Runtime
@@ -112,7 +113,7 @@ def create_app(
     controlled = AccessControl(
         app.asgi_handler, configured_keys, keys, hosts=hosts, open_paths=OpenPaths.of(app), origins=origins
     )
-    app.asgi_handler = RequestIds(CrossOrigin(controlled, origins))
+    app.asgi_handler = RequestIds(AccessLog(CrossOrigin(controlled, origins)))
     return app
 
 

@@ -112,7 +112,7 @@ def serve(settings: Settings, console: Console) -> None:
             app,
             settings,
             log_level=settings.log_level,
-            access_log=False,  # `served_requests` says more
+            access_log=False,  # `gateway.telemetry.access_log` says more
             log_config=None,  # so that its lines are like all others
         )
         with suppress(KeyboardInterrupt):  # uvicorn passes the signal on after it has shut down

@@ -379,10 +379,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Literal["debug", "info", "warning", "error"],
         Meta(description="Least severe log level that is written."),
     ] = "info"
-    log_format: Annotated[
-        Literal["text", "json"],
-        Meta(description="Format of the log: text, or json, which has a line for each request."),
-    ] = "text"
+    log_format: Annotated[Literal["text", "json"], Meta(description="Format of the log: text or json.")] = (
+        "text"
+    )
+    access_log: Annotated[
+        bool, Meta(description="Log a line for each request but probes: route, status, time, key, trace.")
+    ] = True
 
     models: tuple[ModelSettings, ...] = ()
     """Several models instead of `model` and the settings of its engine; only a TOML file can have them."""

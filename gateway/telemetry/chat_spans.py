@@ -30,6 +30,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from compiler.errors import UnsupportedSchema
 from gateway.errors import ClientGone
+from gateway.telemetry.access_log import add_to_log
 from gateway.telemetry.ended_turn import EndedTurn
 from gateway.telemetry.metrics import (
     COMPILE_DURATION,
@@ -44,7 +45,6 @@ from gateway.telemetry.metrics import (
     Metrics,
     refused_keyword,
 )
-from gateway.telemetry.served_requests import add_to_log
 from gateway.telemetry.span_attributes import (
     CONVENTIONS,
     compile_attributes,

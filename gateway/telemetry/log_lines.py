@@ -1,7 +1,6 @@
 """The log: text for people, or one JSON object a line for programs.
 
-In JSON there is one line for each request, with what it cost and the id of its trace, but no prompt, no
-argument, no name that a client chose, and no key. In text these lines are of the level `debug`.
+The lines of requests are those of `gateway/telemetry/access_log.py`, unless the setting `access_log` is off.
 """
 
 import json
@@ -11,7 +10,10 @@ from datetime import UTC, datetime
 from opentelemetry import trace
 
 from gateway.settings import Settings
-from gateway.telemetry.served_requests import REQUEST_LOG
+from gateway.telemetry.access_log import REQUEST_LOG
+
+_IN_MESSAGE = {"method", "route"}
+"""Fields of a request's line that its message has, too."""
 
 
 class JSONLines(logging.Formatter):
@@ -42,7 +44,8 @@ class _TextLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         fields = getattr(record, "fields", {})
-        return " ".join([super().format(record), *(f"{name}={value}" for name, value in fields.items())])
+        shown = (f"{name}={value}" for name, value in fields.items() if name not in _IN_MESSAGE)
+        return " ".join([super().format(record), *shown])
 
 
 def set_up_logging(settings: Settings) -> None:
@@ -50,6 +53,5 @@ def set_up_logging(settings: Settings) -> None:
     written = logging.StreamHandler()
     written.setFormatter(JSONLines() if settings.log_format == "json" else _TextLines())
     logging.basicConfig(level=settings.log_level.upper(), handlers=[written])
-    shows_requests = settings.log_format == "json" or settings.log_level == "debug"
-    logging.getLogger(REQUEST_LOG).setLevel(logging.NOTSET if shows_requests else logging.WARNING)
+    logging.getLogger(REQUEST_LOG).setLevel(logging.NOTSET if settings.access_log else logging.WARNING)
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every request to an engine

@@ -1,49 +1,21 @@
-"""What is recorded of each HTTP request: the server span, its duration, and one line of the log.
+"""What is recorded of each HTTP request that may come in: the server span and its duration.
 
 A request has a server span, which is a child of the caller's span if the caller sends a W3C `traceparent`.
 """
 
-import logging
 import time
-from contextvars import ContextVar
-from dataclasses import dataclass, field
-from typing import Any
 
 from litestar.enums import ScopeType
 from litestar.middleware import ASGIMiddleware
-from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
+from litestar.types import ASGIApp, Message, Receive, Scope, Send
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from gateway.headers import REQUEST_ID
-from gateway.telemetry.metrics import HTTP_DURATION, OTHER, Metrics
-
-QUIET_PATHS = frozenset({"/health", "/healthz", "/metrics", "/ping", "/readyz"})
-"""Probes and scrapes, which come every few seconds: they leave no spans and no lines."""
-
-METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
-
-REQUEST_LOG = "callgate.requests"
-"""The logger of the lines of requests."""
+from gateway.telemetry.access_log import QUIET_PATHS, add_to_log, method_of, route_of
+from gateway.telemetry.metrics import HTTP_DURATION, Metrics
 
 _PROPAGATOR = TraceContextTextMapPropagator()
-_log = logging.getLogger(REQUEST_LOG)
-
-
-@dataclass(frozen=True, slots=True)
-class LoggedFields:
-    """What the log says of one request. Whoever learns something adds it: numbers, and our own words."""
-
-    values: dict[str, Any] = field(default_factory=dict)
-
-
-_current: ContextVar[LoggedFields | None] = ContextVar("callgate_logged_fields", default=None)
-
-
-def add_to_log(**values: Any) -> None:
-    """Add to the log's line of the request that is being answered, if one is."""
-    if (fields := _current.get()) is not None:
-        fields.values.update({name: value for name, value in values.items() if value is not None})
 
 
 class ServedRequests(ASGIMiddleware):
@@ -63,10 +35,9 @@ class ServedRequests(ASGIMiddleware):
         if scope["type"] != ScopeType.HTTP or scope["path"] in QUIET_PATHS:
             await next_app(scope, receive, send)
             return
-        method = scope["method"] if scope["method"] in METHODS else OTHER
-        route = scope.get("path_template") or OTHER
+        method, route = method_of(scope), route_of(scope)
         start = time.perf_counter()
-        fields = LoggedFields()
+        labels: dict[str, str | int] = {"http.request.method": method, "http.route": route}
         headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
         with self._tracer.start_as_current_span(
             f"{method} {route}",
@@ -81,35 +52,20 @@ class ServedRequests(ASGIMiddleware):
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
-            token = _current.set(fields)
+            context = span.get_span_context()
+            if context.is_valid:
+                add_to_log(trace_id=f"{context.trace_id:032x}", span_id=f"{context.span_id:016x}")
             try:
-                await next_app(scope, receive, _with_status(send, span, fields))
+                await next_app(scope, receive, _with_status(send, span, labels))
             finally:
-                _current.reset(token)
-                self._record(scope, method, route, fields, time.perf_counter() - start)
-
-    def _record(
-        self, scope: HTTPScope, method: str, route: str, fields: LoggedFields, duration_s: float
-    ) -> None:
-        """Count the request and log it; a client that left before the answer began got no status."""
-        labels: dict[str, str | int] = {"http.request.method": method, "http.route": route}
-        if (status := fields.values.get("status")) is not None:
-            labels["http.response.status_code"] = status
-        self._metrics.record(HTTP_DURATION, duration_s, labels)
-        if _log.isEnabledFor(logging.INFO):
-            known = {
-                "request_id": scope[REQUEST_ID],  # type: ignore[literal-required]
-                "method": method,
-                "route": route,
-                "duration_ms": round(duration_s * 1e3, 1),
-            }
-            _log.info("%s %s", method, route, extra={"fields": known | fields.values})
+                # A client that left before the answer began got no status.
+                self._metrics.record(HTTP_DURATION, time.perf_counter() - start, labels)
 
 
-def _with_status(send: Send, span: Span, fields: LoggedFields) -> Send:
+def _with_status(send: Send, span: Span, labels: dict[str, str | int]) -> Send:
     async def send_recorded(message: Message) -> None:
         if message["type"] == "http.response.start":
-            fields.values["status"] = message["status"]
+            labels["http.response.status_code"] = message["status"]
             _record_status(span, message["status"])
         await send(message)
 

@@ -72,6 +72,7 @@ async def test_a_request_is_one_line_with_its_trace(keyed, runtime, written):
         "request_id": "mine-7",
         "method": "POST",
         "route": URL,
+        "key_id": "settings-1",
         "status": 200,
         "model": "tiny",
         "grammar_source": "compiled",
@@ -100,6 +101,24 @@ async def test_paths_of_clients_are_not_written(keyed, written):
     assert "hidden" not in "".join(own), "the client of this test logs, too"
 
 
+async def test_who_may_not_come_in_leaves_a_line_without_the_key_and_the_path(keyed, written):
+    headers = {"authorization": f"Bearer {KEY}x"}
+    await keyed.get("/v1/toolsets/hidden", headers=headers)
+    await keyed.get("/no/such/hidden/route")
+    refused, unknown = lines_of(written)
+    assert (refused["status"], refused["route"], "key_id" in refused) == (401, "_OTHER", False)
+    assert (unknown["status"], unknown["route"], unknown["key_id"]) == (404, "_OTHER", "settings-1")
+    own = [line for line in written.getvalue().splitlines() if '"logger": "httpx"' not in line]
+    assert not any(secret in "".join(own) for secret in ("hidden", KEY))
+
+
+async def test_a_key_of_the_store_is_named_by_its_id(keyed, written):
+    made = (await keyed.post("/v1/keys", json={"name": "agent", "scopes": ["invoke"]})).json()
+    await keyed.get("/v1/models", headers={"authorization": f"Bearer {made['key']}"})
+    assert lines_of(written)[-1]["key_id"] == made["id"]
+    assert made["key"].split("_", 2)[2] not in written.getvalue()
+
+
 def test_a_line_is_one_line_whatever_it_holds():
     """Of a record that is not logged: the test runner cannot pass on the text that it would capture."""
     fault, message = ValueError("a\nb\u2028c\ud800"), 'a\r\n{"level": "info"}\x00'
@@ -112,16 +131,21 @@ def test_a_line_is_one_line_whatever_it_holds():
 
 
 @pytest.mark.parametrize(
-    ("log_format", "level", "shown"),
-    [("json", "info", True), ("text", "info", False), ("text", "debug", True), ("json", "warning", False)],
+    ("log_format", "level", "access_log", "shown"),
+    [
+        ("json", "info", True, True),
+        ("text", "info", True, True),
+        ("text", "info", False, False),
+        ("json", "warning", True, False),
+    ],
 )
-def test_settings(monkeypatch, capsys, log_format, level, shown):
+def test_settings(monkeypatch, capsys, log_format, level, access_log, shown):
     root, requests = logging.getLogger(), logging.getLogger("callgate.requests")
     monkeypatch.setattr(root, "handlers", [])
     monkeypatch.setattr(root, "level", root.level)
     for logger in (requests, logging.getLogger("httpx")):
         monkeypatch.setattr(logger, "level", logger.level)
-    set_up_logging(Settings(log_format=log_format, log_level=level))
+    set_up_logging(Settings(log_format=log_format, log_level=level, access_log=access_log))
     requests.info("GET /", extra={"fields": {"status": 200}})
     logging.getLogger("other").warning("a warning")
     err = capsys.readouterr().err

@@ -1,0 +1,100 @@
+"""The access log: one line for each request, also for those that may not come in.
+
+It tells the method, the route, the status, how long it took, whose key came, and the id of the trace. It
+tells no path, no header but the request's id, and nothing of a body: paths and bodies may hold what a client
+alone may know. Whoever learns something of a request adds it to its line, numbers and our own words.
+"""
+
+import logging
+import time
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from litestar.enums import ScopeType
+from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
+
+from gateway.grants import GRANT, Grant
+from gateway.headers import REQUEST_ID
+from gateway.telemetry.metrics import OTHER
+
+QUIET_PATHS = frozenset({"/health", "/healthz", "/metrics", "/ping", "/readyz"})
+"""Probes and scrapes, which come every few seconds: they leave no spans and no lines."""
+
+METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
+
+REQUEST_LOG = "callgate.requests"
+"""The logger of the lines of requests."""
+
+_log = logging.getLogger(REQUEST_LOG)
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedFields:
+    """What the log says of one request."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+
+
+_current: ContextVar[LoggedFields | None] = ContextVar("callgate_logged_fields", default=None)
+
+
+def add_to_log(**values: Any) -> None:
+    """Add to the log's line of the request that is being answered, if one is."""
+    if (fields := _current.get()) is not None:
+        fields.values.update({name: value for name, value in values.items() if value is not None})
+
+
+def method_of(scope: HTTPScope) -> str:
+    """The method of a request, if it is a known one: a client may send any word."""
+    return scope["method"] if scope["method"] in METHODS else OTHER
+
+
+def route_of(scope: HTTPScope) -> str:
+    """The route that a request reached, with the names of its parameters, if it reached one."""
+    return scope.get("path_template") or OTHER
+
+
+class AccessLog:
+    """Logs requests when the last byte of their answer is sent. It stands before `AccessControl`."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on."""
+        is_logged = _log.isEnabledFor(logging.INFO)
+        if scope["type"] != ScopeType.HTTP or scope["path"] in QUIET_PATHS or not is_logged:
+            await self._app(scope, receive, send)
+            return
+        fields = LoggedFields()
+        start = time.perf_counter()
+        token = _current.set(fields)
+        try:
+            await self._app(scope, receive, _with_status(send, fields))
+        finally:
+            _current.reset(token)
+            _write(scope, fields, time.perf_counter() - start)
+
+
+def _with_status(send: Send, fields: LoggedFields) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            fields.values["status"] = message["status"]
+        await send(message)
+
+    return sending
+
+
+def _write(scope: HTTPScope, fields: LoggedFields, duration_s: float) -> None:
+    """Write the line; a client that left before the answer began got no status."""
+    method, route = method_of(scope), route_of(scope)
+    grant: Grant | None = scope.get(GRANT)  # type: ignore[assignment]
+    known = {
+        "request_id": scope[REQUEST_ID],  # type: ignore[literal-required]
+        "method": method,
+        "route": route,
+        "duration_ms": round(duration_s * 1e3, 1),
+        **({"key_id": grant.key_id} if grant is not None and grant.key_id else {}),
+    }
+    _log.info("%s %s", method, route, extra={"fields": known | fields.values})
