@@ -14,7 +14,7 @@ from compiler.prepared_vocabulary import prepare
 from compiler.vocabulary import Vocabulary
 from gateway.app import create_app
 from toolspecs import Catalog, Toolset, revision_store
-from toolspecs.revision_store import ContentStore, compress, decode_toolset, encode_toolset
+from toolspecs.revision_store import ContentStore, DecodedContents, compress, decode_toolset, encode_toolset
 from toolspecs.stores import open_store
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
@@ -140,7 +140,8 @@ async def test_too_many_values_together_are_refused_by_name(client, app):
 
 async def test_toolsets_in_memory_count_for_what_they_take():
     """Millions of empty lists take 25 times the memory of their text."""
-    contents = ContentStore(open_store("sqlite://:memory:"))
+    decoded = DecodedContents()
+    contents = ContentStore(open_store("sqlite://:memory:"), decoded=decoded)
     toolset = Toolset("many", (Tool("t", "", {}, extras={"_meta": {"many": [[]] * 50_000}}),))
     packed = compress(encode_toolset(toolset))
     await contents.put(toolset, toolset.digest, encode_toolset(toolset), packed)
@@ -149,7 +150,7 @@ async def test_toolsets_in_memory_count_for_what_they_take():
     taken, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert read.num_values > 50_000
-    assert contents._cache.num_bytes > taken / 2
+    assert decoded.cache.num_bytes > taken / 2
 
 
 async def test_contents_are_decoded_once_and_one_after_the_other(monkeypatch):

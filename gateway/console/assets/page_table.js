@@ -7,4 +7,5 @@
 export const pages = [
   { name: "toolsets", title: "Toolsets", load: () => import("./pages/toolsets.js") },
   { name: "playground", title: "Playground", load: () => import("./pages/playground.js") },
+  { name: "keys", title: "Keys", load: () => import("./pages/keys.js") },
 ];

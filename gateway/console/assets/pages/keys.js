@@ -1,0 +1,184 @@
+// API keys: who may call, and what for? A key is shown once, in the tab that made it.
+
+import { call, get } from "../api.js";
+import { make } from "../elements.js";
+import { badge, empty, field, heading, moment, number, problemBox, table } from "../parts.js";
+import { go, reload } from "../place.js";
+
+const SCOPES = [
+  ["invoke", "call models"],
+  ["register", "write toolsets"],
+  ["admin", "everything, keys too"],
+];
+const DAY_MS = 86_400_000;
+
+export async function show(place, signal) {
+  if (place.path[0] === "new") return newKey();
+  const { keys } = await get("v1/keys", {}, signal);
+  const add = make("button", { type: "button", onclick: () => go(["keys", "new"]) }, "New key");
+  if (!keys.length) {
+    const text = "Each client can have a key of its own, with what it may do and how much.";
+    return [heading("API keys", QUESTION), empty("No key in the store yet", text, add)];
+  }
+  return [heading("API keys", QUESTION, add), table("API keys", COLUMNS, keys)];
+}
+
+const QUESTION = "Who may call, and what for?";
+
+const COLUMNS = [
+  { title: "Name", cell: (key) => [make("strong", key.name), " ", make("code.soft", key.id)] },
+  { title: "Scopes", cell: (key) => key.scopes.map((scope) => [badge(scope, scope === "admin" ? "fair" : "plain"), " "]) },
+  { title: "Bound to", cell: bounds },
+  { title: "A minute", cell: limits },
+  { title: "Made", cell: (key) => moment(key.created_at) },
+  { title: "Ends", cell: ends },
+  { title: "", cell: (key) => make("div.actions", rotateButton(key), revokeButton(key)) },
+];
+
+function bounds(key) {
+  const parts = [
+    key.tenant && `tenant ${key.tenant}`,
+    key.toolsets && `toolsets ${key.toolsets.join(", ")}`,
+    key.models && `models ${key.models.join(", ")}`,
+  ].filter(Boolean);
+  return parts.length ? parts.map((part) => make("div", part)) : make("span.soft", "nothing");
+}
+
+function limits(key) {
+  const parts = [
+    key.requests_per_minute && `${number(key.requests_per_minute)} requests`,
+    key.tokens_per_minute && `${number(key.tokens_per_minute)} tokens`,
+  ].filter(Boolean);
+  return parts.length ? parts.map((part) => make("div", part)) : make("span.soft", "no limit");
+}
+
+function ends(key) {
+  if (key.is_expired) return badge("expired", "bad");
+  if (!key.expires_at) return make("span.soft", "never");
+  return make("time", { datetime: key.expires_at }, new Date(key.expires_at).toLocaleDateString());
+}
+
+function rotateButton(key) {
+  const rotate = async () => {
+    const made = await call("POST", `v1/keys/${key.id}/rotate`, { body: {} });
+    return [made, "The old secret is good for a day more."];
+  };
+  const text = "It gets a new secret, which you see once. The old one is good for a day more.";
+  return asking("Rotate", "quiet", `Rotate the key ${key.name}?`, text, rotate);
+}
+
+function revokeButton(key) {
+  const text = "Its requests are refused from now on, at other gateways within five seconds. It cannot be brought back.";
+  return asking("Revoke", "danger", `Revoke the key ${key.name}?`, text, () => call("DELETE", `v1/keys/${key.id}`));
+}
+
+/** A button that asks before it does something; a key that comes of it is shown in the same dialog. */
+function asking(word, tone, title, text, work) {
+  return make(`button.${tone}`, { type: "button", onclick: () => ask(word, tone, title, text, work) }, word);
+}
+
+function ask(word, tone, title, text, work) {
+  const dialog = make("dialog", { "aria-label": title });
+  const close = () => { dialog.close(); };
+  dialog.addEventListener("close", () => { dialog.remove(); });
+  const sure = make(`button.${tone}`, { type: "button" }, word);
+  sure.addEventListener("click", async () => {
+    sure.disabled = true;
+    try {
+      const [made, note] = (await work()) ?? [];
+      if (!made) close();
+      else dialog.replaceChildren(...onceShown(made, note), make("div.actions", make("button", { type: "button", onclick: close }, "Done")));
+      if (!made) reload();
+      else dialog.addEventListener("close", reload, { once: true });
+    } catch (problem) {
+      dialog.replaceChildren(problemBox(problem, make("button.quiet", { type: "button", onclick: close }, "Close")));
+    }
+  });
+  const cancel = make("button.quiet", { type: "button", onclick: close }, "Cancel");
+  dialog.append(make("h2", title), make("p", text), make("div.actions", sure, cancel));
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+/** A key, which no other answer has, to copy. */
+function onceShown(made, note = "") {
+  const copy = make("button.quiet", { type: "button" }, "Copy");
+  copy.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(made.key);
+    copy.textContent = "Copied";
+  });
+  return [
+    make("h2", `The key ${made.name}`),
+    make("p", make("code", { "data-key": "" }, made.key)),
+    make("p.soft", `Copy it now: it is shown once, and the gateway keeps only its digest. ${note}`),
+    make("div.actions", navigator.clipboard && copy),
+  ];
+}
+
+function newKey() {
+  const name = make("input", { required: true, maxlength: "100", autocomplete: "off" });
+  const boxes = SCOPES.map(([scope, what]) => {
+    const box = make("input", { type: "checkbox", value: scope, id: `scope-${scope}` });
+    box.checked = scope === "invoke";
+    return [box, make("label", { for: box.id }, box, ` ${scope}: ${what}`)];
+  });
+  const inputs = {
+    toolsets: words(),
+    models: words(),
+    tenant: words(),
+    requests_per_minute: count(),
+    tokens_per_minute: count(),
+    days: count(),
+  };
+  const result = make("div");
+  const create = async (event) => {
+    event.preventDefault();
+    const button = event.submitter;
+    if (button) button.disabled = true;
+    try {
+      const made = await call("POST", "v1/keys", { body: terms(name, boxes.map(([box]) => box), inputs) });
+      const all = make("a.button", { href: "#/keys" }, "All keys");
+      form.replaceWith(make("div.card", { role: "status" }, onceShown(made), make("div.actions", all)));
+    } catch (problem) {
+      result.replaceChildren(problemBox(problem));
+      if (button) button.disabled = false;
+    }
+  };
+  const form = make(
+    "form.card",
+    { onsubmit: create },
+    field("Name", name, "What the key is for, such as the name of an agent."),
+    make("fieldset.plain", make("legend", "Scopes"), boxes.map(([, label]) => label)),
+    field("Toolsets", inputs.toolsets, "Names with commas between them; empty for all."),
+    field("Models", inputs.models, "Names with commas between them; empty for all."),
+    field("Tenant", inputs.tenant, "Keys of a tenant see its toolsets and no others; empty for none."),
+    field("Requests a minute", inputs.requests_per_minute, "Empty for no limit."),
+    field("Tokens a minute", inputs.tokens_per_minute, "Of prompts and answers; empty for no limit."),
+    field("Days until it ends", inputs.days, "Empty for never."),
+    result,
+    make("div.actions", make("button", { type: "submit" }, "Make the key"), make("a.button.quiet", { href: "#/keys" }, "Cancel")),
+  );
+  return [heading("New API key", QUESTION), form];
+}
+
+const words = () => make("input", { autocomplete: "off", spellcheck: "false" });
+const count = () => make("input", { type: "number", min: "1", step: "1" });
+
+/** The body of the request; what is left empty is left out. */
+function terms(name, boxes, inputs) {
+  const list = (input) => input.value.split(",").map((part) => part.trim()).filter(Boolean);
+  const days = Number(inputs.days.value);
+  const given = {
+    name: name.value.trim(),
+    scopes: boxes.filter((box) => box.checked).map((box) => box.value),
+    toolsets: list(inputs.toolsets),
+    models: list(inputs.models),
+    tenant: inputs.tenant.value.trim(),
+    requests_per_minute: Number(inputs.requests_per_minute.value),
+    tokens_per_minute: Number(inputs.tokens_per_minute.value),
+    expires_at: days ? new Date(Date.now() + days * DAY_MS).toISOString() : "",
+  };
+  const required = new Set(["name", "scopes"]);
+  const isGiven = ([field, value]) => required.has(field) || (Array.isArray(value) ? value.length : value);
+  return Object.fromEntries(Object.entries(given).filter(isGiven));
+}
