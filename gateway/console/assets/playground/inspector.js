@@ -6,10 +6,10 @@ import { schemaOf } from "./schema.js";
 
 /** How a token came about: the word of the API, and what it means. */
 export const CAUSES = {
-  free: "the grammar allowed the model's first choice",
-  rescued: "the mask removed the model's first choice",
-  forced: "the grammar allowed nothing else",
-  closed: "the engine completed the answer within its budget",
+  free: "the model's first choice was allowed",
+  rescued: "its first choice was removed",
+  forced: "nothing else was allowed",
+  closed: "completed within the budget",
 };
 
 /** The inspector of one answer, whose tools may be called. */
