@@ -9,11 +9,9 @@ Problem(status=400, kind='invalid_field', detail='n: at most 16 choices are serv
 
 import json
 import logging
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import singledispatch
 from http import HTTPStatus
 from typing import Any
 
@@ -22,10 +20,10 @@ from litestar.exceptions import HTTPException, ValidationException
 
 from compiler import errors as compiler
 from gateway import errors as gateway
+from gateway.error_details import details_of
 from gateway.headers import REQUEST_ID
 from runtime import errors as runtime
 from toolspecs import errors as toolspecs
-from toolspecs.bundle import pointer_keys
 from toolspecs.nearest import instead
 from toolspecs.shapes import Shape
 from toolspecs.toolset import TOOLSET_NAME
@@ -37,8 +35,6 @@ KEYS = "/v1/keys"
 _WITH_PROBLEM_DETAILS = (REGISTRY, KEYS)
 """Routes of our own API; the others have the shapes of theirs."""
 MESSAGES = "/v1/messages"
-
-_PLAIN_KEY = re.compile(r"[\w$-]+")
 
 _ELSEWHERE: Mapping[str, str] = {
     "/chat/completions": "; did you mean /v1/chat/completions? A client's base URL ends in /v1",
@@ -121,8 +117,6 @@ _EXPECTED_KINDS = {
     "no_engine",
 }
 
-_WIRE_NAMES = {"template_options": "chat_template_kwargs"}
-
 _RESPONSES_NAMES = {
     "max_tokens": "max_output_tokens",
     "messages": "input",
@@ -180,7 +174,7 @@ def problem_of(error: Exception) -> Problem:
     for kind_of_error in type(error).__mro__:
         if kind_of_error in STATUSES:
             status, kind = STATUSES[kind_of_error]
-            param, extensions, headers = _details(error)
+            param, extensions, headers = details_of(error)
             return Problem(status, kind, _with_remedy(error), param, extensions, headers)
     return Problem(500, "internal_error", "the gateway failed; its log says why")
 
@@ -300,167 +294,3 @@ def _with_remedy(error: Exception) -> str:
         case _:
             return message
     return f"{message}{'' if message.endswith('?') else ';'} {remedy}"
-
-
-Details = tuple[str | None, Mapping[str, Any], Mapping[str, str]]
-
-
-@singledispatch
-def _details(_error: Exception) -> Details:
-    """The field at fault, the extension members and the headers of an error."""
-    return None, {}, {}
-
-
-@_details.register
-def _(error: gateway.MalformedBody) -> Details:
-    return None, {"line": error.line, "column": error.column} if error.line else {}, {}
-
-
-@_details.register
-def _(error: gateway.InvalidField) -> Details:
-    return error.param or None, {}, {}
-
-
-@_details.register
-def _(error: gateway.ThreadUnsupported) -> Details:
-    # By these members Anthropic's clients know that they may go on without a thread, and do.
-    return error.param, {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}, {}
-
-
-@_details.register
-def _(error: gateway.RefusedTool) -> Details:
-    return f"tools[{error.index}]", {}, {}
-
-
-@_details.register
-def _(_error: gateway.Unauthorized) -> Details:
-    return None, {}, {"WWW-Authenticate": "Bearer"}
-
-
-@_details.register
-def _(error: gateway.NotReady) -> Details:
-    return None, {}, _retry_after(error.retry_after_s)
-
-
-@_details.register
-def _(error: gateway.RateLimited) -> Details:
-    return None, {}, _retry_after(error.retry_after_s)
-
-
-@_details.register
-def _(error: compiler.CompilerOverloaded) -> Details:
-    return None, {}, _retry_after(error.retry_after_s)
-
-
-@_details.register
-def _(_error: gateway.TooManyBodies) -> Details:
-    return None, {}, _retry_after(1)
-
-
-@_details.register
-def _(error: runtime.Overloaded) -> Details:
-    return None, {}, _retry_after(error.retry_after_s)
-
-
-@_details.register
-def _(error: runtime.NoEngine | runtime.GrammarNotStored) -> Details:
-    return None, {}, _retry_after(error.retry_after_s)
-
-
-@_details.register
-def _(_error: runtime.DeadlineExceeded) -> Details:
-    return None, {}, {"X-Should-Retry": "false"}  # else OpenAI's clients try again after a 5xx
-
-
-@_details.register
-def _(error: runtime.RequestRefused) -> Details:
-    return _WIRE_NAMES.get(error.parameter, error.parameter), {}, {}
-
-
-@_details.register
-def _(error: toolspecs.UnknownToolset) -> Details:
-    return "toolset", {"near": list(error.near)}, {}
-
-
-@_details.register
-def _(error: toolspecs.DeletedToolset) -> Details:
-    return "toolset", {"near": [], "latest": error.latest, "deleted_at": error.deleted_at.isoformat()}, {}
-
-
-@_details.register
-def _(error: toolspecs.ForbiddenToolset) -> Details:
-    return "toolset", {"near": error.allowed}, {}
-
-
-@_details.register
-def _(error: toolspecs.UnknownTool) -> Details:
-    return None, {"near": list(error.near)}, {}
-
-
-@_details.register
-def _(error: toolspecs.UnknownRevision) -> Details:
-    return "toolset", {"latest": error.latest}, {}
-
-
-@_details.register
-def _(error: toolspecs.DroppedRevision) -> Details:
-    return "toolset", {"latest": error.latest, "dropped_before": error.before}, {}
-
-
-@_details.register
-def _(error: toolspecs.QuotaExceeded) -> Details:
-    return None, {"limit": error.limit, "maximum": error.maximum}, {}
-
-
-@_details.register
-def _(error: toolspecs.StaleRevision) -> Details:
-    etag = error.current_etag
-    return None, {"etag": etag}, {"ETag": etag} if etag else {}
-
-
-@_details.register
-def _(error: toolspecs.InvalidTools) -> Details:
-    errors = [_fault(f.tool, f.pointer, f.keyword, f.message, f.suggestion) for f in error.faults]
-    return _param(error.faults[0].pointer), {"errors": errors}, {}
-
-
-@_details.register
-def _(error: compiler.UnsupportedToolset) -> Details:
-    errors = [_fault(tool, e.pointer, e.keyword, e.reason, e.suggestion) for tool, e in error.refusals]
-    return "tools", {"errors": errors}, {}
-
-
-@_details.register
-def _(error: compiler.CompilingUnfinished) -> Details:
-    return "tools", {"not_reached": list(error.tools)}, _retry_after(1)
-
-
-@_details.register
-def _(error: compiler.UnsupportedSchema) -> Details:
-    fault = _fault(None, error.pointer, error.keyword, error.reason, error.suggestion)
-    return "response_format", {"errors": [fault]}, {}
-
-
-def _fault(
-    tool: str | int | None, pointer: str, keyword: str, reason: str, suggestion: str
-) -> dict[str, Any]:
-    return {"tool": tool, "pointer": pointer, "keyword": keyword, "reason": reason, "suggestion": suggestion}
-
-
-def _param(pointer: str) -> str:
-    """A JSON pointer as a path of fields.
-
-    >>> _param("/tools/0/function/parameters/a b")
-    'tools[0].function.parameters["a b"]'
-    """
-    return "".join(map(_step, pointer_keys(pointer))).lstrip(".")
-
-
-def _step(key: str) -> str:
-    if key.isdecimal():
-        return f"[{key}]"
-    return f".{key}" if _PLAIN_KEY.fullmatch(key) else f"[{json.dumps(key, ensure_ascii=False)}]"
-
-
-def _retry_after(seconds: float) -> dict[str, str]:
-    return {"Retry-After": str(max(1, math.ceil(seconds)))}
