@@ -31,6 +31,8 @@ MAX_MESSAGE = 200
 
 _FIELDS = ("type", "custom", "name", "description", "format", "grammar", "syntax", "definition")
 _KNOWN = "a custom tool has a name, a description and a format"
+_EXPECTED = {"syntax": "use 'lark' or 'regex'", "type": "use 'text' or 'grammar'"}
+"""What to write in a field with a wrong value."""
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 
 
@@ -119,13 +121,15 @@ def read_input(fields: Any) -> CustomInput:
 
 def flaw_of(error: msgspec.ValidationError) -> Flaw:
     """What is wrong, with the path below what was read."""
-    message, _, end = str(error).rpartition(" - at `$")
-    path = tuple(filter(None, end.removesuffix("`").split("."))) if message else ()
-    message = message or str(error)
+    message, mark, end = str(error).rpartition(" - at `$")
+    path = tuple(filter(None, end.removesuffix("`").split("."))) if mark else ()
+    if not mark or not set(path) <= {*_FIELDS}:  # what looks like a path stands in a client's text
+        message, path = str(error), ()
     near: tuple[str, ...] = ()
     if (unknown := _UNKNOWN.fullmatch(message)) and unknown[1] not in _FIELDS:
         near = near_matches(unknown[1], _FIELDS, 1)
-    return Flaw(path, "", shorten(message, MAX_MESSAGE), f"did you mean {near[0]!r}?" if near else _KNOWN)
+    meant = f"did you mean {near[0]!r}?" if near else _EXPECTED.get(path[-1] if path else "", _KNOWN)
+    return Flaw(path, "", shorten(message, MAX_MESSAGE), meant)
 
 
 def definition_path(document: Mapping[str, Any]) -> Path:

@@ -194,6 +194,7 @@ FORMAT = {"type": "grammar", "syntax": "regex", "definition": "a"}
         ({"type": "custom", "name": "a b", "format": FORMAT}, "/tools/0/name", "is not a tool name"),
         ({"type": "custom", "custom": {"name": "a/../b"}}, "/tools/0/custom/name", "is not a tool name"),
         ({"type": "custom", "name": "a", "formt": FORMAT}, "/tools/0", "did you mean 'format'?"),
+        ({"type": "custom", "name": "a", "x - at `$.y": FORMAT}, "/tools/0", "unknown field `x - at `$.y`"),
         ({"type": "custom", "name": "a", "format": FORMAT | {"syntax": "ebnf"}}, "/tools/0/format/syntax", "Invalid enum value 'ebnf'"),
         ({"type": "custom", "custom": {"name": "a", "format": FORMAT}}, "/tools/0/custom/format", "unknown field `syntax`"),
         ({"name": "a", "callgate": {"input": {"syntax": "yacc"}}}, "/tools/0/callgate/input/syntax", "Invalid enum value 'yacc'"),
