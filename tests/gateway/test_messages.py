@@ -332,9 +332,21 @@ def test_the_official_client(app, runtime):
 
 
 async def test_what_was_left_out_is_named_as_the_client_wrote_it(client):
-    cached = WEATHER | {"cache_control": {"type": "ephemeral"}, "defer_loading": True}
+    cached = WEATHER | {"cache_control": {"type": "ephemeral"}, "eager_input_streaming": True}
     answer = await client.post(URL, json=body(thinking={"type": "adaptive"}, tools=[cached]))
-    assert answer.headers["x-callgate-ignored"] == "tools[].defer_loading, thinking"
+    assert answer.headers["x-callgate-ignored"] == "tools[].eager_input_streaming, thinking"
+
+
+async def test_a_deferred_tool_is_not_offered(client, runtime):
+    """Claude's Agent SDK sends one that is never to be called, and keeps its loop going if it is."""
+    deferred = WEATHER | {"name": "DeferredToolPlaceholder", "defer_loading": True}
+    loaded = WEATHER | {"defer_loading": False}
+    answer = await client.post(URL, json=body(tools=[deferred, loaded]))
+    assert answer.status_code == 200, answer.text
+    assert [tool.name for tool in runtime.requests[-1].tools] == ["get_weather"]
+    wrong = {"name": "b", "input_schema": {"type": "strng"}}
+    refused = await client.post(URL, json=body(tools=[deferred, wrong]))
+    assert refused.json()["error"]["param"] == "tools[1].input_schema.type"
 
 
 async def test_a_thread_is_refused_so_that_clients_know_to_go_on_without_one(client):

@@ -202,7 +202,12 @@ def _read_choice(asked: Auto | AnyTool | NoTool | OneTool | None) -> ToolChoice 
 
 
 def _read_tools(documents: list[Any], reader: FieldReader) -> tuple[Tool, ...]:
-    """`tools`; raises InvalidField if one runs at Anthropic or has no schema, InvalidTools, LimitExceeded."""
+    """`tools` without the deferred ones, which a model may call only once a search of Anthropic's found them.
+
+    Raises:
+        InvalidField: a tool runs at Anthropic.
+        InvalidTools, LimitExceeded: as `read_inline_tools`.
+    """
     kept = []
     for number, document in enumerate(documents):
         kind = document.get("type") if isinstance(document, Mapping) else None
@@ -211,11 +216,17 @@ def _read_tools(documents: list[Any], reader: FieldReader) -> tuple[Tool, ...]:
             reason = f"{shown} is not supported: only tools with an input_schema are called"
             raise InvalidField(f"tools[{number}].type", reason)
         kept.append(_plain(document))
-    return read_inline_tools(kept, reader)
+    tools = read_inline_tools(kept, reader)
+    return tuple(
+        tool
+        for tool, written in zip(tools, documents, strict=True)
+        if written.get("defer_loading") is not True
+    )
 
 
 def _plain(document: Any) -> Any:
-    """A tool without the hint, and without the type: elsewhere `custom` without a schema is free text."""
+    """A tool without what says nothing here, and without the type: elsewhere `custom` may mean free text."""
     if not isinstance(document, Mapping):
         return document
-    return {name: value for name, value in document.items() if name not in {"cache_control", "type"}}
+    left_out = {"cache_control", "defer_loading", "type"}
+    return {name: value for name, value in document.items() if name not in left_out}
