@@ -11,14 +11,16 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
 from serving import served
 
 from clients import matrix, recording
-from clients.client_table import CLIENTS, STEPS, Client
+from clients.client_table import CLIENTS, SNIPPET, STEPS, Client
 from clients.environments import Environment
 from clients.recorder import Recorder
+from clients.snippets import PRINTED, snippets
 from gateway.app import create_app, load_runtime, open_compile_pool
 from gateway.connections import ServerConfig
 from gateway.settings import Settings
@@ -58,22 +60,44 @@ def _passes(client: Client, url: str, recorder: Recorder) -> bool:
     recorder.start()
     try:
         environment.install()
-        outcome = environment.run(url)
+        steps = _script_steps(environment, url)
+        if client.snippet:
+            steps.append(_snippet_step(environment, url))
     except (OSError, subprocess.SubprocessError) as error:  # nothing was learned: its recording stays
         print(f"  not installed: {getattr(error, 'stderr', '') or error}", file=sys.stderr)
         return False
     finally:
         if not os.environ.get("KEEP"):
             environment.remove()
-    told = {step["step"]: step for step in outcome.steps}
-    reason = outcome.error.strip().rpartition("\n")[2] or "the script did not reach this step"
-    steps = [told.get(step, {"step": step, "why": reason}) for step in STEPS if step not in client.lacks]
     for step in steps:
         print(f"  {step['step']:12} {step['why'] or 'passed'}")
-    if outcome.error:
-        print(outcome.error, file=sys.stderr)
     recording.save(client, steps, recorder.exchanges)
     return all(not step["why"] for step in steps)
+
+
+def _script_steps(environment: Environment, url: str) -> list[dict[str, Any]]:
+    """What the client's script told of its steps."""
+    outcome = environment.run(url)
+    if outcome.error:
+        print(outcome.error, file=sys.stderr)
+    told = {step["step"]: step for step in outcome.steps}
+    reason = outcome.reason or "the script did not reach this step"
+    return [
+        told.get(step, {"step": step, "why": reason})
+        for step in STEPS
+        if step not in environment.client.lacks
+    ]
+
+
+def _snippet_step(environment: Environment, url: str) -> dict[str, Any]:
+    """Whether the client's snippet made the call that the page promises."""
+    snippet = snippets()[environment.client.snippet]
+    outcome = environment.run_text(snippet.for_gateway(url))
+    if outcome.error:
+        print(outcome.error, file=sys.stderr)
+    is_told = PRINTED[snippet.language] in outcome.printed
+    why = outcome.reason or ("" if is_told else f"it printed {outcome.printed[-200:]!r}")
+    return {"step": SNIPPET, "why": why, "program": snippet.digest}
 
 
 if __name__ == "__main__":

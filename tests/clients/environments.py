@@ -20,10 +20,20 @@ SCRIPT_S = 300
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a script told of its steps, and the end of its output if it did not end well."""
+    """What a program printed, and the end of what it said of errors if it did not end well."""
 
-    steps: list[dict[str, Any]]
+    printed: str
     error: str = ""
+
+    @property
+    def steps(self) -> list[dict[str, Any]]:
+        """What `step` of a scenario told, among what the client itself printed."""
+        return [json.loads(line) for line in self.printed.splitlines() if line.startswith('{"step":')]
+
+    @property
+    def reason(self) -> str:
+        """The last line of the error."""
+        return self.error.strip().rpartition("\n")[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +62,25 @@ class Environment:
         mark.write_text(wanted, "utf-8")
 
     def run(self, url: str) -> Outcome:
-        """Run the script against the gateway at `url`."""
+        """Run the client's script against the gateway at `url`."""
         if self.client.language == "JavaScript":  # Node.js looks for packages beside the script
             for source in SCRIPTS.glob("*.mjs"):
                 shutil.copy(source, self.folder)
-            command = ["node", self.client.script]
         else:
-            command = [str(self._python), "-B", str(SCRIPTS / self.client.script)]
+            return self._run(SCRIPTS / self.client.script, url)
+        return self._run(self.folder / self.client.script, url)
+
+    def run_text(self, program: str) -> Outcome:
+        """Run a program that knows where the gateway is."""
+        path = self.folder / f"snippet{Path(self.client.script).suffix}"
+        path.write_text(program, "utf-8")
+        return self._run(path)
+
+    def _run(self, program: Path, url: str = "") -> Outcome:
+        interpreter = ["node"] if self.client.language == "JavaScript" else [str(self._python), "-B"]
         try:
             ran = subprocess.run(
-                command,
+                [*interpreter, str(program)],
                 cwd=self.folder,
                 env=self._variables(url),
                 capture_output=True,
@@ -70,8 +89,8 @@ class Environment:
                 check=False,
             )
         except subprocess.TimeoutExpired as expired:
-            return Outcome(_steps(_text(expired.stdout)), f"not done after {SCRIPT_S} seconds")
-        return Outcome(_steps(ran.stdout), ran.stderr[-2000:] if ran.returncode else "")
+            return Outcome(_text(expired.stdout), f"not done after {SCRIPT_S} seconds")
+        return Outcome(ran.stdout, ran.stderr[-2000:] if ran.returncode else "")
 
     def remove(self) -> None:
         """Delete the folder."""
@@ -108,8 +127,3 @@ class Environment:
 
 def _text(output: bytes | str | None) -> str:
     return output.decode(errors="replace") if isinstance(output, bytes) else output or ""
-
-
-def _steps(output: str) -> list[dict[str, Any]]:
-    """The lines that `step` of a scenario printed, among what the client itself printed."""
-    return [json.loads(line) for line in output.splitlines() if line.startswith('{"step":')]

@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from clients.client_table import CLIENTS, STEPS, Client
+from clients.client_table import CLIENTS, SNIPPET, STEPS, Client
 from clients.environments import ROOT
 from clients.recording import recorded
 
+_STEPS = (*STEPS, SNIPPET)
 PAGE = ROOT / "docs" / "clients.md"
 
 _HEAD = """\
@@ -27,9 +28,10 @@ Every script holds the same conversation through the client's own means:
 | second turn | asks again in the same conversation, whose history the client keeps, and makes a second call |
 | streamed | does both once more, streamed |
 | structured | receives an answer or a call that it reads as an object of a declared type |
+| snippet | runs the snippet of [frameworks.md](frameworks.md) as it stands there |
 
 The demo model is small. So a script judges whether calls, results and streams pass between client and gateway, not
-whether an answer is clever. A dash means that the client has no way to do this.
+whether an answer is clever. A dash means that the client has no way to do this, or no snippet of its own.
 """
 
 
@@ -57,7 +59,7 @@ def page() -> str:
 
 
 def _table_head() -> list[str]:
-    columns = ["client", "version", "language", "API", *STEPS]
+    columns = ["client", "version", "language", "API", "run on", *_STEPS]
     return [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
 
 
@@ -68,7 +70,8 @@ def _row(client: Client, recording: Mapping[str, Any]) -> str:
         client.version,
         client.language,
         ", ".join(_apis(recording)),
-        *(told.get(step, "-") for step in STEPS),
+        recording["date"],
+        *(told.get(step, "-") for step in _STEPS),
     ]
     return f"| {' | '.join(cells)} |"
 

@@ -3,10 +3,12 @@
 import json
 import re
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from clients.client_table import Client
+from clients.environments import ROOT
 from clients.recorder import Exchange
 
 FOLDER = Path(__file__).parent / "recorded"
@@ -14,6 +16,12 @@ MAX_TEXT = 300
 """Longest text kept of a prompt; the rest of it changes no shape."""
 
 _MADE_ID = re.compile(r"\b(call|chatcmpl|fc|msg|resp|rs|toolu)_[0-9a-zA-Z_-]{16,}")
+_MACHINE = (
+    (re.compile(re.escape(str(ROOT))), "/callgate"),
+    (re.compile(r"(OS Version: )[^\\]+"), r"\1Linux"),
+    (re.compile(r"(device_id\W+)[0-9a-f]{64}"), r"\g<1>0"),
+)
+"""What clients tell of the machine that they run on."""
 _UUID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 
 
@@ -23,6 +31,7 @@ def save(client: Client, steps: list[dict[str, Any]], exchanges: list[Exchange])
         [
             "{",
             f'"packages": {json.dumps(client.packages)},',
+            f'"date": "{datetime.now(UTC):%Y-%m-%d}",',
             f'"steps": {_lines(map(_trimmed, steps))},',
             f'"requests": {_lines(map(_request, exchanges))}',
             "}",
@@ -81,12 +90,14 @@ def _trimmed(value: Any) -> Any:
 
 
 def _stable(text: str) -> str:
-    """A text with the random ids in it numbered."""
+    """A text with the random ids in it numbered, and nothing of this machine."""
     numbers: dict[str, int] = {}
 
     def numbered(match: re.Match[str]) -> str:
         return f"{match[1]}_{numbers.setdefault(match[0], len(numbers) + 1):024}"
 
+    for told, instead in _MACHINE:
+        text = told.sub(instead, text)
     return _UUID.sub("00000000-0000-4000-8000-000000000000", _MADE_ID.sub(numbered, text))
 
 
