@@ -267,7 +267,10 @@ def _digest(sent: bytes) -> str:
 
 
 def _decoded(key_id: str, content: bytes | None) -> KeyRecord | None:
-    """A record; None if it is not there or damaged, which opens nothing."""
+    """A record; None if it is not there or damaged, which opens nothing.
+
+    Nor does one with a field of a later version: it may be a bound that this version does not uphold.
+    """
     if content is None:
         return None
     try:

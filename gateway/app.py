@@ -200,7 +200,7 @@ def wire(
             recorders.telemetry,
             max_choices=settings.max_choices,
             request_seconds=settings.request_seconds,
-            tells_source=grant.tenant is None,
+            tenant=grant.tenant,
         )
         return Services(
             catalog.store,

@@ -72,7 +72,11 @@ class Deadline:
 
 
 class Completions:
-    """Finds the model, the tools and the grammar of a turn, and lets the runtime generate."""
+    """Finds the model, the tools and the grammar of a turn, and lets the runtime generate.
+
+    Turns of a `tenant` find no prefixes of others in the KV cache, and are not told how their grammar was
+    found.
+    """
 
     def __init__(
         self,
@@ -83,7 +87,7 @@ class Completions:
         *,
         max_choices: int = 16,
         request_seconds: float | None = None,
-        tells_source: bool = True,
+        tenant: str | None = None,
     ) -> None:
         self._catalog = catalog
         self._grammars = grammars
@@ -91,7 +95,7 @@ class Completions:
         self._telemetry = telemetry
         self._max_choices = max_choices
         self._request_seconds = request_seconds
-        self._tells_source = tells_source
+        self._tenant = tenant
 
     async def start(self, turn: Turn, share: str = "", allowance: Allowance | None = None) -> Generation:
         """Begin to answer a turn; when this returns, the first event has come.
@@ -139,7 +143,7 @@ class Completions:
             except UnsupportedToolset as error:
                 raise _with_index(error, turn.tools) from error
         request = _generation_request(turn, model, tools, grammar, revisions)
-        request = replace(request, trace_headers=chat.headers())
+        request = replace(request, trace_headers=chat.headers(), prefix_salt=self._tenant or "")
         ignored = tuple(_without_effect(turn, model, grammar))
         num_turns = 1
         expected = expected_tokens(request, model.context_length)
@@ -155,7 +159,7 @@ class Completions:
                     has_logprobs=turn.num_logprobs is not None,
                     toolsets=tuple(revision.summary for revision in revisions),
                     grammar=grammar,
-                    tells_source=self._tells_source,
+                    tells_source=self._tenant is None,
                     source=self._runtime.generate(request),
                     observer=observer,
                     custom=frozenset(tool.name for tool in tools if tool.custom and turn.has_custom_calls),

@@ -82,9 +82,9 @@ class Generation:
     `custom` names the custom tools: the deltas of their calls are their inputs, and no JSON. `inspected`
     holds the inspected tokens that are not sent yet, None if the turn asks for none. `ignored` names the
     fields of the turn that had no effect on this answer. `num_dropped` is the number of old messages that
-    were left out. `tells_source`: whether the answer may tell where the grammar was found, which tells a
-    tenant what others have cached. `num_prompt_tokens` is known once `begin` has returned, 0 if the runtime
-    does not tell.
+    were left out. `tells_source`: whether the answer may tell where the grammar was found and how long
+    that took, which tells a tenant what others have cached. `num_prompt_tokens` is known once `begin` has
+    returned, 0 if the runtime does not tell.
     """
 
     request_id: str

@@ -193,6 +193,7 @@ class EmbeddedRuntime:
                 is_inspected=request.is_inspected,
                 deadline=deadline,
                 share=request.share,
+                prefix_salt=request.prefix_salt,
                 min_tokens=0 if constraint else request.min_tokens,
                 stop_token_ids=frozenset() if constraint else frozenset(request.stop_token_ids),
                 times=request.times,

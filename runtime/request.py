@@ -105,7 +105,9 @@ class GenerationRequest:
 
     `num_logprobs` is how many alternatives to report beside each sampled token's log probability; None
     reports no log probabilities. After `timeout_s` seconds the request ends with DeadlineExceeded. Requests
-    with the same `share` have one share of the engine together. `trace_headers` are sent to engines
+    with the same `share` have one share of the engine together. The engine of this process lets requests with
+    the same `prefix_salt` share prefixes in its KV cache; one elsewhere those with the same `share`.
+    `trace_headers` are sent to engines
     elsewhere, so that their spans belong to the request's trace.
 
     `selection` None is the runtime's default, which a request that `is_streamed` does not have: an answer
@@ -131,6 +133,7 @@ class GenerationRequest:
     template_options: Mapping[str, Any] = field(default_factory=dict)
     timeout_s: float | None = None
     share: str = ""
+    prefix_salt: str = ""
     trace_headers: Mapping[str, str] = field(default_factory=dict, compare=False)
     times: RequestTimes = field(default_factory=RequestTimes, compare=False)
     selection: Selection | None = None

@@ -97,6 +97,7 @@ class Sequence:
     is_inspected: bool = False
     deadline: float = math.inf
     share: str = ""
+    prefix_salt: str = ""
     min_tokens: int = 0
     stop_token_ids: frozenset[int] = frozenset()
     weight: Weight | None = None
@@ -190,10 +191,14 @@ class Sequence:
         )
 
     def page_hashes(self, page_size: int) -> list[bytes]:
-        """One digest per full page. It covers all tokens up to there: equal digests mean equal prefixes."""
+        """One digest per full page. It covers all tokens up to there: equal digests mean equal prefixes.
+
+        Sequences with another salt have other digests, so that they do not find each other's pages.
+        """
         hashes = self._page_hashes
         for start in range(len(hashes) * page_size, len(self.token_ids) - page_size + 1, page_size):
-            content = hashlib.blake2b(hashes[-1] if hashes else b"", digest_size=16)
+            before = hashes[-1] if hashes else self.prefix_salt.encode()
+            content = hashlib.blake2b(before, digest_size=16)
             content.update(array("q", self.token_ids[start : start + page_size]).tobytes())
             hashes.append(content.digest())
         return hashes

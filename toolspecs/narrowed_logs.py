@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from toolspecs.errors import ForbiddenToolset
-from toolspecs.revision_store import Record, ToolsetLogs
+from toolspecs.revision_store import HEADS, Record, ToolsetLogs
 from toolspecs.store import Store
 
 
@@ -15,8 +15,10 @@ class NarrowedLogs(ToolsetLogs):
         self._allowed = frozenset(allowed)
 
     async def names(self) -> list[str]:
-        """See `ToolsetLogs.names`."""
-        return [name for name in await super().names() if name in self._allowed]
+        """See `ToolsetLogs.names`; one read, since a store may hold very many others."""
+        allowed = sorted(self._allowed)
+        heads = await self._store.get_many([HEADS + name for name in allowed])
+        return [name for name, head in zip(allowed, heads, strict=True) if head is not None]
 
     async def head(self, name: str) -> Record | None:
         """See `ToolsetLogs.head`."""

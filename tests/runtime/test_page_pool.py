@@ -82,6 +82,14 @@ def test_a_leak_is_noticed():
         pool.check_integrity([])
 
 
+def test_sequences_with_other_salts_share_no_page():
+    salts = ("", "acme", "bolt")
+    pages = [set(Sequence("s", [1, 2, 3, 4, 5], 1, prefix_salt=salt).page_hashes(2)) for salt in salts]
+    assert len(set.union(*pages)) == 6
+    twin = Sequence("t", [1, 2, 3, 4, 5], 1, prefix_salt="acme").fork(1)
+    assert set(twin.page_hashes(2)) == pages[1]
+
+
 def test_hashes_cover_everything_before():
     one, other = Sequence("s", [1, 2, 3, 4, 5], 1), Sequence("s", [9, 2, 3, 4, 5], 1)
     assert len(one.page_hashes(2)) == 2

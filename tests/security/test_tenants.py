@@ -142,7 +142,7 @@ async def test_keys_of_a_tenant_share_its_toolsets_and_not_their_conversations(c
     assert (await client.get(f"/v1/responses/{response_id}", headers=second)).status_code == 404
 
 
-async def test_an_answer_does_not_tell_a_tenant_what_was_cached(client):
+async def test_an_answer_does_not_tell_a_tenant_what_was_cached(client, runtime):
     acme, bolt, plain = [await key_of(client, tenant=name) for name in ("acme", "bolt", None)]
     asked = {**CHAT, "tools": [WEATHER]}
     told = [
@@ -150,6 +150,9 @@ async def test_an_answer_does_not_tell_a_tenant_what_was_cached(client):
         for own in (acme, bolt, plain)
     ]
     assert [one["grammar_source"] for one in told] == [None, None, "memory"]
+    assert [one["grammar_wait_ms"] is None for one in told] == [True, True, False]
+    assert [request.prefix_salt for request in runtime.requests] == ["acme", "bolt", ""]
+    assert [request.share for request in runtime.requests[:2]] == ["tenant acme", "tenant bolt"]
 
 
 async def test_old_revisions_of_tenants_are_collected(client, settings, tmp_path):
