@@ -1,5 +1,6 @@
 """What a request takes of its key's limits a minute: counted, refused, told in headers, and settled."""
 
+import asyncio
 import math
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -17,6 +18,7 @@ from gateway.problems import respond
 from gateway.rate_limits import Limited, RateLimits, Taken
 from gateway.route_scopes import OPEN, scopes_of
 from gateway.turn import Observer
+from runtime.errors import DeadlineExceeded
 from runtime.events import Event, Finished
 from runtime.request import GenerationRequest
 
@@ -101,8 +103,8 @@ async def metered(
 ) -> AsyncIterator[Observer]:
     """Reserve tokens for an answer that the block begins, and settle when the observer is told of its end.
 
-    An answer that does not begin costs nothing. One that breaks off costs what was reserved, as nobody can
-    tell how much was computed for it. Raises RateLimited.
+    An answer that is refused costs nothing. One that breaks off, or that the client does not wait for, costs
+    what was reserved, as nobody can tell how much was computed for it. Raises RateLimited.
     """
     taken = await allowance.reserve_tokens(num_tokens) if allowance else None
     if allowance is None or taken is None:
@@ -110,6 +112,8 @@ async def metered(
         return
     try:
         yield _Metered(observer, allowance.limits, taken, num_choices)
+    except (asyncio.CancelledError, DeadlineExceeded):
+        raise
     except BaseException:
         allowance.limits.settle(taken, 0)
         raise

@@ -14,7 +14,7 @@ from serving import client_of
 from gateway.app import create_app
 from gateway.errors import RateLimited
 from gateway.rate_limits import Limited, RateLimits
-from runtime.errors import BudgetTooSmall
+from runtime.errors import BudgetTooSmall, DeadlineExceeded
 from runtime.events import TextDelta
 
 ADMIN = "a-key-of-the-settings"
@@ -149,7 +149,7 @@ async def test_tokens_are_reserved_and_settled_by_what_was_answered(limited, set
         assert await remaining(client, own) == 1000 - 3 * SPENT - 1
 
 
-async def test_what_does_not_begin_costs_no_tokens_and_what_breaks_off_what_was_reserved(limited, runtime):
+async def test_what_is_refused_costs_no_tokens_and_what_breaks_off_what_was_reserved(limited, runtime):
     async with client_of(limited) as client:
         own = await key_of(client, tokens_per_minute=1000)
         whole, runtime.script = runtime.script, [BudgetTooSmall(400, 401)]
@@ -157,8 +157,11 @@ async def test_what_does_not_begin_costs_no_tokens_and_what_breaks_off_what_was_
         assert (await client.post("/v1/chat/completions", json=asked, headers=own)).status_code == 400
         runtime.script = [TextDelta(0, "Hel"), RuntimeError("the engine broke")]
         assert (await client.post("/v1/chat/completions", json=asked, headers=own)).status_code == 500
+        runtime.script = [DeadlineExceeded()]
+        asked["max_tokens"] = 300
+        assert (await client.post("/v1/chat/completions", json=asked, headers=own)).status_code == 504
         runtime.script = whole
-        assert await remaining(client, own) == 1000 - 400 - 1
+        assert await remaining(client, own) == 1000 - 400 - 300 - 1
 
 
 async def test_too_many_tokens_are_refused_before_anything_is_computed(limited, runtime):
