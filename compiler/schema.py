@@ -13,7 +13,7 @@ from compiler.frontend.source_map import SourceMap
 from compiler.frontend.undeclared_dialects import dialect_notes, in_declared_dialect
 from compiler.grammar.grammar import Grammar
 from compiler.grammar.json_form import grammar_from_json, grammar_to_json
-from compiler.guard.planner import AmbiguousPaths
+from compiler.guard.planner import Ambiguities, AmbiguousPaths
 from compiler.lowering.json_text import FLEXIBLE, JsonFormatting
 from compiler.lowering.lowering import Lowering
 from compiler.lowering.tagged_arguments import ParameterTags, TaggedArguments
@@ -65,7 +65,7 @@ def lower_schema(
     """
     read = in_declared_dialect(schema, documents)
     canonical, dependent_keys = form_and_dependent_keys(read, documents=documents, only_objects=only_objects)
-    counted = separated = frozenset[str]()
+    ambiguities = Ambiguities()
     expander, source_map = Expander(canonical), SourceMap(read, documents)
     while True:
         lowering = Lowering(
@@ -74,8 +74,7 @@ def lower_schema(
             dependent_keys,
             is_closed=objects == "closed",
             formatting=formatting,
-            counted=counted,
-            separated=separated,
+            ambiguities=ambiguities,
             key_order=key_order,
             expander=expander,
         )
@@ -84,8 +83,7 @@ def lower_schema(
             grammar = lowering.grammar(arguments.lower if arguments else None)
             break
         except AmbiguousPaths as ambiguous:
-            counted |= ambiguous.counted
-            separated |= ambiguous.separated
+            ambiguities |= ambiguous.found
     if len(grammar.ebnf) > MAX_GRAMMAR_CHARS:
         size = f"a grammar of {len(grammar.ebnf) / 1e6:.0f} million characters"
         raise UnsupportedSchema("", "", f"its combinations expand into {size}", "Combine fewer alternatives.")

@@ -1,8 +1,8 @@
 """The planner: collects the path states of a grammar's plan while a schema is lowered (see `GuardPlan`)."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 from compiler.digraph import coreachable, reachable
 from compiler.errors import UnsupportedSchema
@@ -11,18 +11,41 @@ from compiler.guard.string_bounds import LengthBound
 
 MAX_PATHS = 20_000
 
+ContainerType = Literal["array", "object"]
+CONTAINERS: tuple[ContainerType, ...] = ("array", "object")
 
-class AmbiguousPaths(Exception):
-    """A guard cannot tell what is at some paths: the rules must do more at these pointers.
 
-    `counted`: other strings are where a guard was to count a string. `separated`: other objects are where a
-    guard was to mark keys.
+@dataclass(frozen=True, slots=True)
+class Ambiguities:
+    """What a guard cannot tell at some paths, so that rules must do more there; all by pointer.
+
+    `counted`: other strings are where a guard was to count a string. `separated`: listed objects are where a
+    guard was to mark keys. `marked_beside`: the keys that a guard marks in other objects at the same place.
     """
 
-    def __init__(self, counted: frozenset[str], separated: frozenset[str]) -> None:
-        self.counted = counted
-        self.separated = separated
-        super().__init__(*counted, *separated)
+    counted: frozenset[str] = frozenset()
+    separated: frozenset[str] = frozenset()
+    marked_beside: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.counted or self.separated or self.marked_beside)
+
+    def __or__(self, other: "Ambiguities") -> "Ambiguities":
+        none = frozenset[str]()
+        pointers = self.marked_beside.keys() | other.marked_beside.keys()
+        return Ambiguities(
+            self.counted | other.counted,
+            self.separated | other.separated,
+            {p: self.marked_beside.get(p, none) | other.marked_beside.get(p, none) for p in pointers},
+        )
+
+
+class AmbiguousPaths(Exception):
+    """A schema must be lowered again, so that rules tell apart what a guard cannot."""
+
+    def __init__(self, found: Ambiguities) -> None:
+        self.found = found
+        super().__init__(found)
 
 
 class _ObjectKeys(NamedTuple):
@@ -30,11 +53,20 @@ class _ObjectKeys(NamedTuple):
 
     declared: frozenset[str]
     marked: frozenset[str]
+    readable: frozenset[str] | None
+    """The keys behind which the rules read a mark; None if they do behind every key."""
     is_open: bool
+    is_listed: bool
 
-    def can_have(self, keys: frozenset[str]) -> bool:
-        """Whether any of these may be a key."""
-        return bool(keys) and (self.is_open or not keys.isdisjoint(self.declared))
+    def unreadable(self, marked: frozenset[str], *, is_separated: bool = False) -> frozenset[str]:
+        """Those of some marked keys that an object here can have, and behind which no mark is read.
+
+        `is_separated`: its own marks are left out of the rules.
+        """
+        if self.readable is None:
+            return frozenset()
+        rest = marked - (self.readable - self.marked if is_separated else self.readable)
+        return rest if self.is_open else rest & self.declared
 
 
 class _DraftState:
@@ -49,8 +81,8 @@ class _DraftState:
         self.bounds: set[LengthBound | None] = set()
         """The bounds of strings here; None stands for a string of any length, or one whose rules count."""
         self.is_plain = True
-        self.is_unknown = False
-        """A container here may hold anything."""
+        self.unknown = frozenset[ContainerType]()
+        """The containers here that may hold anything."""
         self.objects: list[_ObjectKeys] = []
         """The objects here; those of which nothing is known left out."""
         self.same: set[int] = set()
@@ -160,18 +192,35 @@ class Planner:
         self._drafts[state].is_distinct = is_distinct
 
     def mark_object(
-        self, state: int, declared: Iterable[str], marked: Iterable[str] = (), *, is_open: bool
+        self,
+        state: int,
+        declared: Iterable[str],
+        marked: Iterable[str],
+        readable: Iterable[str] | None,
+        *,
+        is_open: bool,
     ) -> None:
-        """Note that there can be an object; a guard must mark its keys `marked`, which are declared."""
-        self._drafts[state].objects.append(_ObjectKeys(frozenset(declared), frozenset(marked), is_open))
+        """Note that there can be an object; a guard must mark its keys `marked`, which are declared.
+
+        The rules read marks behind the keys `readable`, among which those are, or behind every key if None.
+        """
+        known = None if readable is None else frozenset(readable)
+        keys = _ObjectKeys(frozenset(declared), frozenset(marked), known, is_open, is_listed=False)
+        self._drafts[state].objects.append(keys)
+
+    def mark_listed_object(self, state: int, keys: Iterable[str]) -> None:
+        """Note that there can be one object with these keys, behind which no marks are read."""
+        none = frozenset[str]()
+        listed = _ObjectKeys(frozenset(keys), none, none, is_open=False, is_listed=True)
+        self._drafts[state].objects.append(listed)
 
     def pointer_of(self, state: int) -> str:
         """The pointer of a state."""
         return self._drafts[state].pointer
 
-    def mark_unknown(self, state: int) -> None:
-        """Note that there can be an array or an object that holds anything."""
-        self._drafts[state].is_unknown = True
+    def mark_unknown(self, state: int, containers: Iterable[ContainerType]) -> None:
+        """Note which containers can be there that hold anything."""
+        self._drafts[state].unknown |= frozenset(containers)
 
     def mark_can_run_out(self, state: int) -> None:
         """Note that the keys or items there can run out (see `PathState.can_run_out`)."""
@@ -182,7 +231,7 @@ class Planner:
 
         Raises:
             UnsupportedSchema: items that must differ are at the same path as items that must repeat.
-            AmbiguousPaths: strings or objects that a guard looks at are at the same path as others.
+            AmbiguousPaths: a guard cannot tell strings or objects that it looks at from others.
         """
         if any(draft.guarded_bounds or draft.marked_keys for draft in self._drafts):
             self._check_paths(start)
@@ -215,21 +264,25 @@ class Planner:
             states, is_in_unknown = pending.pop()
             drafts = [self._drafts[state] for state in states]
             groups.append(_PathGroup.of(drafts, is_in_unknown=is_in_unknown))
-            leads_to_unknown = is_in_unknown or any(draft.is_unknown for draft in drafts)
-            for inner in _successors(drafts):
-                following = (frozenset(self._closure(inner)), leads_to_unknown)
+            for container, inner in _successors(drafts):
+                is_unknown = is_in_unknown or any(container in draft.unknown for draft in drafts)
+                following = (frozenset(self._closure(inner)), is_unknown)
                 if len(seen) > MAX_PATHS:
-                    raise AmbiguousPaths(
-                        frozenset(draft.pointer for draft in self._drafts if draft.guarded_bounds),
-                        frozenset(draft.pointer for draft in self._drafts if draft.marked_keys),
-                    )
+                    counted = frozenset(draft.pointer for draft in self._drafts if draft.guarded_bounds)
+                    separated = frozenset(draft.pointer for draft in self._drafts if draft.marked_keys)
+                    raise AmbiguousPaths(Ambiguities(counted, separated))
                 if following[0] and following not in seen:
                     seen.add(following)
                     pending.append(following)
-        counted = _ambiguous_pointers([g for g in groups if g.guarded], _PathGroup.ambiguous_bounds)
-        separated = _ambiguous_pointers([g for g in groups if g.marking], _PathGroup.ambiguous_keys)
-        if counted or separated:
-            raise AmbiguousPaths(counted, separated)
+        counted = _ambiguous_bounds([group for group in groups if group.guarded])
+        marking = [group for group in groups if group.marking]
+        separated = frozenset(pointer for group in marking for pointer in group.marking_beside_listed())
+        marked_beside: dict[str, frozenset[str]] = {}
+        for group in marking:
+            for pointer, keys in group.unreadable(separated):
+                marked_beside[pointer] = marked_beside.get(pointer, frozenset()) | keys
+        if found := Ambiguities(counted, separated, marked_beside):
+            raise AmbiguousPaths(found)
 
     def _make_all_distinct(self, group: list[_DraftState]) -> None:
         """Keep all arrays at one path distinct if some of them must be: the guard cannot tell them apart."""
@@ -286,26 +339,27 @@ class _PathGroup(NamedTuple):
         is_unclear = self.is_in_unknown and any(bound and bound.automaton for bound in bounds)
         return guarded if len(bounds) > 1 or is_unclear else set()
 
-    def ambiguous_keys(self, separated: set[str]) -> set[str]:
-        """The pointers of objects with marked keys that another object here has unmarked.
+    def marking_beside_listed(self) -> Iterator[str]:
+        """The pointers of objects with marked keys, if a listed object here has one of these keys."""
+        marked = frozenset[str]().union(*(draft.marked_keys for draft in self.marking))
+        listed = (keys for draft in self.drafts for keys in draft.objects if keys.is_listed)
+        if any(keys.unreadable(marked) for keys in listed):
+            yield from (draft.pointer for draft in self.marking)
 
-        Rules tell the keys apart at the pointers `separated`.
+    def unreadable(self, separated: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
+        """The keys behind which objects here must read marks too, with the pointer of each object.
+
+        No keys are marked at the pointers `separated`.
         """
-        marking = [draft for draft in self.marking if draft.pointer not in separated]
-        if not marking:
-            return set()
+        marking = (draft for draft in self.marking if draft.pointer not in separated)
         marked = frozenset[str]().union(*(draft.marked_keys for draft in marking))
-        is_unclear = self.is_in_unknown or any(draft.is_unknown for draft in self.drafts)
         for draft in self.drafts:
             for keys in draft.objects:
-                unmarked = marked if draft.pointer in separated else marked - keys.marked
-                is_unclear = is_unclear or keys.can_have(unmarked)
-        return {draft.pointer for draft in marking} if is_unclear else set()
+                if missing := keys.unreadable(marked, is_separated=draft.pointer in separated):
+                    yield draft.pointer, missing
 
 
-def _ambiguous_pointers(
-    groups: list[_PathGroup], ambiguous: Callable[[_PathGroup, set[str]], set[str]]
-) -> frozenset[str]:
+def _ambiguous_bounds(groups: list[_PathGroup]) -> frozenset[str]:
     """The pointers that are ambiguous in any group; those found may make others ambiguous."""
     groups_of: dict[str, list[_PathGroup]] = {}
     for group in groups:
@@ -314,19 +368,19 @@ def _ambiguous_pointers(
     pending, found = {id(group): group for group in groups}, set[str]()
     while pending:
         _, group = pending.popitem()
-        pointers = ambiguous(group, found)
+        pointers = group.ambiguous_bounds(found)
         found |= pointers
         pending |= {id(other): other for pointer in pointers for other in groups_of[pointer]}
     return frozenset(found)
 
 
-def _successors(drafts: list[_DraftState]) -> Iterator[set[int]]:
-    """The states that one step leads to from all of these states at once, for every step."""
+def _successors(drafts: list[_DraftState]) -> Iterator[tuple[ContainerType, set[int]]]:
+    """The states that one step leads to from all of these states at once, for every step into a container."""
     for key in {key for draft in drafts for key in draft.keys}:
-        yield set().union(*(draft.keys.get(key, draft.other_keys) for draft in drafts))
-    yield set().union(*(draft.other_keys for draft in drafts))
+        yield "object", set().union(*(draft.keys.get(key, draft.other_keys) for draft in drafts))
+    yield "object", set().union(*(draft.other_keys for draft in drafts))
     for index in range(1 + max((max(draft.items, default=-1) for draft in drafts), default=-1)):
-        yield set().union(*(_item_states(draft, index) for draft in drafts))
+        yield "array", set().union(*(_item_states(draft, index) for draft in drafts))
 
 
 def _item_states(draft: _DraftState, index: int) -> set[int]:

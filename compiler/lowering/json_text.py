@@ -131,7 +131,7 @@ def _mark(planner: Planner, state: int, value: Any) -> None:
             planner.mark_array(state, len(value), is_distinct=False)
     elif isinstance(value, dict):
         inner = [(KeyStep(key), item) for key, item in value.items()]
-        planner.mark_object(state, value, is_open=False)
+        planner.mark_listed_object(state, value)
     for step, item in inner:
         if isinstance(item, str | dict | list):
             target = planner.new_state()

@@ -27,7 +27,7 @@ from compiler.frontend.source_map import SchemaLocation, SourceMap
 from compiler.grammar.grammar import Choice, Concatenation, Expr, Grammar, Rule, RuleRef, union
 from compiler.grammar.passes import prune
 from compiler.grammar.rules import RuleTable
-from compiler.guard.planner import PathStep, Planner
+from compiler.guard.planner import Ambiguities, PathStep, Planner
 from compiler.lowering.any_order import KeyOrders
 from compiler.lowering.arrays import lower_array
 from compiler.lowering.cardinality import Cardinality
@@ -61,6 +61,7 @@ from toolspecs.tool import KeyOrder
 
 MAX_VALUES = 20_000
 """Distinct pairs of a schema and a location that one schema may expand into."""
+_NO_AMBIGUITIES = Ambiguities()
 _WRITE_OUT = "Write the combined schema out."
 _KNOWN_DIALECTS = f"Leave it out for 2020-12, or use one of {', '.join(DIALECTS)}."
 _NOT_EXPANDED = "combines a recursive reference with other constraints in a way that cannot be resolved"
@@ -79,10 +80,9 @@ class _ValueKey(NamedTuple):
 class Lowering:
     """One schema being lowered. `is_closed` leaves undeclared keys out wherever keys are declared.
 
-    A guard counts long strings, except that rules count those at the pointers `counted`. It tells the keys of
-    open objects apart, except that rules do at the pointers `separated`. `key_order` is wanted for declared
-    keys wherever it can be kept. An `expander` of the same schema
-    still knows what it expanded.
+    A guard counts long strings and tells the keys of open objects apart, except where `ambiguities` says that
+    rules must. `key_order` is wanted for declared keys wherever it can be kept. An `expander` of the same
+    schema still knows what it expanded.
     """
 
     def __init__(
@@ -93,8 +93,7 @@ class Lowering:
         *,
         is_closed: bool,
         formatting: JsonFormatting,
-        counted: frozenset[str] = frozenset(),
-        separated: frozenset[str] = frozenset(),
+        ambiguities: Ambiguities = _NO_AMBIGUITIES,
         key_order: KeyOrder = "declared",
         expander: Expander | None = None,
     ) -> None:
@@ -102,10 +101,9 @@ class Lowering:
         self.source_map = source_map
         self.is_closed = is_closed
         self.formatting = formatting
-        self._counted = counted
-        self.guards_lengths = not counted
+        self.ambiguities = ambiguities
+        self.guards_lengths = not ambiguities.counted
         """No string is counted by rules because a guard could not tell it from others."""
-        self.separated = separated
         self.key_orders = KeyOrders(key_order)
         self.rules = RuleTable()
         self.unconstrained = Unconstrained(self)
@@ -132,7 +130,7 @@ class Lowering:
 
         Raises:
             UnsupportedSchema: a keyword cannot be upheld, or nothing satisfies the schema.
-            AmbiguousPaths: some strings must be `counted` by rules, or some keys `separated`.
+            AmbiguousPaths: rules must tell more apart than `ambiguities` says.
         """
         try:
             body = lower() if lower else self.value(self.schema, self.root)
@@ -318,7 +316,7 @@ class Lowering:
 
     def string(self, constraint: StringConstraint, context: Context, *, is_key: bool = False) -> Expr | None:
         """The admitted strings, or with `is_key` the admitted keys of an object; None if there is none."""
-        is_counted = context.location.pointer in self._counted
+        is_counted = context.location.pointer in self.ambiguities.counted
         is_guarded = not (is_key or is_counted) and (constraint.has_only_lengths or not context.is_distinct)
         in_container = is_key or not context.is_root
         try:

@@ -21,6 +21,7 @@ from compiler.grammar.grammar import (
     Expr,
     Literal,
     Rule,
+    choice,
     concat,
     optional,
     union,
@@ -55,7 +56,14 @@ if TYPE_CHECKING:
 LONGEST_FLAT_RUN = 10
 """Optional keys in a row in a flat rule."""
 _MARK = optional(Literal(KEY_MARK))
-"""It may be left out, so that a mask has the tokens that go on behind a marked key."""
+"""It may be left out, so that a mask has the tokens that go on behind a marked key.
+
+An object reads marks behind keys that are marked in another object at the same place, too: there the guard
+cannot know which of them is being written. One that declares no keys reads them behind every key.
+"""
+_NO_KEYS = frozenset[str]()
+_MOST_MARKED_BESIDE = 10
+"""Undeclared keys that an object may spell in any case, because they are marked in objects beside it."""
 _CLOSE = Literal("}")
 _AHEAD = CharClass.of(",", "}")
 _DECLARING = ("properties", "required", "dependentRequired", "dependentSchemas", "dependencies")
@@ -72,20 +80,33 @@ def lower_object(lowering: Lowering, constraint: ObjectConstraint, context: Cont
     """
     keys, is_open = declared_keys(lowering, constraint, context.location)
     order = _order(lowering, constraint, context, len(keys))
-    is_guarded = is_open and _is_guarded(lowering, constraint, context)
+    pointer = lowering.planner.pointer_of(context.state)
+    marked_beside = lowering.ambiguities.marked_beside.get(pointer, _NO_KEYS)
+    is_guarded = is_open and _is_guarded(lowering, constraint, context, keys, marked_beside)
     marked = frozenset(keys).difference(constraint.required if is_guarded else keys)
-    members = _members(lowering, constraint, context, keys, marked)
+    readable = marked | marked_beside
+    members = _members(lowering, constraint, context, keys, readable)
     members = members and consistent(members, constraint.dependent_keys)
     if members is None:
         return None
+    told_apart = [] if is_guarded else keys
+
+    def with_mark(key: Expr) -> Expr:
+        """An undeclared key and, where another object has a mark behind the same key, the mark."""
+        if keys and is_guarded:
+            texts = map(lowering.formatting.text, sorted(marked_beside.difference(keys)))
+            beside = union(concat(text, _MARK) for text in texts)
+            return key if beside is None else choice(key, beside)
+        return concat(key, _MARK) if readable or not keys else key
+
     for failing in constraint.failing_members:
-        member = lower_undeclared(lowering, constraint, context, keys, failing)
+        member = lower_undeclared(lowering, constraint, context, keys, with_mark, failing=failing)
         if member is None:
             return None
         members.append(Member(None, member.text, is_required=True))
-    told_apart = [] if is_guarded else keys
-    extra = lower_undeclared(lowering, constraint, context, told_apart) if is_open else None
-    lowering.planner.mark_object(context.state, keys, marked, is_open=extra is not None)
+    extra = lower_undeclared(lowering, constraint, context, told_apart, with_mark) if is_open else None
+    reads = readable if keys else None
+    lowering.planner.mark_object(context.state, keys, marked, reads, is_open=extra is not None)
     _note(lowering, context.location, keys, order, num_keys=len(members), is_open=extra is not None)
     if extra is not None:  # a failing member takes one of the undeclared keys
         extra = replace(extra, num_keys=extra.num_keys - len(constraint.failing_members))
@@ -148,12 +169,19 @@ def _in_order_of_patterns(lowering: Lowering, keys: set[str], location: SchemaLo
     return sorted(keys, key=rank)
 
 
-def _is_guarded(lowering: Lowering, constraint: ObjectConstraint, context: Context) -> bool:
+def _is_guarded(
+    lowering: Lowering,
+    constraint: ObjectConstraint,
+    context: Context,
+    keys: list[str],
+    marked_beside: frozenset[str],
+) -> bool:
     """Whether a guard tells undeclared keys from declared ones, so that an undeclared key is any string.
 
     For this the optional keys are marked. A required key needs no mark: it is there before any undeclared
     key, so the guard keeps it from repeating. Rules tell the keys apart where there are other conditions on
-    undeclared ones, and where equal objects must have one text.
+    undeclared ones, where equal objects must have one text, and where that takes fewer rules than to spell
+    the keys that are marked in other objects.
     """
     additional = constraint.additional_properties
     return (
@@ -162,7 +190,8 @@ def _is_guarded(lowering: Lowering, constraint: ObjectConstraint, context: Conte
         and not constraint.failing_members
         and not context.is_distinct
         and (additional is None or additional.satisfiability() != canonical.Satisfiability.NO)
-        and lowering.planner.pointer_of(context.state) not in lowering.separated
+        and lowering.planner.pointer_of(context.state) not in lowering.ambiguities.separated
+        and len(marked_beside.difference(keys)) <= max(len(keys), _MOST_MARKED_BESIDE)
     )
 
 
@@ -171,7 +200,7 @@ def _members(
     constraint: ObjectConstraint,
     context: Context,
     keys: list[str],
-    marked: frozenset[str],
+    readable: frozenset[str],
 ) -> list[Member] | None:
     """The members of the declared keys; None if a required one admits no value."""
     members = []
@@ -181,7 +210,7 @@ def _members(
         value = lowering.part(schema, context, location, KeyStep(key))
         is_required = key in constraint.required
         if value is not None:
-            mark = _MARK if key in marked else EMPTY
+            mark = _MARK if key in readable else EMPTY
             text = concat(lowering.formatting.text(key), mark, lowering.formatting.key_separator, value)
             members.append(Member(key, text, is_required))
         elif is_required:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from compiler.frontend.source_map import ANYWHERE
 from compiler.grammar.grammar import Literal, Rule, choice
+from compiler.guard.planner import CONTAINERS
 from compiler.lowering.arrays import lower_array
 from compiler.lowering.constraints import ArrayConstraint, Context, ObjectConstraint
 from compiler.lowering.objects import lower_object
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from compiler.frontend.source_map import SchemaLocation
     from compiler.grammar.grammar import Expr, RuleRef
-    from compiler.guard.planner import PathStep
+    from compiler.guard.planner import ContainerType, PathStep
     from compiler.lowering.lowering import Lowering
 
 TYPES = ("null", "boolean", "number", "string", "array", "object")
@@ -36,7 +37,7 @@ class Unconstrained:
 
     def value(self, context: Context, step: PathStep) -> RuleRef:
         """Any JSON value inside a container; `step` leads to it from `context.state`."""
-        state = self._unknown_state()
+        state = self._unknown_state(CONTAINERS)
         if context.is_distinct:
             note_single(self._lowering, context.location)
         self._lowering.planner.mark_string(state, is_plain=True)
@@ -71,28 +72,31 @@ class Unconstrained:
                 return _existing(lower_object(lowering, ObjectConstraint(), context))
             case "array":
                 return self._container(
-                    "any_array", context, lambda inner: lower_array(lowering, ArrayConstraint(), inner)
+                    "array", context, lambda inner: lower_array(lowering, ArrayConstraint(), inner)
                 )
             case "object":
                 return self._container(
-                    "any_object", context, lambda inner: lower_object(lowering, ObjectConstraint(), inner)
+                    "object", context, lambda inner: lower_object(lowering, ObjectConstraint(), inner)
                 )
             case _:
                 raise lowering.reporter.refusal(context.location, "type", f"unknown type {type_name!r}")
 
-    def _container(self, hint: str, context: Context, lower: Callable[[Context], Expr | None]) -> RuleRef:
-        types = (hint.removeprefix("any_"),)
-        self.note(context.location, types)
+    def _container(
+        self, container: ContainerType, context: Context, lower: Callable[[Context], Expr | None]
+    ) -> RuleRef:
+        self.note(context.location, (container,))
         if context.is_distinct:
             note_single(self._lowering, context.location)
-        self._lowering.planner.link(context.state, None, [self._unknown_state()])
-        return self._rules_of(hint, context, lower)
+        self._lowering.planner.link(context.state, None, [self._unknown_state((container,))])
+        return self._rules_of(f"any_{container}", context, lower)
 
-    def _unknown_state(self) -> int:
-        """A state of the guards' plan for a value of which nothing is known; it may be an array."""
-        state = self._lowering.planner.new_state()
-        self._lowering.planner.mark_array(state, 0, is_distinct=False)
-        self._lowering.planner.mark_unknown(state)
+    def _unknown_state(self, containers: tuple[ContainerType, ...]) -> int:
+        """A state of the guards' plan for containers of which nothing is known."""
+        planner = self._lowering.planner
+        state = planner.new_state()
+        if "array" in containers:
+            planner.mark_array(state, 0, is_distinct=False)
+        planner.mark_unknown(state, containers)
         return state
 
     def _rules_of(self, hint: str, context: Context, lower: Callable[[Context], Expr | None]) -> RuleRef:

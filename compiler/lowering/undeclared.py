@@ -20,6 +20,8 @@ from compiler.report import Verdict
 from compiler.scalars.string_constraint import StringConstraint
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jsonschema_rs import CanonicalSchema
 
     from compiler.frontend.source_map import SchemaLocation
@@ -65,11 +67,14 @@ def lower_undeclared(
     constraint: ObjectConstraint,
     context: Context,
     keys: list[str],
+    with_mark: Callable[[Expr], Expr],
+    *,
     failing: FailingMember | None = None,
 ) -> UndeclaredMember | None:
     """A member whose key is not among `keys`, and which is `failing` if given; None if there is none.
 
-    A class of keys that cannot be lowered is left out if another one can be.
+    `with_mark` adds to a key the mark that may stand behind it. A class of keys that cannot be lowered is
+    left out if another one can be.
 
     Raises:
         UnsupportedSchema: the patterns overlap in too many ways, or no class of keys can be lowered.
@@ -89,7 +94,7 @@ def lower_undeclared(
             continue  # before its values are planned for: there are none in this class
         value = _value(lowering, constraint, matched, context, failing)
         if value is not None:
-            options.append(concat(key, lowering.formatting.key_separator, value))
+            options.append(concat(with_mark(key), lowering.formatting.key_separator, value))
             num_keys = max(num_keys, lowering.cardinality.at_least(key_schema))
     if refusals and not options:
         raise refusals[0]

@@ -40,6 +40,7 @@ from compiler.scalars.length_bounds import (
 )
 from compiler.scalars.string_constraint import LOWER_COUNTS, StringConstraint
 from compiler.scalars.text_rules import text_rules
+from compiler.vocabulary import KEY_MARK
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ _BY_PATTERN = ("pattern", "minLength", "maxLength")
 SHORTEST_GUARDED = 8
 """Rules count lower bounds than this: guards pay only where few tokens are too long for the whole string."""
 _VALUE_END = CharClass.of(",", "}", "]")
-_KEY_END = CharClass.of(":")
+_KEY_END = CharClass.of(":", KEY_MARK)
 
 
 def lower_string(

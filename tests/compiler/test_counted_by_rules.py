@@ -118,3 +118,24 @@ def test_two_patterns_at_one_place_are_left_to_rules():
     assert not any(bound.automaton for bound in bounds_of(compiled))
     assert compiled.accepts('["abcdefghij-k","abbbcabbbc"]')
     assert not compiled.accepts('["abcdefghij-kl"]')
+
+
+@pytest.mark.parametrize("other", ["array", "string", "null"])
+def test_a_guard_counts_beside_other_types_of_which_nothing_is_known(other):
+    """An array has no keys: what is under a key is in an object whose schema is known."""
+    string = {**STRING, "format": "email", "maxLength": 30}
+    value = {"type": ["object", other], "properties": {"k": string}, "required": ["k"]}
+    compiled = compile_schema({"type": "object", "properties": {"v": value}, "required": ["v"]})
+    assert bounds_of(compiled)
+    assert compiled.accepts('{"v":{"k":"abc@example.com"}}')
+    assert not compiled.accepts('{"v":{"k":"abcdefghijklmnopqrs@example.com"}}')
+
+
+def test_rules_count_beside_objects_of_which_nothing_is_known():
+    string = {**STRING, "format": "email", "maxLength": 30}
+    known = {"properties": {"k": {"const": 1}, "v": in_object(string)}, "required": ["k", "v"]}
+    unknown = {"properties": {"k": {"const": 2}, "v": {"type": "object"}}, "required": ["k", "v"]}
+    compiled = compile_schema({"type": "object", "anyOf": [known, unknown]})
+    assert compiled.accepts('{"k":2,"v":{"k":"any text \\u00e9 at all"}}')
+    assert compiled.accepts('{"k":1,"v":{"k":"abc@example.com"}}')
+    assert not compiled.accepts('{"k":1,"v":{"k":"abcdefghijklmnopqrs@example.com"}}')
