@@ -16,6 +16,8 @@ from toolspecs.dialects import DRAFTS
 
 DIALECTS = tuple(DRAFTS)
 """From the oldest to the newest."""
+_NUMBERS = (4, 6, 7, 19, 20)
+"""The same as numbers."""
 INTEGER_TYPE = 4
 """The draft in which 1.0 is not an integer; schemas in it cannot be compared with those of other drafts."""
 NEGATIVE = frozenset({"not", "oneOf", "if", "contains", "unevaluatedItems", "unevaluatedProperties"})
@@ -117,15 +119,19 @@ def without_nested_dialects(document: Any) -> Any:
       one of these: in a newer dialect a subschema may also evaluate more.
     - A subschema may use only keywords that mean the same in every dialect. Which items and properties these
       evaluate is the same too: validators collect that by keyword, whatever dialect a subschema names.
+    - The whole document may use only these, formats that all of its dialects define, and references that
+      stand alone and lead into it: then it does not matter which dialect their targets are read in.
     """
     if not isinstance(document, dict) or not any(map(_names_dialect, _subschemas(document))):
         return document
     outer = _age(document.get("$schema", DIALECTS[-1]))
     asserts_more = _newer_asserts_more(document)
+    is_same_as_whole = _is_same_as_whole(document)
 
     def change(schema: dict[str, Any]) -> dict[str, Any]:
         inner = _age(schema.get("$schema"))
-        is_same = inner == outer or (inner < outer and asserts_more) or _is_same_in_all(schema)
+        is_same = inner == outer or is_same_as_whole or _is_same_in_all(schema)
+        is_same = is_same or (inner < outer and asserts_more)
         if min(inner, outer) < 0 or not _names_dialect(schema) or not is_same:
             return schema
         return {keyword: value for keyword, value in schema.items() if keyword != "$schema"}
@@ -140,6 +146,32 @@ def _is_same_in_all(schema: dict[str, Any]) -> bool:
     return all(
         not part.keys() & differing and not isinstance(part.get("items"), list) for part in inside(schema)
     )
+
+
+def _is_same_as_whole(document: dict[str, Any]) -> bool:
+    """Whether a document admits the same values whichever of its dialects any part of it is read in."""
+    differing = ASSERTIONS - _SAME_IN_ALL - {"format", "$ref"}
+    ages = {_age(schema["$schema"]) for schema in inside(document) if "$schema" in schema}
+    ages |= set() if "$schema" in document else {len(DIALECTS) - 1}
+    drafts = [_NUMBERS[age] for age in ages]
+    return min(ages) >= 0 and all(
+        not schema.keys() & {*differing, "$id", "id"}
+        and not isinstance(schema.get("items"), list)
+        and all(_means_same(schema.get("format"), draft) for draft in drafts)
+        and ("$ref" not in schema or _is_plain_reference(schema))
+        for schema in inside(document)
+    )
+
+
+def _means_same(name: Any, draft: int) -> bool:
+    """Whether a format is defined in a draft, or unknown to all validators; None stands for no format."""
+    return name is None or (isinstance(name, str) and (name not in FORMATS or is_known(name, draft)))
+
+
+def _is_plain_reference(schema: dict[str, Any]) -> bool:
+    """Whether a schema asserts nothing but a reference by pointer into its own document."""
+    uri = schema["$ref"]
+    return isinstance(uri, str) and uri.startswith("#/") and schema.keys() & ASSERTIONS == {"$ref"}
 
 
 def _newer_asserts_more(document: dict[str, Any]) -> bool:

@@ -92,6 +92,42 @@ def check_nested(draft, schema, values) -> None:
     check_same(schema, without_nested_dialects(schema), values)
 
 
+D4, D20 = "http://json-schema.org/draft-04/schema#", "https://json-schema.org/draft/2020-12/schema"
+HOST_OR_ADDRESS = {"oneOf": [{"format": "hostname"}, {"$ref": "#/definitions/address", "title": "b"}]}
+ADDRESS = {"type": "string", "format": "ipv6"}
+
+
+@pytest.mark.parametrize(
+    ("inner", "address", "is_removed"),
+    [
+        ({}, ADDRESS, True),
+        ({"minimum": 3}, ADDRESS, True),
+        ({"exclusiveMinimum": True}, ADDRESS, False),  # a number since draft 6
+        ({"const": "::"}, ADDRESS, False),  # has no force in draft 4
+        ({}, {"format": "uuid"}, False),  # not in draft 4
+        ({}, {"const": "::1"}, False),  # where the reference leads to
+        ({}, {"$id": "https://example.com/a", **ADDRESS}, False),
+        ({"id": "a"}, ADDRESS, False),
+        ({"items": [{"$ref": "#"}]}, ADDRESS, False),
+        ({"$ref": "#/definitions/address", "minimum": 3}, ADDRESS, False),  # ignored beside `$ref` in draft 4
+    ],
+)
+def test_a_nested_dialect_is_left_out_where_all_of_the_document_is_read_alike(inner, address, is_removed):
+    schema = {
+        "definitions": {"address": address},
+        "properties": {"a": {"$schema": D4, **HOST_OR_ADDRESS, **inner}},
+    }
+    rewritten = without_nested_dialects(schema)
+    assert (rewritten != schema) == is_removed
+    assert without_nested_dialects({**schema, "$schema": "https://example.com/mine"})["properties"]["a"][
+        "$schema"
+    ]
+    if is_removed:
+        values = [{"a": value} for value in ("example.com", "::1", "a_b", "", 1, 3, None)]
+        check_same(schema, rewritten, values)
+        check_same({"$schema": D20, **schema}, without_nested_dialects({"$schema": D20, **schema}), values)
+
+
 def check_compiled(draft, schema, values) -> None:
     """What is accepted is valid: the rewritings together, both readings of a dialect-dependent keyword too."""
     del draft
