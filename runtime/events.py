@@ -83,13 +83,16 @@ class InspectedToken:
 class SelectionStats:
     """How an answer was selected, from `num_sequences`, and how many tokens were computed for all of them.
 
-    `is_accepted` says that the answer is an exact draw of the model's distribution among valid answers.
+    `is_accepted` says that the answer is an exact draw of the model's distribution among valid answers. If it
+    was chosen by weight, `effective_size` says among how many alike ones: `1 / sum(share ** 2)` of the
+    weights. It is None if it was not, or no weight was left.
     """
 
     strategy: SelectionStrategy
     num_sequences: int
     is_accepted: bool
     num_computed_tokens: int
+    effective_size: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ class Accept(Population):
         if not all(map(_is_finished, self.members)):
             return None
         at = chosen_by_weight(self.members, noise(self.first.seed, self.first.choice, SELECTION))
-        return self._select(self.members[at])
+        return self._select(self.members[at], effective_size=effective_size(weight_shares(self.members)))
 
 
 class Particles(Population):
@@ -100,11 +100,14 @@ class Particles(Population):
         if not all(map(_is_done, self.members)):  # resampling may have left none that is not
             return None
         selected = self.members[chosen_by_weight(self.members, self._noise(SELECTION))]
-        return self._select(selected) if _is_finished(selected) else None
+        if not _is_finished(selected):
+            return None
+        return self._select(selected, effective_size=effective_size(weight_shares(self.members)))
 
     def _resample(self, engine: PopulationHost) -> None:
         shares = weight_shares(self.members)
-        if sum(share * share for share in shares) * self._size <= 2:
+        size = effective_size(shares)
+        if size is None or 2 * size >= self._size:
             return
         logs = [log_weight(member) for member in self.members]
         highest = max(logs)
@@ -188,6 +191,16 @@ def weight_shares(sequences: list[Sequence]) -> list[float]:
         return [0.0] * len(logs)
     weights = [math.exp(log - highest) for log in logs]
     return [weight / sum(weights) for weight in weights]
+
+
+def effective_size(shares: list[float]) -> float | None:
+    """The effective sample size of weights that sum to 1; None if all are zero.
+
+    >>> effective_size([0.5, 0.5, 0.0, 0.0])
+    2.0
+    """
+    squares = sum(share * share for share in shares)
+    return 1 / squares if squares else None
 
 
 def _is_given_up(sequence: Sequence) -> bool:

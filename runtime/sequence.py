@@ -284,7 +284,9 @@ class Population(ABC):
         self.members.append(member)
         return member
 
-    def _select(self, sequence: Sequence, *, is_accepted: bool = False) -> Sequence:
+    def _select(
+        self, sequence: Sequence, *, is_accepted: bool = False, effective_size: float | None = None
+    ) -> Sequence:
         self.is_over = True
         sequence.selection = SelectionStats(
             strategy=self.strategy,
@@ -292,5 +294,6 @@ class Population(ABC):
             is_accepted=is_accepted,
             num_computed_tokens=self._num_dropped
             + sum(member.counters.num_computed for member in dict.fromkeys(self.members)),
+            effective_size=effective_size,
         )
         return sequence

@@ -9,6 +9,7 @@ from typing import Any
 
 from gateway.telemetry.ended_turn import PROVIDER, EndedTurn
 from gateway.telemetry.metrics import GRAMMAR_KIND, MODEL
+from runtime.events import SelectionStats
 from runtime.request import GenerationRequest
 from toolspecs.toolset import Revision
 
@@ -87,6 +88,21 @@ def response_attributes(names: Mapping[str, str], turn: EndedTurn, request_id: s
         "callgate.mask.fill_us.max": max(one.mask_fill_us_max for one in turn.stats),
         "callgate.tokens.forced": turn.num_forced_tokens,
         **{name: value for name, value in known.items() if value is not None},
+        **_selection_attributes([one.selection for one in turn.stats if one.selection is not None]),
+    }
+
+
+def _selection_attributes(selections: Sequence[SelectionStats]) -> dict[str, Any]:
+    """How the answers of a turn were selected, of all choices together; empty if none was."""
+    if not selections:
+        return {}
+    sizes = [one.effective_size for one in selections if one.effective_size is not None]
+    return {
+        "callgate.selection.strategy": selections[0].strategy,
+        "callgate.selection.drafts": sum(one.num_sequences for one in selections),
+        "callgate.selection.accepted": sum(one.is_accepted for one in selections),
+        "callgate.selection.computed_tokens": sum(one.num_computed_tokens for one in selections),
+        **({"callgate.selection.effective_size": min(sizes)} if sizes else {}),
     }
 
 

@@ -259,6 +259,13 @@ async def test_text_without_a_grammar_passes(text):
         assert body["min_tokens"] == 3
 
 
+async def test_what_its_masks_removed_an_engine_elsewhere_cannot_tell(text):
+    async with remote_over(text, StandIn(text)) as remote:
+        with pytest.raises(RequestRefused, match="ask for `logprobs`") as refusal:
+            await events_of(remote, remote.request(is_inspected=True))
+        assert refusal.value.parameter == "callgate.inspect"
+
+
 async def test_no_choice_asks_an_engine_before_its_grammar_is_published_once(text):
     stand_in, published, may_end = StandIn(text), [], asyncio.Event()
     async with remote_over(text, stand_in) as remote:

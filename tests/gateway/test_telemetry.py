@@ -1,10 +1,11 @@
 """Traces, read back."""
 
 import asyncio
+import dataclasses
 import json
 
 import pytest
-from fake_runtime import call, text
+from fake_runtime import STATS, call, text
 from msgspec.structs import replace
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -18,7 +19,7 @@ from gateway.settings import Settings
 from gateway.telemetry.exporters import open_provider
 from gateway.turn import Turn
 from runtime.errors import DeadlineExceeded, GenerationFailed
-from runtime.events import TextDelta
+from runtime.events import Finished, SelectionStats, TextDelta
 from runtime.request import Message
 from toolspecs.tool import Tool
 
@@ -88,6 +89,28 @@ async def test_a_stream_has_the_same_spans_and_the_budget_is_named(client, runti
     assert found["chat tiny"].attributes["callgate.closed_by"] == "budget"
     assert found["chat tiny"].end_time <= found["POST /v1/chat/completions"].end_time
     assert found["chat tiny"].parent.span_id == found["POST /v1/chat/completions"].context.span_id
+
+
+async def test_the_span_says_how_the_answers_of_all_choices_were_selected(client, runtime, spans):
+    accepted = SelectionStats("accept", 3, is_accepted=True, num_computed_tokens=90)
+    chosen = SelectionStats("accept", 8, is_accepted=False, num_computed_tokens=200, effective_size=2.5)
+    runtime.script = [
+        dataclasses.replace(event, stats=dataclasses.replace(STATS, selection=selection))
+        if isinstance(event, Finished)
+        else event
+        for choice, selection in enumerate((accepted, chosen))
+        for event in text("Hello", choice=choice)
+    ]
+    spans.clear()
+    await client.post(URL, json=body(n=2))
+    attributes = by_name(spans)["chat tiny"].attributes
+    assert {name: value for name, value in attributes.items() if "selection" in name} == {
+        "callgate.selection.strategy": "accept",
+        "callgate.selection.drafts": 11,
+        "callgate.selection.accepted": 1,
+        "callgate.selection.computed_tokens": 290,
+        "callgate.selection.effective_size": 2.5,
+    }
 
 
 async def test_a_failure_is_an_error_of_both_spans(client, runtime, spans):

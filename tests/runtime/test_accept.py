@@ -63,6 +63,7 @@ def test_given_up_draws_cost_only_what_came_before():
     for output, stats in zip(outputs, drawn, strict=True):
         assert stats.num_computed_tokens >= output.sequence.counters.num_computed
         assert stats.is_accepted or stats.num_sequences == 8
+        assert stats.is_accepted is (stats.effective_size is None)
     costs = sum(stats.num_computed_tokens for stats in drawn)
     whole = sum(
         stats.num_sequences * o.sequence.stats.num_computed_tokens

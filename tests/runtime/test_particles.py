@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from selected import distribution, run, selected, selected_sequence, text_of
 
 from runtime.errors import GenerationFailed
-from runtime.population import systematic_copies
+from runtime.population import systematic_copies, weight_shares
 from runtime.selection import Selection
 from runtime.sequence import Sequence
 
@@ -61,6 +61,9 @@ def test_all_particles_are_drawn_together_and_one_is_selected():
     (output,) = run(toy_model.toy_engine(), [selected_sequence(particles(8), 3)]).values()
     stats = output.sequence.selection
     assert (stats.strategy, stats.num_sequences, stats.is_accepted) == ("particles", 8, False)
+    shares = weight_shares(output.sequence.population.members)
+    assert stats.effective_size == pytest.approx(1 / sum(share**2 for share in shares))
+    assert 1 <= stats.effective_size <= 8
     text = text_of(output)
     assert output.sequence.weight.log == pytest.approx(
         sum(map(math.log, toy_model.allowed_masses(text))), abs=1e-4

@@ -7,7 +7,7 @@ import { schemaOf } from "./schema.js";
 /** How a token came about: the word of the API, and what it means. */
 export const CAUSES = {
   free: "the model's first choice was allowed",
-  rescued: "its first choice was removed",
+  rescued: "the model's first choice was removed",
   forced: "nothing else was allowed",
   closed: "completed within the budget",
 };
