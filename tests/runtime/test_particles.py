@@ -102,7 +102,7 @@ def test_a_particle_that_fails_ends_its_choice():
 
 @given(
     st.lists(st.floats(0, 1), min_size=1, max_size=16).filter(lambda weights: sum(weights) > 0.1),
-    st.floats(0, 1, exclude_max=True),
+    st.integers(0, 2**32 - 1).map(lambda number: number / 2**32),  # the steps of `noise`
 )
 def test_copies_are_as_many_as_the_shares_say(weights, uniform):
     shares = [weight / sum(weights) for weight in weights]
