@@ -9,7 +9,7 @@ RELEASE := build/release
 SCHEMATHESIS := build/schemathesis
 AJV := build/ajv/node_modules/ajv
 
-.PHONY: demo serve test test-corpus test-clients test-engines chaos fuzz lock release bench gpu-wheels bench-gpu lint format clean
+.PHONY: demo serve test test-corpus test-clients test-engines chaos fuzz lock release bench gpu-wheels bench-gpu console-screenshots lint format clean
 .DEFAULT_GOAL := help
 
 help: ## show this list
@@ -91,6 +91,9 @@ bench-gpu: ## check and time the runtime on a GPU; needs torch and transformers,
 		--target .gpu/site .gpu/wheels/*.whl; fi
 	PYTHONPATH=.:tests:tests/runtime:.gpu/site PYTHONUNBUFFERED=1 \
 		$(PYTHON) tests/bench/bench_gpu.py --out $(or $(OUT),build/bench-gpu) $(BENCH_GPU)
+
+console-screenshots: $(READY) ## pictures of the console's pages for docs/console.md; needs Chromium
+	PYTHONPATH=.:tests:tests/gateway:tests/console OMP_NUM_THREADS=1 $(BIN)/python tests/console/screenshots.py
 
 lint: $(READY) ## ruff and mypy
 	$(BIN)/ruff check .

@@ -34,6 +34,7 @@ from gateway.request_bodies import RequestBodies
 from gateway.route_scopes import Authorization, OpenPaths
 from gateway.routes.key_routes import KeyController
 from gateway.routes.model_routes import MODEL_ROUTES
+from gateway.routes.operations_routes import OperationsController
 from gateway.routes.toolset_routes import ToolsetController
 from gateway.served_models import start_runtime
 from gateway.service_views import ServiceViews
@@ -44,6 +45,7 @@ from gateway.store_upkeep import collecting, retention_of
 from gateway.stored_responses import StoredResponses
 from gateway.telemetry.access_log import AccessLog
 from gateway.telemetry.exporters import Meters
+from gateway.telemetry.recent_requests import KeptRequests
 from gateway.telemetry.recorders import Recorders
 from runtime.protocol import Runtime
 from toolspecs.catalog import Catalog
@@ -96,7 +98,7 @@ def create_app(
     )
     app = Litestar(
         [
-            *(*MODEL_ROUTES, ToolsetController, KeyController, *DOCUMENT_ROUTES),
+            *(*MODEL_ROUTES, ToolsetController, OperationsController, KeyController, *DOCUMENT_ROUTES),
             *(CONSOLE_ROUTES if settings.console else ()),
         ],
         dependencies={
@@ -106,7 +108,10 @@ def create_app(
         exception_handlers={Exception: respond},
         lifespan=[parts],
         logging_config=None,
-        middleware=[Authorization(), recorders.requests, LimitedRequests(limits)],
+        middleware=[
+            *(Authorization(), recorders.requests, KeptRequests(recorders.ring)),
+            LimitedRequests(limits),
+        ],
         openapi_config=None,  # `gateway.api_document` knows more than the handlers say
     )
     # Not as middleware, which Litestar runs only for paths that have a route.
@@ -212,6 +217,8 @@ def wire(
             bodies,
             keys,
             recorders.meters,
+            recorders.ring,
+            recorders.telemetry.totals,
             is_strict=settings.strict_fields,
         )
 

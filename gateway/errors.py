@@ -27,6 +27,8 @@ GatewayError
 ├── NotReady             the gateway cannot serve yet, or no longer
 │   └── KeysUnavailable  the store is out, so an API key cannot be looked up
 ├── NoMetrics            the settings switch metrics off
+├── UnknownRequest       no request with this id is kept, for this client
+├── UnknownGrammar       no grammar with this digest is in memory
 ├── ExtraMissing         a feature needs an optional dependency; the extra that installs it
 └── BenchMissing         the benchmarks are not installed; they are part of the repository
 """
@@ -263,6 +265,28 @@ class NoMetrics(GatewayError):
 
     def __init__(self) -> None:
         super().__init__("this gateway measures nothing: its setting `metrics` is off")
+
+
+class UnknownRequest(GatewayError):
+    """No request with this id is kept, for this client: it is too long ago, still runs, or never was."""
+
+    def __init__(self, request_id: str, *, is_off: bool) -> None:
+        self.request_id = request_id
+        why = (
+            "the setting `recent_requests` is 0" if is_off else "it is too long ago, still runs, or never was"
+        )
+        super().__init__(f"no request {shorten(request_id, MAX_NAME)!r} is kept here: {why}")
+
+
+class UnknownGrammar(GatewayError):
+    """No grammar with this digest is in memory here."""
+
+    def __init__(self, digest: str) -> None:
+        self.digest = digest
+        super().__init__(
+            f"no grammar {shorten(digest, MAX_NAME)!r} is in this gateway's memory; it comes back with the"
+            " next request that needs it, or the next report on its toolset"
+        )
 
 
 class ExtraMissing(GatewayError):

@@ -60,6 +60,8 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     gateway.UnknownKey: (404, "unknown_key"),
     gateway.TooManyKeys: (403, "too_many_keys"),
     gateway.NoMetrics: (404, "no_metrics"),
+    gateway.UnknownRequest: (404, "unknown_request"),
+    gateway.UnknownGrammar: (404, "unknown_grammar"),
     gateway.RefusedTool: (422, "unsupported_schema"),
     gateway.MalformedHead: (400, "malformed_head"),
     gateway.Unauthorized: (401, "unauthorized"),

@@ -58,6 +58,16 @@ class DryRun:
 
 
 @dataclass(frozen=True, slots=True)
+class RevisionChanges:
+    """What changed between two revisions; `since` is the number of the earlier one, None if there is none."""
+
+    revision: Revision
+    since: int | None
+    changes: Mapping[str, Change]
+    document_changes: Mapping[str, Change]
+
+
+@dataclass(frozen=True, slots=True)
 class Registration:
     """What a write did: the revision, the reports of its tools, and whether it created the toolset."""
 
@@ -157,13 +167,39 @@ class Registry:
         changes = await compare(before, after, await self._covers(budget))
         return DryRun(tuple(reports), changes, compare_documents(before.documents, after.documents), current)
 
-    async def report(
-        self, name: str, number: int | None = None, *, share: str = ""
-    ) -> tuple[Revision, list[ToolReport]]:
-        """A revision (None: the current one) and the reports of its tools."""
+    async def compare_revisions(
+        self, name: str, number: int, since: int | None = None, *, share: str = ""
+    ) -> RevisionChanges:
+        """What a revision changed since an earlier one (None: the one before it).
+
+        Raises:
+            UnknownRevision, DroppedRevision: there is no such revision, or the named earlier one.
+        """
         revision = await self.catalog.get(name, number)
-        budget = self._grammars.compile_budget(share)
-        return revision, await self._reports(revision.toolset.tools, budget)
+        earlier = await self._earlier(name, number, since)
+        before, after = earlier.toolset if earlier else Toolset(name), revision.toolset
+        changes = await compare(before, after, await self._covers(self._grammars.compile_budget(share)))
+        documents = compare_documents(before.documents, after.documents)
+        return RevisionChanges(revision, earlier.number if earlier else None, changes, documents)
+
+    async def _earlier(self, name: str, number: int, since: int | None) -> Revision | None:
+        if since is not None:
+            return await self.catalog.get(name, since)
+        found = (await self.catalog.revisions(name, before=number, limit=1)).items
+        return await self.catalog.get(name, found[0].number) if found else None
+
+    async def report(
+        self, name: str, number: int | None = None, tool_name: str | None = None, *, share: str = ""
+    ) -> tuple[Revision, list[ToolReport]]:
+        """A revision (None: the current one) and the reports of its tools, or of the one of that name.
+
+        Raises:
+            UnknownTool: there is no tool of that name.
+        """
+        revision = await self.catalog.get(name, number)
+        toolset = revision.toolset
+        tools = toolset.tools if tool_name is None else (toolset[tool_name],)
+        return revision, await self._reports(tools, self._grammars.compile_budget(share))
 
     async def _check(
         self,

@@ -12,6 +12,7 @@ from gateway.registry import Registry
 from gateway.request_bodies import RequestBodies
 from gateway.stored_responses import StoredResponses
 from gateway.telemetry.exporters import Meters
+from gateway.telemetry.recent_requests import RequestRing, TurnTotals
 from runtime.protocol import EngineState, Runtime
 from toolspecs.errors import StoreError
 from toolspecs.store import Store
@@ -32,6 +33,8 @@ class Services:
     bodies: RequestBodies
     keys: ApiKeys
     meters: Meters
+    requests: RequestRing
+    totals: TurnTotals
     is_strict: bool = False
     """Whether requests with fields that have no effect are refused."""
 

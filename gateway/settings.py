@@ -347,6 +347,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Literal["http", "grpc"], Meta(description="How traces and metrics are sent: http, grpc.")
     ] = "http"
     console: Annotated[bool, Meta(description="Show the web console at /console.")] = True
+    recent_requests: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=10_000,
+            description="Requests to models whose timings are kept in memory, without content, for"
+            " /v1/requests and the console; 0 keeps none.",
+        ),
+    ] = 500
     metrics: Annotated[
         bool, Meta(description="Measure requests, masks, grammars and engines, and show this at /metrics.")
     ] = True

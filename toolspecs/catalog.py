@@ -254,11 +254,16 @@ class Catalog:
         """The revision that a reference such as `name@revision` means; see `get`."""
         return await self.get(reference.name, reference.number)
 
-    async def list(self, after: str | None = None, limit: int = 100) -> Page[RevisionSummary]:
-        """The current revisions of the toolsets whose names come after `after`, sorted by name."""
+    async def list(
+        self, after: str | None = None, limit: int = 100, search: str = ""
+    ) -> Page[RevisionSummary]:
+        """The current revisions of the toolsets whose names come after `after`, sorted by name.
+
+        With `search`, only of those whose names have this text in them, in capital letters or not.
+        """
         items: list[RevisionSummary] = []
         for name in await self._logs.names():
-            if after is not None and name <= after:
+            if (after is not None and name <= after) or search.casefold() not in name.casefold():
                 continue
             head = await self._listed_head(name)
             if head is None:

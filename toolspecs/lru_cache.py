@@ -21,12 +21,19 @@ class LruCache(Generic[ValueT]):
         self.num_bytes = 0
         self._values: OrderedDict[str, tuple[ValueT, int]] = OrderedDict()
 
+    def __len__(self) -> int:
+        return len(self._values)
+
     def get(self, key: str) -> ValueT | None:
         """The value, or None; getting a value counts as using it."""
         if key not in self._values:
             return None
         self._values.move_to_end(key)
         return self._values[key][0]
+
+    def peek(self, key: str) -> ValueT | None:
+        """The value, or None; this does not count as using it."""
+        return self._values[key][0] if key in self._values else None
 
     def put(self, key: str, value: ValueT, num_bytes: int) -> None:
         """Add or replace a value that takes `num_bytes`; a value larger than the cache is left out."""

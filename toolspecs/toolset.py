@@ -10,10 +10,11 @@ ToolsetReference(name='mail', number=3)
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
+from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from toolspecs.bundle import bundle_tools
@@ -131,6 +132,18 @@ class Toolset:
     def __len__(self) -> int:
         return len(self.tools)
 
+    def page(self, after: str | None = None, limit: int = 100, search: str = "") -> "Page[Tool]":
+        """The tools behind the tool `after`, in order; with `search`, those whose text has all its words.
+
+        Raises:
+            UnknownTool: there is no tool `after`.
+        """
+        first = 0 if after is None else self.tools.index(self[after]) + 1
+        words = search.casefold().split()
+        found = (tool for tool in self.tools[first:] if _has_words(tool, words))
+        items = tuple(islice(found, limit + 1))
+        return Page(items[:limit], items[limit - 1].name if len(items) > limit else None)
+
     def with_tool(self, tool: Tool) -> "Toolset":
         """The toolset with `tool`, which replaces the tool of the same name or comes last."""
         return replace(self, tools=tuple({**self.by_name, tool.name: tool}.values()))
@@ -140,6 +153,11 @@ class Toolset:
         removed = self[name]
         tools = tuple(tool for tool in self.tools if tool is not removed)
         return replace(self, tools=tools, are_bundled=True)
+
+
+def _has_words(tool: Tool, words: Sequence[str]) -> bool:
+    text = f"{tool.name} {tool.description}".casefold() if words else ""
+    return all(word in text for word in words)
 
 
 def find_duplicates(names: Iterator[tuple[int, str]], pointer: str = "") -> Iterator[Fault]:

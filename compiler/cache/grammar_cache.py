@@ -16,6 +16,7 @@ from typing import Any
 
 from compiler.cache.asked_already import RecentRefusals, SingleFlight, to_the_end
 from compiler.cache.cache_observer import CacheObserver, Unobserved
+from compiler.cache.grammar_index import CachedGrammar, CachedPart, GrammarIndex
 from compiler.cache.grammar_store import GrammarStore
 from compiler.cache_entry import CacheEntry, milliseconds_since
 from compiler.constraint import Constraint
@@ -40,6 +41,7 @@ from compiler.report import ToolReport
 from compiler.response_format import ResponseFormat
 from compiler.syntaxes import find_syntax
 from compiler.units.unit import Unit
+from toolspecs.errors import StoreUnavailable
 from toolspecs.lru_cache import LruCache
 from toolspecs.store import Store
 from toolspecs.tool import ChoiceMode, KeyOrder, Tool, ToolChoice
@@ -47,6 +49,7 @@ from toolspecs.tool import ChoiceMode, KeyOrder, Tool, ToolChoice
 _SOURCES = ("memory", "store", "compiled")
 _SLOW_MS = 200.0
 _KEYS_BYTES = 8 * 2**20
+_MAX_ASKED = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,8 @@ class GrammarCache:
         self._running: SingleFlight[tuple[CacheEntry, str]] = SingleFlight()
         self._refusals = RecentRefusals()
         self._preparing: set[asyncio.Task[None]] = set()
+        self._num_found: Counter[str] = Counter()
+        self._index = GrammarIndex()
         self._slow = CompileQueue(1, self._pool.limits)
 
     @property
@@ -100,6 +105,16 @@ class GrammarCache:
     def num_waiting(self) -> int:
         """How many schemas wait to be compiled."""
         return self._queue.num_waiting
+
+    @property
+    def num_entries(self) -> int:
+        """How many grammars of tools and formats are in memory."""
+        return len(self._memory)
+
+    @property
+    def num_found(self) -> Mapping[str, int]:
+        """Grammars that requests needed, by the tier that had them: memory, store or compiled."""
+        return {source: self._num_found[source] for source in _SOURCES}
 
     async def close(self) -> None:
         """Cancel what is being compiled and close the pool."""
@@ -150,7 +165,7 @@ class GrammarCache:
             is_parallel=parallel,
             answer=answer,
         )
-        return _linked(recipe, found, prepared, start)
+        return self._linked(recipe, found, prepared, start)
 
     async def format(
         self,
@@ -172,7 +187,7 @@ class GrammarCache:
         found = await self._format(CompileJob.format(response_format, key_order), prepared, budget)
         answer = FormatKey(response_format.kind, found.key)
         recipe = GrammarRecipe(prepared.vocabulary.digest, syntax, answer=answer)
-        return _linked(recipe, [found], prepared, start)
+        return self._linked(recipe, [found], prepared, start)
 
     async def check(
         self,
@@ -213,6 +228,25 @@ class GrammarCache:
         self._store.check()
         return True
 
+    async def find(self, digest: str) -> CachedGrammar | None:
+        """The grammar or the part of that digest; None if this process has not used it, or long ago.
+
+        The store is asked about a few parts only.
+        """
+        recipe, parts = self._index.find(digest)
+        if not parts and recipe is None:
+            return None
+        asked = [key for _, _, key in parts[:_MAX_ASKED]]
+        missing: Sequence[str] = asked
+        with suppress(StoreUnavailable):
+            missing = await self._store.missing(asked)
+        return CachedGrammar(
+            digest,
+            tuple(CachedPart(name, kind, key, self._memory.peek(key)) for name, kind, key in parts),
+            recipe,
+            {key: self._store.is_used and key not in missing for key in asked},
+        )
+
     async def covers(
         self, outer: Tool, inner: Tool, *, prepared: PreparedVocabulary, budget: CompileBudget | None = None
     ) -> bool:
@@ -247,7 +281,7 @@ class GrammarCache:
         stored = await self._stored(jobs, prepared, budget.share)
         lookups = [self._entry(job, prepared, budget, stored) for job in jobs]
         results = await asyncio.gather(*lookups, return_exceptions=True)
-        self._observer.found(_num_by_source(results))
+        self._count(results)
         refusals = [
             (tool.name, result)
             for tool, result in zip(tools, results, strict=True)
@@ -264,8 +298,25 @@ class GrammarCache:
 
     async def _format(self, job: CompileJob, prepared: PreparedVocabulary, budget: CompileBudget) -> "_Found":
         found = await self._entry(job, prepared, budget)
-        self._observer.found(_num_by_source([found]))
+        self._count([found])
         return found
+
+    def _keep(self, key: str, entry: CacheEntry) -> None:
+        self._memory.put(key, entry, entry.num_bytes)
+        self._index.add_part(key, entry)
+
+    def _linked(
+        self, recipe: GrammarRecipe, found: "Sequence[_Found]", prepared: PreparedVocabulary, start: float
+    ) -> GrammarLookup:
+        grammar = recipe.link({one.key: one.entry for one in found}, prepared)
+        self._index.add_recipe(grammar.digest, recipe)
+        source = max((one.source for one in found), key=_SOURCES.index, default="memory")
+        return GrammarLookup(grammar, source, milliseconds_since(start), recipe)
+
+    def _count(self, results: "Iterable[_Found | BaseException]") -> None:
+        num_by_source = Counter(result.source for result in results if not isinstance(result, BaseException))
+        self._num_found.update(num_by_source)
+        self._observer.found(num_by_source)
 
     async def _jobs(
         self, tools: Sequence[Tool], syntax: str, prepared: PreparedVocabulary, key_order: KeyOrder | None
@@ -320,7 +371,7 @@ class GrammarCache:
         entries = await asyncio.to_thread(read) if contents else {}
         ready = {key: entry for key, entry in entries.items() if entry.can_wait or _is_quick_unit(entry)}
         for key, entry in ready.items():
-            self._memory.put(key, entry, entry.num_bytes)
+            self._keep(key, entry)
         unprepared = [entry for entry in ready.values() if not entry.can_wait]
         if unprepared:
             task = asyncio.create_task(self._prepare(unprepared, share))
@@ -382,7 +433,7 @@ class GrammarCache:
         async with budget.loads:
             entry = await self._load(key, job, prepared, budget.share)
         if entry is not None:
-            self._memory.put(key, entry, entry.num_bytes)
+            self._keep(key, entry)
             return entry, "store"
         self._refusals.check(budget.share, key)
         budget.check()
@@ -431,7 +482,7 @@ class GrammarCache:
                     entry = await self._read(content, job, prepared, share)
                 source = "compiled"
                 await self._store.save(key, content, share)
-        self._memory.put(key, entry, entry.num_bytes)
+        self._keep(key, entry)
         return entry, source
 
     async def _load(
@@ -459,10 +510,6 @@ class GrammarCache:
         return entry
 
 
-def _num_by_source(results: "Iterable[_Found | BaseException]") -> Mapping[str, int]:
-    return Counter(result.source for result in results if not isinstance(result, BaseException))
-
-
 def _flight(share: str, key: str) -> str:
     return f"{share} {key}"
 
@@ -478,11 +525,3 @@ class _Found:
     key: str
     entry: CacheEntry
     source: str
-
-
-def _linked(
-    recipe: GrammarRecipe, found: Sequence[_Found], prepared: PreparedVocabulary, start: float
-) -> GrammarLookup:
-    grammar = recipe.link({one.key: one.entry for one in found}, prepared)
-    source = max((one.source for one in found), key=_SOURCES.index, default="memory")
-    return GrammarLookup(grammar, source, milliseconds_since(start), recipe)

@@ -40,6 +40,11 @@ class GrammarStore:
         self._has_failed = False
         self._allowance = StoreAllowance()
 
+    @property
+    def is_used(self) -> bool:
+        """Whether there is a store."""
+        return self._store is not None
+
     async def load(self, key: str) -> bytes | None:
         """The content; None if there is none, its signature is wrong, or the store fails."""
         return (await self.load_many([key])).get(key)

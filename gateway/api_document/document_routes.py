@@ -9,13 +9,14 @@ from gateway.api_document.document import describe
 from gateway.api_document.page import PAGE_HEADERS, write_page
 from gateway.routes.key_routes import KeyController
 from gateway.routes.model_routes import MODEL_ROUTES
+from gateway.routes.operations_routes import OperationsController
 from gateway.routes.toolset_routes import ToolsetController
 
 
 @lru_cache(maxsize=1)
 def _document() -> bytes:
     return json.dumps(
-        describe([*MODEL_ROUTES, ToolsetController, KeyController]), ensure_ascii=False
+        describe([*MODEL_ROUTES, ToolsetController, OperationsController, KeyController]), ensure_ascii=False
     ).encode()
 
 

@@ -12,6 +12,7 @@ from gateway import errors as gateway
 from gateway.wire.answers import key_answers as keys
 from gateway.wire.answers import message_answers as messages
 from gateway.wire.answers import model_answers as models
+from gateway.wire.answers import operation_answers as operations
 from gateway.wire.answers import registry_answers as registry
 from gateway.wire.answers import response_answers as responses
 from runtime import errors as runtime
@@ -184,6 +185,7 @@ OPERATIONS: Mapping[str, Operation] = {
         headers=_BOTH,
     ),
     "delete_toolset": _TOOLSETS.writing({204: None}, has_etag=False),
+    "list_tools": _TOOLSETS.reading(registry.ToolPage),
     "get_tool": _TOOLSETS.reading(dict[str, Any], has_etag=True),
     "put_tool": _TOOLSETS.writing(
         {200: registry.Registration}, *REGISTERING, body="AnyToolDefinition", headers=_BOTH
@@ -191,6 +193,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "delete_tool": _TOOLSETS.writing({200: registry.RevisionSummary}),
     "list_revisions": _TOOLSETS.reading(registry.RevisionPage),
     "get_revision": _TOOLSETS.reading(registry.StoredToolset, has_etag=True),
+    "changes": _TOOLSETS.reading(registry.Changes, *COMPILING),
     "restore": _TOOLSETS.writing({200: registry.RevisionSummary}),
     "report": _TOOLSETS.reading(registry.Report, *COMPILING),
     "check": _TOOLSETS.reading(registry.Check, *REGISTERING, body="ToolsetRequest"),
@@ -211,6 +214,14 @@ OPERATIONS: Mapping[str, Operation] = {
     "revoke_key": Operation("Keys", {204: None}, (gateway.UnknownKey, toolspecs.StoreError)),
     "healthz": Operation("Operations", {200: models.Health, 503: models.Health}, ()),
     "readyz": Operation("Operations", {200: models.Health, 503: models.Health}, ()),
+    "list_requests": Operation("Operations", {200: operations.RequestPage}, (gateway.InvalidField,)),
+    "get_request": Operation(
+        "Operations", {200: operations.RecentRequest}, (gateway.UnknownRequest, gateway.InvalidField)
+    ),
+    "system": Operation("Operations", {200: operations.System}, (gateway.InvalidField,)),
+    "get_grammar": Operation(
+        "Operations", {200: operations.GrammarDetail}, (gateway.UnknownGrammar, gateway.InvalidField)
+    ),
     "metrics": Operation("Operations", {200: str}, (gateway.NoMetrics,), media_type="text/plain"),
     "version": Operation("Operations", {200: models.Version}, ()),
 }

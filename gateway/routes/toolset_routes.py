@@ -1,6 +1,6 @@
 """The routes of the registry: toolsets, their tools, revisions, reports and checks, and their JSON."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 import msgspec
@@ -11,9 +11,10 @@ from compiler.report import ToolReport
 from gateway.body import convert
 from gateway.errors import InvalidField
 from gateway.principal import RequestPrincipal
-from gateway.registry import DryRun, Registration
+from gateway.registry import Change, DryRun, Registration, RevisionChanges
 from gateway.routes.transport import read_registry_body
 from gateway.services import WiredServices
+from toolspecs.nearest import shorten
 from toolspecs.shapes import Shape, write_tool
 from toolspecs.tool import ShownTools, Tool
 from toolspecs.toolset import Revision, RevisionSummary, etag_matches
@@ -22,10 +23,14 @@ HttpRequest = Request[Any, Any, Any]
 JSON = dict[str, Any]
 PageSize = Annotated[int, QueryParameter(ge=1, le=1000)]
 RevisionNumber = Annotated[int | None, QueryParameter(ge=1)]
+SearchText = Annotated[str, QueryParameter(max_length=200)]
+
+MAX_LISTED_DESCRIPTION = 300
+"""Characters of a tool's description in a list; the tool itself has all of it."""
 
 
-QUERY = ("after", "before", "limit", "revision", "shape")
-"""All query parameters; a route takes those that its function has as parameters."""
+QUERY = ("after", "before", "limit", "revision", "search", "shape", "since", "tool")
+"""All query parameters; a route takes those that its function has as parameters, and its path has not."""
 
 
 class ToolsetBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -42,7 +47,8 @@ class ToolsetBody(msgspec.Struct, forbid_unknown_fields=True):
 
 def check_query(request: HttpRequest) -> None:
     """Refuse unknown query parameters: `?revison=3` must not answer with the current revision."""
-    taken = [name for name in QUERY if name in request.route_handler.parsed_fn_signature.parameters]
+    parameters = request.route_handler.parsed_fn_signature.parameters.keys() - request.path_params.keys()
+    taken = [name for name in QUERY if name in parameters]
     for name in request.query_params:
         if name not in taken:
             known = f"this route takes {', '.join(taken)}" if taken else "this route takes none"
@@ -57,10 +63,14 @@ class ToolsetController(Controller):
 
     @get()
     async def list_toolsets(
-        self, services: WiredServices, after: FromQuery[str | None] = None, limit: PageSize = 100
+        self,
+        services: WiredServices,
+        after: FromQuery[str | None] = None,
+        limit: PageSize = 100,
+        search: SearchText = "",
     ) -> JSON:
-        """One page of the toolsets, sorted by name."""
-        page = await services.registry.catalog.list(after=after, limit=limit)
+        """One page of the toolsets, sorted by name; with `search`, of those with this text in their names."""
+        page = await services.registry.catalog.list(after=after, limit=limit, search=search)
         return {"toolsets": [summary_json(summary) for summary in page.items], "next": page.next_key}
 
     @get("/{toolset:str}")
@@ -110,6 +120,28 @@ class ToolsetController(Controller):
         _refuse_if_none_match(request)
         await services.registry.catalog.delete(toolset, if_match=_if_match(request))
 
+    @get("/{toolset:str}/tools")
+    async def list_tools(
+        self,
+        toolset: FromPath[str],
+        services: WiredServices,
+        *,
+        revision: RevisionNumber = None,
+        after: FromQuery[str | None] = None,
+        limit: PageSize = 100,
+        search: SearchText = "",
+    ) -> JSON:
+        """One page of the tools, in their order, with names and the beginnings of descriptions.
+
+        With `search`, only tools whose names or descriptions have all of its words in them.
+        """
+        found = await services.registry.catalog.get(toolset, revision)
+        page = found.toolset.page(after=after, limit=limit, search=search)
+        return summary_json(found.summary) | {
+            "tools": [listed_tool_json(tool) for tool in page.items],
+            "next": page.next_key,
+        }
+
     @get("/{toolset:str}/tools/{tool:path}")
     async def get_tool(
         self,
@@ -117,10 +149,11 @@ class ToolsetController(Controller):
         tool: FromPath[str],
         services: WiredServices,
         shape: FromQuery[Shape] = Shape.OPENAI,
+        revision: RevisionNumber = None,
     ) -> Response[Any]:
-        """One tool of the current revision."""
-        revision = await services.registry.catalog.get(toolset)
-        return _tagged(revision, tool_json(revision.toolset[_name(tool)], shape))
+        """One tool of the current revision, or of the one of that number."""
+        found = await services.registry.catalog.get(toolset, revision)
+        return _tagged(found, tool_json(found.toolset[_name(tool)], shape))
 
     @put("/{toolset:str}/tools/{tool:path}")
     async def put_tool(
@@ -195,6 +228,22 @@ class ToolsetController(Controller):
         revision = await services.registry.catalog.get(toolset, number)
         return _tagged(revision, revision_json(revision, shape))
 
+    @get("/{toolset:str}/revisions/{number:int}/changes")
+    async def changes(
+        self,
+        toolset: FromPath[str],
+        number: FromPath[int],
+        services: WiredServices,
+        principal: RequestPrincipal,
+        since: RevisionNumber = None,
+    ) -> JSON:
+        """What a revision changed since an earlier one; by default, since the one before it.
+
+        Tools and documents that are equal are left out. Where there is no revision before it, all are added.
+        """
+        found = await services.registry.compare_revisions(toolset, number, since, share=principal.share)
+        return revision_changes_json(found)
+
     @post("/{toolset:str}/revisions/{number:int}/restore", status_code=200)
     async def restore(
         self,
@@ -218,9 +267,13 @@ class ToolsetController(Controller):
         services: WiredServices,
         principal: RequestPrincipal,
         revision: RevisionNumber = None,
+        tool: FromQuery[str | None] = None,
     ) -> JSON:
-        """How every keyword of every tool is enforced, and the size and compile time of its grammar."""
-        found, reports = await services.registry.report(toolset, revision, share=principal.share)
+        """How every keyword of every tool is enforced, and the size and compile time of its grammar.
+
+        With `tool`, only of the tool of that name.
+        """
+        found, reports = await services.registry.report(toolset, revision, tool, share=principal.share)
         return summary_json(found.summary) | {"tools": [report_json(report) for report in reports]}
 
     @post("/{toolset:str}/check", status_code=200)
@@ -304,6 +357,11 @@ def tool_json(tool: Tool, shape: Shape) -> JSON:
     return write_tool(tool, shape)
 
 
+def listed_tool_json(tool: Tool) -> JSON:
+    """One tool in a list."""
+    return {"name": tool.name, "description": shorten(tool.description, MAX_LISTED_DESCRIPTION)}
+
+
 def report_json(report: ToolReport) -> JSON:
     """How one tool is enforced."""
     return {
@@ -328,6 +386,20 @@ def dry_run_json(dry_run: DryRun) -> JSON:
         "tools": [report_json(report) for report in dry_run.reports],
         "warnings": _warnings(dry_run.reports),
     }
+
+
+def revision_changes_json(found: RevisionChanges) -> JSON:
+    """What differs between two revisions."""
+    return {
+        "revision": found.revision.number,
+        "since": found.since,
+        "changes": _different(found.changes),
+        "documents": _different(found.document_changes),
+    }
+
+
+def _different(changes: Mapping[str, Change]) -> JSON:
+    return {name: change.value for name, change in changes.items() if change is not Change.UNCHANGED}
 
 
 def _warnings(reports: Iterable[ToolReport]) -> list[JSON]:

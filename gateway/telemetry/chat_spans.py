@@ -45,6 +45,7 @@ from gateway.telemetry.metrics import (
     Metrics,
     refused_keyword,
 )
+from gateway.telemetry.recent_requests import TurnTotals, keep_of_request
 from gateway.telemetry.span_attributes import (
     CONVENTIONS,
     compile_attributes,
@@ -57,6 +58,7 @@ from runtime.request import GenerationRequest
 from toolspecs.toolset import Revision
 
 _MAX_COMPILED = 4096
+_MAX_KEPT_TOOLSETS = 8
 _PROPAGATOR = TraceContextTextMapPropagator()
 _log = logging.getLogger(__name__)
 
@@ -87,6 +89,7 @@ class Telemetry:
         self.metrics = metrics or Metrics(NoOpMeterProvider().get_meter("callgate"))
         self.names = CONVENTIONS[conventions]
         self._redact = redact
+        self.totals = TurnTotals()
         self._compiled: OrderedDict[str, SpanContext] = OrderedDict()
 
     @property
@@ -171,6 +174,7 @@ class Chat:
         self._finished: list[Finished] = []
         self._texts: dict[str, str] = {}
         self._toolset: Labels = {}
+        self._grammar_ns: tuple[int, int] | None = None
         self._is_ended = False
 
     @contextmanager
@@ -188,6 +192,8 @@ class Chat:
 
     def uses(self, revisions: Sequence[Revision]) -> None:
         """The turn's toolsets."""
+        names = [f"{r.toolset.name}@{r.number}" for r in revisions[:_MAX_KEPT_TOOLSETS]]
+        keep_of_request(toolsets=names)
         self._toolset = self._telemetry.metrics.toolset_label([r.toolset.name for r in revisions])
 
     @contextmanager
@@ -196,7 +202,11 @@ class Chat:
         with self._telemetry.tracer.start_as_current_span("grammar", record_exception=False) as span:
             if revisions and span.is_recording():
                 span.set_attributes(toolset_attributes(revisions))
-            yield GrammarSpan(span, self._telemetry.metrics)
+            start_ns = time.time_ns()
+            try:
+                yield GrammarSpan(span, self._telemetry.metrics)
+            finally:
+                self._grammar_ns = (start_ns, time.time_ns())
 
     def headers(self) -> Mapping[str, str]:
         """The W3C headers that put an engine's spans below this turn."""
@@ -248,7 +258,11 @@ class Chat:
         if self._span.is_recording():
             self._end_span(turn)
         turn.record(self._telemetry.metrics)
+        turn.add_to(self._telemetry.totals)
         add_to_log(**turn.log_values())
+        grammar = [("grammar", *self._grammar_ns)] if self._grammar_ns else []
+        steps = [*grammar, *self._steps(time.time_ns())]
+        keep_of_request(steps=steps, **turn.log_values(), **turn.kept_values())
         self._span.end()
 
     def _end_span(self, turn: EndedTurn) -> None:
@@ -264,16 +278,22 @@ class Chat:
         self._add_steps(time.time_ns())
 
     def _add_steps(self, end: int) -> None:
-        """Spans for the steps that the request came to, each until the next."""
+        """Spans for the steps that the request came to."""
+        below = trace.set_span_in_context(self._span)
+        for name, start, until in self._steps(end):
+            self._telemetry.tracer.start_span(name, below, start_time=start).end(until)
+
+    def _steps(self, end: int) -> list[tuple[str, int, int]]:
+        """The steps that the request came to: when each began, and until when it went, which is the next."""
         if self._request is None:
-            return
-        times, below = self._request.times, trace.set_span_in_context(self._span)
+            return []
+        times, found, until = self._request.times, [], end
         steps = (("queue", times.queued_ns), ("prefill", times.prefill_ns), ("decode", times.decode_ns))
-        until = end
         for name, start in reversed(steps):
             if start is not None:
-                self._telemetry.tracer.start_span(name, below, start_time=start).end(max(start, until))
+                found.append((name, start, max(start, until)))
                 until = start
+        return found[::-1]
 
     def _capture(self, event: Event) -> None:
         match event:
@@ -301,4 +321,5 @@ class GrammarSpan:
         self.span.set_attribute(SOURCE, source)
         self.span.set_attribute("callgate.grammar.wait_ms", wait_ms)
         self.metrics.record(GRAMMAR_WAIT, wait_ms / 1e3, {SOURCE: source})
+        keep_of_request(grammar=digest, grammar_source=source)
         add_to_log(grammar_source=source, grammar_wait_ms=round(wait_ms, 1))

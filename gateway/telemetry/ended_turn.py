@@ -27,6 +27,7 @@ from gateway.telemetry.metrics import (
     Labels,
     Metrics,
 )
+from gateway.telemetry.recent_requests import TurnTotals
 from runtime import events
 from runtime.events import Finished, GenerationStats
 from runtime.request import RequestTimes
@@ -115,6 +116,23 @@ class EndedTurn:
                 "closed_by": self.closed_by,
             }
         return values
+
+    def kept_values(self) -> dict[str, Any]:
+        """What the ring of recent requests says of it, beside what the log says."""
+        if not self.finished:
+            return {}
+        removed = self.mass_removed
+        return {"mass_removed": None if removed is None else round(removed, 4)}
+
+    def add_to(self, totals: TurnTotals) -> None:
+        """Count it."""
+        totals.turns += 1
+        totals.failed += self.error is not None
+        if self.finished:
+            totals.input_tokens += self.num_prompt_tokens
+            totals.output_tokens += self.num_output_tokens
+            totals.forced_tokens += self.num_forced_tokens
+            totals.rescued_tokens += self.num_rescued_tokens or 0
 
     def record(self, metrics: Metrics) -> None:
         """Record how long the turn took, and what it computed."""

@@ -11,18 +11,20 @@ from gateway.telemetry.chat_spans import Telemetry
 from gateway.telemetry.engine_measures import EngineMeasures
 from gateway.telemetry.exporters import Meters, open_meters, open_provider
 from gateway.telemetry.metrics import Metrics
+from gateway.telemetry.recent_requests import RequestRing
 from gateway.telemetry.redaction import read_redactor
 from gateway.telemetry.served_requests import ServedRequests
 
 
 @dataclass(frozen=True, slots=True)
 class Recorders:
-    """What records turns, HTTP requests and engines, and where the metrics go."""
+    """What records turns, HTTP requests and engines, where the metrics go, and the last requests."""
 
     telemetry: Telemetry
     requests: ServedRequests
     engines: EngineMeasures
     meters: Meters
+    ring: RequestRing
     _own_provider: TracerProvider | None
     _has_own_meters: bool
 
@@ -42,11 +44,13 @@ class Recorders:
         shown = open_meters(settings) if meters is None else meters
         meter = shown.provider.get_meter("callgate")
         metrics = Metrics(meter, labels_toolsets=settings.metrics_toolsets)
+        ring = RequestRing(settings.recent_requests)
         return cls(
             Telemetry(tracer, metrics, conventions=settings.genai_conventions, redact=redact),
             ServedRequests(tracer, metrics),
             EngineMeasures(meter),
             shown,
+            ring,
             own_provider,
             _has_own_meters=meters is None,
         )

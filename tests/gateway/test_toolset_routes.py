@@ -402,9 +402,10 @@ async def test_a_bad_parameter_is_named(client, weather, query, name, hint):
     ("path", "known"),
     [
         ("?revision=1", "shape"),
-        ("/report?revison=1", "revision"),
+        ("/report?revison=1", "revision, tool"),
         ("/revisions?after=3", "before, limit"),
-        ("/tools/get_weather?toolset=other", "shape"),
+        ("/tools/get_weather?toolset=other", "revision, shape"),
+        ("/tools/get_weather?tool=other", "revision, shape"),
     ],
 )
 async def test_a_query_parameter_that_would_be_ignored_is_refused(client, weather, path, known):

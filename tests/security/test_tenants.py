@@ -57,6 +57,7 @@ VALUES = {
     "number": ["1", "2", "3"],
     "model_id": ["tiny", "other", *(f"tiny:{name}" for name in NAMES)],
     "key_id": ["0" * 16],
+    "request_id": ["x"],
     "digest": ["0" * 64],
     "path": ["x"],
 }

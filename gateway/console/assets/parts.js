@@ -1,6 +1,7 @@
 // What pages share: headings, tables, forms, and what is said when there is nothing to show, or when it fails.
 
 import { make, nodes } from "./elements.js";
+import { go, link, reload } from "./place.js";
 
 /** The head of a page: its title, the question that it answers, and what can be done. */
 export function heading(title, question = "", ...actions) {
@@ -83,6 +84,12 @@ export function facts(pairs) {
   return make("dl.facts", pairs.map(([term, value]) => make("div", make("dt", term), make("dd", nodes(value)))));
 }
 
+/** Do something every few seconds while the page is seen, until `signal` is aborted. */
+export function every(seconds, work, signal) {
+  const timer = setInterval(() => !document.hidden && work(), seconds * 1000);
+  signal.addEventListener("abort", () => clearInterval(timer));
+}
+
 const GROUPED = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 
 export const number = (value) => (value == null ? "–" : GROUPED.format(value));
@@ -122,4 +129,32 @@ function ago(seconds) {
     seconds /= size;
   }
   return "";
+}
+
+/** A field that searches a place: it changes the query `search` of the address once there is a pause. */
+export function searchField(label, value, path, query = {}) {
+  const input = make("input", { type: "search", placeholder: label, "aria-label": label, autocomplete: "off" });
+  input.value = value;
+  let timer;
+  input.addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      if (!input.isConnected) return;
+      go(path, { ...query, search: input.value.trim() }, { replace: true });
+      reload();
+    }, 250);
+  });
+  return make("search.search", input);
+}
+
+/** The way to the next page of a listing, and back to the first. */
+export function pager(path, query, next, name = "after") {
+  const isFirst = !query[name];
+  if (isFirst && next == null) return null;
+  return make(
+    "nav.pager",
+    { "aria-label": "Further pages" },
+    !isFirst && make("a.button.quiet", { href: link(path, { ...query, [name]: null }) }, "First page"),
+    next != null && make("a.button.quiet", { href: link(path, { ...query, [name]: next }) }, "Next page"),
+  );
 }

@@ -20,12 +20,26 @@ async function show() {
   const place = readPlace(location.hash);
   const page = place.page ? pages.find((each) => each.name === place.page) : pages[0];
   markCurrent(page);
-  const wait = setTimeout(() => main.replaceChildren(loading()), 150);
+  const isElsewhere = pathOf(location.hash) !== shown;
+  const wait = setTimeout(() => isElsewhere && main.replaceChildren(loading()), 150);
+  signal.addEventListener("abort", () => clearTimeout(wait));
   const content = await contentOf(page, place, signal);
   clearTimeout(wait);
   if (signal.aborted) return;
+  const typed = isElsewhere ? null : document.activeElement;
   main.replaceChildren(...nodes(content));
-  settle(page);
+  if (typed?.matches("input[type=search]")) goOnTyping(typed);
+  settle(isElsewhere);
+}
+
+/** Let the user go on in the field that stands where a field stood before. */
+function goOnTyping(before) {
+  const now = main.querySelector(`input[aria-label="${before.getAttribute("aria-label")}"]`);
+  if (!now) return;
+  now.focus();
+  const isBehind = now.value !== before.value.trim();
+  now.value = before.value;
+  if (isBehind) now.dispatchEvent(new Event("input"));
 }
 
 async function contentOf(page, place, signal) {
@@ -50,7 +64,7 @@ async function contentOf(page, place, signal) {
 
 /** What stands in the place of a page that cannot be shown, and how to go on. */
 function problem(error, page) {
-  const way = error.needsKey
+  const way = error.needsKey || (error.status === 403 && key.get())
     ? make("button", { type: "button", onclick: askForKey }, key.get() ? "Use another key" : "Enter a key")
     : make("button", { type: "button", onclick: reload }, "Try again");
   return [heading(page?.title ?? "Callgate"), problemBox(error, way)];
@@ -64,16 +78,20 @@ function markCurrent(page) {
 }
 
 /** Name the window, and let a screen reader begin at the heading of another page than before. */
-function settle() {
+function settle(isElsewhere) {
   const title = main.querySelector("h1");
   document.title = title ? `${title.textContent} · Callgate` : "Callgate";
-  const place = location.hash.split("?")[0];
-  if (shown !== null && shown !== place && title) {
+  if (shown !== null && isElsewhere && title) {
     title.tabIndex = -1;
     title.focus({ preventScroll: true });
     scrollTo(0, 0);
   }
-  shown = place;
+  shown = pathOf(location.hash);
+  main.dataset.shown = location.hash; // for tests: this place is complete
+}
+
+function pathOf(hash) {
+  return hash.split("?")[0];
 }
 
 function askForKey() {
@@ -109,7 +127,7 @@ function showKey() {
 }
 
 document.querySelector("#pages").append(
-  ...pages.map((page) => make("li", make("a", { href: link([page.name]), "data-page": page.name }, page.title))),
+  ...pages.filter((page) => !page.isLinked).map((page) => make("li", make("a", { href: link([page.name]), "data-page": page.name }, page.title))),
 );
 document.querySelector("#key").addEventListener("click", askForKey);
 document.querySelector(".skip").addEventListener("click", (event) => {

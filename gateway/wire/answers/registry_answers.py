@@ -50,6 +50,20 @@ class ToolsetPage(Struct):
     next: str | None
 
 
+class ListedTool(Struct):
+    """A tool in a list, with the beginning of its description."""
+
+    name: str
+    description: str
+
+
+class ToolPage(RevisionSummary):
+    """Tools of a revision in their order; `next` is the `after` of the next page."""
+
+    tools: list[ListedTool]
+    next: str | None
+
+
 class RevisionPage(Struct):
     """Revisions, the newest first; `next` is the `before` of the next page."""
 
@@ -81,6 +95,15 @@ class Report(RevisionSummary):
     """How the tools of a revision are enforced."""
 
     tools: list[ReportedTool]
+
+
+class Changes(Struct):
+    """What a revision changed since an earlier one, null if there was none; what is equal is left out."""
+
+    revision: int
+    since: int | None
+    changes: dict[str, Change]
+    documents: dict[str, Change]
 
 
 class Check(Struct):

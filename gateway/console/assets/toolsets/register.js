@@ -1,0 +1,231 @@
+// Registering a toolset by paste or file: it is checked while it is written, and refusals stand at their lines.
+
+import { Problem, call, get } from "../api.js";
+import { make } from "../elements.js";
+import { lineAt, readJSON } from "../json_text.js";
+import { bytes, count, duration, empty, field, heading, problemBox, table } from "../parts.js";
+import { go, link } from "../place.js";
+import { tally } from "./schema_view.js";
+import { changeBadge } from "./revisions.js";
+
+const PAUSE_MS = 350;
+const NAME = /^[a-z0-9][a-z0-9._-]{0,63}$/;
+const EXAMPLE = `{
+  "tools": [
+    {
+      "name": "forecast",
+      "description": "The weather of a place in the next days.",
+      "inputSchema": {
+        "type": "object",
+        "properties": {
+          "place": { "type": "string", "maxLength": 80 },
+          "days": { "type": "integer", "minimum": 1, "maximum": 14 }
+        },
+        "required": ["place"],
+        "additionalProperties": false
+      }
+    }
+  ]
+}`;
+
+export async function showRegister(place, signal) {
+  const { name } = place.query;
+  const text = name ? await currentText(name, signal) : "";
+  const form = new RegisterForm(name ?? "", text, signal);
+  return [
+    heading(
+      name ? `Change ${name}` : "Register a toolset",
+      "Nothing is stored before every keyword of every tool can be enforced.",
+      make("a.button.quiet", { href: link(name ? ["toolsets", name] : ["toolsets"]) }, "Cancel"),
+    ),
+    form.element,
+  ];
+}
+
+async function currentText(name, signal) {
+  const { tools, documents, prompt_tools: shown } = await get(`v1/toolsets/${encodeURIComponent(name)}`, { shape: "mcp" }, signal);
+  const parts = { tools };
+  if (Object.keys(documents).length) parts.documents = documents;
+  if (shown) parts.prompt_tools = shown;
+  return JSON.stringify(parts, null, 2);
+}
+
+class RegisterForm {
+  constructor(name, text, signal) {
+    this.signal = signal;
+    this.isNew = !name;
+    this.name = make("input", { name: "name", autocomplete: "off", spellcheck: "false", placeholder: "weather" });
+    this.name.value = name;
+    this.name.readOnly = Boolean(name);
+    this.gutter = make("div.gutter", { "aria-hidden": "true" });
+    this.text = make("textarea", { id: "tools", name: "tools", spellcheck: "false", wrap: "off", rows: "22", placeholder: EXAMPLE });
+    this.text.value = text;
+    this.result = make("div.result", { "aria-live": "polite" });
+    this.save = make("button", { type: "submit", disabled: true }, "Register");
+    this.element = make(
+      "form.split.wide-left",
+      { onsubmit: (event) => { event.preventDefault(); this.register(); } },
+      make(
+        "div",
+        field("Name", this.name, "Lower-case letters, digits, dots, hyphens and underscores."),
+        make(
+          "div.field",
+          make("label", { for: "tools" }, "Tools, as JSON"),
+          make("div.editor", this.gutter, this.text),
+          make("p.soft", "In OpenAI's, Anthropic's or MCP's shape: {\"tools\": […]}, a list of tools, or one tool."),
+        ),
+        make("div.actions", this.save, this.fileButton(), text === "" && this.exampleButton()),
+      ),
+      make("div", make("h2", "Check"), this.result),
+    );
+    this.text.addEventListener("input", () => this.changed());
+    this.name.addEventListener("input", () => this.changed());
+    this.text.addEventListener("scroll", () => { this.gutter.scrollTop = this.text.scrollTop; });
+    this.changed();
+  }
+
+  fileButton() {
+    const input = make("input.hidden", { type: "file", accept: ".json,application/json", tabindex: "-1", "aria-label": "File of tools" });
+    input.addEventListener("change", async () => this.write(await input.files[0].text()));
+    const button = make("button.quiet", { type: "button", onclick: () => input.click() }, "Open a file");
+    return [button, input];
+  }
+
+  exampleButton() {
+    return make("button.quiet", { type: "button", onclick: () => this.write(EXAMPLE) }, "Insert an example");
+  }
+
+  write(text) {
+    this.text.value = text;
+    this.changed();
+  }
+
+  /** Something was typed: check it, once there is a pause. */
+  changed() {
+    clearTimeout(this.timer);
+    this.checking?.abort();
+    this.save.disabled = true;
+    this.mark([]);
+    this.timer = setTimeout(() => this.check(), PAUSE_MS);
+  }
+
+  async check() {
+    if (!this.text.value.trim()) {
+      return this.say(empty("Paste tools to check them", "What cannot be enforced is shown at its line. Nothing is stored yet."));
+    }
+    const read = readJSON(this.text.value);
+    if (read.error) return this.refuse([{ line: read.error.line, title: "This is no JSON", reason: read.error.reason }]);
+    if (!NAME.test(this.name.value)) {
+      return this.say(empty("Name the toolset", "It is checked as soon as it has a name of its own."));
+    }
+    this.checking = new AbortController();
+    const { signal } = this.checking;
+    try {
+      const { body, prefix } = bodyOf(read.value);
+      this.say(make("p.soft", { role: "status" }, "Checking…"));
+      const found = await call("POST", `${this.path}/check`, { body, signal: AbortSignal.any([signal, this.signal]) });
+      this.accept(body, found);
+      return undefined;
+    } catch (error) {
+      if (signal.aborted || this.signal.aborted) return undefined;
+      if (!(error instanceof Problem)) throw error;
+      const { prefix } = bodyOf(read.value);
+      if (!error.faults.length) return this.say(problemBox(error));
+      return this.refuse(error.faults.map((fault) => ({
+        ...fault, title: fault.tool ?? "Toolset", line: lineAt(read.lines, withoutPrefix(fault.pointer, prefix)),
+      })));
+    }
+  }
+
+  get path() {
+    return `v1/toolsets/${encodeURIComponent(this.name.value)}`;
+  }
+
+  /** Everything can be enforced: show the verdicts, and what registering would change. */
+  accept(body, found) {
+    this.checked = { body, etag: found.current?.etag };
+    this.save.disabled = false;
+    const changed = Object.values(found.changes).filter((each) => each !== "unchanged").length;
+    this.save.textContent = found.current ? `Register revision ${found.current.revision + 1}` : "Register";
+    this.say(
+      make("p.verdict-line.good", make("strong", "Every keyword can be enforced."), ` ${count(found.tools.length, "tool")}, ${changed || "none"} of them new or changed.`),
+      this.isNew && found.current && make("p.fair-note", `There is a toolset ${this.name.value} already, at revision ${found.current.revision}: this replaces it.`),
+      found.warnings.length > 0 && make("div.warnings", make("h3", count(found.warnings.length, "warning")), make("ul.faults", found.warnings.slice(0, 50).map((warning) => (
+        make("li", make("p", make("strong", warning.tool), " ", make("code", `${warning.pointer}/${warning.keyword}`)), make("p.soft", warning.note))
+      )))),
+      table("Tools that were checked", [
+        { title: "Tool", cell: (row) => make("span.mono", row.name) },
+        { title: "Change", cell: (row) => changeBadge(found.changes[row.name]) },
+        { title: "Keywords", cell: (row) => tally(row.entries) },
+        { title: "Grammar", kind: "number", cell: (row) => [bytes(row.grammar_bytes), make("div.soft", duration(row.compile_ms))] },
+      ], found.tools.slice(0, 100)),
+      found.tools.length > 100 && make("p.soft", `The first 100 of ${count(found.tools.length, "tool")}.`),
+    );
+  }
+
+  /** Show faults, each at its line. */
+  refuse(faults) {
+    const sorted = faults.toSorted((one, other) => one.line - other.line);
+    this.mark(sorted.map((fault) => fault.line));
+    const written = this.text.value.split("\n");
+    this.say(
+      make("p.verdict-line.bad", make("strong", "This cannot be registered."), ` ${count(faults.length, "fault")}.`),
+      make("ul.refusals", sorted.slice(0, 100).map((fault) => make(
+        "li",
+        make("button.line-link", { type: "button", onclick: () => this.goTo(fault.line), "aria-label": `Line ${fault.line}` },
+          make("span.line-number", `Line ${fault.line}`), make("code", (written[fault.line - 1] ?? "").trim().slice(0, 120))),
+        make("p", make("strong", fault.title), ": ", fault.reason),
+        fault.suggestion && make("p.soft", fault.suggestion),
+      ))),
+    );
+  }
+
+  say(...parts) {
+    this.result.replaceChildren(...parts.filter(Boolean));
+  }
+
+  /** Number the lines, those of faults in their colour. */
+  mark(lines) {
+    const faulty = new Set(lines);
+    const total = Math.max(this.text.value.split("\n").length, 1);
+    this.gutter.replaceChildren(...Array.from({ length: Math.min(total, 20_000) }, (_, index) => (
+      make("span", { class: faulty.has(index + 1) && "faulty" }, String(index + 1))
+    )));
+    this.gutter.scrollTop = this.text.scrollTop;
+  }
+
+  goTo(line) {
+    const lines = this.text.value.split("\n");
+    const start = lines.slice(0, line - 1).reduce((sum, each) => sum + each.length + 1, 0);
+    this.text.focus();
+    this.text.setSelectionRange(start, start + (lines[line - 1]?.length ?? 0));
+    const height = this.text.scrollHeight / lines.length;
+    this.text.scrollTop = Math.max(0, (line - 4) * height);
+  }
+
+  async register() {
+    if (this.save.disabled) return;
+    this.save.disabled = true;
+    const { body, etag } = this.checked;
+    try {
+      await call("PUT", this.path, { body, headers: etag ? { "If-Match": etag } : { "If-None-Match": "*" } });
+      go(["toolsets", this.name.value]);
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      this.say(problemBox(error, make("button", { type: "button", onclick: () => this.changed() }, "Check again")));
+    }
+  }
+}
+
+/** The body of a request, and what its pointers have in front of those of the text. */
+function bodyOf(value) {
+  if (Array.isArray(value)) return { body: { tools: value }, prefix: "/tools" };
+  if (value !== null && typeof value === "object" && !("tools" in value) && ("name" in value || "function" in value)) {
+    return { body: { tools: [value] }, prefix: "/tools/0" };
+  }
+  return { body: value, prefix: "" };
+}
+
+function withoutPrefix(pointer, prefix) {
+  return pointer.startsWith(prefix) ? pointer.slice(prefix.length) : pointer;
+}

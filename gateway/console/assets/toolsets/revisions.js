@@ -1,0 +1,126 @@
+// The revisions of a toolset, what one changed since another, and restoring one.
+
+import { Problem, call, get } from "../api.js";
+import { make } from "../elements.js";
+import { writtenLines } from "../json_text.js";
+import { badge, empty, facts, heading, moment, number, pager, problemBox, table } from "../parts.js";
+import { go, link } from "../place.js";
+import { differences } from "./differences.js";
+
+const PAGE_SIZE = 50;
+const MAX_SHOWN = 20;
+
+export const CHANGES = {
+  added: ["new", "not there before"],
+  removed: ["bad", "no longer there"],
+  compatible: ["plain", "the same arguments are valid; a text differs"],
+  widened: ["good", "what was valid still is, and more may be"],
+  narrowed: ["fair", "some of what was valid may no longer be"],
+  changed: ["kept", "neither schema is proved to contain the other"],
+  unchanged: ["plain", "nothing changed"],
+};
+
+export function changeBadge(change) {
+  const [tone, meaning] = CHANGES[change];
+  return make("span", { title: meaning }, badge(change, tone));
+}
+
+export async function showRevisions(name, place, signal) {
+  const path = `v1/toolsets/${encodeURIComponent(name)}`;
+  if (place.query.of) return showChanges(name, path, place.query, signal);
+  const { revisions, next, dropped_before: dropped } = await get(
+    `${path}/revisions`, { before: place.query.before, limit: PAGE_SIZE }, signal,
+  );
+  const failure = make("div");
+  const newest = place.query.before ? null : revisions[0]?.revision;
+  return [
+    heading(name, "What changed, and when?", make("a.button.quiet", { href: link(["toolsets", name]) }, "Tools")),
+    failure,
+    table("Revisions", [
+      { title: "Revision", kind: "number", cell: (row) => (
+        make("a.strong", { href: link(["toolsets", name], { revision: row.revision }) }, number(row.revision))
+      ) },
+      { title: "Tools", kind: "number", cell: (row) => number(row.num_tools) },
+      { title: "Written", cell: (row) => moment(row.created_at) },
+      { title: "Digest", cell: (row) => make("code", { title: row.digest }, row.digest.slice(0, 12)) },
+      { title: "", cell: (row) => [
+        make("a", { href: link(["toolsets", name, "revisions"], { of: row.revision }) }, "Changes"),
+        row.revision !== newest && [" ", restoreButton(name, path, row.revision, failure)],
+      ] },
+    ], revisions),
+    dropped && make("p.soft", `Revisions before ${dropped} were dropped as too old, but for those that requests still name.`),
+    pager(["toolsets", name, "revisions"], {}, next, "before"),
+  ];
+}
+
+function restoreButton(name, path, revision, failure) {
+  const restore = async (event) => {
+    event.target.disabled = true;
+    try {
+      await call("POST", `${path}/revisions/${revision}/restore`);
+      go(["toolsets", name]);
+    } catch (error) {
+      if (!(error instanceof Problem)) throw error;
+      failure.replaceChildren(problemBox(error));
+      event.target.disabled = false;
+    }
+  };
+  return make("button.text", { type: "button", onclick: restore, "aria-label": `Restore revision ${revision}` }, "Restore");
+}
+
+async function showChanges(name, path, query, signal) {
+  const found = await get(`${path}/revisions/${query.of}/changes`, { since: query.since }, signal);
+  const names = Object.keys(found.changes);
+  const all = { ...found.changes };
+  const head = heading(
+    name,
+    found.since ? `What revision ${found.revision} changed since revision ${found.since}` : `Revision ${found.revision}, the first that is kept`,
+    make("a.button.quiet", { href: link(["toolsets", name, "revisions"]) }, "All revisions"),
+  );
+  if (!names.length && !Object.keys(found.documents).length) {
+    return [head, empty("Nothing changed", "Both revisions have the same tools.")];
+  }
+  const shown = await Promise.all(names.slice(0, MAX_SHOWN).map((tool) => (
+    toolChange(path, tool, all[tool], found, signal)
+  )));
+  return [
+    head,
+    facts(Object.keys(CHANGES).flatMap((change) => {
+      const total = names.filter((each) => all[each] === change).length;
+      return total ? [[change, number(total)]] : [];
+    })),
+    shown,
+    names.length > MAX_SHOWN && make("p.soft", `And ${number(names.length - MAX_SHOWN)} more: `, make("span", names.slice(MAX_SHOWN, 500).join(", "))),
+    Object.entries(found.documents).map(([uri, change]) => (
+      make("section", make("h2", make("code", uri), " ", changeBadge(change)))
+    )),
+  ];
+}
+
+async function toolChange(path, tool, change, { revision, since }, signal) {
+  const at = `${path}/tools/${tool.split("/").map(encodeURIComponent).join("/")}`;
+  const definition = (number) => get(at, { shape: "mcp", revision: number }, signal);
+  const before = change === "added" ? null : await definition(since);
+  const after = change === "removed" ? null : await definition(revision);
+  const lines = differences(textOf(before), textOf(after));
+  return make(
+    "section",
+    make("h2.with-badge", make("span.mono", tool), " ", changeBadge(change)),
+    make("div.diff", { role: "region", "aria-label": `Changes of ${tool}`, tabindex: "0" }, make("ol", lines.map((line) => (
+      make("li", { class: line.kind }, sign(line), make("code", line.text))
+    )))),
+  );
+}
+
+/** The sign of a line that differs; a screen reader says the word. */
+function sign(line) {
+  const isSaid = line.kind === "added" || line.kind === "removed";
+  return make("span.sign", make("span", { "aria-hidden": "true" }, line.sign), isSaid && make("span.hidden", `${line.kind} `));
+}
+
+function textOf(definition) {
+  if (!definition) return [];
+  return writtenLines(definition).map((line) => (
+    `${"  ".repeat(line.depth)}${line.key === null ? "" : `${JSON.stringify(line.key)}: `}${line.text}`
+  ));
+}

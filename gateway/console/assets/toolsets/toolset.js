@@ -1,0 +1,75 @@
+// One toolset: its tools, searched, and beside them one tool's schema with the verdict on each line.
+
+import { get } from "../api.js";
+import { make } from "../elements.js";
+import { bytes, duration, empty, facts, heading, moment, number, pager, searchField } from "../parts.js";
+import { link } from "../place.js";
+import { schemaView, tally } from "./schema_view.js";
+
+const PAGE_SIZE = 50;
+
+export async function showToolset(name, place, signal) {
+  const { search = "", after, revision } = place.query;
+  const path = `v1/toolsets/${encodeURIComponent(name)}`;
+  const page = await get(`${path}/tools`, { search, after, revision, limit: PAGE_SIZE }, signal);
+  const shown = place.query.tool ?? page.tools[0]?.name;
+  return [
+    heading(
+      name,
+      revision ? `Revision ${revision}, which may not be the current one` : "What may a model call?",
+      make("a.button.quiet", { href: link(["toolsets", name, "revisions"]) }, "Revisions"),
+      !revision && make("a.button", { href: link(["toolsets", "+register"], { name }) }, "Change"),
+    ),
+    make("div.summary", facts([
+      ["Tools", number(page.num_tools)],
+      ["Revision", number(page.revision)],
+      ["Since", moment(page.created_at)],
+      ["Digest", make("code", { title: page.digest }, page.digest.slice(0, 12))],
+    ])),
+    page.num_tools === 0
+      ? empty("No tools", "This toolset is registered without tools.")
+      : make(
+        "div.split",
+        make(
+          "div",
+          searchField("Search tools", search, ["toolsets", name], { revision, tool: place.query.tool }),
+          toolList(name, page.tools, shown, place.query),
+          pager(["toolsets", name], place.query, page.next),
+        ),
+        shown ? await toolView(path, shown, revision, signal) : empty("Nothing found", `No tool has “${search}” in its text.`),
+      ),
+  ];
+}
+
+function toolList(name, tools, shown, query) {
+  return make("nav", { "aria-label": "Tools" }, make("ul.choices", tools.map((tool) => make(
+    "li",
+    make(
+      "a",
+      { href: link(["toolsets", name], { ...query, tool: tool.name }), "aria-current": tool.name === shown && "true" },
+      make("span.mono", tool.name),
+      make("span.soft.small", tool.description),
+    ),
+  ))));
+}
+
+async function toolView(path, name, revision, signal) {
+  const tool = name.split("/").map(encodeURIComponent).join("/");
+  const [definition, { tools: [report] }] = await Promise.all([
+    get(`${path}/tools/${tool}`, { shape: "mcp", revision }, signal),
+    get(`${path}/report`, { tool: name, revision }, signal),
+  ]);
+  return make(
+    "article",
+    { "aria-label": name },
+    make("h2.mono.name", name),
+    definition.description && make("p.description", definition.description),
+    facts([
+      ["Grammar", bytes(report.grammar_bytes)],
+      ["Compile time", duration(report.compile_ms)],
+      ["Unit", make("a", { href: link(["grammars", report.digest]), title: report.digest }, make("code", report.digest.slice(0, 12)))],
+      ["Keywords", tally(report.entries)],
+    ]),
+    schemaView(definition.inputSchema ?? {}, report.entries),
+  );
+}

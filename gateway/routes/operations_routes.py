@@ -1,0 +1,197 @@
+"""The routes that show what the gateway does: recent requests, the system, a grammar; and their JSON."""
+
+import asyncio
+import importlib.metadata
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from litestar import Controller, get
+from litestar.params import FromPath, QueryParameter
+
+from compiler.cache.grammar_index import CachedGrammar, CachedPart, grammar_of
+from compiler.cache_entry import CacheEntry
+from gateway.errors import UnknownGrammar, UnknownRequest
+from gateway.grants import GRANT, Grant
+from gateway.route_scopes import ADMIN
+from gateway.routes.toolset_routes import HttpRequest, PageSize, check_query
+from gateway.services import WiredServices
+from gateway.telemetry.recent_requests import RecentRequest
+from runtime.protocol import Circuit, EngineLoad, EngineState
+
+JSON = dict[str, Any]
+
+MAX_GRAMMAR_TEXT = 200_000
+"""Characters of a grammar's text that are sent."""
+
+_NOT_KNOWN = {
+    "status": None,
+    "model": None,
+    "toolsets": (),
+    "error": None,
+    "grammar": None,
+    "grammar_source": None,
+    "first_token_ms": None,
+    "input_tokens": None,
+    "output_tokens": None,
+    "forced_tokens": None,
+    "rescued_tokens": None,
+    "mass_removed": None,
+    "finish_reasons": (),
+    "closed_by": None,
+}
+"""What a request that failed early has not come to."""
+
+
+class OperationsController(Controller):
+    """What the gateway does."""
+
+    path = "/v1"
+    before_request = check_query  # type: ignore[assignment] # Litestar calls it without self
+
+    @get("/requests")
+    async def list_requests(
+        self,
+        services: WiredServices,
+        request: HttpRequest,
+        *,
+        before: Annotated[int | None, QueryParameter(ge=1)] = None,
+        limit: PageSize = 100,
+    ) -> JSON:
+        """The last requests to models that have ended, the newest first, with the times of their steps.
+
+        A key sees its own requests, and one with the scope `admin` sees all. They are of this process only,
+        and have no content.
+        """
+        owner = _seen_by(request)
+        page = services.requests.page(owner, before=before, limit=limit)
+        return {
+            "requests": [request_json(each, owner) for each in page.items],
+            "next": int(page.next_key) if page.next_key else None,
+            "is_off": services.requests.is_off,
+        }
+
+    @get("/requests/{request_id:path}")
+    async def get_request(
+        self, request_id: FromPath[str], services: WiredServices, request: HttpRequest
+    ) -> JSON:
+        """The last request with this id, which its answer had in `X-Request-ID`."""
+        name = request_id.removeprefix("/")
+        owner = _seen_by(request)
+        found = services.requests.find(owner, name)
+        if found is None:
+            raise UnknownRequest(name, is_off=services.requests.is_off)
+        return request_json(found, owner)
+
+    @get("/system")
+    async def system(self, services: WiredServices) -> JSON:
+        """What this process does now, and what it has done since it started."""
+        health = await services.runtime.health()
+        grammars, totals = services.grammars, services.totals
+        return {
+            "version": importlib.metadata.version("callgate"),
+            "unready_reason": await services.unready_reason() or None,
+            "engines": [
+                *(embedded_json(load) for load in health.loads),
+                *(elsewhere_json(state) for state in health.engines),
+            ],
+            "grammars": {
+                "entries": grammars.num_entries,
+                "bytes": grammars.num_bytes,
+                "waiting": grammars.num_waiting,
+                "found": dict(grammars.num_found),
+            },
+            "totals": {name: getattr(totals, name) for name in totals.__slots__},
+        }
+
+    @get("/grammars/{digest:str}")
+    async def get_grammar(self, digest: FromPath[str], services: WiredServices) -> JSON:
+        """A grammar that this process has used: its parts, where they are cached, and of a part its text.
+
+        The digest is that of a request's grammar, or that of a tool's grammar in a report.
+        """
+        found = await services.grammars.find(digest)
+        if found is None:
+            raise UnknownGrammar(digest)
+        return await asyncio.to_thread(grammar_json, found)
+
+
+def _seen_by(request: HttpRequest) -> str | None:
+    """Whose requests the sender may see; None if it may see all."""
+    grant: Grant = request.scope[GRANT]  # type: ignore[literal-required]
+    return None if grant.has_any(ADMIN) else grant.owner
+
+
+def request_json(request: RecentRequest, owner: str | None) -> JSON:
+    """A recent request, as an owner (None: whoever may see all) sees it."""
+    return {"number": request.number_for(owner), **_NOT_KNOWN, **request.values}
+
+
+def embedded_json(load: EngineLoad) -> JSON:
+    """The engine of this process, for one model."""
+    return {
+        "model": load.model_id,
+        "engine": "embedded",
+        "is_ready": load.is_ready,
+        "reason": None,
+        "running": load.num_running,
+        "waiting": load.num_waiting,
+        "used_pages": load.num_pages - load.num_free_pages,
+        "pages": load.num_pages,
+        "served": None,
+        "failed": None,
+        "canary_age_s": None,
+    }
+
+
+def elsewhere_json(state: EngineState) -> JSON:
+    """An engine elsewhere."""
+    return {
+        "model": state.model_id,
+        "engine": state.name,
+        "is_ready": state.circuit is Circuit.CLOSED,
+        "reason": state.reason or None,
+        "running": state.num_running,
+        "waiting": None,
+        "used_pages": None,
+        "pages": None,
+        "served": state.num_served,
+        "failed": state.num_failed,
+        "canary_age_s": None if state.canary_age_s is None else round(state.canary_age_s, 1),
+    }
+
+
+def grammar_json(found: CachedGrammar) -> JSON:
+    """A grammar with its parts; a part alone also has its text, unless it has left memory."""
+    recipe = found.recipe
+    alone = found.parts[0].entry if recipe is None else None
+    parts = [_part_json(part, found.are_stored) for part in found.parts]
+    return {
+        "digest": found.digest,
+        "syntax": recipe.syntax if recipe else None,
+        "tool_choice": recipe.choice.mode.value if recipe and recipe.choice else None,
+        "parts": parts,
+        **(_text_json(alone) if alone else {"text": None, "is_cut": False, "has_guards": None}),
+    }
+
+
+def _part_json(part: CachedPart, are_stored: Mapping[str, bool]) -> JSON:
+    entry = part.entry
+    return {
+        "name": part.name or None,
+        "kind": part.kind,
+        "digest": entry.unit.digest if entry else None,
+        "bytes": entry.num_bytes if entry else None,
+        "compile_ms": round(entry.compile_ms, 3) if entry else None,
+        "in_memory": entry is not None,
+        "in_store": are_stored.get(part.key),
+    }
+
+
+def _text_json(entry: CacheEntry) -> JSON:
+    grammar = grammar_of(entry)
+    text = grammar.ebnf
+    return {
+        "text": text[:MAX_GRAMMAR_TEXT],
+        "is_cut": len(text) > MAX_GRAMMAR_TEXT,
+        "has_guards": grammar.plan is not None,
+    }

@@ -1,0 +1,188 @@
+"""The last requests to models, with the times of their steps: kept in memory, without content.
+
+ring = RequestRing(500)
+ring.add("an owner", {"id": "7f3a", "status": 200, …})
+ring.page("an owner", limit=20).items
+"""
+
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any
+
+from litestar.enums import ScopeType
+from litestar.middleware import ASGIMiddleware
+from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
+
+from gateway.grants import GRANT, Grant
+from gateway.headers import REQUEST_ID
+from gateway.telemetry.access_log import route_of
+from toolspecs.lru_cache import LruCache
+from toolspecs.toolset import Page
+
+MODEL_ROUTES = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses"})
+"""Routes that ask a model; other requests are not kept."""
+
+_MAX_OWNERS = 10_000
+"""Owners whose requests are numbered on where none of them is kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecentRequest:
+    """A request that has ended; `values` are what the API tells of it.
+
+    `number` counts up over all requests, `own_number` over those of its owner: who sees only these must not
+    learn how many others there are.
+    """
+
+    number: int
+    own_number: int
+    owner: str
+    values: Mapping[str, Any]
+
+    def number_for(self, owner: str | None) -> int:
+        """The number among the requests of an owner (None: among all)."""
+        return self.number if owner is None else self.own_number
+
+
+class RequestRing:
+    """The last requests of every owner, `capacity` in all.
+
+    Where it is full, the oldest of the owner goes who has most, so nobody's push out those of others.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._by_owner: dict[str, deque[RecentRequest]] = {}
+        self._num_kept = 0
+        self._num_added = 0
+        self._num_of_owner: LruCache[int] = LruCache(_MAX_OWNERS)
+
+    @property
+    def is_off(self) -> bool:
+        """Whether nothing is kept."""
+        return self._capacity == 0
+
+    def add(self, owner: str, values: Mapping[str, Any]) -> None:
+        """Keep a request that has ended."""
+        if self.is_off:
+            return
+        self._num_added += 1
+        own_number = (self._num_of_owner.get(owner) or 0) + 1
+        self._num_of_owner.put(owner, own_number, 1)
+        kept = self._by_owner.setdefault(owner, deque())
+        kept.append(RecentRequest(self._num_added, own_number, owner, values))
+        self._num_kept += 1
+        if self._num_kept > self._capacity:
+            self._drop_one()
+
+    def page(self, owner: str | None, *, before: int | None = None, limit: int = 100) -> Page[RecentRequest]:
+        """The requests of an owner (None: of all) with numbers below `before`, the newest first."""
+        kept = self._newest_first(owner)
+        older = (each for each in kept if before is None or each.number_for(owner) < before)
+        items = tuple(islice(older, limit + 1))
+        has_more = len(items) > limit
+        return Page(items[:limit], str(items[limit - 1].number_for(owner)) if has_more else None)
+
+    def find(self, owner: str | None, request_id: str) -> RecentRequest | None:
+        """The last request with an id, of an owner (None: of anyone); None if there is none, or no longer."""
+        found = (each for each in self._newest_first(owner) if each.values["id"] == request_id)
+        return next(found, None)
+
+    def _newest_first(self, owner: str | None) -> Iterator[RecentRequest]:
+        if owner is not None:
+            return reversed(self._by_owner.get(owner, deque()))
+        every = (each for kept in self._by_owner.values() for each in kept)
+        return iter(sorted(every, key=lambda each: each.number, reverse=True))
+
+    def _drop_one(self) -> None:
+        owner = max(self._by_owner, key=lambda each: len(self._by_owner[each]))
+        self._by_owner[owner].popleft()
+        self._num_kept -= 1
+        if not self._by_owner[owner]:
+            del self._by_owner[owner]
+
+
+_current: ContextVar[dict[str, Any] | None] = ContextVar("callgate_kept_values", default=None)
+
+
+def keep_of_request(**values: Any) -> None:
+    """Keep something of the request that is being answered: numbers, our own words, names of toolsets.
+
+    `steps` are names, each with when it began and ended, in nanoseconds since the epoch.
+    """
+    if (kept := _current.get()) is not None:
+        kept.update(values)
+
+
+class KeptRequests(ASGIMiddleware):
+    """Puts requests to models into the ring when the last byte of their answer is sent."""
+
+    scopes = (ScopeType.HTTP,)
+
+    def __init__(self, ring: RequestRing) -> None:
+        self._ring = ring
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
+        """Pass the request on."""
+        if scope["type"] != ScopeType.HTTP or not self._is_kept(scope):
+            await next_app(scope, receive, send)
+            return
+        start, start_ns = time.perf_counter(), time.time_ns()
+        values: dict[str, Any] = {}
+        token = _current.set(values)
+        try:
+            await next_app(scope, receive, _with_status(send, values))
+        finally:
+            _current.reset(token)
+            self._keep(scope, values, start_ns, time.perf_counter() - start)
+
+    def _is_kept(self, scope: HTTPScope) -> bool:
+        return not self._ring.is_off and scope["method"] == "POST" and route_of(scope) in MODEL_ROUTES
+
+    def _keep(self, scope: HTTPScope, values: dict[str, Any], start_ns: int, duration_s: float) -> None:
+        """Keep the request; its steps are counted from its beginning."""
+        steps = [
+            {"name": name, "start_ms": _ms(since_ns - start_ns), "duration_ms": _ms(until_ns - since_ns)}
+            for name, since_ns, until_ns in values.pop("steps", ())
+        ]
+        known = {
+            "id": scope[REQUEST_ID],  # type: ignore[literal-required]
+            "at": datetime.fromtimestamp(start_ns / 1e9, UTC).isoformat(timespec="milliseconds"),
+            "route": route_of(scope),
+            "duration_ms": round(duration_s * 1e3, 1),
+        }
+        grant: Grant = scope[GRANT]  # type: ignore[literal-required]
+        if grant.tenant is not None:  # where a grammar was, and how long that took, tells what others have
+            values.pop("grammar_source", None)
+            steps = [step for step in steps if step["name"] != "grammar"]
+        self._ring.add(grant.owner, {**known, **values, "steps": steps})
+
+
+def _ms(nanoseconds: int) -> float:
+    return round(max(0, nanoseconds) / 1e6, 2)
+
+
+def _with_status(send: Send, values: dict[str, Any]) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            values["status"] = message["status"]
+        await send(message)
+
+    return sending
+
+
+@dataclass(slots=True)
+class TurnTotals:
+    """What all turns of this process came to, since it started."""
+
+    turns: int = 0
+    failed: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    forced_tokens: int = 0
+    rescued_tokens: int = 0

@@ -1,0 +1,127 @@
+"""What the routes answer that show what the gateway does."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+
+class RequestStep(Struct):
+    """A step of a request: when it began, counted from the request's beginning, and how long it took."""
+
+    name: Literal["grammar", "queue", "prefill", "decode"]
+    start_ms: float
+    duration_ms: float
+
+
+class RecentRequest(Struct):
+    """A request to a model that has ended; null is what it did not come to, or its engine does not tell."""
+
+    number: int
+    id: str
+    at: str
+    route: str
+    status: int | None
+    duration_ms: float
+    model: str | None
+    toolsets: list[str]
+    error: str | None
+    grammar: str | None
+    grammar_source: Literal["memory", "store", "compiled"] | None
+    first_token_ms: float | None
+    input_tokens: int | None
+    output_tokens: int | None
+    forced_tokens: int | None
+    rescued_tokens: int | None
+    mass_removed: float | None
+    finish_reasons: list[str]
+    closed_by: str | None
+    steps: list[RequestStep]
+
+
+class RequestPage(Struct):
+    """Requests, the newest first; `next` is the `before` of the next page."""
+
+    requests: list[RecentRequest]
+    next: int | None
+    is_off: bool
+
+
+class SystemEngine(Struct):
+    """An engine; `embedded` is that of this process. Null is what an engine does not tell."""
+
+    model: str
+    engine: str
+    is_ready: bool
+    reason: str | None
+    running: int
+    waiting: int | None
+    used_pages: int | None
+    pages: int | None
+    served: int | None
+    failed: int | None
+    canary_age_s: float | None
+
+
+class FoundGrammars(Struct):
+    """Grammars of tools and formats that requests needed, by the tier of the cache that had them."""
+
+    memory: int
+    store: int
+    compiled: int
+
+
+class SystemGrammars(Struct):
+    """The grammar cache: what is in memory, and how many schemas wait to be compiled."""
+
+    entries: int
+    bytes: int
+    waiting: int
+    found: FoundGrammars
+
+
+class SystemTotals(Struct):
+    """What all turns of this process came to."""
+
+    turns: int
+    failed: int
+    input_tokens: int
+    output_tokens: int
+    forced_tokens: int
+    rescued_tokens: int
+
+
+class System(Struct):
+    """What this process does now, and has done since it started."""
+
+    version: str
+    unready_reason: str | None
+    engines: list[SystemEngine]
+    grammars: SystemGrammars
+    totals: SystemTotals
+
+
+class GrammarPart(Struct):
+    """A tool's or a format's part of a grammar; null is what is not known once it has left memory.
+
+    `in_store` is null where the store was not asked, which is told of the first 100 parts.
+    """
+
+    name: str | None
+    kind: str
+    digest: str | None
+    bytes: int | None
+    compile_ms: float | None
+    in_memory: bool
+    in_store: bool | None
+
+
+class GrammarDetail(Struct):
+    """A grammar. A part alone has its rules as `text`, of which long ones are cut."""
+
+    digest: str
+    syntax: str | None
+    tool_choice: str | None
+    parts: list[GrammarPart]
+    text: str | None
+    is_cut: bool
+    has_guards: bool | None

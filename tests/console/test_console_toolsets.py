@@ -1,0 +1,152 @@
+"""The pages of toolsets in a browser: the list, a tool's schema with its verdicts, registering, revisions."""
+
+import json
+
+import pytest
+from sample_tools import TIME, WEATHER
+from serving import wait_for
+
+from gateway.console.asset_files import read_assets
+
+REFUSED = """{
+  "tools": [
+    {
+      "name": "greet",
+      "inputSchema": {
+        "type": "object",
+        "properties": {
+          "name": {"type": "string"},
+          "title": {
+            "type": "string",
+            "pattern": "(?=a)b"
+          }
+        }
+      }
+    }
+  ]
+}"""
+
+
+def tool(name, **properties):
+    return {"name": name, "inputSchema": {"type": "object", "properties": properties}}
+
+
+def open_form(page, name, text):
+    page.goto("/console#/toolsets/+register")
+    page.get_by_label("Name").fill(name)
+    page.get_by_label("Tools, as JSON").fill(text)
+
+
+@pytest.fixture
+def weather(gateway):
+    gateway.put("/v1/toolsets/weather", json={"tools": [WEATHER, TIME]}).raise_for_status()
+
+
+def test_a_toolset_is_registered_by_paste(gateway, page):
+    page.get_by_role("link", name="Register a toolset").click()
+    page.get_by_label("Name").fill("clocks")
+    page.get_by_label("Tools, as JSON").fill(json.dumps([TIME], indent=2))
+    page.get_by_text("Every keyword can be enforced.").wait_for()
+    page.get_by_role("button", name="Register").click()
+    page.get_by_role("heading", name="clocks", level=1).wait_for()
+    assert gateway.get("/v1/toolsets/clocks").json()["num_tools"] == 1
+
+
+def test_a_refusal_stands_at_its_line(gateway, page):
+    open_form(page, "greetings", REFUSED)
+    page.get_by_text("This cannot be registered.").wait_for()
+    line = next(number for number, text in enumerate(REFUSED.splitlines(), 1) if "pattern" in text)
+    assert page.locator(".gutter .faulty").all_inner_texts() == [str(line)]
+    refusal = page.locator(".refusals li")
+    assert '"pattern": "(?=a)b"' in refusal.inner_text()
+    assert page.get_by_role("button", name="Register").is_disabled()
+    page.get_by_role("button", name=f"Line {line}").click()
+    chosen = "(t => t.value.slice(t.selectionStart, t.selectionEnd).trim())(document.activeElement)"
+    assert page.evaluate(chosen) == '"pattern": "(?=a)b"'
+    page.get_by_label("Tools, as JSON").fill(REFUSED.replace("(?=a)b", "ab"))
+    page.get_by_text("Every keyword can be enforced.").wait_for()
+    assert gateway.get("/v1/toolsets/greetings").status_code == 404
+    page.misdeeds.expected.append("422")  # as the answer to the check
+
+
+def test_text_that_is_no_json_is_told_at_its_line(page):
+    open_form(page, "greetings", REFUSED.replace('"string"}', '"string}'))
+    page.get_by_text("This is no JSON").wait_for()
+    assert page.locator(".gutter .faulty").all_inner_texts() == ["8"]
+
+
+def test_a_change_of_somebody_else_is_not_overwritten(gateway, page, weather):
+    page.goto("/console#/toolsets/+register?name=weather")
+    page.get_by_text("Every keyword can be enforced.").wait_for()
+    gateway.put("/v1/toolsets/weather", json={"tools": [TIME]}).raise_for_status()
+    page.get_by_role("button", name="Register revision 2").click()
+    page.get_by_text("Stale revision").wait_for()
+    page.misdeeds.expected.append("412")
+    assert gateway.get("/v1/toolsets/weather").json()["num_tools"] == 1
+
+
+def test_verdicts_stand_on_the_lines_of_the_schema(gateway, page):
+    schema = tool("post", text={"type": "string", "maxLength": 5000}, size={"type": "number"})
+    gateway.put("/v1/toolsets/posts", json={"tools": [schema]}).raise_for_status()
+    [report] = gateway.get("/v1/toolsets/posts/report").json()["tools"]
+    page.goto("/console#/toolsets/posts")
+    page.locator(".schema").wait_for()
+    shown = [line.inner_text().split("\n")[0] for line in page.locator(".schema li").all()]
+    verdicts = {
+        entry["keyword"]: entry["verdict"] for entry in report["entries"] if "size" in entry["pointer"]
+    }
+    assert verdicts == {"type": "narrowed"}
+    assert any('"number"' in line for line in shown)
+    marked = page.locator(".schema li", has=page.locator(".verdict")).all_inner_texts()
+    assert len(marked) == len({(e["pointer"], e["keyword"]) for e in report["entries"] if e["keyword"]})
+    [line] = [text for text in marked if '"number"' in text]
+    assert "narrowed" in line
+    [note] = [entry["note"] for entry in report["entries"] if "size" in entry["pointer"]]
+    assert note in line
+
+
+def test_tools_are_searched_while_one_types(gateway, page):
+    tools = [tool(f"tool.{number}") for number in range(120)]
+    gateway.put("/v1/toolsets/many", json={"tools": tools}).raise_for_status()
+    page.goto("/console#/toolsets/many")
+    search = page.get_by_label("Search tools")
+    search.press_sequentially("tool.11", delay=20)
+    wait_for(lambda: page.locator(".choices li").count() == 11)
+    search.press_sequentially("9")
+    wait_for(lambda: page.locator(".choices li").count() == 1)
+    assert search.input_value() == "tool.119"
+
+
+def test_what_a_revision_changed_is_shown_and_undone(gateway, page, weather):
+    gateway.put("/v1/toolsets/weather", json={"tools": [TIME]}).raise_for_status()
+    page.goto("/console#/toolsets/weather/revisions")
+    page.get_by_role("link", name="Changes").first.click()
+    removed = page.locator(".diff .removed")
+    removed.first.wait_for()
+    assert any('"name": "get_weather"' in line for line in removed.all_inner_texts())
+    page.get_by_role("link", name="All revisions").click()
+    page.get_by_role("button", name="Restore revision 1").click()
+    page.get_by_role("link", name="get_weather").wait_for()
+    assert gateway.get("/v1/toolsets/weather").json()["revision"] == 3
+
+
+def test_what_a_client_wrote_is_never_html(gateway, page):
+    hostile = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+    described = {**tool("kind", text={"type": "string", "description": hostile}), "description": hostile}
+    gateway.put("/v1/toolsets/hostile", json={"tools": [described]}).raise_for_status()
+    page.goto("/console#/toolsets/hostile")
+    page.locator(".schema").wait_for()
+    assert page.locator("main img, main script").count() == 0
+    assert page.get_by_text(hostile).first.is_visible()
+
+
+def test_a_page_stays_under_200_kb(gateway, page):
+    tools = [{**tool(f"tool.{number}"), "description": "What it does. " * 30} for number in range(200)]
+    gateway.put("/v1/toolsets/many", json={"tools": tools}).raise_for_status()
+    sizes = []
+    page.on("response", lambda response: sizes.append(response.request.sizes()["responseBodySize"]))
+    page.goto("about:blank")
+    page.goto("/console#/toolsets/many")
+    page.locator(".schema").wait_for()
+    assert sum(len(asset.content) for asset in read_assets().files.values()) < 200_000
+    assert sum(sizes) < 200_000
