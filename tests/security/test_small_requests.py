@@ -12,8 +12,8 @@ from remote_engines import until
 
 from gateway import stored_responses
 from gateway.body import convert
-from gateway.completions import without_oldest
 from gateway.errors import InvalidField, UnknownResponse
+from gateway.generation_request import without_oldest
 from gateway.json_contents import ContentLimits
 from gateway.stored_responses import StoredResponses, _packed, _unpacked_output
 from gateway.wire.fields import MAX_STOP_LENGTH

@@ -1,0 +1,124 @@
+"""What the runtime is asked for a turn: the tools that the prompt shows, and the messages that fit."""
+
+import uuid
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from typing import Any
+
+from compiler.cache.grammar_cache import GrammarLookup
+from gateway.turn import Turn
+from runtime.errors import PromptTooLong
+from runtime.protocol import ModelCard
+from runtime.request import GenerationRequest, Message
+from toolspecs.tool import ChoiceMode, ShownTools, Tool, ToolChoice
+from toolspecs.toolset import Revision
+
+_THINKING_SWITCHES = ("enable_thinking", "thinking")
+"""The variables by which chat templates switch thinking on and off (Qwen, GLM; DeepSeek)."""
+
+
+def shown_tools(
+    turn: Turn, model: ModelCard, tools: tuple[Tool, ...], revisions: Iterable[Revision] = ()
+) -> tuple[Tool, ...]:
+    """The tools whose definitions the prompt shows; those that may be called are the grammar's matter.
+
+    The request says which, else the toolset of a tool, else the model.
+    """
+    choice = turn.choice or ToolChoice()
+    toolsets = [revision.toolset for revision in revisions if revision.toolset.prompt_tools]
+    by_tool = {tool.name: toolset.prompt_tools for toolset in toolsets for tool in toolset.tools}
+
+    def is_shown(tool: Tool) -> bool:
+        match turn.prompt_tools or by_tool.get(tool.name) or model.prompt_tools:
+            case ShownTools.NONE:
+                return False
+            case ShownTools.ALLOWED:
+                is_any = choice.allowed is None
+                return choice.mode is not ChoiceMode.NONE and (is_any or tool.name in (choice.allowed or ()))
+        return True
+
+    return tuple(filter(is_shown, tools))
+
+
+def generation_request(
+    turn: Turn,
+    model: ModelCard,
+    tools: tuple[Tool, ...],
+    grammar: GrammarLookup | None,
+    revisions: Iterable[Revision],
+) -> GenerationRequest:
+    """What the runtime is asked for a turn, whose tools are joined and whose grammar is there."""
+    return GenerationRequest(
+        request_id=uuid.uuid4().hex,
+        model=model.model_id,
+        messages=turn.messages,
+        prompt=turn.prompt,
+        tools=shown_tools(turn, model, tools, revisions),
+        constraint=grammar.grammar if grammar else None,
+        recipe=grammar.recipe if grammar else None,
+        sampling=turn.sampling,
+        stop=turn.stop,
+        stop_token_ids=turn.stop_token_ids,
+        min_tokens=turn.min_tokens,
+        max_tokens=turn.max_tokens,
+        num_choices=turn.num_choices,
+        num_logprobs=turn.num_logprobs,
+        template_options={**thinking_options(turn.reasoning_effort, model), **turn.template_options},
+        selection=turn.selection,
+        is_streamed=turn.is_streamed,
+        is_inspected=turn.is_inspected,
+    )
+
+
+def thinking_options(effort: str | None, model: ModelCard) -> dict[str, Any]:
+    """The options of the chat template that a reasoning effort sets; empty if the template has none.
+
+    Some templates take the effort itself, others only whether to think.
+    """
+    if effort is None:
+        return {}
+    taken = {"reasoning_effort": effort, **dict.fromkeys(_THINKING_SWITCHES, effort != "none")}
+    return {name: value for name, value in taken.items() if name in model.template_variables}
+
+
+def without_oldest(
+    messages: tuple[Message, ...], error: PromptTooLong, num_turns: int = 1
+) -> tuple[Message, ...]:
+    """The messages without the oldest turns, `num_turns` or more, so that they are probably short enough.
+
+    A turn begins with a message of the user and is dropped whole, so that no result loses its call. What
+    stands before the first turn, and the last turn, are kept.
+
+    >>> asked, answered = Message("user", "Hi"), Message("assistant", "Hello")
+    >>> chat = (Message("system", "Be brief."), asked, answered, asked, answered, asked)
+    >>> [message.role for message in without_oldest(chat, PromptTooLong(110, 100))]
+    ['system', 'user', 'assistant', 'user']
+    """
+    starts = [i for i, message in enumerate(messages) if message.role == "user"]
+    if len(starts) < 2:
+        return messages
+    first, *later = starts
+    sizes = [_size(message) for message in messages]
+    excess = sum(sizes) * (1 - error.context_length / max(error.num_prompt_tokens, error.context_length + 1))
+    up_to = list(accumulate(sizes, initial=0))
+    ends = later[num_turns - 1 :]
+    end = next((end for end in ends if up_to[end] - up_to[first] >= excess), later[-1])
+    return messages[:first] + messages[end:]
+
+
+def _size(message: Message) -> int:
+    """Characters, as a measure of how many tokens a message is."""
+    calls = sum(len(call.name) + len(call.arguments) for call in message.calls)
+    return 1 + len(message.content) + len(message.thought or "") + calls
+
+
+def without_effect(turn: Turn, model: ModelCard, grammar: GrammarLookup | None) -> Iterator[str]:
+    """The fields of a turn that change nothing for this model, or beside a grammar."""
+    if turn.reasoning_effort and not thinking_options(turn.reasoning_effort, model):
+        yield "reasoning_effort"
+    if turn.selection and (grammar is None or turn.sampling.is_greedy):
+        yield f"callgate.{turn.selection.strategy}"
+    if turn.key_order and grammar is None:
+        yield "callgate.key_order"
+    if grammar is not None:
+        yield from (name for name in ("min_tokens", "stop_token_ids") if getattr(turn, name))
