@@ -117,7 +117,7 @@ class PlaceReader:
         if ends_thought and not places:
             places = [TokenPlace("syntax")]
         told = self._told([place for place in places if not place.is_open], parts)
-        own = _written(places, "value", "key") if places else None
+        own = _written(_behind_text(places), "value", "key") if places else None
         if own is None or own.is_open:
             self._waiting.append(token)
             return told
@@ -155,11 +155,11 @@ class PlaceReader:
             return []
         waiting, self._waiting = self._waiting, []
         num_text = sum(len(part.text) for part in parts if isinstance(part, TextPart))
-        is_mixed = len(places) > 1 and places[0].part == "text"
-        behind = _written(places[is_mixed:], "key", "value")
+        behind = _written(_behind_text(places), "key", "value")
         told = []
         for token in waiting:
-            told.append(self._inspected(token, places[0] if is_mixed and num_text > 0 else behind))
+            is_text = num_text > 0 and places[0].part == "text"
+            told.append(self._inspected(token, places[0] if is_text else behind))
             num_text -= len(self._token_bytes[token.sampled.token_id])
         return told
 
@@ -172,6 +172,11 @@ class PlaceReader:
 
     def _text(self, token_id: int) -> str:
         return self._token_bytes[token_id].decode(errors="replace") if self._token_bytes.has(token_id) else ""
+
+
+def _behind_text(places: list[TokenPlace]) -> list[TokenPlace]:
+    """The places without the text that was held back before a call."""
+    return places[1:] if len(places) > 1 and places[0].part == "text" else places
 
 
 def _written(places: list[TokenPlace], *kinds: Written) -> TokenPlace:
