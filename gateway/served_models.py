@@ -10,7 +10,9 @@ from gateway.data_dir import read_secret
 from gateway.errors import SettingsError
 from gateway.processors import num_usable_cores
 from gateway.settings import ModelSettings, Settings
-from runtime.engines.client import EngineAddress, VllmClient
+from runtime.engines.client import EngineAddress, EngineClient
+from runtime.engines.llama_client import LlamaClient
+from runtime.engines.vllm_client import VllmClient
 from runtime.model_router import ModelRouter, RoutedModel
 from runtime.models import NAMED_MODELS, find_source
 from runtime.protocol import Runtime
@@ -74,10 +76,13 @@ def connect_remote(settings: Settings, model: ModelSettings, on_vocabulary: OnVo
         sends_seeds=model.engine_seeds,
         shares_prefixes=model.engine_shared_prefixes,
     )
-    return RemoteRuntime(text, open_clients(model), remote, secret=read_secret(settings))
+    clients = open_clients(model, text.prepared)
+    return RemoteRuntime(
+        text, clients, remote, secret=read_secret(settings), has_plugin=model.engine == "vllm"
+    )
 
 
-def open_clients(model: ModelSettings) -> list[VllmClient]:
+def open_clients(model: ModelSettings, prepared: PreparedVocabulary) -> list[EngineClient]:
     """A client for each engine of a model.
 
     Raises:
@@ -88,10 +93,12 @@ def open_clients(model: ModelSettings) -> list[VllmClient]:
     except (OSError, UnicodeDecodeError) as error:
         raise SettingsError("engine_key_file", "", f"it cannot be read: {error}") from error
     try:
-        return [
-            VllmClient(EngineAddress(url, key, model.engine_headers, model.engine_ca_bundle))
-            for url in model.engine_url
+        addresses = [
+            EngineAddress(url, key, model.engine_headers, model.engine_ca_bundle) for url in model.engine_url
         ]
+        if model.engine == "llama_server":
+            return [LlamaClient(address, prepared) for address in addresses]
+        return [VllmClient(address) for address in addresses]
     except (OSError, ssl.SSLError) as error:
         raise SettingsError("engine_ca_bundle", "", f"it cannot be read: {error}") from error
 

@@ -113,7 +113,7 @@ def _check_models(settings: Settings, origin: Mapping[str, str]) -> None:
         place = f"models[{number}]." if settings.models else ""
         if (model.engine == "embedded") == bool(model.engine_url):
             reason = (
-                f"it needs engine = {'vllm'!r}; an embedded model has no URL"
+                "it needs engine = 'vllm' or 'llama_server'; an embedded model has no URL"
                 if model.engine_url
                 else f"the engine {model.engine!r} needs at least one, such as http://host:8000"
             )

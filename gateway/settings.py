@@ -29,7 +29,7 @@ def _data_dir() -> str:
     return platformdirs.user_data_dir("callgate", appauthor=False)
 
 
-EngineName = Literal["embedded", "vllm"]
+EngineName = Literal["embedded", "vllm", "llama_server"]
 EngineURL = Annotated[str, Meta(pattern=r"^https?://[^/\s]+")]
 
 
@@ -88,13 +88,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     ] = None
     engine: Annotated[
         EngineName,
-        Meta(description="What runs the model: embedded, in this process, or vllm, at `engine_url`."),
+        Meta(
+            description="What runs the model: embedded, in this process; or at `engine_url` vllm, with the"
+            " plugin, or llama_server, as llama.cpp ships it."
+        ),
     ] = "embedded"
     engine_url: Annotated[
         tuple[EngineURL, ...],
         Meta(
-            description="URL of a vLLM server with the plugin, such as http://host:8000. Several, with commas"
-            " between them or by repeating the option, are replicas."
+            description="URL of the engine's server, such as http://host:8000. Several, with commas between"
+            " them or by repeating the option, are replicas."
         ),
     ] = ()
     engine_model: Annotated[

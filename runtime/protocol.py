@@ -29,6 +29,8 @@ class ModelCard:
     template_variables: frozenset[str] = frozenset()
     aliases: tuple[str, ...] = ()
     prompt_tools: ShownTools = ShownTools.ALL
+    holds_guards: bool = True
+    """Whether its engine keeps every constraint. Else the gateway refuses tokens, and asks for others."""
 
     @property
     def vocabulary(self) -> Vocabulary:

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from compiler.errors import UnsupportedGrammar
+from compiler.grammar.grammar import Expr, Grammar
 from compiler.grammar.shortest import NEVER
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.recogniser.recogniser import Recogniser
+from compiler.recogniser.rest_rules import RestRules
 from compiler.token_index import TokenIndex
 
 _MAX_CACHED_WINDOWS = 1024
@@ -42,6 +44,9 @@ class Closable(Protocol):
     def min_completion_bytes(self) -> int:
         """At most as many bytes as the shortest completion has; 0 where that is not easily known."""
 
+    def rest(self, rules: RestRules) -> Expr | None:
+        """What may follow, guards aside; None inside a character."""
+
 
 @dataclass(frozen=True, slots=True)
 class ParsedText:
@@ -65,6 +70,10 @@ class ParsedText:
     def min_completion_bytes(self) -> int:
         """At most as many bytes as the completion has."""
         return self.recogniser.min_completion_bytes()
+
+    def rest(self, rules: RestRules) -> Expr | None:
+        """The rest of the text."""
+        return rules.rest(self.recogniser.state)
 
 
 class Closer:
@@ -148,6 +157,14 @@ class Closer:
             if self._count(text, remaining) <= remaining:
                 return self._segmentation.ids(text)
         raise UnsupportedGrammar(f"no {remaining} tokens of the vocabulary spell the rest of the output")
+
+    def rest_grammar(self) -> Grammar | None:
+        """The grammar of what may follow, for an engine that takes one; None inside a character.
+
+        It leaves guards out. Where several tools may be called, it ends behind the header of a call.
+        """
+        rules = RestRules()
+        return rules.grammar(self._position.rest(rules))
 
     def fork(self) -> "Closer":
         """Another one at the same position."""

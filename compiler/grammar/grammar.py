@@ -10,6 +10,7 @@ only over single character classes (docs/benchmarks.md). The lowering writes all
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -109,6 +110,9 @@ class GuardedText:
 Expr = Literal | CharClass | Repeat | Concatenation | Choice | RuleRef | Prose | GuardedText
 
 EMPTY = Literal("")
+
+_MISREAD = re.compile(r"(?<=[\x00-\x1f\x7f-\xff])(?=[0-9a-fA-F])")
+"""xgrammar 0.2.8 writes such characters as `\\xdf`, and reads a digit behind that as a part of it."""
 
 CONTROL_CHARACTERS: Ranges = ((0x00, 0x08), (0x0B, 0x0C), (0x0E, 0x1F))
 """Never written. Some of them stand for marker tokens (`compiler.vocabulary`)."""
@@ -243,7 +247,7 @@ def to_ebnf(grammar: Grammar) -> str:
 def _write(expr: Expr, names: Mapping[str, str]) -> str:  # noqa: PLR0911 - one case per kind of expression
     match expr:
         case Literal(text):
-            return '"' + "".join(_escape(ord(c), in_class=False) for c in text) + '"'
+            return " ".join(map(_quoted, _MISREAD.split(text)))
         case CharClass(ranges):
             return _write_class(ranges)
         case Repeat(item, low, high):
@@ -257,8 +261,12 @@ def _write(expr: Expr, names: Mapping[str, str]) -> str:  # noqa: PLR0911 - one 
         case RuleRef(name) | GuardedText(_, RuleRef(name)):
             return names[name]
         case Prose(excludes):
-            texts = ", ".join(_write(Literal(text), names) for text in excludes)
+            texts = ", ".join(map(_quoted, excludes))
             return f"TagDispatch(loop_after_dispatch=false, excludes=({texts}))"
+
+
+def _quoted(text: str) -> str:
+    return '"' + "".join(_escape(ord(char), in_class=False) for char in text) + '"'
 
 
 def _write_count(low: int, high: int | None) -> str:

@@ -14,14 +14,17 @@ from dataclasses import dataclass, field, replace
 import xgrammar as xgr
 
 from compiler.closing.closer import Closable
+from compiler.grammar.grammar import Expr, concat, union
 from compiler.guard.guard import GuardState
 from compiler.linker.boundary_tokens import BoundaryTokens
 from compiler.linker.call_text import CallText
 from compiler.linker.dispatch_states import DispatchState, FreeText, HeaderMatch, HeaderTarget
 from compiler.linker.inner_positions import InAnswer, InUnit
 from compiler.linker.linked_matcher import Position
+from compiler.linker.rest_of_output import literal, rest_after, rest_of_text, rest_of_thought
 from compiler.matcher import Bitmask
 from compiler.output_parts import ArgumentsPart, CallEnd, CallStart, OutputPart, TextPart, ThoughtPart
+from compiler.recogniser.rest_rules import RestRules
 from compiler.schema import CompiledSchema
 from compiler.token_index import SparseMask
 from compiler.units.unit import Unit
@@ -218,6 +221,12 @@ class BeforeThought(Position):
         """What completes the answer: a thought is optional."""
         return self.answer.completions()
 
+    def rest(self, rules: RestRules) -> Expr | None:
+        """A thought and the answer, or the answer alone."""
+        begin = literal(self.dispatcher.vocabulary.tokens[self.thought.begin_id])
+        thought = rest_of_thought(self.dispatcher, self.thought, rules)
+        return union([concat(begin, thought), self.answer.rest(rules)])
+
     def pending_parts(self) -> tuple[OutputPart, ...]:
         """What is not settled yet, as it is if the output ends here."""
         return (TextPart(self.line_breaks),) if self.line_breaks else ()
@@ -256,6 +265,10 @@ class InThought(Position):
         """The end of the thought, and what completes the answer."""
         end = self.dispatcher.vocabulary.tokens[self.thought.end_id]
         yield from (end + text for text in self.dispatcher.begin_answer().completions())
+
+    def rest(self, rules: RestRules) -> Expr | None:
+        """The rest of the thought, and the answer."""
+        return rest_of_thought(self.dispatcher, self.thought, rules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +316,10 @@ class InText(Position):
         """Nothing where the output may stop; else what ends the text, and what follows."""
         return self.dispatcher.completions_of_text(self.text, self.state)
 
+    def rest(self, rules: RestRules) -> Expr | None:
+        """The rest of the text, and what follows it."""
+        return rest_of_text(self.dispatcher, self.text, self.state, rules)
+
     @property
     def is_thought(self) -> bool:
         """Whether the next token is one of a thought."""
@@ -346,6 +363,10 @@ class InFixedText(Position):
         """The rest of the closing, or of a header, and what follows it."""
         return self.dispatcher.completions_after(self.state, self.read)
 
+    def rest(self, rules: RestRules) -> Expr | None:
+        """The rest of the closing, or of a header, and what follows it."""
+        return rest_after(self.dispatcher, self.state, self.read, rules)
+
     def forced_text(self) -> bytes:
         """What every continuation begins with."""
         return self.dispatcher.forced_after(self.state, self.read)
@@ -383,6 +404,11 @@ class AtCallOrAnswer(Position):
         """What completes an answer, and the shortest calls."""
         yield from self.answer.completions()
         yield from self.dispatcher.completions_after(self.start.calls, self.read)
+
+    def rest(self, rules: RestRules) -> Expr | None:
+        """The rest of an answer, or of a call."""
+        calls = rest_after(self.dispatcher, self.start.calls, self.read, rules)
+        return union([self.answer.rest(rules), calls])
 
     def pending_parts(self) -> tuple[OutputPart, ...]:
         """What is not settled yet, as it is if the output ends here."""

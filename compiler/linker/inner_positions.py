@@ -10,7 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from compiler.closing.closer import ParsedText
+from compiler.grammar.grammar import concat
 from compiler.linker.linked_matcher import Position
+from compiler.linker.rest_of_output import rest_after
 from compiler.output_parts import CallEnd, OutputPart, TextPart
 from compiler.recogniser.recogniser import Recogniser
 from compiler.units.compiled_grammar import GuardedMatcher, forced_text
@@ -21,11 +23,13 @@ if TYPE_CHECKING:
     import xgrammar as xgr
 
     from compiler.closing.closer import Closable
+    from compiler.grammar.grammar import Expr
     from compiler.guard.guard import GuardState
     from compiler.linker.boundary_tokens import BoundaryTokens
     from compiler.linker.call_text import CallText
     from compiler.linker.dispatcher import Dispatcher
     from compiler.matcher import Bitmask
+    from compiler.recogniser.rest_rules import RestRules
     from compiler.schema import CompiledSchema
     from compiler.units.unit import Unit
 
@@ -115,6 +119,10 @@ class InUnit(Position):
         """What completes the call, and the closing."""
         return self._parsed().completions()
 
+    def rest(self, rules: RestRules) -> Expr | None:
+        """The rest of the call, and what follows it."""
+        return self._parsed().rest(rules)
+
     def _parsed(self) -> ParsedUnit:
         recogniser = Recogniser.of(self.unit.network)
         recogniser.advance(_text_to(self))
@@ -171,6 +179,11 @@ class ParsedUnit:
         """At most as many bytes as the completion has."""
         return self.recogniser.min_completion_bytes() + len(self.dispatcher.shortest_closing)
 
+    def rest(self, rules: RestRules) -> Expr | None:
+        """The rest of the call, and what follows it."""
+        after = rest_after(self.dispatcher, self.dispatcher.after_call, b"", rules)
+        return concat(rules.rest(self.recogniser.state), after)
+
 
 @dataclass(frozen=True, slots=True)
 class InAnswer(Position):
@@ -226,6 +239,10 @@ class InAnswer(Position):
     def completions(self) -> Iterator[bytes]:
         """What completes the answer."""
         return self._parsed().completions()
+
+    def rest(self, rules: RestRules) -> Expr | None:
+        """The rest of the answer."""
+        return self._parsed().rest(rules)
 
     def fork(self) -> InAnswer:
         """The same position, for another matcher to go on from."""

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from compiler.closing.closer import Closable
+from compiler.grammar.grammar import EMPTY
 from compiler.matcher import Bitmask
 from compiler.output_parts import OutputPart
 from compiler.token_index import SparseMask
@@ -26,6 +27,9 @@ from compiler.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     import xgrammar as xgr
+
+    from compiler.grammar.grammar import Expr
+    from compiler.recogniser.rest_rules import RestRules
 
 
 class LinkedMatcher:
@@ -169,6 +173,10 @@ class Position(ABC):
         """At most as many bytes as the shortest completion has; 0 where that is not easily known."""
         return 0
 
+    @abstractmethod
+    def rest(self, rules: "RestRules") -> "Expr | None":
+        """What may follow, guards aside; None inside a character."""
+
     def after(self, token_id: int, token: bytes) -> Closable | None:
         """Where a closer is after a token; None if the token is not allowed. Nothing is changed."""
         return self.accept(token_id, token)
@@ -198,3 +206,7 @@ class Stopped(Position):
     def completions(self) -> Iterator[bytes]:
         """Nothing is missing."""
         yield b""
+
+    def rest(self, rules: "RestRules") -> "Expr | None":  # noqa: ARG002 - the protocol's
+        """Nothing follows."""
+        return EMPTY

@@ -41,6 +41,11 @@ class Recogniser:
         return cls(initial_state(network), None if plan is None else start_cursor(plan))
 
     @property
+    def state(self) -> ParserState:
+        """What the grammar alone knows of the text."""
+        return self._state
+
+    @property
     def is_complete(self) -> bool:
         """Whether the text may end here."""
         return self._state.is_complete

@@ -274,7 +274,9 @@ class ToolsetController(Controller):
         With `tool`, only of the tool of that name.
         """
         found, reports = await services.registry.report(toolset, revision, tool, share=principal.share)
-        return summary_json(found.summary) | {"tools": [report_json(report) for report in reports]}
+        unguarded = [model.model_id for model in await services.runtime.models() if not model.holds_guards]
+        tools = [report_json(report) for report in reports]
+        return summary_json(found.summary) | {"tools": tools, "unguarded_models": unguarded}
 
     @post("/{toolset:str}/check", status_code=200)
     async def check(

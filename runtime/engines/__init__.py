@@ -1,12 +1,15 @@
-"""Inference engines that others make, with this project's grammars inside.
+"""Inference engines that others make, with this project's grammars inside, or beside them.
 
 In the gateway:
 
     remote               the runtime of a model that engines elsewhere run
     replicas             chooses among the engines of a model, and watches them
     canary               shows that an engine's masks are in force
-    client               HTTP to one vLLM server
+    client               what clients of all engines share: HTTP to one server
+    vllm_client          a vLLM server
+    llama_client         a llama-server
     completion_request   what an engine is asked for
+    sent_grammars        how a request tells its engine which grammar an output is of
     output_writer        has one engine, or one after another, write an output
     verified_output      an output whose tokens are checked when they come
     delivery             how its events get to the client

@@ -6,21 +6,21 @@ writes that letter, and at any place where a mask is missing it would write it, 
 
 - the echoed prompt, and the ids of each token, are those of this vocabulary;
 - the plugin is there: its sentinel does not come;
-- every token of two calls, of two grammars in one batch, is of its grammar; the first string is filled with
-  the letter up to its `maxLength`, where a guard has to end it;
+- every token of two calls, of two grammars in one batch, is of its grammar; where engines hold guards, the
+  first string is filled with the letter up to its `maxLength`, where a guard has to end it;
 - beside them, a request without a grammar is not masked, and gets exactly `max_tokens` tokens;
 - a request that is left is aborted: it is no longer among those that the engine computes.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 
 from compiler.cache.grammar_cache import GrammarCache, GrammarLookup
-from runtime.engines.client import EngineChunk, ServedModel, VllmClient
-from runtime.engines.completion_request import SentinelWatch, completion_body
-from runtime.engines.mark import spell_mark
+from runtime.engines.client import EngineChunk, EngineClient, ServedModel
+from runtime.engines.completion_request import CompletionRequest
+from runtime.engines.sent_grammars import SentGrammars
 from runtime.errors import EngineBroke, PluginMissing
 from runtime.request import Sampling
 from runtime.text.detokenizer import TokenBytes
@@ -37,49 +37,37 @@ MAX_LENGTH = 24
 NUM_LOOKS, LOOK_S = 50, 0.1
 """How often, and with how many seconds between, the canary looks whether an aborted request is gone."""
 
-_TOOLS = (
-    Tool(
-        "callgate_canary",
-        "Nothing",
-        {
-            "type": "object",
-            "properties": {"text": {"type": "string", "maxLength": MAX_LENGTH}},
-            "required": ["text"],
-            "additionalProperties": False,
-        },
-    ),
-    Tool(
-        "callgate_other",
-        "Nothing",
-        {
-            "type": "object",
-            "properties": {"number": {"type": "integer", "minimum": 10, "maximum": 99}},
-            "required": ["number"],
-            "additionalProperties": False,
-        },
-    ),
-)
+
+def _tool(name: str, parameter: str, schema: Mapping[str, object]) -> Tool:
+    closed = {"type": "object", "required": [parameter], "additionalProperties": False}
+    return Tool(name, "Nothing", {**closed, "properties": {parameter: schema}})
+
+
+_OTHER = _tool("callgate_other", "number", {"type": "integer", "minimum": 10, "maximum": 99})
+_TOOLS = (_tool("callgate_canary", "text", {"type": "string", "maxLength": MAX_LENGTH}), _OTHER)
+_UNGUARDED_TOOLS = (_tool("callgate_canary", "text", {"enum": ["a canary", "\u00fcber"]}), _OTHER)
 
 
 class Canary:
     """Checks engines of one model."""
 
-    def __init__(self, text: LoadedTokenizer, grammars: GrammarCache, secret: bytes) -> None:
+    def __init__(self, text: LoadedTokenizer, grammars: GrammarCache, sent: SentGrammars) -> None:
         self._text = text
         self._grammars = grammars
-        self._secret = secret
+        self._sent = sent
         self._token_bytes = TokenBytes(text.vocabulary)
         index = text.prepared.index
         spelled = dict(zip(index.spellings, index.ids, strict=True))
         self._letter_id = next((spelled[one][0] for one in LETTERS if one in spelled), 0)
 
-    async def check(self, client: VllmClient, model: ServedModel) -> None:
+    async def check(self, client: EngineClient, model: ServedModel) -> None:
         """Run it.
 
         Raises:
             EngineFault: the engine must not be used; says what it did.
         """
-        grammars = [await self._grammar(tool) for tool in _TOOLS]
+        tools = _TOOLS if self._sent.holds_guards else _UNGUARDED_TOOLS
+        grammars = [await self._grammar(tool) for tool in tools]
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 await _all_good(
@@ -103,24 +91,26 @@ class Canary:
             await self._grammars.publish(found.recipe, None)
         return found
 
-    async def _check_call(self, client: VllmClient, model: ServedModel, grammar: GrammarLookup) -> None:
-        mark = spell_mark(grammar.recipe, is_thinking=False, secret=self._secret)
-        sentinel = SentinelWatch(self._token_bytes)
+    async def _check_call(self, client: EngineClient, model: ServedModel, grammar: GrammarLookup) -> None:
+        written = self._sent.of_lookup(grammar)
+        sentinel = self._sent.watch()
         matcher = grammar.grammar.matcher()
         num_written = 0
-        async with aclosing(self._chunks(client, model, MAX_TOKENS, mark)) as chunks:
+        async with aclosing(self._chunks(client, model, MAX_TOKENS, written)) as chunks:
             async for chunk in chunks:
-                for token in sentinel.passed(chunk.tokens, is_last=chunk.finish_reason is not None):
+                is_last = chunk.finish_reason is not None
+                tokens = sentinel.passed(chunk.tokens, is_last=is_last) if sentinel else chunk.tokens
+                for token in tokens:
                     num_written += 1
                     if not (self._token_bytes.has(token.token_id) and matcher.accept(token.token_id)):
                         reason = f"wrote a token against its grammar as token {num_written} of an output"
                         raise EngineBroke(client.name, f"{reason}; its masks are not in force")
-                if sentinel.is_found:
+                if sentinel is not None and sentinel.is_found:
                     raise PluginMissing(client.name)
         if not matcher.is_completed():
             raise EngineBroke(client.name, f"ended a call after {num_written} tokens, before it was complete")
 
-    async def _check_text(self, client: VllmClient, model: ServedModel) -> None:
+    async def _check_text(self, client: EngineClient, model: ServedModel) -> None:
         ids: list[int] = []
         async with aclosing(self._chunks(client, model, NUM_UNMASKED, None)) as chunks:
             async for chunk in chunks:
@@ -136,7 +126,7 @@ class Canary:
             reason = "wrote under a mask in a request that has none, or ignores logit_bias"
             raise EngineBroke(client.name, reason)
 
-    async def _check_abort(self, client: VllmClient, model: ServedModel) -> None:
+    async def _check_abort(self, client: EngineClient, model: ServedModel) -> None:
         """Only an engine with nothing else to do shows whether a request is gone."""
         if await client.num_running() != 0:
             return
@@ -149,13 +139,19 @@ class Canary:
         raise EngineBroke(client.name, "goes on with requests whose client has left")
 
     async def _chunks(
-        self, client: VllmClient, model: ServedModel, max_tokens: int, mark: str | None
+        self, client: EngineClient, model: ServedModel, max_tokens: int, grammar: str | None
     ) -> AsyncGenerator[EngineChunk, None]:
         prompt_ids = self._prompt_ids()
         sampling = replace(Sampling(temperature=0.0), logit_bias={self._letter_id: 100.0})
-        body = completion_body(model.model_id, prompt_ids, max_tokens, sampling, grammar=mark)
-        has_echo = False
-        async with client.completion(body) as chunks:
+        request = CompletionRequest(
+            model_id=model.model_id,
+            prompt_ids=prompt_ids,
+            max_tokens=max_tokens,
+            sampling=sampling,
+            grammar=grammar,
+        )
+        has_echo = not client.repeats_prompts
+        async with client.completion(request) as chunks:
             async for chunk in chunks:
                 if chunk.prompt_ids is not None:
                     has_echo = True

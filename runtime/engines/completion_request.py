@@ -6,91 +6,62 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runtime.engines.mark import PLUGIN_MISSING, spell_mark
+from runtime.engines.mark import PLUGIN_MISSING
 from runtime.engines.verified_output import VerifiedOutput
 from runtime.request import GenerationRequest, Sampling
 from runtime.text.detokenizer import TokenBytes
 from runtime.written_token import SampledToken
 
 
-def completion_body(
-    model_id: str,
-    prompt_ids: Sequence[int],
-    max_tokens: int,
-    sampling: Sampling,
-    *,
-    grammar: str | None = None,
-    num_logprobs: int | None = None,
-    **others: Any,
-) -> dict[str, Any]:
-    """The body of a streamed completion of token ids; `grammar` is the text of a mark."""
-    body: dict[str, Any] = {
-        "model": model_id,
-        "prompt": list(prompt_ids),
-        "max_tokens": max_tokens,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-        "return_token_ids": True,
-        # All of these are given, since an engine has defaults of its own for what is left out.
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "top_k": sampling.top_k or 0,
-        "min_p": sampling.min_p,
-        "presence_penalty": sampling.presence_penalty,
-        "frequency_penalty": sampling.frequency_penalty,
-        "repetition_penalty": sampling.repetition_penalty,
-        **others,
-    }
-    if sampling.seed is not None:
-        body["seed"] = sampling.seed
-    if sampling.logit_bias:
-        body["logit_bias"] = {str(token_id): value for token_id, value in sampling.logit_bias.items()}
-    if num_logprobs is not None:
-        body |= {"logprobs": num_logprobs, "return_tokens_as_token_ids": True}
-    if grammar is not None:
-        body["structured_outputs"] = {"grammar": grammar}
-    return body
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletionRequest:
+    """What an engine is asked for: to go on behind token ids, by at most `max_tokens`.
+
+    `grammar` is a text that the engine reads: a mark, or a grammar. With `allowed_ids`, the one token that is
+    asked for is one of these. Requests with the same `cache_salt` share prefixes in the engine's cache.
+    """
+
+    model_id: str
+    prompt_ids: Sequence[int]
+    max_tokens: int
+    sampling: Sampling
+    grammar: str | None = None
+    allowed_ids: tuple[int, ...] = ()
+    num_logprobs: int | None = None
+    stop_token_ids: tuple[int, ...] = ()
+    min_tokens: int = 0
+    cache_salt: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequests:
-    """Makes the bodies by which engines are asked to go on with an output.
+    """Makes the requests by which engines are asked to go on with an output.
 
-    `secret` signs marks and salts. `sends_seeds`: whether seeds of clients reach the engine.
-    `shares_prefixes`: whether clients share the prefixes in an engine's cache.
+    `secret` signs salts. `sends_seeds`: whether seeds of clients reach the engine. `shares_prefixes`: whether
+    clients share the prefixes in an engine's cache.
     """
 
     secret: bytes
     sends_seeds: bool
     shares_prefixes: bool
 
-    def body(self, model_id: str, request: GenerationRequest, output: VerifiedOutput) -> dict[str, Any]:
+    def request(
+        self, model_id: str, request: GenerationRequest, output: VerifiedOutput, grammar: str | None
+    ) -> CompletionRequest:
         """The request for all that is left of an output; `model_id` is the model's name at the engine."""
-        sampling, others = request.sampling, {}
+        sampling = request.sampling
         seed = _seed_of(sampling.seed, output.choice, len(output.ids)) if self.sends_seeds else None
-        if request.constraint is None:
-            others = {
-                "stop_token_ids": list(request.stop_token_ids),
-                "min_tokens": max(0, request.min_tokens - len(output.ids)),
-            }
-        return completion_body(
-            model_id,
-            [*output.prompt_ids, *output.ids],
-            output.remaining,
-            replace(sampling, seed=seed),
-            grammar=self._mark(request, output),
+        is_free = request.constraint is None
+        return CompletionRequest(
+            model_id=model_id,
+            prompt_ids=[*output.prompt_ids, *output.ids],
+            max_tokens=output.remaining,
+            sampling=replace(sampling, seed=seed),
+            grammar=grammar,
             num_logprobs=request.num_logprobs,
+            stop_token_ids=request.stop_token_ids if is_free else (),
+            min_tokens=max(0, request.min_tokens - len(output.ids)) if is_free else 0,
             cache_salt=self._salt(request.share),
-            **others,
-        )
-
-    def _mark(self, request: GenerationRequest, output: VerifiedOutput) -> str | None:
-        if request.constraint is None:
-            return None
-        assert request.recipe is not None, "whoever compiles a grammar knows its recipe"
-        written = tuple(output.ids)
-        return spell_mark(
-            request.recipe, is_thinking=output.is_thinking, secret=self.secret, written_ids=written
         )
 
     def _salt(self, share: str) -> str:

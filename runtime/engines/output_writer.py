@@ -5,20 +5,24 @@ publish    the grammar, so that engines can read it
 ask        an engine writes on, and each token is verified; again, until the output ends:
 - an engine that breaks off is replaced by another one, once
 - an engine that leaves the grammar gets the output back, some times
+- one without the plugin gets it back behind the header of a call, and where it wrote what a guard forbids: it
+  is then asked for one of the allowed tokens
 close      the budget closer completes what no engine has ended
 """
 
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 from compiler.cache.asked_already import to_the_end
 from runtime.engines.client import EngineChunk
-from runtime.engines.completion_request import CompletionRequests, SentinelWatch, conversation_head
+from runtime.engines.completion_request import CompletionRequest, CompletionRequests, conversation_head
 from runtime.engines.delivery import ChoiceDelivery, deliver_verified, last_words
-from runtime.engines.published_grammars import PublishedGrammars
 from runtime.engines.replicas import Replica, Replicas
+from runtime.engines.sent_grammars import SentGrammars
 from runtime.engines.verified_output import VerifiedOutput
 from runtime.errors import (
     DeadlineExceeded,
@@ -32,14 +36,19 @@ from runtime.events import Event
 from runtime.fair_threads import FairThreads
 from runtime.jump_forward import JumpForward
 from runtime.request import GenerationRequest
-from runtime.text.detokenizer import TokenBytes
 
-MAX_RESUMPTIONS = 3
-"""How often an output is given back to an engine that wrote a token which the grammar refuses."""
+MAX_IDLE = 8
+"""Requests that may bring no token, one after the other, before the closer completes an output."""
+MAX_ALLOWED = 256
+"""If more tokens are allowed where one was refused, the engine is told those that were refused."""
+REFUSED_BIAS = -100.0
 MAX_TRIES = 2
 """How many engines may break off before an output fails."""
 NUM_THREADS = 4
 """Threads that begin, verify and complete outputs which take long; one client has at most half of them."""
+
+
+_Result = TypeVar("_Result")
 
 
 class OutputWriter:
@@ -48,15 +57,13 @@ class OutputWriter:
     def __init__(
         self,
         replicas: Replicas,
-        published: PublishedGrammars,
+        grammars: SentGrammars,
         requests: CompletionRequests,
-        token_bytes: TokenBytes,
         jump_forward: JumpForward | None,
     ) -> None:
         self._replicas = replicas
-        self._published = published
+        self._grammars = grammars
         self._requests = requests
-        self._token_bytes = token_bytes
         self._jump_forward = jump_forward
         self._jump_lock = threading.Lock()
         self._threads = FairThreads(NUM_THREADS, "callgate-verify")
@@ -71,9 +78,9 @@ class OutputWriter:
         delivery = ChoiceDelivery(queue)
         try:
             async with asyncio.timeout(request.timeout_s) as deadline:
-                delivery.put(await self._in_thread(request, partial(self._begin, output)))
-                if not output.is_finished and request.recipe is not None:
-                    await self._published.publish(request.recipe, request.share)
+                delivery.put(await self._in_thread(request, partial(self._write_forced, output)))
+                if not output.is_finished:
+                    await self._grammars.publish(request)
                 await self._continue(request, output, delivery)
         except RuntimeFault as fault:
             queue.put_nowait(fault)
@@ -89,9 +96,9 @@ class OutputWriter:
         """Take no more outputs."""
         self._threads.shutdown()
 
-    def _begin(self, output: VerifiedOutput) -> list[Event]:
+    def _write_forced(self, output: VerifiedOutput) -> list[Event]:
         with self._jump_lock:  # it tokenizes one text at a time
-            return output.begin(self._jump_forward)
+            return output.write_forced(self._jump_forward)
 
     async def _continue(
         self,
@@ -122,17 +129,20 @@ class OutputWriter:
                 num_broken += 1
                 if num_broken >= MAX_TRIES:
                     raise
-                if request.recipe is not None:
-                    await self._published.publish_again(request.recipe, request.share)
+                await self._grammars.publish(request, is_again=True)
             if output.is_refused:
-                replica.suspect(1)
+                replica.refused_token(is_expected=not self._grammars.holds_guards)
+            if output.is_open and not self._grammars.holds_guards:
+                delivery.put(await self._in_thread(request, partial(self._write_forced, output)))
         delivery.end()
 
     def _next_replica(
         self, output: VerifiedOutput, affinity: bytes, broken: Mapping[Replica, EngineBroke]
     ) -> Replica | None:
         """The replica that goes on with an output; None if the closer is to complete it."""
-        if output.is_over_budget or output.num_refused > MAX_RESUMPTIONS:
+        if output.is_over_budget or output.num_refused > self._grammars.max_refused:
+            return None
+        if output.num_idle > MAX_IDLE:
             return None
         try:
             return self._replicas.choose(affinity, broken)
@@ -153,13 +163,13 @@ class OutputWriter:
         """
         assert replica.model is not None, "a replica that takes requests has passed the canary"
         name = replica.client.name
-        body = self._requests.body(replica.model.model_id, request, output)
+        asked = await self._in_thread(request, partial(self._asked, replica.model.model_id, request, output))
         request.times.has_begun()
-        sentinel = SentinelWatch(self._token_bytes)
+        sentinel = self._grammars.watch() if request.recipe is not None else None
         finish_reason: str | None = None
         async with (
             replica.request(request.share) as progress,
-            replica.client.completion(body, request.trace_headers) as chunks,
+            replica.client.completion(asked, request.trace_headers) as chunks,
         ):
             async for chunk in chunks:
                 progress()
@@ -167,11 +177,11 @@ class OutputWriter:
                     request.times.has_token()
                 finish_reason = chunk.finish_reason or finish_reason
                 tokens = chunk.tokens
-                if request.recipe is not None:
+                if sentinel is not None:
                     tokens = tuple(sentinel.passed(tokens, is_last=chunk.finish_reason is not None))
-                if sentinel.is_found:
-                    replica.suspect()
-                    raise PluginMissing(name)
+                    if sentinel.is_found:
+                        replica.suspect()
+                        raise PluginMissing(name)
                 await deliver_verified(output, tokens, delivery, partial(self._threads.submit, request.share))
                 if output.is_finished:
                     await self._hear_out(replica, output, delivery, chunks, is_done=finish_reason is not None)
@@ -179,7 +189,19 @@ class OutputWriter:
                     return
         if finish_reason not in {"stop", "length"}:
             raise EngineBroke(name, f"broke off: {finish_reason or 'it sent no finish_reason'}")
-        delivery.put(output.engine_stopped(is_cut=finish_reason == "length"))
+        goes_on = not self._grammars.holds_guards
+        delivery.put(output.engine_stopped(is_cut=finish_reason == "length", goes_on=goes_on))
+
+    def _asked(self, model_id: str, request: GenerationRequest, output: VerifiedOutput) -> CompletionRequest:
+        """What an engine is asked for: the rest, or one token where it wrote one that a guard forbids."""
+        grammar = self._grammars.of_output(request, output)
+        asked = self._requests.request(model_id, request, output, grammar)
+        if self._grammars.holds_guards or not output.refused_ids:
+            return asked
+        allowed = output.allowed_ids(MAX_ALLOWED)
+        bias = {**asked.sampling.logit_bias, **dict.fromkeys(output.refused_ids, REFUSED_BIAS)}
+        sampling = replace(asked.sampling, logit_bias=bias)
+        return replace(asked, max_tokens=1, allowed_ids=allowed, sampling=sampling)
 
     async def _hear_out(
         self,
@@ -203,13 +225,13 @@ class OutputWriter:
         finally:  # also at the deadline: the output is whole
             delivery.end(min(num_cached, len(output.prompt_ids)))
 
-    async def _in_thread(self, request: GenerationRequest, work: Callable[[], list[Event]]) -> list[Event]:
+    async def _in_thread(self, request: GenerationRequest, work: Callable[[], _Result]) -> _Result:
         """Do work in a thread that its client may have now; of one client, others are free.
 
         Also when cancelled, it ends before anybody else uses the output.
         """
 
-        async def done() -> list[Event]:
+        async def done() -> _Result:
             return await asyncio.wrap_future(self._threads.submit(request.share, work))
 
         return await to_the_end(done())

@@ -1,4 +1,4 @@
-"""The remote runtime: a model that engines elsewhere run, each a vLLM server with this project's plugin.
+"""The remote runtime: a model that engines elsewhere run, with this project's plugin or as they are.
 
 It admits requests, renders prompts, and has outputs written (`runtime.engines.output_writer`). The engine
 masks; every token that comes back is verified here (`runtime.engines.verified_output`). A refused token ends
@@ -14,12 +14,12 @@ from functools import partial
 
 from compiler.cache.grammar_cache import GrammarCache
 from runtime.engines.canary import Canary
-from runtime.engines.client import VllmClient
+from runtime.engines.client import EngineClient
 from runtime.engines.completion_request import CompletionRequests
 from runtime.engines.delivery import LAST_WORDS_S
 from runtime.engines.output_writer import OutputWriter
-from runtime.engines.published_grammars import PublishedGrammars
 from runtime.engines.replicas import Replicas, WatchSettings
+from runtime.engines.sent_grammars import MarkedGrammars, RestGrammars, SentGrammars
 from runtime.engines.verified_output import VerifiedOutput
 from runtime.errors import (
     EngineStopped,
@@ -83,20 +83,21 @@ class RemoteRuntime:
         async for event in runtime.generate(request): ...
         await runtime.close()
 
-    `secret` signs the marks; the plugin knows it, too.
+    `secret` signs the marks; the plugin knows it, too. Engines without it (`has_plugin` false) are sent
+    grammars instead of marks.
     """
 
     def __init__(
         self,
         text: LoadedTokenizer,
-        clients: Sequence[VllmClient],
+        clients: Sequence[EngineClient],
         settings: RemoteSettings | None = None,
         *,
         secret: bytes,
+        has_plugin: bool = True,
     ) -> None:
         self._settings = settings or RemoteSettings()
         self._text = text
-        self._secret = secret
         self._token_bytes = TokenBytes(text.vocabulary)
         self._prompts = PromptRenderer(
             text,
@@ -105,12 +106,15 @@ class RemoteRuntime:
             retry_after_s=self._settings.retry_after_s,
         )
         self._replicas = Replicas(text.model_id, clients, self._settings.watch)
-        self._published = PublishedGrammars(retry_after_s=self._settings.retry_after_s)
+        self._grammars: SentGrammars = (
+            MarkedGrammars(secret, self._token_bytes, retry_after_s=self._settings.retry_after_s)
+            if has_plugin
+            else RestGrammars(text.vocabulary)
+        )
         self._writer = OutputWriter(
             self._replicas,
-            self._published,
+            self._grammars,
             CompletionRequests(secret, self._settings.sends_seeds, self._settings.shares_prefixes),
-            self._token_bytes,
             JumpForward.of(text.tokenizer, text.prepared) if self._settings.jump_forward else None,
         )
         self._answers: dict[str, _Answer] = {}
@@ -121,12 +125,13 @@ class RemoteRuntime:
             text.syntax,
             text.context_length,
             template_variables(text.tokenizer.chat_template),
+            holds_guards=self._grammars.holds_guards,
         )
 
     async def start(self, grammars: GrammarCache) -> None:
         """Begin to watch the engines: they take requests once they have passed the canary."""
-        self._published.start(grammars)
-        canary = Canary(self._text, grammars, self._secret)
+        self._grammars.start(grammars)
+        canary = Canary(self._text, grammars, self._grammars)
         self._replicas.start(self._settings.model_name, canary.check)
 
     async def generate(self, request: GenerationRequest) -> AsyncIterator[PromptRead | Event]:
@@ -134,7 +139,7 @@ class RemoteRuntime:
         self._check_model(request)
         check_limits(request, self._text.vocabulary.width, self._settings.max_sequences_per_share)
         if (strategy := request.strategy) is not None:
-            reason = "only the embedded engine selects answers, and vLLM runs this model; leave it out"
+            reason = "only the embedded engine selects answers, and another one runs this model; leave it out"
             raise RequestRefused(reason, f"callgate.{strategy}")
         if request.is_inspected:
             reason = (
@@ -199,7 +204,7 @@ class RemoteRuntime:
         for answer in list(self._answers.values()):
             answer.queue.put_nowait(EngineStopped())
             await answer.stop()
-        await self._published.close()
+        await self._grammars.close()
         await self._replicas.close()
         self._prompts.close()
         self._writer.shutdown()
@@ -233,6 +238,7 @@ class RemoteRuntime:
                 prepared=self._text.prepared,
                 token_bytes=self._token_bytes,
                 is_thinking=is_thinking,
+                checks_masks=not self._grammars.holds_guards,
             )
             for choice in range(request.num_choices)
         ]

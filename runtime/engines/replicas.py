@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from runtime.engines.client import ServedModel, VllmClient
+from runtime.engines.client import EngineClient, ServedModel
 from runtime.errors import EngineBroke, EngineFault, EngineUnreachable, NoEngine
 from runtime.protocol import Circuit, EngineState
 
@@ -44,14 +44,14 @@ class WatchSettings:
     stall_s: float = 120.0
 
 
-Check = Callable[[VllmClient, ServedModel], Awaitable[None]]
+Check = Callable[[EngineClient, ServedModel], Awaitable[None]]
 """The canary: raises EngineFault if an engine must not be used."""
 
 
 class Replica:
     """One server of an engine: its circuit, its load, and what it has done."""
 
-    def __init__(self, client: VllmClient, settings: WatchSettings) -> None:
+    def __init__(self, client: EngineClient, settings: WatchSettings) -> None:
         self.client = client
         self.model: ServedModel | None = None
         self.version = ""
@@ -128,9 +128,14 @@ class Replica:
         elif is_broken:
             self.suspect()
 
-    def suspect(self, num_refused_tokens: int = 0) -> None:
+    def refused_token(self, *, is_expected: bool) -> None:
+        """A token of it was refused; where it holds no guards that is expected."""
+        self.num_refused_tokens += 1
+        if not is_expected:
+            self.suspect()
+
+    def suspect(self) -> None:
         """Requests fail, tokens were refused, or the plugin seems to be missing: let the canary look soon."""
-        self.num_refused_tokens += num_refused_tokens
         if time.monotonic() - self._checked_at > self._settings.probe_s:
             self._checked_at = -math.inf
             self._is_wanted.set()
@@ -245,7 +250,7 @@ class Replicas:
     """All replicas of one engine, each watched by a task."""
 
     def __init__(
-        self, model_id: str, clients: Sequence[VllmClient], settings: WatchSettings | None = None
+        self, model_id: str, clients: Sequence[EngineClient], settings: WatchSettings | None = None
     ) -> None:
         self._model_id = model_id
         self._settings = settings or WatchSettings()

@@ -9,10 +9,13 @@ import time
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
+import numpy as np
+
+from compiler.grammar.grammar import Grammar
 from compiler.matcher import Matcher, allocate_bitmask
 from compiler.output_parts import CallEnd
 from compiler.prepared_vocabulary import PreparedVocabulary
-from compiler.token_index import allows_only
+from compiler.token_index import Row, allows_only
 from runtime.errors import BudgetTooSmall, GenerationFailed, GrammarTooSlow
 from runtime.events import Event, FinishReason, GenerationStats
 from runtime.jump_forward import JumpForward
@@ -32,7 +35,7 @@ class VerifiedOutput:
     """One choice of a request: takes an engine's tokens, and gives the events of those that are good.
 
         output.check_budget()
-        events = output.begin(jump_forward)
+        events = output.write_forced(jump_forward)
         while not output.is_finished:
             output.resume()  # the engine continues prompt_ids + output.ids, by at most output.remaining
             while output.is_open and (tokens := more tokens):
@@ -40,6 +43,9 @@ class VerifiedOutput:
             events += output.engine_stopped()
             if output.is_over_budget:
                 events += output.close()
+
+    `checks_masks`: a matcher also accepts tokens after which a guard allows nothing. No mask has them, and an
+    engine that keeps no guards may write them.
 
     Not thread-safe.
     """
@@ -54,6 +60,7 @@ class VerifiedOutput:
         prepared: PreparedVocabulary,
         token_bytes: TokenBytes,
         is_thinking: bool,
+        checks_masks: bool = False,
     ) -> None:
         constraint = request.constraint
         self.choice = choice
@@ -73,6 +80,11 @@ class VerifiedOutput:
         self.num_refused = 0
         self.num_requests = 0
         """How many times an engine was asked to begin it or to go on with it."""
+        self.num_idle = 0
+        """How many of the last requests brought no token."""
+        self.refused_ids: list[int] = []
+        """The tokens that were refused at this place."""
+        self._num_at_resume = 0
         self._slow_s = 0.0
         self._matcher = constraint.matcher(is_thinking=is_thinking) if constraint else None
         self._closer = constraint.closer(is_thinking=is_thinking) if constraint else None
@@ -81,6 +93,7 @@ class VerifiedOutput:
         self._stop_ids = frozenset(prepared.vocabulary.stop_ids)
         self._ends_text = frozenset(request.stop_token_ids) if constraint is None else frozenset()
         self._num_logprobs = request.num_logprobs
+        self._checks_masks = checks_masks
         self._num_forced = 0
         self._was_complete = False
 
@@ -99,13 +112,25 @@ class VerifiedOutput:
         if self._closer is not None and not self._closer.fits(self.max_tokens):
             raise BudgetTooSmall(self.max_tokens, self._closer.minimum())
 
-    def begin(self, jump_forward: JumpForward | None = None) -> list[Event]:
-        """Write what the grammar forces at the beginning: the engine computes it with the prompt."""
+    def write_forced(self, jump_forward: JumpForward | None = None) -> list[Event]:
+        """Write what the grammar forces here: the engine computes it with the prompt."""
         if jump_forward is None or self._matcher is None:
             return []
         written = list(islice(self._forced(jump_forward, self._matcher), MAX_FORCED))
         self._num_forced += len(written)
         return [*self._fed(written), *self._ended_if_done(written)]
+
+    def rest_grammar(self) -> Grammar | None:
+        """The grammar of what may follow, guards aside; None where none is known."""
+        return None if self._closer is None else self._closer.rest_grammar()
+
+    def allowed_ids(self, most: int) -> tuple[int, ...]:
+        """The tokens that may follow; none if they are more than `most`."""
+        if self._matcher is None:
+            return ()
+        bits = np.unpackbits(self._mask().view(np.uint8), bitorder="little")[: self._width]
+        found = np.flatnonzero(bits)
+        return tuple(found.tolist()) if len(found) <= most else ()
 
     def take(self, tokens: Iterable[SampledToken]) -> list[Event]:
         """The events of tokens that came, up to the one that is refused or ends the output.
@@ -126,11 +151,14 @@ class VerifiedOutput:
         """An engine is asked to go on from what was good; that a token was refused is forgotten."""
         self.is_refused = False
         self.num_requests += 1
+        self.num_idle = self.num_idle + 1 if len(self.ids) == self._num_at_resume else 0
+        self._num_at_resume = len(self.ids)
 
-    def engine_stopped(self, *, is_cut: bool = False) -> list[Event]:
+    def engine_stopped(self, *, is_cut: bool = False, goes_on: bool = False) -> list[Event]:
         """The engine sends no more tokens; `is_cut`: since a limit was reached, and not since it was done.
 
-        Where the grammar wants more, this is as bad as a refused token.
+        Where the grammar wants more, this is as bad as a refused token; unless the output `goes_on` by
+        another request, since the engine was asked for a part of it.
         """
         if not self.is_open:
             return []
@@ -138,7 +166,8 @@ class VerifiedOutput:
             return self._end(FinishReason.LENGTH if is_cut else FinishReason.STOP)
         if self._matcher.is_completed() and not is_cut:
             return self._end(FinishReason.STOP)
-        self._refuse()
+        if not goes_on or len(self.ids) == self._num_at_resume:
+            self._refuse()
         return []
 
     def close(self) -> list[Event]:
@@ -170,14 +199,21 @@ class VerifiedOutput:
         for token in tokens:
             if not self.is_open:
                 return
-            is_known = 0 <= token.token_id < self._width
-            if is_known and self._exceeds_budget(token.token_id):
+            if not self._is_allowed(token.token_id):
+                self._refuse(token)
+            elif self._exceeds_budget(token.token_id):
                 self.is_over_budget = True
-            elif not is_known or (written := self._append(token)) is None:
-                self._refuse()
+            elif (written := self._append(token)) is None:
+                self._refuse(token)
             else:
                 yield self._fed([written])
                 yield self._ended_if_done([written])
+
+    def _is_allowed(self, token_id: int) -> bool:
+        """Whether a token is in the mask, if masks are checked, and in the vocabulary."""
+        if not self._checks_masks or self._matcher is None or not 0 <= token_id < self._width:
+            return 0 <= token_id < self._width
+        return bool(self._mask()[token_id >> 5] >> (token_id & 31) & 1)
 
     def _exceeds_budget(self, token_id: int) -> bool:
         """Whether the closer does not admit a token that the grammar does."""
@@ -210,6 +246,7 @@ class VerifiedOutput:
         written = write(token, self._matcher, self._closer)
         if written is not None:
             self.ids.append(token.token_id)
+            self.refused_ids.clear()
         return written
 
     def _fed(self, tokens: Iterable[WrittenToken]) -> list[Event]:
@@ -239,12 +276,19 @@ class VerifiedOutput:
         return is_new and self._allows_only(self._stop_ids)
 
     def _allows_only(self, token_ids: Iterable[int]) -> bool:
+        return allows_only(self._mask(), token_ids)
+
+    def _mask(self) -> Row:
+        """The tokens that may follow."""
         assert self._matcher is not None, "text without a grammar allows much"
         bitmask = allocate_bitmask(1, self._width)
         self._matcher.fill_bitmask(bitmask, 0)
-        return allows_only(bitmask[0], token_ids)
+        row: Row = bitmask[0]
+        return row
 
-    def _refuse(self) -> None:
+    def _refuse(self, token: SampledToken | None = None) -> None:
+        if token is not None:
+            self.refused_ids.append(token.token_id)
         self.is_refused = True
         self.num_refused += 1
 

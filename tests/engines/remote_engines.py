@@ -7,9 +7,10 @@ from dataclasses import replace
 from completions_server import SECRET, StandIn, serving
 
 from compiler.cache.grammar_cache import GrammarCache
-from runtime.engines.client import EngineAddress, VllmClient
+from runtime.engines.client import EngineAddress
 from runtime.engines.remote import RemoteRuntime, RemoteSettings
 from runtime.engines.replicas import WatchSettings
+from runtime.engines.vllm_client import VllmClient
 from runtime.request import GenerationRequest, Message, Sampling
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 

@@ -7,8 +7,9 @@ import pytest
 from completions_server import StandIn, serving
 
 from runtime.engines import client as engine_client
-from runtime.engines.client import EngineAddress, VllmClient
-from runtime.engines.completion_request import completion_body
+from runtime.engines.client import EngineAddress
+from runtime.engines.completion_request import CompletionRequest
+from runtime.engines.vllm_client import VllmClient
 from runtime.errors import EngineBroke
 from runtime.models.random_model import RandomModelSettings, ensure_random_model
 from runtime.request import Sampling
@@ -16,6 +17,9 @@ from runtime.text.tokenizer import load_tokenizer
 
 NUM_STREAMS = 272
 """As many as a gateway admits by default."""
+
+
+REQUEST = CompletionRequest(model_id="remote", prompt_ids=[1], max_tokens=9, sampling=Sampling())
 
 
 def answering(content):
@@ -30,7 +34,7 @@ def answering(content):
 
 
 async def tokens_of(client):
-    async with client.completion({}) as chunks:
+    async with client.completion(REQUEST) as chunks:
         return [token.token_id async for chunk in chunks for token in chunk.tokens]
 
 
@@ -39,7 +43,7 @@ async def test_probes_are_answered_beside_as_many_streams_as_may_run(tmp_path):
         ensure_random_model(tmp_path, RandomModelSettings(hidden_size=64, num_layers=2)), model_id="remote"
     )
     stand_in = StandIn(text, writes={0: "stall"})
-    body = completion_body("remote", [1, 2], 9, Sampling())
+    body = CompletionRequest(model_id="remote", prompt_ids=[1, 2], max_tokens=9, sampling=Sampling())
     with serving(stand_in) as url:
         client = VllmClient(EngineAddress(url))
         async with AsyncExitStack() as streams:

@@ -18,6 +18,7 @@ from runtime.engines.canary import Canary
 from runtime.engines.client import ServedModel
 from runtime.engines.remote import RemoteSettings
 from runtime.engines.replicas import WatchSettings
+from runtime.engines.sent_grammars import MarkedGrammars
 from runtime.engines.verified_output import VerifiedOutput
 from runtime.errors import (
     DeadlineExceeded,
@@ -175,7 +176,7 @@ async def left_alone(stand_in):
         ({"status": 500}, "told to fail (HTTP 500)"),
         ({"writes": {2: 5}}, "as token 3 of an output"),
         ({"aborts": False}, "whose client has left"),
-        ({"context_length": "long"}, "what vLLM would not"),
+        ({"context_length": "long"}, "such an engine would not"),
     ],
 )
 async def test_an_engine_that_fails_the_canary_gets_no_request(text, monkeypatch, faults, said):
@@ -497,6 +498,7 @@ async def test_a_canary_that_fails_while_it_is_stopped_is_stopped(text, num_turn
 
     class Failing:
         name = "an engine"
+        repeats_prompts = True
 
         @asynccontextmanager
         async def completion(self, body):
@@ -505,7 +507,8 @@ async def test_a_canary_that_fails_while_it_is_stopped_is_stopped(text, num_turn
             yield
 
     grammars = GrammarCache(None, secret=SECRET)
-    canary = Canary(text, grammars, SECRET)
+    sent = MarkedGrammars(SECRET, TokenBytes(text.vocabulary), retry_after_s=1)
+    canary = Canary(text, grammars, sent)
     checking = asyncio.create_task(canary.check(Failing(), ServedModel("m", None)))
     await until(lambda: len(asyncio.all_tasks()) > 3)
     fails.set()

@@ -12,13 +12,18 @@ from completions_server import StandIn
 from remote_engines import SETTINGS, remote_over, until
 
 from runtime.engines import verified_output
-from runtime.engines.client import MAX_TOKENS, EngineAddress, VllmClient
+from runtime.engines.client import MAX_TOKENS, EngineAddress
+from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.replicas import MAX_FAILURES, Replica, WatchSettings
+from runtime.engines.vllm_client import VllmClient
 from runtime.errors import EngineBroke, EngineUnreachable, GrammarTooSlow, RequestRefused
 from runtime.events import PromptRead
 from runtime.models.random_model import RandomModelSettings, ensure_random_model
 from runtime.protocol import Circuit
+from runtime.request import Sampling
 from runtime.text.tokenizer import load_tokenizer
+
+REQUEST = CompletionRequest(model_id="remote", prompt_ids=[1], max_tokens=9, sampling=Sampling())
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +45,7 @@ def answering(content, **headers):
 
 
 async def tokens_of(client):
-    async with client.completion({}) as chunks:
+    async with client.completion(REQUEST) as chunks:
         return [token.token_id async for chunk in chunks for token in chunk.tokens]
 
 
@@ -61,7 +66,7 @@ async def test_metrics_of_a_hostile_engine_are_read_in_linear_time():
 
 async def test_an_event_has_a_bounded_number_of_tokens():
     ids = b"5," * MAX_TOKENS
-    with pytest.raises(EngineBroke, match="answers what vLLM would not"):
+    with pytest.raises(EngineBroke, match="answers what such an engine would not"):
         await tokens_of(answering(b'data: {"choices": [{"token_ids": [' + ids + b"5]}]}\n\n"))
 
 

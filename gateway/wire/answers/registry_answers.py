@@ -92,9 +92,14 @@ class ReportedTool(Struct):
 
 
 class Report(RevisionSummary):
-    """How the tools of a revision are enforced."""
+    """How the tools of a revision are enforced.
+
+    `unguarded_models` are those whose engines do not keep what is guarded: the gateway refuses their tokens
+    there, and asks for others.
+    """
 
     tools: list[ReportedTool]
+    unguarded_models: list[str]
 
 
 class Changes(Struct):

@@ -1,0 +1,76 @@
+"""The grammar of what may still follow an output, where it is outside of units and answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from compiler.grammar.grammar import EMPTY, Expr, Literal, concat, union
+from compiler.linker.dispatch_states import DispatchState, FreeText, HeaderTarget
+from compiler.schema import CompiledSchema
+from compiler.vocabulary import MARKER_START
+
+if TYPE_CHECKING:
+    from compiler.linker.dispatcher import Dispatcher, Thought
+    from compiler.recogniser.rest_rules import RestRules
+
+
+def rest_of_text(dispatcher: Dispatcher, text: FreeText, state: int, rules: RestRules) -> Expr | None:
+    """Free text and what follows it, `state` bytes into what ends the text."""
+    options: list[Expr | None] = [EMPTY] if text.may_stop else []
+    if (leads_to := text.exit) is not None:
+        options.append(rules.rule(leads_to, lambda: rest_after(dispatcher, leads_to, b"", rules)))
+    prose = concat(_prose(text, rules), union(options))
+    held_back = text.held_back(state)
+    if not held_back or leads_to is None:
+        return prose
+    return union([rest_after(dispatcher, leads_to, held_back, rules), prose])
+
+
+def rest_of_thought(dispatcher: Dispatcher, thought: Thought, rules: RestRules) -> Expr | None:
+    """A thought, its end, and the answer."""
+    end = literal(dispatcher.vocabulary.tokens[thought.end_id])
+    return concat(_prose(thought.text, rules), end, dispatcher.begin_answer().rest(rules))
+
+
+def rest_after(dispatcher: Dispatcher, state: DispatchState, text: bytes, rules: RestRules) -> Expr | None:
+    """What follows `text`, read from the beginning of a state on.
+
+    Where more than one tool may be called, it ends behind the header of a call: the arguments of all tools
+    together make a large grammar, of which an output needs little.
+    """
+    options: list[Expr | None] = []
+    if state.closing is not None and state.closing.startswith(text):
+        options.append(literal(state.closing[len(text) :]))
+    low, high = state.reach(text)
+    headers, lead = state.headers, state.lead or b""
+    has_one_tool = len({target for target in headers.targets[low:high] if isinstance(target, str)}) == 1
+    for at in range(low, high):
+        key, target = headers.keys[at], headers.targets[at]
+        header = literal((lead + key[: len(key) - headers.num_lookahead])[len(text) :])
+        ends_here = isinstance(target, str) and not has_one_tool
+        options.append(header if ends_here else concat(header, _target(dispatcher, target, rules)))
+    return union(options)
+
+
+def _target(dispatcher: Dispatcher, target: HeaderTarget, rules: RestRules) -> Expr | None:
+    """What a header leads to."""
+    if isinstance(target, FreeText):
+        return rules.rule(target, lambda: rest_of_text(dispatcher, target, 0, rules))
+    if isinstance(target, CompiledSchema):
+        return rules.whole(target.network)
+    after = rules.rule(
+        dispatcher.after_call, lambda: rest_after(dispatcher, dispatcher.after_call, b"", rules)
+    )
+    return concat(rules.whole(dispatcher.units[target].network), after)
+
+
+def _prose(text: FreeText, rules: RestRules) -> Expr:
+    return rules.prose(text.pattern.decode(), MARKER_START)
+
+
+def literal(text: bytes) -> Expr | None:
+    """A text of the grammar; None if it begins inside a character."""
+    try:
+        return Literal(text.decode())
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,193 @@
+r"""The rules of what may follow a text: the grammar of its rest, also called its derivative or left quotient.
+
+A parser state knows what is missing of every rule that the text has begun. Written down as rules, this is the
+grammar of all that completes the text. After `{"a": ` in `"{" pair "}"` with `pair ::= "\"a\": " [0-9]+`, it
+is `[0-9]+ frame` with `frame ::= "}"`.
+
+An engine that takes a grammar with a request begins at its root. So one that goes on behind what is written
+gets the grammar of the rest.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+
+from compiler.grammar.grammar import (
+    EMPTY,
+    Choice,
+    Concatenation,
+    Expr,
+    Grammar,
+    GuardedText,
+    Literal,
+    Prose,
+    Repeat,
+    Rule,
+    RuleRef,
+    choice,
+    concat,
+    subexpressions,
+    union,
+)
+from compiler.grammar.passes import prune
+from compiler.grammar.rules import RuleTable
+from compiler.guard.string_bounds import StringAutomaton
+from compiler.recogniser.network import Network, StateSet
+from compiler.recogniser.network_states import (
+    CallState,
+    CharTailState,
+    ChoiceState,
+    EndState,
+    LiteralState,
+    NetworkState,
+    ProseState,
+    RepeatState,
+    TextState,
+)
+from compiler.recogniser.parser_state import ParserState, StackFrame
+
+
+class RestRules:
+    """Collects rules of several grammars and rests of texts, and makes one grammar of them.
+
+    None stands for a rest that no rules describe: that of a text which ends inside a character. The grammar
+    can be wider than what may follow: guards are left out, and of a guarded text it has what is compiled.
+    """
+
+    def __init__(self) -> None:
+        self._table = RuleTable()
+        self._refs: dict[Hashable, RuleRef] = {}
+        """Of rules by network and name, of choices and frames, and of what `rule` was asked for."""
+        self._widened: dict[Network, Mapping[StringAutomaton, RuleRef]] = {}
+        self._pending: list[tuple[RuleRef, Network, Expr | ChoiceState | StackFrame]] = []
+
+    def grammar(self, root: Expr | None) -> Grammar | None:
+        """The grammar of `root`, which refers to rules of this table."""
+        return None if root is None else prune(self._table.grammar(Rule(root)))
+
+    def rule(self, key: Hashable, build: Callable[[], Expr | None]) -> Expr | None:
+        """What `build` describes, as a rule of its own for each key: it may lead back to itself."""
+        if key not in self._refs:
+            self._refs[key] = ref = self._table.reserve("part")
+            body = build()
+            assert body is not None, "what begins behind a text begins a character"
+            self._table.fill(ref, Rule(body))
+        return self._refs[key]
+
+    def prose(self, *excludes: str) -> RuleRef:
+        """Text that contains none of some texts."""
+        return self._table.define("text", Rule(Prose(excludes)))
+
+    def whole(self, network: Network) -> Expr:
+        """A sentence of a grammar."""
+        ref = self._named(network, network.grammar.root)
+        self._fill_pending()
+        return ref
+
+    def rest(self, state: ParserState) -> Expr | None:
+        """What completes a text."""
+        network = state.network
+        if any(_is_in_character(one) for states in state.live.values() for one in states.consuming):
+            return None
+        found = union(
+            concat(self._live(network, states, is_bottom=frame is state.bottom), self._after(network, frame))
+            for frame, states in state.live.items()
+        )
+        self._fill_pending()
+        return found
+
+    def _live(self, network: Network, states: StateSet, *, is_bottom: bool) -> Expr | None:
+        """What completes the rule; what it calls is live in a frame of its own."""
+        options = [self._sequence(network, one) for one in states.consuming]
+        return union([*options, EMPTY] if states.is_end and is_bottom else options)
+
+    def _after(self, network: Network, frame: StackFrame) -> Expr:
+        """What follows the rule of a frame."""
+        return self._deferred(network, frame, frame, "after") if frame.callers else EMPTY
+
+    def _named(self, network: Network, name: str) -> RuleRef:
+        """A rule of a grammar."""
+        return self._deferred(network, (network, name), network.grammar.rules[name].body, name)
+
+    def _deferred(
+        self, network: Network, key: Hashable, source: Expr | ChoiceState | StackFrame, hint: str
+    ) -> RuleRef:
+        """A rule that is filled later, since it may lead back to itself or be nested deeply."""
+        if key not in self._refs:
+            self._refs[key] = ref = self._table.reserve(hint)
+            self._pending.append((ref, network, source))
+        return self._refs[key]
+
+    def _fill_pending(self) -> None:
+        while self._pending:
+            ref, network, source = self._pending.pop()
+            match source:
+                case ChoiceState(options):
+                    body = choice(*(self._sequence(network, option) for option in options))
+                case StackFrame():
+                    body = choice(*(self._returned(network, *caller) for caller in source.callers))
+                case _:
+                    body = self._copied(network, source)
+            self._table.fill(ref, Rule(body))
+
+    def _returned(self, network: Network, states: StateSet, caller: StackFrame) -> Expr:
+        """What follows a call: the states that it returns to, and what follows its caller."""
+        options = choice(*(self._sequence(network, state) for state in states.states))
+        return concat(options, self._after(network, caller))
+
+    def _sequence(self, network: Network, state: NetworkState) -> Expr:
+        """What completes a rule from a state on."""
+        items: list[Expr] = []
+        while not isinstance(state, EndState):
+            match state:
+                case LiteralState(text, at):
+                    items.append(Literal(text[at:].decode()))
+                case RepeatState(Repeat(item, 1, 1)):
+                    items.append(item)
+                case RepeatState(repeat):
+                    items.append(repeat)
+                case CallState(name):
+                    items.append(self._named(network, name))
+                case ProseState(forbidden):
+                    items.append(self.prose(*(text.decode() for text in forbidden.texts)))
+                case TextState(automaton):
+                    items.append(self._named(network, self._widened_of(network)[automaton].name))
+                    state = state.after  # the quote, which the widened rule reads
+                    assert isinstance(state, LiteralState), "a guarded text ends with a quote"
+                case ChoiceState():  # a rule, since many states may lead to it
+                    return concat(*items, self._deferred(network, state, state, "rest"))
+                case CharTailState():
+                    raise AssertionError("a rule is inside a character only behind what was read")
+            state = state.after
+        return concat(*items)
+
+    def _copied(self, network: Network, expr: Expr) -> Expr:
+        match expr:
+            case RuleRef(name) | GuardedText(_, RuleRef(name)):
+                return self._named(network, name)
+            case Concatenation(items):
+                return concat(*(self._copied(network, item) for item in items))
+            case Choice(options):
+                return choice(*(self._copied(network, option) for option in options))
+            case _:
+                return expr
+
+    def _widened_of(self, network: Network) -> Mapping[StringAutomaton, RuleRef]:
+        """By the automaton of a guarded text, the rule that is compiled for it."""
+        if network not in self._widened:
+            self._widened[network] = {
+                part.automaton: part.widened
+                for rule in network.grammar.rules.values()
+                for part in subexpressions(rule.body)
+                if isinstance(part, GuardedText)
+            }
+        return self._widened[network]
+
+
+def _is_in_character(state: NetworkState) -> bool:
+    """Whether the text that led to a state ends inside a character."""
+    match state:
+        case LiteralState(text, at):
+            return 0x80 <= text[at] < 0xC0
+        case CharTailState():
+            return True
+        case _:
+            return False

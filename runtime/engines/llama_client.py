@@ -1,0 +1,230 @@
+"""The client of one `llama-server`, which llama.cpp ships: token ids go to `/completion`, and come back.
+
+A character of several tokens comes with the last of them alone, but with all of its text. Its bytes are then
+spelled anew, in other tokens perhaps: what a client reads and what a grammar allows are the same.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from typing import Annotated, Any
+
+import httpx
+import msgspec
+from msgspec import Meta
+
+from compiler.closing.closer import Segmentation
+from compiler.grammar.gbnf import token_choice
+from compiler.prepared_vocabulary import PreparedVocabulary
+from runtime.engines.client import (
+    MAX_TOKENS,
+    NO_HEADERS,
+    ClientLimits,
+    EngineAddress,
+    EngineChunk,
+    EngineConnection,
+    ServedModel,
+    plain,
+)
+from runtime.engines.completion_request import CompletionRequest
+from runtime.errors import EngineBroke, RequestRefused
+from runtime.written_token import SampledToken
+
+_FINISH_REASONS = {"eos": "stop", "word": "stop", "limit": "length"}
+
+
+class _Meta(msgspec.Struct):
+    n_ctx: int | None = None
+
+
+class _Model(msgspec.Struct):
+    id: str
+    meta: _Meta | None = None
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
+
+
+class _Properties(msgspec.Struct):
+    build_info: str = ""
+
+
+class _Slot(msgspec.Struct):
+    is_processing: bool = False
+
+
+class _Alternative(msgspec.Struct):
+    id: int
+    logprob: float | None = None
+
+
+class _Probability(msgspec.Struct):
+    id: int
+    logprob: float | None = None
+    top_logprobs: list[_Alternative] = []
+
+
+class _Timings(msgspec.Struct):
+    cache_n: int | None = None
+
+
+class _Event(msgspec.Struct):
+    content: str = ""
+    tokens: Annotated[list[int], Meta(max_length=MAX_TOKENS)] = []
+    stop: bool = False
+    stop_type: str = "none"
+    timings: _Timings | None = None
+    completion_probabilities: list[_Probability] = []
+    error: Any = None
+
+
+class LlamaClient:
+    """One `llama-server`."""
+
+    repeats_prompts = False
+
+    def __init__(
+        self,
+        address: EngineAddress,
+        prepared: PreparedVocabulary,
+        limits: ClientLimits | None = None,
+        *,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.name = address.name
+        self.reports_cached = False
+        self._connection = EngineConnection(address, limits, transport=transport)
+        self._tokens = prepared.vocabulary.tokens
+        self._special_ids = prepared.vocabulary.marker_ids | set(prepared.vocabulary.stop_ids)
+        self._index = prepared.index
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._connection.close()
+
+    async def is_healthy(self) -> bool:
+        """Whether the server has loaded its model; raises EngineBroke if it does not answer."""
+        return (await self._connection.get("/health")).is_success
+
+    async def version(self) -> str:
+        """The build of llama.cpp; empty if the server does not say."""
+        return (await self._connection.get_json("/props", _Properties)).build_info[:40]
+
+    async def models(self) -> list[ServedModel]:
+        """The models that it serves; the context is that of one slot."""
+        found = await self._connection.get_json("/v1/models", _Models)
+        return [ServedModel(model.id, model.meta.n_ctx if model.meta else None) for model in found.data]
+
+    async def num_running(self) -> int | None:
+        """How many of its slots compute; None if it does not show them."""
+        answer = await self._connection.get("/slots")
+        if not answer.is_success:
+            return None
+        with self._connection.reading():
+            slots = msgspec.json.decode(answer.content, type=list[_Slot])
+        return sum(slot.is_processing for slot in slots)
+
+    @asynccontextmanager
+    async def completion(
+        self, request: CompletionRequest, headers: Mapping[str, str] = NO_HEADERS
+    ) -> AsyncIterator[AsyncIterator[EngineChunk]]:
+        """The chunks of a completion; see `EngineClient`.
+
+        Raises:
+            RequestRefused: the request has `min_tokens`, which llama.cpp does not know.
+        """
+        if request.min_tokens:
+            raise RequestRefused("the engine of this model, llama-server, does not know it", "min_tokens")
+        body = llama_body(request)
+        async with (
+            self._connection.events("/completion", body, headers) as events,
+            aclosing(self._chunks(events)) as chunks,
+        ):
+            yield chunks
+
+    async def _chunks(self, events: AsyncIterator[bytes]) -> AsyncGenerator[EngineChunk, None]:
+        """What an engine sends; without the token that ended an answer, which need not be one of ours."""
+        held: EngineChunk | None = None
+        with self._connection.reading():
+            async for data in events:
+                event = msgspec.json.decode(data, type=_Event)
+                if event.error is not None:
+                    raise EngineBroke(self.name, f"broke off: {plain(event.error)}")
+                if held is not None and event.stop_type != "eos":
+                    yield held
+                chunk = self._chunk(event)
+                held = chunk if self._may_end(chunk) else None
+                if held is None:
+                    yield chunk
+                if event.stop:
+                    return
+
+    def _may_end(self, chunk: EngineChunk) -> bool:
+        """Whether a chunk is a token that has no text, and may have ended the answer."""
+        is_special = [token.token_id in self._special_ids for token in chunk.tokens]
+        return chunk.finish_reason is None and bool(is_special) and all(is_special)
+
+    def _chunk(self, event: _Event) -> EngineChunk:
+        reason = _FINISH_REASONS.get(event.stop_type) if event.stop else None
+        num_cached = event.timings.cache_n if event.timings else None
+        self.reports_cached |= num_cached is not None
+        return EngineChunk(tuple(self._sampled(event)), reason, num_cached=num_cached)
+
+    def _sampled(self, event: _Event) -> list[SampledToken]:
+        """The tokens of an event, those of a whole character if it had several."""
+        text = event.content.encode()
+        ids = event.tokens
+        is_known = all(0 <= i < len(self._tokens) for i in ids)
+        spelled = b"".join(self._tokens[i] for i in ids) if is_known else b""
+        if is_known and text.endswith(spelled) and len(text) > len(spelled) and spelled:
+            segmentation = Segmentation(self._index)
+            if segmentation.count(text) < len(text) + 1:
+                ids = segmentation.ids(text)
+        found = {one.id: one for one in event.completion_probabilities}
+        return [
+            SampledToken(
+                token_id,
+                found[token_id].logprob if token_id in found else None,
+                _top(found[token_id]) if token_id in found else (),
+            )
+            for token_id in ids
+        ]
+
+
+def _top(probability: _Probability) -> tuple[tuple[int, float], ...]:
+    tops = probability.top_logprobs
+    return tuple((one.id, one.logprob) for one in tops if one.logprob is not None)
+
+
+def llama_body(request: CompletionRequest) -> dict[str, Any]:
+    """The body of a request as llama-server reads it."""
+    sampling = request.sampling
+    body: dict[str, Any] = {
+        "prompt": list(request.prompt_ids),
+        "n_predict": request.max_tokens,
+        "stream": True,
+        "return_tokens": True,
+        "cache_prompt": True,
+        "response_fields": ["content", "tokens", "stop", "stop_type", "timings"],
+        # All of these are given, since an engine has defaults of its own for what is left out.
+        "samplers": ["penalties", "top_k", "top_p", "min_p", "temperature"],
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k or 0,
+        "min_p": sampling.min_p,
+        "presence_penalty": sampling.presence_penalty,
+        "frequency_penalty": sampling.frequency_penalty,
+        "repeat_penalty": sampling.repetition_penalty,
+        "repeat_last_n": len(request.prompt_ids) + request.max_tokens,
+        "n_probs": request.num_logprobs or 0,
+        "ignore_eos": False,
+    }
+    if sampling.seed is not None:
+        body["seed"] = sampling.seed & 0xFFFFFFFF
+    if sampling.logit_bias:
+        body["logit_bias"] = [[token_id, value] for token_id, value in sampling.logit_bias.items()]
+    if request.allowed_ids:
+        body["grammar"] = token_choice(request.allowed_ids)
+    elif request.grammar is not None:
+        body["grammar"] = request.grammar
+    return body

@@ -1,0 +1,129 @@
+"""How an engine is told which grammar an output is of, and what has to be done before.
+
+Two kinds of engines: those with the plugin read a mark, and the store; those without it read a grammar.
+"""
+
+from typing import Protocol
+
+from compiler.cache.grammar_cache import GrammarCache, GrammarLookup
+from compiler.grammar.gbnf import to_gbnf
+from compiler.grammar.grammar import Grammar
+from compiler.vocabulary import Vocabulary
+from runtime.engines.completion_request import SentinelWatch
+from runtime.engines.mark import spell_mark
+from runtime.engines.published_grammars import PublishedGrammars
+from runtime.engines.verified_output import VerifiedOutput
+from runtime.request import GenerationRequest
+from runtime.text.detokenizer import TokenBytes
+
+MAX_GRAMMAR_CHARS = 200_000
+"""A longer grammar takes an engine seconds to read; without one it writes, and what is wrong is refused."""
+
+
+class SentGrammars(Protocol):
+    """How engines of one kind are told grammars.
+
+    `holds_guards`: whether the engine keeps every constraint. Else, tokens against one are expected, and each
+    is replaced by asking for one token of those that are allowed. `max_refused` is how many tokens of an
+    output may be refused before the closer completes it.
+    """
+
+    holds_guards: bool
+    max_refused: int
+
+    def start(self, grammars: GrammarCache) -> None:
+        """Called once, before any request."""
+
+    async def publish(self, request: GenerationRequest, *, is_again: bool = False) -> None:
+        """See that engines can have a request's grammar; `is_again`: an engine has just failed."""
+
+    def of_output(self, request: GenerationRequest, output: VerifiedOutput) -> str | None:
+        """What is sent for the rest of an output; may take long."""
+
+    def of_lookup(self, found: GrammarLookup) -> str | None:
+        """What is sent for a whole output of a grammar."""
+
+    def watch(self) -> SentinelWatch | None:
+        """What looks whether the engine can read what is sent; None if there is nothing to look for."""
+
+    async def close(self) -> None:
+        """End what is being done."""
+
+
+class MarkedGrammars:
+    """For engines with the plugin: the grammar is in the store, and a mark names it."""
+
+    holds_guards = True
+    max_refused = 3
+
+    def __init__(self, secret: bytes, token_bytes: TokenBytes, *, retry_after_s: float) -> None:
+        self._secret = secret
+        self._token_bytes = token_bytes
+        self._published = PublishedGrammars(retry_after_s=retry_after_s)
+
+    def start(self, grammars: GrammarCache) -> None:
+        """Publish grammars of this cache."""
+        self._published.start(grammars)
+
+    async def publish(self, request: GenerationRequest, *, is_again: bool = False) -> None:
+        """See that the store has the parts of a grammar; see `PublishedGrammars`."""
+        if request.recipe is not None:
+            publish = self._published.publish_again if is_again else self._published.publish
+            await publish(request.recipe, request.share)
+
+    def of_output(self, request: GenerationRequest, output: VerifiedOutput) -> str | None:
+        """A mark, with what is written."""
+        if request.constraint is None:
+            return None
+        assert request.recipe is not None, "whoever compiles a grammar knows its recipe"
+        return spell_mark(
+            request.recipe, is_thinking=output.is_thinking, secret=self._secret, written_ids=tuple(output.ids)
+        )
+
+    def of_lookup(self, found: GrammarLookup) -> str | None:
+        """A mark."""
+        return spell_mark(found.recipe, is_thinking=False, secret=self._secret)
+
+    def watch(self) -> SentinelWatch | None:
+        """An engine without the plugin writes a sentinel."""
+        return SentinelWatch(self._token_bytes)
+
+    async def close(self) -> None:
+        """End what is being published."""
+        await self._published.close()
+
+
+class RestGrammars:
+    """For engines without a plugin that read GBNF: the grammar of what may follow, wider where it must be."""
+
+    holds_guards = False
+    max_refused = 64
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+
+    def start(self, grammars: GrammarCache) -> None:
+        """Nothing is needed."""
+
+    async def publish(self, request: GenerationRequest, *, is_again: bool = False) -> None:
+        """Nothing is needed: the grammar goes with the request."""
+
+    def of_output(self, request: GenerationRequest, output: VerifiedOutput) -> str | None:
+        """The grammar of the rest."""
+        return None if request.constraint is None else self._written(output.rest_grammar())
+
+    def of_lookup(self, found: GrammarLookup) -> str | None:
+        """The grammar of the whole."""
+        closer = found.grammar.closer()
+        return None if closer is None else self._written(closer.rest_grammar())
+
+    def watch(self) -> SentinelWatch | None:
+        """There is nothing to look for."""
+        return None
+
+    async def close(self) -> None:
+        """Nothing is being done."""
+
+    def _written(self, grammar: Grammar | None) -> str | None:
+        text = None if grammar is None else to_gbnf(grammar, self._vocabulary)
+        return None if text is None or len(text) > MAX_GRAMMAR_CHARS else text

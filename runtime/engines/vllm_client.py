@@ -1,0 +1,194 @@
+"""The client of one vLLM server: it sends token ids to `/v1/completions`, and reads token ids."""
+
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from typing import Annotated, Any
+
+import httpx
+import msgspec
+from msgspec import Meta
+
+from runtime.engines.client import (
+    MAX_TOKENS,
+    NO_HEADERS,
+    ClientLimits,
+    EngineAddress,
+    EngineChunk,
+    EngineConnection,
+    ServedModel,
+    plain,
+)
+from runtime.engines.completion_request import CompletionRequest
+from runtime.errors import EngineBroke, EngineRefused
+from runtime.written_token import SampledToken
+
+_RUNNING = re.compile(r"^vllm:num_requests_running(?:\{[^}\n]*\})? ([0-9.e+]{1,20})$", re.MULTILINE)
+_TOKEN_ID = re.compile(r"token_id:(\d{1,9})")
+
+
+class _Model(msgspec.Struct):
+    id: str
+    max_model_len: int | None = None
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
+
+
+class _Logprobs(msgspec.Struct):
+    token_logprobs: list[float | None] = []
+    top_logprobs: list[dict[str, float] | None] | None = None
+
+
+class _Choice(msgspec.Struct):
+    token_ids: Annotated[list[int], Meta(max_length=MAX_TOKENS)] | None = None
+    prompt_token_ids: list[int] | None = None
+    finish_reason: str | None = None
+    logprobs: _Logprobs | None = None
+
+
+class _PromptDetails(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens_details: _PromptDetails | None = None
+
+
+class _Event(msgspec.Struct):
+    choices: list[_Choice] = []
+    usage: _Usage | None = None
+    error: Any = None
+
+
+class VllmClient:
+    """One vLLM server."""
+
+    repeats_prompts = True
+
+    def __init__(
+        self,
+        address: EngineAddress,
+        limits: ClientLimits | None = None,
+        *,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.name = address.name
+        self.reports_cached = False
+        self._connection = EngineConnection(address, limits, transport=transport)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._connection.close()
+
+    async def is_healthy(self) -> bool:
+        """Whether the server says that its engine works; raises EngineBroke if it does not answer."""
+        return (await self._connection.get("/health")).is_success
+
+    async def version(self) -> str:
+        """The version of vLLM; empty if the server does not say."""
+        with self._connection.reading():
+            answer = await self._connection.get("/version")
+            found = answer.json() if answer.is_success else {}
+            return str(found.get("version", ""))[:40] if isinstance(found, dict) else ""
+
+    async def models(self) -> list[ServedModel]:
+        """The models that it serves."""
+        found = await self._connection.get_json("/v1/models", _Models)
+        return [ServedModel(model.id, model.max_model_len) for model in found.data]
+
+    async def num_running(self) -> int | None:
+        """How many requests its metrics say that it computes now; None if it has no such metric."""
+        answer = await self._connection.get("/metrics")
+        found = _RUNNING.findall(answer.text)
+        return int(sum(map(float, found))) if answer.is_success and found else None
+
+    @asynccontextmanager
+    async def completion(
+        self, request: CompletionRequest, headers: Mapping[str, str] = NO_HEADERS
+    ) -> AsyncIterator[AsyncIterator[EngineChunk]]:
+        """The chunks of a completion; see `EngineClient`."""
+        body = completion_body(request)
+        async with (
+            self._connection.events("/v1/completions", body, headers) as events,
+            aclosing(self._chunks(events)) as chunks,
+        ):
+            yield chunks
+
+    async def _chunks(self, events: AsyncIterator[bytes]) -> AsyncGenerator[EngineChunk, None]:
+        with self._connection.reading():
+            async for data in events:
+                if data == b"[DONE]":
+                    return
+                yield self._chunk(msgspec.json.decode(data, type=_Event))
+
+    def _chunk(self, event: _Event) -> EngineChunk:
+        if event.error is not None:
+            raise EngineBroke(self.name, f"broke off: {plain(event.error)}")
+        if not event.choices:
+            details = event.usage.prompt_tokens_details if event.usage else None
+            num_cached = details.cached_tokens if details else None
+            self.reports_cached |= num_cached is not None
+            return EngineChunk(num_cached=num_cached)
+        choice = event.choices[0]
+        if choice.token_ids is None:
+            raise EngineRefused(self.name, "sends no token ids; it needs a vLLM that knows return_token_ids")
+        prompt_ids = choice.prompt_token_ids
+        return EngineChunk(
+            tuple(_tokens(choice.token_ids, choice.logprobs)),
+            choice.finish_reason,
+            None if prompt_ids is None else tuple(prompt_ids),
+        )
+
+
+def _tokens(ids: list[int], logprobs: _Logprobs | None) -> list[SampledToken]:
+    if logprobs is None or len(logprobs.token_logprobs) != len(ids):
+        return [SampledToken(token_id) for token_id in ids]
+    tops = logprobs.top_logprobs or [None] * len(ids)
+    return [
+        SampledToken(token_id, value, _top(top))
+        for token_id, value, top in zip(ids, logprobs.token_logprobs, tops, strict=False)
+    ]
+
+
+def _top(top: Mapping[str, float] | None) -> tuple[tuple[int, float], ...]:
+    """The alternatives, by their ids; the engine is asked to write `token_id:5` for a token."""
+    found = ((_TOKEN_ID.fullmatch(token), value) for token, value in (top or {}).items())
+    return tuple((int(matched[1]), value) for matched, value in found if matched)
+
+
+def completion_body(request: CompletionRequest) -> dict[str, Any]:
+    """The body of a request as vLLM reads it."""
+    sampling = request.sampling
+    body: dict[str, Any] = {
+        "model": request.model_id,
+        "prompt": list(request.prompt_ids),
+        "max_tokens": request.max_tokens,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "return_token_ids": True,
+        # All of these are given, since an engine has defaults of its own for what is left out.
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k or 0,
+        "min_p": sampling.min_p,
+        "presence_penalty": sampling.presence_penalty,
+        "frequency_penalty": sampling.frequency_penalty,
+        "repetition_penalty": sampling.repetition_penalty,
+        "stop_token_ids": list(request.stop_token_ids),
+        "min_tokens": request.min_tokens,
+    }
+    if request.cache_salt is not None:
+        body["cache_salt"] = request.cache_salt
+    if sampling.seed is not None:
+        body["seed"] = sampling.seed
+    if sampling.logit_bias:
+        body["logit_bias"] = {str(token_id): value for token_id, value in sampling.logit_bias.items()}
+    if request.num_logprobs is not None:
+        body |= {"logprobs": request.num_logprobs, "return_tokens_as_token_ids": True}
+    if request.allowed_ids:
+        body["allowed_token_ids"] = list(request.allowed_ids)
+    elif request.grammar is not None:
+        body["structured_outputs"] = {"grammar": request.grammar}
+    return body

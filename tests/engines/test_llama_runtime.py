@@ -1,0 +1,256 @@
+"""Engines without a plugin: whatever a llama-server writes, an answer is valid; what guards hold costs requests."""
+
+import json
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+import httpx
+import jsonschema_rs
+import numpy as np
+import pytest
+from completions_server import SECRET, answer, body_of, event, head, serving
+from gbnf_matcher import GbnfMatcher
+from random_decoding import flags
+from remote_engines import SETTINGS, TOOLS, Remote
+
+from compiler.cache.grammar_cache import GrammarCache
+from compiler.matcher import allocate_bitmask
+from runtime.engines.client import EngineAddress
+from runtime.engines.completion_request import CompletionRequest
+from runtime.engines.llama_client import LlamaClient
+from runtime.engines.remote import RemoteRuntime
+from runtime.errors import RequestRefused
+from runtime.events import ArgumentsDelta, CallStarted, Finished, FinishReason, TextDelta
+from runtime.models.random_model import RandomModelSettings, ensure_random_model
+from runtime.request import Sampling
+from runtime.text.tokenizer import load_tokenizer
+from toolspecs.tool import Tool
+
+SCHEMAS = {tool.name: jsonschema_rs.validator_for(dict(tool.parameters)) for tool in TOOLS}
+
+
+@dataclass
+class LlamaStandIn:
+    """A llama-server with random logits, on real sockets; it reads grammars as xgrammar does.
+
+    `masks` false: it reads none.
+    """
+
+    text: object
+    masks: bool = True
+    end_bias: float = 4.0
+    bodies: list = field(default_factory=list)
+    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(1))
+
+    @property
+    def requests(self):
+        """The bodies of all requests but those of canaries, whose prompts repeat one token."""
+        return [body for body in self.bodies if len(set(body["prompt"])) > 1]
+
+    async def __call__(self, scope, receive, send):
+        if scope["type"] == "lifespan":
+            while True:
+                message = await receive()
+                await send({"type": message["type"] + ".complete"})
+                if message["type"] == "lifespan.shutdown":
+                    return
+        match scope["path"]:
+            case "/health":
+                await answer(send, {"status": "ok"})
+            case "/props":
+                await answer(send, {"build_info": "b11549"})
+            case "/v1/models":
+                await answer(send, {"data": [{"id": "a.gguf", "meta": {"n_ctx": 4096}}]})
+            case "/slots":
+                await answer(send, {"error": {"message": "not shown"}}, 501)
+            case "/completion":
+                await self.complete(await body_of(receive), send)
+
+    async def complete(self, body, send):
+        self.bodies.append(body)
+        await send(head("text/event-stream"))
+        vocabulary = self.text.vocabulary
+        gbnf = body.get("grammar") if self.masks else None
+        matcher = GbnfMatcher(gbnf, self.text.prepared) if gbnf else None
+        reason = "limit"
+        for _ in range(body["n_predict"]):
+            token_id = self.sample(body, matcher)
+            spelled = vocabulary.tokens[token_id] if token_id not in vocabulary.marker_ids else b""
+            await event(
+                send, {"content": spelled.decode(errors="replace"), "tokens": [token_id], "stop": False}
+            )
+            if token_id in vocabulary.stop_ids:
+                reason = "eos"
+                break
+            if matcher is not None:
+                matcher.accept(token_id)
+        await event(
+            send, {"content": "", "tokens": [], "stop": True, "stop_type": reason, "timings": {"cache_n": 3}}
+        )
+        await send({"type": "http.response.body", "body": b""})
+
+    def sample(self, body, matcher):
+        vocabulary = self.text.vocabulary
+        logits = self.rng.gumbel(size=vocabulary.width) * (body["temperature"] > 0)
+        ends = [
+            i for i, token in enumerate(vocabulary.tokens) if token in {b'"', b'",', b'"}', b"}", b"]", b"}}"}
+        ]
+        logits[[*ends, *vocabulary.stop_ids, *vocabulary.marker_ids]] += self.end_bias
+        for token_id, bias in body.get("logit_bias", []):
+            logits[token_id] += bias
+        if matcher is not None:
+            row = allocate_bitmask(1, vocabulary.width)
+            matcher.fill_bitmask(row, 0)
+            logits[~flags(row[0], vocabulary.width)] = -np.inf
+            if matcher.is_completed():
+                logits[list(vocabulary.stop_ids)] = 0
+        return int(logits.argmax())
+
+
+@pytest.fixture(scope="session")
+def text(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    return load_tokenizer(
+        ensure_random_model(folder, RandomModelSettings(hidden_size=64, num_layers=2)), model_id="remote"
+    )
+
+
+@asynccontextmanager
+async def llama_over(text, stand_in, *, wait=True):
+    grammars = GrammarCache(None, secret=SECRET)
+    async with AsyncExitStack() as stack:
+        url = stack.enter_context(serving(stand_in))
+        runtime = RemoteRuntime(
+            replace(text, model_id="remote"),
+            [LlamaClient(EngineAddress(url), text.prepared)],
+            SETTINGS,
+            secret=SECRET,
+            has_plugin=False,
+        )
+        stack.push_async_callback(grammars.close)
+        stack.push_async_callback(runtime.close)
+        await runtime.start(grammars)
+        remote = Remote(runtime, [stand_in], grammars, text)
+        if wait:
+            await remote.ready()
+        yield remote
+
+
+async def answered(remote, request):
+    """The calls of an answer, its text, and its end."""
+    calls, said, end = {}, "", None
+    async for one in remote.runtime.generate(request):
+        match one:
+            case CallStarted():
+                calls[one.index] = [one.name, ""]
+            case ArgumentsDelta():
+                calls[one.index][1] += one.text
+            case TextDelta():
+                said += one.text
+            case Finished():
+                end = one
+    return calls.values(), said, end
+
+
+@pytest.mark.parametrize("mode", ["required", "auto", "none"])
+async def test_every_answer_is_valid_and_within_its_budget(text, mode):
+    async with llama_over(text, LlamaStandIn(text)) as remote:
+        found = await remote.grammar(mode)
+        least = found.grammar.closer().minimum() if mode == "required" else 1
+        for max_tokens in (least, least + 9, 100):
+            calls, _, end = await answered(remote, remote.request(found, max_tokens=max_tokens))
+            assert end.stats.num_output_tokens <= max_tokens
+            assert calls or mode != "required"
+            for name, arguments in calls:
+                SCHEMAS[name].validate(json.loads(arguments))
+
+
+GUARDED = Tool(
+    "tag",
+    "",
+    {
+        "type": "object",
+        "properties": {
+            "tags": {
+                "type": "array",
+                "items": {"enum": ["a", "b", "c", "d"]},
+                "uniqueItems": True,
+                "minItems": 4,
+            },
+            "note": {"type": "string", "maxLength": 12},
+        },
+        "required": ["tags", "note"],
+    },
+)
+
+
+async def test_what_guards_forbid_is_replaced_by_a_token_that_is_allowed(text):
+    """Each place costs one request for one token of the mask, and one to go on."""
+    stand_in = LlamaStandIn(text, end_bias=-20)
+    async with llama_over(text, stand_in) as remote:
+        found = await remote.grammar(tools=(GUARDED,), parallel=False)
+        validator = jsonschema_rs.validator_for(dict(GUARDED.parameters))
+        calls, _, end = await answered(remote, remote.request(found, max_tokens=70))
+        ((_, arguments),) = calls
+        validator.validate(json.loads(arguments))
+        assert end.stats.num_refused_tokens
+        assert any(body["n_predict"] == 1 for body in stand_in.requests)
+        assert (await remote.runtime.health()).engines[0].num_failed == 0
+
+
+async def test_an_engine_asked_for_one_of_many_tools_is_asked_again_behind_the_header(text):
+    stand_in = LlamaStandIn(text)
+    async with llama_over(text, stand_in) as remote:
+        found = await remote.grammar(parallel=False)
+        calls, _, end = await answered(remote, remote.request(found))
+        assert len(calls) == 1
+        first, second, *_ = stand_in.requests
+        assert "urgent" not in first["grammar"]
+        assert len(second["prompt"]) > len(first["prompt"])
+        assert end.reason is FinishReason.TOOL_CALLS or end.closed_by
+
+
+async def test_an_engine_that_reads_no_grammar_gets_no_requests(text):
+    async with llama_over(text, LlamaStandIn(text, masks=False), wait=False) as remote:
+        health = await remote.settled(lambda health: "masks" in health.reason)
+        assert not health.is_ready
+
+
+async def test_text_without_tools_passes(text):
+    async with llama_over(text, LlamaStandIn(text)) as remote:
+        _, _, end = await answered(remote, remote.request(max_tokens=20))
+        assert end.reason in {FinishReason.STOP, FinishReason.LENGTH}
+
+
+async def test_a_character_of_several_tokens_is_spelled_anew(text):
+    """The server sends all of its text, and only its last token; and one token more that ended the answer."""
+    tokens, stop = text.vocabulary.tokens, text.vocabulary.stop_ids[0]
+    last = tokens.index("\U0001f409".encode()[-1:])
+    sent = [
+        {"content": "a\U0001f409", "tokens": [last], "stop": False},
+        {"content": "", "tokens": [stop], "stop": False},
+        {"content": "", "tokens": [], "stop": True, "stop_type": "eos"},
+    ]
+
+    async def pieces():
+        for one in sent:
+            yield b"data: " + json.dumps(one).encode() + b"\n\n"
+
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, content=pieces()))
+    client = LlamaClient(EngineAddress("http://engine"), text.prepared, transport=transport)
+    request = CompletionRequest(model_id="", prompt_ids=[1], max_tokens=9, sampling=Sampling())
+    async with client.completion(request) as chunks:
+        received = [chunk async for chunk in chunks]
+    ids = [token.token_id for chunk in received for token in chunk.tokens]
+    assert b"".join(tokens[i] for i in ids).decode() == "a\U0001f409"
+    assert received[-1].finish_reason == "stop"
+    await client.close()
+
+
+async def test_min_tokens_are_refused(text):
+    client = LlamaClient(EngineAddress("http://engine"), text.prepared)
+    request = CompletionRequest(model_id="", prompt_ids=[1], max_tokens=9, sampling=Sampling(), min_tokens=3)
+    with pytest.raises(RequestRefused, match="llama-server"):
+        async with client.completion(request):
+            pass
+    await client.close()
