@@ -10,6 +10,7 @@ from llama_server import running_llama, smollm2_file
 from serving import served, server_of
 
 from gateway.app import create_app
+from gateway.served_models import start_runtime
 from gateway.settings import ModelSettings, Settings
 
 pytestmark = pytest.mark.engines
@@ -32,7 +33,8 @@ def client(tmp_path_factory):
         settings = Settings(
             models=(model,), data_dir=str(folder), secret="a secret of the tests", compile_workers=0
         )
-        with served(server_of(create_app(settings), settings)) as client:
+        runtime = start_runtime(settings, lambda _: None)  # reading a GGUF file's tokenizer takes a while
+        with served(server_of(create_app(settings, runtime=runtime), settings)) as client:
             client.timeout = 600
             while (ready := client.get("/readyz")).status_code != 200:
                 assert "has not been checked" in ready.text, ready.text
