@@ -160,7 +160,7 @@ async def _running(
         await runtime.start(grammars)
         for model in await runtime.models():
             await compilers.start(model.prepared)
-        await opened.enter_async_context(recorders.engines.of(runtime, grammars))
+        await opened.enter_async_context(recorders.engines.of(runtime, grammars, store))
         views = wire(settings, store, keys, recorders=recorders, grammars=grammars, runtime=runtime)
         opened.callback(views.whole.bodies.close)
         app.state.views = views

@@ -11,7 +11,14 @@ from litestar.di import Provide
 from litestar.openapi import OpenAPIConfig
 from litestar.types import ControllerRouterHandler
 
-from gateway.api_document.operations import ANY_REQUEST, HEADERS, OPERATIONS, WITH_KEY, Operation
+from gateway.api_document.operations import (
+    ANY_REQUEST,
+    HEADER_SCHEMAS,
+    HEADERS,
+    OPERATIONS,
+    WITH_KEY,
+    Operation,
+)
 from gateway.api_document.request_schemas import STRUCTS, reached, ref, request_schemas
 from gateway.problems import MESSAGES, STATUSES, Problem, has_problem_details, model_route_status
 from gateway.route_scopes import ROUTE_SCOPES
@@ -181,7 +188,8 @@ def _security(name: str) -> Iterator[JSON]:
 
 
 def _header(name: str) -> JSON:
-    return {"name": name, "in": "header", "schema": {"type": "string"}, "description": HEADERS[name]}
+    schema = HEADER_SCHEMAS.get(name, {"type": "string"})
+    return {"name": name, "in": "header", "schema": schema, "description": HEADERS[name]}
 
 
 def _parameter(found: Mapping[str, Any]) -> JSON:

@@ -93,6 +93,9 @@ HEADERS: Mapping[str, str] = {
     TOOLSET: "Names of toolsets, separated by commas.",
 }
 
+HEADER_SCHEMAS: Mapping[str, Mapping[str, Any]] = {TIMEOUT: {"type": "number", "exclusiveMinimum": 0}}
+"""Of headers that are not any text."""
+
 
 @dataclass(frozen=True, slots=True)
 class Operation:

@@ -1,4 +1,4 @@
-"""Metrics that are asked for when somebody reads them: the grammar cache's and the engines'.
+"""Metrics that are asked for when somebody reads them: the grammar cache's, the store's and the engines'.
 
 Whoever reads metrics does so in a thread of its own. The runtime is asked on its event loop, once for all
 metrics of a reading.
@@ -29,11 +29,14 @@ from gateway.telemetry.metrics import (
     STATE,
     STEPPED,
     STEPS,
+    STORE_READY,
     Kind,
     Labels,
     Metric,
 )
 from runtime.protocol import Circuit, EngineLoad, EngineState, Runtime
+from toolspecs.errors import StoreError
+from toolspecs.store import Store
 
 FRESH_S = 0.2
 """All metrics of one reading are asked for within this time."""
@@ -50,7 +53,7 @@ class EngineMeasures:
         self._lock = threading.Lock()
         self._measured: tuple[Measured, ...] = ()
         self._measured_at = 0.0
-        self._asked: tuple[Runtime, GrammarCache, asyncio.AbstractEventLoop] | None = None
+        self._asked: tuple[Runtime, GrammarCache, Store, asyncio.AbstractEventLoop] | None = None
         for each in METRICS:
             callbacks = [partial(self._observations, each)]
             match each.kind:
@@ -60,14 +63,14 @@ class EngineMeasures:
                     meter.create_observable_counter(each.name, callbacks, each.unit, each.description)
 
     @asynccontextmanager
-    async def of(self, runtime: Runtime, grammars: GrammarCache) -> AsyncIterator[None]:
+    async def of(self, runtime: Runtime, grammars: GrammarCache, store: Store) -> AsyncIterator[None]:
         """Measure these for the length of a block; behind it, the last values stay, for the last export."""
-        self._asked = (runtime, grammars, asyncio.get_running_loop())
+        self._asked = (runtime, grammars, store, asyncio.get_running_loop())
         try:
             yield
         finally:
             self._asked = None
-            self._measured = await _measure(runtime, grammars)
+            self._measured = await _measure(runtime, grammars, store)
 
     def _observations(self, metric: Metric, _: CallbackOptions) -> Iterable[Observation]:
         return [Observation(value, labels) for each, value, labels in self._current() if each is metric]
@@ -82,10 +85,10 @@ class EngineMeasures:
 
 
 def _answer(
-    runtime: Runtime, grammars: GrammarCache, loop: asyncio.AbstractEventLoop
+    runtime: Runtime, grammars: GrammarCache, store: Store, loop: asyncio.AbstractEventLoop
 ) -> tuple[Measured, ...]:
     """What is measured on the event loop; nothing if it does not answer in time."""
-    asking = _measure(runtime, grammars)
+    asking = _measure(runtime, grammars, store)
     try:
         answer = asyncio.run_coroutine_threadsafe(asking, loop)
     except RuntimeError:  # the event loop has ended in the meantime
@@ -98,14 +101,23 @@ def _answer(
         return ()
 
 
-async def _measure(runtime: Runtime, grammars: GrammarCache) -> tuple[Measured, ...]:
+async def _measure(runtime: Runtime, grammars: GrammarCache, store: Store) -> tuple[Measured, ...]:
     health = await runtime.health()
     return (
         (COMPILE_QUEUE, grammars.num_waiting, {}),
         (CACHE_BYTES, grammars.num_bytes, {}),
+        (STORE_READY, int(await _is_usable(store)), {}),
         *(row for load in health.loads for row in _embedded(load)),
         *(row for state in health.engines for row in _elsewhere(state)),
     )
+
+
+async def _is_usable(store: Store) -> bool:
+    try:
+        await store.ping()
+    except StoreError:
+        return False
+    return True
 
 
 def _embedded(load: EngineLoad) -> Iterator[Measured]:

@@ -15,6 +15,8 @@ from gateway.telemetry.access_log import REQUEST_LOG
 _IN_MESSAGE = {"method", "route"}
 """Fields of a request's line that its message has, too."""
 
+_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+
 
 class JSONLines(logging.Formatter):
     """Writes a record as a JSON object on one line, whatever its text holds."""
@@ -36,22 +38,28 @@ class JSONLines(logging.Formatter):
         return json.dumps(line, default=str)
 
 
-class _TextLines(logging.Formatter):
-    """Writes a record as text, with its fields behind the message."""
+class TextLines(logging.Formatter):
+    """Writes a record as a line of text, with its fields behind the message; a traceback is indented below.
 
-    def __init__(self) -> None:
-        super().__init__("%(levelname)s %(name)s: %(message)s")
+    Control characters, which clients and engines may have chosen, are escaped: they would move the cursor of
+    a terminal, or look like lines of their own.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        fields = getattr(record, "fields", {})
-        shown = (f"{name}={value}" for name, value in fields.items() if name not in _IN_MESSAGE)
-        return " ".join([super().format(record), *shown])
+        """Level, logger and message; then the record's own fields."""
+        fields = getattr(record, "fields", {}).items()
+        message = f"{record.levelname} {record.name}: {record.getMessage()}"
+        shown = (f"{name}={value}" for name, value in fields if name not in _IN_MESSAGE)
+        lines = [" ".join([message, *shown])]
+        if record.exc_info:
+            lines += [f"    {line}" for line in self.formatException(record.exc_info).split("\n")]
+        return "\n".join(line.translate(_ESCAPES) for line in lines)
 
 
 def set_up_logging(settings: Settings) -> None:
     """Let the root logger write as the settings say."""
     written = logging.StreamHandler()
-    written.setFormatter(JSONLines() if settings.log_format == "json" else _TextLines())
+    written.setFormatter(JSONLines() if settings.log_format == "json" else TextLines())
     logging.basicConfig(level=settings.log_level.upper(), handlers=[written])
     logging.getLogger(REQUEST_LOG).setLevel(logging.NOTSET if settings.access_log else logging.WARNING)
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every request to an engine

@@ -176,7 +176,7 @@ class Load:
             return self._coded(kind, 200, error.body)
         except (ValueError, AttributeError, IndexError) as error:
             return self._noted(kind, f"what the client cannot read: {error!r}")
-        return self._judged(kind, calls, reason, schemas)
+        return self.judged(kind, calls, reason, schemas)
 
     async def _streamed(self, completions, body) -> tuple[list[tuple[str, str]], str | None]:
         names: dict[int, str] = {}
@@ -192,7 +192,8 @@ class Load:
                         arguments.setdefault(call.index, []).append(call.function.arguments or "")
         return [(names[index], "".join(arguments[index])) for index in names], reason
 
-    def _judged(self, kind: str, calls, reason: str | None, schemas) -> str:
+    def judged(self, kind: str, calls, reason: str | None, schemas=SCHEMAS) -> str:
+        """Empty if an answer is as it must be, else `wrong`."""
         if reason not in {"tool_calls", "length"}:
             return self._noted(kind, f"the answer ends with {reason}")
         if not calls:

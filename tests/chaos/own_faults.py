@@ -1,71 +1,43 @@
 """Faults of a gateway that has no other clients, or of a store by itself: they would take the load with them."""
 
 import asyncio
-import itertools
 import json
 import os
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import httpx
 
-from chaos.histories import Read, Write, violation
+from chaos.contention import contended
+from chaos.histories import violation
 from chaos.load import fresh_schema, tool
+from chaos.place import ROOT
 from chaos.shared_faults import Fault, Scene
 from chaos.sqlite_kills import killed_writers
 
 NUM_KILLS = 200
-NUM_WRITERS = 6
 CONTENDED_S = 60.0
 DISK_BYTES = 1 << 20
+KEY = "a-key-of-the-tests"
+SCHEMATHESIS = ROOT / "build/schemathesis/bin/st"
+NO_SCHEMATHESIS = "" if SCHEMATHESIS.exists() else "schemathesis is not installed; `make chaos` does so"
 NO_MOUNT = "" if os.geteuid() == 0 else "only root can mount a small disk"
 
 
 async def one_toolset_from_two_gateways(scene: Scene) -> None:
     """Clients of both gateways read a toolset, and replace what they have read; the history must be linearizable."""
-    operations, refused = await contended(scene, min(CONTENDED_S, scene.seconds_left))
-    writes = sum(isinstance(one, Write) for one in operations)
-    found = violation(operations)
+    async with AsyncExitStack() as stack:
+        clients = [
+            await stack.enter_async_context(httpx.AsyncClient(base_url=gateway.url, timeout=30))
+            for gateway in scene.place.gateways
+        ]
+        history = await contended(clients, min(CONTENDED_S, scene.seconds_left))
+    found = violation(history.operations)
     scene.load.wrong += [f"not linearizable: {found}"] if found else []
-    scene.notes.append(
-        f"{writes} writes, {len(operations) - writes} reads, of which {refused} were refused writes"
-    )
-
-
-async def contended(scene: Scene, seconds: float) -> tuple[list[Write | Read], int]:
-    """The history of one toolset that several clients change at once; how many writes were refused."""
-    operations: list[Write | Read] = []
-    numbers = itertools.count()
-    end = time.monotonic() + seconds
-    num_refused = 0
-
-    async def change(place: int) -> None:
-        nonlocal num_refused
-        url = f"{scene.place.gateways[place % 2].url}/v1/toolsets/contended"
-        async with httpx.AsyncClient(timeout=30) as client:
-            while time.monotonic() < end:
-                sent = time.monotonic()
-                answer = await client.get(url)
-                version = answer.headers.get("etag") if answer.is_success else None
-                operations.append(Read(version, sent, time.monotonic()))
-                number = next(numbers)
-                body = {"tools": [tool(f"t_{number}", fresh_schema(number % 4))]}
-                condition = {"If-Match": version} if version else {"If-None-Match": "*"}
-                sent = time.monotonic()
-                answer = await client.put(url, json=body, headers=condition)
-                answered = time.monotonic()
-                if answer.is_success:
-                    operations.append(Write(answer.headers["etag"], version, sent, answered))
-                elif answer.status_code == 412:
-                    num_refused += 1
-                    operations.append(Read(answer.json()["etag"], sent, answered))
-                else:
-                    scene.load.wrong.append(f"a write was answered {answer.status_code}: {answer.text[:200]}")
-
-    await asyncio.gather(*(change(number) for number in range(NUM_WRITERS)))
-    return operations, num_refused
+    scene.load.wrong += history.unclear
+    scene.notes.append(str(history))
 
 
 async def sqlite_disk_full(scene: Scene) -> None:
@@ -141,7 +113,7 @@ async def sqlite_killed(scene: Scene) -> None:
 
 async def embedded_streams_aborted(scene: Scene) -> None:
     """A thousand streams of the engine inside a gateway are left; no page and no sequence stays taken."""
-    gateway = scene.place.gateway("embedded", default_max_tokens=200)
+    gateway = scene.place.gateway("embedded", default_max_tokens=200, kv_bytes=64 << 20)
     gateway.start()
     try:
         await gateway.ready()
@@ -207,10 +179,46 @@ async def soak(scene: Scene) -> None:
     (scene.place.folder.parent / "soak.json").write_text(json.dumps(samples))
 
 
+async def made_up_requests(scene: Scene) -> None:
+    """Schemathesis makes requests of the gateway's own API document, good and bad ones, and judges the answers."""
+    gateway = scene.place.gateway("made-up", context_length=512, default_max_tokens=32, api_key=KEY)
+    report = scene.place.folder / "schemathesis.json"
+    gateway.start()
+    try:
+        await gateway.ready()
+        done = await asyncio.create_subprocess_exec(
+            *(str(SCHEMATHESIS), "--config-file", str(Path(__file__).with_name("schemathesis.toml"))),
+            *("run", f"{gateway.url}/openapi.json", "--header", f"Authorization: Bearer {KEY}"),
+            *(
+                "--checks",
+                "all",
+                "--max-examples",
+                "20",
+                "--max-time",
+                f"{min(240.0, scene.seconds_left):.0f}",
+            ),
+            *("--request-timeout", "40", "--continue-on-failure", "--no-shrink"),
+            *("--report", "json", "--report-json-path", str(report)),
+            stdout=asyncio.subprocess.PIPE,
+            cwd=scene.place.folder,
+        )
+        said, _ = await done.communicate()
+    finally:
+        gateway.kill()
+    found = json.loads(report.read_text())
+    scene.notes.append(
+        f"{found['test_cases']['generated']} requests to {found['operations']['tested']} operations"
+    )
+    (scene.place.folder.parent / "schemathesis.txt").write_bytes(said)
+    wrong = [f"{one['title']}: {where}" for one in found["failures"] for where in one["operations"]]
+    scene.load.wrong += [*wrong, *map(str, found["errors"])]
+
+
 OWN_FAULTS = (
     Fault("one-toolset", "six clients of two gateways change one toolset at once", one_toolset_from_two_gateways),
     Fault("sqlite-disk-full", "the disk under SQLite is full", sqlite_disk_full, missing=NO_MOUNT),
     Fault("sqlite-killed", "a process is killed 200 times while it writes to SQLite", sqlite_killed),
     Fault("embedded-aborted", "1,000 streams of the engine in a gateway are left", embedded_streams_aborted),
+    Fault("made-up-requests", "thousands of requests are made up from the API document", made_up_requests, missing=NO_SCHEMATHESIS),
     Fault("soak", "fresh schemas for as long as there is time", soak),
 )  # fmt: skip

@@ -118,6 +118,7 @@ class GatewayProcess(ServerProcess):
             "secret": SECRET,
             "request_seconds": REQUEST_S,
             "num_threads": 1,
+            "drain_seconds": 50,
             "compile_workers": 2,
             "quota_toolsets": 100_000,
             "max_sequences_per_key": 256,

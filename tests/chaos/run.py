@@ -58,13 +58,9 @@ async def run(folder: Path, seconds: float, only: Collection[str] | None = None)
             for fault in FAULTS:
                 if only and fault.name not in only:
                     continue
-                if time.monotonic() > end or (fault.needs and not fault.needs.exists()):
-                    reason = (
-                        f"not tried: {fault.needs} is missing"
-                        if fault.needs
-                        else "not tried: no time was left"
-                    )
-                    results.append(Result(fault.name, fault.what, notes=[reason]))
+                reason = fault.missing or ("no time was left" if time.monotonic() > end else "")
+                if reason:
+                    results.append(Result(fault.name, fault.what, notes=[f"not tried: {reason}"]))
                 else:
                     results.append(await under(Scene(place, load, registrations, [], end), fault))
                 print("\n".join([results[-1].line(), *results[-1].wrong[:5]]), flush=True)

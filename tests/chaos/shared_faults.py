@@ -253,7 +253,7 @@ async def streams_aborted(scene: Scene) -> None:
     """A thousand clients leave their streams after the first token."""
     gateways = scene.place.gateways
     before = [gateway.memory for gateway in gateways]
-    places = asyncio.Semaphore(40)
+    places = asyncio.Semaphore(16)
 
     async def leave(number: int) -> None:
         async with places:

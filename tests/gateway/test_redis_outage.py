@@ -11,6 +11,7 @@ from serving import client_of
 from compiler.cache import grammar_store
 from gateway.app import create_app
 from gateway.settings import Settings
+from gateway.telemetry.engine_measures import FRESH_S
 
 
 @pytest.fixture
@@ -56,6 +57,7 @@ async def test_the_gateway_outlives_redis(server, gateway, caplog):
         status, reason = await readiness(client)
         assert status == 503
         assert reason == "the store cannot be used"
+        assert "callgate_store_ready 0.0" in (await client.get("/metrics")).text
         refused = await client.put("/v1/toolsets/weather", json={"tools": [TIME]})
         assert refused.status_code == 503
         assert "Traceback" not in caplog.text
@@ -64,6 +66,8 @@ async def test_the_gateway_outlives_redis(server, gateway, caplog):
 
         server.start()
         assert await readiness(client) == (200, "")
+        await asyncio.sleep(FRESH_S)
+        assert "callgate_store_ready 1.0" in (await client.get("/metrics")).text
         shown = await client.get("/v1/toolsets/weather")
         assert (shown.status_code, shown.json()["etag"]) == (200, etag)
         changed = await client.put("/v1/toolsets/weather", json={"tools": [TIME]}, headers={"If-Match": etag})

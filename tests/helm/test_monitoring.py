@@ -17,6 +17,7 @@ from gateway.telemetry.engine_measures import EngineMeasures
 from gateway.telemetry.exporters import open_meters
 from gateway.telemetry.metrics import METRICS, Kind, Metrics
 from runtime.protocol import Health
+from toolspecs.stores import open_store
 
 MONITORED = """
 metrics:
@@ -40,7 +41,8 @@ async def served():
         elif each.kind is Kind.HISTOGRAM:
             metrics.record(each, 1, labels)
     runtime = FakeRuntime(health_now=Health(is_ready=True, loads=(LOAD,), engines=(ELSEWHERE,)))
-    async with measures.of(runtime, SimpleNamespace(num_waiting=0, num_bytes=0)):
+    store = open_store("sqlite://:memory:")
+    async with measures.of(runtime, SimpleNamespace(num_waiting=0, num_bytes=0), store):
         text = (await asyncio.to_thread(meters.text)).decode()
     families = text_string_to_metric_families(text)
     return {sample.name: set(sample.labels) for family in families for sample in family.samples}

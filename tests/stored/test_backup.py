@@ -1,0 +1,107 @@
+"""Backup and restore as docs/operations.md says, while somebody writes."""
+
+import asyncio
+import itertools
+import shutil
+import sqlite3
+
+import pytest
+import redis
+from redis_server import running_redis
+
+from compiler import GrammarCache, Vocabulary
+from compiler.prepared_vocabulary import prepare
+from toolspecs import Catalog, Tool, ToolChoice, Toolset, open_store
+
+SECRET = b"a secret of sixteen bytes"
+PAY = Tool("pay", "pays", {"type": "object", "properties": {"cents": {"type": "integer"}}})
+
+
+@pytest.fixture
+def redis_server(tmp_path):
+    folder = tmp_path / "redis"
+    folder.mkdir()
+    with running_redis(folder) as server:
+        yield server
+
+
+async def registered(store):
+    """A toolset with its compiled grammar in the store."""
+    revision = await Catalog(store).put(Toolset("kept", (PAY,)))
+    assert await grammar_source(store) == "compiled"
+    return revision
+
+
+async def grammar_source(store):
+    cache = GrammarCache(store, secret=SECRET)
+    vocabulary = prepare(Vocabulary.of_bytes())
+    found = await cache.toolset((PAY,), prepared=vocabulary, syntax="hermes", choice=ToolChoice("required"))
+    await cache.close()
+    return found.source
+
+
+async def restored(url, revision):
+    """What is found in a restored store; it takes writes, too."""
+    store = open_store(url)
+    catalog = Catalog(store)
+    assert (await catalog.get("kept")).digest == revision.digest
+    assert await grammar_source(store) == "store"
+    changed = await catalog.put(Toolset("kept", ()), if_match=revision.etag)
+    assert changed.number == revision.number + 1
+    names = [item.name for item in (await catalog.list(limit=1000)).items]
+    await store.close()
+    return names
+
+
+async def writing(store, written):
+    catalog = Catalog(store)
+    for number in itertools.count():
+        await catalog.put(Toolset(f"later-{number}", (PAY,)))
+        written.append(f"later-{number}")
+
+
+async def backed_up(store, back_up):
+    """The names that were acknowledged before `back_up` began, while more are written."""
+    written = []
+    task = asyncio.create_task(writing(store, written))
+    while len(written) < 5:
+        await asyncio.sleep(0.01)
+    before = list(written)
+    await asyncio.to_thread(back_up)
+    task.cancel()
+    await asyncio.wait([task])
+    await store.close()
+    return before
+
+
+async def test_sqlite(tmp_path):
+    """`VACUUM INTO` copies a database that is in use, with what its log holds; a copy of the file does not."""
+    store, copy = open_store(f"sqlite://{tmp_path}/callgate.db"), tmp_path / "copy.db"
+    revision = await registered(store)
+
+    def back_up():
+        connection = sqlite3.connect(tmp_path / "callgate.db")
+        connection.execute("VACUUM INTO ?", [str(copy)])
+        connection.close()
+
+    before = await backed_up(store, back_up)
+    names = await restored(f"sqlite://{copy}", revision)
+    assert set(before) <= set(names)
+
+
+async def test_redis(redis_server, tmp_path):
+    """The file of a snapshot, in the folder of a new server."""
+    store = open_store(redis_server.url)
+    revision = await registered(store)
+
+    def back_up():
+        with redis.from_url(redis_server.url) as client:
+            client.save()
+
+    before = await backed_up(store, back_up)
+    folder = tmp_path / "other"
+    folder.mkdir()
+    shutil.copy(tmp_path / "redis" / "dump.rdb", folder)
+    with running_redis(folder) as other:
+        names = await restored(other.url, revision)
+    assert set(before) <= set(names)
