@@ -8,9 +8,11 @@ import asyncio
 import json
 import sys
 import tempfile
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-from chaos.run import FAULT_NAMES, run
+from chaos.run import FAULT_NAMES, Result, run
 
 
 def main() -> int:
@@ -21,13 +23,20 @@ def main() -> int:
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="chaos-", dir=options.out) as folder:
-        results = asyncio.run(run(Path(folder), 60 * options.minutes, options.only))
-    (options.out / "results.json").write_text(json.dumps([one.as_json() for one in results], indent=1))
+        results = asyncio.run(
+            run(Path(folder), 60 * options.minutes, options.only, partial(write, options.out))
+        )
     wrong = [line for one in results for line in one.wrong]
     print(
         "\n".join(wrong) or f"{len(results)} faults: nothing lost, nothing invalid, every request has ended"
     )
     return 1 if wrong else 0
+
+
+def write(out: Path, results: Sequence[Result]) -> None:
+    """Print the last result, and write all."""
+    print("\n".join([results[-1].line(), *results[-1].wrong[:5]]), flush=True)
+    (out / "results.json").write_text(json.dumps([one.as_json() for one in results], indent=1))
 
 
 if __name__ == "__main__":

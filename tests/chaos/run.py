@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ from chaos.own_faults import OWN_FAULTS
 from chaos.place import started
 from chaos.shared_faults import SHARED_FAULTS, Fault, Scene
 
+CLEAR = {"deadline_exceeded"}
+"""What any fault may cause: the time for an answer ran out, and the client was told so."""
 FAULTS = (*SHARED_FAULTS, *OWN_FAULTS)
 FAULT_NAMES = [fault.name for fault in FAULTS]
 
@@ -46,8 +48,10 @@ class Result:
         return f"{self.name:20} {verdict}: {numbers}; {'; '.join(self.notes)}"
 
 
-async def run(folder: Path, seconds: float, only: Collection[str] | None = None) -> list[Result]:
-    """Inflict each fault, or only some, as far as there is time for them."""
+async def run(
+    folder: Path, seconds: float, only: Collection[str] | None, report: Callable[[Sequence[Result]], None]
+) -> list[Result]:
+    """Inflict each fault, or only some, as far as there is time for them; `report` gets what is known so far."""
     results: list[Result] = []
     async with started(folder) as place:
         await register(place.gateways[0], TOOLSET, DESK)
@@ -63,7 +67,7 @@ async def run(folder: Path, seconds: float, only: Collection[str] | None = None)
                     results.append(Result(fault.name, fault.what, notes=[f"not tried: {reason}"]))
                 else:
                     results.append(await under(Scene(place, load, registrations, [], end), fault))
-                print("\n".join([results[-1].line(), *results[-1].wrong[:5]]), flush=True)
+                report(results)
     return results
 
 
@@ -80,7 +84,7 @@ async def under(scene: Scene, fault: Fault) -> Result:
     wrong += [
         f"{number} requests: {code}"
         for code, number in refused.items()
-        if code not in {*fault.errors, "wrong"}
+        if code not in {*fault.errors, *CLEAR, "wrong"}
     ]
     wrong += [f"lost: {name}" for name in await scene.registrations.lost()]
     return Result(

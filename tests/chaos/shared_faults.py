@@ -179,9 +179,11 @@ async def gateway_drained(scene: Scene) -> None:
     scene.load.serving.remove(gateway)
     gateway.signal(signal.SIGTERM)
     took = await gateway.ended()
-    for stream in streams:
-        scene.load.wrong += await stream
-    scene.notes.append(f"4 streams ended whole, it ended after {took:.1f} s")
+    cut = [line for stream in streams for line in await stream]
+    scene.load.wrong += cut
+    scene.notes.append(
+        f"{len(streams) - len(cut)} of {len(streams)} streams ended whole, it ended after {took:.1f} s"
+    )
     gateway.start()
     await gateway.ready()
     await gateway.engines_ready()
