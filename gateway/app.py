@@ -47,6 +47,7 @@ from gateway.telemetry.access_log import AccessLog
 from gateway.telemetry.exporters import Meters
 from gateway.telemetry.recent_requests import KeptRequests
 from gateway.telemetry.recorders import Recorders
+from gateway.tool_search import ToolSearcher
 from runtime.protocol import Runtime
 from toolspecs.catalog import Catalog
 from toolspecs.quota import Quota
@@ -161,7 +162,17 @@ async def _running(
         for model in await runtime.models():
             await compilers.start(model.prepared)
         await opened.enter_async_context(recorders.engines.of(runtime, grammars, store))
-        views = wire(settings, store, keys, recorders=recorders, grammars=grammars, runtime=runtime)
+        searcher = ToolSearcher()
+        opened.callback(searcher.close)
+        views = wire(
+            settings,
+            store,
+            keys,
+            recorders=recorders,
+            grammars=grammars,
+            runtime=runtime,
+            searcher=searcher,
+        )
         opened.callback(views.whole.bodies.close)
         app.state.views = views
         app.state.services = views.whole
@@ -177,6 +188,7 @@ def wire(
     recorders: Recorders,
     grammars: GrammarCache,
     runtime: Runtime,
+    searcher: ToolSearcher,
 ) -> ServiceViews:
     """Connect what the routes use."""
     decoded = DecodedContents()
@@ -203,6 +215,7 @@ def wire(
             grammars,
             seen,
             recorders.telemetry,
+            searcher.of_tenant(grant.tenant),
             max_choices=settings.max_choices,
             request_seconds=settings.request_seconds,
             tenant=grant.tenant,

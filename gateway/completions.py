@@ -20,7 +20,8 @@ from gateway.errors import InvalidField, NotReady, RefusedTool, ToolsetConflict,
 from gateway.generation_request import generation_request, without_effect, without_oldest
 from gateway.inspected_tokens import InspectedTokens
 from gateway.telemetry.chat_spans import Chat, Telemetry
-from gateway.turn import Generation, Turn
+from gateway.tool_search import ToolSearcher
+from gateway.turn import FoundTools, Generation, Turn
 from runtime.errors import DeadlineExceeded, PromptTooLong, UnknownModel
 from runtime.protocol import ModelCard, Runtime
 from toolspecs.catalog import Catalog
@@ -79,6 +80,7 @@ class Completions:
         grammars: GrammarCache,
         runtime: Runtime,
         telemetry: Telemetry,
+        searcher: ToolSearcher,
         *,
         max_choices: int = 16,
         request_seconds: float | None = None,
@@ -88,6 +90,7 @@ class Completions:
         self._grammars = grammars
         self._runtime = runtime
         self._telemetry = telemetry
+        self._searcher = searcher
         self._max_choices = max_choices
         self._request_seconds = request_seconds
         self._tenant = tenant
@@ -133,6 +136,8 @@ class Completions:
             chat.uses(revisions)
             tools = await self._joined(revisions, turn.tools)
             choice = check_choice(turn, tools)
+            tools, found = await self._searcher.find(turn, model, tools, revisions, share)
+            chat.found(found)
             try:
                 grammar = await self._grammar(turn, model, tools, choice, revisions, chat=chat, share=share)
             except UnsupportedToolset as error:
@@ -161,15 +166,16 @@ class Completions:
                     inspected=InspectedTokens(tools) if turn.is_inspected else None,
                     ignored=ignored,
                     num_dropped=len(turn.messages) - len(request.messages),
+                    found=found,
                 )
                 try:
                     await generation.begin()
                 except PromptTooLong as error:
                     if not turn.truncates:
-                        raise
+                        raise _with_remedy(error, request.tools, revisions, found) from error
                     shorter = await asyncio.to_thread(without_oldest, request.messages, error, num_turns)
                     if len(shorter) == len(request.messages):
-                        raise
+                        raise _with_remedy(error, request.tools, revisions, found) from error
                     request = replace(request, messages=shorter)
                     num_turns *= 2  # each try renders the whole prompt, so there are few
                 else:
@@ -186,9 +192,13 @@ class Completions:
         async with deadline.enforced():
             revisions = await self._revisions((*turn.toolsets, *suffix))
             tools = await self._joined(revisions, turn.tools)
+            tools, found = await self._searcher.find(turn, model, tools, revisions, share)
             request = generation_request(turn, model, tools, None, revisions)
             request = replace(request, timeout_s=deadline.remaining_s(), share=share)
-            return await self._runtime.prompt_ids(request)
+            try:
+                return await self._runtime.prompt_ids(request)
+            except PromptTooLong as error:
+                raise _with_remedy(error, request.tools, revisions, found) from error
 
     async def _model(self, turn: Turn) -> tuple[ModelCard, tuple[ToolsetReference, ...]]:
         """The model that the turn names, and the toolset in the model's name."""
@@ -335,3 +345,22 @@ def _with_index(error: UnsupportedToolset, inline: tuple[Tool, ...]) -> Exceptio
     refused = {name for name, _ in error.refusals}
     index = next((i for i, tool in enumerate(inline) if tool.name in refused), None)
     return error if index is None else RefusedTool(index, str(error))
+
+
+def _with_remedy(
+    error: PromptTooLong, shown: tuple[Tool, ...], revisions: tuple[Revision, ...], found: FoundTools | None
+) -> PromptTooLong:
+    """The error, and how fewer tools would be shown, if tools are most of what could be left out."""
+    if len(shown) < 2:
+        return error
+    names = ", ".join(repr(str(revision.toolset.name)) for revision in revisions)
+    whose = f"of the toolset{'s' if len(revisions) > 1 else ''} {names}" if revisions else "of the request"
+    remedy = (
+        f"a `limit` of `tool_search` below {len(found.tools)} shows fewer tools"
+        if found
+        else '`"tool_search": {"limit": 20}` shows only those that the conversation calls for'
+    )
+    reason = f"{len(shown)} tools {whose} are in it, and {remedy}"
+    return PromptTooLong(
+        error.num_prompt_tokens, error.context_length, at_least=error.at_least, remedy=reason
+    )

@@ -24,7 +24,7 @@ from toolspecs.errors import Fault, InvalidTools, StaleRevision, UnknownToolset
 from toolspecs.preconditions import check_tool_precondition
 from toolspecs.shapes import CheckedTool, read_tool
 from toolspecs.submission import CheckedToolset, Submission, bundle_checked, read_toolset
-from toolspecs.tool import ShownTools, Tool
+from toolspecs.tool import ShownTools, Tool, ToolSearch
 from toolspecs.toolset import Revision, Toolset
 
 Covers = Callable[[Tool, Tool], Awaitable[bool]]
@@ -95,6 +95,7 @@ class Registry:
         documents: Any = None,
         *,
         prompt_tools: ShownTools | None = None,
+        tool_search: ToolSearch | None = None,
         if_match: str | None = None,
         if_none_match: bool = False,
         share: str = "",
@@ -108,7 +109,9 @@ class Registry:
             ToolspecsError: as `Catalog.put`.
         """
         budget = self._grammars.compile_budget(share)
-        checked, reports = await self._check(name, tools, documents, budget, prompt_tools)
+        checked, reports = await self._check(
+            name, tools, documents, budget, prompt_tools=prompt_tools, tool_search=tool_search
+        )
         write = await self.catalog.put_checked(
             checked, if_match=if_match, if_none_match=if_none_match, owner=owner
         )
@@ -207,11 +210,19 @@ class Registry:
         tools: Any,
         documents: Any,
         budget: CompileBudget,
+        *,
         prompt_tools: ShownTools | None = None,
+        tool_search: ToolSearch | None = None,
     ) -> tuple[CheckedToolset, list[ToolReport]]:
         """Read what was submitted and compile its tools; one error names everything that is wrong."""
         submission: Submission = await asyncio.to_thread(
-            read_toolset, name, tools, documents, self.catalog.limits, prompt_tools=prompt_tools
+            read_toolset,
+            name,
+            tools,
+            documents,
+            self.catalog.limits,
+            prompt_tools=prompt_tools,
+            tool_search=tool_search,
         )
         refusals: Sequence[Fault] = ()
         reports: list[ToolReport] = []

@@ -40,7 +40,13 @@ def start_runtime(settings: Settings, on_vocabulary: OnVocabulary) -> Runtime:
         raise SettingsError("models", "the settings", reason)
     return ModelRouter(
         [
-            RoutedModel(name, start_model(settings, model, on_vocabulary), model.aliases, model.prompt_tools)
+            RoutedModel(
+                name,
+                start_model(settings, model, on_vocabulary),
+                model.aliases,
+                model.prompt_tools,
+                model.tool_search,
+            )
             for name, model in zip(names, models, strict=True)
         ]
     )

@@ -106,7 +106,7 @@ def _check_exposure(settings: Settings, origin: Mapping[str, str]) -> None:
 
 def _check_models(settings: Settings, origin: Mapping[str, str]) -> None:
     """Check that every model has an engine, and that only one place says which models there are."""
-    own = sorted(set(origin) & (set(ModelSettings.__struct_fields__) - {"prompt_tools"}))
+    own = sorted(set(origin) & (set(ModelSettings.__struct_fields__) - {"prompt_tools", "tool_search"}))
     if settings.models and own:
         raise SettingsError(own[0], origin[own[0]], "the models are those of [[models]]; set it there")
     for number, model in enumerate(settings.served_models):

@@ -57,6 +57,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     engine_shared_prefixes: bool = False
     tokenizer: str | None = None
     prompt_tools: ShownTools = ShownTools.ALL
+    tool_search: Count | None = None
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -121,6 +122,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             " that the tool choice allows), none."
         ),
     ] = ShownTools.ALL
+    tool_search: Annotated[
+        Count | None,
+        Meta(
+            description="Most tools that the prompt shows, unless a request or a toolset says: those that the"
+            " conversation calls for. By default all are shown."
+        ),
+    ] = None
     device: Annotated[str, Meta(description="Device the model runs on: auto, cpu, cuda, cuda:1, ….")] = "auto"
     dtype: Annotated[
         Literal["auto", "float32", "bfloat16", "float16", "float64"],

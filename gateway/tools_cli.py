@@ -88,6 +88,10 @@ class _PageReply(msgspec.Struct):
     next: str | None
 
 
+OTHER_FIELDS = ("documents", "prompt_tools", "tool_search")
+"""What a toolset has beside its tools."""
+
+
 class ToolsetReply(msgspec.Struct):
     """A toolset with its tools."""
 
@@ -97,11 +101,12 @@ class ToolsetReply(msgspec.Struct):
     tools: list[dict[str, Any]]
     documents: dict[str, Any] = {}
     prompt_tools: str | None = None
+    tool_search: dict[str, Any] | None = None
 
     @property
     def others(self) -> dict[str, Any]:
         """The other fields that `PUT` takes, those that are not empty."""
-        return _given({"documents": self.documents, "prompt_tools": self.prompt_tools})
+        return _given({name: getattr(self, name) for name in OTHER_FIELDS})
 
 
 class _Enforcement(msgspec.Struct):
@@ -259,7 +264,7 @@ def _read(file: Path) -> tuple[dict[str, Any], str]:
         return {"tools": document}, file.stem
     if not isinstance(document, dict) or "tools" not in document:
         raise failure(f"{file}: expected a list of tools, or an object with the field `tools`")
-    others = {field: document.get(field) for field in ("documents", "prompt_tools")}
+    others = {field: document.get(field) for field in OTHER_FIELDS}
     return {"tools": document["tools"], **_given(others)}, str(document.get("name") or file.stem)
 
 

@@ -6,7 +6,7 @@ A wire format reads a request into a `Turn` and writes its answer from the event
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from compiler.cache.grammar_cache import GrammarLookup
 from compiler.response_format import ResponseFormat
@@ -16,7 +16,7 @@ from gateway.inspected_tokens import InspectedTokens
 from runtime.events import ArgumentsDelta, CallStarted, Event, Finished, InspectedToken, PromptRead
 from runtime.request import Message, Sampling
 from runtime.selection import Selection
-from toolspecs.tool import KeyOrder, ShownTools, Tool, ToolChoice
+from toolspecs.tool import KeyOrder, ShownTools, Tool, ToolChoice, ToolSearch
 from toolspecs.toolset import RevisionSummary, ToolsetReference
 
 
@@ -24,7 +24,8 @@ from toolspecs.toolset import RevisionSummary, ToolsetReference
 class Turn:
     """One request for the assistant's next turn.
 
-    `prompt_tools` None shows the tools that the model's settings say. `choice` None is the default of the
+    `prompt_tools` None shows the tools that the model's settings say, and `tool_search` None likewise; False
+    searches none. `choice` None is the default of the
     wire formats: `auto` with tools, `none` without. `response_format` None is any text. `key_order` None
     leaves the order of keys to each tool. `prompt` is one that the client wrote instead of messages.
     `min_tokens`, `stop` and `stop_token_ids` apply to text, and never to what a grammar constrains.
@@ -41,6 +42,7 @@ class Turn:
     toolsets: tuple[ToolsetReference, ...] = ()
     tools: tuple[Tool, ...] = ()
     prompt_tools: ShownTools | None = None
+    tool_search: ToolSearch | Literal[False] | None = None
     choice: ToolChoice | None = None
     is_parallel: bool = True
     response_format: ResponseFormat | None = None
@@ -75,6 +77,23 @@ class Observer(Protocol):
         """No more events will come; `error` says why if the answer is not complete."""
 
 
+@dataclass(frozen=True, slots=True)
+class SearchedTool:
+    """A tool that a search left in: how well it fits, 1 being the best, and why it stayed."""
+
+    name: str
+    score: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTools:
+    """The tools that searching left in, of so many, in the order of the prompt."""
+
+    num_searched: int
+    tools: tuple[SearchedTool, ...]
+
+
 @dataclass
 class Generation:
     """The answer to a turn. Read `events` once to the end, or close it, which aborts what still runs.
@@ -100,6 +119,7 @@ class Generation:
     inspected: InspectedTokens | None = None
     ignored: tuple[str, ...] = ()
     num_dropped: int = 0
+    found: FoundTools | None = None
     num_prompt_tokens: int = 0
     tells_source: bool = True
     finished: list[Finished] = field(default_factory=list)

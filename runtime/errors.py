@@ -65,14 +65,21 @@ class RequestRefused(RuntimeFault):
 
 
 class PromptTooLong(RequestRefused):
-    """The prompt fills the model's context; `at_least` says that its tokens were estimated, not counted."""
+    """The prompt fills the model's context; `at_least` says that its tokens were estimated, not counted.
 
-    def __init__(self, num_prompt_tokens: int, context_length: int, *, at_least: bool = False) -> None:
+    `remedy` is what would shorten it.
+    """
+
+    def __init__(
+        self, num_prompt_tokens: int, context_length: int, *, at_least: bool = False, remedy: str = ""
+    ) -> None:
+        self.at_least = at_least
         self.num_prompt_tokens = num_prompt_tokens
         self.context_length = context_length
         size = f"at least {num_prompt_tokens}" if at_least else f"{num_prompt_tokens}"
         super().__init__(
-            f"the prompt has {size} tokens, but the context of this model has only {context_length}",
+            f"the prompt has {size} tokens, but the context of this model has only {context_length}"
+            + (f"; {remedy}" if remedy else ""),
             "messages",
         )
 

@@ -20,6 +20,7 @@ class RoutedModel:
     runtime: Runtime
     aliases: tuple[str, ...] = ()
     prompt_tools: ShownTools = ShownTools.ALL
+    tool_search: int | None = None
 
 
 class ModelRouter:
@@ -67,7 +68,12 @@ class ModelRouter:
         """The models of all runtimes."""
         return tuple(
             [
-                replace(card, aliases=model.aliases, prompt_tools=model.prompt_tools)
+                replace(
+                    card,
+                    aliases=model.aliases,
+                    prompt_tools=model.prompt_tools,
+                    tool_search=model.tool_search,
+                )
                 for model in self._models
                 for card in await model.runtime.models()
             ]

@@ -19,7 +19,7 @@ class ModelCard:
 
     `template_variables` are the options that its chat template knows. Clients may ask for it by an alias,
     too, in which `*` stands for any text. `prompt_tools` are the tools that its prompts show, unless a
-    request says.
+    request says, and `tool_search` says how many at most.
     """
 
     model_id: str
@@ -29,6 +29,7 @@ class ModelCard:
     template_variables: frozenset[str] = frozenset()
     aliases: tuple[str, ...] = ()
     prompt_tools: ShownTools = ShownTools.ALL
+    tool_search: int | None = None
     holds_guards: bool = True
     """Whether its engine keeps every constraint. Else the gateway refuses tokens, and asks for others."""
 

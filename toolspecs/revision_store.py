@@ -33,7 +33,7 @@ import zstandard
 from toolspecs.errors import DamagedEntry, StoreUnavailable, ToolspecsError
 from toolspecs.lru_cache import LruCache
 from toolspecs.store import Store
-from toolspecs.tool import CustomInput, KeyOrder, ShownTools, Tool
+from toolspecs.tool import CustomInput, KeyOrder, ShownTools, Tool, ToolSearch
 from toolspecs.toolset import RevisionSummary, Toolset, ToolsetReference
 
 HEADS = "toolset/head/"
@@ -124,6 +124,8 @@ def encode_toolset(toolset: Toolset) -> bytes:
     others: dict[str, Any] = {"documents": toolset.documents} if toolset.documents else {}
     if toolset.prompt_tools:
         others["prompt_tools"] = toolset.prompt_tools
+    if toolset.tool_search:
+        others["tool_search"] = [toolset.tool_search.limit, *toolset.tool_search.always]
     content = {"tools": rows, **others} if others else rows
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
@@ -134,11 +136,13 @@ def decode_toolset(name: str, digest: str, content: bytes) -> Toolset:
         fields = json.loads(content)
         fields = {"tools": fields} if isinstance(fields, list) else fields
         shown = fields.get("prompt_tools")
+        search = fields.get("tool_search")
         toolset = Toolset(
             name,
             tuple(map(_tool, fields["tools"])),
             fields.get("documents", {}),
             prompt_tools=ShownTools(shown) if shown else None,
+            tool_search=ToolSearch(search[0], tuple(search[1:])) if search else None,
         )
         found = toolset.digest
         _ = toolset.num_values  # counted here, in a thread

@@ -13,17 +13,18 @@ stores as it is:
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from toolspecs.bundle import bundle_tools
 from toolspecs.errors import Fault, InvalidTools, LimitExceeded
 from toolspecs.json_value import Limits
+from toolspecs.nearest import MAX_NAME, instead, shorten
 from toolspecs.revision_store import encode_toolset
 from toolspecs.schema_check import check_documents
 from toolspecs.shapes import CheckedTool, check_tool, read_tools
-from toolspecs.tool import ShownTools
+from toolspecs.tool import ShownTools, Tool, ToolSearch
 from toolspecs.toolset import Toolset, check_toolset_name
 
 _INDEX = re.compile(r"/tools/(\d+)")
@@ -55,6 +56,7 @@ class Submission:
     faults: tuple[Fault, ...]
     limits: Limits
     prompt_tools: ShownTools | None = None
+    tool_search: ToolSearch | None = None
 
     def checked(self, refusals: Sequence[Fault] = ()) -> CheckedToolset:
         """The checked toolset; `refusals` are faults that were found after reading.
@@ -66,12 +68,27 @@ class Submission:
         if faults := sorted((*self.faults, *refusals), key=_document_order):
             raise InvalidTools(faults)
         tools = tuple(checked.tool for checked in self.tools)
-        toolset = Toolset(self.name, tools, self.documents, are_bundled=True, prompt_tools=self.prompt_tools)
+        if faults := list(_unknown_tools(self.tool_search, tools)):
+            raise InvalidTools(faults)
+        toolset = Toolset(
+            self.name,
+            tools,
+            self.documents,
+            are_bundled=True,
+            prompt_tools=self.prompt_tools,
+            tool_search=self.tool_search,
+        )
         return check_size(toolset, self.limits)
 
 
 def read_toolset(
-    name: str, tools: Any, documents: Any, limits: Limits, *, prompt_tools: ShownTools | None = None
+    name: str,
+    tools: Any,
+    documents: Any,
+    limits: Limits,
+    *,
+    prompt_tools: ShownTools | None = None,
+    tool_search: ToolSearch | None = None,
 ) -> Submission:
     """Read a list of tools in any shape, and the documents by URI (None: there are none).
 
@@ -91,7 +108,7 @@ def read_toolset(
         bundled = bundle_checked(checked, documents, limits)
     except InvalidTools as error:
         return Submission(name, (), documents, (*faults, *error.faults), limits)
-    return Submission(name, bundled, documents, tuple(faults), limits, prompt_tools)
+    return Submission(name, bundled, documents, tuple(faults), limits, prompt_tools, tool_search)
 
 
 def bundle_checked(
@@ -144,6 +161,16 @@ def _document_faults(documents: Any, limits: Limits) -> Sequence[Fault]:
     except InvalidTools as error:
         return error.faults
     return ()
+
+
+def _unknown_tools(search: ToolSearch | None, tools: Sequence[Tool]) -> Iterator[Fault]:
+    """A fault for each tool that is to be shown always, and is not there."""
+    names = {tool.name: None for tool in tools}
+    for i, name in enumerate(search.always if search else ()):
+        if name not in names:
+            message = f"there is no tool {shorten(name, MAX_NAME)!r} in this toolset{instead(name, names)}"
+            suggestion = "name tools of this toolset, or leave the list out"
+            yield Fault(None, f"/tool_search/always/{i}", "tool_search", message, suggestion)
 
 
 def _document_order(fault: Fault) -> int:

@@ -123,6 +123,19 @@ class ShownTools(StrEnum):
     NONE = "none"
 
 
+@dataclass(frozen=True, slots=True)
+class ToolSearch:
+    """How many tools a prompt shows of those that there are: the ones that a conversation calls for.
+
+    The tools in `always` are shown whatever is found. `query` is what is searched for, instead of what the
+    user wrote.
+    """
+
+    limit: int = 20
+    always: tuple[str, ...] = ()
+    query: str | None = None
+
+
 class ChoiceMode(StrEnum):
     """`none`: text only; `auto`: text or calls; `required`: at least one call."""
 

@@ -20,7 +20,7 @@ from typing import Any, Generic, TypeVar
 from toolspecs.bundle import bundle_tools
 from toolspecs.errors import Fault, InvalidName, InvalidTools, UnknownTool
 from toolspecs.json_value import count_values
-from toolspecs.tool import ShownTools, Tool
+from toolspecs.tool import ShownTools, Tool, ToolSearch
 
 TOOLSET_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 TOOLSET_RULE = "1 to 64 of a-z, 0-9, '.', '_' and '-', the first a letter or a digit"
@@ -73,6 +73,7 @@ class Toolset:
     A model is shown the tools in this order. The constructor gives each tool its bundle, which is the part of
     `documents` that the tool's schema refers to. With `are_bundled`, the tools already carry their bundles.
     `prompt_tools` are the tools that prompts show of it, unless a request says (None: as the model says).
+    `tool_search` says likewise how many are shown.
 
     Raises:
         InvalidName: `name` cannot be the name of a toolset.
@@ -85,6 +86,7 @@ class Toolset:
     documents: Mapping[str, Any] = field(default_factory=dict)
     are_bundled: InitVar[bool] = False
     prompt_tools: ShownTools | None = None
+    tool_search: ToolSearch | None = None
 
     def __post_init__(self, are_bundled: bool) -> None:
         check_toolset_name(self.name)
@@ -106,6 +108,9 @@ class Toolset:
             content.append(json.dumps(self.documents, separators=(",", ":")))
         if self.prompt_tools:
             content.append(f"prompt_tools {self.prompt_tools}")
+        if self.tool_search:
+            search = [self.tool_search.limit, *self.tool_search.always]
+            content.append(f"tool_search {json.dumps(search)}")
         return hashlib.sha256("\n".join(content).encode()).hexdigest()
 
     @cached_property

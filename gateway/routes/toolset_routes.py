@@ -14,9 +14,10 @@ from gateway.principal import RequestPrincipal
 from gateway.registry import Change, DryRun, Registration, RevisionChanges
 from gateway.routes.transport import read_registry_body
 from gateway.services import WiredServices
+from gateway.wire.fields import SearchLimit, ToolNames
 from toolspecs.nearest import shorten
 from toolspecs.shapes import Shape, write_tool
-from toolspecs.tool import ShownTools, Tool
+from toolspecs.tool import ShownTools, Tool, ToolSearch
 from toolspecs.toolset import Revision, RevisionSummary, etag_matches
 
 HttpRequest = Request[Any, Any, Any]
@@ -33,16 +34,28 @@ QUERY = ("after", "before", "limit", "revision", "search", "shape", "since", "to
 """All query parameters; a route takes those that its function has as parameters, and its path has not."""
 
 
+class ToolsetSearch(msgspec.Struct, forbid_unknown_fields=True):
+    """How many tools of a toolset prompts show, and which of them always."""
+
+    limit: SearchLimit = 20
+    always: ToolNames = []
+
+    def value(self) -> ToolSearch:
+        """The same, as a toolset keeps it."""
+        return ToolSearch(self.limit, tuple(dict.fromkeys(self.always)))
+
+
 class ToolsetBody(msgspec.Struct, forbid_unknown_fields=True):
     """The body of `PUT` and `check`; `name` may repeat the path's name, `documents` are schemas by URI.
 
-    `prompt_tools` says which of the tools prompts show, unless a request does.
+    `prompt_tools` says which of the tools prompts show, and `tool_search` how many, unless a request does.
     """
 
     tools: Any
     documents: Any = None
     name: str | None = None
     prompt_tools: ShownTools | None = None
+    tool_search: ToolsetSearch | None = None
 
 
 def check_query(request: HttpRequest) -> None:
@@ -103,6 +116,7 @@ class ToolsetController(Controller):
             body.tools,
             body.documents,
             prompt_tools=body.prompt_tools,
+            tool_search=body.tool_search.value() if body.tool_search else None,
             if_match=_if_match(request),
             if_none_match=_if_none_match(request),
             share=principal.share,
@@ -351,7 +365,13 @@ def revision_json(revision: Revision, shape: Shape) -> JSON:
         "tools": [tool_json(tool, shape) for tool in revision.toolset],
         "documents": revision.toolset.documents,
         "prompt_tools": revision.toolset.prompt_tools,
+        "tool_search": search_json(revision.toolset.tool_search),
     }
+
+
+def search_json(search: ToolSearch | None) -> JSON | None:
+    """How the tools of a toolset are searched, in the form that `PUT` takes."""
+    return {"limit": search.limit, "always": list(search.always)} if search else None
 
 
 def tool_json(tool: Tool, shape: Shape) -> JSON:

@@ -51,8 +51,10 @@ from gateway.telemetry.span_attributes import (
     compile_attributes,
     request_attributes,
     response_attributes,
+    search_attributes,
     toolset_attributes,
 )
+from gateway.turn import FoundTools
 from runtime.events import ArgumentsDelta, CallStarted, Event, Finished, TextDelta
 from runtime.request import GenerationRequest
 from toolspecs.toolset import Revision
@@ -195,6 +197,11 @@ class Chat:
         names = [f"{r.toolset.name}@{r.number}" for r in revisions[:_MAX_KEPT_TOOLSETS]]
         keep_of_request(toolsets=names)
         self._toolset = self._telemetry.metrics.toolset_label([r.toolset.name for r in revisions])
+
+    def found(self, found: FoundTools | None) -> None:
+        """The tools that were found for the prompt."""
+        if found is not None and self._span.is_recording():
+            self._span.set_attributes(search_attributes(found))
 
     @contextmanager
     def grammar(self, revisions: Sequence[Revision]) -> Iterator["GrammarSpan"]:

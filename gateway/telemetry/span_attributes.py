@@ -9,6 +9,7 @@ from typing import Any
 
 from gateway.telemetry.ended_turn import PROVIDER, EndedTurn
 from gateway.telemetry.metrics import GRAMMAR_KIND, MODEL
+from gateway.turn import FoundTools
 from runtime.events import SelectionStats
 from runtime.request import GenerationRequest
 from toolspecs.toolset import Revision
@@ -114,6 +115,15 @@ def toolset_attributes(revisions: Sequence[Revision]) -> dict[str, Any]:
     return {
         "callgate.toolset": [r.toolset.name for r in revisions],
         "callgate.toolset.revision": [r.number for r in revisions],
+    }
+
+
+def search_attributes(found: FoundTools) -> dict[str, Any]:
+    """The tools that a search left in, and how well each fits."""
+    return {
+        "callgate.tool_search.searched": found.num_searched,
+        "callgate.tool_search.names": [tool.name for tool in found.tools],
+        "callgate.tool_search.scores": [tool.score for tool in found.tools],
     }
 
 

@@ -18,7 +18,7 @@ from runtime.selection import MAX_SELECTION, Selection
 from toolspecs.errors import InvalidName
 from toolspecs.nearest import MAX_NAME, instead, shorten
 from toolspecs.shapes import EXTRAS, SHAPES, parse_tools
-from toolspecs.tool import ChoiceMode, KeyOrder, ShownTools, Tool, ToolChoice
+from toolspecs.tool import ChoiceMode, KeyOrder, ShownTools, Tool, ToolChoice, ToolSearch
 from toolspecs.toolset import ToolsetReference
 
 MAX_TOOLSETS = 64
@@ -107,12 +107,25 @@ class CallgateFields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     inspect: bool | None = None
 
 
+SearchLimit = Annotated[int, Meta(ge=1, le=2048)]
+ToolNames = Annotated[list[str], Meta(max_length=256)]
+
+
+class ToolSearchFields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """`tool_search`: how many tools the prompt shows; `query` is searched for, not what the user wrote."""
+
+    limit: SearchLimit = 20
+    always: ToolNames = []
+    query: Annotated[str, Meta(max_length=8000)] | None = None
+
+
 class TurnFields(EngineFormats, forbid_unknown_fields=True, kw_only=True):
     """The fields that are honoured in every API; absent and null mean the same."""
 
     model: Annotated[str, Meta(min_length=1)]
     toolset: str | list[str] | None = None
     prompt_tools: ShownTools | None = None
+    tool_search: ToolSearchFields | bool | None = None
     tools: list[Any] | None = None
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None
@@ -179,6 +192,17 @@ def read_sampling(fields: TurnFields) -> Sampling:
     )
 
 
+def read_tool_search(fields: TurnFields) -> ToolSearch | Literal[False] | None:
+    """How tools are searched: False not at all, None as the toolset or the settings say."""
+    match field := fields.tool_search:
+        case ToolSearchFields():
+            return ToolSearch(field.limit, tuple(dict.fromkeys(field.always)), field.query)
+        case True:
+            return ToolSearch()
+        case _:
+            return field
+
+
 def read_key_order(fields: TurnFields) -> KeyOrder | None:
     """The order of keys that the request asks for; None leaves it to each tool."""
     return fields.callgate.key_order if fields.callgate else None
@@ -205,6 +229,7 @@ def read_turn(fields: TurnFields, toolset_header: str | None, timeout_header: st
         messages=(),
         toolsets=read_toolsets(fields.toolset, toolset_header),
         prompt_tools=fields.prompt_tools,
+        tool_search=read_tool_search(fields),
         is_parallel=fields.parallel_tool_calls is not False,
         key_order=read_key_order(fields),
         selection=read_selection(fields),

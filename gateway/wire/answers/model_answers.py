@@ -63,6 +63,21 @@ class InspectedToken(Struct):
     place: TokenPlace
 
 
+class SearchedTool(Struct):
+    """A tool that the prompt shows; it fits the request as the score says, at most 1."""
+
+    name: str
+    score: float
+    reason: Literal["found", "always", "called", "chosen"]
+
+
+class ToolsFound(Struct):
+    """How many tools were searched, and those that the prompt shows."""
+
+    searched: int
+    shown: list[SearchedTool]
+
+
 class Extension(Struct):
     """What Callgate adds: which toolset and grammar answered, and what the mask did."""
 
@@ -76,6 +91,7 @@ class Extension(Struct):
     forced_tokens: int
     rescued_tokens: int | None
     dropped_messages: int
+    tool_search: ToolsFound | None
     selections: list[SelectedAnswer]
     tokens: list[InspectedToken] | UnsetType = UNSET
 

@@ -6,6 +6,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from compiler.report import Verdict
 from gateway.registry import Change
+from gateway.routes.toolset_routes import ToolsetSearch
 from toolspecs.tool import ShownTools
 
 
@@ -41,6 +42,7 @@ class StoredToolset(RevisionSummary):
     tools: list[dict[str, Any]]
     documents: dict[str, Any]
     prompt_tools: ShownTools | None
+    tool_search: ToolsetSearch | None
 
 
 class ToolsetPage(Struct):

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.turn import Generation
+from gateway.turn import FoundTools, Generation
 from runtime.events import (
     ArgumentsDelta,
     CallStarted,
@@ -198,6 +198,7 @@ def extension(generation: Generation, *, closed_by: str | None = None) -> JSON:
         "forced_tokens": sum(s.num_forced_tokens for s in stats),
         "rescued_tokens": num_rescued(stats),
         "dropped_messages": generation.num_dropped,
+        "tool_search": _found(generation.found),
         "selections": [_selection(f.choice, f.stats) for f in generation.finished if f.stats.selection],
         **({"tokens": tokens} if tokens else {}),
     }
@@ -214,6 +215,14 @@ def _selection(choice: int, stats: GenerationStats) -> JSON:
         "log_weight": stats.log_weight,
         "computed_tokens": stats.selection.num_computed_tokens,
     }
+
+
+def _found(found: FoundTools | None) -> JSON | None:
+    """The tools that were found for the prompt."""
+    if found is None:
+        return None
+    tools = [{"name": tool.name, "score": tool.score, "reason": tool.reason} for tool in found.tools]
+    return {"searched": found.num_searched, "shown": tools}
 
 
 def new_call_id() -> str:

@@ -1,0 +1,193 @@
+"""`tool_search`: which tools a prompt shows and a call may name, out of many."""
+
+import pytest
+from chat import ask, body
+from fake_runtime import FakeRuntime, call
+from msgspec.structs import replace as with_fields
+from serving import client_of
+
+from gateway.app import create_app
+from runtime.errors import PromptTooLong
+
+NAMES = ("read_mail", "send_mail", "list_files", "delete_file", "play_song", "stop_song", "book_flight")
+MAIL, FILES = ["read_mail", "send_mail"], ["list_files", "delete_file"]
+
+
+def tool(name):
+    return {
+        "type": "function",
+        "function": {
+            "name": name,
+            "description": f"Can {name.replace('_', ' a ')}.",
+            "parameters": {"type": "object", "properties": {}, "additionalProperties": False},
+        },
+    }
+
+
+TOOLS = [tool(name) for name in NAMES]
+
+
+def asking(text, **fields):
+    return {"tools": TOOLS, "messages": [{"role": "user", "content": text}], **fields}
+
+
+def shown(runtime):
+    return [tool.name for tool in runtime.requests[-1].tools]
+
+
+def callable_tools(runtime):
+    """The tools that the grammar of the last request lets a model call."""
+    found = []
+    for name in NAMES:
+        matcher = runtime.requests[-1].constraint.matcher()
+        text = f'<tool_call>\n{{"name": "{name}", "arguments": {{}}}}\n</tool_call>'
+        if all(map(matcher.accept, text.encode())):
+            found.append(name)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "search", "names"),
+    [
+        ("Send mail, and read mail", {"limit": 2}, MAIL),
+        ("Delete a file, list the files", {"limit": 2}, FILES),
+        ("Play a song. Also book a flight.", {"limit": 2}, ["play_song", "book_flight"]),
+        ("Delete files", {"limit": 2, "query": "send mail; read mail"}, MAIL),
+        ("Send mail", {"limit": 2, "always": ["book_flight"]}, ["send_mail", "book_flight"]),
+        ("Send mail", {"limit": 1, "always": FILES}, FILES),
+        ("xyzzy", {"limit": 3}, list(NAMES[:3])),
+        ("Send mail", True, list(NAMES)),
+        ("Send mail", False, list(NAMES)),
+        ("Send mail", None, list(NAMES)),
+    ],
+)
+async def test_the_prompt_shows_what_was_found_and_the_grammar_is_of_that(
+    client, runtime, text, search, names
+):
+    await ask(client, **asking(text, tool_search=search, tool_choice="required"))
+    assert shown(runtime) == names
+    assert callable_tools(runtime) == names
+
+
+async def test_the_answer_and_the_trace_tell_what_was_found(client, runtime, spans):
+    runtime.script = call("send_mail", "{}")
+    said = (await ask(client, **asking("Send mail", tool_search={"limit": 2, "always": ["play_song"]})))[
+        "callgate"
+    ]
+    found = said["tool_search"]
+    assert found["searched"] == len(NAMES)
+    assert found["shown"] == [
+        {"name": "send_mail", "score": 1.0, "reason": "found"},
+        {"name": "play_song", "score": 0.0, "reason": "always"},
+    ]
+    [span] = [span for span in spans.get_finished_spans() if span.name.startswith("chat ")]
+    assert span.attributes["callgate.tool_search.names"] == ("send_mail", "play_song")
+    assert span.attributes["callgate.tool_search.scores"] == (1.0, 0.0)
+    assert (await ask(client, **asking("Send mail")))["callgate"]["tool_search"] is None
+
+
+async def test_tools_that_were_called_or_chosen_stay(client, runtime):
+    called = {"id": "c1", "type": "function", "function": {"name": "book_flight", "arguments": "{}"}}
+    messages = [
+        {"role": "user", "content": "Book a flight"},
+        {"role": "assistant", "content": None, "tool_calls": [called]},
+        {"role": "tool", "tool_call_id": "c1", "content": "booked"},
+        {"role": "user", "content": "Delete the file"},
+    ]
+    said = (await ask(client, tools=TOOLS, messages=messages, tool_search={"limit": 2}))["callgate"]
+    assert [(t["name"], t["reason"]) for t in said["tool_search"]["shown"]] == [
+        ("delete_file", "found"),
+        ("book_flight", "called"),
+    ]
+    chosen = {"type": "function", "function": {"name": "stop_song"}}
+    await ask(client, **asking("Delete the file", tool_search={"limit": 1}, tool_choice=chosen))
+    assert shown(runtime) == ["stop_song"]
+    assert callable_tools(runtime) == ["stop_song"]
+
+
+async def test_an_earlier_message_counts_less_than_the_last(client, runtime):
+    messages = [{"role": "user", "content": text} for text in ("Play a song", "Send mail")]
+    await ask(client, tools=TOOLS, messages=messages, tool_search={"limit": 1})
+    assert shown(runtime) == ["send_mail"]
+    messages[-1]["content"] = "Yes, go ahead"
+    await ask(client, tools=TOOLS, messages=messages, tool_search={"limit": 1})
+    assert shown(runtime) == ["play_song"]
+
+
+async def test_the_request_says_else_the_toolset_else_the_settings(settings, runtime):
+    settings = with_fields(settings, tool_search=1)
+    runtime = FakeRuntime(card=runtime.card.__class__(**card_fields(runtime.card), tool_search=1))
+    async with client_of(create_app(settings, runtime=runtime)) as client:
+        own = {"tools": TOOLS[:4], "tool_search": {"limit": 2, "always": ["list_files"]}}
+        assert (await client.put("/v1/toolsets/office", json=own)).status_code == 201
+        assert (await client.get("/v1/toolsets/office")).json()["tool_search"] == own["tool_search"]
+        said = {"messages": [{"role": "user", "content": "Send mail, book a flight"}], "toolset": "office"}
+        await ask(client, **said, tools=TOOLS[4:])
+        assert shown(runtime) == ["send_mail", "list_files", "book_flight"]
+        await ask(client, **said, tools=TOOLS[4:], tool_search={"limit": 2})
+        assert shown(runtime) == ["send_mail", "book_flight"]
+        await ask(client, **said, tools=TOOLS[4:], tool_search=False)
+        assert shown(runtime) == list(NAMES)
+
+
+def card_fields(card):
+    fields = {name: getattr(card, name) for name in card.__dataclass_fields__}
+    return {name: value for name, value in fields.items() if name != "tool_search"}
+
+
+@pytest.mark.parametrize(
+    ("url", "asked"),
+    [
+        ("/v1/chat/completions", body(**asking("Send mail"))),
+        (
+            "/v1/responses",
+            {
+                "model": "tiny",
+                "input": "Send mail",
+                "tools": [{"type": "function", **t["function"]} for t in TOOLS],
+            },
+        ),
+        (
+            "/v1/messages",
+            {
+                "model": "tiny",
+                "max_tokens": 99,
+                "messages": [{"role": "user", "content": "Send mail"}],
+                "tools": [{"name": name, "input_schema": {"type": "object"}} for name in NAMES],
+            },
+        ),
+    ],
+)
+async def test_every_api_searches_and_refuses_a_name_that_there_is_not(client, runtime, url, asked):
+    response = await client.post(url, json={**asked, "tool_search": {"limit": 1}})
+    assert response.status_code == 200, response.text
+    assert shown(runtime) == ["send_mail"]
+    refused = await client.post(url, json={**asked, "tool_search": {"always": ["send_male"]}})
+    assert refused.status_code == 400
+    assert "did you mean 'send_mail'" in refused.text
+    assert "tool_search.always[0]" in refused.text
+    slip = await client.post(url, json={**asked, "tool_search": {"limt": 1}})
+    assert slip.status_code == 400
+    assert "did you mean 'limit'?" in slip.text
+
+
+async def test_a_toolset_that_always_shows_a_tool_which_it_has_not_is_refused(client):
+    refused = await client.put(
+        "/v1/toolsets/x", json={"tools": TOOLS, "tool_search": {"always": ["reed_mail"]}}
+    )
+    assert refused.status_code == 422
+    [fault] = refused.json()["errors"]
+    assert fault["pointer"] == "/tool_search/always/0"
+    assert "did you mean 'read_mail'" in fault["reason"]
+
+
+async def test_a_prompt_that_is_too_long_names_the_toolset_and_suggests_searching(client, runtime):
+    assert (await client.put("/v1/toolsets/office", json={"tools": TOOLS})).status_code == 201
+    runtime.script = [PromptTooLong(30_000, 4096)]
+    refused = await client.post("/v1/chat/completions", json=body(toolset="office"))
+    assert refused.status_code == 400
+    message = refused.json()["error"]["message"]
+    assert "7 tools of the toolset 'office' are in it" in message
+    assert '"tool_search": {"limit": 20}' in message
+    refused = await client.post("/v1/chat/completions", json=body(toolset="office", tool_search={"limit": 5}))
+    assert "a `limit` of `tool_search` below 5" in refused.json()["error"]["message"]

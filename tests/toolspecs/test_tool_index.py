@@ -1,0 +1,100 @@
+"""Which tools fit a text: what counts, and that hostile tools and texts cost little."""
+
+import random
+import string
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolspecs.tool import Tool
+from toolspecs.tool_index import ToolIndex
+
+TOOLS = [
+    Tool("sendMail", "Delivers a message to a person.", {"properties": {"recipient": {"type": "string"}}}),
+    Tool("list_files", "Shows what a folder holds.", {}),
+    Tool("HTTPGet", "Reads a URL.", {}),
+    Tool("paint", "Draws.", {"properties": {"shade": {"enum": ["crimson", "teal"]}}}),
+    Tool("nested", "Holds.", {"properties": {"a": {"items": {"properties": {"zebra": {}}}}}}),
+    Tool("get-weibo-trending", "获取微博热搜榜 包含时事热点", {}),
+    Tool("odd", "", {"properties": ["no object"], "enum": 3}),
+]
+INDEX = ToolIndex(TOOLS)
+
+
+def best(text):
+    scores = INDEX.scores({text: 1.0})
+    return TOOLS[scores.index(max(scores))].name if any(scores) else None
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("send a mail", "sendMail"),
+        ("Who are the recipients?", "sendMail"),
+        ("the files", "list_files"),
+        ("what is in this directory", "list_files"),
+        ("http", "HTTPGet"),
+        ("look at https://a.example", "HTTPGet"),
+        ("something crimson", "paint"),
+        ("zebras", "nested"),
+        ("微博热搜", "get-weibo-trending"),
+        ("xyzzy", None),
+        ("", None),
+        ("the of and", None),
+    ],
+)
+def test_a_text_finds_the_tool_that_has_its_words(text, name):
+    assert best(text) == name
+
+
+def test_each_sentence_of_a_text_finds_its_tool():
+    said = "Mail the recipient, send the message by mail to the recipient. And paint."
+    scores = dict(zip([tool.name for tool in TOOLS], INDEX.scores({said: 1.0}), strict=True))
+    assert scores["sendMail"] == 1.0
+    assert scores["paint"] > 0.4
+
+
+def test_texts_count_as_their_weights_say():
+    scores = INDEX.scores({"send mail": 0.5, "list files": 1.0})
+    assert scores[1] == 1.0
+    assert scores[0] == pytest.approx(0.5, abs=0.01)
+
+
+@given(st.lists(st.text(max_size=40), max_size=8), st.text(max_size=200))
+def test_any_tools_and_any_text_have_scores_from_0_to_1(names, text):
+    tools = [
+        Tool(f"{i}{name}", name, {"properties": {name: {"description": name}}})
+        for i, name in enumerate(names)
+    ]
+    scores = ToolIndex(tools).scores({text: 1.0, f"{text}. {text[:9]}\n": 0.5})
+    assert len(scores) == len(tools)
+    assert all(0 <= score <= 1 for score in scores)
+    assert scores == ToolIndex(tools).scores({text: 1.0, f"{text}. {text[:9]}\n": 0.5})
+
+
+def test_what_is_read_of_a_tool_and_of_a_text_is_bounded():
+    words = random.Random(1)
+    long = " ".join("".join(words.choices(string.ascii_lowercase, k=9)) for _ in range(100_000))
+    start = time.process_time()
+    ToolIndex([Tool("short", "A tool.", {}), Tool("long", long, {})]).scores({long: 1.0})
+    bounded = time.process_time() - start
+    whole = Tool("all", long[:4000], {})
+    start = time.process_time()
+    for _ in range(20):
+        ToolIndex([Tool("short", "A tool.", {}), whole]).scores({long[:8000]: 1.0})
+    assert bounded < time.process_time() - start  # a megabyte costs no more than twenty times its bound
+
+
+@pytest.mark.parametrize(
+    "hostile", ["a.@" * 9000, "\n" * 9000, "A" * 9000, "[1, " * 9000, "1 " * 9000, "/a/" * 9000]
+)
+def test_a_text_made_to_be_slow_is_read_in_time_that_grows_with_its_length(hostile):
+    def seconds(text):
+        start = time.process_time()
+        for _ in range(3):
+            INDEX.scores({text: 1.0})
+        return time.process_time() - start
+
+    assert seconds(hostile[:8000]) < 0.05 + 40 * seconds(hostile[:1000])

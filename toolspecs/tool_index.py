@@ -1,0 +1,203 @@
+"""Finds the tools that a request is about, by the words that it and they have in common (BM25).
+
+The words of a tool are those of its name, split at case and underscores, of its description, and of its
+parameters. They are stemmed, and words of a request also stand for their synonyms. A request of several
+sentences may want a tool for each, so each sentence counts as much as the whole:
+
+>>> tools = [Tool("sendMail", "Sends a message.", {}), Tool("list_files", "Shows a folder.", {})]
+>>> ToolIndex(tools).scores({"Which files are in this directory?": 1.0})
+[0.0, 1.0]
+
+Equal tools and requests give equal scores, on every replica.
+"""
+
+import logging
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import bm25s
+import numpy as np
+import Stemmer
+from numpy.typing import NDArray
+
+from toolspecs.synonyms import ROWS
+from toolspecs.tool import Tool
+
+logging.getLogger(bm25s.__name__).setLevel(logging.NOTSET)  # it sets DEBUG; the application's level holds
+
+NAME, PARAMETER, DETAIL = 4, 2, 1
+"""What a word counts: in a name or description, as a parameter's name, in what is said of a parameter."""
+
+_SATURATION, _LENGTH = 1.2 * NAME, 0.5
+"""BM25's k1 (in words that count `NAME` times) and b."""
+
+_SYNONYM, _KIND = 0.2, 0.3
+"""What a synonym of a word counts, and a word for what a value looks like."""
+
+_MAX_WORDS, _MAX_LETTERS, _MAX_SENTENCES, _MAX_DEPTH = 600, 40, 16, 5
+_MAX_DESCRIPTION, _MAX_DETAIL, _MAX_ENUM = 4_000, 300, 50
+_MAX_REQUEST = 8_000
+"""Bounds of what is read of a tool and of a request, in words, characters or values."""
+
+_SCRIPTS = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
+"""Thai, Japanese, Chinese and Korean, which put no spaces between words, or endings to them."""
+
+_WORD = re.compile(rf"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[{_SCRIPTS}]+|[^\W\d_{_SCRIPTS}]+")
+_UNSPACED = re.compile(f"[{_SCRIPTS}]")
+_SENTENCE = re.compile(r"(?<=[.!?;])\s+|(?<=[\u3002\uff01\uff1f\uff1b])|\n+")
+_STOP_WORDS = frozenset(
+    """
+    a about also am an and are as at be by can could do does for from had has have how i if in into is it
+    its let like m me my need of on or our please s should so t that the their them then there these this
+    those to want was we were what when where which who will with would you your
+    """.split()  # noqa: SIM905 - a list would be one word a line
+)
+_KINDS = tuple(
+    (re.compile(pattern, re.IGNORECASE), words)
+    for pattern, words in (
+        (r"https?://|\bwww\.", "url website"),
+        (r"\w@[\w-]+\.\w", "email address"),
+        (r"\b\d{4}-\d\d?-\d\d?\b|\b\d\d?/\d\d?/\d\d", "date"),
+        (
+            r"\b(?:january|february|march|april|june|july|august|september|october|november|december)\b",
+            "date",
+        ),
+        (r"\b\d\d?:\d\d\b|\b\d\d? ?[ap]m\b", "time"),
+        (r"\[ ?-?\d+(?:\.\d+)? ?,", "list array number"),
+        (
+            r"\b[a-z]:[/\\]|(?:^|\s)~?/[\w.-]+/|\w\.(?:csv|docx?|html|jpe?g|js|json|md|pdf|png|py|txt|xlsx)\b",
+            "file path",
+        ),
+        (r"[$€£¥] ?\d|\b\d+ ?(?:dollars?|euros?|eur|usd)\b", "amount currency price"),
+        (r"\d ?%", "percentage rate"),
+        (r"\d ?°|-?\d\.\d{3,} ?, ?-?\d+\.\d{3,}", "latitude longitude coordinates temperature"),
+    )
+)
+"""What values look like, and the words by which tools ask for them."""
+
+
+class ToolIndex:
+    """An index of some tools; threads can share it."""
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        stemmer = Stemmer.Stemmer("english")
+        documents = [_stem(stemmer, _weighted_words(tool)) for tool in tools]
+        self._num_tools = len(tools)
+        self._ranker: Any = None
+        if any(documents):
+            self._ranker = bm25s.BM25(k1=_SATURATION, b=_LENGTH)
+            self._ranker.index(documents, show_progress=False)
+
+    @property
+    def num_bytes(self) -> int:
+        """About how much memory it takes."""
+        if self._ranker is None:
+            return 0
+        arrays = (value for value in self._ranker.scores.values() if isinstance(value, np.ndarray))
+        return sum(array.nbytes for array in arrays) + 150 * len(self._ranker.vocab_dict)
+
+    def scores(self, texts: Mapping[str, float]) -> list[float]:
+        """How well each tool fits some texts, from 0 to 1, the best; texts count as their weights say."""
+        total = np.zeros(self._num_tools, np.float32)
+        for text, weight in texts.items():
+            total += np.float32(weight) * self._scores(text)
+        scores: list[float] = _scaled(total).tolist()
+        return scores
+
+    def _scores(self, text: str) -> NDArray[np.float32]:
+        """How well each tool fits, at most 1: the whole text, and the sentence that fits the tool best."""
+        if len(text) > _MAX_REQUEST:
+            text = f"{text[: _MAX_REQUEST // 2]}\n{text[-_MAX_REQUEST // 2 :]}"
+        stemmer = Stemmer.Stemmer("english")
+        whole = _scaled(self._bm25(stemmer, text))
+        sentences = [sentence for sentence in _SENTENCE.split(text) if sentence.strip()][:_MAX_SENTENCES]
+        if len(sentences) < 2:
+            return whole
+        each = [_scaled(self._bm25(stemmer, sentence)) for sentence in sentences]
+        return _scaled(whole + np.max(each, axis=0))
+
+    def _bm25(self, stemmer: Any, text: str) -> NDArray[np.float32]:
+        said = _stem(stemmer, _words(text))
+        kinds = [word for pattern, words in _KINDS if pattern.search(text) for word in words.split()]
+        looks = set(_stem(stemmer, kinds)) - set(said)
+        also = {synonym for word in said for synonym in _synonyms().get(word, ())} - looks - set(said)
+        parts = ((said, 1.0), (sorted(looks), _KIND), (sorted(also), _SYNONYM))
+        return sum((weight * self._known(words) for words, weight in parts), self._known([]))
+
+    def _known(self, words: list[str]) -> NDArray[np.float32]:
+        """BM25 of the words that any tool has."""
+        known = [word for word in words if self._ranker is not None and word in self._ranker.vocab_dict]
+        if not known:
+            return np.zeros(self._num_tools, np.float32)
+        scores: NDArray[np.float32] = self._ranker.get_scores(known)
+        return scores
+
+
+def _scaled(scores: NDArray[np.float32]) -> NDArray[np.float32]:
+    best = scores.max(initial=0)
+    return scores / best if best > 0 else scores
+
+
+def _words(text: str) -> list[str]:
+    """The words of a text, in lower case; pairs of characters where a script puts no spaces."""
+    return list(_split(text))
+
+
+def _split(text: str) -> Iterator[str]:
+    for word in _WORD.findall(text):
+        if _UNSPACED.match(word):
+            yield from (word[i : i + 2] for i in range(max(1, len(word) - 1)))
+        elif (lower := word[:_MAX_LETTERS].lower()) not in _STOP_WORDS:
+            yield lower
+
+
+def _stem(stemmer: Any, words: Iterable[str]) -> list[str]:
+    stems: list[str] = stemmer.stemWords(list(words))
+    return stems
+
+
+@cache
+def _synonyms() -> Mapping[str, frozenset[str]]:
+    """The stems that each stem also stands for."""
+    stemmer = Stemmer.Stemmer("english")
+    found: dict[str, set[str]] = {}
+    for row in ROWS.split("\n"):
+        stems = _stem(stemmer, row.split())
+        for stem in stems:
+            found.setdefault(stem, set()).update(stems)
+    return {stem: frozenset(others - {stem}) for stem, others in found.items()}
+
+
+def _weighted_words(tool: Tool) -> list[str]:
+    """The words of a tool, each as often as it counts; the name first, so that bounds leave it whole."""
+    words = [
+        word for word in _words(f"{tool.name} {tool.description[:_MAX_DESCRIPTION]}") for _ in range(NAME)
+    ]
+    for name, schema in _parameters(tool.parameters):
+        words += [word for word in _words(name) for _ in range(PARAMETER)]
+        words += [word for text in _details(schema) for word in _words(text) for _ in range(DETAIL)]
+        if len(words) > NAME * _MAX_WORDS:
+            break
+    return words[: NAME * _MAX_WORDS]
+
+
+def _parameters(schema: Any, depth: int = 0) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The properties of a schema, and those below them, with their schemas."""
+    if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
+        return
+    properties = schema.get("properties")
+    for name, below in properties.items() if isinstance(properties, Mapping) else ():
+        if isinstance(below, Mapping):
+            yield str(name), below
+            yield from _parameters(below, depth + 1)
+            yield from _parameters(below.get("items"), depth + 1)
+
+
+def _details(schema: Mapping[str, Any]) -> Iterator[str]:
+    """What a schema says of its values: the description, and the values that it lists."""
+    yield str(schema.get("description") or "")[:_MAX_DETAIL]
+    listed = schema.get("enum")
+    for value in listed[:_MAX_ENUM] if isinstance(listed, list) else ():
+        yield str(value)[:_MAX_LETTERS]
