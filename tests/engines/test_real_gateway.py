@@ -150,6 +150,7 @@ def test_an_engine_that_is_killed_while_it_answers_is_named(engine, client):
                 vllm.signal(signal.SIGKILL)
     assert vllm.url.removeprefix("http://") in lines[-1]
     assert json.loads(lines[-1].removeprefix("data: "))["error"]["code"] == "engine_failed"
+    wait_for(lambda: client.get("/readyz").status_code == 503)
     refused = client.post("/v1/chat/completions", json=body)
     assert refused.status_code == 503
     assert "cannot be reached" in client.get("/readyz").json()["reason"]
