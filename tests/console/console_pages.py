@@ -30,6 +30,7 @@ PAGES = (
     ConsolePage("revisions", "toolsets/issues/revisions", "tbody tr"),
     ConsolePage("changes", "toolsets/issues/revisions?of=2", ".diff li"),
     ConsolePage("playground", "playground", ".playground button"),
+    ConsolePage("playground", "playground?toolset=payments", ".request"),
     ConsolePage("requests", "requests", "tbody tr"),
     ConsolePage("request", "requests/{request}", ".steps tr"),
     ConsolePage("system", "system", ".uplot canvas"),
