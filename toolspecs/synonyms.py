@@ -1,7 +1,7 @@
 """What people say instead of the words that descriptions of tools use.
 
-A row holds words that stand for one another, of tools in general: none is of one toolset, and none was added
-for a request that a test makes. `tests/bench/bench_tool_search.py` shows what the rows gain.
+A row holds words that stand for one another. The rows were written by the author of
+`tests/bench/mcp_requests.json`, after those requests, so they gain more there than elsewhere.
 """
 
 ROWS = """
