@@ -17,7 +17,7 @@ from compiler.isolation.limits import CompileLimits
 from compiler.isolation.pools import ThreadPool, WorkerPool
 from gateway.access import AccessControl, read_allowed_hosts
 from gateway.allowance import LimitedRequests
-from gateway.api_document.document_routes import DOCUMENT_ROUTES
+from gateway.api_document.document_routes import API_ROUTES, DOCUMENT_ROUTES
 from gateway.api_keys import ApiKeys
 from gateway.completions import Completions
 from gateway.configured_keys import ConfiguredKeys
@@ -32,10 +32,6 @@ from gateway.rate_limits import RateLimits
 from gateway.registry import Registry
 from gateway.request_bodies import RequestBodies
 from gateway.route_scopes import Authorization, OpenPaths
-from gateway.routes.key_routes import KeyController
-from gateway.routes.model_routes import MODEL_ROUTES
-from gateway.routes.operations_routes import OperationsController
-from gateway.routes.toolset_routes import ToolsetController
 from gateway.served_models import start_runtime
 from gateway.service_views import ServiceViews
 from gateway.services import Services
@@ -98,10 +94,7 @@ def create_app(
         runtime=runtime,
     )
     app = Litestar(
-        [
-            *(*MODEL_ROUTES, ToolsetController, OperationsController, KeyController, *DOCUMENT_ROUTES),
-            *(CONSOLE_ROUTES if settings.console else ()),
-        ],
+        [*API_ROUTES, *DOCUMENT_ROUTES, *(CONSOLE_ROUTES if settings.console else ())],
         dependencies={
             "services": Provide(_services, sync_to_thread=False),
             "principal": Provide(principal, sync_to_thread=False),

@@ -7,17 +7,27 @@ from litestar import Response, get
 
 from gateway.api_document.document import describe
 from gateway.api_document.page import PAGE_HEADERS, write_page
+from gateway.routes.generation_routes import GENERATION_ROUTES
+from gateway.routes.health_routes import HEALTH_ROUTES
 from gateway.routes.key_routes import KeyController
 from gateway.routes.model_routes import MODEL_ROUTES
 from gateway.routes.operations_routes import OperationsController
 from gateway.routes.toolset_routes import ToolsetController
 
+API_ROUTES = (
+    *GENERATION_ROUTES,
+    *MODEL_ROUTES,
+    *HEALTH_ROUTES,
+    ToolsetController,
+    OperationsController,
+    KeyController,
+)
+"""The routes that the document describes; beside them are only pages."""
+
 
 @lru_cache(maxsize=1)
 def _document() -> bytes:
-    return json.dumps(
-        describe([*MODEL_ROUTES, ToolsetController, OperationsController, KeyController]), ensure_ascii=False
-    ).encode()
+    return json.dumps(describe(API_ROUTES), ensure_ascii=False).encode()
 
 
 @lru_cache(maxsize=1)

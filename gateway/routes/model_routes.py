@@ -1,214 +1,27 @@
-"""The routes of the models: the three APIs, the models served, and whether they can serve."""
+"""The routes of the models served, and of the token ids of their prompts."""
 
 import asyncio
-import importlib.metadata
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from functools import partial
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any
 
 import msgspec
-from litestar import Request, Response, delete, get, post
+from litestar import Request, Response, get, post
 from litestar.params import FromPath, FromQuery, QueryParameter
 from msgspec import Meta
-from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4 as PROMETHEUS_TEXT
 
-from gateway.allowance import allowance_of
 from gateway.body import convert
 from gateway.completions import split_model
-from gateway.errors import InvalidField, NoMetrics
-from gateway.principal import Principal, RequestPrincipal
-from gateway.problems import MESSAGES, anthropic_error, openai_error, wire_name
-from gateway.routes.transport import read_body, read_wire_request, stream, told, unless_gone
-from gateway.services import LOST, Services, WiredServices
-from gateway.stored_responses import ItemPage
-from gateway.turn import Generation, Turn
-from gateway.wire.anthropic import MessageWriter
-from gateway.wire.anthropic import read_request as read_messages_request
-from gateway.wire.openai import (
-    ChatRequest,
-    chunks,
-    completion,
-    read_completions_request,
-    text_chunks,
-    text_completion,
-)
+from gateway.errors import InvalidField
+from gateway.principal import RequestPrincipal
+from gateway.routes.transport import read_body, read_wire_request, told, unless_gone
+from gateway.services import WiredServices
+from gateway.wire.openai import ChatRequest, read_completions_request
 from gateway.wire.openai import read_request as read_chat_request
-from gateway.wire.responses import ResponseWriter
-from gateway.wire.responses import read_request as read_responses_request
-from runtime.protocol import EngineState, ModelCard
+from runtime.protocol import ModelCard
 from runtime.text.detokenizer import TokenBytes
 from toolspecs.catalog import Catalog
 from toolspecs.errors import StoreError
-
-
-class DetokenizeBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of `/detokenize`."""
-
-    model: str
-    tokens: list[Annotated[int, Meta(ge=0)]]
-
-
-def read_tokenize_request(body: Any, **options: Any) -> ChatRequest:
-    """The body of `/tokenize`: that of a completion, or of a chat."""
-    is_chat = isinstance(body, dict) and "messages" in body
-    return read_chat_request(body, **options) if is_chat else read_completions_request(body, **options)
-
-
-class WireRequest(Protocol):
-    """What every wire format reads a request into."""
-
-    @property
-    def turn(self) -> Turn:
-        """What is asked."""
-
-    @property
-    def ignored(self) -> tuple[str, ...]:
-        """The fields that were left out."""
-
-
-async def _started(
-    request: Request[Any, Any, Any], services: Services, principal: Principal, asked: WireRequest
-) -> tuple[Generation, dict[str, str]]:
-    """The generation that answers a request, and the header that names ignored fields."""
-    starting = services.completions.start(asked.turn, principal.share, allowance_of(request.scope))
-    generation = await unless_gone(request, starting)
-    without_effect = (wire_name(request.scope["path"], name) for name in generation.ignored)
-    return generation, told((*asked.ignored, *without_effect))
-
-
-@post("/v1/chat/completions", status_code=200)
-async def chat_completions(
-    request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
-) -> Response[Any]:
-    """The assistant's next turn, whole or as server-sent events."""
-    asked = await read_wire_request(request, services, principal.share, read_chat_request)
-    generation, headers = await _started(request, services, principal, asked)
-    if not asked.is_streamed:
-        return Response(await unless_gone(request, completion(generation)), headers=headers)
-    events = chunks(generation, includes_usage=asked.includes_usage)
-    return stream(generation, events, broken_off=openai_error, headers=headers, end="data: [DONE]\n\n")
-
-
-@post("/v1/responses", status_code=200)
-async def create_response(
-    request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
-) -> Response[Any]:
-    """The assistant's next turn, whole or as server-sent events."""
-    stored, owner = services.responses, principal.owner
-    asked = await read_wire_request(
-        request,
-        services,
-        principal.share,
-        read_responses_request,
-        expand=lambda body: stored.expanded(body, owner),
-    )
-    generation, headers = await _started(request, services, principal, asked)
-    save = partial(stored.save, owner, items=asked.items) if asked.is_stored else None
-    writer = ResponseWriter(generation, asked.echoed, save)
-    if not asked.is_streamed:
-        return Response(await unless_gone(request, writer.whole()), headers=headers)
-    return stream(generation, writer.events(), broken_off=writer.failed, headers=headers)
-
-
-@get("/v1/responses/{response_id:str}")
-async def get_response(
-    response_id: FromPath[str], services: WiredServices, principal: RequestPrincipal
-) -> dict[str, Any]:
-    """A stored response."""
-    return (await services.responses.load(principal.owner, response_id)).response
-
-
-@delete("/v1/responses/{response_id:str}", status_code=200)
-async def delete_response(
-    response_id: FromPath[str], services: WiredServices, principal: RequestPrincipal
-) -> dict[str, Any]:
-    """Remove a stored response."""
-    await services.responses.delete(principal.owner, response_id)
-    return {"id": response_id, "object": "response", "deleted": True}
-
-
-@get("/v1/responses/{response_id:str}/input_items")
-async def list_input_items(
-    response_id: FromPath[str],
-    services: WiredServices,
-    principal: RequestPrincipal,
-    *,
-    order: FromQuery[Literal["asc", "desc"]] = "desc",
-    after: FromQuery[str | None] = None,
-    limit: Annotated[int, QueryParameter(ge=1, le=100)] = 20,
-) -> dict[str, Any]:
-    """A page of the input that a stored response answered, with what came before in its conversation."""
-    stored = await services.responses.load(principal.owner, response_id)
-    page = await asyncio.to_thread(
-        ItemPage.of, stored, after=after, limit=limit, is_descending=order == "desc"
-    )
-    ends = {"first_id": page.items[0]["id"], "last_id": page.items[-1]["id"]} if page.items else {}
-    return {"object": "list", "data": page.items, "has_more": page.has_more, **ends}
-
-
-@post(MESSAGES, status_code=200)
-async def create_message(
-    request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
-) -> Response[Any]:
-    """The assistant's next turn, whole or as server-sent events, as Anthropic's clients ask for it."""
-    asked = await read_wire_request(request, services, principal.share, read_messages_request)
-    generation, headers = await _started(request, services, principal, asked)
-    writer = MessageWriter(generation)
-    if not asked.is_streamed:
-        return Response(await unless_gone(request, writer.whole()), headers=headers)
-    return stream(generation, writer.events(), broken_off=anthropic_error, headers=headers)
-
-
-@post(f"{MESSAGES}/count_tokens", status_code=200)
-async def count_message_tokens(
-    request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
-) -> Response[Any]:
-    """How many tokens the prompt of a message has."""
-    asked = await read_wire_request(request, services, principal.share, read_messages_request)
-    ids = await unless_gone(request, services.completions.prompt_ids(asked.turn, principal.share))
-    return Response({"input_tokens": len(ids)}, headers=told(asked.ignored))
-
-
-@post("/v1/completions", status_code=200)
-async def text_completions(
-    request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
-) -> Response[Any]:
-    """The text that continues a prompt, whole or as server-sent events."""
-    asked = await read_wire_request(request, services, principal.share, read_completions_request)
-    generation, headers = await _started(request, services, principal, asked)
-    if not asked.is_streamed:
-        return Response(await unless_gone(request, text_completion(generation)), headers=headers)
-    events = text_chunks(generation, includes_usage=asked.includes_usage)
-    return stream(generation, events, broken_off=openai_error, headers=headers, end="data: [DONE]\n\n")
-
-
-@post("/tokenize", status_code=200)
-async def tokenize(
-    request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
-) -> Response[Any]:
-    """The token ids of a prompt or of a conversation, as vLLM's users ask for them."""
-    asked = await read_wire_request(request, services, principal.share, read_tokenize_request)
-    ids = await unless_gone(request, services.completions.prompt_ids(asked.turn, principal.share))
-    model, _ = split_model(asked.turn.model, await services.runtime.models())
-    answer = {"count": len(ids), "max_model_len": model.context_length, "tokens": ids}
-    return Response(answer, headers=told(asked.ignored))
-
-
-@post("/detokenize", status_code=200)
-async def detokenize(
-    request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
-) -> dict[str, Any]:
-    """The text of token ids."""
-    asked = convert(await read_body(request, services, principal.share), DetokenizeBody)
-    model, _ = split_model(asked.model, await services.runtime.models())
-    if outside := next((i for i in asked.tokens if i >= model.vocabulary.width), None):
-        raise InvalidField("tokens", f"{outside} is not a token id; they are below {model.vocabulary.width}")
-    if len(asked.tokens) > model.context_length:
-        raise InvalidField("tokens", f"at most {model.context_length} are a prompt, these are more")
-    token_bytes = TokenBytes(model.vocabulary)
-    text = await asyncio.to_thread(lambda: token_bytes.of(asked.tokens).decode(errors="replace"))
-    return {"prompt": text}
 
 
 @get("/v1/models")
@@ -275,78 +88,45 @@ def _model(card: ModelCard, name: str | None = None) -> dict[str, Any]:
     }
 
 
-@get("/v1/engines")
-async def list_engines(services: WiredServices) -> dict[str, Any]:
-    """The engines elsewhere that run models: whether each takes requests, and if not, why."""
-    health = await services.runtime.health()
-    return {"object": "list", "data": [_engine(state) for state in health.engines]}
+class DetokenizeBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of `/detokenize`."""
+
+    model: str
+    tokens: list[Annotated[int, Meta(ge=0)]]
 
 
-def _engine(state: EngineState) -> dict[str, Any]:
-    return {
-        "object": "engine",
-        "model": state.model_id,
-        "engine": state.name,
-        "circuit": state.circuit,
-        "reason": state.reason or None,
-        "version": state.version or None,
-        "running": state.num_running,
-        "served": state.num_served,
-        "failed": state.num_failed,
-        "refused_tokens": state.num_refused_tokens,
-        "canary_age_s": None if state.canary_age_s is None else round(state.canary_age_s, 1),
-    }
+def read_tokenize_request(body: Any, **options: Any) -> ChatRequest:
+    """The body of `/tokenize`: that of a completion, or of a chat."""
+    is_chat = isinstance(body, dict) and "messages" in body
+    return read_chat_request(body, **options) if is_chat else read_completions_request(body, **options)
 
 
-@get(["/healthz", "/health", "/ping"])
-async def healthz(services: WiredServices) -> Response[dict[str, Any]]:
-    """200 while the process works; 503 when only a restart helps."""
-    health = await services.runtime.health()
-    if health.is_lost:
-        return Response({"status": "failed", "reason": LOST}, status_code=503)
-    return Response({"status": "ok"})
+@post("/tokenize", status_code=200)
+async def tokenize(
+    request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
+) -> Response[Any]:
+    """The token ids of a prompt or of a conversation, as vLLM's users ask for them."""
+    asked = await read_wire_request(request, services, principal.share, read_tokenize_request)
+    ids = await unless_gone(request, services.completions.prompt_ids(asked.turn, principal.share))
+    model, _ = split_model(asked.turn.model, await services.runtime.models())
+    answer = {"count": len(ids), "max_model_len": model.context_length, "tokens": ids}
+    return Response(answer, headers=told(asked.ignored))
 
 
-@get("/metrics")
-async def metrics(services: WiredServices) -> Response[bytes]:
-    """What all clients together do and cost, in Prometheus' text format."""
-    if services.meters.registry is None:
-        raise NoMetrics
-    text = await asyncio.to_thread(services.meters.text)
-    return Response(text, media_type=PROMETHEUS_TEXT)
+@post("/detokenize", status_code=200)
+async def detokenize(
+    request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
+) -> dict[str, Any]:
+    """The text of token ids."""
+    asked = convert(await read_body(request, services, principal.share), DetokenizeBody)
+    model, _ = split_model(asked.model, await services.runtime.models())
+    if outside := next((i for i in asked.tokens if i >= model.vocabulary.width), None):
+        raise InvalidField("tokens", f"{outside} is not a token id; they are below {model.vocabulary.width}")
+    if len(asked.tokens) > model.context_length:
+        raise InvalidField("tokens", f"at most {model.context_length} are a prompt, these are more")
+    token_bytes = TokenBytes(model.vocabulary)
+    text = await asyncio.to_thread(lambda: token_bytes.of(asked.tokens).decode(errors="replace"))
+    return {"prompt": text}
 
 
-@get("/version")
-async def version() -> dict[str, Any]:
-    """The gateway's version."""
-    return {"version": importlib.metadata.version("callgate")}
-
-
-@get("/readyz")
-async def readyz(services: WiredServices) -> Response[dict[str, Any]]:
-    """Whether requests can be served; if not, why."""
-    reason = await services.unready_reason()
-    if reason:
-        return Response({"status": "unready", "reason": reason}, status_code=503)
-    return Response({"status": "ready"})
-
-
-MODEL_ROUTES = (
-    chat_completions,
-    create_response,
-    get_response,
-    delete_response,
-    list_input_items,
-    create_message,
-    count_message_tokens,
-    text_completions,
-    tokenize,
-    detokenize,
-    list_models,
-    get_model,
-    list_engines,
-    healthz,
-    readyz,
-    metrics,
-    version,
-)
+MODEL_ROUTES = (list_models, get_model, tokenize, detokenize)

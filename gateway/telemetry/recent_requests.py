@@ -24,8 +24,8 @@ from gateway.telemetry.access_log import route_of
 from toolspecs.lru_cache import LruCache
 from toolspecs.toolset import Page
 
-MODEL_ROUTES = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses"})
-"""Routes that ask a model; other requests are not kept."""
+KEPT_ROUTES = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses"})
+"""Routes that ask a model; requests to others are not kept."""
 
 _MAX_OWNERS = 10_000
 """Owners whose requests are numbered on where none of them is kept."""
@@ -142,7 +142,7 @@ class KeptRequests(ASGIMiddleware):
             self._keep(scope, values, start_ns, time.perf_counter() - start)
 
     def _is_kept(self, scope: HTTPScope) -> bool:
-        return not self._ring.is_off and scope["method"] == "POST" and route_of(scope) in MODEL_ROUTES
+        return not self._ring.is_off and scope["method"] == "POST" and route_of(scope) in KEPT_ROUTES
 
     def _keep(self, scope: HTTPScope, values: dict[str, Any], start_ns: int, duration_s: float) -> None:
         """Keep the request; its steps are counted from its beginning."""

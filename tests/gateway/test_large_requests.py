@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from gateway import request_bodies
-from gateway.routes import model_routes
+from gateway.routes import generation_routes
 from gateway.wire.openai import read_request
 
 URL = "/v1/chat/completions"
@@ -27,7 +27,7 @@ async def test_a_large_request_is_read_beside_the_event_loop(client, monkeypatch
         in_loop.append(is_in_loop())
         return read_request(body, **headers)
 
-    monkeypatch.setattr(model_routes, "read_chat_request", observed)
+    monkeypatch.setattr(generation_routes, "read_chat_request", observed)
     monkeypatch.setattr(request_bodies, "LARGE", 500)
     asked = {"model": "tiny", "messages": [{"role": "user", "content": "x" * 1000 * is_large}]}
     assert (await client.post(URL, json=asked)).status_code == 200

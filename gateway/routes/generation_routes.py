@@ -1,0 +1,162 @@
+"""The routes that call models: Chat Completions, Responses, Messages and Completions."""
+
+import asyncio
+from functools import partial
+from typing import Annotated, Any, Literal, Protocol
+
+from litestar import Request, Response, delete, get, post
+from litestar.params import FromPath, FromQuery, QueryParameter
+
+from gateway.allowance import allowance_of
+from gateway.principal import Principal, RequestPrincipal
+from gateway.problems import MESSAGES, anthropic_error, openai_error, wire_name
+from gateway.routes.transport import read_wire_request, stream, told, unless_gone
+from gateway.services import Services, WiredServices
+from gateway.stored_responses import ItemPage
+from gateway.turn import Generation, Turn
+from gateway.wire.anthropic import MessageWriter
+from gateway.wire.anthropic import read_request as read_messages_request
+from gateway.wire.openai import chunks, completion, read_completions_request, text_chunks, text_completion
+from gateway.wire.openai import read_request as read_chat_request
+from gateway.wire.responses import ResponseWriter
+from gateway.wire.responses import read_request as read_responses_request
+
+
+class WireRequest(Protocol):
+    """What every wire format reads a request into."""
+
+    @property
+    def turn(self) -> Turn:
+        """What is asked."""
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """The fields that were left out."""
+
+
+async def _started(
+    request: Request[Any, Any, Any], services: Services, principal: Principal, asked: WireRequest
+) -> tuple[Generation, dict[str, str]]:
+    """The generation that answers a request, and the header that names ignored fields."""
+    starting = services.completions.start(asked.turn, principal.share, allowance_of(request.scope))
+    generation = await unless_gone(request, starting)
+    without_effect = (wire_name(request.scope["path"], name) for name in generation.ignored)
+    return generation, told((*asked.ignored, *without_effect))
+
+
+@post("/v1/chat/completions", status_code=200)
+async def chat_completions(
+    request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
+) -> Response[Any]:
+    """The assistant's next turn, whole or as server-sent events."""
+    asked = await read_wire_request(request, services, principal.share, read_chat_request)
+    generation, headers = await _started(request, services, principal, asked)
+    if not asked.is_streamed:
+        return Response(await unless_gone(request, completion(generation)), headers=headers)
+    events = chunks(generation, includes_usage=asked.includes_usage)
+    return stream(generation, events, broken_off=openai_error, headers=headers, end="data: [DONE]\n\n")
+
+
+@post("/v1/responses", status_code=200)
+async def create_response(
+    request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
+) -> Response[Any]:
+    """The assistant's next turn, whole or as server-sent events."""
+    stored, owner = services.responses, principal.owner
+    asked = await read_wire_request(
+        request,
+        services,
+        principal.share,
+        read_responses_request,
+        expand=lambda body: stored.expanded(body, owner),
+    )
+    generation, headers = await _started(request, services, principal, asked)
+    save = partial(stored.save, owner, items=asked.items) if asked.is_stored else None
+    writer = ResponseWriter(generation, asked.echoed, save)
+    if not asked.is_streamed:
+        return Response(await unless_gone(request, writer.whole()), headers=headers)
+    return stream(generation, writer.events(), broken_off=writer.failed, headers=headers)
+
+
+@get("/v1/responses/{response_id:str}")
+async def get_response(
+    response_id: FromPath[str], services: WiredServices, principal: RequestPrincipal
+) -> dict[str, Any]:
+    """A stored response."""
+    return (await services.responses.load(principal.owner, response_id)).response
+
+
+@delete("/v1/responses/{response_id:str}", status_code=200)
+async def delete_response(
+    response_id: FromPath[str], services: WiredServices, principal: RequestPrincipal
+) -> dict[str, Any]:
+    """Remove a stored response."""
+    await services.responses.delete(principal.owner, response_id)
+    return {"id": response_id, "object": "response", "deleted": True}
+
+
+@get("/v1/responses/{response_id:str}/input_items")
+async def list_input_items(
+    response_id: FromPath[str],
+    services: WiredServices,
+    principal: RequestPrincipal,
+    *,
+    order: FromQuery[Literal["asc", "desc"]] = "desc",
+    after: FromQuery[str | None] = None,
+    limit: Annotated[int, QueryParameter(ge=1, le=100)] = 20,
+) -> dict[str, Any]:
+    """A page of the input that a stored response answered, with what came before in its conversation."""
+    stored = await services.responses.load(principal.owner, response_id)
+    page = await asyncio.to_thread(
+        ItemPage.of, stored, after=after, limit=limit, is_descending=order == "desc"
+    )
+    ends = {"first_id": page.items[0]["id"], "last_id": page.items[-1]["id"]} if page.items else {}
+    return {"object": "list", "data": page.items, "has_more": page.has_more, **ends}
+
+
+@post(MESSAGES, status_code=200)
+async def create_message(
+    request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
+) -> Response[Any]:
+    """The assistant's next turn, whole or as server-sent events, as Anthropic's clients ask for it."""
+    asked = await read_wire_request(request, services, principal.share, read_messages_request)
+    generation, headers = await _started(request, services, principal, asked)
+    writer = MessageWriter(generation)
+    if not asked.is_streamed:
+        return Response(await unless_gone(request, writer.whole()), headers=headers)
+    return stream(generation, writer.events(), broken_off=anthropic_error, headers=headers)
+
+
+@post(f"{MESSAGES}/count_tokens", status_code=200)
+async def count_message_tokens(
+    request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
+) -> Response[Any]:
+    """How many tokens the prompt of a message has."""
+    asked = await read_wire_request(request, services, principal.share, read_messages_request)
+    ids = await unless_gone(request, services.completions.prompt_ids(asked.turn, principal.share))
+    return Response({"input_tokens": len(ids)}, headers=told(asked.ignored))
+
+
+@post("/v1/completions", status_code=200)
+async def text_completions(
+    request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
+) -> Response[Any]:
+    """The text that continues a prompt, whole or as server-sent events."""
+    asked = await read_wire_request(request, services, principal.share, read_completions_request)
+    generation, headers = await _started(request, services, principal, asked)
+    if not asked.is_streamed:
+        return Response(await unless_gone(request, text_completion(generation)), headers=headers)
+    events = text_chunks(generation, includes_usage=asked.includes_usage)
+    return stream(generation, events, broken_off=openai_error, headers=headers, end="data: [DONE]\n\n")
+
+
+GENERATION_ROUTES = (
+    chat_completions,
+    create_response,
+    get_response,
+    delete_response,
+    list_input_items,
+    create_message,
+    count_message_tokens,
+    text_completions,
+)

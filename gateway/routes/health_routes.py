@@ -1,0 +1,71 @@
+"""The routes that say whether the gateway and its engines work: probes, metrics, the version."""
+
+import asyncio
+import importlib.metadata
+from typing import Any
+
+from litestar import Response, get
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4 as PROMETHEUS_TEXT
+
+from gateway.errors import NoMetrics
+from gateway.services import LOST, WiredServices
+from runtime.protocol import EngineState
+
+
+@get(["/healthz", "/health", "/ping"])
+async def healthz(services: WiredServices) -> Response[dict[str, Any]]:
+    """200 while the process works; 503 when only a restart helps."""
+    health = await services.runtime.health()
+    if health.is_lost:
+        return Response({"status": "failed", "reason": LOST}, status_code=503)
+    return Response({"status": "ok"})
+
+
+@get("/readyz")
+async def readyz(services: WiredServices) -> Response[dict[str, Any]]:
+    """Whether requests can be served; if not, why."""
+    reason = await services.unready_reason()
+    if reason:
+        return Response({"status": "unready", "reason": reason}, status_code=503)
+    return Response({"status": "ready"})
+
+
+@get("/v1/engines")
+async def list_engines(services: WiredServices) -> dict[str, Any]:
+    """The engines elsewhere that run models: whether each takes requests, and if not, why."""
+    health = await services.runtime.health()
+    return {"object": "list", "data": [_engine(state) for state in health.engines]}
+
+
+def _engine(state: EngineState) -> dict[str, Any]:
+    return {
+        "object": "engine",
+        "model": state.model_id,
+        "engine": state.name,
+        "circuit": state.circuit,
+        "reason": state.reason or None,
+        "version": state.version or None,
+        "running": state.num_running,
+        "served": state.num_served,
+        "failed": state.num_failed,
+        "refused_tokens": state.num_refused_tokens,
+        "canary_age_s": None if state.canary_age_s is None else round(state.canary_age_s, 1),
+    }
+
+
+@get("/metrics")
+async def metrics(services: WiredServices) -> Response[bytes]:
+    """What all clients together do and cost, in Prometheus' text format."""
+    if services.meters.registry is None:
+        raise NoMetrics
+    text = await asyncio.to_thread(services.meters.text)
+    return Response(text, media_type=PROMETHEUS_TEXT)
+
+
+@get("/version")
+async def version() -> dict[str, Any]:
+    """The gateway's version."""
+    return {"version": importlib.metadata.version("callgate")}
+
+
+HEALTH_ROUTES = (healthz, readyz, list_engines, metrics, version)
