@@ -64,9 +64,8 @@ class OperationsController(Controller):
         """
         owner = _seen_by(request)
         page = services.requests.page(owner, before=before, limit=limit)
-        hidden = _hidden_from(request)
         return {
-            "requests": [request_json(each, owner, hidden) for each in page.items],
+            "requests": [request_json(each, owner) for each in page.items],
             "next": int(page.next_key) if page.next_key else None,
             "is_off": services.requests.is_off,
         }
@@ -81,7 +80,7 @@ class OperationsController(Controller):
         found = services.requests.find(owner, name)
         if found is None:
             raise UnknownRequest(name, is_off=services.requests.is_off)
-        return request_json(found, owner, _hidden_from(request))
+        return request_json(found, owner)
 
     @get("/system")
     async def system(self, services: WiredServices) -> JSON:
@@ -122,20 +121,9 @@ def _seen_by(request: HttpRequest) -> str | None:
     return None if grant.has_any(ADMIN) else grant.owner
 
 
-def _hidden_from(request: HttpRequest) -> tuple[str, ...]:
-    """Fields that would tell a tenant what others have cached."""
-    grant: Grant = request.scope[GRANT]  # type: ignore[literal-required]
-    return () if grant.tenant is None else ("grammar_source",)
-
-
-def request_json(request: RecentRequest, owner: str | None, hidden: tuple[str, ...] = ()) -> JSON:
-    """A recent request, as an owner (None: whoever may see all) sees it; `hidden` fields are null."""
-    return {
-        "number": request.number_for(owner),
-        **_NOT_KNOWN,
-        **request.values,
-        **dict.fromkeys(hidden),
-    }
+def request_json(request: RecentRequest, owner: str | None) -> JSON:
+    """A recent request, as an owner (None: whoever may see all) sees it."""
+    return {"number": request.number_for(owner), **_NOT_KNOWN, **request.values}
 
 
 def embedded_json(load: EngineLoad) -> JSON:
