@@ -3,6 +3,7 @@
 A wire format reads a request into a `Turn` and writes its answer from the events of a `Generation`.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
@@ -152,6 +153,9 @@ class Generation:
             try:
                 while event is not None:
                     self._observe(event)
+                    if isinstance(event, InspectedToken) and self.inspected is not None:
+                        # In a thread: finding a token's schema may take reading the whole of a large tool.
+                        await asyncio.to_thread(self.inspected.add, event)
                     if (shown := self._shown(event)) is not None:
                         yield shown
                     event = await self._next()
@@ -174,8 +178,6 @@ class Generation:
         match event:
             case CallStarted(choice, index, name) if name in self.custom:
                 self._inputs[choice, index] = InputReader()
-            case InspectedToken() if self.inspected is not None:
-                self.inspected.add(event)
             case ArgumentsDelta(choice, index, text) if (choice, index) in self._inputs:
                 read = self._inputs[choice, index].read(text)
                 return replace(event, text=read) if read else None

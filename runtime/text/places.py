@@ -30,6 +30,8 @@ class JsonPaths:
         """The characters of a key that is not complete, from its quote on."""
         self._in_value = False
         """Inside a string that is a value."""
+        self._value_path: tuple[Step, ...] = ()
+        """Where that string, or the last number or name, stands: each of its characters has the same path."""
         self._is_escaped = False
 
     def read(self, text: str) -> Iterator[tuple[tuple[Step, ...] | None, Written]]:
@@ -49,7 +51,7 @@ class JsonPaths:
         if self._in_value:
             self._in_value = self._is_escaped or char != '"'
             self._is_escaped = char == "\\" and not self._is_escaped
-            return self._path(), "value"
+            return self._value_path, "value"
         match char:
             case '"' if self._steps and self._steps[-1] is None:
                 self._key = [char]
@@ -69,7 +71,8 @@ class JsonPaths:
                 pass
             case _:
                 self._in_value = char == '"'
-                return self._path(), "value"
+                self._value_path = self._path()
+                return self._value_path, "value"
         return self._path(), "punctuation"
 
     def _read_key(self, key: list[str], char: str) -> tuple[Step, ...] | None:
