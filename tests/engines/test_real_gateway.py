@@ -123,17 +123,27 @@ async def test_calls_over_many_tools_are_valid_and_never_cut_off(client, validat
     assert (state["failed"], state["refused_tokens"]) == (0, 0)
 
 
-@pytest.mark.parametrize("choice", ["required", "auto"])
-def test_what_the_engine_had_in_its_cache_is_reported(client, validators, choice):
-    messages = [{"role": "user", "content": f"Repeat {choice}: " + "a long text " * 200}]
-    body = {
-        "model": "demo",
-        "messages": messages,
-        "toolset": "github",
-        "tool_choice": choice,
-        "temperature": 0,
-    }
-    usages = [client.post("/v1/chat/completions", json=body).json()["usage"] for _ in range(3)]
+MODE = {"type": "object", "properties": {"mode": {"enum": ["on", "off"]}}, "required": ["mode"]}
+ONE_CALL = {
+    "tools": [{"type": "function", "function": {"name": "set_mode", "parameters": MODE}}],
+    "parallel_tool_calls": False,
+}
+ENDED_BY_THE_ENGINE = {
+    "required": ({"tool_choice": "required", **ONE_CALL}, "tool_calls"),
+    "auto": ({"tool_choice": "auto", **ONE_CALL}, "tool_calls"),
+    "text": ({"max_tokens": 8}, "length"),
+}
+
+
+@pytest.mark.parametrize("kind", ENDED_BY_THE_ENGINE)
+def test_what_the_engine_had_in_its_cache_is_reported(client, kind):
+    """Of answers that end within their budget: vLLM does not tell it of a request that the closer aborts."""
+    options, ending = ENDED_BY_THE_ENGINE[kind]
+    messages = [{"role": "user", "content": f"Repeat {kind}: " + "a long text " * 200}]
+    body = {"model": "demo", "messages": messages, "temperature": 0, **options}
+    answers = [client.post("/v1/chat/completions", json=body).json() for _ in range(3)]
+    assert {answer["choices"][0]["finish_reason"] for answer in answers} == {ending}
+    usages = [answer["usage"] for answer in answers]
     cached = [usage["prompt_tokens_details"]["cached_tokens"] for usage in usages]
     assert cached[0] < cached[-1] <= usages[-1]["prompt_tokens"]
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import copy
+from dataclasses import replace
 
 import pytest
 from fake_runtime import FakeRuntime
@@ -171,6 +172,14 @@ async def test_the_report_gives_a_verdict_on_every_keyword(client, weather):
     assert first["grammar_bytes"] > 0
     assert {e["verdict"] for e in first["entries"]} <= {"exact", "narrowed", "guarded", "annotation"}
     assert any(e["keyword"] == "required" for e in first["entries"])
+
+
+async def test_the_report_names_the_models_whose_engines_hold_no_guards(client, weather, runtime):
+    assert (await client.get(f"{URL}/report")).json()["unguarded_models"] == []
+    runtime.card = replace(runtime.card, holds_guards=False)
+    for params in ({}, {"tool": "get_weather"}, {"revision": 1}):
+        report = (await client.get(f"{URL}/report", params=params)).json()
+        assert report["unguarded_models"] == [runtime.card.model_id]
 
 
 SLIP = {
