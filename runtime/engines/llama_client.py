@@ -29,6 +29,9 @@ from runtime.engines.completion_request import CompletionRequest
 from runtime.errors import EngineBroke, RequestRefused
 from runtime.written_token import SampledToken
 
+MAX_RESPELLED = 2_048
+"""Bytes of an event's text that are spelled anew: those of a few tokens. A longer one is no character's."""
+
 _FINISH_REASONS = {"eos": "stop", "word": "stop", "limit": "length"}
 
 
@@ -176,7 +179,8 @@ class LlamaClient:
         ids = event.tokens
         is_known = all(0 <= i < len(self._tokens) for i in ids)
         spelled = b"".join(self._tokens[i] for i in ids) if is_known else b""
-        if is_known and text.endswith(spelled) and len(text) > len(spelled) and spelled:
+        has_more = bool(spelled) and text.endswith(spelled) and len(text) > len(spelled)
+        if has_more and len(text) <= MAX_RESPELLED:
             segmentation = Segmentation(self._index)
             if segmentation.count(text) < len(text) + 1:
                 ids = segmentation.ids(text)

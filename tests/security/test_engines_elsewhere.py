@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import json
 import threading
 import tracemalloc
 from dataclasses import replace
@@ -11,9 +12,11 @@ import pytest
 from completions_server import StandIn
 from remote_engines import SETTINGS, remote_over, until
 
+from compiler.closing.closer import Segmentation
 from runtime.engines import verified_output
 from runtime.engines.client import MAX_TOKENS, EngineAddress
 from runtime.engines.completion_request import CompletionRequest
+from runtime.engines.llama_client import MAX_RESPELLED, LlamaClient
 from runtime.engines.replicas import MAX_FAILURES, Replica, WatchSettings
 from runtime.engines.vllm_client import VllmClient
 from runtime.errors import EngineBroke, EngineUnreachable, GrammarTooSlow, RequestRefused
@@ -21,7 +24,10 @@ from runtime.events import PromptRead
 from runtime.models.random_model import RandomModelSettings, ensure_random_model
 from runtime.protocol import Circuit
 from runtime.request import Sampling
+from runtime.text.detokenizer import TokenBytes
 from runtime.text.tokenizer import load_tokenizer
+from runtime.transcript import Transcript
+from runtime.written_token import SampledToken, WrittenToken
 
 REQUEST = CompletionRequest(model_id="remote", prompt_ids=[1], max_tokens=9, sampling=Sampling())
 
@@ -183,3 +189,34 @@ async def test_the_log_probabilities_of_one_answer_are_bounded(text, num_logprob
             with pytest.raises(RequestRefused, match="have 1008000 log probabilities; at most 500000"):
                 await anext(events)
         await events.aclose()
+
+
+@pytest.mark.parametrize("size", [MAX_RESPELLED, 1_000_000])
+async def test_what_a_llama_server_writes_beside_a_token_is_not_spelled_without_limit(
+    text, size, monkeypatch
+):
+    """A megabyte of text beside one token was spelled anew on the event loop, in 7 s and as many tokens."""
+    spelled = []
+    ids = Segmentation.ids
+    monkeypatch.setattr(Segmentation, "ids", lambda own, read: spelled.append(len(read)) or ids(own, read))
+    token_id = text.vocabulary.tokens.index(b"a")
+    sent = {"content": "a" * size, "tokens": [token_id], "stop": True, "stop_type": "limit"}
+
+    async def pieces():
+        yield b"data: " + json.dumps(sent).encode() + b"\n\n"
+
+    transport = httpx.MockTransport(lambda _: httpx.Response(200, content=pieces()))
+    client = LlamaClient(EngineAddress("http://engine"), text.prepared, transport=transport)
+    is_spelled = size <= MAX_RESPELLED
+    assert (await tokens_of(client) == [token_id]) is not is_spelled
+    assert spelled == [size] * is_spelled
+
+
+def test_alternatives_that_are_no_tokens_of_ours_are_left_out(text):
+    """Logits may be wider than a vocabulary; such an alternative ended the answer with an error."""
+    transcript = Transcript(0, TokenBytes(text.vocabulary), syntax=None, stop=())
+    token_id = text.vocabulary.tokens.index(b"a")
+    width = text.vocabulary.width
+    sampled = SampledToken(token_id, -0.5, ((width + 7, -0.1), (token_id, -0.5), (-1, -2.0)))
+    [delta] = transcript.feed(WrittenToken(sampled))
+    assert [top.token for top in delta.logprobs[0].top] == ["a"]
