@@ -41,6 +41,9 @@ _MAX_DESCRIPTION, _MAX_DETAIL, _MAX_ENUM = 4_000, 300, 50
 _MAX_REQUEST = 8_000
 """Bounds of what is read of a tool and of a request, in words, characters or values."""
 
+_OWN_BYTES = 2_000
+"""What an index takes that has no words."""
+
 _SCRIPTS = "\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 """Thai, Japanese, Chinese and Korean, which put no spaces between words, or endings to them."""
 
@@ -94,9 +97,9 @@ class ToolIndex:
     def num_bytes(self) -> int:
         """About how much memory it takes."""
         if self._ranker is None:
-            return 0
+            return _OWN_BYTES
         arrays = (value for value in self._ranker.scores.values() if isinstance(value, np.ndarray))
-        return sum(array.nbytes for array in arrays) + 150 * len(self._ranker.vocab_dict)
+        return _OWN_BYTES + sum(array.nbytes for array in arrays) + 150 * len(self._ranker.vocab_dict)
 
     def scores(self, texts: Mapping[str, float]) -> list[float]:
         """How well each tool fits some texts, from 0 to 1, the best; texts count as their weights say."""
@@ -176,7 +179,7 @@ def _weighted_words(tool: Tool) -> list[str]:
         word for word in _words(f"{tool.name} {tool.description[:_MAX_DESCRIPTION]}") for _ in range(NAME)
     ]
     for name, schema in _parameters(tool.parameters):
-        words += [word for word in _words(name) for _ in range(PARAMETER)]
+        words += [word for word in _words(name[:_MAX_DETAIL]) for _ in range(PARAMETER)]
         words += [word for text in _details(schema) for word in _words(text) for _ in range(DETAIL)]
         if len(words) > NAME * _MAX_WORDS:
             break

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from toolspecs import tool_index
 from toolspecs.tool import Tool
 from toolspecs.tool_index import ToolIndex
 
@@ -98,3 +99,20 @@ def test_a_text_made_to_be_slow_is_read_in_time_that_grows_with_its_length(hosti
         return time.process_time() - start
 
     assert seconds(hostile[:8000]) < 0.05 + 40 * seconds(hostile[:1000])
+
+
+def test_an_index_without_words_takes_memory_too():
+    """Of indexes that counted nothing, a cache kept all that were ever asked for."""
+    for names in (("a", "the"), ("_", "-"), ("send", "read")):
+        assert ToolIndex([Tool(name, "", {}) for name in names]).num_bytes >= 1_000
+
+
+def test_long_names_of_parameters_are_read_in_part(monkeypatch):
+    """A name of 4 MB held the interpreter for 0.3 s, and took 200 MB."""
+    read = []
+    words = tool_index._words
+    monkeypatch.setattr(tool_index, "_words", lambda text: read.append(len(text)) or words(text))
+    long = "word " * 100_000
+    index = ToolIndex([Tool("x", "y", {"properties": {"zebra " + long: {}}}), Tool("z", "y", {})])
+    assert max(read) <= 4_100
+    assert index.scores({"zebra": 1.0}) == [1.0, 0.0]
