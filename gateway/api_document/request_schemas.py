@@ -6,8 +6,8 @@ from typing import Any
 from msgspec import Struct
 
 from gateway.api_keys import KeyTerms
+from gateway.routes.generation_routes import DetokenizeBody
 from gateway.routes.key_routes import RotationBody
-from gateway.routes.model_routes import DetokenizeBody
 from gateway.routes.toolset_routes import ToolsetBody
 from gateway.wire.anthropic.request import BODY as MESSAGE
 from gateway.wire.field_reader import FieldRules, RequestBody

@@ -1,25 +1,51 @@
-"""The routes that call models: Chat Completions, Responses, Messages and Completions."""
+"""The routes that call models, and those that count tokens: what every wire format asks of a turn."""
 
 import asyncio
 from functools import partial
 from typing import Annotated, Any, Literal, Protocol
 
+import msgspec
 from litestar import Request, Response, delete, get, post
 from litestar.params import FromPath, FromQuery, QueryParameter
+from msgspec import Meta
 
 from gateway.allowance import allowance_of
+from gateway.body import convert
+from gateway.completions import split_model
+from gateway.errors import InvalidField
 from gateway.principal import Principal, RequestPrincipal
 from gateway.problems import MESSAGES, anthropic_error, openai_error, wire_name
-from gateway.routes.transport import read_wire_request, stream, told, unless_gone
+from gateway.routes.transport import read_body, read_wire_request, stream, told, unless_gone
 from gateway.services import Services, WiredServices
 from gateway.stored_responses import ItemPage
 from gateway.turn import Generation, Turn
 from gateway.wire.anthropic import MessageWriter
 from gateway.wire.anthropic import read_request as read_messages_request
-from gateway.wire.openai import chunks, completion, read_completions_request, text_chunks, text_completion
+from gateway.wire.openai import (
+    ChatRequest,
+    chunks,
+    completion,
+    read_completions_request,
+    text_chunks,
+    text_completion,
+)
 from gateway.wire.openai import read_request as read_chat_request
 from gateway.wire.responses import ResponseWriter
 from gateway.wire.responses import read_request as read_responses_request
+from runtime.text.detokenizer import TokenBytes
+
+
+class DetokenizeBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of `/detokenize`."""
+
+    model: str
+    tokens: list[Annotated[int, Meta(ge=0)]]
+
+
+def read_tokenize_request(body: Any, **options: Any) -> ChatRequest:
+    """The body of `/tokenize`: that of a completion, or of a chat."""
+    is_chat = isinstance(body, dict) and "messages" in body
+    return read_chat_request(body, **options) if is_chat else read_completions_request(body, **options)
 
 
 class WireRequest(Protocol):
@@ -150,6 +176,34 @@ async def text_completions(
     return stream(generation, events, broken_off=openai_error, headers=headers, end="data: [DONE]\n\n")
 
 
+@post("/tokenize", status_code=200)
+async def tokenize(
+    request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
+) -> Response[Any]:
+    """The token ids of a prompt or of a conversation, as vLLM's users ask for them."""
+    asked = await read_wire_request(request, services, principal.share, read_tokenize_request)
+    ids = await unless_gone(request, services.completions.prompt_ids(asked.turn, principal.share))
+    model, _ = split_model(asked.turn.model, await services.runtime.models())
+    answer = {"count": len(ids), "max_model_len": model.context_length, "tokens": ids}
+    return Response(answer, headers=told(asked.ignored))
+
+
+@post("/detokenize", status_code=200)
+async def detokenize(
+    request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
+) -> dict[str, Any]:
+    """The text of token ids."""
+    asked = convert(await read_body(request, services, principal.share), DetokenizeBody)
+    model, _ = split_model(asked.model, await services.runtime.models())
+    if outside := next((i for i in asked.tokens if i >= model.vocabulary.width), None):
+        raise InvalidField("tokens", f"{outside} is not a token id; they are below {model.vocabulary.width}")
+    if len(asked.tokens) > model.context_length:
+        raise InvalidField("tokens", f"at most {model.context_length} are a prompt, these are more")
+    token_bytes = TokenBytes(model.vocabulary)
+    text = await asyncio.to_thread(lambda: token_bytes.of(asked.tokens).decode(errors="replace"))
+    return {"prompt": text}
+
+
 GENERATION_ROUTES = (
     chat_completions,
     create_response,
@@ -159,4 +213,6 @@ GENERATION_ROUTES = (
     create_message,
     count_message_tokens,
     text_completions,
+    tokenize,
+    detokenize,
 )

@@ -1,25 +1,15 @@
-"""The routes of the models served, and of the token ids of their prompts."""
+"""The routes of the models served."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Annotated, Any
 
-import msgspec
-from litestar import Request, Response, get, post
+from litestar import get
 from litestar.params import FromPath, FromQuery, QueryParameter
-from msgspec import Meta
 
-from gateway.body import convert
 from gateway.completions import split_model
-from gateway.errors import InvalidField
-from gateway.principal import RequestPrincipal
-from gateway.routes.transport import read_body, read_wire_request, told, unless_gone
 from gateway.services import WiredServices
-from gateway.wire.openai import ChatRequest, read_completions_request
-from gateway.wire.openai import read_request as read_chat_request
 from runtime.protocol import ModelCard
-from runtime.text.detokenizer import TokenBytes
 from toolspecs.catalog import Catalog
 from toolspecs.errors import StoreError
 
@@ -88,45 +78,4 @@ def _model(card: ModelCard, name: str | None = None) -> dict[str, Any]:
     }
 
 
-class DetokenizeBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of `/detokenize`."""
-
-    model: str
-    tokens: list[Annotated[int, Meta(ge=0)]]
-
-
-def read_tokenize_request(body: Any, **options: Any) -> ChatRequest:
-    """The body of `/tokenize`: that of a completion, or of a chat."""
-    is_chat = isinstance(body, dict) and "messages" in body
-    return read_chat_request(body, **options) if is_chat else read_completions_request(body, **options)
-
-
-@post("/tokenize", status_code=200)
-async def tokenize(
-    request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
-) -> Response[Any]:
-    """The token ids of a prompt or of a conversation, as vLLM's users ask for them."""
-    asked = await read_wire_request(request, services, principal.share, read_tokenize_request)
-    ids = await unless_gone(request, services.completions.prompt_ids(asked.turn, principal.share))
-    model, _ = split_model(asked.turn.model, await services.runtime.models())
-    answer = {"count": len(ids), "max_model_len": model.context_length, "tokens": ids}
-    return Response(answer, headers=told(asked.ignored))
-
-
-@post("/detokenize", status_code=200)
-async def detokenize(
-    request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
-) -> dict[str, Any]:
-    """The text of token ids."""
-    asked = convert(await read_body(request, services, principal.share), DetokenizeBody)
-    model, _ = split_model(asked.model, await services.runtime.models())
-    if outside := next((i for i in asked.tokens if i >= model.vocabulary.width), None):
-        raise InvalidField("tokens", f"{outside} is not a token id; they are below {model.vocabulary.width}")
-    if len(asked.tokens) > model.context_length:
-        raise InvalidField("tokens", f"at most {model.context_length} are a prompt, these are more")
-    token_bytes = TokenBytes(model.vocabulary)
-    text = await asyncio.to_thread(lambda: token_bytes.of(asked.tokens).decode(errors="replace"))
-    return {"prompt": text}
-
-
-MODEL_ROUTES = (list_models, get_model, tokenize, detokenize)
+MODEL_ROUTES = (list_models, get_model)

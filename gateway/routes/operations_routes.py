@@ -13,7 +13,7 @@ from compiler.cache_entry import CacheEntry
 from gateway.errors import UnknownGrammar, UnknownRequest
 from gateway.grants import GRANT, Grant
 from gateway.route_scopes import ADMIN
-from gateway.routes.toolset_routes import HttpRequest, PageSize, check_query
+from gateway.routes.transport import HttpRequest, PageSize, check_query
 from gateway.services import WiredServices
 from gateway.telemetry.recent_requests import RecentRequest
 from runtime.protocol import Circuit, EngineLoad, EngineState

@@ -1,37 +1,34 @@
-"""The routes of the registry: toolsets, their tools, revisions, reports and checks, and their JSON."""
+"""The routes of the registry: toolsets, their tools, revisions, reports and checks."""
 
-from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Controller, Request, Response, delete, get, post, put
+from litestar import Controller, Response, delete, get, post, put
 from litestar.params import FromPath, FromQuery, QueryParameter
 
-from compiler.report import ToolReport
 from gateway.body import convert
 from gateway.errors import InvalidField
 from gateway.principal import RequestPrincipal
-from gateway.registry import Change, DryRun, Registration, RevisionChanges
-from gateway.routes.transport import read_registry_body
+from gateway.routes.toolset_json import (
+    dry_run_json,
+    listed_tool_json,
+    registration_json,
+    report_json,
+    revision_changes_json,
+    revision_json,
+    summary_json,
+    tool_json,
+)
+from gateway.routes.transport import HttpRequest, PageSize, check_query, read_registry_body
 from gateway.services import WiredServices
 from gateway.wire.fields import SearchLimit, ToolNames
-from toolspecs.nearest import shorten
-from toolspecs.shapes import Shape, write_tool
-from toolspecs.tool import ShownTools, Tool, ToolSearch
-from toolspecs.toolset import Revision, RevisionSummary, etag_matches
+from toolspecs.shapes import Shape
+from toolspecs.tool import ShownTools, ToolSearch
+from toolspecs.toolset import Revision, etag_matches
 
-HttpRequest = Request[Any, Any, Any]
 JSON = dict[str, Any]
-PageSize = Annotated[int, QueryParameter(ge=1, le=1000)]
 RevisionNumber = Annotated[int | None, QueryParameter(ge=1)]
 SearchText = Annotated[str, QueryParameter(max_length=200)]
-
-MAX_LISTED_DESCRIPTION = 300
-"""Characters of a tool's description in a list; the tool itself has all of it."""
-
-
-QUERY = ("after", "before", "limit", "revision", "search", "shape", "since", "tool")
-"""All query parameters; a route takes those that its function has as parameters, and its path has not."""
 
 
 class ToolsetSearch(msgspec.Struct, forbid_unknown_fields=True):
@@ -56,16 +53,6 @@ class ToolsetBody(msgspec.Struct, forbid_unknown_fields=True):
     name: str | None = None
     prompt_tools: ShownTools | None = None
     tool_search: ToolsetSearch | None = None
-
-
-def check_query(request: HttpRequest) -> None:
-    """Refuse unknown query parameters: `?revison=3` must not answer with the current revision."""
-    parameters = request.route_handler.parsed_fn_signature.parameters.keys() - request.path_params.keys()
-    taken = [name for name in QUERY if name in parameters]
-    for name in request.query_params:
-        if name not in taken:
-            known = f"this route takes {', '.join(taken)}" if taken else "this route takes none"
-            raise InvalidField(name, f"there is no such query parameter; {known}")
 
 
 class ToolsetController(Controller):
@@ -340,94 +327,3 @@ def _refuse_if_none_match(request: HttpRequest) -> None:
     """Raise InvalidField if the request has the header, because it creates nothing new."""
     if "if-none-match" in request.headers:
         raise InvalidField("If-None-Match", "only GET and PUT take it; for this request send If-Match")
-
-
-def summary_json(summary: RevisionSummary) -> JSON:
-    """A revision without its tools."""
-    return {
-        "name": summary.name,
-        "revision": summary.number,
-        "digest": summary.digest,
-        "etag": summary.etag,
-        "created_at": summary.created_at.isoformat(),
-        "num_tools": summary.num_tools,
-    }
-
-
-def registration_json(registration: Registration) -> JSON:
-    """A revision that was written, without its tools but with warnings."""
-    return summary_json(registration.revision.summary) | {"warnings": _warnings(registration.reports)}
-
-
-def revision_json(revision: Revision, shape: Shape) -> JSON:
-    """A revision with its tools and all else, in the form that `PUT` takes."""
-    return summary_json(revision.summary) | {
-        "tools": [tool_json(tool, shape) for tool in revision.toolset],
-        "documents": revision.toolset.documents,
-        "prompt_tools": revision.toolset.prompt_tools,
-        "tool_search": search_json(revision.toolset.tool_search),
-    }
-
-
-def search_json(search: ToolSearch | None) -> JSON | None:
-    """How the tools of a toolset are searched, in the form that `PUT` takes."""
-    return {"limit": search.limit, "always": list(search.always)} if search else None
-
-
-def tool_json(tool: Tool, shape: Shape) -> JSON:
-    """One tool."""
-    return write_tool(tool, shape)
-
-
-def listed_tool_json(tool: Tool) -> JSON:
-    """One tool in a list."""
-    return {"name": tool.name, "description": shorten(tool.description, MAX_LISTED_DESCRIPTION)}
-
-
-def report_json(report: ToolReport) -> JSON:
-    """How one tool is enforced."""
-    return {
-        "name": report.name,
-        "digest": report.digest,
-        "grammar_bytes": report.grammar_bytes,
-        "compile_ms": round(report.compile_ms, 3),
-        "entries": [
-            {"pointer": e.pointer, "keyword": e.keyword, "verdict": e.verdict.value, "note": e.note}
-            for e in report.report
-        ],
-    }
-
-
-def dry_run_json(dry_run: DryRun) -> JSON:
-    """A dry run: the changes of tools (removed ones last) and documents, and the reports of all tools."""
-    current = dry_run.current
-    return {
-        "current": summary_json(current.summary) if current else None,
-        "changes": {name: change.value for name, change in dry_run.changes.items()},
-        "documents": {uri: change.value for uri, change in dry_run.document_changes.items()},
-        "tools": [report_json(report) for report in dry_run.reports],
-        "warnings": _warnings(dry_run.reports),
-    }
-
-
-def revision_changes_json(found: RevisionChanges) -> JSON:
-    """What differs between two revisions."""
-    return {
-        "revision": found.revision.number,
-        "since": found.since,
-        "changes": _different(found.changes),
-        "documents": _different(found.document_changes),
-    }
-
-
-def _different(changes: Mapping[str, Change]) -> JSON:
-    return {name: change.value for name, change in changes.items() if change is not Change.UNCHANGED}
-
-
-def _warnings(reports: Iterable[ToolReport]) -> list[JSON]:
-    """The parts of schemas that are not enforced, most likely because of slips, and undeclared dialects."""
-    return [
-        {"tool": report.name, "pointer": entry.pointer, "keyword": entry.keyword, "note": entry.note}
-        for report in reports
-        for entry in report.report.ignored
-    ]

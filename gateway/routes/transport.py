@@ -5,16 +5,17 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import aclosing
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 from urllib.parse import quote
 
 import msgspec
 from litestar import Request
 from litestar.background_tasks import BackgroundTask
+from litestar.params import QueryParameter
 from litestar.response import Stream
 
 from gateway.body import read_json
-from gateway.errors import ClientGone
+from gateway.errors import ClientGone, InvalidField
 from gateway.problems import Problem, problem_of
 from gateway.services import Services
 from gateway.turn import Generation
@@ -31,6 +32,11 @@ _MAX_HEADER = 2_000
 """Characters of one header; some clients refuse answers with longer lines."""
 
 JSON = dict[str, Any]
+HttpRequest = Request[Any, Any, Any]
+PageSize = Annotated[int, QueryParameter(ge=1, le=1000)]
+
+QUERY = ("after", "before", "limit", "revision", "search", "shape", "since", "tool")
+"""All query parameters; a route takes those that its function has as parameters, and its path has not."""
 
 
 class RequestReader(Protocol[RequestT_co]):
@@ -40,6 +46,16 @@ class RequestReader(Protocol[RequestT_co]):
         self, body: Any, *, toolset_header: str | None, timeout_header: str | None, is_strict: bool
     ) -> RequestT_co:
         """The request; raises InvalidField and InvalidTools."""
+
+
+def check_query(request: HttpRequest) -> None:
+    """Refuse unknown query parameters: `?revison=3` must not answer with the current revision."""
+    parameters = request.route_handler.parsed_fn_signature.parameters.keys() - request.path_params.keys()
+    taken = [name for name in QUERY if name in parameters]
+    for name in request.query_params:
+        if name not in taken:
+            known = f"this route takes {', '.join(taken)}" if taken else "this route takes none"
+            raise InvalidField(name, f"there is no such query parameter; {known}")
 
 
 async def read_body(request: Request[Any, Any, Any], services: Services, share: str) -> Any:
