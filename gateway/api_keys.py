@@ -52,6 +52,7 @@ _log = logging.getLogger(__name__)
 Limit = Annotated[int, Meta(ge=1, le=10**12)]
 Instant = Annotated[datetime, Meta(tz=True)]
 ToolsetName = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
+ModelName = Annotated[str, Meta(min_length=1, max_length=200)]
 TenantName = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 
 
@@ -62,25 +63,17 @@ class KeyTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     scopes: Annotated[tuple[Literal["invoke", "register", "admin"], ...], Meta(min_length=1, max_length=3)]
     tenant: TenantName | None = None
     toolsets: Annotated[tuple[ToolsetName, ...], Meta(min_length=1, max_length=100)] | None = None
-    models: (
-        Annotated[
-            tuple[Annotated[str, Meta(min_length=1, max_length=200)], ...], Meta(min_length=1, max_length=100)
-        ]
-        | None
-    ) = None
+    models: Annotated[tuple[ModelName, ...], Meta(min_length=1, max_length=100)] | None = None
     requests_per_minute: Limit | None = None
     tokens_per_minute: Limit | None = None
     expires_at: Instant | None = None
 
     def check(self, now: datetime) -> None:
         """Raise InvalidField if the terms contradict each other."""
-        if "admin" in self.scopes:
-            for name in ("tenant", "toolsets", "models"):
-                if getattr(self, name) is not None:
-                    reason = (
-                        "a key with the scope admin can make keys without it; give such a key other scopes"
-                    )
-                    raise InvalidField(name, reason)
+        for name in ("tenant", "toolsets", "models"):
+            if "admin" in self.scopes and getattr(self, name) is not None:
+                reason = "a key with the scope admin can make keys without it; give such a key other scopes"
+                raise InvalidField(name, reason)
         if self.expires_at is not None and self.expires_at <= now:
             raise InvalidField("expires_at", f"{self.expires_at.isoformat()} has passed")
 

@@ -143,8 +143,8 @@ class RemoteRuntime:
             raise RequestRefused(reason, f"callgate.{strategy}")
         if request.is_inspected:
             reason = (
-                "only the embedded engine tells what its masks removed, and vLLM runs this model;"
-                " ask for `logprobs`, which are those under the mask"
+                "only the embedded engine tells what its masks removed, and another one runs this model;"
+                " ask for `logprobs` instead"
             )
             raise RequestRefused(reason, "callgate.inspect")
         outputs = await self._prompts.prepared(request, partial(self._outputs, request))
