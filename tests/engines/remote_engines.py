@@ -1,9 +1,11 @@
-"""Remote runtimes over stand-ins, and what tests ask of them."""
+"""Remote runtimes over stand-ins, what tests ask of them, and what is true of every answer."""
 
 import asyncio
+import json
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
+import jsonschema_rs
 from completions_server import SECRET, StandIn, serving
 
 from compiler.cache.grammar_cache import GrammarCache
@@ -11,6 +13,7 @@ from runtime.engines.client import EngineAddress
 from runtime.engines.remote import RemoteRuntime, RemoteSettings
 from runtime.engines.replicas import WatchSettings
 from runtime.engines.vllm_client import VllmClient
+from runtime.events import ArgumentsDelta, CallStarted, Finished, PromptRead
 from runtime.request import GenerationRequest, Message, Sampling
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
@@ -35,6 +38,7 @@ TOOLS = (
     ),
     Tool("now", "The time", {"type": "object"}),
 )
+SCHEMAS = {tool.name: jsonschema_rs.validator_for(dict(tool.parameters)) for tool in TOOLS}
 WATCH = WatchSettings(probe_s=0.2, canary_s=300, first_retry_s=0.05, last_retry_s=0.2, stall_s=2)
 SETTINGS = RemoteSettings(watch=WATCH)
 
@@ -126,3 +130,35 @@ async def remote_over(text, *stand_ins, settings=SETTINGS, wait=True):
         if wait:
             await remote.ready()
         yield remote
+
+
+async def events_of(remote, request):
+    first, *events = [event async for event in remote.runtime.generate(request)]
+    assert isinstance(first, PromptRead)
+    return events
+
+
+def calls_of(events, choice=0):
+    calls = {}
+    for event in events:
+        if event.choice == choice and isinstance(event, CallStarted):
+            calls[event.index] = (event.name, "")
+        if event.choice == choice and isinstance(event, ArgumentsDelta):
+            name, arguments = calls[event.index]
+            calls[event.index] = (name, arguments + event.text)
+    return list(calls.values())
+
+
+def forbidden(text):
+    """A token that no place of a call allows: the byte 0."""
+    return text.vocabulary.tokens.index(b"\0")
+
+
+def assert_valid(events, request):
+    finished = [event for event in events if isinstance(event, Finished)]
+    assert len(finished) == request.num_choices
+    for end in finished:
+        assert end.stats.num_output_tokens <= request.max_tokens
+        for name, arguments in calls_of(events, end.choice):
+            SCHEMAS[name].validate(json.loads(arguments))
+    return finished

@@ -21,9 +21,7 @@ from runtime.engines.llama_client import LlamaClient
 from runtime.engines.remote import RemoteRuntime
 from runtime.errors import RequestRefused
 from runtime.events import ArgumentsDelta, CallStarted, Finished, FinishReason, TextDelta
-from runtime.models.random_model import RandomModelSettings, ensure_random_model
 from runtime.request import Sampling
-from runtime.text.tokenizer import load_tokenizer
 from toolspecs.tool import Tool
 
 SCHEMAS = {tool.name: jsonschema_rs.validator_for(dict(tool.parameters)) for tool in TOOLS}
@@ -105,14 +103,6 @@ class LlamaStandIn:
             if matcher.is_completed():
                 logits[list(vocabulary.stop_ids)] = 0
         return int(logits.argmax())
-
-
-@pytest.fixture(scope="session")
-def text(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("models")
-    return load_tokenizer(
-        ensure_random_model(folder, RandomModelSettings(hidden_size=64, num_layers=2)), model_id="remote"
-    )
 
 
 @asynccontextmanager

@@ -1,0 +1,245 @@
+"""Engines that break off, lie, lose their plugin or their store: an answer is valid, or an error names the engine."""
+
+import asyncio
+import random
+import threading
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+from completions_server import SECRET, StandIn
+from remote_engines import (
+    SETTINGS,
+    TOOLS,
+    WATCH,
+    assert_valid,
+    calls_of,
+    events_of,
+    forbidden,
+    remote_over,
+    until,
+)
+
+from compiler.cache.grammar_cache import GrammarCache
+from runtime.engines import verified_output
+from runtime.engines.canary import Canary
+from runtime.engines.client import ServedModel
+from runtime.engines.remote import RemoteSettings
+from runtime.engines.replicas import WatchSettings
+from runtime.engines.sent_grammars import MarkedGrammars
+from runtime.engines.verified_output import VerifiedOutput
+from runtime.errors import (
+    EngineBroke,
+    EngineFault,
+    GrammarNotStored,
+    NoEngine,
+    PluginMissing,
+)
+from runtime.events import ArgumentsDelta
+from runtime.text.detokenizer import TokenBytes
+from toolspecs.errors import StoreUnavailable
+
+
+@pytest.mark.parametrize("fault", ["die", "garbage", "error", "empty", "stall"])
+@pytest.mark.parametrize("place", [0, 12])
+async def test_an_engine_that_breaks_off_is_replaced_by_another(text, fault, place):
+    """If both do, the error names one."""
+    stand_ins = [StandIn(text), StandIn(text)]
+    quick = replace(SETTINGS, watch=replace(WATCH, stall_s=0.3))
+    async with remote_over(text, *stand_ins, settings=quick) as remote:
+        await remote.settled(lambda health: all(e.circuit == "closed" for e in health.engines))
+        found = await remote.grammar(tools=TOOLS[:1])
+        for stand_in in stand_ins:
+            stand_in.writes, stand_in.num_faults = dict.fromkeys(range(place, 300), fault), 1
+        with pytest.raises(EngineFault, match=r"the engine 127\.0\.0\.1:\d+ "):
+            await events_of(remote, remote.request(found))
+        await remote.settled(lambda health: all(e.circuit == "closed" for e in health.engines))
+        stand_ins[0].num_faults = 1
+        request = remote.request(found)
+        events = await events_of(remote, request)
+        assert_valid(events, request)
+        assert calls_of(events)
+
+
+@pytest.mark.parametrize(
+    ("faults", "said"),
+    [
+        ({"has_plugin": False}, "runs without Callgate's plugin"),
+        ({"secret": b"another secret..."}, "different secrets"),
+        ({"masks_tokens": False}, "its masks are not in force"),
+        ({"honours_max_tokens": False}, "more tokens than the 5"),
+        ({"echoes_prompt": False}, "does not repeat"),
+        ({"is_healthy": False}, "not healthy"),
+        ({"status": 500}, "told to fail (HTTP 500)"),
+        ({"writes": {2: 5}}, "as token 3 of an output"),
+        ({"aborts": False}, "whose client has left"),
+        ({"context_length": "long"}, "such an engine would not"),
+    ],
+)
+async def test_an_engine_that_fails_the_canary_gets_no_request(text, monkeypatch, faults, said):
+    monkeypatch.setattr("runtime.engines.canary.NUM_LOOKS", 3)
+    stand_in = StandIn(text, **faults)
+    async with remote_over(text, stand_in, wait=False) as remote:
+        health = await remote.settled(lambda health: said in health.reason)
+        assert not health.is_ready
+        stand_in.bodies.clear()
+        with pytest.raises(NoEngine, match="takes requests") as refused:
+            await events_of(remote, remote.request(await remote.grammar()))
+        assert said in str(refused.value)
+        for name in faults:
+            setattr(stand_in, name, getattr(StandIn(text), name))
+        await remote.ready()
+        assert_valid(*[await events_of(remote, request := remote.request(await remote.grammar())), request])
+
+
+async def test_an_engine_that_loses_its_plugin_fails_closed(text):
+    stand_in = StandIn(text)
+    async with remote_over(text, stand_in) as remote:
+        found = await remote.grammar("auto")
+        stand_in.has_plugin = False
+        with pytest.raises(PluginMissing, match="install callgate"):
+            await events_of(remote, remote.request(found))
+
+
+async def test_a_paused_engine_loses_its_requests_to_another(text):
+    one, other = stand_ins = [StandIn(text), StandIn(text)]
+    async with remote_over(text, one, other) as remote:
+        await remote.settled(lambda health: all(e.circuit == "closed" for e in health.engines))
+        found = await remote.grammar(tools=TOOLS[:1])
+        for stand_in in stand_ins:
+            stand_in.writes, stand_in.num_faults = dict.fromkeys(range(15, 300), "stall"), 1
+        request = remote.request(found)
+        answering = asyncio.ensure_future(events_of(remote, request))
+        await until(lambda: any(stand_in.num_running for stand_in in stand_ins))
+        paused = one if one.num_running else other
+        another = other if paused is one else one
+        another.num_faults = 0
+        paused.is_healthy = False
+        events = await answering
+        assert_valid(events, request)
+        await remote.settled(lambda health: any(e.circuit == "open" for e in health.engines))
+        paused.is_healthy = True
+        await remote.settled(lambda health: all(e.circuit == "closed" for e in health.engines))
+
+
+async def test_while_the_store_fails_engines_are_asked_for_what_they_may_remember_and_for_nothing_else(text):
+    stand_in = StandIn(text)
+    async with remote_over(text, stand_in) as remote:
+        known, unknown = await remote.grammar(), await remote.grammar("auto")
+        request = remote.request(known)
+        assert_valid(await events_of(remote, request), request)
+
+        async def publish(recipe, share):
+            raise StoreUnavailable("of tests", "told to fail")
+
+        remote.grammars.publish = publish
+        for fault in ("die", None):  # a failure makes it look again
+            stand_in.writes, stand_in.num_faults = {8: fault}, 1
+            request = remote.request(known)
+            assert_valid(await events_of(remote, request), request)
+        num_asked = len(stand_in.requests)
+        for _ in range(5):
+            with pytest.raises(GrammarNotStored, match="the store does not answer"):
+                await events_of(remote, remote.request(unknown))
+        assert len(stand_in.requests) == num_asked
+        assert (await remote.runtime.health()).is_ready
+
+
+async def test_what_is_verified_while_its_engine_is_found_dead_reaches_the_client(text, monkeypatch):
+    """Else the client would read an answer with a hole, behind which another engine went on."""
+    take, entered, may_go_on = VerifiedOutput.take, [], threading.Event()
+
+    def held_once(self, tokens):
+        events = take(self, tokens)
+        is_in_thread = threading.current_thread() is not threading.main_thread()
+        if is_in_thread and not entered and any(isinstance(event, ArgumentsDelta) for event in events):
+            entered.append(self)
+            assert may_go_on.wait(20)
+        return events
+
+    monkeypatch.setattr(VerifiedOutput, "take", held_once)
+    monkeypatch.setattr(verified_output, "SLOW_S", -1.0)
+    async with remote_over(text, StandIn(text), StandIn(text)) as remote:
+        await remote.settled(lambda health: all(e.circuit == "closed" for e in health.engines))
+        request = remote.request(await remote.grammar(), max_tokens=200)
+        answer = asyncio.create_task(events_of(remote, request))
+        await until(lambda: entered)
+        busy = next(replica for replica in remote.runtime._replicas if replica.num_running)
+        busy.open("was found dead")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        may_go_on.set()
+        events = await answer
+        assert_valid(events, request)
+        (output,) = entered
+        assert output.num_requests == 2
+        written = TokenBytes(text.vocabulary).of(output.ids).decode()
+        name, arguments = calls_of(events)[0]
+        assert f'"name": "{name}", "arguments": {arguments}' in written
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_whatever_engines_do_answers_are_valid_or_errors_that_name_them(text, seed):
+    rng = random.Random(seed)
+    stand_ins = [StandIn(text), StandIn(text)]
+    async with remote_over(text, *stand_ins) as remote:
+        await remote.settled(lambda health: all(e.circuit == "closed" for e in health.engines))
+        found = await remote.grammar("required")
+        num_answered, errors = 0, []
+        for _ in range(12):
+            for stand_in in stand_ins:
+                kinds = ["die", "garbage", "error", "empty", "stop", "length", 3, 10**7, forbidden(text)]
+                stand_in.writes = {rng.randrange(60): rng.choice(kinds) for _ in range(rng.randrange(4))}
+            request = remote.request(found, max_tokens=rng.randrange(30, 120), num_choices=2)
+            try:
+                events = await events_of(remote, request)
+            except (EngineBroke, NoEngine) as error:
+                errors.append(str(error))
+                for stand_in in stand_ins:
+                    stand_in.writes = {}
+                await remote.ready()
+                continue
+            assert_valid(events, request)
+            assert all(calls_of(events, choice) for choice in range(2))
+            num_answered += 1
+        assert num_answered
+        assert all("127.0.0.1:" in error for error in errors)
+
+
+async def test_a_dead_engine_is_asked_for_its_health_as_often_as_one_that_works(text):
+    """Else a model whose engines were all down would stay down for half a minute more."""
+    watch = WatchSettings(probe_s=0.05, first_retry_s=3600, last_retry_s=3600)
+    dead = StandIn(text, is_healthy=False)
+    async with remote_over(text, dead, settings=RemoteSettings(watch=watch), wait=False) as remote:
+        await remote.settled(lambda health: "is not healthy" in health.reason)
+        dead.is_healthy = True
+        await remote.ready()
+
+
+@pytest.mark.parametrize("num_turns", range(6))
+async def test_a_canary_that_fails_while_it_is_stopped_is_stopped(text, num_turns):
+    """A group of tasks would forget it, and its watch go on for ever behind a gateway that closes."""
+    fails = asyncio.Event()
+
+    class Failing:
+        name = "an engine"
+        repeats_prompts = True
+
+        @asynccontextmanager
+        async def completion(self, body):
+            await fails.wait()
+            raise EngineBroke(self.name, "broke off")
+            yield
+
+    grammars = GrammarCache(None, secret=SECRET)
+    sent = MarkedGrammars(SECRET, TokenBytes(text.vocabulary), retry_after_s=1)
+    canary = Canary(text, grammars, sent)
+    checking = asyncio.create_task(canary.check(Failing(), ServedModel("m", None)))
+    await until(lambda: len(asyncio.all_tasks()) > 3)
+    fails.set()
+    for _ in range(num_turns):
+        await asyncio.sleep(0)
+    is_stopped = checking.cancel()
+    await asyncio.wait([checking])
+    assert checking.cancelled() == is_stopped
+    await grammars.close()
