@@ -9,14 +9,14 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from gateway.command_options import errors_explained, with_settings
+from gateway.command_options import errors_explained, output, table, with_settings
 from gateway.engines_cli import engines
 from gateway.errors import BenchMissing
 from gateway.import_cli import import_tools
 from gateway.keys_cli import keys
 from gateway.setting_sources import let_threads_wait, load
 from gateway.settings import settings_table
-from gateway.tools_cli import output, table, tools
+from gateway.tools_cli import tools
 
 cli = typer.Typer(
     help="A tool-calling gateway whose every output is a valid tool call.",

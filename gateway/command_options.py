@@ -1,4 +1,4 @@
-"""What commands have in common: options for the settings, and errors that are told without a traceback."""
+"""What commands have in common: options for the settings, errors without a traceback, and tables."""
 
 import inspect
 from collections.abc import Callable, Collection, Iterator
@@ -7,11 +7,15 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.table import Column, Table
 
 from gateway.errors import GatewayError
 from gateway.settings import settings_table
 
 FAILED = 1
+
+UNBOUNDED_WIDTH = 10_000
+"""Wider than any table."""
 
 
 def with_settings(command: Callable[..., None], names: Collection[str] | None = None) -> Callable[..., None]:
@@ -65,3 +69,14 @@ def is_expected(error: Exception) -> bool:
     from toolspecs.errors import ToolspecsError  # noqa: PLC0415
 
     return isinstance(error, RuntimeFault | ToolspecsError | CompilerError)
+
+
+def output() -> Console:
+    """Standard output; tables are fitted to the screen only if it is a terminal."""
+    console = Console()
+    return console if console.is_terminal else Console(width=UNBOUNDED_WIDTH)
+
+
+def table(*columns: str) -> Table:
+    """A table that wraps long cells instead of cutting them."""
+    return Table(*(Column(name, overflow="fold") for name in columns), box=None, pad_edge=False)

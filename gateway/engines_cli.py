@@ -2,7 +2,8 @@
 
 import msgspec
 
-from gateway.tools_cli import KeyOption, UrlOption, checked_answer, open_gateway, table
+from gateway.command_options import table
+from gateway.tools_cli import KeyOption, UrlOption, checked_answer, open_gateway
 
 
 class _EngineReply(msgspec.Struct):

@@ -16,6 +16,7 @@ import msgspec
 import typer
 from rich.console import Console
 
+from gateway.command_options import table
 from gateway.errors import ExtraMissing
 from gateway.import_sources import from_mcp, from_openapi, from_python
 from gateway.setting_sources import source_token
@@ -32,7 +33,6 @@ from gateway.tools_cli import (
     fault_line,
     open_gateway,
     registered_toolset,
-    table,
     toolset_path,
 )
 from toolspecs.errors import ToolspecsError

@@ -14,8 +14,8 @@ import httpx
 import msgspec
 import typer
 from rich.console import Console
-from rich.table import Column, Table
 
+from gateway.command_options import output, table
 from gateway.setting_sources import DEFAULT_URL, client_settings
 
 tools = typer.Typer(help="Toolsets of a running gateway.", no_args_is_help=True)
@@ -51,10 +51,6 @@ NameOption = Annotated[
 ]
 
 T = TypeVar("T")
-
-
-UNBOUNDED_WIDTH = 10_000
-"""Wider than any table."""
 
 
 class _SummaryReply(msgspec.Struct):
@@ -336,14 +332,3 @@ def failure(message: str) -> typer.Exit:
     """Print what went wrong; raise the result to end the command."""
     Console(stderr=True).print(message, style="red", markup=False, highlight=False, soft_wrap=True)
     return typer.Exit(1)
-
-
-def output() -> Console:
-    """Standard output; tables are fitted to the screen only if it is a terminal."""
-    console = Console()
-    return console if console.is_terminal else Console(width=UNBOUNDED_WIDTH)
-
-
-def table(*columns: str) -> Table:
-    """A table that wraps long cells instead of cutting them."""
-    return Table(*(Column(name, overflow="fold") for name in columns), box=None, pad_edge=False)
