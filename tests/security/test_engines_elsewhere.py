@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import sys
 import threading
 import tracemalloc
 from dataclasses import replace
@@ -126,15 +127,14 @@ async def test_outputs_are_made_and_their_budgets_checked_in_threads_that_client
             make = getattr(found.grammar, name)
 
             def noted(*arguments, name=name, make=make, **options):
-                makers.add((name, threading.current_thread()))
+                if sys._getframe(2).f_globals["__name__"] != StandIn.__module__:  # it masks, too
+                    makers.add((name, threading.current_thread()))
                 return make(*arguments, **options)
 
             monkeypatch.setattr(type(found.grammar), name, lambda _self, *a, noted=noted, **o: noted(*a, **o))
         async for _ in remote.runtime.generate(remote.request(found)):
             pass
-        ours = {
-            (name, thread.name.rpartition("_")[0]) for name, thread in makers if "Thread-" not in thread.name
-        }
+        ours = {(name, thread.name.rpartition("_")[0]) for name, thread in makers}
         assert ours == {("matcher", "callgate-template"), ("closer", "callgate-template")}
 
 
