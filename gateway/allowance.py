@@ -19,7 +19,7 @@ from gateway.rate_limits import Limited, RateLimits, Taken
 from gateway.route_scopes import OPEN, scopes_of
 from gateway.turn import Observer
 from runtime.errors import DeadlineExceeded
-from runtime.events import Event, Finished
+from runtime.events import ArgumentsDelta, Event, Finished, TextDelta, ThoughtDelta
 from runtime.request import GenerationRequest
 
 ALLOWANCE = "callgate.allowance"
@@ -99,19 +99,20 @@ def allowance_of(scope: Mapping[str, Any]) -> Allowance | None:
 
 @asynccontextmanager
 async def metered(
-    allowance: Allowance | None, observer: Observer, num_tokens: int, num_choices: int
+    allowance: Allowance | None, observer: Observer, expected: "ExpectedTokens", num_choices: int
 ) -> AsyncIterator[Observer]:
     """Reserve tokens for an answer that the block begins, and settle when the observer is told of its end.
 
     An answer that is refused costs nothing. One that breaks off, or that the client does not wait for, costs
-    what was reserved, as nobody can tell how much was computed for it. Raises RateLimited.
+    what was reserved, as nobody can tell how much was computed for it, or what was seen of it if that is
+    more. Raises RateLimited.
     """
-    taken = await allowance.reserve_tokens(num_tokens) if allowance else None
+    taken = await allowance.reserve_tokens(expected.total) if allowance else None
     if allowance is None or taken is None:
         yield observer
         return
     try:
-        yield _Metered(observer, allowance.limits, taken, num_choices)
+        yield _Metered(observer, allowance.limits, taken, expected.prompt, num_choices)
     except (asyncio.CancelledError, DeadlineExceeded):
         raise
     except BaseException:
@@ -126,8 +127,11 @@ class _Metered:
     observer: Observer
     limits: RateLimits
     taken: Taken
+    num_prompt: int
     num_choices: int
     finished: list[Finished] = field(default_factory=list)
+    num_pieces: int = 0
+    """Pieces of text and arguments that came: each is a token at least."""
 
     def began(self) -> None:
         """See `Observer`."""
@@ -137,6 +141,8 @@ class _Metered:
         """See `Observer`."""
         if isinstance(event, Finished):
             self.finished.append(event)
+        elif isinstance(event, TextDelta | ThoughtDelta | ArgumentsDelta):
+            self.num_pieces += 1
         self.observer.observed(event)
 
     def ended(self, error: BaseException | None) -> None:
@@ -145,10 +151,25 @@ class _Metered:
             stats = [one.stats for one in self.finished]
             num_prompt = max(one.num_prompt_tokens for one in stats)
             self.limits.settle(self.taken, num_prompt + sum(one.num_output_tokens for one in stats))
+        else:
+            self.limits.settle(self.taken, max(self.taken.amount, self.num_prompt + self.num_pieces))
         self.observer.ended(error)
 
 
-def expected_tokens(request: GenerationRequest, context_length: int) -> int:
+@dataclass(frozen=True, slots=True)
+class ExpectedTokens:
+    """A guess of the tokens of a prompt and of all its answers."""
+
+    prompt: int
+    answers: int
+
+    @property
+    def total(self) -> int:
+        """Both."""
+        return self.prompt + self.answers
+
+
+def expected_tokens(request: GenerationRequest, context_length: int) -> ExpectedTokens:
     """About how many tokens a request will cost: its prompt at four characters a token, and its budgets."""
     text = request.prompt if isinstance(request.prompt, str) else ""
     num_ids = 0 if isinstance(request.prompt, str | None) else len(request.prompt)
@@ -157,7 +178,8 @@ def expected_tokens(request: GenerationRequest, context_length: int) -> int:
         calls = sum(len(call.name) + len(call.arguments) for call in message.calls)
         characters += len(message.content) + calls
     budget = EXPECTED_ANSWER if request.max_tokens is None else request.max_tokens
-    return min(num_ids + characters // 4, context_length) + min(budget, context_length) * request.num_choices
+    prompt = min(num_ids + characters // 4, context_length)
+    return ExpectedTokens(prompt, min(budget, context_length) * request.num_choices)
 
 
 def _headers(kind: Limited, taken: Taken | RateLimited) -> Iterable[tuple[bytes, bytes]]:

@@ -6,7 +6,7 @@ refused. So no gateway waits for another, and nothing is compared and set. Of re
 saw all that were let in before it added: in no minute more is let in than the limit. The counters reach over
 60 to 65 seconds, so that a key that always asks gets 96% of its limit on average. (Two counters that are
 weighed, as is usual, let in twice the limit around the end of a window.) The next counter is read since the
-clocks of gateways differ: up to five seconds of difference change nothing.
+clocks of gateways differ: if by up to five seconds, the minute is shorter by as much, and no more.
 
 Tokens are reserved before they are known and settled when an answer ends. While the store is out, each
 gateway upholds the whole limit alone.

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from fake_runtime import STATS
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from opened_store import opened
@@ -45,8 +45,12 @@ async def is_taken(limits, amount, limit):
     ),
     limit=st.integers(4, 12),
 )
+@example(
+    steps=[(11, 1, True, 2), (17, 1, False, 0), (24, 1, False, 0), (9, 1, False, 0), (9, 1, False, 0)],
+    limit=4,
+)
 def test_no_minute_sees_more_than_the_limit(steps, limit):
-    """Two gateways, whose clocks differ by up to a counter's length."""
+    """Two gateways, whose clocks differ by up to a counter's length; the minute is shorter by as much."""
 
     async def played():
         clock, admitted = Clock(), []
@@ -61,8 +65,9 @@ def test_no_minute_sees_more_than_the_limit(steps, limit):
         return admitted
 
     admitted = asyncio.run(played())
+    length = 60 - max((lag for _, _, is_late, lag in steps if is_late), default=0)
     for start, _ in admitted:
-        assert sum(amount for at, amount in admitted if start <= at < start + 60) <= limit
+        assert sum(amount for at, amount in admitted if start <= at < start + length) <= limit
     if steps:
         assert admitted, "the first is let in"
 
@@ -162,6 +167,16 @@ async def test_what_is_refused_costs_no_tokens_and_what_breaks_off_what_was_rese
         assert (await client.post("/v1/chat/completions", json=asked, headers=own)).status_code == 504
         runtime.script = whole
         assert await remaining(client, own) == 1000 - 400 - 300 - 1
+
+
+async def test_an_answer_that_breaks_off_costs_what_was_seen_of_it(limited, runtime):
+    """Without a budget 512 tokens are reserved; who left at the end of each answer paid no more for longer ones."""
+    async with client_of(limited) as client:
+        own = await key_of(client, tokens_per_minute=1000)
+        whole, runtime.script = runtime.script, [TextDelta(0, "a")] * 700 + [RuntimeError("the engine broke")]
+        assert (await client.post("/v1/chat/completions", json=CHAT, headers=own)).status_code == 500
+        runtime.script = whole
+        assert 250 < await remaining(client, own) < 300
 
 
 async def test_too_many_tokens_are_refused_before_anything_is_computed(limited, runtime):
