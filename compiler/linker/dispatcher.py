@@ -18,10 +18,17 @@ from compiler.grammar.grammar import Expr, concat, union
 from compiler.guard.guard import GuardState
 from compiler.linker.boundary_tokens import BoundaryTokens
 from compiler.linker.call_text import CallText
-from compiler.linker.dispatch_states import DispatchState, FreeText, HeaderMatch, HeaderTarget
+from compiler.linker.dispatch_states import DispatchState, FreeText, HeaderMatch
 from compiler.linker.inner_positions import InAnswer, InUnit
 from compiler.linker.linked_matcher import Position
-from compiler.linker.rest_of_output import literal, rest_after, rest_of_text, rest_of_thought
+from compiler.linker.rest_of_output import (
+    completions_after,
+    completions_of_text,
+    literal,
+    rest_after,
+    rest_of_text,
+    rest_of_thought,
+)
 from compiler.matcher import Bitmask
 from compiler.output_parts import ArgumentsPart, CallEnd, CallStart, OutputPart, TextPart, ThoughtPart
 from compiler.recogniser.rest_rules import RestRules
@@ -98,35 +105,6 @@ class Dispatcher:
         forced, target = state.forced(text)
         return forced + self.units[target].forced_start if isinstance(target, str) else forced
 
-    def completions_of_text(self, text: FreeText, state: int) -> Iterator[bytes]:
-        """What completes an output from free text on, `state` bytes into what ends the text."""
-        if text.may_stop:
-            yield b""
-        elif text.exit is not None:
-            yield from self.completions_after(text.exit, text.held_back(state))
-
-    def completions_after(self, state: DispatchState, text: bytes) -> Iterator[bytes]:
-        """What completes an output after `text`, read from the beginning of a state on.
-
-        These are the closing, the shortest call of each tool, with the shortest header first, and the header
-        of each message in which the output may stop at once. Other messages are considered only where nothing
-        else is possible, since they lead on to a further header.
-        """
-        if state.closing is not None and state.closing.startswith(text):
-            yield state.closing[len(text) :]
-        low, high = state.reach(text)
-        headers, lead = state.headers, state.lead or b""
-        is_settled = all(_is_open(target) for target in headers.targets[low:high])
-        for at in sorted(range(low, high), key=lambda at: len(headers.keys[at])):
-            target, key = headers.targets[at], headers.keys[at]
-            header = (lead + key[: len(key) - headers.num_lookahead])[len(text) :]
-            if isinstance(target, str):
-                yield header + self.units[target].shortest_text + self.shortest_closing
-            elif isinstance(target, CompiledSchema):
-                yield header + target.shortest_text
-            elif target.may_stop or is_settled:
-                yield from (header + rest for rest in self.completions_of_text(target, 0))
-
     @property
     def after_call(self) -> DispatchState:
         """The state that follows every call."""
@@ -168,11 +146,6 @@ class Dispatcher:
     def argument_parts(self, text: bytes) -> tuple[ArgumentsPart, ...]:
         """A part with this text of arguments, marker tokens as readers see them; no part if it is empty."""
         return (ArgumentsPart(self.vocabulary.display(text)),) if text else ()
-
-
-def _is_open(target: HeaderTarget) -> bool:
-    """Whether an output cannot end in what this header leads to."""
-    return isinstance(target, FreeText) and not target.may_stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +287,7 @@ class InText(Position):
 
     def completions(self) -> Iterator[bytes]:
         """Nothing where the output may stop; else what ends the text, and what follows."""
-        return self.dispatcher.completions_of_text(self.text, self.state)
+        return completions_of_text(self.dispatcher, self.text, self.state)
 
     def rest(self, rules: RestRules) -> Expr | None:
         """The rest of the text, and what follows it."""
@@ -361,7 +334,7 @@ class InFixedText(Position):
 
     def completions(self) -> Iterator[bytes]:
         """The rest of the closing, or of a header, and what follows it."""
-        return self.dispatcher.completions_after(self.state, self.read)
+        return completions_after(self.dispatcher, self.state, self.read)
 
     def rest(self, rules: RestRules) -> Expr | None:
         """The rest of the closing, or of a header, and what follows it."""
@@ -403,7 +376,7 @@ class AtCallOrAnswer(Position):
     def completions(self) -> Iterator[bytes]:
         """What completes an answer, and the shortest calls."""
         yield from self.answer.completions()
-        yield from self.dispatcher.completions_after(self.start.calls, self.read)
+        yield from completions_after(self.dispatcher, self.start.calls, self.read)
 
     def rest(self, rules: RestRules) -> Expr | None:
         """The rest of an answer, or of a call."""

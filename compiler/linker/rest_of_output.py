@@ -1,4 +1,4 @@
-"""The grammar of what may still follow an output, where it is outside of units and answers."""
+"""What may still follow an output, outside of units and answers: what completes it, and its grammar."""
 
 from __future__ import annotations
 
@@ -10,8 +10,41 @@ from compiler.schema import CompiledSchema
 from compiler.vocabulary import MARKER_START
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from compiler.linker.dispatcher import Dispatcher, Thought
     from compiler.recogniser.rest_rules import RestRules
+
+
+def completions_of_text(dispatcher: Dispatcher, text: FreeText, state: int) -> Iterator[bytes]:
+    """What completes an output from free text on, `state` bytes into what ends the text."""
+    if text.may_stop:
+        yield b""
+    elif text.exit is not None:
+        yield from completions_after(dispatcher, text.exit, text.held_back(state))
+
+
+def completions_after(dispatcher: Dispatcher, state: DispatchState, text: bytes) -> Iterator[bytes]:
+    """What completes an output after `text`, read from the beginning of a state on.
+
+    These are the closing, the shortest call of each tool, with the shortest header first, and the header
+    of each message in which the output may stop at once. Other messages are considered only where nothing
+    else is possible, since they lead on to a further header.
+    """
+    if state.closing is not None and state.closing.startswith(text):
+        yield state.closing[len(text) :]
+    low, high = state.reach(text)
+    headers, lead = state.headers, state.lead or b""
+    is_settled = all(_is_open(target) for target in headers.targets[low:high])
+    for at in sorted(range(low, high), key=lambda at: len(headers.keys[at])):
+        target, key = headers.targets[at], headers.keys[at]
+        header = (lead + key[: len(key) - headers.num_lookahead])[len(text) :]
+        if isinstance(target, str):
+            yield header + dispatcher.units[target].shortest_text + dispatcher.shortest_closing
+        elif isinstance(target, CompiledSchema):
+            yield header + target.shortest_text
+        elif target.may_stop or is_settled:
+            yield from (header + rest for rest in completions_of_text(dispatcher, target, 0))
 
 
 def rest_of_text(dispatcher: Dispatcher, text: FreeText, state: int, rules: RestRules) -> Expr | None:
@@ -66,6 +99,11 @@ def _target(dispatcher: Dispatcher, target: HeaderTarget, rules: RestRules) -> E
 
 def _prose(text: FreeText, rules: RestRules) -> Expr:
     return rules.prose(text.pattern.decode(), MARKER_START)
+
+
+def _is_open(target: HeaderTarget) -> bool:
+    """Whether an output cannot end in what this header leads to."""
+    return isinstance(target, FreeText) and not target.may_stop
 
 
 def literal(text: bytes) -> Expr | None:
