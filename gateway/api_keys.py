@@ -51,9 +51,10 @@ _log = logging.getLogger(__name__)
 
 Limit = Annotated[int, Meta(ge=1, le=10**12)]
 Instant = Annotated[datetime, Meta(tz=True)]
-ToolsetName = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$")]
+ToolsetName = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}(?!\n)$")]
 ModelName = Annotated[str, Meta(min_length=1, max_length=200)]
-TenantName = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+TenantName = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,62}(?!\n)$")]
+"""Its `$` would else match before a newline, and two tenants look the same."""
 
 
 class KeyTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -174,6 +174,8 @@ async def test_keys_are_made_listed_rotated_and_revoked_over_http(admin):
         ({"scopes": ["metrics"]}, "scopes[]"),
         ({"name": ""}, "name"),
         ({"tenant": "A/b"}, "tenant"),
+        ({"tenant": "acme\n"}, "tenant"),
+        ({"toolsets": ["mail\n"]}, "toolsets[]"),
         ({"toolsets": ["../x"]}, "toolsets[]"),
         ({"models": []}, "models"),
         ({"expires_at": "2020-01-01T00:00:00Z"}, "expires_at"),
