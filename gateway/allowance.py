@@ -2,8 +2,8 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -97,17 +97,20 @@ def allowance_of(scope: Mapping[str, Any]) -> Allowance | None:
     return allowance
 
 
-@asynccontextmanager
-async def metered(
-    allowance: Allowance | None, observer: Observer, expected: "ExpectedTokens", num_choices: int
-) -> AsyncIterator[Observer]:
-    """Reserve tokens for an answer that the block begins, and settle when the observer is told of its end.
+@contextmanager
+def metered(
+    allowance: Allowance | None,
+    taken: Taken | None,
+    observer: Observer,
+    expected: "ExpectedTokens",
+    num_choices: int,
+) -> Iterator[Observer]:
+    """Settle what was taken for an answer that the block begins, when the observer is told of its end.
 
     An answer that is refused costs nothing. One that breaks off, or that the client does not wait for, costs
     what was reserved, as nobody can tell how much was computed for it, or what was seen of it if that is
-    more. Raises RateLimited.
+    more.
     """
-    taken = await allowance.reserve_tokens(expected.total) if allowance else None
     if allowance is None or taken is None:
         yield observer
         return

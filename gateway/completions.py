@@ -5,9 +5,7 @@ ones, check the tool choice, find or compile the grammar, and have the runtime g
 """
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import chain
@@ -16,13 +14,14 @@ from compiler.cache.grammar_cache import GrammarCache, GrammarLookup
 from compiler.errors import UnsupportedToolset
 from compiler.syntaxes import find_syntax
 from gateway.allowance import Allowance, expected_tokens, metered
+from gateway.deadline import Deadline
 from gateway.errors import InvalidField, NotReady, RefusedTool, ToolsetConflict, TooManyTools
 from gateway.generation_request import generation_request, without_effect, without_oldest
 from gateway.inspected_tokens import InspectedTokens
 from gateway.telemetry.chat_spans import Chat, Telemetry
 from gateway.tool_search import ToolSearcher
 from gateway.turn import FoundTools, Generation, Turn
-from runtime.errors import DeadlineExceeded, PromptTooLong, UnknownModel
+from runtime.errors import PromptTooLong, UnknownModel
 from runtime.protocol import ModelCard, Runtime
 from toolspecs.catalog import Catalog
 from toolspecs.errors import InvalidName
@@ -32,39 +31,6 @@ from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 from toolspecs.toolset import Revision, ToolsetReference
 
 INLINE = "the inline tools"
-
-
-class Deadline:
-    """The deadline of a request: the shortest of some timeouts, in seconds from now; None is no timeout."""
-
-    def __init__(self, *timeouts: float | None) -> None:
-        shortest = min((timeout for timeout in timeouts if timeout is not None), default=None)
-        self._at = None if shortest is None else time.monotonic() + shortest
-
-    def remaining_s(self) -> float | None:
-        """The seconds that are left; None without a deadline.
-
-        Raises:
-            DeadlineExceeded: no time is left.
-        """
-        if self._at is None:
-            return None
-        remaining = self._at - time.monotonic()
-        if remaining <= 0:
-            raise DeadlineExceeded
-        return remaining
-
-    @asynccontextmanager
-    async def enforced(self) -> AsyncIterator[None]:
-        """Cancel the block when the deadline passes; raises DeadlineExceeded."""
-        limit = asyncio.timeout(self.remaining_s())
-        try:
-            async with limit:
-                yield
-        except TimeoutError as error:
-            if limit.expired():
-                raise DeadlineExceeded from error
-            raise
 
 
 class Completions:
@@ -95,10 +61,18 @@ class Completions:
         self._request_seconds = request_seconds
         self._tenant = tenant
 
-    async def start(self, turn: Turn, share: str = "", allowance: Allowance | None = None) -> Generation:
+    async def start(
+        self,
+        turn: Turn,
+        share: str = "",
+        allowance: Allowance | None = None,
+        *,
+        arrived: float | None = None,
+    ) -> Generation:
         """Begin to answer a turn; when this returns, the first event has come.
 
-        `share` stands for the client in queues. Tokens are taken from the `allowance`.
+        `share` stands for the client in queues. Tokens are taken from the `allowance`. The deadline counts
+        from `arrived`, by the monotonic clock, by default from now.
 
         Raises:
             InvalidField: fields of the turn do not fit each other.
@@ -107,7 +81,7 @@ class Completions:
             RuntimeFault: the runtime cannot answer, or not in time.
             RateLimited: the allowance has too few tokens left.
         """
-        deadline = Deadline(turn.timeout_s, self._request_seconds)
+        deadline = Deadline(turn.timeout_s, self._request_seconds, since=arrived)
         if turn.num_choices > self._max_choices:
             raise InvalidField(
                 "n", f"at most {self._max_choices} choices are served, this asks for {turn.num_choices}"
@@ -142,12 +116,13 @@ class Completions:
                 grammar = await self._grammar(turn, model, tools, choice, revisions, chat=chat, share=share)
             except UnsupportedToolset as error:
                 raise _with_index(error, turn.tools) from error
-        request = generation_request(turn, model, tools, grammar, revisions)
+            request = generation_request(turn, model, tools, grammar, revisions)
+            expected = expected_tokens(request, model.context_length)
+            taken = await allowance.reserve_tokens(expected.total) if allowance else None
         request = replace(request, trace_headers=chat.headers(), prefix_salt=self._tenant or "")
         ignored = tuple(without_effect(turn, model, grammar))
         num_turns = 1
-        expected = expected_tokens(request, model.context_length)
-        async with metered(allowance, chat, expected, turn.num_choices) as observer:
+        with metered(allowance, taken, chat, expected, turn.num_choices) as observer:
             while True:
                 request = replace(request, timeout_s=deadline.remaining_s(), share=share)
                 chat.asked(request)
@@ -162,6 +137,7 @@ class Completions:
                     tells_source=self._tenant is None,
                     source=self._runtime.generate(request),
                     observer=observer,
+                    deadline=deadline,
                     custom=frozenset(tool.name for tool in tools if tool.custom and turn.has_custom_calls),
                     inspected=InspectedTokens(tools) if turn.is_inspected else None,
                     ignored=ignored,
@@ -181,13 +157,13 @@ class Completions:
                 else:
                     return generation
 
-    async def prompt_ids(self, turn: Turn, share: str = "") -> list[int]:
-        """The token ids of the turn's prompt; `share` as in `start`.
+    async def prompt_ids(self, turn: Turn, share: str = "", *, arrived: float | None = None) -> list[int]:
+        """The token ids of the turn's prompt; `share` and `arrived` as in `start`.
 
         Raises:
             InvalidField, ToolspecsError, RuntimeFault: as `start` does.
         """
-        deadline = Deadline(turn.timeout_s, self._request_seconds)
+        deadline = Deadline(turn.timeout_s, self._request_seconds, since=arrived)
         model, suffix = await self._model(turn)
         async with deadline.enforced():
             revisions = await self._revisions((*turn.toolsets, *suffix))

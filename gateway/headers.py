@@ -5,12 +5,14 @@ which would refuse a preflight: browsers send no key with it.
 """
 
 import re
+import time
 import uuid
 from collections.abc import Iterable
 
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
+from gateway.deadline import ARRIVED
 from gateway.errors import SettingsError
 from gateway.rate_limits import Limited
 from gateway.settings import Settings
@@ -31,7 +33,10 @@ _ORIGIN = re.compile(r"https?://[^/\s,*]+")
 
 
 class RequestIds:
-    """Gives every request an id, that of its header `X-Request-ID` if it has a usable one, and returns it."""
+    """Gives every request an id, that of its header `X-Request-ID` if it has a usable one, and returns it.
+
+    It is the first to see a request, so it notes when that came.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -44,6 +49,7 @@ class RequestIds:
         sent = dict(scope["headers"]).get(b"x-request-id", b"")
         request_id = sent if _USABLE_ID.fullmatch(sent) else uuid.uuid4().hex.encode()
         scope[REQUEST_ID] = request_id.decode()  # type: ignore[literal-required]
+        scope[ARRIVED] = time.monotonic()  # type: ignore[literal-required]
         await self._app(scope, receive, _with_headers(send, [(b"x-request-id", request_id)]))
 
 

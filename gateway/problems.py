@@ -165,6 +165,11 @@ class Problem:
         """Whether the gateway itself failed, so that its log should say how."""
         return self.status >= 500 and self.kind not in _EXPECTED_KINDS
 
+    @property
+    def is_bug(self) -> bool:
+        """Whether the log should say where in the code it failed."""
+        return self.is_gateway_failure and self.status == HTTPStatus.INTERNAL_SERVER_ERROR
+
 
 def problem_of(error: Exception) -> Problem:
     """Describe any error. An error that is not in the table is a bug; its message is not sent."""
@@ -192,14 +197,13 @@ def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
         detail = f"{path} takes {taken}, not {request.method}"
         problem = replace(problem, detail=detail)
     if problem.is_gateway_failure:
-        is_bug = problem.status == HTTPStatus.INTERNAL_SERVER_ERROR
         _log.error(
             "%s %r failed, request %s: %s",
             request.method,
             path,
             request.scope.get(REQUEST_ID, ""),
             error,
-            exc_info=error if is_bug else None,
+            exc_info=error if problem.is_bug else None,
         )
     if problem.param and problem.kind != "invalid_field":
         problem = replace(problem, param=wire_name(path, problem.param))

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 from compiler.cache.grammar_cache import GrammarLookup
 from compiler.response_format import ResponseFormat
 from gateway.custom_inputs import InputReader
+from gateway.deadline import GRACE_S, Deadline
 from gateway.errors import ClientGone
 from gateway.inspected_tokens import InspectedTokens
 from runtime.events import ArgumentsDelta, CallStarted, Event, Finished, InspectedToken, PromptRead
@@ -104,7 +105,8 @@ class Generation:
     fields of the turn that had no effect on this answer. `num_dropped` is the number of old messages that
     were left out. `tells_source`: whether the answer may tell where the grammar was found and how long
     that took, which tells a tenant what others have cached. `num_prompt_tokens` is known once `begin` has
-    returned, 0 if the runtime does not tell.
+    returned, 0 if the runtime does not tell. A runtime that does not end by itself when the `deadline` passes
+    is not waited for.
     """
 
     request_id: str
@@ -116,6 +118,7 @@ class Generation:
     grammar: GrammarLookup | None
     source: AsyncIterator[PromptRead | Event]
     observer: Observer
+    deadline: Deadline
     custom: frozenset[str] = frozenset()
     inspected: InspectedTokens | None = None
     ignored: tuple[str, ...] = ()
@@ -134,10 +137,11 @@ class Generation:
         The observer is not told of an error: who began may try again.
         """
         try:
-            first = await anext(self.source)
-            if isinstance(first, PromptRead):
-                self.num_prompt_tokens = first.num_prompt_tokens
+            async with self.deadline.enforced(GRACE_S):
                 first = await anext(self.source)
+                if isinstance(first, PromptRead):
+                    self.num_prompt_tokens = first.num_prompt_tokens
+                    first = await anext(self.source)
             assert not isinstance(first, PromptRead), "the prompt is read once"
             self._first = first
         except BaseException:
@@ -165,7 +169,8 @@ class Generation:
             await self._end(None)
 
     async def _next(self) -> Event | None:
-        event = await anext(self.source, None)
+        async with self.deadline.enforced(GRACE_S):
+            event = await anext(self.source, None)
         assert not isinstance(event, PromptRead), "the prompt is read once"
         return event
 

@@ -60,12 +60,18 @@ class SingleFlight(Generic[ResultT]):
             flight.task.exception()  # marks it as retrieved: if nobody waits any more, asyncio is not to warn
 
 
-async def to_the_end(work: Coroutine[Any, Any, ResultT]) -> ResultT:
-    """Do what keeps a worker busy. Cancelling this does not end it early, and the place stays taken."""
+async def to_the_end(
+    work: Coroutine[Any, Any, ResultT], give_up: Callable[[], object] = lambda: None
+) -> ResultT:
+    """Do what keeps a worker busy. Cancelling this does not end it early, and the place stays taken.
+
+    `give_up` is called then: what waits for its worker need not begin.
+    """
     task = asyncio.create_task(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
+        give_up()
         await asyncio.wait([task])
         _ = task.cancelled() or task.exception()  # marks it as retrieved
         raise

@@ -12,6 +12,7 @@ from msgspec import Meta
 from gateway.allowance import allowance_of
 from gateway.body import convert
 from gateway.completions import split_model
+from gateway.deadline import ARRIVED
 from gateway.errors import InvalidField
 from gateway.principal import Principal, RequestPrincipal
 from gateway.problems import MESSAGES, anthropic_error, openai_error, wire_name
@@ -64,10 +65,21 @@ async def _started(
     request: Request[Any, Any, Any], services: Services, principal: Principal, asked: WireRequest
 ) -> tuple[Generation, dict[str, str]]:
     """The generation that answers a request, and the header that names ignored fields."""
-    starting = services.completions.start(asked.turn, principal.share, allowance_of(request.scope))
+    arrived = request.scope[ARRIVED]  # type: ignore[literal-required]
+    allowance = allowance_of(request.scope)
+    starting = services.completions.start(asked.turn, principal.share, allowance, arrived=arrived)
     generation = await unless_gone(request, starting)
     without_effect = (wire_name(request.scope["path"], name) for name in generation.ignored)
     return generation, told((*asked.ignored, *without_effect))
+
+
+async def _prompt_ids(
+    request: Request[Any, Any, Any], services: Services, principal: Principal, asked: WireRequest
+) -> list[int]:
+    """The token ids of the prompt of a request."""
+    arrived = request.scope[ARRIVED]  # type: ignore[literal-required]
+    finding = services.completions.prompt_ids(asked.turn, principal.share, arrived=arrived)
+    return await unless_gone(request, finding)
 
 
 @post("/v1/chat/completions", status_code=200)
@@ -159,7 +171,7 @@ async def count_message_tokens(
 ) -> Response[Any]:
     """How many tokens the prompt of a message has."""
     asked = await read_wire_request(request, services, principal.share, read_messages_request)
-    ids = await unless_gone(request, services.completions.prompt_ids(asked.turn, principal.share))
+    ids = await _prompt_ids(request, services, principal, asked)
     return Response({"input_tokens": len(ids)}, headers=told(asked.ignored))
 
 
@@ -182,7 +194,7 @@ async def tokenize(
 ) -> Response[Any]:
     """The token ids of a prompt or of a conversation, as vLLM's users ask for them."""
     asked = await read_wire_request(request, services, principal.share, read_tokenize_request)
-    ids = await unless_gone(request, services.completions.prompt_ids(asked.turn, principal.share))
+    ids = await _prompt_ids(request, services, principal, asked)
     model, _ = split_model(asked.turn.model, await services.runtime.models())
     answer = {"count": len(ids), "max_model_len": model.context_length, "tokens": ids}
     return Response(answer, headers=told(asked.ignored))

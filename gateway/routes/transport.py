@@ -137,9 +137,7 @@ async def _sent(
                 yield _event_text(event)
     except Exception as error:  # noqa: BLE001 - the status is sent, so any error goes into the stream
         problem = problem_of(error)
-        _log.warning(
-            "stream %s ended early: %s", generation.request_id, error, exc_info=problem.is_gateway_failure
-        )
+        _log.warning("stream %s ended early: %s", generation.request_id, error, exc_info=problem.is_bug)
         yield _event_text(broken_off(problem))
         return
     if end:

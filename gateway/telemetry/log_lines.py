@@ -5,12 +5,20 @@ The lines of requests are those of `gateway/telemetry/access_log.py`, unless the
 
 import json
 import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from threading import Lock
 
 from opentelemetry import trace
 
 from gateway.settings import Settings
 from gateway.telemetry.access_log import REQUEST_LOG
+
+MOST_REPEATS = 10
+REPEATS_S = 10.0
+_MAX_KINDS = 1000
 
 _IN_MESSAGE = {"method", "route"}
 """Fields of a request's line that its message has, too."""
@@ -56,9 +64,59 @@ class TextLines(logging.Formatter):
         return "\n".join(line.translate(_ESCAPES) for line in lines)
 
 
+@dataclass(slots=True)
+class _Repeated:
+    """Lines of one kind: how many were written, and left out, since `start`."""
+
+    start: float
+    num_written: int = 0
+    num_left_out: int = 0
+
+
+class FewRepeats(logging.Filter):
+    """Lets `MOST_REPEATS` warnings or errors of one kind through in `REPEATS_S` seconds.
+
+    The first one after that says how many were left out. Of one kind are lines of the same logger and text,
+    whose arguments have the same types: requests that fail by the same class of error. While no engine works,
+    each request would else be a line. Lines with a traceback are faults of ours, and none is left out.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._kinds: dict[object, _Repeated] = {}
+        self._lock = Lock()  # any thread may log
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is written; one behind others that were left out says so."""
+        if record.levelno < logging.WARNING or record.exc_info:
+            return True
+        arguments = record.args if isinstance(record.args, tuple) else ()
+        with self._lock:
+            repeated, num_left_out = self._repeated((record.name, str(record.msg), *map(type, arguments)))
+            is_written = repeated.num_written < MOST_REPEATS
+            repeated.num_written += is_written
+            repeated.num_left_out += not is_written
+        if num_left_out:
+            record.fields = {**getattr(record, "fields", {}), "num_left_out": num_left_out}
+        return is_written
+
+    def _repeated(self, kind: object) -> tuple[_Repeated, int]:
+        """The lines of a kind, and how many were left out before, if these are counted anew."""
+        found, now = self._kinds.get(kind), self._clock()
+        if found is not None and now - found.start < REPEATS_S:
+            return found, 0
+        self._kinds.pop(kind, None)
+        if len(self._kinds) >= _MAX_KINDS:
+            del self._kinds[next(iter(self._kinds))]  # the oldest
+        self._kinds[kind] = _Repeated(now)
+        return self._kinds[kind], found.num_left_out if found else 0
+
+
 def set_up_logging(settings: Settings) -> None:
     """Let the root logger write as the settings say."""
     written = logging.StreamHandler()
+    written.addFilter(FewRepeats())
     written.setFormatter(JSONLines() if settings.log_format == "json" else TextLines())
     logging.basicConfig(level=settings.log_level.upper(), handlers=[written])
     logging.getLogger(REQUEST_LOG).setLevel(logging.NOTSET if settings.access_log else logging.WARNING)

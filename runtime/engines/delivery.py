@@ -56,14 +56,15 @@ async def deliver_verified(
 
     `submit` has a thread do it.
 
-    Also when cancelled, both are done before anybody else uses the output.
+    Also when cancelled, both are done before anybody else uses the output; or none, if no thread has begun.
     """
 
-    async def in_thread() -> None:
-        delivery.put(await asyncio.wrap_future(submit(partial(output.take, tokens))))
+    async def delivered(taking: Future[list[Event]]) -> None:
+        delivery.put(await asyncio.wrap_future(taking))
 
     if output.is_slow or len(tokens) > MAX_TOKENS_AT_ONCE:
-        await to_the_end(in_thread())
+        taking = submit(partial(output.take, tokens))
+        await to_the_end(delivered(taking), taking.cancel)
     else:
         delivery.put(output.take(tokens))
 

@@ -73,11 +73,15 @@ class OutputWriter:
         request: GenerationRequest,
         output: VerifiedOutput,
         queue: asyncio.Queue[list[Event] | RuntimeFault],
+        ends_at: float | None,
     ) -> None:
-        """Write one choice, from its beginning to its end; its events go to the queue, an error too."""
+        """Write one choice, from its beginning to its end; its events go to the queue, an error too.
+
+        At `ends_at`, by the clock of the event loop, it ends with DeadlineExceeded.
+        """
         delivery = ChoiceDelivery(queue)
         try:
-            async with asyncio.timeout(request.timeout_s) as deadline:
+            async with asyncio.timeout_at(ends_at) as deadline:
                 delivery.put(await self._in_thread(request, partial(self._write_forced, output)))
                 if not output.is_finished:
                     await self._grammars.publish(request)
@@ -228,10 +232,11 @@ class OutputWriter:
     async def _in_thread(self, request: GenerationRequest, work: Callable[[], _Result]) -> _Result:
         """Do work in a thread that its client may have now; of one client, others are free.
 
-        Also when cancelled, it ends before anybody else uses the output.
+        Also when cancelled, it ends before anybody else uses the output, unless no thread has begun.
         """
+        submitted = self._threads.submit(request.share, work)
 
         async def done() -> _Result:
-            return await asyncio.wrap_future(self._threads.submit(request.share, work))
+            return await asyncio.wrap_future(submitted)
 
-        return await to_the_end(done())
+        return await to_the_end(done(), submitted.cancel)

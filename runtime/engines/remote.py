@@ -69,10 +69,13 @@ class _Answer:
     tasks: tuple[asyncio.Task[None], ...]
 
     async def stop(self) -> None:
-        """Cancel what still runs, and wait until the engines' connections are closed."""
+        """Cancel what still runs, and wait until the engines' connections are closed.
+
+        A thread that is at work for it ends later, and is not waited for.
+        """
         for task in self.tasks:
             task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await asyncio.wait([asyncio.gather(*self.tasks, return_exceptions=True)], timeout=LAST_WORDS_S)
 
 
 class RemoteRuntime:
@@ -147,11 +150,14 @@ class RemoteRuntime:
                 " ask for `logprobs` instead"
             )
             raise RequestRefused(reason, "callgate.inspect")
+        now = asyncio.get_running_loop().time()
+        ends_at = None if request.timeout_s is None else now + request.timeout_s
         outputs = await self._prompts.prepared(request, partial(self._outputs, request))
         with self._admitted(request):
             queue: asyncio.Queue[list[Event] | RuntimeFault] = asyncio.Queue()
             answer = _Answer(
-                queue, tuple(asyncio.create_task(self._writer.write(request, o, queue)) for o in outputs)
+                queue,
+                tuple(asyncio.create_task(self._writer.write(request, o, queue, ends_at)) for o in outputs),
             )
             self._answers[request.request_id] = answer
             try:

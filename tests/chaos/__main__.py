@@ -21,6 +21,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", choices=FAULT_NAMES, metavar="FAULT", help=" ".join(FAULT_NAMES))
     parser.add_argument("--out", type=Path, default=Path("build/chaos"))
     options = parser.parse_args()
+    options.out = options.out.resolve()  # some programs are started in folders of their own
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="chaos-", dir=options.out) as folder:
         results = asyncio.run(

@@ -19,6 +19,7 @@ from chaos.sqlite_kills import killed_writers
 
 NUM_KILLS = 200
 CONTENDED_S = 60.0
+MADE_UP_S = 120.0
 DISK_BYTES = 1 << 20
 KEY = "a-key-of-the-tests"
 SCHEMATHESIS = ROOT / "build/schemathesis/bin/st"
@@ -195,7 +196,7 @@ async def made_up_requests(scene: Scene) -> None:
                 "--max-examples",
                 "20",
                 "--max-time",
-                f"{min(240.0, scene.seconds_left):.0f}",
+                f"{min(MADE_UP_S, scene.seconds_left):.0f}",
             ),
             *("--request-timeout", "40", "--continue-on-failure", "--no-shrink"),
             *("--report", "json", "--report-json-path", str(report)),

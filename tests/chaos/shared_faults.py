@@ -18,8 +18,10 @@ from hostile import BOUNDED, REFUSED
 from chaos.load import CONNECTION, DESK, TOOLSET, Load, Registrations, register, tool
 from chaos.place import HAS_FAKETIME, MODEL, EngineProcess, Place
 
-STORE_GONE = frozenset({"store_unavailable"})
+STORE_GONE = frozenset({"store_unavailable", "engine_failed"})
+"""The second, if the store is lost between a gateway that writes a grammar and the engine that reads it."""
 ENGINE_GONE = frozenset({"engine_failed", "no_engine", "not_ready"})
+NUM_ATTACKS = 6
 NO_FAKETIME = "" if HAS_FAKETIME else "libfaketime is not installed (Debian: apt-get install faketime)"
 
 
@@ -307,7 +309,7 @@ async def hostile_schemas(scene: Scene) -> None:
                         answer = await client.put(f"{gateway.url}/v1/toolsets/bad-{number}", json=body)
                         statuses[answer.status_code] = statuses.get(answer.status_code, 0) + 1
 
-    await asyncio.gather(attack(0), attack(1))
+    await asyncio.gather(*(attack(number) for number in range(NUM_ATTACKS)))
     beside = p99(scene, start, time.monotonic())
     scene.notes.append(
         f"answers' p99 {before:.2f} s before, {beside:.2f} s beside; statuses {dict(sorted(statuses.items()))}"

@@ -22,6 +22,7 @@ from runtime.engines.verified_output import VerifiedOutput
 from runtime.errors import DeadlineExceeded, RequestRefused
 from runtime.events import FinishReason, TextDelta
 from runtime.text.detokenizer import TokenBytes
+from runtime.text.prompts import PromptRenderer
 
 
 async def left_alone(stand_in):
@@ -108,6 +109,48 @@ async def test_a_deadline_ends_the_request_at_the_engine_too(text):
         with pytest.raises(DeadlineExceeded):
             await events_of(remote, remote.request(max_tokens=2000, timeout_s=0.2))
         assert await left_alone(stand_in)
+
+
+async def test_the_time_of_its_prompt_counts_for_a_request(text, monkeypatch):
+    prepared = PromptRenderer.prepared
+
+    async def late(self, request, prepare):
+        ends_at = asyncio.get_running_loop().time() + request.timeout_s
+        found = await prepared(self, request, prepare)
+        while asyncio.get_running_loop().time() < ends_at:
+            await asyncio.sleep(0.01)
+        return found
+
+    stand_in = StandIn(text)
+    async with remote_over(text, stand_in) as remote:
+        stand_in.bodies.clear()
+        monkeypatch.setattr(PromptRenderer, "prepared", late)
+        with pytest.raises(DeadlineExceeded):
+            await events_of(remote, remote.request(timeout_s=0.5))
+        assert stand_in.bodies == []
+
+
+async def test_a_request_that_waits_for_a_thread_ends_at_its_deadline(text, monkeypatch):
+    free, num_begun = threading.Event(), 0
+    write_forced = VerifiedOutput.write_forced
+
+    def slowly(self, jump_forward):
+        nonlocal num_begun
+        num_begun += 1
+        free.wait()
+        return write_forced(self, jump_forward)
+
+    async with remote_over(text, settings=replace(SETTINGS, jump_forward=False)) as remote:
+        monkeypatch.setattr(VerifiedOutput, "write_forced", slowly)
+        blocking = [asyncio.create_task(events_of(remote, remote.request())) for _ in range(2)]
+        try:
+            await until(lambda: num_begun)
+            with pytest.raises(DeadlineExceeded):
+                await events_of(remote, remote.request(timeout_s=0.1))
+            assert num_begun == 1
+        finally:
+            free.set()
+        await asyncio.gather(*blocking)
 
 
 async def test_text_without_a_grammar_passes(text):

@@ -4,15 +4,18 @@ import asyncio
 import json
 
 import pytest
-from fake_runtime import FakeRuntime
+from fake_runtime import FakeRuntime, text
 from opentelemetry.trace import StatusCode
 from serving import client_of
 
+from gateway import turn
 from gateway.app import create_app
+from gateway.request_bodies import RequestBodies
 from runtime.errors import DeadlineExceeded
 from runtime.events import TextDelta
 
 URL = "/v1/chat/completions"
+NEVER_S = 3600.0
 BODY = {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}]}
 
 
@@ -70,6 +73,47 @@ async def test_waiting_for_a_grammar_counts(client, app, runtime, monkeypatch):
     monkeypatch.setattr(app.state.services.grammars, "format", never)
     choice = {"type": "choice", "choices": ["a"]}
     answer = await client.post(URL, json=BODY | {"response_format": choice, "timeout": 0.05})
+    assert answer.status_code == 504
+    assert runtime.requests == []
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+@pytest.mark.parametrize("begun", [[], [TextDelta(0, "x")]])
+async def test_a_runtime_that_never_answers_is_not_waited_for(
+    client, runtime, monkeypatch, begun, is_streamed
+):
+    monkeypatch.setattr(turn, "GRACE_S", 0.0)
+    runtime.script = [*begun, NEVER_S]
+    answer = await client.post(URL, json=BODY | {"timeout": 0.05, "stream": is_streamed})
+    assert '"deadline_exceeded"' in answer.text
+    assert runtime.num_aborted == 1
+
+
+async def test_what_has_come_before_the_deadline_is_delivered_behind_it(client, runtime):
+    runtime.script = [0.06, *text("Hello.")]
+    answer = await client.post(URL, json=BODY | {"timeout": 0.05})
+    assert answer.json()["choices"][0]["message"]["content"] == "Hello."
+
+
+async def test_waiting_for_a_store_counts(client, app, runtime, monkeypatch):
+    async def never(*_, **__):
+        await asyncio.sleep(NEVER_S)
+
+    monkeypatch.setattr(app.state.services.store, "get", never)
+    answer = await client.post(URL, json=BODY | {"toolset": "any", "timeout": 0.05})
+    assert answer.status_code == 504
+    assert runtime.requests == []
+
+
+async def test_a_body_that_comes_slowly_counts(client, runtime, monkeypatch):
+    read = RequestBodies.read
+
+    async def slowly(*arguments, **options):
+        await asyncio.sleep(0.06)
+        return await read(*arguments, **options)
+
+    monkeypatch.setattr(RequestBodies, "read", slowly)
+    answer = await client.post(URL, json=BODY | {"timeout": 0.05})
     assert answer.status_code == 504
     assert runtime.requests == []
 

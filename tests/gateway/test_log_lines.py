@@ -12,7 +12,7 @@ from serving import client_of
 
 from gateway.app import create_app
 from gateway.settings import Settings
-from gateway.telemetry.log_lines import JSONLines, set_up_logging
+from gateway.telemetry.log_lines import MOST_REPEATS, REPEATS_S, FewRepeats, JSONLines, set_up_logging
 from runtime.errors import GenerationFailed
 
 URL = "/v1/chat/completions"
@@ -117,6 +117,28 @@ async def test_a_key_of_the_store_is_named_by_its_id(keyed, written):
     await keyed.get("/v1/models", headers={"authorization": f"Bearer {made['key']}"})
     assert lines_of(written)[-1]["key_id"] == made["id"]
     assert made["key"].split("_", 2)[2] not in written.getvalue()
+
+
+def test_of_many_failures_of_one_kind_some_are_written_and_the_rest_counted():
+    now = 100.0
+    few = FewRepeats(clock=lambda: now)
+
+    def is_written(error, *, level=logging.ERROR, exc_info=None):
+        record = logging.LogRecord("gateway", level, "", 0, "%s failed: %s", ("POST", error), exc_info)
+        return few.filter(record), getattr(record, "fields", {}).get("num_left_out")
+
+    assert [is_written(ValueError(i)) for i in range(MOST_REPEATS)] == [(True, None)] * MOST_REPEATS
+    assert [is_written(ValueError(i)) for i in range(3)] == [(False, None)] * 3
+    assert is_written(KeyError("another kind")) == (True, None)
+    assert is_written(ValueError("a fault of ours"), exc_info=(ValueError, ValueError(), None)) == (
+        True,
+        None,
+    )
+    assert is_written(ValueError("no error"), level=logging.INFO) == (True, None)
+    now += REPEATS_S
+    assert is_written(ValueError("later")) == (True, 3)
+    now += REPEATS_S
+    assert is_written(ValueError("much later")) == (True, None)
 
 
 def test_a_line_is_one_line_whatever_it_holds():
