@@ -1,38 +1,26 @@
-"""The grammar cache: grammars from memory, from the store, or compiled.
-
-What is stored is the lowered grammar with its report, compressed and signed. A stored schema is not lowered
-again, and the back end compiles its grammar faster than the compiled form could be read. An entry is a miss
-if its signature is wrong, or if it is of another vocabulary, xgrammar or version of the lowering.
-"""
+"""The grammar cache: grammars of toolsets and formats, linked from entries in memory, stored, or compiled."""
 
 import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
-from compiler.cache.asked_already import RecentRefusals, SingleFlight, to_the_end
 from compiler.cache.cache_observer import CacheObserver, Unobserved
+from compiler.cache.cached_entries import CachedEntries, FoundEntry
 from compiler.cache.grammar_index import CachedGrammar, CachedPart, GrammarIndex
 from compiler.cache.grammar_store import GrammarStore
-from compiler.cache_entry import CacheEntry, milliseconds_since
+from compiler.cache_entry import milliseconds_since
 from compiler.constraint import Constraint
 from compiler.errors import (
-    CompilerOverloaded,
     CompilingUnfinished,
-    CorruptUnit,
-    LimitReached,
     NotReached,
-    NotTried,
     TakesLonger,
     UnsupportedSchema,
     UnsupportedToolset,
 )
 from compiler.isolation.compile_job import CompileJob, CompilePool
-from compiler.isolation.compile_queue import CompileQueue, CompileTurn
 from compiler.isolation.limits import CompileBudget
 from compiler.isolation.pools import ThreadPool
 from compiler.prepared_vocabulary import PreparedVocabulary
@@ -40,14 +28,12 @@ from compiler.recipe import FormatKey, GrammarRecipe
 from compiler.report import ToolReport
 from compiler.response_format import ResponseFormat
 from compiler.syntaxes import find_syntax
-from compiler.units.unit import Unit
 from toolspecs.errors import StoreUnavailable
 from toolspecs.lru_cache import LruCache
 from toolspecs.store import Store
 from toolspecs.tool import ChoiceMode, KeyOrder, Tool, ToolChoice
 
 _SOURCES = ("memory", "store", "compiled")
-_SLOW_MS = 200.0
 _KEYS_BYTES = 8 * 2**20
 _MAX_ASKED = 100
 
@@ -83,33 +69,32 @@ class GrammarCache:
     ) -> None:
         self._observer = observer or Unobserved()
         self._store = GrammarStore(store, secret)
-        self._memory: LruCache[CacheEntry] = LruCache(memory_bytes)
         self._pool = compile_pool or ThreadPool()
-        self._keys: LruCache[str] = LruCache(_KEYS_BYTES)
-        self._queue = CompileQueue(self._pool.num_workers, self._pool.limits)
-        # What one client waits for is never queued among the jobs of another; only what runs is shared.
-        self._wanted: SingleFlight[tuple[CacheEntry, str]] = SingleFlight(stops_unwanted=True)
-        self._running: SingleFlight[tuple[CacheEntry, str]] = SingleFlight()
-        self._refusals = RecentRefusals()
-        self._preparing: set[asyncio.Task[None]] = set()
-        self._num_found: Counter[str] = Counter()
         self._index = GrammarIndex()
-        self._slow = CompileQueue(1, self._pool.limits)
+        self._entries = CachedEntries(
+            self._store,
+            self._pool,
+            memory_bytes=memory_bytes,
+            observer=self._observer,
+            on_kept=self._index.add_part,
+        )
+        self._keys: LruCache[str] = LruCache(_KEYS_BYTES)
+        self._num_found: Counter[str] = Counter()
 
     @property
     def num_bytes(self) -> int:
         """The memory that cached grammars take, in bytes."""
-        return self._memory.num_bytes
+        return self._entries.memory.num_bytes
 
     @property
     def num_waiting(self) -> int:
         """How many schemas wait to be compiled."""
-        return self._queue.num_waiting
+        return self._entries.queue.num_waiting
 
     @property
     def num_entries(self) -> int:
         """How many grammars of tools and formats are in memory."""
-        return len(self._memory)
+        return len(self._entries.memory)
 
     @property
     def num_found(self) -> Mapping[str, int]:
@@ -118,10 +103,7 @@ class GrammarCache:
 
     async def close(self) -> None:
         """Cancel what is being compiled and close the pool."""
-        tasks = list(self._preparing)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(self._wanted.cancel(), self._running.cancel(), *tasks, return_exceptions=True)
+        await self._entries.close()
         await self._pool.close()
 
     async def toolset(
@@ -220,7 +202,7 @@ class GrammarCache:
             StoreUnavailable: the store fails, so that some may be missing.
         """
         for key in await self._store.missing(list(recipe.keys)):
-            entry = self._memory.get(key)
+            entry = self._entries.memory.get(key)
             if entry is None or not await self._store.save(
                 key, await asyncio.to_thread(entry.to_bytes), share
             ):
@@ -242,7 +224,7 @@ class GrammarCache:
             missing = await self._store.missing(asked)
         return CachedGrammar(
             digest,
-            tuple(CachedPart(name, kind, key, self._memory.peek(key)) for name, kind, key in parts),
+            tuple(CachedPart(name, kind, key, self._entries.memory.peek(key)) for name, kind, key in parts),
             recipe,
             {key: self._store.is_used and key not in missing for key in asked},
         )
@@ -257,7 +239,7 @@ class GrammarCache:
             return False
         job, share = CompileJob.covers(outer, inner), budget.share if budget else ""
         try:
-            async with self._queue.turn(share) as turn:
+            async with self._entries.queue.turn(share) as turn:
                 with suppress(TakesLonger):
                     return await self._pool.run(job, prepared, is_long=False, share=share) == b"1"
                 await turn.lengthen()
@@ -276,10 +258,10 @@ class GrammarCache:
         prepared: PreparedVocabulary,
         budget: CompileBudget,
         key_order: KeyOrder | None = None,
-    ) -> "list[_Found]":
+    ) -> list[FoundEntry]:
         jobs = await self._jobs(tools, syntax, prepared, key_order)
-        stored = await self._stored(jobs, prepared, budget.share)
-        lookups = [self._entry(job, prepared, budget, stored) for job in jobs]
+        stored = await self._entries.stored(jobs, prepared, budget.share)
+        lookups = [self._entries.find(job, prepared, budget, stored) for job in jobs]
         results = await asyncio.gather(*lookups, return_exceptions=True)
         self._count(results)
         refusals = [
@@ -296,24 +278,22 @@ class GrammarCache:
                 raise result
         return [result for result in results if not isinstance(result, BaseException)]
 
-    async def _format(self, job: CompileJob, prepared: PreparedVocabulary, budget: CompileBudget) -> "_Found":
-        found = await self._entry(job, prepared, budget)
+    async def _format(
+        self, job: CompileJob, prepared: PreparedVocabulary, budget: CompileBudget
+    ) -> FoundEntry:
+        found = await self._entries.find(job, prepared, budget)
         self._count([found])
         return found
 
-    def _keep(self, key: str, entry: CacheEntry) -> None:
-        self._memory.put(key, entry, entry.num_bytes)
-        self._index.add_part(key, entry)
-
     def _linked(
-        self, recipe: GrammarRecipe, found: "Sequence[_Found]", prepared: PreparedVocabulary, start: float
+        self, recipe: GrammarRecipe, found: Sequence[FoundEntry], prepared: PreparedVocabulary, start: float
     ) -> GrammarLookup:
         grammar = recipe.link({one.key: one.entry for one in found}, prepared)
         self._index.add_recipe(grammar.digest, recipe)
         source = max((one.source for one in found), key=_SOURCES.index, default="memory")
         return GrammarLookup(grammar, source, milliseconds_since(start), recipe)
 
-    def _count(self, results: "Iterable[_Found | BaseException]") -> None:
+    def _count(self, results: Iterable[FoundEntry | BaseException]) -> None:
         num_by_source = Counter(result.source for result in results if not isinstance(result, BaseException))
         self._num_found.update(num_by_source)
         self._observer.found(num_by_source)
@@ -333,7 +313,7 @@ class GrammarCache:
         def compute() -> dict[str, str]:
             keys = {}
             for tool, job in zip(tools, jobs, strict=True):
-                with suppress(UnsupportedSchema, RecursionError):  # `_entry` raises it again, for this job
+                with suppress(UnsupportedSchema, RecursionError):  # `find` raises it again, for this job
                     keys[kept_under(tool)] = job.key(prepared.vocabulary)
             return keys
 
@@ -344,184 +324,3 @@ class GrammarCache:
             if tool.is_hashed and (key := self._keys.get(kept_under(tool))):
                 job.keep_key(prepared.vocabulary, key)
         return jobs
-
-    async def _stored(
-        self, jobs: Sequence[CompileJob], prepared: PreparedVocabulary, share: str
-    ) -> Mapping[str, CacheEntry]:
-        """The stored entries of those jobs that are not in memory, read in one round trip.
-
-        Entries that take long to prepare are left out; `_fetch` loads those one by one.
-        """
-        wanted: dict[str, CompileJob] = {}
-        for job in jobs:
-            with suppress(UnsupportedSchema):  # `_entry` raises it again, for this job alone
-                wanted[job.key(prepared.vocabulary)] = job
-        missing = [
-            key for key in wanted if _flight(share, key) not in self._wanted and self._memory.get(key) is None
-        ]
-        contents = await self._store.load_many(missing) if len(missing) > 1 else {}
-
-        def read() -> dict[str, CacheEntry]:
-            entries = {}
-            for key, content in contents.items():
-                with suppress(CorruptUnit):  # `_load` logs it when it loads this entry alone
-                    entries[key] = CacheEntry.from_bytes(content, prepared, wanted[key].task)
-            return entries
-
-        entries = await asyncio.to_thread(read) if contents else {}
-        ready = {key: entry for key, entry in entries.items() if entry.can_wait or _is_quick_unit(entry)}
-        for key, entry in ready.items():
-            self._keep(key, entry)
-        unprepared = [entry for entry in ready.values() if not entry.can_wait]
-        if unprepared:
-            task = asyncio.create_task(self._prepare(unprepared, share))
-            self._preparing.add(task)
-            task.add_done_callback(self._preparing.discard)
-        return ready
-
-    async def _prepare(self, entries: Sequence[CacheEntry], share: str) -> None:
-        """Prepare entries one at a time in the background; a call that comes first prepares its own."""
-        with suppress(CompilerOverloaded):
-            for entry in entries:
-                async with self._slow.turn(share):
-                    await asyncio.to_thread(entry.prepare)
-
-    async def _entry(
-        self,
-        job: CompileJob,
-        prepared: PreparedVocabulary,
-        budget: CompileBudget,
-        stored: Mapping[str, CacheEntry] | None = None,
-    ) -> "_Found":
-        """The entry of a job, and where it came from."""
-        try:
-            return await self._looked_up(job, prepared, budget, stored or {})
-        except NotTried:
-            raise  # nothing is known about the schema
-        except UnsupportedSchema as refusal:
-            self._observer.refused(refusal)
-            raise
-
-    async def _looked_up(
-        self,
-        job: CompileJob,
-        prepared: PreparedVocabulary,
-        budget: CompileBudget,
-        stored: Mapping[str, CacheEntry],
-    ) -> "_Found":
-        key = job.key(prepared.vocabulary)
-        if key in stored:
-            return _Found(key, stored[key], "store")
-        cached = self._memory.get(key)
-        if cached is not None:
-            return _Found(key, cached, "memory")
-        flight = _flight(budget.share, key)
-        while True:
-            is_own = flight not in self._wanted
-            try:
-                with nullcontext() if is_own else self._observer.joining(key):
-                    found = await self._wanted.join(flight, lambda: self._fetch(key, job, prepared, budget))
-                return _Found(key, *found)
-            except NotTried:
-                if is_own:
-                    raise  # otherwise the budget of another request is used up, not this one's
-
-    async def _fetch(
-        self, key: str, job: CompileJob, prepared: PreparedVocabulary, budget: CompileBudget
-    ) -> tuple[CacheEntry, str]:
-        """From the store or, when the turn of the client's share has come, from the pool."""
-        async with budget.loads:
-            entry = await self._load(key, job, prepared, budget.share)
-        if entry is not None:
-            self._keep(key, entry)
-            return entry, "store"
-        self._refusals.check(budget.share, key)
-        budget.check()
-        async with budget.workers, self._queue.turn(budget.share) as turn:
-            return await self._compile_in(turn, key, job, prepared, budget)
-
-    async def _compile_in(
-        self,
-        turn: CompileTurn,
-        key: str,
-        job: CompileJob,
-        prepared: PreparedVocabulary,
-        budget: CompileBudget,
-    ) -> tuple[CacheEntry, str]:
-        """Compile a job in its turn, unless it was compiled for another client in the meantime."""
-        for is_long in (False, True):
-            if is_long:
-                await turn.lengthen()
-            budget.check()
-            cached = self._memory.get(key)
-            if cached is not None:
-                return cached, "compiled"
-            work = partial(self._compile, key, job, prepared, budget.share, is_long=is_long)
-            flight = f"{key} {is_long}"
-            try:
-                with self._observer.joining(key) if flight in self._running else nullcontext():
-                    return await to_the_end(self._running.join(flight, work))
-            except TakesLonger:
-                continue
-            except LimitReached as refusal:
-                budget.count_limit_reached()
-                self._refusals.add(budget.share, key, refusal)
-                raise
-        raise AssertionError("a long job never takes longer")
-
-    async def _compile(
-        self, key: str, job: CompileJob, prepared: PreparedVocabulary, share: str, *, is_long: bool
-    ) -> tuple[CacheEntry, str]:
-        async with self._store.lease(key):
-            # Another replica may have compiled it while this one waited for the lease.
-            entry = await self._load(key, job, prepared, share)
-            source = "store"
-            if entry is None:
-                with self._observer.compiling(key, job.task):
-                    content = await self._pool.run(job, prepared, is_long=is_long, share=share)
-                    entry = await self._read(content, job, prepared, share)
-                source = "compiled"
-                await self._store.save(key, content, share)
-        self._keep(key, entry)
-        return entry, source
-
-    async def _load(
-        self, key: str, job: CompileJob, prepared: PreparedVocabulary, share: str
-    ) -> CacheEntry | None:
-        content = await self._store.load(key)
-        if content is None:
-            return None
-        try:
-            return await self._read(content, job, prepared, share)
-        except CorruptUnit as error:
-            self._store.log_rejected(key, error)
-            return None
-
-    async def _read(
-        self, content: bytes, job: CompileJob, prepared: PreparedVocabulary, share: str
-    ) -> CacheEntry:
-        """Read an entry, and prepare it in a thread unless that can wait; slow ones one at a time."""
-        entry = await asyncio.to_thread(CacheEntry.from_bytes, content, prepared, job.task)
-        if not entry.can_wait:
-            is_slow = entry.compile_ms > _SLOW_MS
-            turn: AbstractAsyncContextManager[Any] = self._slow.turn(share) if is_slow else nullcontext()
-            async with turn:
-                await asyncio.to_thread(entry.prepare)
-        return entry
-
-
-def _flight(share: str, key: str) -> str:
-    return f"{share} {key}"
-
-
-def _is_quick_unit(entry: CacheEntry) -> bool:
-    return isinstance(entry.unit, Unit) and entry.compile_ms < _SLOW_MS
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """An entry that was looked up under a key, and where it came from."""
-
-    key: str
-    entry: CacheEntry
-    source: str

@@ -227,7 +227,7 @@ def clock(monkeypatch):
 @pytest.fixture
 def cache(pool, clock):
     cache = GrammarCache(None, secret=b"secret", compile_pool=pool)
-    cache._refusals._clock = lambda: clock.now
+    cache._entries._refusals._clock = lambda: clock.now
     return cache
 
 

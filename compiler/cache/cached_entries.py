@@ -1,0 +1,256 @@
+"""Entries of the grammar cache, one by one: from memory, from the store, or compiled.
+
+What is stored is the lowered grammar with its report, compressed and signed. A stored schema is not lowered
+again, and the back end compiles its grammar faster than the compiled form could be read. An entry is a miss
+if its signature is wrong, or if it is of another vocabulary, xgrammar or version of the lowering.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from compiler.cache.asked_already import RecentRefusals, SingleFlight, to_the_end
+from compiler.cache.cache_observer import CacheObserver
+from compiler.cache.grammar_store import GrammarStore
+from compiler.cache_entry import CacheEntry
+from compiler.errors import (
+    CompilerOverloaded,
+    CorruptUnit,
+    LimitReached,
+    NotTried,
+    TakesLonger,
+    UnsupportedSchema,
+)
+from compiler.isolation.compile_job import CompileJob, CompilePool
+from compiler.isolation.compile_queue import CompileQueue, CompileTurn
+from compiler.isolation.limits import CompileBudget
+from compiler.prepared_vocabulary import PreparedVocabulary
+from compiler.units.unit import Unit
+from toolspecs.lru_cache import LruCache
+
+_SLOW_MS = 200.0
+
+
+@dataclass(frozen=True, slots=True)
+class FoundEntry:
+    """An entry that was looked up under a key, and where it came from: memory, store or compiled."""
+
+    key: str
+    entry: CacheEntry
+    source: str
+
+
+class CachedEntries:
+    """Entries by key: an LRU cache in memory, behind it the store, behind that the pool that compiles.
+
+    `on_kept` is called with each entry that comes into memory.
+    """
+
+    def __init__(
+        self,
+        store: GrammarStore,
+        pool: CompilePool,
+        *,
+        memory_bytes: int,
+        observer: CacheObserver,
+        on_kept: Callable[[str, CacheEntry], None],
+    ) -> None:
+        self.memory: LruCache[CacheEntry] = LruCache(memory_bytes)
+        self.queue = CompileQueue(pool.num_workers, pool.limits)
+        """The turns in which clients compile."""
+        self._store = store
+        self._pool = pool
+        self._observer = observer
+        self._on_kept = on_kept
+        # What one client waits for is never queued among the jobs of another; only what runs is shared.
+        self._wanted: SingleFlight[tuple[CacheEntry, str]] = SingleFlight(stops_unwanted=True)
+        self._running: SingleFlight[tuple[CacheEntry, str]] = SingleFlight()
+        self._refusals = RecentRefusals()
+        self._preparing: set[asyncio.Task[None]] = set()
+        self._slow = CompileQueue(1, pool.limits)
+
+    async def close(self) -> None:
+        """Cancel what is being compiled and prepared."""
+        tasks = list(self._preparing)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(self._wanted.cancel(), self._running.cancel(), *tasks, return_exceptions=True)
+
+    async def stored(
+        self, jobs: Sequence[CompileJob], prepared: PreparedVocabulary, share: str
+    ) -> Mapping[str, CacheEntry]:
+        """The stored entries of those jobs that are not in memory, read in one round trip.
+
+        Entries that take long to prepare are left out; `_fetch` loads those one by one.
+        """
+        wanted: dict[str, CompileJob] = {}
+        for job in jobs:
+            with suppress(UnsupportedSchema):  # `find` raises it again, for this job alone
+                wanted[job.key(prepared.vocabulary)] = job
+        missing = [
+            key for key in wanted if _flight(share, key) not in self._wanted and self.memory.get(key) is None
+        ]
+        contents = await self._store.load_many(missing) if len(missing) > 1 else {}
+
+        def read() -> dict[str, CacheEntry]:
+            entries = {}
+            for key, content in contents.items():
+                with suppress(CorruptUnit):  # `_load` logs it when it loads this entry alone
+                    entries[key] = CacheEntry.from_bytes(content, prepared, wanted[key].task)
+            return entries
+
+        entries = await asyncio.to_thread(read) if contents else {}
+        ready = {key: entry for key, entry in entries.items() if entry.can_wait or _is_quick_unit(entry)}
+        for key, entry in ready.items():
+            self._keep(key, entry)
+        unprepared = [entry for entry in ready.values() if not entry.can_wait]
+        if unprepared:
+            task = asyncio.create_task(self._prepare(unprepared, share))
+            self._preparing.add(task)
+            task.add_done_callback(self._preparing.discard)
+        return ready
+
+    async def _prepare(self, entries: Sequence[CacheEntry], share: str) -> None:
+        """Prepare entries one at a time in the background; a call that comes first prepares its own."""
+        with suppress(CompilerOverloaded):
+            for entry in entries:
+                async with self._slow.turn(share):
+                    await asyncio.to_thread(entry.prepare)
+
+    async def find(
+        self,
+        job: CompileJob,
+        prepared: PreparedVocabulary,
+        budget: CompileBudget,
+        stored: Mapping[str, CacheEntry] | None = None,
+    ) -> FoundEntry:
+        """The entry of a job, and where it came from; raises the refusals of its schema."""
+        try:
+            return await self._looked_up(job, prepared, budget, stored or {})
+        except NotTried:
+            raise  # nothing is known about the schema
+        except UnsupportedSchema as refusal:
+            self._observer.refused(refusal)
+            raise
+
+    async def _looked_up(
+        self,
+        job: CompileJob,
+        prepared: PreparedVocabulary,
+        budget: CompileBudget,
+        stored: Mapping[str, CacheEntry],
+    ) -> FoundEntry:
+        key = job.key(prepared.vocabulary)
+        if key in stored:
+            return FoundEntry(key, stored[key], "store")
+        cached = self.memory.get(key)
+        if cached is not None:
+            return FoundEntry(key, cached, "memory")
+        flight = _flight(budget.share, key)
+        while True:
+            is_own = flight not in self._wanted
+            try:
+                with nullcontext() if is_own else self._observer.joining(key):
+                    found = await self._wanted.join(flight, lambda: self._fetch(key, job, prepared, budget))
+                return FoundEntry(key, *found)
+            except NotTried:
+                if is_own:
+                    raise  # otherwise the budget of another request is used up, not this one's
+
+    async def _fetch(
+        self, key: str, job: CompileJob, prepared: PreparedVocabulary, budget: CompileBudget
+    ) -> tuple[CacheEntry, str]:
+        """From the store or, when the turn of the client's share has come, from the pool."""
+        async with budget.loads:
+            entry = await self._load(key, job, prepared, budget.share)
+        if entry is not None:
+            self._keep(key, entry)
+            return entry, "store"
+        self._refusals.check(budget.share, key)
+        budget.check()
+        async with budget.workers, self.queue.turn(budget.share) as turn:
+            return await self._compile_in(turn, key, job, prepared, budget)
+
+    async def _compile_in(
+        self,
+        turn: CompileTurn,
+        key: str,
+        job: CompileJob,
+        prepared: PreparedVocabulary,
+        budget: CompileBudget,
+    ) -> tuple[CacheEntry, str]:
+        """Compile a job in its turn, unless it was compiled for another client in the meantime."""
+        for is_long in (False, True):
+            if is_long:
+                await turn.lengthen()
+            budget.check()
+            cached = self.memory.get(key)
+            if cached is not None:
+                return cached, "compiled"
+            work = partial(self._compile, key, job, prepared, budget.share, is_long=is_long)
+            flight = f"{key} {is_long}"
+            try:
+                with self._observer.joining(key) if flight in self._running else nullcontext():
+                    return await to_the_end(self._running.join(flight, work))
+            except TakesLonger:
+                continue
+            except LimitReached as refusal:
+                budget.count_limit_reached()
+                self._refusals.add(budget.share, key, refusal)
+                raise
+        raise AssertionError("a long job never takes longer")
+
+    async def _compile(
+        self, key: str, job: CompileJob, prepared: PreparedVocabulary, share: str, *, is_long: bool
+    ) -> tuple[CacheEntry, str]:
+        async with self._store.lease(key):
+            # Another replica may have compiled it while this one waited for the lease.
+            entry = await self._load(key, job, prepared, share)
+            source = "store"
+            if entry is None:
+                with self._observer.compiling(key, job.task):
+                    content = await self._pool.run(job, prepared, is_long=is_long, share=share)
+                    entry = await self._read(content, job, prepared, share)
+                source = "compiled"
+                await self._store.save(key, content, share)
+        self._keep(key, entry)
+        return entry, source
+
+    async def _load(
+        self, key: str, job: CompileJob, prepared: PreparedVocabulary, share: str
+    ) -> CacheEntry | None:
+        content = await self._store.load(key)
+        if content is None:
+            return None
+        try:
+            return await self._read(content, job, prepared, share)
+        except CorruptUnit as error:
+            self._store.log_rejected(key, error)
+            return None
+
+    async def _read(
+        self, content: bytes, job: CompileJob, prepared: PreparedVocabulary, share: str
+    ) -> CacheEntry:
+        """Read an entry, and prepare it in a thread unless that can wait; slow ones one at a time."""
+        entry = await asyncio.to_thread(CacheEntry.from_bytes, content, prepared, job.task)
+        if not entry.can_wait:
+            is_slow = entry.compile_ms > _SLOW_MS
+            turn: AbstractAsyncContextManager[Any] = self._slow.turn(share) if is_slow else nullcontext()
+            async with turn:
+                await asyncio.to_thread(entry.prepare)
+        return entry
+
+    def _keep(self, key: str, entry: CacheEntry) -> None:
+        self.memory.put(key, entry, entry.num_bytes)
+        self._on_kept(key, entry)
+
+
+def _flight(share: str, key: str) -> str:
+    return f"{share} {key}"
+
+
+def _is_quick_unit(entry: CacheEntry) -> bool:
+    return isinstance(entry.unit, Unit) and entry.compile_ms < _SLOW_MS
