@@ -5,7 +5,7 @@ take too long, what is written admits more texts, never fewer: large counts beco
 guards and the marks of keys are left out. Whoever sends it has to check what comes.
 
 >>> from compiler.grammar.ebnf import ebnf_grammar
->>> grammar = ebnf_grammar('root ::= "a-b" the_n  the_n ::= [0-9] the_n | "\u00e9"')
+>>> grammar = ebnf_grammar('root ::= "a-b" the_n\nthe_n ::= [0-9] the_n | "\u00e9"')
 >>> print(to_gbnf(grammar, Vocabulary.of_bytes()), end="")
 root ::= "a\u002Db" the-n
 the-n ::= [0-9] the-n | "\u00E9"

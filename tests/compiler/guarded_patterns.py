@@ -10,6 +10,7 @@ from random_decoding import flags
 
 from compiler.frontend.canonical_form import canonical_form
 from compiler.frontend.source_map import SourceMap
+from compiler.guard.planner import Ambiguities
 from compiler.lowering.json_text import FLEXIBLE
 from compiler.lowering.lowering import Lowering
 from compiler.matcher import allocate_bitmask
@@ -71,7 +72,7 @@ def counted_by_rules(
         SourceMap(schema),
         is_closed=False,
         formatting=FLEXIBLE,
-        counted=frozenset(pointers),
+        ambiguities=Ambiguities(counted=frozenset(pointers)),
     )
     return CompiledSchema(lowering.grammar(), lowering.reporter.report(), prepare(vocabulary))
 

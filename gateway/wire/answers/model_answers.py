@@ -24,7 +24,7 @@ class SelectedAnswer(Struct):
     strategy: SelectionStrategy
     answers: int
     accepted: bool
-    log_weight: float
+    log_weight: float | None
     computed_tokens: int
 
 
