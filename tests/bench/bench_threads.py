@@ -1,6 +1,6 @@
 """How fast a model on the CPU computes beside busy processes: threads, how they wait, which cores they may use.
 
-PYTHONPATH=.:tests:tests/bench python tests/bench/bench_threads.py [--rounds 3] [--steps 40] [--out FILE]
+PYTHONPATH=.:tests:tests/bench python tests/bench/bench_threads.py [--rounds 3] [--steps 40] [--dtype float32] [--out FILE]
 
 Each arm is a process of its own with its own environment. They take turns: in every round each arm computes
 some decode steps and one chunk of a prompt, while the others sleep. Between rounds the order is reversed.
@@ -63,9 +63,12 @@ class Arm:
     times: defaultdict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
 
     @classmethod
-    def start(cls, name: str, num_threads: int, environment: dict[str, str], steps: int) -> "Arm":
+    def start(
+        cls, name: str, num_threads: int, environment: dict[str, str], options: argparse.Namespace
+    ) -> "Arm":
         """Start the process; it loads a model first."""
-        command = [sys.executable, __file__, "--arm", str(num_threads), "--steps", str(steps)]
+        command = [sys.executable, __file__, "--arm", str(num_threads)]
+        command += ["--steps", str(options.steps), "--dtype", options.dtype]
         without = {key: value for key, value in os.environ.items() if "OMP_" not in key}
         process = subprocess.Popen(
             command, env=without | environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -142,14 +145,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--arm", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.arm:
-        compute(options.arm, options.steps)
+        compute(options.arm, options.steps, options.dtype)
         return
-    arms = [Arm.start(name, NUM_CORES, env, options.steps) for name, env in POLICIES.items()]
-    arms.append(Arm.start("1 thread", 1, {}, options.steps))
+    arms = [Arm.start(name, NUM_CORES, env, options) for name, env in POLICIES.items()]
+    arms.append(Arm.start("1 thread", 1, {}, options))
     for arm in arms:
         arm.ask("ready")
     for number in range(options.rounds):
@@ -174,7 +178,7 @@ def print_table(arms: list[Arm]) -> None:
         print(f"| {condition.name} |", " | ".join(cells), "|")
 
 
-def compute(num_threads: int, num_steps: int) -> None:
+def compute(num_threads: int, num_steps: int, dtype: str) -> None:
     """An arm: wait for lines, and answer each with times; a new prompt each time, so no prefix is reused."""
     import torch
     from side_by_side.model import shape
@@ -192,7 +196,7 @@ def compute(num_threads: int, num_steps: int) -> None:
 
     def load() -> ModelRunner:
         model = AutoModelForCausalLM.from_config(
-            shape(eos_token_id=None, pad_token_id=0), dtype=torch.bfloat16
+            shape(eos_token_id=None, pad_token_id=0), dtype=getattr(torch, dtype)
         )
         return ModelRunner(model, settings)
 

@@ -36,7 +36,7 @@ from toolspecs.tool import Tool
 SECRET = "a secret of benchmarks"
 OPTIONS = (
     *("--enable-auto-tool-choice", "--tool-call-parser", "hermes", "--trust-request-chat-template"),
-    *("--dtype", "bfloat16", "--max-model-len", "32768"),
+    *("--max-model-len", "32768"),
     *("--structured-outputs-config", '{"backend": "xgrammar", "disable_any_whitespace": true}'),
 )
 NO_TOOLS_SHOWN = "{% for m in messages %}{{ m.content }}{% endfor %}"
@@ -50,6 +50,7 @@ def main() -> None:
     parser.add_argument("--at-once", default="1,8")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--starts", type=int, default=3)
+    parser.add_argument("--dtype", default="bfloat16", help="float32 where the CPU cannot multiply bfloat16")
     parser.add_argument("--own-tools", default="100", help="numbers of tools for vLLM's own structural tag")
     options = parser.parse_args()
     folder = Path(tempfile.gettempdir()) / "callgate-bench"
@@ -57,22 +58,25 @@ def main() -> None:
     model = ensure_model(folder)
     with tempfile.TemporaryDirectory() as place:
         if options.what == "answers":
-            answers(model, Path(place), [int(n) for n in options.at_once.split(",")], options.rounds)
+            at_once = [int(n) for n in options.at_once.split(",")]
+            answers(model, Path(place), at_once, options.rounds, options.dtype)
         else:
-            first_masks(model, Path(place), options.starts, [int(n) for n in options.own_tools.split(",")])
+            own_tools = [int(n) for n in options.own_tools.split(",")]
+            first_masks(model, Path(place), options.starts, own_tools, options.dtype)
 
 
-def answers(model: Path, folder: Path, at_once: list[int], rounds: int) -> None:
+def answers(model: Path, folder: Path, at_once: list[int], rounds: int, dtype: str) -> None:
     """The table of complete, valid answers a second."""
+    own_options = (*OPTIONS, "--dtype", dtype)
     workload = bfcl_workload(num_tools=20, num_questions=64, max_tokens=128)
     store_url = f"sqlite://{folder}/callgate.db"
     os.environ["CALLGATE_SECRET"] = SECRET  # of the gateway that is started here
-    with running_vllm(folder, store_url=store_url, secret=SECRET, model=model, options=OPTIONS) as vllm:
+    with running_vllm(folder, store_url=store_url, secret=SECRET, model=model, options=own_options) as vllm:
         remote = ("--engine", "vllm", "--engine-url", vllm.url, "--store", store_url)
         with (
-            servers.callgate(model, dtype="bfloat16", max_batch=32, options=remote) as ours,
+            servers.callgate(model, dtype=dtype, max_batch=32, options=remote) as ours,
             servers.callgate(
-                model, dtype="bfloat16", max_batch=32, options=(*remote, "--jump-forward", "false")
+                model, dtype=dtype, max_batch=32, options=(*remote, "--jump-forward", "false")
             ) as plain,
         ):
             named = {
@@ -108,8 +112,9 @@ def compare(named: dict[str, Server], workload: Workload, at_once: int, rounds: 
         print(f"| {at_once} | {name} | {speed:.2f} | {ratio} | {tokens:.0f} | {valid:.0%} |", flush=True)
 
 
-def first_masks(model: Path, folder: Path, starts: int, own: list[int]) -> None:
+def first_masks(model: Path, folder: Path, starts: int, own: list[int], dtype: str) -> None:
     """How long the first token of a large toolset takes."""
+    own_options = (*OPTIONS, "--dtype", dtype)
     tools = list(mcp_tools())
     text = load_tokenizer(model)
     store_url = f"sqlite://{folder}/callgate.db"
@@ -119,7 +124,9 @@ def first_masks(model: Path, folder: Path, starts: int, own: list[int]) -> None:
     mark = marked(found, secret=SECRET.encode())
     prompt = text.tokenizer("Call it.")["input_ids"]
     for start in range(starts):
-        with running_vllm(folder, store_url=store_url, secret=SECRET, model=model, options=OPTIONS) as vllm:
+        with running_vllm(
+            folder, store_url=store_url, secret=SECRET, model=model, options=own_options
+        ) as vllm:
             vllm.complete(prompt, None, max_tokens=2)
             for state in ("nothing cached but the store", "once more"):
                 seconds = timed(lambda vllm=vllm: vllm.complete(prompt, mark, max_tokens=1))

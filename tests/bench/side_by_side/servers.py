@@ -100,7 +100,9 @@ def callgate(model: Path, *, dtype: str, max_batch: int, options: tuple[str, ...
 
 
 @contextmanager
-def vllm(model: Path, *, python: Path, dtype: str, max_batch: int) -> Iterator[Server]:
+def vllm(
+    model: Path, *, python: Path, dtype: str, max_batch: int, max_length: int = 32_768
+) -> Iterator[Server]:
     """The server of vLLM, by the interpreter of its own environment, without loops of whitespace.
 
     Started as a module, since the `vllm` command of the CPU package does not find its own version. It keeps one
@@ -110,7 +112,7 @@ def vllm(model: Path, *, python: Path, dtype: str, max_batch: int) -> Iterator[S
     command = [
         *(str(python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(model)),
         *("--served-model-name", "bench", "--host", "127.0.0.1", "--port", str(port), "--dtype", dtype),
-        *("--max-num-seqs", str(max_batch), "--max-model-len", "32768"),
+        *("--max-num-seqs", str(max_batch), "--max-model-len", str(max_length)),
         *("--enable-auto-tool-choice", "--tool-call-parser", "hermes"),
         *("--structured-outputs-config", '{"backend": "xgrammar", "disable_any_whitespace": true}'),
     ]
