@@ -1,7 +1,7 @@
-"""Errors as clients see them: one table from error types to statuses, and three shapes.
+"""Errors as clients see them: one table from error types to statuses, and four shapes.
 
-Registry and key routes answer with problem details (RFC 9457), Messages with Anthropic's error object, all
-other routes with OpenAI's: the clients show no other.
+Registry and key routes answer with problem details (RFC 9457), Messages with Anthropic's error object, the
+MCP front with JSON-RPC's, all other routes with OpenAI's: the clients show no other.
 
 >>> problem_of(gateway.InvalidField("n", "at most 16 choices are served, this asks for 20"))
 Problem(status=400, kind='invalid_field', detail='n: at most 16 choices are served, ...', param='n', ...)
@@ -10,7 +10,7 @@ Problem(status=400, kind='invalid_field', detail='n: at most 16 choices are serv
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any
@@ -35,11 +35,13 @@ KEYS = "/v1/keys"
 _WITH_PROBLEM_DETAILS = (REGISTRY, KEYS)
 """Routes of our own API; the others have the shapes of theirs."""
 MESSAGES = "/v1/messages"
+MCP = "/mcp"
 
 _ELSEWHERE: Mapping[str, str] = {
     "/chat/completions": "; did you mean /v1/chat/completions? A client's base URL ends in /v1",
     "/completions": "; did you mean /v1/completions? A client's base URL ends in /v1",
     "/embeddings": "; no embeddings are made here: give the client another base URL for these",
+    "/mcp": "; each toolset has an MCP server of its own: POST /mcp/TOOLSET",
     "/messages": "; did you mean /v1/messages? The base URL of Anthropic's clients ends before /v1",
     "/models": "; did you mean /v1/models? A client's base URL ends in /v1",
     "/responses": "; did you mean /v1/responses? A client's base URL ends in /v1",
@@ -60,6 +62,7 @@ STATUSES: Mapping[type[Exception], tuple[int, str]] = {
     gateway.UnknownKey: (404, "unknown_key"),
     gateway.TooManyKeys: (403, "too_many_keys"),
     gateway.NoMetrics: (404, "no_metrics"),
+    gateway.ExtraMissing: (501, "extra_missing"),
     gateway.UnknownRequest: (404, "unknown_request"),
     gateway.UnknownGrammar: (404, "unknown_grammar"),
     gateway.RefusedTool: (422, "unsupported_schema"),
@@ -115,6 +118,7 @@ _EXPECTED_KINDS = {
     "compiler_overloaded",
     "compiling_unfinished",
     "engine_stopped",
+    "extra_missing",
     "keys_unavailable",
     "no_engine",
 }
@@ -209,8 +213,19 @@ def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
         problem = replace(problem, param=wire_name(path, problem.param))
     if has_problem_details(path):
         return _response(problem_details(problem), problem.status, problem, "application/problem+json")
-    write = anthropic_error if path.startswith(MESSAGES) else openai_error
-    return _response(write(problem), model_route_status(problem), problem, "application/json")
+    return _response(writer_of(path)(problem), model_route_status(problem), problem, "application/json")
+
+
+def writer_of(path: str) -> Callable[[Problem], dict[str, Any]]:
+    """What writes the errors of a route that has no problem details."""
+    if is_mcp(path):
+        return json_rpc_error
+    return anthropic_error if path.startswith(MESSAGES) else openai_error
+
+
+def is_mcp(path: str) -> bool:
+    """Whether a route is one of the MCP front."""
+    return path.startswith(f"{MCP}/") or path == MCP
 
 
 def has_problem_details(path: str) -> bool:
@@ -275,6 +290,16 @@ def anthropic_error(problem: Problem) -> dict[str, Any]:
             "code": problem.kind,
             **({"details": problem.extensions} if "error_code" in problem.extensions else {}),
         },
+    }
+
+
+def json_rpc_error(problem: Problem) -> dict[str, Any]:
+    """JSON-RPC's error object, for a message that was not read: so it has no id."""
+    code = -32700 if problem.kind == "malformed_body" else -32600  # parse error, invalid request
+    return {
+        "jsonrpc": "2.0",
+        "id": None,
+        "error": {"code": code, "message": problem.detail, "data": {"code": problem.kind}},
     }
 
 

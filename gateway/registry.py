@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from compiler.argument_faults import ArgumentFault
 from compiler.cache.grammar_cache import GrammarCache
 from compiler.errors import CompilingUnfinished, UnsupportedSchema, UnsupportedToolset
 from compiler.frontend.keywords import child
@@ -203,6 +204,15 @@ class Registry:
         toolset = revision.toolset
         tools = toolset.tools if tool_name is None else (toolset[tool_name],)
         return revision, await self._reports(tools, self._grammars.compile_budget(share))
+
+    async def faults(self, tool: Tool, arguments: Any, *, share: str = "") -> tuple[ArgumentFault, ...]:
+        """What is wrong with the arguments of a call of a stored tool; nothing if they are valid.
+
+        The vocabulary only names a compile worker: the schema judges, no grammar. Raises what
+        `GrammarCache.faults` raises.
+        """
+        model, *_ = await self._runtime.models()
+        return await self._grammars.faults(tool, arguments, prepared=model.prepared, share=share)
 
     async def _check(
         self,

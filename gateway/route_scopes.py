@@ -65,6 +65,7 @@ ROUTE_SCOPES: Mapping[str, frozenset[KeyScope]] = {
     "get_revision": READING,
     "changes": READING,
     "report": READING,
+    "mcp_message": READING,
     "check": REGISTERING,
     "put_toolset": REGISTERING,
     "delete_toolset": REGISTERING,

@@ -28,7 +28,7 @@ COMPILER = (
     ),
     *("regular", "guard", "grammar", "prepared_vocabulary", "frontend", "scalars", "lark", "lowering"),
     *("recogniser", "closing", "constraint", "units", "schema", "response_format", "linker"),
-    *("toolset_compiler", "cache_entry", "recipe", "isolation", "cache", "__init__"),
+    *("toolset_compiler", "argument_faults", "cache_entry", "recipe", "isolation", "cache", "__init__"),
 )
 """The packages of the compiler, and the modules beside them, each behind those that it imports."""
 

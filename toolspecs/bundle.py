@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
+from toolspecs.dialects import DRAFTS, OPENAPI_3_0, dialect_of
 from toolspecs.errors import Fault, InvalidTools, LimitExceeded
 from toolspecs.json_value import Limits, own_size
 from toolspecs.tool import Tool
@@ -218,6 +219,26 @@ def _pruned(document: Any, parts: set[_Keys]) -> Any:
     return pruned
 
 
+def compound_schema(schema: Mapping[str, Any], documents: Documents) -> dict[str, Any]:
+    """The schema with its bundle inside, each document under its identifier, as JSON Schema embeds documents.
+
+    >>> money = {"https://a.example/money": {"type": "number"}}
+    >>> compound_schema({"items": {"$ref": "https://a.example/money"}}, money)["$defs"]
+    {'https://a.example/money': {'$id': 'https://a.example/money', 'type': 'number'}}
+    """
+    if not documents:
+        return dict(schema)
+    age = [*DRAFTS, OPENAPI_3_0].index(dialect_of(schema)) % len(DRAFTS)  # OpenAPI's is as old as draft-04
+    name, keyword = "id" if age == 0 else "$id", "definitions" if age < _NAMES_DEFS else "$defs"
+    embedded = {
+        uri: {name: uri, **(document if isinstance(document, dict) else {"allOf": [document]})}
+        for uri, document in documents.items()
+    }
+    return {**schema, keyword: {**schema.get(keyword, {}), **embedded}}
+
+
+_NAMES_DEFS = 3
+"""The number of drafts in which reusable schemas are under `definitions`."""
 KEYWORDS = ("$ref", "$dynamicRef", "$recursiveRef")
 
 

@@ -87,7 +87,7 @@ def dialect_of(schema: Any) -> str:
 def metaschema_errors(schema: Any, uri: str) -> Iterator[Any]:
     """Why a schema is not valid in a dialect, each error as deep inside it as it can be told."""
     for error in _metaschema(next(iter(DRAFTS)) if uri == OPENAPI_3_0 else uri).iter_errors(schema):
-        deepest = _deepest(error)
+        deepest = deepest_error(error)
         # Of all formats only patterns are checked: real schemas have identifiers that no draft allows.
         if deepest.kind.name != "format" or '"regex"' in deepest.message:
             yield deepest
@@ -107,8 +107,8 @@ def _metaschema(uri: str) -> jsonschema_rs.Validator:
     return DRAFTS[uri]({"$ref": uri}, validate_formats=True)
 
 
-def _deepest(error: Any) -> Any:
-    """The error deepest in the schema: of an `anyOf`, that of the branch that got deepest."""
+def deepest_error(error: Any) -> Any:
+    """The error that is deepest in the instance: of an `anyOf`, that of the branch that got deepest."""
     while branches := getattr(error.kind, "context", None):
         inner = [cause for branch in branches for cause in branch]
         cause = max(inner, key=lambda cause: len(cause.instance_path), default=error)

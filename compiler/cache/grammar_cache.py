@@ -6,7 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
+from compiler.argument_faults import ArgumentFault
 from compiler.cache.cache_observer import CacheObserver, Unobserved
 from compiler.cache.cached_entries import CachedEntries, FoundEntry
 from compiler.cache.grammar_index import CachedGrammar, CachedPart, GrammarIndex
@@ -20,7 +22,7 @@ from compiler.errors import (
     UnsupportedSchema,
     UnsupportedToolset,
 )
-from compiler.isolation.compile_job import CompileJob, CompilePool
+from compiler.isolation.compile_job import CompileJob, CompilePool, read_faults
 from compiler.isolation.limits import CompileBudget
 from compiler.isolation.pools import ThreadPool
 from compiler.prepared_vocabulary import PreparedVocabulary
@@ -239,13 +241,28 @@ class GrammarCache:
             return False
         job, share = CompileJob.covers(outer, inner), budget.share if budget else ""
         try:
-            async with self._entries.queue.turn(share) as turn:
-                with suppress(TakesLonger):
-                    return await self._pool.run(job, prepared, is_long=False, share=share) == b"1"
-                await turn.lengthen()
-                return await self._pool.run(job, prepared, share=share) == b"1"
+            return await self._in_turn(job, prepared, share) == b"1"
         except UnsupportedSchema:
             return False
+
+    async def faults(
+        self, tool: Tool, arguments: Any, *, prepared: PreparedVocabulary, share: str = ""
+    ) -> tuple[ArgumentFault, ...]:
+        """What is wrong with the arguments of a call of a tool that compiles; nothing if they are valid.
+
+        Raises:
+            UnsupportedSchema: the arguments are too large or nested too deeply, or take too long to judge.
+            CompilerOverloaded, WorkersUnavailable: nothing can be judged right now.
+        """
+        return read_faults(await self._in_turn(CompileJob.judge(tool, arguments), prepared, share))
+
+    async def _in_turn(self, job: CompileJob, prepared: PreparedVocabulary, share: str) -> bytes:
+        """The result of a job that is not kept, in a turn of the client's share."""
+        async with self._entries.queue.turn(share) as turn:
+            with suppress(TakesLonger):
+                return await self._pool.run(job, prepared, is_long=False, share=share)
+            await turn.lengthen()
+            return await self._pool.run(job, prepared, share=share)
 
     def compile_budget(self, share: str = "") -> CompileBudget:
         """A fresh budget for one request of the client that `share` stands for; its time starts now."""

@@ -79,7 +79,7 @@ def form_and_dependent_keys(
     """The canonical form of a schema without its dependencies between keys, and these; otherwise alike."""
     _check(document, documents)
     try:
-        draft = _draft(document)
+        draft = draft_of(document)
     except (
         ValueError,
         TypeError,
@@ -123,7 +123,7 @@ def _without_dependent_keys(
     schema: Mapping[str, Any], documents: Mapping[str, Any]
 ) -> tuple[Bundled, DependentKeys]:
     read = in_declared_dialect(dict(schema), documents)
-    rest, dependent_keys = take_dependent_keys(read, documents, _draft(read))
+    rest, dependent_keys = take_dependent_keys(read, documents, draft_of(read))
     return (rest, documents), dependent_keys
 
 
@@ -143,7 +143,7 @@ def registry_of(document: Any, documents: Mapping[str, Any]) -> Registry | None:
             uri: _in_cases(without_folding(content), document, documents)
             for uri, content in documents.items()
         }
-        return Registry(list(contents.items()), draft=_draft(document))
+        return Registry(list(contents.items()), draft=draft_of(document))
     except (ValueError, TypeError, jsonschema_rs.ReferencingError) as error:
         raise unresolved(document, documents, str(error)) from None
 
@@ -152,14 +152,14 @@ def _dialect(document: Any) -> Any:
     return document.get("$schema", DIALECTS[-1]) if isinstance(document, dict) else DIALECTS[-1]
 
 
-def _draft(document: Any) -> int:
+def draft_of(document: Any) -> int:
     """The number of the draft that a document is in."""
     return jsonschema_rs.canonicalize({"$schema": _dialect(document)}, offline=True).draft
 
 
 def _in_cases(content: Any, document: Any, documents: Mapping[str, Any]) -> Any:
     """The schema, or one of its documents, with its conditions as cases."""
-    return with_cases(content, _draft(document), references_in((document, *documents.values())))
+    return with_cases(content, draft_of(document), references_in((document, *documents.values())))
 
 
 def _check(document: Any, documents: Mapping[str, Any]) -> None:
@@ -232,7 +232,7 @@ def _under_both_readings(document: Any, documents: Mapping[str, Any]) -> Canonic
     document = without_nested_dialects(document)
     schemas = [schema for content in (document, *documents.values()) for schema in inside(content)]
     try:
-        draft = _draft(document)
+        draft = draft_of(document)
     except (ValueError, TypeError, jsonschema_rs.ReferencingError):  # an unknown dialect: refused here
         return _canonicalize(document, documents, registry_of(document, documents))
     narrow = partial(inner_reading, disputed=not_valid_for_all(schemas, draft))

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from typing import Any, Protocol
 
+import msgspec
+
+from compiler.argument_faults import ArgumentFault, argument_faults
 from compiler.cache_entry import CacheEntry
 from compiler.errors import LimitReached, UnsupportedGrammar, UnsupportedSchema
 from compiler.frontend.canonical_form import NO_DOCUMENTS, covers
@@ -70,6 +73,12 @@ class CompileJob:
     def covers(cls, outer: Tool, inner: Tool) -> "CompileJob":
         """Whether `outer` admits all arguments of `inner`; the result is `1` if that is proved, else `0`."""
         return cls("covers", (outer.parameters, outer.documents, inner.parameters, inner.documents))
+
+    @classmethod
+    def judge(cls, tool: Tool, arguments: Any) -> "CompileJob":
+        """What is wrong with the arguments of a call; `read_faults` reads the result."""
+        custom = [tool.custom.syntax, tool.custom.definition] if tool.custom else None
+        return cls("judge", (tool.parameters, tool.documents, custom, arguments))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "CompileJob":
@@ -144,6 +153,11 @@ def read_answer(answer: bytes) -> bytes:
     if kind == _RESULT:
         return content
     raise (LimitReached if kind == _LIMIT else UnsupportedSchema)(*json.loads(content))
+
+
+def read_faults(result: bytes) -> tuple[ArgumentFault, ...]:
+    """The result of a job that judged arguments."""
+    return msgspec.json.decode(result, type=tuple[ArgumentFault, ...])
 
 
 class CompilePool(Protocol):
@@ -232,8 +246,21 @@ def _covers(_prepared: PreparedVocabulary, _limits: CompileLimits, *schemas: Any
     return b"1" if covers((outer, outer_documents), (inner, inner_documents)) else b"0"
 
 
+def _judge(
+    _prepared: PreparedVocabulary,
+    _limits: CompileLimits,
+    parameters: Any,
+    documents: Mapping[str, Any],
+    custom: Sequence[Any] | None,
+    arguments: Any,
+) -> bytes:
+    tool = Tool("", "", parameters, documents=documents, custom=CustomInput(*custom) if custom else None)
+    return msgspec.json.encode(argument_faults(tool, arguments))
+
+
 _TASKS: Mapping[str, Callable[..., bytes]] = {
     "tool": _tool,
     "covers": _covers,
+    "judge": _judge,
     **{kind: partial(_format, kind) for kind in KINDS},
 }

@@ -119,7 +119,7 @@ def read_source(definition: str) -> LarkSource:
     if len(definition) > MAX_DEFINITION:
         raise refusal(f"the grammar has more than {MAX_DEFINITION} characters", "Write less.")
     try:
-        read = load_grammar(definition, "the grammar", [_imported], global_keep_all_tokens=False)  # type: ignore[no-untyped-call]
+        read = load_grammar(definition, "the grammar", [import_common], global_keep_all_tokens=False)  # type: ignore[no-untyped-call]
         grammar, _ = read
         _check_templates(definition, grammar.rule_defs)
         grammar.rule_defs = list(_apart(grammar.rule_defs))
@@ -133,7 +133,7 @@ def read_source(definition: str) -> LarkSource:
     return source
 
 
-def _imported(_base: object, path: str) -> tuple[str, str]:
+def import_common(_base: object, path: str) -> tuple[str, str]:
     """The text of an imported grammar. It is asked first, and raises, so that no file is opened."""
     if path == "common.lark":
         return path, COMMON

@@ -20,15 +20,17 @@ from gateway.api_document.operations import (
     Operation,
 )
 from gateway.api_document.request_schemas import STRUCTS, reached, ref, request_schemas
-from gateway.problems import MESSAGES, STATUSES, Problem, has_problem_details, model_route_status
+from gateway.problems import MESSAGES, STATUSES, Problem, has_problem_details, is_mcp, model_route_status
 from gateway.route_scopes import ROUTE_SCOPES
+from gateway.wire.answers.mcp_answers import McpErrorBody
 from gateway.wire.answers.registry_answers import AnthropicErrorBody, OpenAIErrorBody, ProblemDetails
 
 JSON = dict[str, Any]
 
 DESCRIPTION = """\
 Callgate answers with calls that are valid under the schemas of the tools. It speaks OpenAI's Chat
-Completions, Responses and Completions and Anthropic's Messages, and has a registry of toolsets.
+Completions, Responses and Completions and Anthropic's Messages, and has a registry of toolsets. Each toolset
+is also an MCP server, which checks arguments.
 
 Every answer has the header `X-Request-ID`. An answer to a request with fields that have no effect here has
 the header `X-Callgate-Ignored`, which names them. Requests whose head or body does not come in time, or whose
@@ -50,7 +52,7 @@ def describe(routes: Sequence[ControllerRouterHandler]) -> JSON:
     unused = {name: Provide(lambda: None, sync_to_thread=False) for name in ("services", "principal")}
     app = Litestar(routes, dependencies=unused, openapi_config=config, logging_config=None)
     found = app.openapi_schema.to_schema()
-    types = [*STRUCTS, *_answer_types(), AnthropicErrorBody, OpenAIErrorBody, ProblemDetails]
+    types = [*STRUCTS, *_answer_types(), AnthropicErrorBody, McpErrorBody, OpenAIErrorBody, ProblemDetails]
     refs, components = _components(types)
     described = _Described(dict(zip(map(repr, types), refs, strict=True)))
     bodies = request_schemas(components, dict(zip(types, refs, strict=True)))
@@ -170,6 +172,8 @@ class _Described:
         shape: type = ProblemDetails if is_registry else OpenAIErrorBody
         if path.startswith(MESSAGES):
             shape = AnthropicErrorBody
+        elif is_mcp(path):
+            shape = McpErrorBody
         media_type = "application/problem+json" if is_registry else "application/json"
         content = {media_type: {"schema": self._refs[repr(shape)]}}
         return {

@@ -10,6 +10,7 @@ from gateway.api_document.page import PAGE_HEADERS, write_page
 from gateway.routes.generation_routes import GENERATION_ROUTES
 from gateway.routes.health_routes import HEALTH_ROUTES
 from gateway.routes.key_routes import KeyController
+from gateway.routes.mcp_routes import MCP_ROUTES
 from gateway.routes.model_routes import MODEL_ROUTES
 from gateway.routes.operations_routes import OperationsController
 from gateway.routes.toolset_routes import ToolsetController
@@ -19,6 +20,7 @@ API_ROUTES = (
     *MODEL_ROUTES,
     *HEALTH_ROUTES,
     ToolsetController,
+    *MCP_ROUTES,
     OperationsController,
     KeyController,
 )

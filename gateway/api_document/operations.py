@@ -10,6 +10,7 @@ from typing import Any
 from compiler import errors as compiler
 from gateway import errors as gateway
 from gateway.wire.answers import key_answers as keys
+from gateway.wire.answers import mcp_answers as mcp
 from gateway.wire.answers import message_answers as messages
 from gateway.wire.answers import model_answers as models
 from gateway.wire.answers import operation_answers as operations
@@ -200,6 +201,12 @@ OPERATIONS: Mapping[str, Operation] = {
     "restore": _TOOLSETS.writing({200: registry.RevisionSummary}),
     "report": _TOOLSETS.reading(registry.Report, *COMPILING),
     "check": _TOOLSETS.reading(registry.Check, *REGISTERING, body="ToolsetRequest"),
+    "mcp_message": Operation(
+        "Toolsets",
+        {200: mcp.McpAnswer, 202: None, 406: None},
+        (*WITH_BODY, *WITH_TOOLSET, gateway.ExtraMissing),
+        "McpMessage",
+    ),
     "create_key": Operation(
         "Keys",
         {201: keys.NewKey},

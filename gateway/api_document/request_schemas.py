@@ -8,6 +8,7 @@ from msgspec import Struct
 from gateway.api_keys import KeyTerms
 from gateway.routes.generation_routes import DetokenizeBody
 from gateway.routes.key_routes import RotationBody
+from gateway.routes.mcp_routes import McpMessage
 from gateway.routes.toolset_routes import ToolsetBody
 from gateway.wire.anthropic.request import BODY as MESSAGE
 from gateway.wire.field_reader import FieldRules, RequestBody
@@ -31,7 +32,7 @@ BODIES: Mapping[str, RequestBody] = {
 STRUCTS: tuple[type[Struct], ...] = (
     *(struct for body in BODIES.values() for struct in (body.fields, *body.lenient, *body.parts)),
     *(MessageItem, CustomTool, NestedCustomTool, DetokenizeBody, ToolsetBody),
-    *(KeyTerms, RotationBody),
+    *(KeyTerms, RotationBody, McpMessage),
 )
 """The structs that bodies are read into."""
 

@@ -121,3 +121,4 @@ def set_up_logging(settings: Settings) -> None:
     logging.basicConfig(level=settings.log_level.upper(), handlers=[written])
     logging.getLogger(REQUEST_LOG).setLevel(logging.NOTSET if settings.access_log else logging.WARNING)
     logging.getLogger("httpx").setLevel(logging.WARNING)  # it logs every request to an engine
+    logging.getLogger("mcp").setLevel(logging.WARNING)  # and this one every request to the MCP front

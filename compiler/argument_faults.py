@@ -1,0 +1,77 @@
+"""What is wrong with the arguments of a call that somebody else's model wrote.
+
+They are judged by the tool's JSON Schema as it is written: in the dialect that its grammar is made in, with
+its documents, and with formats asserted. Masks may admit less than the schema, such as keys in one order
+only; that is no fault of arguments.
+
+>>> pay = Tool("pay", "", {"properties": {"amount": {"type": "integer"}}, "required": ["amount"]})
+>>> [(fault.pointer, fault.keyword, fault.message) for fault in argument_faults(pay, {"amount": "7"})]
+[('/amount', 'type', '"7" is not of type "integer"')]
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import jsonschema_rs
+from lark import Lark, UnexpectedInput
+
+from compiler.frontend.canonical_form import draft_of
+from compiler.frontend.keywords import child
+from compiler.frontend.undeclared_dialects import in_declared_dialect
+from compiler.lark.lark_source import import_common
+from toolspecs.dialects import deepest_error
+from toolspecs.json_value import TYPE_NAMES
+from toolspecs.nearest import shorten
+from toolspecs.tool import INPUT, CustomInput, Tool
+
+MAX_FAULTS = 50
+"""Faults that are told of one call."""
+_MAX_MESSAGE = 300
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentFault:
+    """One fault: the JSON pointer of the value at fault, the keyword that it fails, and why in words."""
+
+    pointer: str
+    keyword: str
+    message: str
+
+
+def argument_faults(tool: Tool, arguments: Any) -> tuple[ArgumentFault, ...]:
+    """The first `MAX_FAULTS` faults of the arguments of a call; none if they are valid.
+
+    The tool is one that compiles. Hostile schemas and patterns can take very long here.
+    """
+    faults = tuple(islice(_schema_faults(tool.parameters, tool.documents, arguments), MAX_FAULTS))
+    if not faults and tool.custom and tool.custom.syntax == "lark":
+        return tuple(_grammar_faults(tool.custom, arguments))
+    return faults
+
+
+def _schema_faults(
+    parameters: Mapping[str, Any], documents: Mapping[str, Any], arguments: Any
+) -> Iterator[ArgumentFault]:
+    if not isinstance(arguments, dict):
+        found = TYPE_NAMES.get(type(arguments), type(arguments).__name__)
+        yield ArgumentFault("", "type", f"the arguments of a call are an object, not {found}")
+        return
+    schema = in_declared_dialect(dict(parameters), documents)
+    registry = jsonschema_rs.Registry(list(documents.items()), draft=draft_of(schema)) if documents else None
+    validator = jsonschema_rs.validator_for(schema, validate_formats=True, offline=True, registry=registry)
+    for error in validator.iter_errors(arguments):
+        deepest = deepest_error(error)
+        pointer = child("", *map(str, deepest.instance_path))
+        yield ArgumentFault(pointer, deepest.kind.name, shorten(deepest.message, _MAX_MESSAGE))
+
+
+def _grammar_faults(custom: CustomInput, arguments: Mapping[str, str]) -> Iterator[ArgumentFault]:
+    """A grammar is no part of a schema, so Lark itself reads the input."""
+    parser = Lark(custom.definition, parser="earley", import_paths=[import_common])
+    try:
+        parser.parse(arguments[INPUT])
+    except UnexpectedInput as error:
+        reason = str(error).strip().partition("\n")[0].rstrip(":. ")
+        yield ArgumentFault(child("", INPUT), "grammar", shorten(reason, _MAX_MESSAGE))

@@ -1,0 +1,209 @@
+"""The MCP front: a toolset as an MCP server, which lists its tools and checks arguments of calls.
+
+The tools are run by whoever owns them. The one tool that runs here, `check_arguments`, tells which arguments
+of a call are at fault, and why.
+
+The SDK speaks the protocol, in all its versions, and asks a `ToolsetFront` for what is listed and called. A
+server is made for each request, of the revision that its key sees: nothing is kept from one request to the
+next, so any replica answers any of them. This module needs the extra `mcp`.
+"""
+
+import importlib.metadata
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import mcp_types as types
+from litestar.types import ASGIApp, Receive, Scope, Send
+from mcp.server.lowlevel import Server
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
+
+from compiler.argument_faults import MAX_FAULTS, ArgumentFault
+from compiler.errors import CompilerError, UnsupportedSchema
+from toolspecs.bundle import compound_schema
+from toolspecs.errors import UnknownTool
+from toolspecs.shapes import Shape, write_tool
+from toolspecs.tool import Tool
+from toolspecs.toolset import Revision
+
+CHECK = "check_arguments"
+PAGE, PAGE_BYTES = 500, 256_000
+"""Tools on one page of the list, and their size together: the SDK takes 100 ms for a few megabytes."""
+
+_VERSION = importlib.metadata.version("callgate")
+
+_NOT_LISTED = frozenset({"outputSchema", "execution", "icons"})
+"""Fields about running a tool, or showing that it runs; that is done elsewhere."""
+
+Judge = Callable[[Tool, Any], Awaitable[tuple[ArgumentFault, ...]]]
+"""Tells what is wrong with the arguments of a call of a tool; raises CompilerError if it cannot tell."""
+
+
+def mcp_app(revision: Revision, judge: Judge, *, max_bytes: int) -> ASGIApp:
+    """An MCP server for one request: streamable HTTP, without sessions, every answer one JSON object.
+
+    `max_bytes` is the size of the request's body, which was read already. Whoever calls this has checked
+    `Host` and `Origin`.
+    """
+    front = ToolsetFront(revision, judge)
+    toolset = revision.toolset
+    server = Server(
+        toolset.name,
+        version=_VERSION,
+        title=f"{toolset.name}, listed by Callgate",
+        instructions=f"These are the tools of the toolset {toolset.name!r} at revision {revision.number}."
+        f" They are not run here, but by the server that owns them. {front.check_name!r} tells whether a"
+        " call's arguments are valid under the tool's JSON Schema, and if not, where and why.",
+        on_list_tools=front.list_tools,
+        on_call_tool=front.call_tool,
+        get_tool_input_schema=lambda _: None,  # no tool that runs here takes arguments from headers
+    )
+    manager = StreamableHTTPSessionManager(
+        server, json_response=True, stateless=True, max_request_body_size=max(1, max_bytes)
+    )
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        async with manager.run():
+            await manager.handle_request(scope, receive, send)  # type: ignore[arg-type] # ASGI, in other words
+
+    return app
+
+
+@dataclass(frozen=True, slots=True)
+class ToolsetFront:
+    """What an MCP client is told of one revision."""
+
+    revision: Revision
+    judge: Judge
+
+    @property
+    def check_name(self) -> str:
+        """The name of our own tool, which none of the toolset has."""
+        name = CHECK
+        while name in self.revision.toolset:
+            name = f"callgate_{name}"
+        return name
+
+    async def list_tools(
+        self, _context: Any, params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        """One page of the tools in their order, on the first page behind our own."""
+        cursor = params.cursor if params else None
+        try:
+            page = self.revision.toolset.page(after=cursor, limit=PAGE)
+        except UnknownTool as error:
+            raise MCPError(types.INVALID_PARAMS, f"the cursor is of another list: {error}") from error
+        sizes = accumulate(tool.num_bytes for tool in page.items)
+        num_shown = max(1, sum(size <= PAGE_BYTES for size in sizes))
+        shown = page.items[:num_shown]
+        following = shown[-1].name if num_shown < len(page.items) else page.next_key
+        own = [] if cursor is not None else [_check_tool(self.check_name)]
+        return types.ListToolsResult(tools=[*own, *map(listed, shown)], next_cursor=following)
+
+    async def call_tool(self, _context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        """Check arguments, or say that a tool is not run here."""
+        if params.name == self.check_name:
+            return await self._check(params.arguments or {})
+        try:
+            tool = self.revision.toolset[params.name]
+        except UnknownTool as error:
+            raise MCPError(types.INVALID_PARAMS, str(error)) from error
+        return _failed(
+            f"Callgate does not run tools: call {tool.name!r} at the server that owns it."
+            f" Here {self.check_name!r} checks the arguments of the call."
+        )
+
+    async def _check(self, asked: dict[str, Any]) -> types.CallToolResult:
+        name = asked.get("tool")
+        if not isinstance(name, str) or "arguments" not in asked or len(asked) > 2:
+            return _failed(
+                'send {"tool": NAME, "arguments": {…}}: the name of a tool and the arguments of its call'
+            )
+        try:
+            tool = self.revision.toolset[name]
+            faults = await self.judge(tool, asked["arguments"])
+        except UnknownTool as error:
+            return _failed(str(error))
+        except UnsupportedSchema as error:
+            return _failed(f"these arguments cannot be checked: {error.reason}")
+        except CompilerError as error:
+            return _failed(f"nothing can be checked right now: {error}")
+        return _verdict(tool.name, faults)
+
+
+def listed(tool: Tool) -> types.Tool:
+    """A tool as MCP lists it: with the documents that it refers to, and without what is about running it.
+
+    Informational fields are left out if they are not as the protocol has them.
+    """
+    schema = {**compound_schema(tool.parameters, tool.documents), "type": "object"}
+    fields = {name: value for name, value in write_tool(tool, Shape.MCP).items() if name not in _NOT_LISTED}
+    bare = {"name": tool.name, "description": tool.description, "inputSchema": schema}
+    try:
+        return types.Tool.model_validate({**fields, **bare})
+    except ValidationError:
+        return types.Tool.model_validate(bare)
+
+
+def _check_tool(name: str) -> types.Tool:
+    """Our own tool."""
+    fault = {
+        "type": "object",
+        "properties": {
+            "pointer": {
+                "type": "string",
+                "description": "JSON pointer into the arguments; empty for all of them.",
+            },
+            "keyword": {"type": "string", "description": "Keyword of the JSON Schema that fails."},
+            "message": {"type": "string"},
+        },
+        "required": ["pointer", "keyword", "message"],
+    }
+    return types.Tool(
+        name=name,
+        title="Check arguments",
+        description="Tells whether the arguments of a tool call are valid, and if not, where and why."
+        " Calls nothing.",
+        input_schema={
+            "type": "object",
+            "properties": {
+                "tool": {"type": "string", "description": "Name of a tool of this list."},
+                "arguments": {"type": "object", "description": "The arguments of the call."},
+            },
+            "required": ["tool", "arguments"],
+            "additionalProperties": False,
+        },
+        output_schema={
+            "type": "object",
+            "properties": {
+                "valid": {"type": "boolean"},
+                "faults": {
+                    "type": "array",
+                    "description": f"The first {MAX_FAULTS}; empty if the arguments are valid.",
+                    "items": fault,
+                },
+            },
+            "required": ["valid", "faults"],
+        },
+        annotations=types.ToolAnnotations(
+            read_only_hint=True, idempotent_hint=True, open_world_hint=False, destructive_hint=False
+        ),
+    )
+
+
+def _verdict(name: str, faults: Sequence[ArgumentFault]) -> types.CallToolResult:
+    """The verdict, in words for models and as JSON for programs; it is no error if arguments are invalid."""
+    lines = [f"{fault.pointer or 'the arguments'}: {fault.message} ({fault.keyword})" for fault in faults]
+    text = "\n".join(lines) or f"The arguments are valid for {name!r}."
+    told = [{"pointer": each.pointer, "keyword": each.keyword, "message": each.message} for each in faults]
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=text)],
+        structured_content={"valid": not faults, "faults": told},
+    )
+
+
+def _failed(reason: str) -> types.CallToolResult:
+    return types.CallToolResult(content=[types.TextContent(type="text", text=reason)], is_error=True)

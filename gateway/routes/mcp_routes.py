@@ -1,0 +1,80 @@
+"""The route of the MCP front. It needs the extra `mcp`, and says so without it."""
+
+import asyncio
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+import msgspec
+from litestar import post
+from litestar.params import FromPath
+from litestar.types import ASGIApp, Receive, Scope, Send
+
+from gateway.body import read_json
+from gateway.errors import ExtraMissing
+from gateway.principal import RequestPrincipal
+from gateway.problems import MCP
+from gateway.routes.transport import HttpRequest, check_query
+from gateway.services import WiredServices
+from toolspecs.toolset import ToolsetReference
+
+
+class McpMessage(msgspec.Struct, omit_defaults=True):
+    """A message of JSON-RPC 2.0, of the Model Context Protocol; one without an id wants no answer."""
+
+    jsonrpc: str
+    method: str
+    id: str | int | None = None
+    params: dict[str, Any] = {}
+
+
+@post(f"{MCP}/{{toolset:str}}", status_code=200, before_request=check_query)
+async def mcp_message(
+    toolset: FromPath[str], request: HttpRequest, services: WiredServices, principal: RequestPrincipal
+) -> ASGIApp:
+    """A message to the MCP server that lists the tools of a toolset, written `name` or `name@revision`.
+
+    It offers one tool of its own, `check_arguments`, and runs no other. There are no sessions: each message
+    is answered for itself, with one JSON object.
+    """
+    front = await asyncio.to_thread(_front)
+    reference = ToolsetReference.parse(toolset)
+    raw = await services.bodies.read(
+        request, partial(_checked, limits=services.bodies.contents), share=principal.share
+    )
+    revision = await services.registry.catalog.resolve(reference)
+    judge = partial(services.registry.faults, share=principal.share)
+    app: ASGIApp = front.mcp_app(revision, judge, max_bytes=len(raw))
+    return _with_body(app, raw)
+
+
+def _front() -> ModuleType:
+    """The module that the extra is for; importing it takes a second."""
+    try:
+        from gateway import mcp_front  # noqa: PLC0415 - needs an extra
+    except ImportError as error:
+        raise ExtraMissing("the MCP front", "mcp") from error
+    return mcp_front
+
+
+def _checked(raw: bytes, **limits: Any) -> bytes:
+    """The body as it came, once it was read as all other bodies are: the SDK reads NaN, and any depth."""
+    read_json(raw, **limits)
+    return raw
+
+
+def _with_body(app: ASGIApp, body: bytes) -> ASGIApp:
+    """An application that receives a body which was read already."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        messages: list[Any] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive_again() -> Any:
+            return messages.pop() if messages else await receive()
+
+        await app(scope, receive_again, send)
+
+    return answer
+
+
+MCP_ROUTES = (mcp_message,)
