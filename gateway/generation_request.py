@@ -116,8 +116,9 @@ def without_effect(turn: Turn, model: ModelCard, grammar: GrammarLookup | None) 
     """The fields of a turn that change nothing for this model, or beside a grammar."""
     if turn.reasoning_effort and not thinking_options(turn.reasoning_effort, model):
         yield "reasoning_effort"
-    if turn.selection and (grammar is None or turn.sampling.is_greedy):
-        yield f"callgate.{turn.selection.strategy}"
+    selection, is_greedy = turn.selection, turn.sampling.is_greedy
+    if selection and (grammar is None or (selection.needs_chance and is_greedy)):
+        yield f"callgate.{selection.strategy}"
     if turn.key_order and grammar is None:
         yield "callgate.key_order"
     if grammar is not None:

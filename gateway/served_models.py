@@ -16,7 +16,7 @@ from runtime.engines.vllm_client import VllmClient
 from runtime.model_router import ModelRouter, RoutedModel
 from runtime.models import NAMED_MODELS, find_source
 from runtime.protocol import Runtime
-from runtime.selection import Selection
+from runtime.selection import DRAFT, Selection
 
 DEFAULT_MAX_TOKENS = 2048
 NAMED_MAX_TOKENS = 512
@@ -79,6 +79,7 @@ def connect_remote(settings: Settings, model: ModelSettings, on_vocabulary: OnVo
         max_sequences=settings.max_waiting + settings.max_batch,
         max_sequences_per_share=settings.max_sequences_per_key,
         jump_forward=settings.jump_forward,
+        selection=default_selection(settings),
         sends_seeds=model.engine_seeds,
         shares_prefixes=model.engine_shared_prefixes,
     )
@@ -109,12 +110,18 @@ def open_clients(model: ModelSettings, prepared: PreparedVocabulary) -> list[Eng
         raise SettingsError("engine_ca_bundle", "", f"it cannot be read: {error}") from error
 
 
-def _selection(settings: Settings) -> Selection:
-    if settings.particles == 1:
-        return Selection("accept", settings.accept)
-    if settings.accept > 1:
-        raise SettingsError("particles", str(settings.particles), "it excludes accept; drop one of them")
-    return Selection("particles", settings.particles)
+def default_selection(settings: Settings) -> Selection:
+    """How answers are selected where a request does not say. Raises SettingsError for two ways at once."""
+    ways = {
+        "accept": Selection("accept", settings.accept),
+        "particles": Selection("particles", settings.particles),
+        "draft": DRAFT if settings.draft else Selection(),
+    }
+    chosen = [name for name, selection in ways.items() if selection.size > 1]
+    if len(chosen) > 1:
+        first, second, *_ = chosen
+        raise SettingsError(second, str(getattr(settings, second)), f"it excludes {first}; drop one of them")
+    return ways[chosen[0]] if chosen else Selection()
 
 
 def model_name(model: ModelSettings) -> str:
@@ -158,7 +165,7 @@ def start_embedded(settings: Settings, model: ModelSettings, on_vocabulary: OnVo
             max_sequences_per_share=settings.max_sequences_per_key,
             num_threads=settings.num_threads or min(torch.get_num_threads(), num_usable_cores()),
             jump_forward=settings.jump_forward,
-            selection=_selection(settings),
+            selection=default_selection(settings),
         )
     except ValueError as error:
         raise SettingsError("engine", "the settings", str(error)) from error

@@ -183,6 +183,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             description="Answers that are drawn together for the same purpose, instead of `accept`.",
         ),
     ] = 1
+    draft: Annotated[
+        bool,
+        Meta(
+            description="Let the model write freely first, where the answer is not streamed and the request"
+            " does not say; what is not valid is written anew under the mask."
+        ),
+    ] = False
     request_seconds: Annotated[
         Annotated[float, Meta(gt=0)] | None,
         Meta(description="Longest time for an answer, in seconds; a request may ask for less."),

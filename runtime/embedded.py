@@ -5,8 +5,9 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from concurrent.futures import Future
+from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import TypeVar
 from compiler.cache.grammar_cache import GrammarCache
 from compiler.closing.closer import Closer
 from compiler.prepared_vocabulary import PreparedVocabulary
+from runtime.drafting import Drafting
 from runtime.engine import Engine
 from runtime.engine_thread import EngineJob, EngineThread, Mailbox
 from runtime.errors import UnknownModel
@@ -26,7 +28,6 @@ from runtime.population import population_of
 from runtime.protocol import Health, ModelCard
 from runtime.request import GenerationRequest, check_amounts, check_limits
 from runtime.sampling import draw_seed
-from runtime.selection import Selection
 from runtime.sequence import Sequence
 from runtime.settings import EngineSettings
 from runtime.text.detokenizer import TokenBytes
@@ -69,6 +70,7 @@ class EmbeddedRuntime:
             template_variables(loaded.tokenizer.chat_template),
         )
         self._thread = EngineThread(engine, num_threads=settings.num_threads)
+        self._drafting = Drafting(self._generate, self._token_bytes)
         self._prompts = PromptRenderer(
             loaded,
             engine.context_length,
@@ -117,6 +119,15 @@ class EmbeddedRuntime:
         if request.model != self._loaded.model_id:
             raise UnknownModel(request.model, (self._loaded.model_id,))
         check_limits(request, self._num_columns, self._max_choices)
+        selection = request.selection_or(self._default_selection, self._max_choices)
+        is_drafted = selection.strategy == "draft" and selection.size > 1
+        events = self._drafting.answer(request, selection) if is_drafted else self._generate(request)
+        async with aclosing(events):
+            async for event in events:
+                yield event
+
+    async def _generate(self, request: GenerationRequest) -> AsyncGenerator[PromptRead | Event, None]:
+        """The same by the engine alone, which does not draft."""
         deadline = math.inf if request.timeout_s is None else time.monotonic() + request.timeout_s
         choices = await self._prompts.prepared(request, partial(self._choices, request, deadline))
         mailbox = Mailbox()
@@ -141,6 +152,7 @@ class EmbeddedRuntime:
 
     async def abort(self, request_id: str) -> None:
         """Stop generating for a request; unknown ids are ignored."""
+        self._drafting.abort(request_id)
         self._thread.abort(request_id)
 
     async def health(self) -> Health:
@@ -173,9 +185,11 @@ class EmbeddedRuntime:
         Their budget is checked here, in a thread, and not only when the engine adds them: it takes time where
         the shortest output is long, and the engine would let all others wait.
         """
-        seed = secrets.randbits(63) if request.sampling.seed is None else request.sampling.seed
+        seed = request.sampling.seed
+        if seed is None:
+            seed = 0 if request.sampling.is_greedy else secrets.randbits(63)
         constraint = request.constraint
-        selection = self._selection(request)
+        selection = request.selection_or(self._default_selection, self._max_choices)
         is_thinking = self._token_bytes.is_thinking(prompt_ids, constraint.syntax if constraint else None)
         closer = constraint.closer(is_thinking=is_thinking) if constraint else None
 
@@ -207,22 +221,13 @@ class EmbeddedRuntime:
             first.population = population_of(first, selection, partial(sequence, choice))
             choices.append((first, Transcript.of(request, choice, self._token_bytes)))
         self._thread.engine.check_budget(choices[0][0])
+        if request.draft is not None:
+            [(draft, _)] = choices
+            assert draft.matcher is not None, "drafts are of a grammar"
+            draft.matcher = request.draft.follow(draft.matcher, self._loaded.vocabulary.tokens)
+            draft.closer = None  # a draft may end anywhere
         check_amounts(request, choices[0][0].max_tokens)
         return tuple(choices)
-
-    def _selection(self, request: GenerationRequest) -> Selection:
-        """How answers are selected: what the request says, or else the default where it has its place.
-
-        The default is not for streamed answers, which would come at once, nor where stop strings cut, nor for
-        more choices than its client may have so many sequences of.
-        """
-        if not request.can_select:
-            return Selection()
-        if request.selection is not None:
-            return request.selection
-        default = self._default_selection
-        is_too_many = default.num_together * request.num_choices > self._max_choices
-        return Selection() if request.is_streamed or request.stop or is_too_many else default
 
     def _default_budget(self, closer: Closer | None) -> int:
         """The default of the settings; the whole context if the shortest valid output is longer."""

@@ -80,19 +80,29 @@ class InspectedToken:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokenDraft:
+    """A draft that left the grammar behind `num_good` tokens, at `place` or next to it."""
+
+    num_good: int
+    place: TokenPlace
+
+
+@dataclass(frozen=True, slots=True)
 class SelectionStats:
     """How an answer was selected, from `num_sequences`, and how many tokens were computed for all of them.
 
     `is_accepted` says that the answer is an exact draw of the model's distribution among valid answers. If it
     was chosen by weight, `effective_size` says among how many alike ones: `1 / sum(share ** 2)` of the
-    weights. It is None if it was not, or no weight was left.
+    weights. It is None if it was not, or no weight was left. `num_computed_tokens` is None where an engine
+    does not tell. `broken` are the drafts that were written freely and not taken.
     """
 
     strategy: SelectionStrategy
     num_sequences: int
     is_accepted: bool
-    num_computed_tokens: int
+    num_computed_tokens: int | None
     effective_size: float | None = None
+    broken: tuple[BrokenDraft, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

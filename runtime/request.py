@@ -8,6 +8,7 @@ from typing import Any
 
 from compiler.constraint import Constraint
 from compiler.recipe import GrammarRecipe
+from runtime.draft import Draft
 from runtime.errors import RequestRefused
 from runtime.inspection import MAX_INSPECTED
 from runtime.selection import Selection, SelectionStrategy
@@ -113,6 +114,10 @@ class GenerationRequest:
     `selection` None is the runtime's default, which a request that `is_streamed` does not have: an answer
     that is selected comes at once, when all of it is written.
 
+    With `draft`, nothing is masked: the constraint only says what the tokens are, and the draft, whether they
+    are valid. Such a request has one choice. `num_siblings` are other choices of the same answer that are
+    requests of their own.
+
     `is_inspected` asks for an `InspectedToken` for each token (`runtime.inspection`).
     """
 
@@ -139,17 +144,31 @@ class GenerationRequest:
     selection: Selection | None = None
     is_streamed: bool = False
     is_inspected: bool = False
+    draft: Draft | None = field(default=None, compare=False)
+    num_siblings: int = 0
 
-    @property
-    def can_select(self) -> bool:
-        """Whether answers could differ in what their masks left: not without masks, and not if greedy."""
-        return self.constraint is not None and not self.sampling.is_greedy
+    def can_select(self, selection: Selection) -> bool:
+        """Whether answers could differ: not without a grammar, and most not if greedy."""
+        return self.constraint is not None and not (selection.needs_chance and self.sampling.is_greedy)
 
     @property
     def strategy(self) -> SelectionStrategy | None:
         """How the request wants its answer selected; None if it does not, or there is nothing to select."""
-        is_asked = self.can_select and self.selection is not None and self.selection.size > 1
-        return self.selection.strategy if is_asked and self.selection else None
+        asked = self.selection
+        return asked.strategy if asked and asked.size > 1 and self.can_select(asked) else None
+
+    def selection_or(self, default: Selection, max_choices: int) -> Selection:
+        """How its answers are selected: as it says, or else as the default does where that has its place.
+
+        The default is not for streamed answers, which would come at once, nor where stop strings cut, nor for
+        more choices than its client may have so many sequences of, nor but for drafts at temperature 0.
+        """
+        if self.selection is not None:
+            return self.selection if self.can_select(self.selection) else Selection()
+        is_too_many = default.num_together * self.num_choices > max_choices
+        is_out_of_place = self.is_streamed or bool(self.stop) or is_too_many
+        is_out_of_place |= self.sampling.is_greedy and default.strategy != "draft"
+        return default if self.constraint is not None and not is_out_of_place else Selection()
 
 
 MAX_LOGPROBS = 500_000
@@ -163,7 +182,7 @@ def check_amounts(request: GenerationRequest, max_tokens: int) -> None:
         RequestRefused: says how much that is.
     """
     size = request.selection.size if request.selection and request.strategy else 1
-    num_answers = size * request.num_choices
+    num_answers = size * (request.num_choices + request.num_siblings)
     answers = f"{num_answers} answers of {max_tokens} tokens"
     if request.is_inspected and (number := num_answers * max_tokens) > MAX_INSPECTED:
         reason = f"at most {MAX_INSPECTED} tokens are inspected, and {answers} may have {number}"
@@ -200,7 +219,7 @@ def _limits(request: GenerationRequest, width: int, max_choices: int) -> Iterato
         yield "prompt", all(0 <= i < width for i in request.prompt), f"of token ids below {width}"
     yield "top_logprobs", request.num_logprobs is None or request.num_logprobs >= 0, "at least 0"
     reason = f"left out: an answer is selected as a whole, as callgate.{request.strategy} asks"
-    yield "stop", not (request.stop and request.strategy), reason
+    yield "stop", not (request.stop and request.strategy in {"accept", "particles"}), reason
     if request.selection is not None and request.strategy == "particles":
         most = max_choices // request.num_choices
         yield "callgate.particles", request.selection.size <= most, f"at most {most}, as many as may wait"

@@ -3,19 +3,34 @@
 from dataclasses import dataclass
 from typing import Literal
 
-SelectionStrategy = Literal["accept", "particles"]
+SelectionStrategy = Literal["accept", "particles", "draft"]
 MAX_SELECTION = 16
 """Sequences from which one answer may be selected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """How an answer is selected from at most `size` sequences (`runtime.population`); 1 leaves no choice."""
+    """How an answer is selected from at most `size` sequences; 1 leaves no choice.
+
+    `accept` and `particles` are populations of the engine (`runtime.population`). `draft`, and `accept` where
+    the engine has none, are requests one after another (`runtime.drafting`). Particles are selected by
+    weight; with `takes_best`, and at temperature 0, the most likely one is.
+    """
 
     strategy: SelectionStrategy = "accept"
     size: int = 1
+    takes_best: bool = False
+
+    @property
+    def needs_chance(self) -> bool:
+        """Whether it is of no use at temperature 0: an exact draw is the model's best output there."""
+        return self.strategy == "accept"
 
     @property
     def num_together(self) -> int:
         """How many sequences draw at the same time."""
         return self.size if self.strategy == "particles" else 1
+
+
+DRAFT = Selection("draft", 2)
+"""The model writes freely first; if that is not valid, once more under the mask."""

@@ -7,6 +7,8 @@ from typing import Any
 from gateway.telemetry.metrics import (
     CACHED_TOKENS,
     CLOSED_OUTPUTS,
+    DRAFT_END,
+    DRAFTS,
     ERROR,
     FILL_TIME,
     FORCED_TOKENS,
@@ -145,6 +147,7 @@ class EndedTurn:
         if self.finished:
             self._record_tokens(metrics, labels)
             self._record_masks(metrics, own)
+            self._record_drafts(metrics, own)
             self._record_queue(metrics, own)
 
     def _record_tokens(self, metrics: Metrics, labels: Labels) -> None:
@@ -171,6 +174,13 @@ class EndedTurn:
         removed = self.mass_removed
         if removed is not None and any(one.num_masked_steps for one in stats):
             metrics.record(MASS_REMOVED, removed, labels)
+
+    def _record_drafts(self, metrics: Metrics, labels: Labels) -> None:
+        """Record what became of drafts, if there were any."""
+        for selection in (one.selection for one in self.stats if one.selection is not None):
+            ends = [draft.place.part for draft in selection.broken]
+            for end in (*ends, "taken") if selection.is_accepted else ends:
+                metrics.add(DRAFTS, 1, {**labels, DRAFT_END: end})
 
     def _record_queue(self, metrics: Metrics, labels: Labels) -> None:
         times = self.times

@@ -63,6 +63,7 @@ SOURCE = "callgate.grammar.source"
 KEYWORD = "callgate.schema.keyword"
 GRAMMAR_KIND = "callgate.grammar.kind"
 TOKEN_TYPE = "gen_ai.token.type"  # noqa: S105 - of a language model
+DRAFT_END = "callgate.draft.end"
 STATE = "callgate.state"
 ENGINE = "callgate.engine"
 _CHAT = ("gen_ai.operation.name", "gen_ai.provider.name", MODEL, TOOLSET)
@@ -164,6 +165,13 @@ CLOSED_OUTPUTS = Metric(
     "{output}",
     "Outputs that the budget closer completed.",
     _MODEL,
+)
+DRAFTS = Metric(
+    "callgate.drafts",
+    Kind.COUNTER,
+    "{draft}",
+    "Exact draws that became answers (taken), and drafts that did not, by where they left the grammar.",
+    (*_MODEL, DRAFT_END),
 )
 MASS_REMOVED = Metric(
     "callgate.mass.removed",
@@ -276,7 +284,7 @@ CANARY_AGE = Metric(
 METRICS = (
     *(HTTP_DURATION, REQUEST_DURATION, TIME_TO_FIRST_TOKEN, TIME_PER_OUTPUT_TOKEN, TOKEN_USAGE),
     *(QUEUE_DURATION, PROMPT_TOKENS, CACHED_TOKENS, MASKED_TOKENS, FORCED_TOKENS, RESCUED_TOKENS),
-    *(REFUSED_TOKENS, CLOSED_OUTPUTS, MASS_REMOVED, MASKS, FILL_TIME, SLOWEST_FILL),
+    *(REFUSED_TOKENS, CLOSED_OUTPUTS, DRAFTS, MASS_REMOVED, MASKS, FILL_TIME, SLOWEST_FILL),
     *(UNITS, GRAMMAR_WAIT, COMPILE_DURATION, REFUSALS, COMPILE_QUEUE, CACHE_BYTES, STORE_READY),
     *(ENGINE_READY, SEQUENCES, PAGES, STEPS, STEPPED, PREEMPTIONS, ENGINE_REQUESTS, CANARY_AGE),
 )

@@ -11,6 +11,7 @@ from gateway.telemetry.ended_turn import PROVIDER, EndedTurn
 from gateway.telemetry.metrics import GRAMMAR_KIND, MODEL
 from gateway.turn import FoundTools
 from runtime.events import SelectionStats
+from runtime.inspection import TokenPlace
 from runtime.request import GenerationRequest
 from toolspecs.toolset import Revision
 
@@ -98,13 +99,21 @@ def _selection_attributes(selections: Sequence[SelectionStats]) -> dict[str, Any
     if not selections:
         return {}
     sizes = [one.effective_size for one in selections if one.effective_size is not None]
+    computed = [one.num_computed_tokens for one in selections if one.num_computed_tokens is not None]
+    broken = [draft.place for one in selections for draft in one.broken]
     return {
         "callgate.selection.strategy": selections[0].strategy,
         "callgate.selection.drafts": sum(one.num_sequences for one in selections),
         "callgate.selection.accepted": sum(one.is_accepted for one in selections),
-        "callgate.selection.computed_tokens": sum(one.num_computed_tokens for one in selections),
+        **({"callgate.selection.computed_tokens": sum(computed)} if computed else {}),
+        **({"callgate.selection.broken": [_place(place) for place in broken]} if broken else {}),
         **({"callgate.selection.effective_size": min(sizes)} if sizes else {}),
     }
+
+
+def _place(place: TokenPlace) -> str:
+    """Where a draft left the grammar, in a word, or as a tool and a pointer into its arguments."""
+    return place.part if place.tool is None else f"{place.part} {place.tool}{place.pointer or ''}"
 
 
 def toolset_attributes(revisions: Sequence[Revision]) -> dict[str, Any]:

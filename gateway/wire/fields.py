@@ -14,7 +14,7 @@ from gateway.turn import Turn
 from gateway.wire.engine_formats import ANY_OBJECT, EngineFormats
 from gateway.wire.field_reader import FieldReader, Fixed
 from runtime.request import Sampling
-from runtime.selection import MAX_SELECTION, Selection
+from runtime.selection import DRAFT, MAX_SELECTION, Selection
 from toolspecs.errors import InvalidName
 from toolspecs.nearest import MAX_NAME, instead, shorten
 from toolspecs.shapes import EXTRAS, SHAPES, parse_tools
@@ -97,13 +97,15 @@ SelectionSize = Annotated[int, Meta(ge=1, le=MAX_SELECTION)]
 class CallgateFields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """`callgate`: what no other server has. A `key_order` is that of all tools and of a schema's answer.
 
-    `accept` draws at most so many answers until one is accepted; `particles` draws so many together. 1 is
-    plain masking. `inspect` asks of every token how it came about, what the mask removed, and its place.
+    `accept` draws at most so many answers until one is accepted; `particles` draws so many together; with
+    `draft`, the model writes freely first. 1 or false is plain masking. `inspect` asks of every token how it
+    came about, what the mask removed, and its place.
     """
 
     key_order: KeyOrder | None = None
     accept: SelectionSize | None = None
     particles: SelectionSize | None = None
+    draft: bool | None = None
     inspect: bool | None = None
 
 
@@ -211,11 +213,16 @@ def read_key_order(fields: TurnFields) -> KeyOrder | None:
 def read_selection(fields: TurnFields) -> Selection | None:
     """How the answer is selected from several; None is the engine's default. Raises InvalidField."""
     own = fields.callgate or CallgateFields()
-    if own.accept is not None and own.particles is not None:
-        raise InvalidField("callgate.particles", "an answer is selected in one way; leave it or `accept` out")
-    if own.particles is not None:
-        return Selection("particles", own.particles)
-    return None if own.accept is None else Selection("accept", own.accept)
+    asked = [
+        *([] if own.accept is None else [Selection("accept", own.accept)]),
+        *([] if own.particles is None else [Selection("particles", own.particles)]),
+        *([] if own.draft is None else [DRAFT if own.draft else Selection("draft")]),
+    ]
+    if len(asked) > 1:
+        first, second, *_ = [selection.strategy for selection in asked]
+        reason = f"an answer is selected in one way; leave it or `{first}` out"
+        raise InvalidField(f"callgate.{second}", reason)
+    return asked[0] if asked else None
 
 
 def read_turn(fields: TurnFields, toolset_header: str | None, timeout_header: str | None) -> Turn:

@@ -7,12 +7,13 @@ attempts completed by the budget closer.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from compiler.cache.grammar_cache import GrammarCache
+from runtime.drafting import Drafting
 from runtime.engines.canary import Canary
 from runtime.engines.client import EngineClient
 from runtime.engines.completion_request import CompletionRequests
@@ -35,6 +36,7 @@ from runtime.events import Event, Finished, PromptRead
 from runtime.jump_forward import JumpForward
 from runtime.protocol import Circuit, Health, ModelCard
 from runtime.request import GenerationRequest, check_amounts, check_limits
+from runtime.selection import Selection
 from runtime.text.detokenizer import TokenBytes
 from runtime.text.prompts import PromptRenderer
 from runtime.text.template import template_variables
@@ -45,6 +47,7 @@ from runtime.text.tokenizer import LoadedTokenizer
 class RemoteSettings:
     """What a remote runtime is told of its engines.
 
+    `selection` is that of requests which say none and are not streamed; no engine elsewhere draws particles.
     `model_name` is the model's name there; None where an engine serves only one. `sends_seeds`: whether
     seeds of clients reach the engine. `shares_prefixes`: whether a client may find the prefixes of others in
     the engine's cache, which shows by the time it takes.
@@ -56,6 +59,7 @@ class RemoteSettings:
     max_sequences_per_share: int = 128
     retry_after_s: float = 1.0
     jump_forward: bool = True
+    selection: Selection = field(default_factory=Selection)
     sends_seeds: bool = True
     shares_prefixes: bool = False
     watch: WatchSettings = field(default_factory=WatchSettings)
@@ -120,6 +124,7 @@ class RemoteRuntime:
             CompletionRequests(secret, self._settings.sends_seeds, self._settings.shares_prefixes),
             JumpForward.of(text.tokenizer, text.prepared) if self._settings.jump_forward else None,
         )
+        self._drafting = Drafting(self._generate, self._token_bytes)
         self._answers: dict[str, _Answer] = {}
         self._num_of_share: dict[str, int] = {}
         self._card = ModelCard(
@@ -141,15 +146,27 @@ class RemoteRuntime:
         """`PromptRead`, then the events of all choices, interleaved; closing it early aborts the request."""
         self._check_model(request)
         check_limits(request, self._text.vocabulary.width, self._settings.max_sequences_per_share)
-        if (strategy := request.strategy) is not None:
-            reason = "only the embedded engine selects answers, and another one runs this model; leave it out"
-            raise RequestRefused(reason, f"callgate.{strategy}")
+        if request.strategy == "particles":
+            reason = (
+                "only the embedded engine draws particles, and another one runs this model;"
+                " ask for `accept` or `draft` instead"
+            )
+            raise RequestRefused(reason, "callgate.particles")
         if request.is_inspected:
             reason = (
                 "only the embedded engine tells what its masks removed, and another one runs this model;"
                 " ask for `logprobs` instead"
             )
             raise RequestRefused(reason, "callgate.inspect")
+        selection = request.selection_or(self._settings.selection, self._settings.max_sequences_per_share)
+        is_drafted = selection.strategy != "particles" and selection.size > 1
+        events = self._drafting.answer(request, selection) if is_drafted else self._generate(request)
+        async with aclosing(events):
+            async for event in events:
+                yield event
+
+    async def _generate(self, request: GenerationRequest) -> AsyncGenerator[PromptRead | Event, None]:
+        """The same without selecting."""
         now = asyncio.get_running_loop().time()
         ends_at = None if request.timeout_s is None else now + request.timeout_s
         outputs = await self._prompts.prepared(request, partial(self._outputs, request))
@@ -182,6 +199,7 @@ class RemoteRuntime:
 
     async def abort(self, request_id: str) -> None:
         """Stop generating for a request; unknown ids are ignored."""
+        self._drafting.abort(request_id)
         if answer := self._answers.get(request_id):
             answer.queue.put_nowait(GenerationFailed("the request was aborted"))
             await answer.stop()
@@ -249,6 +267,9 @@ class RemoteRuntime:
             for choice in range(request.num_choices)
         ]
         outputs[0].check_budget()
+        if request.draft is not None:
+            [output] = outputs
+            output.follow(request.draft)
         return outputs
 
     @contextmanager

@@ -38,7 +38,7 @@ class SentGrammars(Protocol):
         """See that engines can have a request's grammar; `is_again`: an engine has just failed."""
 
     def of_output(self, request: GenerationRequest, output: VerifiedOutput) -> str | None:
-        """What is sent for the rest of an output; may take long."""
+        """What is sent for the rest of an output, None if it is not masked; may take long."""
 
     def of_lookup(self, found: GrammarLookup) -> str | None:
         """What is sent for a whole output of a grammar."""
@@ -73,7 +73,7 @@ class MarkedGrammars:
 
     def of_output(self, request: GenerationRequest, output: VerifiedOutput) -> str | None:
         """A mark, with what is written."""
-        if request.constraint is None:
+        if request.constraint is None or request.draft is not None:
             return None
         assert request.recipe is not None, "whoever compiles a grammar knows its recipe"
         return spell_mark(
@@ -110,7 +110,8 @@ class RestGrammars:
 
     def of_output(self, request: GenerationRequest, output: VerifiedOutput) -> str | None:
         """The grammar of the rest."""
-        return None if request.constraint is None else self._written(output.rest_grammar())
+        is_free = request.constraint is None or request.draft is not None
+        return None if is_free else self._written(output.rest_grammar())
 
     def of_lookup(self, found: GrammarLookup) -> str | None:
         """The grammar of the whole."""

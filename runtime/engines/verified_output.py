@@ -16,6 +16,7 @@ from compiler.matcher import Matcher, allocate_bitmask
 from compiler.output_parts import CallEnd
 from compiler.prepared_vocabulary import PreparedVocabulary
 from compiler.token_index import Row, allows_only
+from runtime.draft import Draft
 from runtime.errors import BudgetTooSmall, GenerationFailed, GrammarTooSlow
 from runtime.events import Event, FinishReason, GenerationStats
 from runtime.jump_forward import JumpForward
@@ -88,7 +89,9 @@ class VerifiedOutput:
         self._slow_s = 0.0
         self._matcher = constraint.matcher(is_thinking=is_thinking) if constraint else None
         self._closer = constraint.closer(is_thinking=is_thinking) if constraint else None
+        self._draft: Draft | None = None
         self._transcript = Transcript.of(request, choice, token_bytes)
+        self._tokens = prepared.vocabulary.tokens
         self._width = prepared.vocabulary.width
         self._stop_ids = frozenset(prepared.vocabulary.stop_ids)
         self._ends_text = frozenset(request.stop_token_ids) if constraint is None else frozenset()
@@ -111,6 +114,13 @@ class VerifiedOutput:
         """Raise BudgetTooSmall if the budget is below the shortest valid output; may take long."""
         if self._closer is not None and not self._closer.fits(self.max_tokens):
             raise BudgetTooSmall(self.max_tokens, self._closer.minimum())
+
+    def follow(self, draft: Draft) -> None:
+        """Have the output written without a mask, and end anywhere; call it before anything is written."""
+        assert self._matcher is not None, "drafts are of a grammar"
+        self._matcher = draft.follow(self._matcher, self._tokens)
+        self._closer = None
+        self._draft = draft
 
     def write_forced(self, jump_forward: JumpForward | None = None) -> list[Event]:
         """Write what the grammar forces here: the engine computes it with the prompt."""
@@ -260,6 +270,8 @@ class VerifiedOutput:
             return []
         last = self.ids[-1]
         if last in self._stop_ids or last in self._ends_text:
+            return self._end(FinishReason.STOP)
+        if self._draft is not None and self._draft.is_given_up:
             return self._end(FinishReason.STOP)
         if self._allows_no_more(written):
             self.is_exhausted = True

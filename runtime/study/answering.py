@@ -5,6 +5,8 @@ import time
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from runtime.draft import Draft
+from runtime.drafting import shown_draft
 from runtime.engine import Engine
 from runtime.errors import BudgetTooSmall, RuntimeFault
 from runtime.events import FinishReason
@@ -81,23 +83,27 @@ class AskedQuestion:
         max_attempts = 1 if self._repeats else self.strategy.max_attempts
         prompt, sequences = list(self.prompt), list[Sequence]()
         while True:
-            sequence, fault = yield self._first(prompt, len(sequences))
+            draft = Draft() if self.strategy.draft and not sequences else None
+            sequence, fault = yield self._first(prompt, len(sequences), draft)
             sequences.append(sequence)
             text = self.subject.text(sequence.output_ids)
             verdict = self._judge(sequence, text, is_failed=fault is not None)
             prompt = self._again(text, verdict)
-            is_over = verdict.is_valid or len(sequences) == max_attempts
+            is_valid = verdict.is_valid if draft is None else draft.is_valid
+            is_over = is_valid or len(sequences) == max_attempts
             if is_over or len(prompt) + self.max_tokens > self.subject.loaded.context_length:
                 return self._answer(sequences, text, verdict, time.monotonic() - begun)
 
     @property
     def _repeats(self) -> bool:
-        """Whether another attempt would be identical: greedy, with the same prompt."""
-        return self.temperature == 0 and not self.strategy.complains
+        """Whether another attempt would be identical: greedy, with the same prompt and grammar."""
+        return self.temperature == 0 and not (self.strategy.complains or self.strategy.draft)
 
-    def _first(self, prompt: list[int], attempt: int) -> Sequence:
+    def _first(self, prompt: list[int], attempt: int, draft: Draft | None) -> Sequence:
         """The sequence that an attempt begins with; of a population, if its answer is selected."""
-        selection = self.strategy.selection if self.temperature else Selection()
+        selection = self.strategy.selection
+        if not (self.temperature or selection.takes_best):
+            selection = Selection()
         seed = self.number + attempt * ATTEMPT_SEEDS
 
         def sequence(number: int, max_tokens: int) -> Sequence:
@@ -105,6 +111,10 @@ class AskedQuestion:
 
         first = sequence(0, self.max_tokens)
         first.population = population_of(first, selection, sequence)
+        if draft is not None:
+            assert first.matcher is not None, "drafts are of a grammar"
+            first.matcher = draft.follow(first.matcher, self.subject.vocabulary.tokens)
+            first.closer = None
         return first
 
     def _sequence(
@@ -136,9 +146,13 @@ class AskedQuestion:
 
     def _again(self, text: str, verdict: Judgement) -> list[int]:
         """The prompt of the next attempt; with a complaint, it shows the last failure, as instructor does."""
+        shown = self.strategy.show(self.question)
+        if self.strategy.draft == "shown":
+            prompt = self.subject.prompt(replace(shown, messages=(*shown.messages, *shown_draft(text))))
+            is_too_long = len(prompt) + self.max_tokens > self.subject.loaded.context_length
+            return list(self.prompt) if is_too_long else prompt
         if verdict.is_valid or not self.strategy.complains:
             return list(self.prompt)
-        shown = self.strategy.show(self.question)
         complaint = f"{verdict.reason}\nCall the function again, and fix this."
         failed = (Message("assistant", text), Message("user", complaint))
         return self.subject.prompt(replace(shown, messages=(*shown.messages, *failed)))
@@ -173,7 +187,8 @@ def _members(sequence: Sequence) -> Iterable[Sequence]:
 
 
 def _num_computed(sequence: Sequence) -> int:
-    return sequence.selection.num_computed_tokens if sequence.selection else sequence.counters.num_computed
+    selected = sequence.selection and sequence.selection.num_computed_tokens
+    return sequence.counters.num_computed if selected is None else selected
 
 
 class Asker:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from runtime.errors import RequestRefused
 from runtime.request import Message
@@ -93,8 +94,10 @@ class Strategy:
     `show` makes the question that the model sees, `judged` the one whose tools an output is judged by. The
     argument `ignored` is not judged. If the strategy `complains`, further attempts are shown the last one and
     what was wrong with it; otherwise they get the same prompt. Seeds depend on the question and the attempt
-    only, so that all strategies sample with the same random numbers. Above temperature 0, the answer is
-    selected from several sequences as `selection` says.
+    only, so that all strategies sample with the same random numbers. The answer is selected from several
+    sequences as `selection` says; at temperature 0 only where that takes the best. With a `draft`, the first
+    of two attempts is written without the mask, and is the answer if it is valid token for token; the second
+    one is shown it, or not.
     """
 
     name: str
@@ -107,6 +110,7 @@ class Strategy:
     complains: bool = False
     thinks: bool = False
     selection: Selection = _NO_SELECTION
+    draft: Literal["shown", "not shown"] | None = None
 
     @property
     def is_masked(self) -> bool:
@@ -135,6 +139,26 @@ STRATEGIES = (
         "Callgate, 4 particles",
         grammar=output_grammars.callgate,
         selection=Selection("particles", 4),
+    ),
+    Strategy(
+        "best",
+        "Callgate, best of 4 by likelihood",
+        grammar=output_grammars.callgate,
+        selection=Selection("particles", 4, takes_best=True),
+    ),
+    Strategy(
+        "draft",
+        "Callgate, draft first",
+        grammar=output_grammars.callgate,
+        max_attempts=2,
+        draft="shown",
+    ),
+    Strategy(
+        "redraw",
+        "Callgate, draft first, not shown",
+        grammar=output_grammars.callgate,
+        max_attempts=2,
+        draft="not shown",
     ),
     Strategy("any_order", "Callgate, any key order", grammar=output_grammars.callgate_in_any_order),
     Strategy(

@@ -126,6 +126,11 @@ class PlaceReader:
             return told
         return [*told, self._inspected(token, own)]
 
+    def last_place(self, events: Iterable[Event]) -> TokenPlace:
+        """The place that the last of some events settles; outside of text and calls, if there are none."""
+        *_, last = [self._around, *self._places((), events)]
+        return last
+
     def finish(self, events: Iterable[Event]) -> list[InspectedToken]:
         """The tokens that still wait, at the end of the answer, which has settled the last events."""
         return self._told(list(self._places((), events)) or [self._around])

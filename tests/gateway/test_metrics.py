@@ -1,5 +1,6 @@
 """`/metrics`, read by Prometheus' own parser."""
 
+import dataclasses
 import itertools
 import re
 from pathlib import Path
@@ -15,7 +16,8 @@ from gateway.app import create_app
 from gateway.errors import SettingsError
 from gateway.telemetry.metrics import MAX_TOOLSETS, METRICS, OTHER, TOOLSET, Kind
 from runtime.errors import GenerationFailed
-from runtime.events import Finished, FinishReason, GenerationStats
+from runtime.events import BrokenDraft, Finished, FinishReason, GenerationStats, SelectionStats
+from runtime.inspection import TokenPlace
 from runtime.protocol import Circuit, EngineLoad, EngineState, Health
 
 URL = "/v1/chat/completions"
@@ -198,6 +200,20 @@ async def test_names_of_toolsets_are_labels_if_allowed_and_only_so_many(settings
     assert value(samples, "callgate_tokens_prompt_total", **MODEL, callgate_toolset=OTHER) == 33
 
 
+async def test_drafts_are_counted_by_where_they_ended(client, runtime):
+    broken = tuple(BrokenDraft(3, TokenPlace(part)) for part in ("syntax", "arguments", "arguments"))
+    selection = SelectionStats("accept", 4, is_accepted=True, num_computed_tokens=None, broken=broken)
+    runtime.script = [
+        *text("Hi")[:-1],
+        Finished(0, FinishReason.STOP, dataclasses.replace(STATS, selection=selection)),
+    ]
+    await client.post(URL, json=body())
+    samples = await read(client)
+    counts = {"taken": 1, "syntax": 1, "arguments": 2}
+    for end, count in counts.items():
+        assert value(samples, "callgate_drafts_total", **MODEL, callgate_draft_end=end) == count
+
+
 async def test_every_metric_of_the_table_is_served(client, runtime, weather):
     runtime.health_now = Health(is_ready=True, loads=(LOAD,), engines=(ELSEWHERE,))
     refusing = GenerationStats(
@@ -212,6 +228,7 @@ async def test_every_metric_of_the_table_is_served(client, runtime, weather):
         mask_fill_us_max=2.0,
         mass_removed=0.5,
         num_refused_tokens=1,
+        selection=SelectionStats("draft", 1, is_accepted=True, num_computed_tokens=8),
     )
     runtime.script = [*call("get_weather", "{}")[:-1], Finished(0, FinishReason.LENGTH, refusing, "budget")]
     runtime.steps = ("is_queued", "has_begun", "has_token")

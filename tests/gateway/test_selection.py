@@ -1,4 +1,4 @@
-"""`callgate.accept` in every API: what the runtime is asked for, what the answer tells, and what is refused."""
+"""`callgate.accept` and its siblings in every API: what the runtime is asked for, what the answer tells, and what is refused."""
 
 from dataclasses import replace
 
@@ -7,8 +7,12 @@ from chat import ask, body
 from fake_runtime import STATS, call
 from sample_tools import TOOL_REQUIRED, WEATHER
 
-from runtime.events import Finished, SelectionStats
-from runtime.selection import Selection
+from gateway.errors import SettingsError
+from gateway.served_models import default_selection
+from gateway.settings import Settings
+from runtime.events import BrokenDraft, Finished, SelectionStats
+from runtime.inspection import TokenPlace
+from runtime.selection import DRAFT, Selection
 
 SCHEMA = WEATHER["function"]["parameters"]
 STATS_OF_THREE = replace(
@@ -21,6 +25,7 @@ TOLD = {
     "accepted": True,
     "log_weight": -0.25,
     "computed_tokens": 90,
+    "broken": [],
 }
 REQUESTS = [
     ("/v1/chat/completions", body(tools=[WEATHER], tool_choice="required")),
@@ -82,3 +87,38 @@ async def test_particles_are_asked_for_in_the_same_way(client, runtime):
     )
     assert response.status_code == 400
     assert response.json()["error"]["param"] == "callgate.particles"
+
+
+@pytest.mark.parametrize(("url", "sent"), REQUESTS)
+async def test_drafts_are_asked_for_in_every_api_and_tell_where_they_broke(client, runtime, url, sent):
+    *deltas, finished = call("get_weather", '{"place": "Oslo", "days": 3}')
+    broken = BrokenDraft(7, TokenPlace("arguments", 0, "get_weather", ("days",), "value"))
+    selection = SelectionStats("draft", 2, is_accepted=False, num_computed_tokens=None, broken=(broken,))
+    runtime.script = [*deltas, replace(finished, stats=replace(STATS, selection=selection))]
+    response = await client.post(url, json={**sent, "callgate": {"draft": True}})
+    assert response.status_code == 200, response.text
+    assert runtime.requests[-1].selection == DRAFT
+    (told,) = response.json()["callgate"]["selections"]
+    assert (told["strategy"], told["computed_tokens"]) == ("draft", None)
+    assert told["broken"] == [{"tokens": 7, "part": "arguments", "tool": "get_weather", "pointer": "/days"}]
+
+
+async def test_a_draft_is_switched_off_or_refused_beside_another_way(client, runtime):
+    tools = {"tools": [WEATHER], "tool_choice": "required"}
+    await ask(client, **tools, callgate={"draft": False})
+    assert runtime.requests[-1].selection == Selection("draft", 1)
+    response = await client.post(
+        "/v1/chat/completions", json=body(**tools, callgate={"draft": True, "accept": 2})
+    )
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "callgate.draft")
+    response = await client.post(
+        "/v1/chat/completions", json=body(**tools, temperature=0, callgate={"draft": True})
+    )
+    assert "x-callgate-ignored" not in response.headers
+
+
+def test_one_setting_says_how_answers_are_selected():
+    assert default_selection(Settings()) == Selection()
+    assert default_selection(Settings(draft=True)) == DRAFT
+    with pytest.raises(SettingsError, match="excludes accept"):
+        default_selection(Settings(draft=True, accept=2))

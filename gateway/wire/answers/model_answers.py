@@ -17,15 +17,28 @@ class NamedRevision(Struct):
     revision: int
 
 
+class BrokenDraft(Struct):
+    """Where a draft left the grammar: behind so many tokens, of which the last that tells was there."""
+
+    tokens: int
+    part: Part
+    tool: str | None
+    pointer: str | None
+
+
 class SelectedAnswer(Struct):
-    """How the answer `index` was selected from several, and how many tokens were computed for all of them."""
+    """How the answer `index` was selected from several, and how many tokens were computed for all of them.
+
+    An engine elsewhere does not tell these: there they are null. `broken` are drafts that were not taken.
+    """
 
     index: int
     strategy: SelectionStrategy
     answers: int
     accepted: bool
     log_weight: float | None
-    computed_tokens: int
+    computed_tokens: int | None
+    broken: list[BrokenDraft]
 
 
 class TokenCandidate(Struct):

@@ -214,6 +214,15 @@ def _selection(choice: int, stats: GenerationStats) -> JSON:
         "accepted": stats.selection.is_accepted,
         "log_weight": stats.log_weight,
         "computed_tokens": stats.selection.num_computed_tokens,
+        "broken": [
+            {
+                "tokens": draft.num_good,
+                "part": draft.place.part,
+                "tool": draft.place.tool,
+                "pointer": draft.place.pointer,
+            }
+            for draft in stats.selection.broken
+        ],
     }
 
 

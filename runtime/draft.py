@@ -1,0 +1,148 @@
+"""Drafts: outputs that a model writes without a mask, while a matcher says where they leave the grammar.
+
+A draft that ends without having left the grammar is an exact draw of the model's own distribution among valid
+outputs. One that has left it could be continued under the mask, from what was good. But that is what a plain
+mask writes in the first place. Let `q` be the model's distribution at a step, of which the mask allows `a`.
+An allowed token `v` is drawn freely, with `q(v)`; or a forbidden one is, with `1 - a`, and then `v` from what
+the mask leaves:
+
+    q(v) + (1 - a) * q(v) / a = q(v) / a
+
+So a draft is worth its tokens only where the next attempt begins anew (`runtime.drafting`).
+"""
+
+from collections.abc import Sequence
+
+from compiler.matcher import Bitmask, Matcher, allocate_bitmask
+from compiler.output_parts import OutputPart
+
+
+class Draft:
+    """What became of one draft; give it to a request for one choice, and read it when that has ended.
+
+    `gives_up`: it ends where it leaves the grammar, and not where the model ends it.
+    """
+
+    def __init__(self, *, gives_up: bool = False) -> None:
+        self.gives_up = gives_up
+        self._matcher: DraftMatcher | None = None
+
+    def follow(self, matcher: Matcher, tokens: Sequence[bytes]) -> Matcher:
+        """The matcher of the draft's output; `matcher` is the grammar's, `tokens` are a vocabulary's."""
+        assert self._matcher is None, "a draft is one output"
+        self._matcher = DraftMatcher(matcher, tokens)
+        return self._matcher
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """All tokens that were written."""
+        return tuple(self._matcher.ids) if self._matcher else ()
+
+    @property
+    def num_good(self) -> int:
+        """How many tokens were written before one that the grammar does not allow."""
+        return self._matcher.num_good if self._matcher else 0
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether it has left the grammar."""
+        return self.num_good < len(self.ids)
+
+    @property
+    def is_given_up(self) -> bool:
+        """Whether it is to end here."""
+        return self.gives_up and self.is_broken
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether it is a whole sentence of the grammar."""
+        return self._matcher is not None and not self.is_broken and self._matcher.is_whole()
+
+
+class DraftMatcher:
+    """A matcher that allows every token, and follows with another one for as long as that accepts.
+
+    What all outputs of the grammar begin with is allowed alone, as under a mask: it tells nothing about which
+    of them the model would write. From the first token on that makes a difference, everything is allowed.
+    """
+
+    def __init__(self, matcher: Matcher, tokens: Sequence[bytes]) -> None:
+        self._matcher = matcher
+        self._tokens = tokens
+        self._mask = allocate_bitmask(1, len(tokens))
+        self._num_led: int | None = None
+        """How many tokens were written before everything was allowed."""
+        self.ids: list[int] = []
+        self.num_good = 0
+
+    def is_whole(self) -> bool:
+        """Whether what was good is a whole sentence."""
+        return self._matcher.is_completed() or self._matcher.is_terminated()
+
+    def fill_bitmask(self, bitmask: Bitmask, row: int) -> None:
+        """Allow everything, except where all outputs of the grammar are alike."""
+        if self.forced_text():
+            self._matcher.fill_bitmask(bitmask, row)
+        else:
+            bitmask[row] = -1
+
+    def accept(self, token_id: int) -> bool:
+        """Advance by any token; the grammar's matcher by those that its mask allows."""
+        led = self.forced_text()
+        if not self._has_left and self._is_allowed(token_id) and self._matcher.accept(token_id):
+            self.num_good += 1
+        if self._num_led is None and (not led or not led.startswith(self._tokens[token_id])):
+            self._num_led = len(self.ids)
+        self.ids.append(token_id)
+        return True
+
+    def rollback(self, num_tokens: int) -> None:
+        """Undo the last tokens."""
+        num_kept = len(self.ids) - num_tokens
+        self._matcher.rollback(max(0, self.num_good - num_kept))
+        self.num_good = min(self.num_good, num_kept)
+        if self._num_led is not None and num_kept <= self._num_led:
+            self._num_led = None
+        del self.ids[num_kept:]
+
+    def fork(self) -> "DraftMatcher":
+        """Another one at the same point."""
+        twin = DraftMatcher(self._matcher.fork(), self._tokens)
+        twin.ids, twin.num_good = list(self.ids), self.num_good
+        twin._num_led = self._num_led
+        return twin
+
+    def forced_text(self) -> bytes:
+        """What all outputs of the grammar begin with, as far as it is not written."""
+        return self._matcher.forced_text() if self._num_led is None else b""
+
+    def parts(self) -> tuple[OutputPart, ...]:
+        """What the last token settled; nothing outside the grammar."""
+        return () if self._has_left else self._matcher.parts()
+
+    def pending_parts(self) -> tuple[OutputPart, ...]:
+        """What is not settled yet; nothing outside the grammar."""
+        return () if self._has_left else self._matcher.pending_parts()
+
+    def is_in_thought(self) -> bool:
+        """Whether the next token is one of a thought."""
+        return not self._has_left and self._matcher.is_in_thought()
+
+    def is_completed(self) -> bool:
+        """A draft may end anywhere."""
+        return True
+
+    def is_terminated(self) -> bool:
+        """Whether it ended as the grammar wants."""
+        return not self._has_left and self._matcher.is_terminated()
+
+    @property
+    def _has_left(self) -> bool:
+        return self.num_good < len(self.ids)
+
+    def _is_allowed(self, token_id: int) -> bool:
+        """Whether a token is in the mask: a matcher also accepts some after which a guard allows nothing."""
+        if not 0 <= token_id < len(self._tokens):
+            return False
+        self._matcher.fill_bitmask(self._mask, 0)
+        return bool(self._mask[0, token_id >> 5] >> (token_id & 31) & 1)

@@ -1,0 +1,200 @@
+"""Drafting: answers that are selected by requests one after another, whatever engine writes them.
+
+draft     The model writes freely first (`runtime.draft`). If that is valid, it is the answer. If not, the
+          answer is written anew under the mask, with the draft in the prompt.
+accept    At most `size - 1` drafts are drawn, each given up where it leaves the grammar. The first that is
+          valid is the answer. If none is, the answer is drawn under the mask. This is for engines that do not
+          weigh what they write; `runtime.population.Accept` does it inside the engine.
+
+A valid draft is an exact draw of the model's own distribution among valid outputs. Let answers under the mask
+be off by the total variation `d`, and let drafts be valid with the probability `p`. Then answers of which at
+most `k` were drafted are off by `(1 - p) ** k * d`.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+
+from runtime.draft import Draft
+from runtime.errors import DeadlineExceeded, GenerationFailed, RequestRefused
+from runtime.events import BrokenDraft, Event, Finished, GenerationStats, PromptRead, SelectionStats
+from runtime.request import GenerationRequest, Message
+from runtime.sampling import draw_seed
+from runtime.selection import MAX_SELECTION, Selection
+from runtime.text.detokenizer import TokenBytes
+from runtime.text.places import PlaceReader
+
+COMPLAINT = "That does not have the required form. Answer again, in the required form."
+
+Generate = Callable[[GenerationRequest], AsyncGenerator[PromptRead | Event, None]]
+"""Generates as `Runtime.generate` does, whatever a request says of its selection."""
+
+
+class Drafting:
+    """Selects answers by requests to one runtime, which `generate`s for each."""
+
+    def __init__(self, generate: Generate, token_bytes: TokenBytes) -> None:
+        self._generate = generate
+        self._token_bytes = token_bytes
+        self._queues: dict[str, asyncio.Queue[PromptRead | Event | Exception]] = {}
+
+    async def answer(
+        self, request: GenerationRequest, selection: Selection
+    ) -> AsyncGenerator[PromptRead | Event, None]:
+        """`PromptRead`, then the events of all choices; a choice has none before it is decided."""
+        queue: asyncio.Queue[PromptRead | Event | Exception] = asyncio.Queue()
+        choices = [
+            _Choice(self._generate, self._token_bytes, request, selection, number)
+            for number in range(request.num_choices)
+        ]
+        tasks = [asyncio.create_task(choice.write(queue)) for choice in choices]
+        self._queues[request.request_id] = queue
+        num_open, is_read = len(choices), False
+        try:
+            while num_open:
+                event = await queue.get()
+                if isinstance(event, Exception):
+                    raise event
+                num_open -= isinstance(event, Finished)
+                if not (isinstance(event, PromptRead) and is_read):
+                    yield event
+                is_read = True
+        finally:
+            del self._queues[request.request_id]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def abort(self, request_id: str) -> None:
+        """End a request with an error; unknown ids are ignored."""
+        if queue := self._queues.get(request_id):
+            queue.put_nowait(GenerationFailed("the request was aborted"))
+
+
+@dataclass(slots=True)
+class _Choice:
+    """One choice, written attempt by attempt."""
+
+    generate: Generate
+    token_bytes: TokenBytes
+    request: GenerationRequest
+    selection: Selection
+    number: int
+    stats: list[GenerationStats] = field(default_factory=list)
+    """Of the attempts so far."""
+    broken: list[BrokenDraft] = field(default_factory=list)
+    num_prompt_tokens: int = 0
+
+    async def write(self, queue: asyncio.Queue[PromptRead | Event | Exception]) -> None:
+        """Put the choice's events into the queue; an error, too."""
+        try:
+            async with aclosing(self._events()) as events:
+                async for event in events:
+                    queue.put_nowait(event)
+        except Exception as error:  # noqa: BLE001 - whoever reads the queue raises it
+            queue.put_nowait(error)
+
+    async def _events(self) -> AsyncGenerator[PromptRead | Event, None]:
+        loop = asyncio.get_running_loop()
+        timeout_s = self.request.timeout_s
+        ends_at = None if timeout_s is None else loop.time() + timeout_s
+        is_shown = self.selection.strategy == "draft"
+        draft = Draft()
+        for number in range(self.selection.size - 1):
+            draft = Draft(gives_up=not is_shown)
+            events: list[Event] = []
+            async for event in self._of(replace(self._attempt(number, ends_at), recipe=None, draft=draft)):
+                if not isinstance(event, PromptRead):
+                    events.append(event)
+                elif number == 0:
+                    self.num_prompt_tokens = event.num_prompt_tokens
+                    yield event
+            if draft.is_valid:
+                for event in events:
+                    yield self._told(event, is_accepted=True)
+                return
+            self._break(draft, events)
+        asked = self._attempt(self.selection.size - 1, ends_at)
+        shown = with_draft(asked, self._text(draft)) if is_shown else asked
+        async for event in self._masked(shown, asked):
+            yield self._told(event)
+
+    async def _masked(
+        self, shown: GenerationRequest, asked: GenerationRequest
+    ) -> AsyncGenerator[PromptRead | Event, None]:
+        """The events of an answer that is `shown` a draft; without, if that prompt is refused as too long."""
+        has_begun = False
+        try:
+            async for event in self._of(shown):
+                has_begun |= not isinstance(event, PromptRead)
+                yield event
+        except RequestRefused:
+            if has_begun or shown is asked:
+                raise
+            async for event in self._of(asked):
+                yield event
+
+    async def _of(self, request: GenerationRequest) -> AsyncGenerator[PromptRead | Event, None]:
+        """The events of one attempt, whose cost is noted."""
+        async with aclosing(self.generate(request)) as events:
+            async for event in events:
+                if isinstance(event, Finished):
+                    self.stats.append(event.stats)
+                yield event
+
+    def _attempt(self, number: int, ends_at: float | None) -> GenerationRequest:
+        """The request of one attempt, which has a seed of its own and the time that is left."""
+        timeout_s = None if ends_at is None else ends_at - asyncio.get_running_loop().time()
+        if timeout_s is not None and timeout_s <= 0:
+            raise DeadlineExceeded
+        seed = self.request.sampling.seed
+        if seed is not None:
+            seed = draw_seed(seed, self.number * MAX_SELECTION + number)
+        return replace(
+            self.request,
+            request_id=f"{self.request.request_id}/{self.number}/{number}",
+            num_choices=1,
+            num_siblings=self.request.num_choices - 1,
+            selection=Selection(),
+            sampling=replace(self.request.sampling, seed=seed),
+            timeout_s=timeout_s,
+        )
+
+    def _break(self, draft: Draft, events: Iterable[Event]) -> None:
+        place = PlaceReader(self.number, self.token_bytes).last_place(events)
+        self.broken.append(BrokenDraft(draft.num_good, place))
+
+    def _text(self, draft: Draft) -> str:
+        written = (i for i in draft.ids if self.token_bytes.has(i) and i not in self.token_bytes.stop_ids)
+        return self.token_bytes.of(written).decode(errors="replace").strip()
+
+    def _told(self, event: PromptRead | Event, *, is_accepted: bool = False) -> PromptRead | Event:
+        """An event of the answer as one of this choice; the last one tells how it was selected."""
+        if isinstance(event, PromptRead):
+            return event
+        event = replace(event, choice=self.number)
+        if not isinstance(event, Finished):
+            return event
+        computed = [stats.num_computed_tokens for stats in self.stats]
+        selection = SelectionStats(
+            strategy=self.selection.strategy,
+            num_sequences=len(self.stats),
+            is_accepted=is_accepted,
+            num_computed_tokens=sum(computed) if all(computed) else None,
+            broken=tuple(self.broken),
+        )
+        stats = replace(event.stats, num_prompt_tokens=self.num_prompt_tokens, selection=selection)
+        return replace(event, stats=stats)
+
+
+def with_draft(request: GenerationRequest, text: str) -> GenerationRequest:
+    """The request behind a draft of this text. A prompt that is no conversation has no place for it."""
+    if request.prompt is not None or not text:
+        return request
+    return replace(request, messages=(*request.messages, *shown_draft(text)))
+
+
+def shown_draft(text: str) -> tuple[Message, Message]:
+    """How a draft that has left the grammar is shown; what was wrong with it, the mask prevents."""
+    return Message("assistant", text), Message("user", COMPLAINT)
