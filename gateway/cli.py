@@ -29,6 +29,10 @@ cli.add_typer(tools, name="tools")
 store = typer.Typer(help="The store of toolsets.", no_args_is_help=True)
 cli.add_typer(store, name="store")
 
+QUICK = ("prompt", "retry", "callgate", "accept", "particles", "best", "draft")
+"""The strategies of a quick study; it asks so many questions of each set."""
+QUICK_COUNT = 12
+
 cli.command("engines")(engines)
 cli.add_typer(keys, name="keys")
 
@@ -92,8 +96,15 @@ def study(
     model: Annotated[
         str | None, typer.Option(help="Model: a directory or a hub id; by default the one that is served.")
     ] = None,
-    count: Annotated[int, typer.Option(min=1, help="Questions in each set.")] = 30,
-    temperatures: Annotated[str, typer.Option(help="Temperatures, separated by commas.")] = "0,0.7,1",
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Few strategies and questions: minutes with the model `tiny`.")
+    ] = False,
+    count: Annotated[
+        int | None, typer.Option(min=1, help="Questions in each set; by default 30, if quick 12.")
+    ] = None,
+    temperatures: Annotated[
+        str | None, typer.Option(help="Temperatures, separated by commas; by default 0,0.7,1, if quick 1.")
+    ] = None,
     strategies: Annotated[
         str | None, typer.Option(help="Strategies to compare, separated by commas; by default all.")
     ] = None,
@@ -116,9 +127,9 @@ def study(
     with errors_explained():
         settings = load({"model": model, "device": device, "num_threads": num_threads})
         options = {
-            "count": count,
-            "temperatures": _numbers(temperatures),
-            "strategies": strategies and tuple(strategies.split(",")),
+            "count": count or (QUICK_COUNT if quick else 30),
+            "temperatures": _numbers(temperatures or ("1" if quick else "0,0.7,1")),
+            "strategies": tuple(strategies.split(",")) if strategies else QUICK if quick else None,
             "bfcl": bfcl,
             "num_at_once": at_once,
             "max_tokens": max_tokens,

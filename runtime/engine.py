@@ -31,7 +31,7 @@ from runtime.jump_forward import MAX_PIECE_BYTES, ForcedToken, JumpForward
 from runtime.masks import TokenMasks
 from runtime.page_pool import PagePool
 from runtime.protocol import EngineLoad
-from runtime.sampling import adjust, own_probabilities, sample
+from runtime.sampling import adjust, own_probabilities, sample, tell_drawn
 from runtime.scheduler import Batch, Scheduler
 from runtime.sequence import Population, Sequence, SequenceStatus
 from runtime.settings import EngineSettings
@@ -175,8 +175,17 @@ class Engine:
         self.scheduler.park(sequence)
 
     def resume(self, sequence: Sequence) -> None:
-        """Queue a parked sequence again, or a copy of one that was computed; its population does this."""
+        """Queue a parked sequence again; its population does this."""
         self.scheduler.enqueue(sequence)
+
+    def copy(self, sequence: Sequence, seed: int) -> Sequence:
+        """A copy that goes on with another seed, on the same pages if it can; its population does this."""
+        twin = sequence.fork(seed)
+        if (copied := self.scheduler.adopt(twin, sequence)) is None:
+            self.scheduler.enqueue(twin)
+        elif copied:
+            self.runner.cache.copy(*copied)
+        return twin
 
     def drop(self, sequence: Sequence) -> None:
         """End a sequence and not its population, which does this."""
@@ -298,10 +307,13 @@ class Engine:
         adjust(logits, sequences)
         masked = self.masks.apply(logits, sequences)
         tokens = sample(masked.probabilities, sequences)
+        tell_drawn(masked.probabilities, sequences, tokens)
         if rows := self.masks.count(masked, sequences):
             again = [sequences[row] for row in rows]
             probabilities = self.masks.recompute(logits[rows], again)
-            for row, token in zip(rows, sample(probabilities, again), strict=True):
+            anew = sample(probabilities, again)
+            tell_drawn(probabilities, again, anew)
+            for row, token in zip(rows, anew, strict=True):
                 tokens[row] = token
         self.masks.inspect(masked, sequences, tokens)
         return tokens

@@ -10,6 +10,7 @@ those go on of which most was left.
 """
 
 import math
+from dataclasses import replace
 
 from runtime.sampling import noise
 from runtime.selection import Selection, SelectionStrategy
@@ -68,8 +69,9 @@ class Particles(Population):
     After each token of all, the effective sample size is `1 / sum(share ** 2)` for the shares of the weights.
     Where it is below half the size, the particles are *resampled*: each is copied as often as its share says,
     or dropped, and all weigh the same again (sequential Monte Carlo; Lew et al., arXiv 2306.03081). A copy
-    has the seed of the particle whose place it takes. It goes through the queue: it finds the full pages of
-    the one that it copies in the prefix cache, and computes the tokens of the last page again.
+    has the seed of the particle whose place it takes. It shares the full pages of the one that it copies, and
+    gets a copy of the last one. Where there is no place or page for it, it goes through the queue, and
+    computes again what it finds in no cache.
     """
 
     strategy: SelectionStrategy = "particles"
@@ -88,13 +90,15 @@ class Particles(Population):
         ahead = [member for member in live if _weight(member).num_drawn > self._num_drawn]
         if len(ahead) < len(live):
             for member in ahead:
-                if member.status is not SequenceStatus.PARKED:
+                if member.status is SequenceStatus.WAITING:
                     engine.park(member)
+                member.is_held = True
             return None
         if live:
             self._num_drawn += 1
             self._resample(engine)
         for member in self.members:
+            member.is_held = False
             if member.status is SequenceStatus.PARKED:
                 engine.resume(member)
         if not all(map(_is_done, self.members)):  # resampling may have left none that is not
@@ -133,13 +137,40 @@ class Particles(Population):
         """A copy of a member; one that is finished is a member twice."""
         if _is_finished(parent):
             return parent
-        child = parent.fork(seed)
+        child = engine.copy(parent, seed)
         self._written[child] = list(self._written[parent])
-        engine.resume(child)
         return child
 
     def _noise(self, position: int) -> float:
         return noise(self.first.seed, self.first.choice, position)
+
+
+class Best(Population):
+    """Draws `size` sequences, and selects the one that is most likely for the model.
+
+    This is what particles are at temperature 0, where the model is asked for its best output, and not for a
+    draw. A mask takes the best token at each step, and that need not lead to the best valid output. So the
+    first sequence does that, and the others are drawn at temperature 1.
+    """
+
+    strategy: SelectionStrategy = "particles"
+
+    def __init__(self, first: Sequence, size: int, sibling: Sibling) -> None:
+        super().__init__(first, sibling)
+        self._size = self.num_together = size
+
+    def advance(self, engine: PopulationHost) -> Sequence | None:
+        """Begin all members, and select one when they are finished."""
+        while len(self.members) < self._size:
+            member = self._another()
+            if member.sampling.is_greedy:
+                member.sampling = replace(member.sampling, temperature=1.0)
+            engine.start(member)
+        return (
+            self._select(max(self.members, key=log_likelihood))
+            if all(map(_is_finished, self.members))
+            else None
+        )
 
 
 def systematic_copies(shares: list[float], uniform: float) -> list[int]:
@@ -162,14 +193,21 @@ def population_of(first: Sequence, selection: Selection, sibling: Sibling) -> Po
     """The population that begins with a sequence; None if that is the only one."""
     if selection.size == 1:
         return None
-    kind = {"accept": Accept, "particles": Particles}[selection.strategy]
-    return kind(first, selection.size, sibling)
+    if selection.strategy == "accept":
+        return Accept(first, selection.size, sibling)
+    takes_best = selection.takes_best or first.sampling.is_greedy
+    return (Best if takes_best else Particles)(first, selection.size, sibling)
 
 
 def log_weight(sequence: Sequence) -> float:
     """The logarithm of a member's weight; minus infinity if the budget closer completed it."""
     weight = _weight(sequence)
     return -math.inf if sequence.closed_by is not None else weight.log + weight.log_resampled
+
+
+def log_likelihood(sequence: Sequence) -> float:
+    """How likely a member's output is for the model; minus infinity if the budget closer completed it."""
+    return -math.inf if sequence.closed_by is not None else _weight(sequence).log_likelihood
 
 
 def chosen_by_weight(sequences: list[Sequence], uniform: float) -> int:

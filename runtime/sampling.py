@@ -74,6 +74,22 @@ def own_probabilities(logits: Tensor, sequences: list[Sequence], token_ids: list
     return [float(p) for p in probabilities.gather(1, columns[:, None])[:, 0].tolist()]
 
 
+def tell_drawn(probabilities: Tensor, sequences: list[Sequence], tokens: list[SampledToken | None]) -> None:
+    """Tell weighed sequences how probable their tokens were, in [len(sequences), num_columns]."""
+    drawn = [
+        (row, token.token_id, sequence.weight)
+        for row, (sequence, token) in enumerate(zip(sequences, tokens, strict=True))
+        if sequence.weight is not None and token is not None
+    ]
+    if not drawn:
+        return
+    rows, ids, weights = zip(*drawn, strict=True)
+    columns = upload(ids, probabilities.device, torch.long)
+    found = probabilities[list(rows)].gather(1, columns[:, None])[:, 0].tolist()
+    for weight, probability in zip(weights, found, strict=True):
+        weight.drawn_probability = probability
+
+
 def noise(seed: int, choice: int, position: int) -> float:
     """A number uniform in [0, 1), in steps of 2**-32."""
     digest = hashlib.blake2b(struct.pack("<QII", seed % 2**64, choice, position), digest_size=4)

@@ -142,6 +142,27 @@ class Scheduler:
         self.remove(sequence)
         sequence.status = SequenceStatus.PARKED
 
+    def adopt(self, twin: Sequence, sequence: Sequence) -> tuple[int, int] | tuple[()] | None:
+        """Run a copy of a running sequence on the same pages; None if there is no place or page for it.
+
+        A page that is not full cannot be shared, as both go on writing it: returns it and the page that it is
+        to be copied to, nothing if there is none.
+        """
+        num_full, num_rest = divmod(sequence.num_computed, self.pool.page_size)
+        is_running = sequence.status is SequenceStatus.RUNNING
+        if not is_running or len(self.running) >= self.max_running or self.pool.num_free < bool(num_rest):
+            return None
+        shared = sequence.page_table[:num_full]
+        self.pool.share(shared)
+        copied = self.pool.allocate(bool(num_rest))
+        twin.page_table = shared + copied
+        twin.num_computed = sequence.num_computed
+        twin.num_published = min(sequence.num_published, num_full)
+        twin.status = SequenceStatus.RUNNING
+        self.running.append(twin)
+        self.shares.enter(twin)
+        return (sequence.page_table[num_full], copied[0]) if copied else ()
+
     def _to_drop(self, waiting: list[Sequence], share: str) -> Sequence | None:
         num_waiting = Counter(other.share for other in waiting)
         largest, number = num_waiting.most_common(1)[0]
@@ -222,12 +243,13 @@ class Scheduler:
                 self.max_running += 1
 
     def _give_way(self) -> None:
-        """Preempt what must give its place or pages to the next waiting sequence.
+        """Preempt what must give its place or pages to the next waiting sequence; held ones go first.
 
         This is done before the step has chunks: what has a chunk keeps its pages, as others may read them.
         """
         if not self.waiting:
             return
+        self._park_held()
         sequence = self.shares.next_of(self.waiting)
         if len(self.running) >= self.max_running and (
             other := self.shares.over_places(self.running, sequence)
@@ -239,6 +261,11 @@ class Scheduler:
                 other := self.shares.over_pages(self.running, sequence, num_pages)
             ):
                 self.preempt(other)
+
+    def _park_held(self) -> None:
+        """Take the places and pages of sequences that wait for the others of their population."""
+        for sequence in [sequence for sequence in self.running if sequence.is_held]:
+            self.park(sequence)
 
     def _cached(self, sequence: Sequence) -> list[int]:
         """The pages of a waiting sequence's longest cached prefix.
@@ -263,6 +290,8 @@ class Scheduler:
         """
         num_tokens = min(sequence.num_due, budget)
         num_missing = self._num_pages(sequence.num_computed + num_tokens) - len(sequence.page_table)
+        if num_missing > self.pool.num_free:
+            self._park_held()
         while num_missing > self.pool.num_free:
             still_running = [other for other in unscheduled if other.status is SequenceStatus.RUNNING]
             largest = self.shares.largest(still_running)

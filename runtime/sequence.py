@@ -79,8 +79,9 @@ class Sequence:
     `weight` is None unless it is asked for; then every forced token is computed, and the stop token is drawn.
     `token_s` is the time that its next token has taken so far, `slow_token_s` that of its last one if it was
     slow, and `slow_s` that of all slow ones (`runtime.slow_grammars`).
-    `population` are the sequences of the same choice, if there are several; `selection` says how this one
-    was selected. `deadline` is a time of `time.monotonic`. `min_tokens` and `stop_token_ids` are those of the
+    `population` are the sequences of the same choice, if there are several; one `is_held` while it waits for
+    the others with its pages, which it loses when somebody needs them. `selection` says how this one was
+    selected. `deadline` is a time of `time.monotonic`. `min_tokens` and `stop_token_ids` are those of the
     request; a sequence with a matcher has none. `is_inspected`: its tokens tell how they came about. `times`
     are those of the request, shared by its choices.
     """
@@ -109,6 +110,7 @@ class Sequence:
     closed_by: str | None = None
     token_ids: list[int] = field(init=False)
     has_run: bool = False
+    is_held: bool = False
     num_computed: int = 0
     num_published: int = 0
     num_charged: int = 0
@@ -160,7 +162,7 @@ class Sequence:
 
         While tokens are forced, that is all but the last pending one: its logits would choose no token.
         """
-        if self.closed_by is not None:
+        if self.closed_by is not None or self.is_held:
             return 0
         return self.num_pending - (self.forced is not None)
 
@@ -239,7 +241,10 @@ class PopulationHost(Protocol):
         """Take a sequence's place and pages, until it is resumed."""
 
     def resume(self, sequence: Sequence) -> None:
-        """Queue a parked sequence again, or a copy of one that was computed."""
+        """Queue a parked sequence again."""
+
+    def copy(self, sequence: Sequence, seed: int) -> Sequence:
+        """Begin a copy of a member, with another seed."""
 
     def drop(self, sequence: Sequence) -> None:
         """End a sequence that no longer takes part."""

@@ -29,8 +29,10 @@ class Weight:
 
     The factors of its first `num_counted` token ids, those of the prompt included, are counted. `log` is the
     natural logarithm of their product, and `log_shared` that of the factors up to the first drawn token; it
-    is None until one was drawn. `allowed_mass` is that of the step that is being sampled. `log_resampled` is
-    what resampling has added to the logarithm (`runtime.population.Particles`).
+    is None until one was drawn. `allowed_mass` is that of the step that is being sampled, and
+    `drawn_probability` that of its token among what is allowed. `log_resampled` is what resampling has added
+    to the logarithm (`runtime.population.Particles`). `log_likelihood` is the logarithm of the product of all
+    `q`: how likely the output is for the model.
     """
 
     num_counted: int
@@ -38,7 +40,9 @@ class Weight:
     log_shared: float | None = None
     num_drawn: int = 0
     allowed_mass: float = 1.0
+    drawn_probability: float = 1.0
     log_resampled: float = 0.0
+    log_likelihood: float = 0.0
 
     @property
     def log_relative(self) -> float:
@@ -49,12 +53,14 @@ class Weight:
         """Count one more token, which was forced; `probability` is the model's own."""
         self.num_counted += 1
         self._multiply(probability)
+        self.log_likelihood += _log(probability)
 
     def count_drawn(self) -> None:
         """Count one more token, which was drawn in the step of `allowed_mass`."""
         self.num_counted += 1
         self.num_drawn += 1
         self._multiply(self.allowed_mass)
+        self.log_likelihood += _log(self.allowed_mass) + _log(self.drawn_probability)
         if self.log_shared is None:
             self.log_shared = self.log
 
@@ -63,4 +69,8 @@ class Weight:
         return replace(self)
 
     def _multiply(self, factor: float) -> None:
-        self.log += math.log(min(1.0, max(factor, MIN_MASS)))
+        self.log += _log(factor)
+
+
+def _log(factor: float) -> float:
+    return math.log(min(1.0, max(factor, MIN_MASS)))

@@ -62,6 +62,13 @@ class KVCache:
             keys[index] = 0
             values[index] = 0
 
+    @torch.inference_mode()
+    def copy(self, source: int, target: int) -> None:
+        """Give one page the content of another."""
+        for keys, values in self.layers.values():
+            keys[target] = keys[source]
+            values[target] = values[source]
+
     def _empty(self, states: Tensor) -> Tensor:
         heads, _, dim = states.shape
         return states.new_zeros(self.num_pages, self.page_size, heads, dim)

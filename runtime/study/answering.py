@@ -187,8 +187,8 @@ def _members(sequence: Sequence) -> Iterable[Sequence]:
 
 
 def _num_computed(sequence: Sequence) -> int:
-    selected = sequence.selection and sequence.selection.num_computed_tokens
-    return sequence.counters.num_computed if selected is None else selected
+    of_all = sequence.selection.num_computed_tokens if sequence.selection else None
+    return sequence.counters.num_computed if of_all is None else of_all
 
 
 class Asker:

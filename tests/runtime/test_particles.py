@@ -10,6 +10,7 @@ from selected import distribution, run, selected, selected_sequence, text_of
 
 from runtime.errors import GenerationFailed
 from runtime.population import systematic_copies, weight_shares
+from runtime.scheduler import Scheduler
 from runtime.selection import Selection
 from runtime.sequence import Sequence
 
@@ -78,6 +79,61 @@ def test_particles_are_resampled(monkeypatch):
         counters = {member.counters.num_computed for member in output.sequence.population.members}
         assert output.sequence.selection.num_computed_tokens > sum(counters)
     assert forked
+
+
+@pytest.fixture
+def without_copies(monkeypatch):
+    """Copies of particles go through the queue, and compute the tokens of their last page again."""
+
+    def switch():
+        monkeypatch.setattr(Scheduler, "adopt", lambda self, twin, sequence: None)
+
+    return switch
+
+
+@pytest.mark.parametrize(("prompt", "num_behind"), [(b"prompt", 0), (b"prompts.", 2)])
+def test_copies_go_on_from_the_pages_of_the_others(without_copies, prompt, num_behind):
+    """Resampled behind the second letter, when so many tokens are computed behind the last full page."""
+
+    def written():
+        engine = toy_model.toy_engine(max_sequences=64)
+        sequences = [selected_sequence(particles(8), seed, prompt=prompt) for seed in range(8)]
+        outputs = run(engine, sequences)
+        return [outputs[sequence].sequence.output_ids for sequence in sequences], engine.runner.num_computed
+
+    copied, num_copied = written()
+    without_copies()
+    queued, num_queued = written()
+    assert copied == queued
+    assert (num_copied < num_queued) is (num_behind > 0)
+    assert num_copied <= num_queued
+
+
+def test_a_copied_page_has_what_the_other_had(make_engine, without_copies):
+    def written():
+        engine = make_engine(max_sequences=64)
+        sequences = [selected_sequence(particles(8), seed, prompt=b"a prompt") for seed in range(12)]
+        outputs = run(engine, sequences)
+        return [(outputs[s].sequence.output_ids, round(outputs[s].sequence.weight.log, 3)) for s in sequences]
+
+    copied = written()
+    without_copies()
+    assert written() == copied
+
+
+def test_at_temperature_0_the_most_likely_is_selected():
+    """A mask that takes the best token at each step writes `aa`; the best text is `bb`."""
+    assert max(toy_model.TEXTS, key=toy_model.probability) == "bb"
+    outputs = selected(particles(16), 48, temperature=0.0)
+    assert distribution(outputs)["bb"] > 0.8  # 0.93 on average
+    for output in outputs:
+        members = output.sequence.population.members
+        likely = [member.weight.log_likelihood for member in members]
+        assert output.sequence.weight.log_likelihood == max(likely)
+        assert bytes(members[0].output_ids[1:-2]) == b"aa"
+        for member, log in zip(members, likely, strict=True):
+            text = bytes(member.output_ids[1:-2]).decode()
+            assert log == pytest.approx(math.log(toy_model.probability(text)), abs=1e-4)
 
 
 def test_a_particle_that_fails_ends_its_choice():
