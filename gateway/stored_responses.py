@@ -40,7 +40,7 @@ MAX_ENTRY_BYTES = 4 << 20
 MAX_ENTRIES = 1_000
 MAX_REFERRED = 100
 """Responses that the items of one request may refer to; each is looked up."""
-NUM_THREADS = 2
+NUM_RESPONSE_THREADS = 2
 """Threads that decode entries; one owner has one of them."""
 _ATTEMPTS = 20
 
@@ -83,7 +83,7 @@ class StoredResponses:
         self._lifetime_s = lifetime_s
         self._max_bytes = max_bytes
         self._contents = contents
-        self._threads = FairThreads(NUM_THREADS, "callgate-responses")
+        self._threads = FairThreads(NUM_RESPONSE_THREADS, "callgate-responses")
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def expanded(self, body: Any, owner: str) -> Any:

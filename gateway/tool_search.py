@@ -27,7 +27,7 @@ _EARLIER = 0.5
 
 _MAX_MESSAGES = 6
 _INDEX_BYTES = 64 << 20
-_NUM_THREADS = 2
+_NUM_SEARCH_THREADS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class ToolSearcher:
 
     tenant: str = ""
     indexes: _Indexes = field(default_factory=lambda: _Indexes(_INDEX_BYTES))
-    threads: FairThreads = field(default_factory=lambda: FairThreads(_NUM_THREADS, "tool-search"))
+    threads: FairThreads = field(default_factory=lambda: FairThreads(_NUM_SEARCH_THREADS, "tool-search"))
 
     def of_tenant(self, tenant: str | None) -> "ToolSearcher":
         """A searcher for a tenant, with the same threads and memory."""

@@ -44,7 +44,7 @@ MAX_ALLOWED = 256
 REFUSED_BIAS = -100.0
 MAX_TRIES = 2
 """How many engines may break off before an output fails."""
-NUM_THREADS = 4
+NUM_VERIFYING_THREADS = 4
 """Threads that begin, verify and complete outputs which take long; one client has at most half of them."""
 
 
@@ -66,7 +66,7 @@ class OutputWriter:
         self._requests = requests
         self._jump_forward = jump_forward
         self._jump_lock = threading.Lock()
-        self._threads = FairThreads(NUM_THREADS, "callgate-verify")
+        self._threads = FairThreads(NUM_VERIFYING_THREADS, "callgate-verify")
 
     async def write(
         self,

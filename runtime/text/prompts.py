@@ -12,7 +12,7 @@ from runtime.text.tokenizer import LoadedTokenizer
 
 T = TypeVar("T")
 
-NUM_THREADS = 4
+NUM_TEMPLATE_THREADS = 4
 """Tokenizing holds no lock of the interpreter, so a short prompt need not wait for a long one.
 
 One client has at most half of them, so the prompts of one do not hold up those of others."""
@@ -38,7 +38,7 @@ class PromptRenderer:
         self._backend = text.tokenizer.backend_tokenizer
         tokens = (*text.vocabulary.tokens, *text.vocabulary.markers)
         self._limit = PromptLimit(context_length, max(map(len, tokens)))
-        self._threads = FairThreads(NUM_THREADS, "callgate-template")
+        self._threads = FairThreads(NUM_TEMPLATE_THREADS, "callgate-template")
         self._max_waiting_per_share = max_waiting_per_share
         self._retry_after_s = retry_after_s
 

@@ -24,7 +24,7 @@ from runtime.errors import (
 )
 from runtime.events import Finished, FinishReason, TextDelta, ThoughtDelta
 from runtime.request import GenerationRequest, Message, Sampling
-from runtime.text.prompts import NUM_THREADS
+from runtime.text.prompts import NUM_TEMPLATE_THREADS
 from runtime.text.template import ChatTemplate
 
 
@@ -282,7 +282,7 @@ async def test_what_a_step_wrote_may_be_sent_while_the_next_is_computed(make_run
 async def test_a_timeout_covers_the_wait_for_a_template_thread(runtime):
     """Other people's long prompts hold all threads that render prompts."""
     is_released = threading.Event()
-    for number in range(NUM_THREADS):
+    for number in range(NUM_TEMPLATE_THREADS):
         runtime._prompts._threads.submit(f"client {number}", lambda: is_released.wait(30))
     start = time.monotonic()
     try:
