@@ -9,9 +9,7 @@ import ipaddress
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
-from litestar import Request
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Receive, Scope, Send
 
@@ -19,7 +17,7 @@ from gateway.api_keys import ApiKeys
 from gateway.configured_keys import ConfiguredKeys, keys_sent
 from gateway.errors import ForeignHost, ForeignPage, GatewayError, MalformedHead, SettingsError, Unauthorized
 from gateway.grants import ALL_SCOPES, GRANT, Grant, KeyScope
-from gateway.problems import respond
+from gateway.problems import send_error
 from gateway.route_scopes import OpenPaths
 from gateway.settings import Settings
 
@@ -135,9 +133,7 @@ class AccessControl:
             try:
                 scope[GRANT] = await self._grant_of(scope)  # type: ignore[literal-required]
             except GatewayError as error:
-                request: Request[Any, Any, Any] = Request(scope, receive, send)
-                response = respond(request, error).to_asgi_response(app=None, request=request)
-                await response(scope, receive, send)
+                await send_error(scope, receive, send, error)
                 return
         await self._app(scope, receive, send)
 

@@ -7,14 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from litestar import Request
 from litestar.enums import ScopeType
 from litestar.middleware import ASGIMiddleware
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.errors import RateLimited
 from gateway.grants import GRANT, Grant
-from gateway.problems import respond
+from gateway.problems import send_error
 from gateway.rate_limits import Limited, RateLimits, Taken
 from gateway.route_scopes import OPEN, scopes_of
 from gateway.turn import Observer
@@ -50,9 +49,7 @@ class LimitedRequests(ASGIMiddleware):
         try:
             await allowance.take_request()
         except RateLimited as error:
-            request: Request[Any, Any, Any] = Request(scope, receive, telling)
-            response = respond(request, error).to_asgi_response(app=None, request=request)
-            await response(scope, receive, telling)
+            await send_error(scope, receive, telling, error)
         else:
             await next_app(scope, receive, telling)
 

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any
 
-from litestar import Litestar, Request
+from litestar import Litestar
 from litestar.datastructures import State
 from litestar.di import Provide
 from opentelemetry import trace
@@ -24,7 +24,7 @@ from gateway.configured_keys import ConfiguredKeys
 from gateway.console.console_routes import CONSOLE_ROUTES
 from gateway.data_dir import open_store_of, read_secret, warn_of_own_secret
 from gateway.grants import GRANT, Grant
-from gateway.headers import CrossOrigin, RequestIds, read_origins
+from gateway.headers import CrossOrigin, HttpRequest, RequestIds, read_origins
 from gateway.json_contents import ContentLimits
 from gateway.principal import Principal, principal_of, read_networks
 from gateway.problems import respond
@@ -79,7 +79,7 @@ def create_app(
     limits = RateLimits(opened_store)
     recorders = Recorders.open(settings, tracer_provider, meters)
 
-    def principal(request: Request[Any, Any, Any]) -> Principal:
+    def principal(request: HttpRequest) -> Principal:
         return principal_of(request.scope, trusted_proxies)
 
     parts = partial(
@@ -253,7 +253,7 @@ def open_compile_pool(settings: Settings) -> CompilePool:
     return ThreadPool(limits=limits)
 
 
-def _services(state: State, request: Request[Any, Any, Any]) -> Services:
+def _services(state: State, request: HttpRequest) -> Services:
     views: Any = state.views
     assert isinstance(views, ServiceViews)
     return views.of(request.scope.get(GRANT))  # type: ignore[arg-type] # `AccessControl` put it there

@@ -8,7 +8,9 @@ import re
 import time
 import uuid
 from collections.abc import Iterable
+from typing import Any
 
+from litestar import Request
 from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
 
@@ -16,6 +18,9 @@ from gateway.deadline import ARRIVED
 from gateway.errors import SettingsError
 from gateway.rate_limits import Limited
 from gateway.settings import Settings
+
+HttpRequest = Request[Any, Any, Any]
+"""A request, as routes and what stands before them get it."""
 
 REQUEST_ID = "callgate.request_id"
 """Where a request's scope holds its id."""

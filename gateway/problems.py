@@ -15,13 +15,14 @@ from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any
 
-from litestar import Request, Response
+from litestar import Response
 from litestar.exceptions import HTTPException, ValidationException
+from litestar.types import Receive, Scope, Send
 
 from compiler import errors as compiler
 from gateway import errors as gateway
 from gateway.error_details import details_of
-from gateway.headers import REQUEST_ID
+from gateway.headers import REQUEST_ID, HttpRequest
 from runtime import errors as runtime
 from toolspecs import errors as toolspecs
 from toolspecs.nearest import instead
@@ -190,7 +191,7 @@ def problem_of(error: Exception) -> Problem:
     return Problem(500, "internal_error", "the gateway failed; its log says why")
 
 
-def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+def respond(request: HttpRequest, error: Exception) -> Response[Any]:
     """The response to an error, in the shape of the route."""
     problem = problem_of(error)
     path = request.scope["path"]  # not of `request.url`, which fails where `Host` is no host
@@ -226,6 +227,12 @@ def writer_of(path: str) -> Callable[[Problem], dict[str, Any]]:
 def is_mcp(path: str) -> bool:
     """Whether a route is one of the MCP front."""
     return path.startswith(f"{MCP}/") or path == MCP
+
+
+async def send_error(scope: Scope, receive: Receive, send: Send, error: Exception) -> None:
+    """Answer a request that comes to no route with an error."""
+    request = HttpRequest(scope, receive, send)  # type: ignore[arg-type] # the scope of a request
+    await respond(request, error).to_asgi_response(app=None, request=request)(scope, receive, send)
 
 
 def has_problem_details(path: str) -> bool:

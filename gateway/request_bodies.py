@@ -7,9 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, TypeVar
 
-from litestar import Request
-
 from gateway.errors import ClientGone, LargeBody, TooManyBodies
+from gateway.headers import HttpRequest
 from gateway.json_contents import ContentLimits
 
 T = TypeVar("T")
@@ -46,7 +45,7 @@ class RequestBodies:
 
     async def read(
         self,
-        request: Request[Any, Any, Any],
+        request: HttpRequest,
         reader: Callable[[bytes], T],
         *,
         share: str,

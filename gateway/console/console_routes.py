@@ -1,13 +1,13 @@
 """The routes of the console. They need no key: what they send is the same in every gateway of a version."""
 
 from collections.abc import Mapping
-from typing import Any
 
-from litestar import Request, Response, get
+from litestar import Response, get
 from litestar.exceptions import NotFoundException
 from litestar.params import FromPath
 
 from gateway.console.asset_files import Asset, read_assets
+from gateway.headers import HttpRequest
 
 CONSOLE_PATH = "/console"
 
@@ -24,7 +24,7 @@ _FOR_GOOD = "public, max-age=31536000, immutable"
 
 
 @get(CONSOLE_PATH, sync_to_thread=True)
-def console_page(request: Request[Any, Any, Any]) -> Response[bytes | None]:
+def console_page(request: HttpRequest) -> Response[bytes | None]:
     """The console's one HTML page; 304 if the browser has it."""
     if request.scope.get("raw_path", b"").endswith(b"/"):  # the page's links begin at the folder above
         return Response(None, status_code=308, headers={"Location": f"..{CONSOLE_PATH}"})

@@ -1,11 +1,12 @@
 """The routes that call models, and those that count tokens: what every wire format asks of a turn."""
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
-from litestar import Request, Response, delete, get, post
+from litestar import Response, delete, get, post
 from litestar.params import FromPath, FromQuery, QueryParameter
 from msgspec import Meta
 
@@ -14,9 +15,17 @@ from gateway.body import convert
 from gateway.completions import split_model
 from gateway.deadline import ARRIVED
 from gateway.errors import InvalidField
+from gateway.headers import HttpRequest
 from gateway.principal import Principal, RequestPrincipal
-from gateway.problems import MESSAGES, anthropic_error, openai_error, wire_name
-from gateway.routes.transport import read_body, read_wire_request, stream, told, unless_gone
+from gateway.problems import MESSAGES, wire_name
+from gateway.routes.transport import (
+    AnswerWriter,
+    read_body,
+    read_wire_request,
+    stream,
+    told,
+    unless_gone,
+)
 from gateway.services import Services, WiredServices
 from gateway.stored_responses import ItemPage
 from gateway.turn import Generation, Turn
@@ -24,11 +33,9 @@ from gateway.wire.anthropic import MessageWriter
 from gateway.wire.anthropic import read_request as read_messages_request
 from gateway.wire.openai import (
     ChatRequest,
-    chunks,
-    completion,
+    ChatWriter,
+    TextCompletionWriter,
     read_completions_request,
-    text_chunks,
-    text_completion,
 )
 from gateway.wire.openai import read_request as read_chat_request
 from gateway.wire.responses import ResponseWriter
@@ -61,20 +68,28 @@ class WireRequest(Protocol):
         """The fields that were left out."""
 
 
-async def _started(
-    request: Request[Any, Any, Any], services: Services, principal: Principal, asked: WireRequest
-) -> tuple[Generation, dict[str, str]]:
-    """The generation that answers a request, and the header that names ignored fields."""
+async def _answer(
+    request: HttpRequest,
+    services: Services,
+    principal: Principal,
+    asked: WireRequest,
+    writer_of: Callable[[Generation], AnswerWriter],
+) -> Response[Any]:
+    """The answer to a turn, whole or as server-sent events; a header names the ignored fields."""
     arrived = request.scope[ARRIVED]  # type: ignore[literal-required]
     allowance = allowance_of(request.scope)
     starting = services.completions.start(asked.turn, principal.share, allowance, arrived=arrived)
     generation = await unless_gone(request, starting)
     without_effect = (wire_name(request.scope["path"], name) for name in generation.ignored)
-    return generation, told((*asked.ignored, *without_effect))
+    headers = told((*asked.ignored, *without_effect))
+    writer = writer_of(generation)
+    if asked.turn.is_streamed:
+        return stream(generation, writer, headers)
+    return Response(await unless_gone(request, writer.whole()), headers=headers)
 
 
 async def _prompt_ids(
-    request: Request[Any, Any, Any], services: Services, principal: Principal, asked: WireRequest
+    request: HttpRequest, services: Services, principal: Principal, asked: WireRequest
 ) -> list[int]:
     """The token ids of the prompt of a request."""
     arrived = request.scope[ARRIVED]  # type: ignore[literal-required]
@@ -84,20 +99,17 @@ async def _prompt_ids(
 
 @post("/v1/chat/completions", status_code=200)
 async def chat_completions(
-    request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
+    request: HttpRequest, services: WiredServices, principal: RequestPrincipal
 ) -> Response[Any]:
     """The assistant's next turn, whole or as server-sent events."""
     asked = await read_wire_request(request, services, principal.share, read_chat_request)
-    generation, headers = await _started(request, services, principal, asked)
-    if not asked.is_streamed:
-        return Response(await unless_gone(request, completion(generation)), headers=headers)
-    events = chunks(generation, includes_usage=asked.includes_usage)
-    return stream(generation, events, broken_off=openai_error, headers=headers, end="data: [DONE]\n\n")
+    writer_of = partial(ChatWriter, includes_usage=asked.includes_usage)
+    return await _answer(request, services, principal, asked, writer_of)
 
 
 @post("/v1/responses", status_code=200)
 async def create_response(
-    request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
+    request: HttpRequest, services: WiredServices, principal: RequestPrincipal
 ) -> Response[Any]:
     """The assistant's next turn, whole or as server-sent events."""
     stored, owner = services.responses, principal.owner
@@ -108,12 +120,9 @@ async def create_response(
         read_responses_request,
         expand=lambda body: stored.expanded(body, owner),
     )
-    generation, headers = await _started(request, services, principal, asked)
     save = partial(stored.save, owner, items=asked.items) if asked.is_stored else None
-    writer = ResponseWriter(generation, asked.echoed, save)
-    if not asked.is_streamed:
-        return Response(await unless_gone(request, writer.whole()), headers=headers)
-    return stream(generation, writer.events(), broken_off=writer.failed, headers=headers)
+    writer_of = partial(ResponseWriter, echoed=asked.echoed, save=save)
+    return await _answer(request, services, principal, asked, writer_of)
 
 
 @get("/v1/responses/{response_id:str}")
@@ -154,20 +163,16 @@ async def list_input_items(
 
 @post(MESSAGES, status_code=200)
 async def create_message(
-    request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
+    request: HttpRequest, services: WiredServices, principal: RequestPrincipal
 ) -> Response[Any]:
     """The assistant's next turn, whole or as server-sent events, as Anthropic's clients ask for it."""
     asked = await read_wire_request(request, services, principal.share, read_messages_request)
-    generation, headers = await _started(request, services, principal, asked)
-    writer = MessageWriter(generation)
-    if not asked.is_streamed:
-        return Response(await unless_gone(request, writer.whole()), headers=headers)
-    return stream(generation, writer.events(), broken_off=anthropic_error, headers=headers)
+    return await _answer(request, services, principal, asked, MessageWriter)
 
 
 @post(f"{MESSAGES}/count_tokens", status_code=200)
 async def count_message_tokens(
-    request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
+    request: HttpRequest, services: WiredServices, principal: RequestPrincipal
 ) -> Response[Any]:
     """How many tokens the prompt of a message has."""
     asked = await read_wire_request(request, services, principal.share, read_messages_request)
@@ -177,20 +182,17 @@ async def count_message_tokens(
 
 @post("/v1/completions", status_code=200)
 async def text_completions(
-    request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
+    request: HttpRequest, services: WiredServices, principal: RequestPrincipal
 ) -> Response[Any]:
     """The text that continues a prompt, whole or as server-sent events."""
     asked = await read_wire_request(request, services, principal.share, read_completions_request)
-    generation, headers = await _started(request, services, principal, asked)
-    if not asked.is_streamed:
-        return Response(await unless_gone(request, text_completion(generation)), headers=headers)
-    events = text_chunks(generation, includes_usage=asked.includes_usage)
-    return stream(generation, events, broken_off=openai_error, headers=headers, end="data: [DONE]\n\n")
+    writer_of = partial(TextCompletionWriter, includes_usage=asked.includes_usage)
+    return await _answer(request, services, principal, asked, writer_of)
 
 
 @post("/tokenize", status_code=200)
 async def tokenize(
-    request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
+    request: HttpRequest, services: WiredServices, principal: RequestPrincipal
 ) -> Response[Any]:
     """The token ids of a prompt or of a conversation, as vLLM's users ask for them."""
     asked = await read_wire_request(request, services, principal.share, read_tokenize_request)
@@ -202,7 +204,7 @@ async def tokenize(
 
 @post("/detokenize", status_code=200)
 async def detokenize(
-    request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
+    request: HttpRequest, services: WiredServices, principal: RequestPrincipal
 ) -> dict[str, Any]:
     """The text of token ids."""
     asked = convert(await read_body(request, services, principal.share), DetokenizeBody)

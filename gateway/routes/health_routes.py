@@ -8,6 +8,7 @@ from litestar import Response, get
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4 as PROMETHEUS_TEXT
 
 from gateway.errors import NoMetrics
+from gateway.routes.operations_routes import state_json
 from gateway.services import LOST, WiredServices
 from runtime.protocol import EngineState
 
@@ -40,16 +41,10 @@ async def list_engines(services: WiredServices) -> dict[str, Any]:
 def _engine(state: EngineState) -> dict[str, Any]:
     return {
         "object": "engine",
-        "model": state.model_id,
-        "engine": state.name,
+        **state_json(state),
         "circuit": state.circuit,
-        "reason": state.reason or None,
         "version": state.version or None,
-        "running": state.num_running,
-        "served": state.num_served,
-        "failed": state.num_failed,
         "refused_tokens": state.num_refused_tokens,
-        "canary_age_s": None if state.canary_age_s is None else round(state.canary_age_s, 1),
     }
 
 

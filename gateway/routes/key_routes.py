@@ -4,12 +4,13 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Controller, Request, delete, get, post
+from litestar import Controller, delete, get, post
 from litestar.params import FromPath
 from msgspec import Meta
 
 from gateway.api_keys import DEFAULT_GRACE_S, MAX_GRACE_S, KeyRecord, KeyTerms, MadeKey
 from gateway.body import convert
+from gateway.headers import HttpRequest
 from gateway.principal import RequestPrincipal
 from gateway.problems import KEYS
 from gateway.routes.transport import read_body
@@ -31,7 +32,7 @@ class KeyController(Controller):
 
     @post(status_code=201)
     async def create_key(
-        self, request: Request[Any, Any, Any], services: WiredServices, principal: RequestPrincipal
+        self, request: HttpRequest, services: WiredServices, principal: RequestPrincipal
     ) -> JSON:
         """Make a key. The answer is the only one that has it: the store keeps its SHA-256."""
         terms = convert(await read_body(request, services, principal.share), KeyTerms)
@@ -51,7 +52,7 @@ class KeyController(Controller):
     async def rotate_key(
         self,
         key_id: FromPath[str],
-        request: Request[Any, Any, Any],
+        request: HttpRequest,
         services: WiredServices,
         principal: RequestPrincipal,
     ) -> JSON:

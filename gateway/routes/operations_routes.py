@@ -12,8 +12,9 @@ from compiler.cache.grammar_index import CachedGrammar, CachedPart, grammar_of
 from compiler.cache_entry import CacheEntry
 from gateway.errors import UnknownGrammar, UnknownRequest
 from gateway.grants import GRANT, Grant
+from gateway.headers import HttpRequest
 from gateway.route_scopes import ADMIN
-from gateway.routes.transport import HttpRequest, PageSize, check_query
+from gateway.routes.transport import PageSize, check_query
 from gateway.services import WiredServices
 from gateway.telemetry.recent_requests import RecentRequest
 from runtime.protocol import Circuit, EngineLoad, EngineState
@@ -144,16 +145,18 @@ def embedded_json(load: EngineLoad) -> JSON:
 
 
 def elsewhere_json(state: EngineState) -> JSON:
-    """An engine elsewhere."""
+    """An engine elsewhere, with the fields of an embedded one."""
+    is_ready = state.circuit is Circuit.CLOSED
+    return {**state_json(state), "is_ready": is_ready, "waiting": None, "used_pages": None, "pages": None}
+
+
+def state_json(state: EngineState) -> JSON:
+    """What is known of an engine elsewhere."""
     return {
         "model": state.model_id,
         "engine": state.name,
-        "is_ready": state.circuit is Circuit.CLOSED,
         "reason": state.reason or None,
         "running": state.num_running,
-        "waiting": None,
-        "used_pages": None,
-        "pages": None,
         "served": state.num_served,
         "failed": state.num_failed,
         "canary_age_s": None if state.canary_age_s is None else round(state.canary_age_s, 1),

@@ -8,6 +8,7 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 
 from gateway.body import convert
 from gateway.errors import InvalidField
+from gateway.headers import HttpRequest
 from gateway.principal import RequestPrincipal
 from gateway.routes.toolset_json import (
     dry_run_json,
@@ -19,7 +20,7 @@ from gateway.routes.toolset_json import (
     summary_json,
     tool_json,
 )
-from gateway.routes.transport import HttpRequest, PageSize, check_query, read_registry_body
+from gateway.routes.transport import PageSize, check_query, read_registry_body
 from gateway.services import WiredServices
 from gateway.wire.fields import SearchLimit, ToolNames
 from toolspecs.shapes import Shape

@@ -9,13 +9,13 @@ from typing import Annotated, Any, Protocol, TypeVar
 from urllib.parse import quote
 
 import msgspec
-from litestar import Request
 from litestar.background_tasks import BackgroundTask
 from litestar.params import QueryParameter
 from litestar.response import Stream
 
 from gateway.body import read_json
 from gateway.errors import ClientGone, InvalidField
+from gateway.headers import HttpRequest
 from gateway.problems import Problem, problem_of
 from gateway.services import Services
 from gateway.turn import Generation
@@ -32,7 +32,6 @@ _MAX_HEADER = 2_000
 """Characters of one header; some clients refuse answers with longer lines."""
 
 JSON = dict[str, Any]
-HttpRequest = Request[Any, Any, Any]
 PageSize = Annotated[int, QueryParameter(ge=1, le=1000)]
 
 QUERY = ("after", "before", "limit", "revision", "search", "shape", "since", "tool")
@@ -48,6 +47,22 @@ class RequestReader(Protocol[RequestT_co]):
         """The request; raises InvalidField and InvalidTools."""
 
 
+class AnswerWriter(Protocol):
+    """How a wire format writes the answer of one generation: whole, or as the events of a stream."""
+
+    stream_end: str
+    """What is sent behind the last event."""
+
+    async def whole(self) -> JSON:
+        """The whole answer, once it is complete."""
+
+    def events(self) -> AsyncGenerator[JSON]:
+        """The answer while it comes."""
+
+    def failed(self, problem: Problem) -> JSON:
+        """The last event of a stream that an error ends early."""
+
+
 def check_query(request: HttpRequest) -> None:
     """Refuse unknown query parameters: `?revison=3` must not answer with the current revision."""
     parameters = request.route_handler.parsed_fn_signature.parameters.keys() - request.path_params.keys()
@@ -58,13 +73,13 @@ def check_query(request: HttpRequest) -> None:
             raise InvalidField(name, f"there is no such query parameter; {known}")
 
 
-async def read_body(request: Request[Any, Any, Any], services: Services, share: str) -> Any:
+async def read_body(request: HttpRequest, services: Services, share: str) -> Any:
     """The value of a body. Raises MalformedBody, and as `RequestBodies.read`."""
     bodies = services.bodies
     return await bodies.read(request, partial(read_json, limits=bodies.contents), share=share)
 
 
-async def read_registry_body(request: Request[Any, Any, Any], services: Services, share: str) -> Any:
+async def read_registry_body(request: HttpRequest, services: Services, share: str) -> Any:
     """The value of a body that may hold a toolset. Raises MalformedBody, and as `RequestBodies.read`."""
     bodies = services.bodies
     reader = partial(read_json, keeps_surrogates=True, limits=bodies.contents)
@@ -72,7 +87,7 @@ async def read_registry_body(request: Request[Any, Any, Any], services: Services
 
 
 async def read_wire_request(
-    request: Request[Any, Any, Any],
+    request: HttpRequest,
     services: Services,
     share: str,
     reader: RequestReader[RequestT_co],
@@ -110,17 +125,10 @@ def told(ignored: Iterable[str]) -> dict[str, str]:
     return {"X-Callgate-Ignored": names[:_MAX_HEADER]} if names else {}
 
 
-def stream(
-    generation: Generation,
-    events: AsyncGenerator[JSON],
-    *,
-    broken_off: Callable[[Problem], JSON],
-    headers: Mapping[str, str],
-    end: str = "",
-) -> Stream:
-    """Send `events`, then `end`. If an error ends the answer early, send what `broken_off` makes of it."""
+def stream(generation: Generation, writer: AnswerWriter, headers: Mapping[str, str]) -> Stream:
+    """Send what a writer makes of a generation as server-sent events."""
     return Stream(
-        _sent(generation, events, broken_off, end),
+        _sent(generation, writer),
         media_type="text/event-stream",
         headers={**_HEADERS, **headers},
         # This also runs when the client has gone; it stops the runtime.
@@ -128,20 +136,18 @@ def stream(
     )
 
 
-async def _sent(
-    generation: Generation, events: AsyncGenerator[JSON], broken_off: Callable[[Problem], JSON], end: str
-) -> AsyncIterator[str]:
+async def _sent(generation: Generation, writer: AnswerWriter) -> AsyncIterator[str]:
     try:
-        async with aclosing(events):
+        async with aclosing(writer.events()) as events:
             async for event in events:
                 yield _event_text(event)
     except Exception as error:  # noqa: BLE001 - the status is sent, so any error goes into the stream
         problem = problem_of(error)
         _log.warning("stream %s ended early: %s", generation.request_id, error, exc_info=problem.is_bug)
-        yield _event_text(broken_off(problem))
+        yield _event_text(writer.failed(problem))
         return
-    if end:
-        yield end
+    if writer.stream_end:
+        yield writer.stream_end
 
 
 def _event_text(event: JSON) -> str:
@@ -151,7 +157,7 @@ def _event_text(event: JSON) -> str:
     return f"{name}data: {msgspec.json.encode(event).decode()}\n\n"
 
 
-async def unless_gone(request: Request[Any, Any, Any], work: Coroutine[Any, Any, WorkT]) -> WorkT:
+async def unless_gone(request: HttpRequest, work: Coroutine[Any, Any, WorkT]) -> WorkT:
     """Do `work`; cancel it and raise ClientGone if the client leaves. The body must have been read."""
     task, gone = asyncio.create_task(work), asyncio.create_task(_wait_until_gone(request))
     try:
@@ -165,6 +171,6 @@ async def unless_gone(request: Request[Any, Any, Any], work: Coroutine[Any, Any,
         await asyncio.gather(task, gone, return_exceptions=True)
 
 
-async def _wait_until_gone(request: Request[Any, Any, Any]) -> None:
+async def _wait_until_gone(request: HttpRequest) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -158,7 +158,7 @@ def test_what_asks_for_nothing_changes_nothing(fields):
 
 
 def test_stream_options():
-    assert read(stream=True).is_streamed
+    assert turn(stream=True).is_streamed
     assert not read(stream=True).includes_usage
     assert read(stream=True, stream_options={"include_usage": True}).includes_usage
     assert not read(stream=True, stream_options=None).includes_usage

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from gateway.problems import Problem, anthropic_error
 from gateway.turn import Generation
 from gateway.wire.openai.response import extension
 from runtime.events import (
@@ -63,6 +64,8 @@ class _Block:
 class MessageWriter:
     """Writes one message while it reads the generation."""
 
+    stream_end = ""
+
     def __init__(self, generation: Generation) -> None:
         self._generation = generation
         self._blocks: list[_Block] = []
@@ -93,6 +96,10 @@ class MessageWriter:
             "callgate": extension(self._generation),
         }
         yield {"type": "message_stop"}
+
+    def failed(self, problem: Problem) -> JSON:
+        """The last event of a stream that an error ends early."""
+        return anthropic_error(problem)
 
     def _read(self, event: Event) -> Iterator[JSON]:
         match event:

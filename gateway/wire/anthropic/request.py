@@ -124,10 +124,9 @@ BODY = RequestBody(MessagesFields, (Conversation,), (ChoiceFields, Outputs), RUL
 
 @dataclass(frozen=True, slots=True)
 class MessagesRequest:
-    """A turn, how its answer is sent, and the fields that were left out."""
+    """A turn, and the fields that were left out."""
 
     turn: Turn
-    is_streamed: bool
     ignored: tuple[str, ...] = ()
 
 
@@ -170,7 +169,7 @@ def read_request(
         reasoning_effort=_read_effort(fields),
         has_custom_calls=False,
     )
-    return MessagesRequest(turn, bool(fields.stream), reader.ignored)
+    return MessagesRequest(turn, reader.ignored)
 
 
 def _read_effort(fields: MessagesFields) -> str | None:

@@ -4,16 +4,14 @@ Every field of the APIs is honoured, refused, or left out and named; the tables 
 """
 
 from gateway.wire.openai.request import ChatRequest, read_request
-from gateway.wire.openai.response import chunks, completion
+from gateway.wire.openai.response import ChatWriter
+from gateway.wire.openai.text_completions import TextCompletionWriter
 from gateway.wire.openai.text_completions import read_request as read_completions_request
-from gateway.wire.openai.text_completions import text_chunks, text_completion
 
 __all__ = [
     "ChatRequest",
-    "chunks",
-    "completion",
+    "ChatWriter",
+    "TextCompletionWriter",
     "read_completions_request",
     "read_request",
-    "text_chunks",
-    "text_completion",
 ]

@@ -148,7 +148,6 @@ class ChatRequest:
 
     turn: Turn
     ignored: tuple[str, ...] = ()
-    is_streamed: bool = False
     includes_usage: bool = False
 
 
@@ -187,7 +186,7 @@ def read_request(
         reasoning_effort=fields.reasoning_effort,
     )
     usage = bool(fields.stream_options and fields.stream_options.include_usage)
-    return ChatRequest(turn, reader.ignored, is_streamed=bool(fields.stream), includes_usage=usage)
+    return ChatRequest(turn, reader.ignored, includes_usage=usage)
 
 
 def read_penalised_sampling(fields: OpenAIFields) -> Sampling:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from gateway.problems import Problem, openai_error
 from gateway.turn import FoundTools, Generation
 from runtime.events import (
     ArgumentsDelta,
@@ -25,65 +26,87 @@ from runtime.events import (
 
 JSON = dict[str, Any]
 
-
-async def completion(generation: Generation) -> JSON:
-    """The whole answer, once the last choice has finished."""
-    choices = [_ChoiceBuilder(i) for i in range(generation.num_choices)]
-    async for event in generation.events():
-        choices[event.choice].add(event)
-    return {
-        **_envelope(generation, "chat.completion"),
-        "choices": [choice.as_json(generation) for choice in choices],
-        "usage": usage(generation),
-        "callgate": extension(generation),
-    }
+DONE = "data: [DONE]\n\n"
+"""What ends every stream of OpenAI's completions."""
 
 
-async def chunks(generation: Generation, *, includes_usage: bool) -> AsyncGenerator[JSON]:
-    """The answer while it comes: for each choice a role, deltas and a finish reason; then the usage."""
-    envelope = _envelope(generation, "chat.completion.chunk")
-    if includes_usage:
-        envelope["usage"] = None
-    custom: set[tuple[int, int]] = set()
-    started: set[int] = set()
-    async for event in generation.events():
-        if event.choice not in started:
-            started.add(event.choice)
-            content = None if isinstance(event, CallStarted) else ""
-            yield envelope | {
-                "choices": [_chunk_choice(event.choice, {"role": "assistant", "content": content})]
-            }
-        yield envelope | _chunk(event, generation, custom)
-    if includes_usage:
-        yield envelope | {"choices": [], "usage": usage(generation), "callgate": extension(generation)}
+class ChatWriter:
+    """Writes one completion while it reads the generation.
 
+    With `includes_usage`, the last chunk of its stream has the usage.
+    """
 
-def _chunk(event: Event, generation: Generation, custom: set[tuple[int, int]]) -> JSON:
-    """What an event adds to its chunk; `custom` has the choice and index of each call of a custom tool."""
-    match event:
-        case TextDelta(choice, text, logprobs):
-            shown = _logprobs(map(logprob, logprobs)) if generation.has_logprobs else None
-            return {"choices": [_chunk_choice(choice, {"content": text}, logprobs=shown)]}
-        case ThoughtDelta(choice, text):
-            return {"choices": [_chunk_choice(choice, {"reasoning_content": text})]}
-        case CallStarted(choice, index, name):
-            if name in generation.custom:
-                custom.add((choice, index))
-            begun = {"id": new_call_id(), **_call_fields("", name=name, is_custom=name in generation.custom)}
-            return {"choices": [_chunk_choice(choice, _call_delta(index, begun))]}
-        case ArgumentsDelta(choice, index, text):
-            more = _call_fields(text, is_custom=(choice, index) in custom)
-            return {"choices": [_chunk_choice(choice, _call_delta(index, more))]}
-        case InspectedToken(choice):
-            assert generation.inspected is not None, "the turn asks for it"
-            tokens = generation.inspected.take()
-            return {"choices": [_chunk_choice(choice, {})], "callgate": {"tokens": tokens}}
-        case Finished(choice):
-            reason = finish_reason(event, generation)
-            return {
-                "choices": [_chunk_choice(choice, {}, finish_reason=reason)],
-                "callgate": extension(generation, closed_by=event.closed_by),
-            }
+    stream_end = DONE
+
+    def __init__(self, generation: Generation, *, includes_usage: bool = False) -> None:
+        self._generation = generation
+        self._includes_usage = includes_usage
+        self._custom: set[tuple[int, int]] = set()
+        """The choice and index of each call of a custom tool."""
+
+    async def whole(self) -> JSON:
+        """The whole answer, once the last choice has finished."""
+        generation = self._generation
+        choices = [_ChoiceBuilder(i) for i in range(generation.num_choices)]
+        async for event in generation.events():
+            choices[event.choice].add(event)
+        return {
+            **_envelope(generation, "chat.completion"),
+            "choices": [choice.as_json(generation) for choice in choices],
+            "usage": usage(generation),
+            "callgate": extension(generation),
+        }
+
+    async def events(self) -> AsyncGenerator[JSON]:
+        """The answer while it comes: for each choice a role, deltas and a finish reason; then the usage."""
+        generation = self._generation
+        envelope = _envelope(generation, "chat.completion.chunk")
+        if self._includes_usage:
+            envelope["usage"] = None
+        started: set[int] = set()
+        async for event in generation.events():
+            if event.choice not in started:
+                started.add(event.choice)
+                content = None if isinstance(event, CallStarted) else ""
+                yield envelope | {
+                    "choices": [_chunk_choice(event.choice, {"role": "assistant", "content": content})]
+                }
+            yield envelope | self._chunk(event)
+        if self._includes_usage:
+            yield envelope | {"choices": [], "usage": usage(generation), "callgate": extension(generation)}
+
+    def failed(self, problem: Problem) -> JSON:
+        """The last event of a stream that an error ends early."""
+        return openai_error(problem)
+
+    def _chunk(self, event: Event) -> JSON:
+        """What an event adds to its chunk."""
+        generation = self._generation
+        match event:
+            case TextDelta(choice, text, logprobs):
+                shown = _logprobs(map(logprob, logprobs)) if generation.has_logprobs else None
+                return {"choices": [_chunk_choice(choice, {"content": text}, logprobs=shown)]}
+            case ThoughtDelta(choice, text):
+                return {"choices": [_chunk_choice(choice, {"reasoning_content": text})]}
+            case CallStarted(choice, index, name):
+                is_custom = name in generation.custom
+                if is_custom:
+                    self._custom.add((choice, index))
+                begun = {"id": new_call_id(), **_call_fields("", name=name, is_custom=is_custom)}
+                return {"choices": [_chunk_choice(choice, _call_delta(index, begun))]}
+            case ArgumentsDelta(choice, index, text):
+                more = _call_fields(text, is_custom=(choice, index) in self._custom)
+                return {"choices": [_chunk_choice(choice, _call_delta(index, more))]}
+            case InspectedToken(choice):
+                assert generation.inspected is not None, "the turn asks for it"
+                tokens = generation.inspected.take()
+                return {"choices": [_chunk_choice(choice, {})], "callgate": {"tokens": tokens}}
+            case Finished(choice):
+                reason = finish_reason(event, generation)
+                return {
+                    "choices": [_chunk_choice(choice, {}, finish_reason=reason)],
+                    "callgate": extension(generation, closed_by=event.closed_by),
+                }
 
 
 def _call_delta(index: int, fields: JSON) -> JSON:

@@ -6,7 +6,7 @@ Chat Completions. There are no tools here.
 
 import time
 from collections.abc import AsyncGenerator, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any
 
 import msgspec
@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from gateway.body import convert
 from gateway.errors import InvalidField
+from gateway.problems import Problem, openai_error
 from gateway.turn import Generation
 from gateway.wire.engine_formats import Outputs, read_any_format
 from gateway.wire.field_reader import FieldReader, FieldRules, RequestBody
@@ -32,7 +33,7 @@ from gateway.wire.openai.request import (
     read_penalised_sampling,
     read_response_format,
 )
-from gateway.wire.openai.response import extension, finish_reason, usage
+from gateway.wire.openai.response import DONE, extension, finish_reason, usage
 from runtime.events import Event, Finished, InspectedToken, TextDelta, TokenLogprob
 
 JSON = dict[str, Any]
@@ -105,7 +106,7 @@ def read_request(
         num_logprobs=fields.logprobs,
     )
     includes_usage = bool(fields.stream_options and fields.stream_options.include_usage)
-    return ChatRequest(turn, reader.ignored, is_streamed=bool(fields.stream), includes_usage=includes_usage)
+    return ChatRequest(turn, reader.ignored, includes_usage=includes_usage)
 
 
 def read_prompt(value: Any) -> str | tuple[int, ...]:
@@ -122,78 +123,79 @@ def read_prompt(value: Any) -> str | tuple[int, ...]:
     return tuple(prompt)  # type: ignore[arg-type]
 
 
-async def text_completion(generation: Generation) -> JSON:
-    """The whole answer, once the last choice has finished."""
-    writer = _Writer(generation)
-    numbers = range(generation.num_choices)
-    texts: list[list[str]] = [[] for _ in numbers]
-    logprobs = [writer.logprobs(i, []) for i in numbers]
-    choices: list[JSON] = [{} for _ in numbers]
-    async for event in generation.events():
-        match event:
-            case TextDelta(choice, text, tokens):
-                texts[choice].append(text)
-                for name, values in writer.logprobs(choice, tokens).items():
-                    logprobs[choice][name] += values
-            case Finished(choice):
-                choices[choice] = writer.choice(choice, "".join(texts[choice]), logprobs[choice], event)
-    return writer.envelope | {
-        "choices": choices,
-        "usage": usage(generation),
-        "callgate": extension(generation),
-    }
+class TextCompletionWriter:
+    """Writes one completion of a prompt while it reads the generation.
 
+    With `includes_usage`, the last chunk of its stream has the usage.
+    """
 
-async def text_chunks(generation: Generation, *, includes_usage: bool) -> AsyncGenerator[JSON]:
-    """The answer while it comes; then the usage."""
-    writer = _Writer(generation)
-    async for event in generation.events():
-        if isinstance(event, InspectedToken) and generation.inspected is not None:
-            yield writer.envelope | {"choices": [], "callgate": {"tokens": generation.inspected.take()}}
-        choice = writer.delta(event)
-        if choice is not None:
-            yield writer.envelope | {"choices": [choice]}
-    if includes_usage:
-        yield writer.envelope | {
-            "choices": [],
-            "usage": usage(generation),
-            "callgate": extension(generation),
-        }
+    stream_end = DONE
 
-
-@dataclass
-class _Writer:
-    """Writes choices of one generation."""
-
-    generation: Generation
-
-    def __post_init__(self) -> None:
-        self.envelope = {
-            "id": f"cmpl-{self.generation.request_id}",
+    def __init__(self, generation: Generation, *, includes_usage: bool = False) -> None:
+        self._generation = generation
+        self._includes_usage = includes_usage
+        self._envelope = {
+            "id": f"cmpl-{generation.request_id}",
             "object": "text_completion",
             "created": int(time.time()),
-            "model": self.generation.model_id,
+            "model": generation.model_id,
         }
-        self._offsets = [0] * self.generation.num_choices
+        self._offsets = [0] * generation.num_choices
 
-    def delta(self, event: Event) -> JSON | None:
+    async def whole(self) -> JSON:
+        """The whole answer, once the last choice has finished."""
+        numbers = range(self._generation.num_choices)
+        texts: list[list[str]] = [[] for _ in numbers]
+        logprobs = [self._logprobs(i, []) for i in numbers]
+        choices: list[JSON] = [{} for _ in numbers]
+        async for event in self._generation.events():
+            match event:
+                case TextDelta(choice, text, tokens):
+                    texts[choice].append(text)
+                    for name, values in self._logprobs(choice, tokens).items():
+                        logprobs[choice][name] += values
+                case Finished(choice):
+                    choices[choice] = self._choice(choice, "".join(texts[choice]), logprobs[choice], event)
+        return self._envelope | self._with_usage(choices)
+
+    async def events(self) -> AsyncGenerator[JSON]:
+        """The answer while it comes; then the usage."""
+        generation = self._generation
+        async for event in generation.events():
+            if isinstance(event, InspectedToken) and generation.inspected is not None:
+                yield self._envelope | {"choices": [], "callgate": {"tokens": generation.inspected.take()}}
+            choice = self._delta(event)
+            if choice is not None:
+                yield self._envelope | {"choices": [choice]}
+        if self._includes_usage:
+            yield self._envelope | self._with_usage([])
+
+    def failed(self, problem: Problem) -> JSON:
+        """The last event of a stream that an error ends early."""
+        return openai_error(problem)
+
+    def _with_usage(self, choices: list[JSON]) -> JSON:
+        generation = self._generation
+        return {"choices": choices, "usage": usage(generation), "callgate": extension(generation)}
+
+    def _delta(self, event: Event) -> JSON | None:
         match event:
             case TextDelta(choice, text, tokens):
-                return self.choice(choice, text, self.logprobs(choice, tokens), None)
+                return self._choice(choice, text, self._logprobs(choice, tokens), None)
             case Finished(choice):
-                return self.choice(choice, "", self.logprobs(choice, []), event)
+                return self._choice(choice, "", self._logprobs(choice, []), event)
             case _:
                 return None
 
-    def choice(self, index: int, text: str, logprobs: JSON, finished: Finished | None) -> JSON:
+    def _choice(self, index: int, text: str, logprobs: JSON, finished: Finished | None) -> JSON:
         return {
             "index": index,
             "text": text,
-            "logprobs": logprobs if self.generation.has_logprobs else None,
-            "finish_reason": finish_reason(finished, self.generation) if finished else None,
+            "logprobs": logprobs if self._generation.has_logprobs else None,
+            "finish_reason": finish_reason(finished, self._generation) if finished else None,
         }
 
-    def logprobs(self, index: int, tokens: Iterable[TokenLogprob]) -> JSON:
+    def _logprobs(self, index: int, tokens: Iterable[TokenLogprob]) -> JSON:
         """Lists over the tokens, as this API has them; the offset of a token is one into the answer."""
         found: JSON = {"tokens": [], "token_logprobs": [], "top_logprobs": [], "text_offset": []}
         for token in tokens:

@@ -103,6 +103,8 @@ class ResponseWriter:
     `save` stores the complete response before a client can refer to it, and returns whether it is stored.
     """
 
+    stream_end = ""
+
     def __init__(
         self,
         generation: Generation,

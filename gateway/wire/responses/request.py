@@ -147,13 +147,12 @@ BODY = RequestBody(ResponsesFields, (InputField,), (ChoiceFields, Outputs), RULE
 
 @dataclass(frozen=True, slots=True)
 class ResponsesRequest:
-    """A turn, how its answer is sent, the fields that the answer repeats, and those that were left out.
+    """A turn, the fields that the answer repeats, and those that were left out.
 
     `items` is the whole input, as it is stored with the answer if `is_stored`, which is this API's default.
     """
 
     turn: Turn
-    is_streamed: bool
     echoed: Mapping[str, Any]
     ignored: tuple[str, ...] = ()
     is_stored: bool = True
@@ -195,7 +194,6 @@ def read_request(
     items = [{"role": "user", "content": fields.input}] if isinstance(fields.input, str) else fields.input
     return ResponsesRequest(
         turn,
-        bool(fields.stream),
         echoed,
         reader.ignored,
         is_stored=fields.store is not False,
