@@ -195,6 +195,29 @@ class EngineConnection:
         return _Reading(self.name)
 
 
+class HttpEngine:
+    """What a client of any engine over HTTP has: a connection to one server, which it probes and closes."""
+
+    def __init__(
+        self,
+        address: EngineAddress,
+        limits: ClientLimits | None = None,
+        *,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.name = address.name
+        self.reports_cached = False
+        self._connection = EngineConnection(address, limits, transport=transport)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._connection.close()
+
+    async def is_healthy(self) -> bool:
+        """Whether the server says that its engine works; raises EngineBroke if it does not answer."""
+        return (await self._connection.get("/health")).is_success
+
+
 async def _event_data(answer: httpx.Response) -> AsyncIterator[bytes]:
     """The data of each server-sent event: engines write each as one line."""
     line = bytearray()

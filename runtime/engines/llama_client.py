@@ -21,7 +21,7 @@ from runtime.engines.client import (
     ClientLimits,
     EngineAddress,
     EngineChunk,
-    EngineConnection,
+    HttpEngine,
     ServedModel,
     plain,
 )
@@ -81,7 +81,7 @@ class _Event(msgspec.Struct):
     error: Any = None
 
 
-class LlamaClient:
+class LlamaClient(HttpEngine):
     """One `llama-server`."""
 
     repeats_prompts = False
@@ -94,20 +94,10 @@ class LlamaClient:
         *,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self.name = address.name
-        self.reports_cached = False
-        self._connection = EngineConnection(address, limits, transport=transport)
+        super().__init__(address, limits, transport=transport)
         self._tokens = prepared.vocabulary.tokens
         self._special_ids = prepared.vocabulary.marker_ids | set(prepared.vocabulary.stop_ids)
         self._index = prepared.index
-
-    async def close(self) -> None:
-        """Close all connections."""
-        await self._connection.close()
-
-    async def is_healthy(self) -> bool:
-        """Whether the server has loaded its model; raises EngineBroke if it does not answer."""
-        return (await self._connection.get("/health")).is_success
 
     async def version(self) -> str:
         """The build of llama.cpp; empty if the server does not say."""

@@ -5,17 +5,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Annotated, Any
 
-import httpx
 import msgspec
 from msgspec import Meta
 
 from runtime.engines.client import (
     MAX_TOKENS,
     NO_HEADERS,
-    ClientLimits,
-    EngineAddress,
     EngineChunk,
-    EngineConnection,
+    HttpEngine,
     ServedModel,
     plain,
 )
@@ -62,29 +59,10 @@ class _Event(msgspec.Struct):
     error: Any = None
 
 
-class VllmClient:
+class VllmClient(HttpEngine):
     """One vLLM server."""
 
     repeats_prompts = True
-
-    def __init__(
-        self,
-        address: EngineAddress,
-        limits: ClientLimits | None = None,
-        *,
-        transport: httpx.AsyncBaseTransport | None = None,
-    ) -> None:
-        self.name = address.name
-        self.reports_cached = False
-        self._connection = EngineConnection(address, limits, transport=transport)
-
-    async def close(self) -> None:
-        """Close all connections."""
-        await self._connection.close()
-
-    async def is_healthy(self) -> bool:
-        """Whether the server says that its engine works; raises EngineBroke if it does not answer."""
-        return (await self._connection.get("/health")).is_success
 
     async def version(self) -> str:
         """The version of vLLM; empty if the server does not say."""
