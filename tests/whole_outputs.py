@@ -2,6 +2,8 @@
 
 from text_call_parser import ArgumentsPart, CallEnd, CallParser, CallStart, TextPart, ThoughtPart
 
+from runtime.events import ArgumentsDelta, CallStarted, TextDelta
+
 
 def parse_calls(text, syntax, types_of=None):
     """The prose of a whole output, and the (name, arguments) of its calls; a call left open counts too."""
@@ -19,3 +21,20 @@ def parse_calls(text, syntax, types_of=None):
             case CallEnd() | ThoughtPart():
                 pass
     return "".join(prose), [(name, "".join(pieces)) for name, pieces in calls]
+
+
+def calls_of(events, choice=0):
+    """The (name, arguments) of the calls in the events of a choice."""
+    calls = {}
+    for event in events:
+        if event.choice == choice and isinstance(event, CallStarted):
+            calls[event.index] = (event.name, "")
+        if event.choice == choice and isinstance(event, ArgumentsDelta):
+            name, arguments = calls[event.index]
+            calls[event.index] = (name, arguments + event.text)
+    return list(calls.values())
+
+
+def text_of(events, choice=0):
+    """The text in the events of a choice."""
+    return "".join(event.text for event in events if isinstance(event, TextDelta) and event.choice == choice)

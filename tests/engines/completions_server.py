@@ -1,4 +1,4 @@
-"""A stand-in for a vLLM server: random logits behind the masks of a mark, on real sockets; it can misbehave."""
+"""Stand-ins for engines: random logits behind masks, on real sockets; that of a vLLM server can misbehave."""
 
 import asyncio
 import json
@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
+from random_decoding import flags
 from serving import served
 
 from compiler.matcher import allocate_bitmask
@@ -16,34 +17,12 @@ SECRET = b"0123456789abcdef"
 
 
 @dataclass
-class StandIn:
-    """`grammar_of` links the grammar of a recipe; `text` is the tokenizer of the model that it serves.
-
-    `writes` maps places in an output to what comes there instead of what the mask allows, for as long as
-    `num_faults` lasts: a token id, `stop`, `length`, `die`, `garbage`, `stall`, `error`, or `empty`.
-    """
+class EngineStandIn:
+    """What stand-ins of all engines have; `text` is the tokenizer of the model that they serve."""
 
     text: object
-    grammar_of: object = None
-    has_plugin: bool = True
-    secret: bytes = SECRET
-    masks_tokens: bool = True
-    honours_max_tokens: bool = True
-    echoes_prompt: bool = True
-    aborts: bool = True
-    is_healthy: bool = True
-    is_paused: bool = False
-    status: int = 200
-    writes: dict = field(default_factory=dict)
-    num_faults: int = 10**9
     end_bias: float = 4.0
-    token_s: float = 0.0
-    context_length: int = 4096
-    num_cached: int | None = None
     bodies: list = field(default_factory=list)
-    headers: list = field(default_factory=list)
-    num_running: int = 0
-    num_aborted: int = 0
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(1))
 
     def __post_init__(self):
@@ -59,12 +38,58 @@ class StandIn:
         return [body for body in self.bodies if len(set(body["prompt"])) > 1]
 
     async def __call__(self, scope, receive, send):
-        if scope["type"] == "lifespan":
-            while True:
-                message = await receive()
-                await send({"type": message["type"] + ".complete"})
-                if message["type"] == "lifespan.shutdown":
-                    return
+        if scope["type"] != "lifespan":
+            await self.respond(scope, receive, send)
+            return
+        while True:
+            message = await receive()
+            await send({"type": message["type"] + ".complete"})
+            if message["type"] == "lifespan.shutdown":
+                return
+
+    def logits(self, body, matcher=None):
+        """Those of the next token, random unless the temperature is 0, behind the mask of a matcher."""
+        width = self.text.vocabulary.width
+        logits = self.rng.gumbel(size=width) * (body["temperature"] > 0)
+        logits[self.end_ids] += self.end_bias
+        bias = body.get("logit_bias") or {}
+        for token_id, value in bias.items() if isinstance(bias, dict) else bias:
+            logits[int(token_id)] += value
+        if matcher is not None:
+            row = allocate_bitmask(1, width)
+            matcher.fill_bitmask(row, 0)
+            logits[~flags(row[0], width)] = -np.inf
+        return logits
+
+
+@dataclass
+class StandIn(EngineStandIn):
+    """A vLLM server; `grammar_of` links the grammar of a recipe.
+
+    `writes` maps places in an output to what comes there instead of what the mask allows, for as long as
+    `num_faults` lasts: a token id, `stop`, `length`, `die`, `garbage`, `stall`, `error`, or `empty`.
+    """
+
+    grammar_of: object = None
+    has_plugin: bool = True
+    secret: bytes = SECRET
+    masks_tokens: bool = True
+    honours_max_tokens: bool = True
+    echoes_prompt: bool = True
+    aborts: bool = True
+    is_healthy: bool = True
+    is_paused: bool = False
+    status: int = 200
+    writes: dict = field(default_factory=dict)
+    num_faults: int = 10**9
+    token_s: float = 0.0
+    context_length: int = 4096
+    num_cached: int | None = None
+    headers: list = field(default_factory=list)
+    num_running: int = 0
+    num_aborted: int = 0
+
+    async def respond(self, scope, receive, send):
         while self.is_paused:
             await asyncio.sleep(0.01)
         path = scope["path"]
@@ -173,7 +198,7 @@ class StandIn:
                     case _:
                         yield fault, None
                         return
-            token_id = self.sample(body, matcher)
+            token_id = int(self.logits(body, matcher if self.masks_tokens else None).argmax())
             if matcher is not None and not matcher.accept(token_id):
                 matcher = None  # an engine with no mask goes on with anything
             is_last = number + 1 == body["max_tokens"] and self.honours_max_tokens
@@ -181,19 +206,6 @@ class StandIn:
             yield [token_id], reason
             if token_id in stop_ids:
                 return
-
-    def sample(self, body, matcher):
-        vocabulary = self.text.vocabulary
-        logits = self.rng.gumbel(size=vocabulary.width) * (body["temperature"] > 0)
-        logits[self.end_ids] += self.end_bias
-        for token_id, bias in (body.get("logit_bias") or {}).items():
-            logits[int(token_id)] += bias
-        if matcher is not None and self.masks_tokens:
-            row = allocate_bitmask(1, vocabulary.width)
-            matcher.fill_bitmask(row, 0)
-            allowed = np.unpackbits(row.view(np.uint8), bitorder="little")[: vocabulary.width]
-            logits[allowed == 0] = -np.inf
-        return int(logits.argmax())
 
 
 @contextmanager

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import jsonschema_rs
 from completions_server import SECRET, StandIn, serving
+from whole_outputs import calls_of
 
 from compiler.cache.grammar_cache import GrammarCache
 from runtime.engines.client import EngineAddress
 from runtime.engines.remote import RemoteRuntime, RemoteSettings
 from runtime.engines.replicas import WatchSettings
 from runtime.engines.vllm_client import VllmClient
-from runtime.events import ArgumentsDelta, CallStarted, Finished, PromptRead
+from runtime.events import Finished, PromptRead
 from runtime.request import GenerationRequest, Message, Sampling
 from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 
@@ -136,17 +137,6 @@ async def events_of(remote, request):
     first, *events = [event async for event in remote.runtime.generate(request)]
     assert isinstance(first, PromptRead)
     return events
-
-
-def calls_of(events, choice=0):
-    calls = {}
-    for event in events:
-        if event.choice == choice and isinstance(event, CallStarted):
-            calls[event.index] = (event.name, "")
-        if event.choice == choice and isinstance(event, ArgumentsDelta):
-            name, arguments = calls[event.index]
-            calls[event.index] = (name, arguments + event.text)
-    return list(calls.values())
 
 
 def forbidden(text):

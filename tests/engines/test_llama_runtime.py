@@ -2,56 +2,34 @@
 
 import json
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import httpx
 import jsonschema_rs
-import numpy as np
 import pytest
-from completions_server import SECRET, answer, body_of, event, head, serving
+from completions_server import SECRET, EngineStandIn, answer, body_of, event, head, serving
 from gbnf_matcher import GbnfMatcher
-from random_decoding import flags
-from remote_engines import SETTINGS, TOOLS, Remote
+from remote_engines import SCHEMAS, SETTINGS, Remote, events_of
+from whole_outputs import calls_of
 
 from compiler.cache.grammar_cache import GrammarCache
-from compiler.matcher import allocate_bitmask
 from runtime.engines.client import EngineAddress
 from runtime.engines.completion_request import CompletionRequest
 from runtime.engines.llama_client import LlamaClient
 from runtime.engines.remote import RemoteRuntime
 from runtime.errors import RequestRefused
-from runtime.events import ArgumentsDelta, CallStarted, Finished, FinishReason, TextDelta
+from runtime.events import FinishReason
 from runtime.request import Sampling
 from toolspecs.tool import Tool
 
-SCHEMAS = {tool.name: jsonschema_rs.validator_for(dict(tool.parameters)) for tool in TOOLS}
-
 
 @dataclass
-class LlamaStandIn:
-    """A llama-server with random logits, on real sockets; it reads grammars as xgrammar does.
+class LlamaStandIn(EngineStandIn):
+    """A llama-server, which reads grammars as xgrammar does; `masks` false: it reads none."""
 
-    `masks` false: it reads none.
-    """
-
-    text: object
     masks: bool = True
-    end_bias: float = 4.0
-    bodies: list = field(default_factory=list)
-    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(1))
 
-    @property
-    def requests(self):
-        """The bodies of all requests but those of canaries, whose prompts repeat one token."""
-        return [body for body in self.bodies if len(set(body["prompt"])) > 1]
-
-    async def __call__(self, scope, receive, send):
-        if scope["type"] == "lifespan":
-            while True:
-                message = await receive()
-                await send({"type": message["type"] + ".complete"})
-                if message["type"] == "lifespan.shutdown":
-                    return
+    async def respond(self, scope, receive, send):
         match scope["path"]:
             case "/health":
                 await answer(send, {"status": "ok"})
@@ -88,20 +66,9 @@ class LlamaStandIn:
         await send({"type": "http.response.body", "body": b""})
 
     def sample(self, body, matcher):
-        vocabulary = self.text.vocabulary
-        logits = self.rng.gumbel(size=vocabulary.width) * (body["temperature"] > 0)
-        ends = [
-            i for i, token in enumerate(vocabulary.tokens) if token in {b'"', b'",', b'"}', b"}", b"]", b"}}"}
-        ]
-        logits[[*ends, *vocabulary.stop_ids, *vocabulary.marker_ids]] += self.end_bias
-        for token_id, bias in body.get("logit_bias", []):
-            logits[token_id] += bias
-        if matcher is not None:
-            row = allocate_bitmask(1, vocabulary.width)
-            matcher.fill_bitmask(row, 0)
-            logits[~flags(row[0], vocabulary.width)] = -np.inf
-            if matcher.is_completed():
-                logits[list(vocabulary.stop_ids)] = 0
+        logits = self.logits(body, matcher)
+        if matcher is not None and matcher.is_completed():
+            logits[list(self.text.vocabulary.stop_ids)] = 0
         return int(logits.argmax())
 
 
@@ -127,19 +94,9 @@ async def llama_over(text, stand_in, *, wait=True):
 
 
 async def answered(remote, request):
-    """The calls of an answer, its text, and its end."""
-    calls, said, end = {}, "", None
-    async for one in remote.runtime.generate(request):
-        match one:
-            case CallStarted():
-                calls[one.index] = [one.name, ""]
-            case ArgumentsDelta():
-                calls[one.index][1] += one.text
-            case TextDelta():
-                said += one.text
-            case Finished():
-                end = one
-    return calls.values(), said, end
+    """The calls of an answer, and its end."""
+    events = await events_of(remote, request)
+    return calls_of(events), events[-1]
 
 
 @pytest.mark.parametrize("mode", ["required", "auto", "none"])
@@ -148,7 +105,7 @@ async def test_every_answer_is_valid_and_within_its_budget(text, mode):
         found = await remote.grammar(mode)
         least = found.grammar.closer().minimum() if mode == "required" else 1
         for max_tokens in (least, least + 9, 100):
-            calls, _, end = await answered(remote, remote.request(found, max_tokens=max_tokens))
+            calls, end = await answered(remote, remote.request(found, max_tokens=max_tokens))
             assert end.stats.num_output_tokens <= max_tokens
             assert calls or mode != "required"
             for name, arguments in calls:
@@ -182,7 +139,7 @@ async def test_what_guards_forbid_is_replaced_by_a_token_that_is_allowed(text):
         (card,) = await remote.runtime.models()
         assert not card.holds_guards
         validator = jsonschema_rs.validator_for(dict(GUARDED.parameters))
-        calls, _, end = await answered(remote, remote.request(found, max_tokens=70))
+        calls, end = await answered(remote, remote.request(found, max_tokens=70))
         ((_, arguments),) = calls
         validator.validate(json.loads(arguments))
         assert end.stats.num_refused_tokens
@@ -194,7 +151,7 @@ async def test_an_engine_asked_for_one_of_many_tools_is_asked_again_behind_the_h
     stand_in = LlamaStandIn(text)
     async with llama_over(text, stand_in) as remote:
         found = await remote.grammar(parallel=False)
-        calls, _, end = await answered(remote, remote.request(found))
+        calls, end = await answered(remote, remote.request(found))
         assert len(calls) == 1
         first, second, *_ = stand_in.requests
         assert "urgent" not in first["grammar"]
@@ -210,7 +167,7 @@ async def test_an_engine_that_reads_no_grammar_gets_no_requests(text):
 
 async def test_text_without_tools_passes(text):
     async with llama_over(text, LlamaStandIn(text)) as remote:
-        _, _, end = await answered(remote, remote.request(max_tokens=20))
+        _, end = await answered(remote, remote.request(max_tokens=20))
         assert end.reason in {FinishReason.STOP, FinishReason.LENGTH}
 
 

@@ -10,12 +10,12 @@ from remote_engines import (
     SETTINGS,
     TOOLS,
     assert_valid,
-    calls_of,
     events_of,
     forbidden,
     remote_over,
     until,
 )
+from whole_outputs import calls_of
 
 from runtime.engines import delivery, verified_output
 from runtime.engines.verified_output import VerifiedOutput

@@ -13,12 +13,12 @@ from remote_engines import (
     TOOLS,
     WATCH,
     assert_valid,
-    calls_of,
     events_of,
     forbidden,
     remote_over,
     until,
 )
+from whole_outputs import calls_of
 
 from compiler.cache.grammar_cache import GrammarCache
 from runtime.engines import verified_output

@@ -6,7 +6,7 @@ import json
 import jsonschema_rs
 
 from compiler import compile_toolset
-from runtime.events import ArgumentsDelta, CallStarted, PromptRead, TextDelta
+from runtime.events import PromptRead
 from runtime.request import GenerationRequest, Message, Sampling
 from runtime.settings import EngineSettings
 from toolspecs.tool import Tool
@@ -60,21 +60,6 @@ async def linked(runtime, tool_choice, **options):
     return compile_toolset(
         TOOLS, tokenizer=card.vocabulary, syntax=card.syntax, tool_choice=tool_choice, **options
     )
-
-
-def calls_of(events, choice=0):
-    calls = {}
-    for event in events:
-        if event.choice == choice and isinstance(event, CallStarted):
-            calls[event.index] = (event.name, "")
-        if event.choice == choice and isinstance(event, ArgumentsDelta):
-            name, text = calls[event.index]
-            calls[event.index] = (name, text + event.text)
-    return list(calls.values())
-
-
-def text_of(events, choice=0):
-    return "".join(e.text for e in events if isinstance(e, TextDelta) and e.choice == choice)
 
 
 def assert_valid(calls):

@@ -9,7 +9,8 @@ from collections import Counter
 
 import jsonschema_rs
 import pytest
-from embedded import SETTINGS, assert_valid, calls_of, events_of, linked, request, settled, text_of
+from embedded import SETTINGS, assert_valid, events_of, linked, request, settled
+from whole_outputs import calls_of, text_of
 
 from compiler import ResponseFormat, compile_format, compile_schema
 from compiler.linker.linker import link_format

@@ -5,7 +5,8 @@ import re
 from dataclasses import replace
 
 import pytest
-from embedded import SETTINGS, assert_valid, calls_of, events_of, linked, request
+from embedded import SETTINGS, assert_valid, events_of, linked, request
+from whole_outputs import calls_of
 
 from runtime.errors import DeadlineExceeded, RequestRefused
 from runtime.events import FinishReason

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 import toy_model
-from embedded import SETTINGS, calls_of, events_of, linked, request
+from embedded import SETTINGS, events_of, linked, request
+from whole_outputs import calls_of
 
 from runtime.errors import RequestRefused
 from runtime.events import Finished, FinishReason, InspectedToken

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from monolith import tagged
+from whole_outputs import calls_of, text_of
 
 from compiler import Vocabulary, compile_toolset
 from compiler.output_parts import TextPart
 from compiler.syntaxes import SYNTAXES, find_syntax
-from runtime.events import ArgumentsDelta, CallStarted, TextDelta, ThoughtDelta
+from runtime.events import CallStarted, TextDelta, ThoughtDelta
 from runtime.text.detokenizer import TokenBytes
 from runtime.transcript import Transcript
 from runtime.written_token import SampledToken, WrittenToken
@@ -62,25 +63,13 @@ def written(token_id, logprob=None, matcher=None, top=()):
     return WrittenToken(sampled, matcher.parts(), matcher.is_in_thought(), has_pending_text)
 
 
-def text_of(events):
-    return "".join(e.text for e in events if isinstance(e, TextDelta))
-
-
-def calls_of(events):
-    calls = [[e.name, ""] for e in events if isinstance(e, CallStarted)]
-    for event in events:
-        if isinstance(event, ArgumentsDelta):
-            calls[event.index][1] += event.text
-    return calls
-
-
 CALL = '<tool_call>\n{"name": "f", "arguments": {"a": "END"}}\n</tool_call>'
 
 
 def test_text_and_calls_are_told_apart():
     transcript, events = transcribe(f"Look: {CALL}\n{CALL}", name="hermes")
     assert text_of(events) == "Look: "
-    assert calls_of(events) == [["f", '{"a": "END"}']] * 2
+    assert calls_of(events) == [("f", '{"a": "END"}')] * 2
     assert transcript.num_calls == 2
 
 
@@ -99,7 +88,7 @@ def test_without_a_syntax_everything_is_text():
 def test_a_stop_string_cuts_text_but_no_call():
     transcript, events = transcribe(f"say {CALL}", name="hermes", stop=["END"])
     assert not transcript.is_stopped
-    assert calls_of(events) == [["f", '{"a": "END"}']]
+    assert calls_of(events) == [("f", '{"a": "END"}')]
     transcript, events = transcribe(f"the END {CALL}", name="hermes", stop=["END"])
     assert transcript.is_stopped
     assert (text_of(events), calls_of(events)) == ("the ", [])
@@ -148,7 +137,7 @@ def test_logprobs_of_calls_are_not_those_of_later_text(name):
     row = find_syntax(name)
     text = f"{row.opening}{row.header('f')}{{}}{row.end}{row.closing}"
     _, events = transcribe(text, name=name, logprobs=True)
-    assert calls_of(events) == [["f", "{}"]]
+    assert calls_of(events) == [("f", "{}")]
 
 
 def test_thoughts_are_no_text():
@@ -164,7 +153,7 @@ def test_tagged_parameters_are_read_by_their_types():
     text = grammar.syntax.header("f") + "<parameter=k>\n12\n</parameter>\n" + grammar.syntax.end
     for types, arguments in [(("string",), '{"k": "12"}'), (("number", "string"), '{"k": 12}')]:
         _, events = transcribe(text, grammar=grammar, types_of=lambda _, t=types: {"k": t})
-        assert calls_of(events) == [["f", arguments]]
+        assert calls_of(events) == [("f", arguments)]
 
 
 @pytest.mark.parametrize("name", SYNTAXES)
