@@ -6,7 +6,7 @@ ones, check the tool choice, find or compile the grammar, and have the runtime g
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import chain
 
@@ -20,9 +20,10 @@ from gateway.generation_request import generation_request, without_effect, witho
 from gateway.inspected_tokens import InspectedTokens
 from gateway.telemetry.chat_spans import Chat, Telemetry
 from gateway.tool_search import ToolSearcher
-from gateway.turn import FoundTools, Generation, Turn
+from gateway.turn import FoundTools, Generation, Observer, Turn
 from runtime.errors import PromptTooLong, UnknownModel
 from runtime.protocol import ModelCard, Runtime
+from runtime.request import GenerationRequest
 from toolspecs.catalog import Catalog
 from toolspecs.errors import InvalidName
 from toolspecs.json_value import Limits
@@ -31,6 +32,20 @@ from toolspecs.tool import ChoiceMode, Tool, ToolChoice
 from toolspecs.toolset import Revision, ToolsetReference
 
 INLINE = "the inline tools"
+
+
+@dataclass(frozen=True, slots=True)
+class _PreparedTurn:
+    """A turn, and what was found for it: all that the runtime must know."""
+
+    turn: Turn
+    model: ModelCard
+    choice: ToolChoice
+    tools: tuple[Tool, ...]
+    revisions: tuple[Revision, ...]
+    found: FoundTools | None
+    grammar: GrammarLookup | None
+    request: GenerationRequest
 
 
 class Completions:
@@ -89,73 +104,90 @@ class Completions:
         model, suffix = await self._model(turn)
         chat = self._telemetry.chat(model.model_id)
         with chat.beginning():
-            return await self._begun(
-                turn, model, suffix, deadline, chat=chat, share=share, allowance=allowance
-            )
+            async with deadline.enforced():
+                prepared = await self._prepared(turn, model, suffix, chat=chat, share=share)
+                expected = expected_tokens(prepared.request, model.context_length)
+                taken = await allowance.reserve_tokens(expected.total) if allowance else None
+            with metered(allowance, taken, chat, expected, turn.num_choices) as observer:
+                return await self._begun(prepared, deadline, chat, observer)
 
-    async def _begun(
+    async def _prepared(
         self,
         turn: Turn,
         model: ModelCard,
         suffix: tuple[ToolsetReference, ...],
-        deadline: Deadline,
         *,
         chat: Chat,
         share: str,
-        allowance: Allowance | None,
+    ) -> _PreparedTurn:
+        """The turn with its tools and its grammar; raises what `start` raises before the runtime is asked."""
+        revisions = await self._revisions((*turn.toolsets, *suffix))
+        chat.uses(revisions)
+        tools = await self._joined(revisions, turn.tools)
+        choice = check_choice(turn, tools)
+        tools, found = await self._searcher.find(turn, model, tools, revisions, share)
+        chat.found(found)
+        try:
+            grammar = await self._grammar(turn, model, tools, choice, revisions, chat=chat, share=share)
+        except UnsupportedToolset as error:
+            raise _with_index(error, turn.tools) from error
+        request = replace(
+            generation_request(turn, model, tools, grammar, revisions),
+            share=share,
+            trace_headers=chat.headers(),
+            prefix_salt=self._tenant or "",
+        )
+        return _PreparedTurn(turn, model, choice, tools, revisions, found, grammar, request)
+
+    async def _begun(
+        self, prepared: _PreparedTurn, deadline: Deadline, chat: Chat, observer: Observer
     ) -> Generation:
-        """The generation of a turn, whose first event has come; raises what `start` raises."""
-        async with deadline.enforced():
-            revisions = await self._revisions((*turn.toolsets, *suffix))
-            chat.uses(revisions)
-            tools = await self._joined(revisions, turn.tools)
-            choice = check_choice(turn, tools)
-            tools, found = await self._searcher.find(turn, model, tools, revisions, share)
-            chat.found(found)
+        """The generation of a turn, whose first event has come.
+
+        While the prompt is too long for the model, and the turn lets that be mended, its oldest messages are
+        left out. Each try renders the whole prompt, so each leaves out twice as many turns as the one before.
+        """
+        request, num_turns = prepared.request, 1
+        while True:
+            request = replace(request, timeout_s=deadline.remaining_s())
+            chat.asked(request)
+            generation = self._generation(prepared, request, deadline, observer)
             try:
-                grammar = await self._grammar(turn, model, tools, choice, revisions, chat=chat, share=share)
-            except UnsupportedToolset as error:
-                raise _with_index(error, turn.tools) from error
-            request = generation_request(turn, model, tools, grammar, revisions)
-            expected = expected_tokens(request, model.context_length)
-            taken = await allowance.reserve_tokens(expected.total) if allowance else None
-        request = replace(request, trace_headers=chat.headers(), prefix_salt=self._tenant or "")
-        ignored = tuple(without_effect(turn, model, grammar))
-        num_turns = 1
-        with metered(allowance, taken, chat, expected, turn.num_choices) as observer:
-            while True:
-                request = replace(request, timeout_s=deadline.remaining_s(), share=share)
-                chat.asked(request)
-                generation = Generation(
-                    request_id=request.request_id,
-                    model_id=model.model_id,
-                    num_choices=turn.num_choices,
-                    is_named=choice.is_named,
-                    has_logprobs=turn.num_logprobs is not None,
-                    toolsets=tuple(revision.summary for revision in revisions),
-                    grammar=grammar,
-                    tells_source=self._tenant is None,
-                    source=self._runtime.generate(request),
-                    observer=observer,
-                    deadline=deadline,
-                    custom=frozenset(tool.name for tool in tools if tool.custom and turn.has_custom_calls),
-                    inspected=InspectedTokens(tools) if turn.is_inspected else None,
-                    ignored=ignored,
-                    num_dropped=len(turn.messages) - len(request.messages),
-                    found=found,
-                )
-                try:
-                    await generation.begin()
-                except PromptTooLong as error:
-                    if not turn.truncates:
-                        raise _with_remedy(error, request.tools, revisions, found) from error
+                await generation.begin()
+            except PromptTooLong as error:
+                shorter = request.messages
+                if prepared.turn.truncates:
                     shorter = await asyncio.to_thread(without_oldest, request.messages, error, num_turns)
-                    if len(shorter) == len(request.messages):
-                        raise _with_remedy(error, request.tools, revisions, found) from error
-                    request = replace(request, messages=shorter)
-                    num_turns *= 2  # each try renders the whole prompt, so there are few
-                else:
-                    return generation
+                if len(shorter) == len(request.messages):
+                    raise _with_remedy(error, request.tools, prepared.revisions, prepared.found) from error
+                request = replace(request, messages=shorter)
+                num_turns *= 2
+            else:
+                return generation
+
+    def _generation(
+        self, prepared: _PreparedTurn, request: GenerationRequest, deadline: Deadline, observer: Observer
+    ) -> Generation:
+        """What the runtime begins to answer to a request for a turn."""
+        turn, tools = prepared.turn, prepared.tools
+        return Generation(
+            request_id=request.request_id,
+            model_id=prepared.model.model_id,
+            num_choices=turn.num_choices,
+            is_named=prepared.choice.is_named,
+            has_logprobs=turn.num_logprobs is not None,
+            toolsets=tuple(revision.summary for revision in prepared.revisions),
+            grammar=prepared.grammar,
+            tells_source=self._tenant is None,
+            source=self._runtime.generate(request),
+            observer=observer,
+            deadline=deadline,
+            custom=frozenset(tool.name for tool in tools if tool.custom and turn.has_custom_calls),
+            inspected=InspectedTokens(tools) if turn.is_inspected else None,
+            ignored=tuple(without_effect(turn, prepared.model, prepared.grammar)),
+            num_dropped=len(turn.messages) - len(request.messages),
+            found=prepared.found,
+        )
 
     async def prompt_ids(self, turn: Turn, share: str = "", *, arrived: float | None = None) -> list[int]:
         """The token ids of the turn's prompt; `share` and `arrived` as in `start`.
