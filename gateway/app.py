@@ -1,8 +1,9 @@
 """The composition root: it makes the application, the runtime and the store that the settings ask for."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,7 +27,7 @@ from gateway.data_dir import open_store_of, read_secret, warn_of_own_secret
 from gateway.grants import GRANT, Grant
 from gateway.headers import CrossOrigin, HttpRequest, RequestIds, read_origins
 from gateway.json_contents import ContentLimits
-from gateway.principal import Principal, principal_of, read_networks
+from gateway.principal import IPNetwork, Principal, principal_of, read_networks
 from gateway.problems import respond
 from gateway.rate_limits import RateLimits
 from gateway.registry import Registry
@@ -75,78 +76,90 @@ def create_app(
     secret = read_secret(settings)
     warn_of_own_secret(settings)
     opened_store = store or open_store_of(settings)
-    keys = ApiKeys(opened_store)
-    limits = RateLimits(opened_store)
-    recorders = Recorders.open(settings, tracer_provider, meters)
-
-    def principal(request: HttpRequest) -> Principal:
-        return principal_of(request.scope, trusted_proxies)
-
-    parts = partial(
-        _running,
+    parts = _Parts(
         settings=settings,
         secret=secret,
         store=opened_store,
-        keys=keys,
-        limits=limits,
-        recorders=recorders,
+        keys=ApiKeys(opened_store),
+        limits=RateLimits(opened_store),
+        recorders=Recorders.open(settings, tracer_provider, meters),
         compile_pool=compile_pool,
         runtime=runtime,
     )
-    app = Litestar(
-        [*API_ROUTES, *DOCUMENT_ROUTES, *(CONSOLE_ROUTES if settings.console else ())],
-        dependencies={
-            "services": Provide(_services, sync_to_thread=False),
-            "principal": Provide(principal, sync_to_thread=False),
-        },
-        exception_handlers={Exception: respond},
-        lifespan=[parts],
-        logging_config=None,
-        middleware=[
-            *(Authorization(), recorders.requests, KeptRequests(recorders.ring)),
-            LimitedRequests(limits),
-        ],
-        openapi_config=None,  # `gateway.api_document` knows more than the handlers say
-    )
+    app = _litestar(parts, trusted_proxies)
     # Not as middleware, which Litestar runs only for paths that have a route.
     controlled = AccessControl(
-        app.asgi_handler, configured_keys, keys, hosts=hosts, open_paths=OpenPaths.of(app), origins=origins
+        app.asgi_handler,
+        configured_keys,
+        parts.keys,
+        hosts=hosts,
+        open_paths=OpenPaths.of(app),
+        origins=origins,
     )
     app.asgi_handler = RequestIds(AccessLog(CrossOrigin(controlled, origins)))
     return app
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Parts:
+    """What is there before the gateway runs. A compile pool or a runtime that is None is made then."""
+
+    settings: Settings
+    secret: bytes
+    store: Store
+    keys: ApiKeys
+    limits: RateLimits
+    recorders: Recorders
+    compile_pool: CompilePool | None
+    runtime: Runtime | None
+
+
+def _litestar(parts: _Parts, trusted_proxies: Sequence[IPNetwork]) -> Litestar:
+    """The routes, which nothing guards yet."""
+
+    def principal(request: HttpRequest) -> Principal:
+        return principal_of(request.scope, trusted_proxies)
+
+    recorders = parts.recorders
+    return Litestar(
+        [*API_ROUTES, *DOCUMENT_ROUTES, *(CONSOLE_ROUTES if parts.settings.console else ())],
+        dependencies={
+            "services": Provide(_services, sync_to_thread=False),
+            "principal": Provide(principal, sync_to_thread=False),
+        },
+        exception_handlers={Exception: respond},
+        lifespan=[partial(_running, parts=parts)],
+        logging_config=None,
+        middleware=[
+            *(Authorization(), recorders.requests, KeptRequests(recorders.ring)),
+            LimitedRequests(parts.limits),
+        ],
+        openapi_config=None,  # `gateway.api_document` knows more than the handlers say
+    )
+
+
 @asynccontextmanager
-async def _running(
-    app: Litestar,
-    *,
-    settings: Settings,
-    secret: bytes,
-    store: Store,
-    keys: ApiKeys,
-    limits: RateLimits,
-    recorders: Recorders,
-    compile_pool: CompilePool | None,
-    runtime: Runtime | None,
-) -> AsyncIterator[None]:
+async def _running(app: Litestar, parts: _Parts) -> AsyncIterator[None]:
     """Start the parts, and give the routes their services.
 
     All is closed in reverse order, also what was opened before a start that fails: the runtime, the compile
     pool, the store, the spans.
     """
+    settings, store, recorders = parts.settings, parts.store, parts.recorders
     async with AsyncExitStack() as opened:
         opened.push_async_callback(recorders.close)
         opened.push_async_callback(store.close)
-        opened.push_async_callback(limits.close)
-        compilers = compile_pool or open_compile_pool(settings)
+        opened.push_async_callback(parts.limits.close)
+        compilers = parts.compile_pool or open_compile_pool(settings)
         grammars = GrammarCache(
             store,
             memory_bytes=settings.grammar_cache_bytes,
-            secret=secret,
+            secret=parts.secret,
             compile_pool=compilers,
             observer=recorders.telemetry,
         )
         opened.push_async_callback(grammars.close)
+        runtime = parts.runtime
         if runtime is None:
             compilers.launch()
             runtime = await asyncio.to_thread(start_runtime, settings, compilers.learn)
@@ -157,15 +170,7 @@ async def _running(
         await opened.enter_async_context(recorders.engines.of(runtime, grammars, store))
         searcher = ToolSearcher()
         opened.callback(searcher.close)
-        views = wire(
-            settings,
-            store,
-            keys,
-            recorders=recorders,
-            grammars=grammars,
-            runtime=runtime,
-            searcher=searcher,
-        )
+        views = _wired(parts, grammars, runtime, searcher)
         opened.callback(views.whole.bodies.close)
         app.state.views = views
         app.state.services = views.whole
@@ -173,17 +178,9 @@ async def _running(
         yield
 
 
-def wire(
-    settings: Settings,
-    store: Store,
-    keys: ApiKeys,
-    *,
-    recorders: Recorders,
-    grammars: GrammarCache,
-    runtime: Runtime,
-    searcher: ToolSearcher,
-) -> ServiceViews:
+def _wired(parts: _Parts, grammars: GrammarCache, runtime: Runtime, searcher: ToolSearcher) -> ServiceViews:
     """Connect what the routes use."""
+    settings, recorders = parts.settings, parts.recorders
     decoded = DecodedContents()
     bodies = RequestBodies(
         max_bytes=settings.max_body_bytes,
@@ -192,7 +189,7 @@ def wire(
         contents=ContentLimits(num_values=settings.max_body_values),
     )
     responses = StoredResponses(
-        store,
+        parts.store,
         lifetime_s=settings.response_seconds,
         max_bytes=settings.response_bytes,
         contents=bodies.contents,
@@ -221,14 +218,14 @@ def wire(
             completions,
             responses,
             bodies,
-            keys,
+            parts.keys,
             recorders.meters,
             recorders.ring,
             recorders.telemetry.totals,
             is_strict=settings.strict_fields,
         )
 
-    return ServiceViews(store, runtime, catalog_of=catalog_of, over=over)
+    return ServiceViews(parts.store, runtime, catalog_of=catalog_of, over=over)
 
 
 def load_runtime(settings: Settings, compile_pool: CompilePool) -> Runtime:
