@@ -63,7 +63,7 @@ class SingleFlight(Generic[ResultT]):
 async def to_the_end(
     work: Coroutine[Any, Any, ResultT], give_up: Callable[[], object] = lambda: None
 ) -> ResultT:
-    """Do what keeps a worker busy. Cancelling this does not end it early, and the place stays taken.
+    """Do what keeps a worker busy. Cancelling this does not end it early, and its slot stays taken.
 
     `give_up` is called then: what waits for its worker need not begin.
     """

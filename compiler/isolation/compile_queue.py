@@ -2,12 +2,12 @@
 
     async with queue.turn("a client's share") as turn:
         ...  # compile, at most `limits.first_seconds`
-        await turn.lengthen()  # gives the place back and waits for one of those for long jobs
+        await turn.lengthen()  # gives the slot back and waits for one of those for long jobs
         ...  # compile, at most `limits.seconds`
 
-There is a place for each worker. Of the shares that wait, the one is next that has had least of the workers'
+There is a slot for each worker. Of the shares that wait, the one is next that has had least of the workers'
 time (`FairShares`). A job is first tried for a short time, which is enough for real tools. Only what takes
-longer becomes a long job, and long jobs never hold the last place. Neither does one share. So the first try
+longer becomes a long job, and long jobs never hold the last slot. Neither does one share. So the first try
 of a newcomer waits at most for first tries of others.
 
 The queue is bounded, for each share and in all. When it is full, the newest job of the share with most jobs
@@ -29,8 +29,8 @@ RETRY_AFTER_S = 2.0
 
 
 @dataclass(eq=False)
-class _Place:
-    """A wish for a place, and whether it was granted."""
+class _Slot:
+    """A wish for a slot, and whether it was granted."""
 
     share: str
     is_long: bool
@@ -39,96 +39,96 @@ class _Place:
 
 
 class CompileTurn:
-    """The turn of one job, which holds a place."""
+    """The turn of one job, which holds a slot."""
 
     def __init__(self, queue: "CompileQueue", share: str) -> None:
         self._queue = queue
-        self.place = _Place(share, is_long=False)
+        self.slot = _Slot(share, is_long=False)
 
     async def lengthen(self) -> None:
-        """Wait for one of the places for long jobs; until then, others have this one."""
-        self._queue.release(self.place)
-        self.place = _Place(self.place.share, is_long=True)
-        await self._queue.acquire(self.place)
+        """Wait for one of the slots for long jobs; until then, others have this one."""
+        self._queue.release(self.slot)
+        self.slot = _Slot(self.slot.share, is_long=True)
+        await self._queue.acquire(self.slot)
 
 
 class CompileQueue:
-    """Grants `num_workers` places; owned by one event loop."""
+    """Grants `num_workers` slots; owned by one event loop."""
 
     def __init__(
         self, num_workers: int, limits: CompileLimits, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._num_workers = num_workers
-        self._most = max(1, num_workers - 1)  # places of one share, and of long jobs
+        self._most = max(1, num_workers - 1)  # slots of one share, and of long jobs
         self._limits = limits
         self._clock = clock
         self._shares = FairShares()
-        self._waiting: list[_Place] = []
-        self._running: set[_Place] = set()
+        self._waiting: list[_Slot] = []
+        self._running: set[_Slot] = set()
 
     @property
     def num_waiting(self) -> int:
-        """How many jobs wait for a place."""
+        """How many jobs wait for a slot."""
         return len(self._waiting)
 
     @asynccontextmanager
     async def turn(self, share: str) -> AsyncIterator[CompileTurn]:
-        """Hold a place for a job of `share`, for as long as the block runs.
+        """Hold a slot for a job of `share`, for as long as the block runs.
 
         Raises:
             TooManyCompilations: too many jobs of this share wait.
             CompilerOverloaded: too many jobs wait.
         """
         turn = CompileTurn(self, share)
-        await self.acquire(turn.place)
+        await self.acquire(turn.slot)
         try:
             yield turn
         finally:
-            self.release(turn.place)
+            self.release(turn.slot)
 
-    async def acquire(self, place: _Place) -> None:
-        """Wait until the place is granted; raises what `turn` raises."""
-        self._make_room(place.share)
-        self._waiting.append(place)
-        self._shares.enter(place.share)
+    async def acquire(self, slot: _Slot) -> None:
+        """Wait until the slot is granted; raises what `turn` raises."""
+        self._make_room(slot.share)
+        self._waiting.append(slot)
+        self._shares.enter(slot.share)
         self._grant()
         try:
-            await place.granted
+            await slot.granted
         except BaseException:
-            self.release(place)
+            self.release(slot)
             raise
 
-    def release(self, place: _Place) -> None:
-        """Give a place back, or the wish for one; the time that was held is charged. Once is enough."""
-        if place in self._running:
-            self._running.remove(place)
-            self._shares.charge(place.share, self._clock() - place.started)
-        elif place in self._waiting:
-            self._waiting.remove(place)
+    def release(self, slot: _Slot) -> None:
+        """Give a slot back, or the wish for one; the time that was held is charged. Once is enough."""
+        if slot in self._running:
+            self._running.remove(slot)
+            self._shares.charge(slot.share, self._clock() - slot.started)
+        elif slot in self._waiting:
+            self._waiting.remove(slot)
         else:
             return
-        self._shares.leave(place.share)
+        self._shares.leave(slot.share)
         self._grant()
 
     def _grant(self) -> None:
-        """Grant free places, as long as somebody may have one."""
+        """Grant free slots, as long as somebody may have one."""
         while len(self._running) < self._num_workers:
-            held = Counter(place.share for place in self._running)
-            num_long = sum(place.is_long for place in self._running)
+            held = Counter(slot.share for slot in self._running)
+            num_long = sum(slot.is_long for slot in self._running)
             able = [
-                place
-                for place in self._waiting
-                if not place.granted.done()  # its job was cancelled just now
-                and held[place.share] < self._most
-                and not (place.is_long and num_long >= self._most)
+                slot
+                for slot in self._waiting
+                if not slot.granted.done()  # its job was cancelled just now
+                and held[slot.share] < self._most
+                and not (slot.is_long and num_long >= self._most)
             ]
             if not able:
                 return
-            place = min(able, key=lambda place: self._served(place.share, held))  # the first of equals
-            self._waiting.remove(place)
-            self._running.add(place)
-            place.started = self._clock()
-            place.granted.set_result(None)
+            slot = min(able, key=lambda slot: self._served(slot.share, held))  # the first of equals
+            self._waiting.remove(slot)
+            self._running.add(slot)
+            slot.started = self._clock()
+            slot.granted.set_result(None)
 
     def _served(self, share: str, held: Counter[str]) -> float:
         """The time that a share has had; its jobs that still run count as first tries."""
@@ -136,7 +136,7 @@ class CompileQueue:
 
     def _make_room(self, share: str) -> None:
         """Raise if the queue is full for a share; if it is full in all, the longest part gives way."""
-        num_waiting = Counter(place.share for place in self._waiting)
+        num_waiting = Counter(slot.share for slot in self._waiting)
         if num_waiting[share] >= self._limits.max_waiting_per_share:
             raise TooManyCompilations(num_waiting[share], RETRY_AFTER_S)
         if len(self._waiting) < self._limits.max_waiting:
@@ -144,7 +144,7 @@ class CompileQueue:
         largest, number = num_waiting.most_common(1)[0]
         if number <= num_waiting[share] + 1:
             raise CompilerOverloaded(f"{len(self._waiting)} schemas wait to be compiled", RETRY_AFTER_S)
-        newest = next(place for place in reversed(self._waiting) if place.share == largest)
+        newest = next(slot for slot in reversed(self._waiting) if slot.share == largest)
         if not newest.granted.done():
             newest.granted.set_exception(TooManyCompilations(number, RETRY_AFTER_S))
         self.release(newest)

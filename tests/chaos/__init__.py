@@ -3,7 +3,7 @@
 Real gateways, engines and a Redis run on loopback, in processes of their own. Clients of OpenAI's library call
 them without a pause while one thing after the other breaks:
 
-- `place`: the processes, and how they are broken; `engine_process` is what runs as an engine
+- `cluster`: the processes, and how they are broken; `engine_process` is what runs as an engine
 - `load`: the clients, which judge every answer, and the writer, which remembers what was acknowledged
 - `shared_faults`: faults of what the load uses; `own_faults`: faults of a gateway that has no other clients
 - `histories`: whether a history of compare-and-set operations is linearizable

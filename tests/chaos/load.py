@@ -15,7 +15,7 @@ import httpx
 import jsonschema_rs
 import openai
 
-from chaos.place import MODEL, REQUEST_S, GatewayProcess
+from chaos.cluster import MODEL, REQUEST_S, GatewayProcess
 
 DEADLINE_S = REQUEST_S + 5.0
 NUM_CLIENTS = 6

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import httpx
 
+from chaos.cluster import ROOT
 from chaos.contention import contended
 from chaos.histories import violation
 from chaos.load import fresh_schema, tool
-from chaos.place import ROOT
 from chaos.shared_faults import Fault, Scene
 from chaos.sqlite_kills import killed_writers
 
@@ -32,7 +32,7 @@ async def one_toolset_from_two_gateways(scene: Scene) -> None:
     async with AsyncExitStack() as stack:
         clients = [
             await stack.enter_async_context(httpx.AsyncClient(base_url=gateway.url, timeout=30))
-            for gateway in scene.place.gateways
+            for gateway in scene.cluster.gateways
         ]
         history = await contended(clients, min(CONTENDED_S, scene.seconds_left))
     found = violation(history.operations)
@@ -43,10 +43,10 @@ async def one_toolset_from_two_gateways(scene: Scene) -> None:
 
 async def sqlite_disk_full(scene: Scene) -> None:
     """Its disk is a tmpfs of a megabyte, which is filled and emptied again: writes are refused, and reads served."""
-    disk = scene.place.folder / "disk"
+    disk = scene.cluster.folder / "disk"
     disk.mkdir()
     await command("mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(disk))
-    gateway = scene.place.gateway("on-a-full-disk", store=f"sqlite://{disk}/callgate.db")
+    gateway = scene.cluster.gateway("on-a-full-disk", store=f"sqlite://{disk}/callgate.db")
     gateway.start()
     try:
         await gateway.ready()
@@ -106,7 +106,7 @@ async def command(*words: str) -> None:
 async def sqlite_killed(scene: Scene) -> None:
     """A process that writes is killed again and again; another one reads what it has acknowledged."""
     wrong, num_acknowledged = await asyncio.to_thread(
-        killed_writers, scene.place.folder / "killed.db", NUM_KILLS
+        killed_writers, scene.cluster.folder / "killed.db", NUM_KILLS
     )
     scene.load.wrong += wrong
     scene.notes.append(f"{NUM_KILLS} kills, {num_acknowledged} acknowledged writes")
@@ -114,7 +114,7 @@ async def sqlite_killed(scene: Scene) -> None:
 
 async def embedded_streams_aborted(scene: Scene) -> None:
     """A thousand streams of the engine inside a gateway are left; no page and no sequence stays taken."""
-    gateway = scene.place.gateway("embedded", default_max_tokens=200, kv_bytes=64 << 20)
+    gateway = scene.cluster.gateway("embedded", default_max_tokens=200, kv_bytes=64 << 20)
     gateway.start()
     try:
         await gateway.ready()
@@ -164,10 +164,10 @@ async def soak(scene: Scene) -> None:
     start = time.monotonic()
     num_before = len(scene.load.outcomes)
     while (seconds := time.monotonic() - start) < max(60.0, scene.seconds_left):
-        samples.append((seconds, [gateway.memory for gateway in scene.place.gateways]))
+        samples.append((seconds, [gateway.memory for gateway in scene.cluster.gateways]))
         await asyncio.sleep(5)
-    for place, gateway in enumerate(scene.place.gateways):
-        sizes = [found[place] / 2**20 for _, found in samples]
+    for number, gateway in enumerate(scene.cluster.gateways):
+        sizes = [found[number] / 2**20 for _, found in samples]
         half = sizes[len(sizes) // 2 :]
         growth = (half[-1] - half[0]) / half[0]
         scene.notes.append(f"{gateway.name} {sizes[0]:.0f} -> {half[0]:.0f} -> {half[-1]:.0f} MB")
@@ -177,13 +177,13 @@ async def soak(scene: Scene) -> None:
     scene.notes.append(
         f"{answered / samples[-1][0]:.1f} requests a second for {samples[-1][0] / 60:.1f} minutes"
     )
-    (scene.place.folder.parent / "soak.json").write_text(json.dumps(samples))
+    (scene.cluster.folder.parent / "soak.json").write_text(json.dumps(samples))
 
 
 async def made_up_requests(scene: Scene) -> None:
     """Schemathesis makes requests of the gateway's own API document, good and bad ones, and judges the answers."""
-    gateway = scene.place.gateway("made-up", context_length=512, default_max_tokens=32, api_key=KEY)
-    report = scene.place.folder / "schemathesis.json"
+    gateway = scene.cluster.gateway("made-up", context_length=512, default_max_tokens=32, api_key=KEY)
+    report = scene.cluster.folder / "schemathesis.json"
     gateway.start()
     try:
         await gateway.ready()
@@ -201,7 +201,7 @@ async def made_up_requests(scene: Scene) -> None:
             *("--request-timeout", "40", "--continue-on-failure", "--no-shrink"),
             *("--report", "json", "--report-json-path", str(report)),
             stdout=asyncio.subprocess.PIPE,
-            cwd=scene.place.folder,
+            cwd=scene.cluster.folder,
         )
         said, _ = await done.communicate()
     finally:
@@ -210,7 +210,7 @@ async def made_up_requests(scene: Scene) -> None:
     scene.notes.append(
         f"{found['test_cases']['generated']} requests to {found['operations']['tested']} operations"
     )
-    (scene.place.folder.parent / "schemathesis.txt").write_bytes(said)
+    (scene.cluster.folder.parent / "schemathesis.txt").write_bytes(said)
     wrong = [f"{one['title']}: {where}" for one in found["failures"] for where in one["operations"]]
     scene.load.wrong += [*wrong, *map(str, found["errors"])]
 

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from chaos.cluster import started
 from chaos.load import DESK, TOOLSET, Load, Registrations, register
 from chaos.own_faults import OWN_FAULTS
-from chaos.place import started
 from chaos.shared_faults import SHARED_FAULTS, Fault, Scene
 
 CLEAR = {"deadline_exceeded"}
@@ -53,9 +53,9 @@ async def run(
 ) -> list[Result]:
     """Inflict each fault, or only some, as far as there is time for them; `report` gets what is known so far."""
     results: list[Result] = []
-    async with started(folder) as place:
-        await register(place.gateways[0], TOOLSET, DESK)
-        load, registrations = Load(list(place.gateways)), Registrations(list(place.gateways))
+    async with started(folder) as cluster:
+        await register(cluster.gateways[0], TOOLSET, DESK)
+        load, registrations = Load(list(cluster.gateways)), Registrations(list(cluster.gateways))
         async with load.running(), registrations.running():
             await load.steady()
             end = time.monotonic() + seconds
@@ -66,7 +66,7 @@ async def run(
                 if reason:
                     results.append(Result(fault.name, fault.what, notes=[f"not tried: {reason}"]))
                 else:
-                    results.append(await under(Scene(place, load, registrations, [], end), fault))
+                    results.append(await under(Scene(cluster, load, registrations, [], end), fault))
                 report(results)
     return results
 

@@ -15,8 +15,8 @@ import httpx
 import redis.asyncio
 from hostile import BOUNDED, REFUSED
 
+from chaos.cluster import HAS_FAKETIME, MODEL, Cluster, EngineProcess
 from chaos.load import CONNECTION, DESK, TOOLSET, Load, Registrations, register, tool
-from chaos.place import HAS_FAKETIME, MODEL, EngineProcess, Place
 
 STORE_GONE = frozenset({"store_unavailable", "engine_failed"})
 """The second, if the store is lost between a gateway that writes a grammar and the engine that reads it."""
@@ -29,7 +29,7 @@ NO_FAKETIME = "" if HAS_FAKETIME else "libfaketime is not installed (Debian: apt
 class Scene:
     """What a fault acts on, and where it notes what it measured."""
 
-    place: Place
+    cluster: Cluster
     load: Load
     registrations: Registrations
     notes: list[str]
@@ -63,38 +63,38 @@ def broken(scene: Scene, process: EngineProcess) -> Iterator[None]:
 
 
 async def redis_killed(scene: Scene) -> None:
-    scene.place.redis.kill()
+    scene.cluster.redis.kill()
     await asyncio.sleep(5)
-    scene.place.redis.start()
+    scene.cluster.redis.start()
 
 
 async def redis_emptied(scene: Scene) -> None:
     """What was registered is gone with the disk, so it is registered again, as the chart's hook does."""
-    scene.place.redis.kill()
-    shutil.rmtree(scene.place.folder / "redis")
-    (scene.place.folder / "redis").mkdir()
+    scene.cluster.redis.kill()
+    shutil.rmtree(scene.cluster.folder / "redis")
+    (scene.cluster.folder / "redis").mkdir()
     scene.registrations.acknowledged.clear()
-    scene.place.redis.start()
+    scene.cluster.redis.start()
     await asyncio.sleep(2)
     scene.registrations.acknowledged.clear()  # a write may have been answered just before
-    await register(scene.place.gateways[0], TOOLSET, DESK)
+    await register(scene.cluster.gateways[0], TOOLSET, DESK)
 
 
 async def redis_paused(scene: Scene) -> None:
-    scene.place.redis.pause()
+    scene.cluster.redis.pause()
     await asyncio.sleep(10)
-    scene.place.redis.resume()
+    scene.cluster.redis.resume()
 
 
 async def redis_slow(scene: Scene) -> None:
-    async with redis.asyncio.from_url(scene.place.redis.url) as client:
+    async with redis.asyncio.from_url(scene.cluster.redis.url) as client:
         end = time.monotonic() + 8
         while time.monotonic() < end:
             await client.execute_command("DEBUG", "SLEEP", "0.2")
 
 
 async def redis_full(scene: Scene) -> None:
-    async with redis.asyncio.from_url(scene.place.redis.url) as client:
+    async with redis.asyncio.from_url(scene.cluster.redis.url) as client:
         await client.config_set("maxmemory", 1)
         await asyncio.sleep(5)
         await client.config_set("maxmemory", 0)
@@ -102,44 +102,44 @@ async def redis_full(scene: Scene) -> None:
 
 async def engine_killed(scene: Scene) -> None:
     """Killed while it writes for several clients: the other one goes on with their streams."""
-    engine = scene.place.engines[0]
+    engine = scene.cluster.engines[0]
     with broken(scene, engine):
         engine.kill()
         await asyncio.sleep(5)
     engine.start()
     await engine.ready()
-    scene.notes.append(f"started anew: used {await scene.place.engines_ready():.1f} s after it answered")
+    scene.notes.append(f"started anew: used {await scene.cluster.engines_ready():.1f} s after it answered")
 
 
 async def engine_paused(scene: Scene) -> None:
-    engine = scene.place.engines[0]
+    engine = scene.cluster.engines[0]
     with broken(scene, engine):
         engine.signal(signal.SIGSTOP)
         await asyncio.sleep(20)
         engine.signal(signal.SIGCONT)
-    scene.notes.append(f"used again {await scene.place.engines_ready():.1f} s after it ran")
+    scene.notes.append(f"used again {await scene.cluster.engines_ready():.1f} s after it ran")
 
 
 async def engine_restarted(scene: Scene) -> None:
-    engine = scene.place.engines[1]
+    engine = scene.cluster.engines[1]
     with broken(scene, engine):
         engine.signal(signal.SIGTERM)
         await engine.ended()
         engine.start()
         await engine.ready()
-    scene.notes.append(f"used {await scene.place.engines_ready():.1f} s after it answered")
+    scene.notes.append(f"used {await scene.cluster.engines_ready():.1f} s after it answered")
 
 
 async def engines_killed(scene: Scene) -> None:
     """Both at once: there is nobody to go on."""
-    for engine in scene.place.engines:
+    for engine in scene.cluster.engines:
         engine.kill()
     await asyncio.sleep(3)
-    for engine in scene.place.engines:
+    for engine in scene.cluster.engines:
         engine.start()
-    for engine in scene.place.engines:
+    for engine in scene.cluster.engines:
         await engine.ready()
-    scene.notes.append(f"used {await scene.place.engines_ready():.1f} s after they answered")
+    scene.notes.append(f"used {await scene.cluster.engines_ready():.1f} s after they answered")
 
 
 async def engine_garbage(scene: Scene) -> None:
@@ -151,17 +151,17 @@ async def engine_forbidden(scene: Scene) -> None:
 
 
 async def misbehaving(scene: Scene, **fields: Any) -> None:
-    engine = scene.place.engines[0]
+    engine = scene.cluster.engines[0]
     with broken(scene, engine):
         await engine.behave(**fields)
         await asyncio.sleep(6)
     await engine.behave(writes={}, masks_tokens=True)
-    scene.notes.append(f"used again {await scene.place.engines_ready():.1f} s after it behaved")
+    scene.notes.append(f"used again {await scene.cluster.engines_ready():.1f} s after it behaved")
 
 
 async def gateway_killed(scene: Scene) -> None:
     """Clients of the killed one see their connections end; the balancer finds out after a second."""
-    gateway = scene.place.gateways[1]
+    gateway = scene.cluster.gateways[1]
     gateway.kill()
     await asyncio.sleep(1)
     scene.load.serving.remove(gateway)
@@ -174,7 +174,7 @@ async def gateway_killed(scene: Scene) -> None:
 
 async def gateway_drained(scene: Scene) -> None:
     """As in a rolling upgrade: no new requests come, then SIGTERM, while streams run; none of them is cut."""
-    gateway = scene.place.gateways[1]
+    gateway = scene.cluster.gateways[1]
     streams = [asyncio.create_task(long_stream(gateway.url)) for _ in range(4)]
     while (await gateway.measures()).get("callgate_engine_sequences running", 0) < len(streams):
         await asyncio.sleep(0.05)
@@ -218,7 +218,7 @@ async def long_stream(url: str) -> list[str]:
 async def clock_moved(scene: Scene) -> None:
     """An hour ahead, then two back: what expires by the clock may, and nothing waits for it."""
     for offset in ("+3600", "-3600", "+0"):
-        scene.place.clock.write_text(offset)
+        scene.cluster.clock.write_text(offset)
         await asyncio.sleep(4)
 
 
@@ -255,7 +255,7 @@ async def clients_send_slowly(scene: Scene) -> None:
 
 async def streams_aborted(scene: Scene) -> None:
     """A thousand clients leave their streams after the first token."""
-    gateways = scene.place.gateways
+    gateways = scene.cluster.gateways
     before = [gateway.memory for gateway in gateways]
     places = asyncio.Semaphore(16)
 
@@ -276,7 +276,7 @@ async def streams_aborted(scene: Scene) -> None:
 async def idle(scene: Scene) -> None:
     """Wait until no more requests run than the load has: what clients have left is over."""
     start = time.monotonic()
-    while (running := await num_running(scene.place)) > 2 * len(scene.load.kinds) + 4:
+    while (running := await num_running(scene.cluster)) > 2 * len(scene.load.kinds) + 4:
         if time.monotonic() - start > 20:
             scene.load.wrong.append(f"{running} requests still run")
             return
@@ -284,8 +284,8 @@ async def idle(scene: Scene) -> None:
     scene.notes.append(f"their requests were over {time.monotonic() - start:.1f} s later")
 
 
-async def num_running(place: Place) -> float:
-    found = [await gateway.measures() for gateway in place.gateways]
+async def num_running(cluster: Cluster) -> float:
+    found = [await gateway.measures() for gateway in cluster.gateways]
     return sum(one.get("callgate_engine_sequences running", 0.0) for one in found)
 
 
@@ -303,7 +303,7 @@ async def hostile_schemas(scene: Scene) -> None:
                 for name, schema in [*REFUSED.items(), *list(BOUNDED.items())]:
                     if time.monotonic() > end or name == "more enum values than any list":
                         continue
-                    gateway = scene.place.gateways[number % 2]
+                    gateway = scene.cluster.gateways[number % 2]
                     body = {"tools": [{"name": f"bad_{number}", "inputSchema": schema}]}
                     with suppress(httpx.TransportError, ValueError):
                         answer = await client.put(f"{gateway.url}/v1/toolsets/bad-{number}", json=body)
@@ -332,7 +332,7 @@ def asking(text: str) -> dict[str, Any]:
 
 async def opened(scene: Scene, body: dict[str, Any] | None, number: int = 0):
     """A connection on which a request was sent: its head alone without a body."""
-    port = scene.place.gateways[number % 2].port
+    port = scene.cluster.gateways[number % 2].port
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     content = b"" if body is None else json.dumps(body).encode()
     length = len(content) or 1000

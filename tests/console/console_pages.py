@@ -18,9 +18,9 @@ class ConsolePage:
     selector: str
 
     def open(self, page, prepared):
-        place = f"#/{self.address.format(**prepared)}"
-        page.goto(f"/console{place}")
-        page.locator(f'main[data-shown="{place}"] {self.selector}').first.wait_for()
+        shown = f"#/{self.address.format(**prepared)}"
+        page.goto(f"/console{shown}")
+        page.locator(f'main[data-shown="{shown}"] {self.selector}').first.wait_for()
 
 
 PAGES = (

@@ -1,7 +1,7 @@
 // What pages share: headings, tables, forms, and what is said when there is nothing to show, or when it fails.
 
 import { make, nodes } from "./elements.js";
-import { go, link, reload } from "./place.js";
+import { go, link, reload } from "./address.js";
 
 /** The head of a page: its title, the question that it answers, and what can be done. */
 export function heading(title, question = "", ...actions) {
@@ -131,7 +131,7 @@ function ago(seconds) {
   return "";
 }
 
-/** A field that searches a place: it changes the query `search` of the address once there is a pause. */
+/** A field that searches a list: it changes the query `search` of the address once there is a pause. */
 export function searchField(label, value, path, query = {}) {
   const input = make("input", { type: "search", placeholder: label, "aria-label": label, autocomplete: "off" });
   input.value = value;

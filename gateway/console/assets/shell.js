@@ -4,7 +4,7 @@ import { Problem, key } from "./api.js";
 import { make, nodes } from "./elements.js";
 import { pages } from "./page_table.js";
 import { heading, loading, problemBox } from "./parts.js";
-import { link, readPlace, reload } from "./place.js";
+import { link, readAddress, reload } from "./address.js";
 
 const main = document.querySelector("#main");
 const dialog = document.querySelector("#key-dialog");
@@ -17,13 +17,13 @@ async function show() {
   leaving.abort();
   leaving = new AbortController();
   const { signal } = leaving;
-  const place = readPlace(location.hash);
-  const page = place.page ? pages.find((each) => each.name === place.page) : pages[0];
+  const address = readAddress(location.hash);
+  const page = address.page ? pages.find((each) => each.name === address.page) : pages[0];
   markCurrent(page);
   const isElsewhere = pathOf(location.hash) !== shown;
   const wait = setTimeout(() => isElsewhere && main.replaceChildren(loading()), 150);
   signal.addEventListener("abort", () => clearTimeout(wait));
-  const content = await contentOf(page, place, signal);
+  const content = await contentOf(page, address, signal);
   clearTimeout(wait);
   if (signal.aborted) return;
   const typed = isElsewhere ? null : document.activeElement;
@@ -42,7 +42,7 @@ function goOnTyping(before) {
   if (isBehind) now.dispatchEvent(new Event("input"));
 }
 
-async function contentOf(page, place, signal) {
+async function contentOf(page, address, signal) {
   if (!page) return problem(new Problem(404, "There is no such page", "The navigation above has all of them."));
   let module;
   try {
@@ -53,7 +53,7 @@ async function contentOf(page, place, signal) {
     return [heading(page.title), problemBox(new Problem(0, "This page could not be loaded", text), again)];
   }
   try {
-    return await module.show(place, signal);
+    return await module.show(address, signal);
   } catch (error) {
     if (signal.aborted) return [];
     if (error instanceof Problem) return problem(error, page);
@@ -87,7 +87,7 @@ function settle(isElsewhere) {
     scrollTo(0, 0);
   }
   shown = pathOf(location.hash);
-  main.dataset.shown = location.hash; // for tests: this place is complete
+  main.dataset.shown = location.hash; // for tests: this address is shown
 }
 
 function pathOf(hash) {

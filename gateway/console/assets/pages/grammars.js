@@ -3,12 +3,12 @@
 import { get } from "../api.js";
 import { make } from "../elements.js";
 import { badge, bytes, count, duration, facts, heading, table } from "../parts.js";
-import { link } from "../place.js";
+import { link } from "../address.js";
 
 const MAX_PARTS = 500;
 
-export async function show(place, signal) {
-  const found = await get(`v1/grammars/${encodeURIComponent(place.path[0] ?? "")}`, {}, signal);
+export async function show(address, signal) {
+  const found = await get(`v1/grammars/${encodeURIComponent(address.path[0] ?? "")}`, {}, signal);
   const total = found.parts.reduce((sum, part) => sum + (part.bytes ?? 0), 0);
   return [
     heading("Grammar", "What is it made of, and where is it cached?"),

@@ -3,7 +3,7 @@
 import { call, get } from "../api.js";
 import { make } from "../elements.js";
 import { badge, empty, field, heading, moment, number, problemBox, table } from "../parts.js";
-import { go, reload } from "../place.js";
+import { go, reload } from "../address.js";
 
 const SCOPES = [
   ["invoke", "call models"],
@@ -12,8 +12,8 @@ const SCOPES = [
 ];
 const DAY_MS = 86_400_000;
 
-export async function show(place, signal) {
-  if (place.path[0] === "new") return newKey();
+export async function show(address, signal) {
+  if (address.path[0] === "new") return newKey();
   const { keys } = await get("v1/keys", {}, signal);
   const add = make("button", { type: "button", onclick: () => go(["keys", "new"]) }, "New key");
   if (!keys.length) {

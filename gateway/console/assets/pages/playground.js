@@ -7,13 +7,13 @@ import { answerView } from "../playground/answer.js";
 import { requestForm } from "../playground/form.js";
 import { inspector } from "../playground/inspector.js";
 
-export async function show(place, signal) {
+export async function show(address, signal) {
   const [models, page] = await Promise.all([
     get("v1/models", {}, signal),
     get("v1/toolsets", { limit: 500 }, signal),
   ]);
   const output = make("div.output", welcome());
-  const form = requestForm(modelNames(models.data), page.toolsets.map((each) => each.name), place.query, signal);
+  const form = requestForm(modelNames(models.data), page.toolsets.map((each) => each.name), address.query, signal);
   form.onRun((request, tools) => run(request, tools, output, form, signal));
   return [
     heading("Playground", "What does the mask do to each token of an answer?"),

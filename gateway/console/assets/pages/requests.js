@@ -3,7 +3,7 @@
 import { get } from "../api.js";
 import { make } from "../elements.js";
 import { badge, duration, empty, every, facts, heading, moment, number, pager, table } from "../parts.js";
-import { link } from "../place.js";
+import { link } from "../address.js";
 
 const PAGE_SIZE = 50;
 const REFRESH_S = 3;
@@ -15,12 +15,12 @@ const STEPS = {
   decode: "writing tokens",
 };
 
-export function show(place, signal) {
-  return place.path.length ? showOne(place.path.join("/"), signal) : showAll(place, signal);
+export function show(address, signal) {
+  return address.path.length ? showOne(address.path.join("/"), signal) : showAll(address, signal);
 }
 
-async function showAll(place, signal) {
-  const ask = () => get("v1/requests", { before: place.query.before, limit: PAGE_SIZE }, signal);
+async function showAll(address, signal) {
+  const ask = () => get("v1/requests", { before: address.query.before, limit: PAGE_SIZE }, signal);
   const first = await ask();
   const list = make("div", listed(first));
   let newest = first.requests[0]?.number;
@@ -30,7 +30,7 @@ async function showAll(place, signal) {
     newest = page.requests[0]?.number;
     list.replaceChildren(...listed(page));
   };
-  if (!place.query.before && !first.is_off) every(REFRESH_S, refresh, signal);
+  if (!address.query.before && !first.is_off) every(REFRESH_S, refresh, signal);
   return [heading("Requests", "Where did the time of the last requests go?"), list];
 }
 

@@ -10,10 +10,10 @@ import { showRegister } from "../toolsets/register.js";
 import { showRevisions } from "../toolsets/revisions.js";
 import { showToolset } from "../toolsets/toolset.js";
 
-export function show(place, signal) {
-  const [name, part] = place.path;
-  if (!name) return showList(place, signal);
-  if (name === "+register") return showRegister(place, signal);
-  if (part === "revisions") return showRevisions(name, place, signal);
-  return showToolset(name, place, signal);
+export function show(address, signal) {
+  const [name, part] = address.path;
+  if (!name) return showList(address, signal);
+  if (name === "+register") return showRegister(address, signal);
+  if (part === "revisions") return showRevisions(name, address, signal);
+  return showToolset(name, address, signal);
 }

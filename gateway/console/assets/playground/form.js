@@ -3,7 +3,7 @@
 import { get } from "../api.js";
 import { make } from "../elements.js";
 import { field } from "../parts.js";
-import { go } from "../place.js";
+import { go } from "../address.js";
 
 const EXAMPLE = "";
 const EXAMPLE_TOOL = {

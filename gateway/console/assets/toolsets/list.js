@@ -3,12 +3,12 @@
 import { get } from "../api.js";
 import { make } from "../elements.js";
 import { count, empty, heading, moment, number, pager, searchField, table } from "../parts.js";
-import { link } from "../place.js";
+import { link } from "../address.js";
 
 const PAGE_SIZE = 50;
 
-export async function showList(place, signal) {
-  const { search = "", after } = place.query;
+export async function showList(address, signal) {
+  const { search = "", after } = address.query;
   const page = await get("v1/toolsets", { search, after, limit: PAGE_SIZE }, signal);
   const register = make("a.button", { href: link(["toolsets", "+register"]) }, "Register a toolset");
   const head = heading("Toolsets", "What may models call, and how is it enforced?", register);
@@ -19,7 +19,7 @@ export async function showList(place, signal) {
     )];
   }
   const rows = page.toolsets.length ? listed(page.toolsets) : empty("Nothing found", `No toolset has “${search}” in its name.`);
-  return [head, searchField("Search by name", search, ["toolsets"]), rows, pager(["toolsets"], place.query, page.next)];
+  return [head, searchField("Search by name", search, ["toolsets"]), rows, pager(["toolsets"], address.query, page.next)];
 }
 
 function listed(toolsets) {

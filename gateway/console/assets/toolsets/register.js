@@ -4,7 +4,7 @@ import { Problem, call, get } from "../api.js";
 import { make } from "../elements.js";
 import { lineAt, readJSON } from "../json_text.js";
 import { bytes, count, duration, empty, field, heading, problemBox, table } from "../parts.js";
-import { go, link } from "../place.js";
+import { go, link } from "../address.js";
 import { tally } from "./schema_view.js";
 import { changeBadge } from "./revisions.js";
 
@@ -28,8 +28,8 @@ const EXAMPLE = `{
   ]
 }`;
 
-export async function showRegister(place, signal) {
-  const { name } = place.query;
+export async function showRegister(address, signal) {
+  const { name } = address.query;
   const text = name ? await currentText(name, signal) : "";
   const form = new RegisterForm(name ?? "", text, signal);
   return [

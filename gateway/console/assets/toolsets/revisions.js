@@ -4,7 +4,7 @@ import { Problem, call, get } from "../api.js";
 import { make } from "../elements.js";
 import { writtenLines } from "../json_text.js";
 import { badge, empty, facts, heading, moment, number, pager, problemBox, table } from "../parts.js";
-import { go, link } from "../place.js";
+import { go, link } from "../address.js";
 import { differences } from "./differences.js";
 
 const PAGE_SIZE = 50;
@@ -25,14 +25,14 @@ export function changeBadge(change) {
   return make("span", { title: meaning }, badge(change, tone));
 }
 
-export async function showRevisions(name, place, signal) {
+export async function showRevisions(name, address, signal) {
   const path = `v1/toolsets/${encodeURIComponent(name)}`;
-  if (place.query.of) return showChanges(name, path, place.query, signal);
+  if (address.query.of) return showChanges(name, path, address.query, signal);
   const { revisions, next, dropped_before: dropped } = await get(
-    `${path}/revisions`, { before: place.query.before, limit: PAGE_SIZE }, signal,
+    `${path}/revisions`, { before: address.query.before, limit: PAGE_SIZE }, signal,
   );
   const failure = make("div");
-  const newest = place.query.before ? null : revisions[0]?.revision;
+  const newest = address.query.before ? null : revisions[0]?.revision;
   return [
     heading(name, "What changed, and when?", make("a.button.quiet", { href: link(["toolsets", name]) }, "Tools")),
     failure,

@@ -3,16 +3,16 @@
 import { get } from "../api.js";
 import { make } from "../elements.js";
 import { bytes, duration, empty, facts, heading, moment, number, pager, searchField } from "../parts.js";
-import { link } from "../place.js";
+import { link } from "../address.js";
 import { schemaView, tally } from "./schema_view.js";
 
 const PAGE_SIZE = 50;
 
-export async function showToolset(name, place, signal) {
-  const { search = "", after, revision } = place.query;
+export async function showToolset(name, address, signal) {
+  const { search = "", after, revision } = address.query;
   const path = `v1/toolsets/${encodeURIComponent(name)}`;
   const page = await get(`${path}/tools`, { search, after, revision, limit: PAGE_SIZE }, signal);
-  const shown = place.query.tool ?? page.tools[0]?.name;
+  const shown = address.query.tool ?? page.tools[0]?.name;
   return [
     heading(
       name,
@@ -32,9 +32,9 @@ export async function showToolset(name, place, signal) {
         "div.split",
         make(
           "div",
-          searchField("Search tools", search, ["toolsets", name], { revision, tool: place.query.tool }),
-          toolList(name, page.tools, shown, place.query),
-          pager(["toolsets", name], place.query, page.next),
+          searchField("Search tools", search, ["toolsets", name], { revision, tool: address.query.tool }),
+          toolList(name, page.tools, shown, address.query),
+          pager(["toolsets", name], address.query, page.next),
         ),
         shown ? await toolView(path, shown, revision, signal) : empty("Nothing found", `No tool has “${search}” in its text.`),
       ),

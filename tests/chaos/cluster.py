@@ -1,4 +1,4 @@
-"""The place that is broken: gateways, engines and a Redis on loopback, in processes that can be killed and started."""
+"""The cluster that is broken: gateways, engines and a Redis on loopback, in processes that can be killed and started."""
 
 import asyncio
 import os
@@ -164,7 +164,7 @@ class EngineProcess(ServerProcess):
 
 
 @dataclass(frozen=True)
-class Place:
+class Cluster:
     """Two gateways over two engines and a Redis that keeps what it has acknowledged."""
 
     folder: Path
@@ -188,8 +188,8 @@ class Place:
 
 
 @asynccontextmanager
-async def started(folder: Path) -> AsyncIterator[Place]:
-    """A place whose processes are ready."""
+async def started(folder: Path) -> AsyncIterator[Cluster]:
+    """A cluster, once its processes are ready."""
     redis_folder = folder / "redis"
     redis_folder.mkdir()
     async with AsyncExitStack() as stack:
@@ -209,16 +209,16 @@ async def started(folder: Path) -> AsyncIterator[Place]:
         gateways = tuple(
             GatewayProcess(f"gateway-{i}", folder, store=redis.url, models=models) for i in range(2)
         )
-        place = Place(folder, redis, engines, gateways)
+        cluster = Cluster(folder, redis, engines, gateways)
         if HAS_FAKETIME:
-            place.clock.write_text("+0")
-            gateways[0].environment = moved_clock(place.clock)
+            cluster.clock.write_text("+0")
+            gateways[0].environment = moved_clock(cluster.clock)
         for process in (*engines, *gateways):
             stack.callback(process.kill)
             process.start()
         await asyncio.gather(*(process.ready() for process in (*engines, *gateways)))
-        await place.engines_ready()
-        yield place
+        await cluster.engines_ready()
+        yield cluster
 
 
 def moved_clock(file: Path) -> dict[str, str]:
