@@ -10,16 +10,26 @@ So it does not matter which of two keys comes first. Few states are needed as lo
 at a time; that is so if keys stand beside those that they need.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from compiler.digraph import reachable
-from compiler.frontend.dependent_keys import DependentKeys
-from compiler.grammar.grammar import Expr
+from compiler.report import Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from compiler.frontend.dependent_keys import DependentKeys
+    from compiler.frontend.source_map import SchemaLocation
+    from compiler.grammar.grammar import Expr
+    from compiler.lowering.constraints import ObjectConstraint
+    from compiler.lowering.lowering import Lowering
 
 MAX_STATES = 4_000
+_NEEDING = ("dependentRequired", "dependencies")
 
 
 @dataclass(frozen=True)
@@ -55,7 +65,7 @@ class MemberBounds(NamedTuple):
 
 
 class MemberChoices:
-    """The choices between members, which must be `consistent`; in their order unless said otherwise."""
+    """The choices between members, which are live (`live_members`); in their order unless said otherwise."""
 
     def __init__(
         self, members: Sequence[Member], dependent_keys: DependentKeys, bounds: MemberBounds
@@ -120,7 +130,62 @@ class MemberChoices:
                     yield following
 
 
-def consistent(members: list[Member], dependent_keys: DependentKeys) -> list[Member] | None:
+def count_bounds(
+    constraint: ObjectConstraint, members: list[Member], *, is_open: bool
+) -> tuple[int, int | None]:
+    """`minProperties` and `maxProperties`, but 0 and None where these members cannot break them."""
+    num_required = sum(member.is_required for member in members)
+    low, high = constraint.min_properties, constraint.max_properties
+    can_exceed = high is not None and (is_open or high < len(members))
+    return low if low > num_required else 0, high if can_exceed else None
+
+
+def choose_order(
+    lowering: Lowering,
+    location: SchemaLocation,
+    members: list[Member],
+    constraint: ObjectConstraint,
+    bounds: MemberBounds,
+) -> MemberChoices:
+    """The choices between members in their order, or with keys beside those that they need.
+
+    Raises:
+        UnsupportedSchema: there are too many states in either order.
+    """
+    needed = constraint.dependent_keys
+    choices = MemberChoices(members, needed, bounds)
+    if choices.levels is None and not choices.are_independent:
+        choices = MemberChoices(grouped(members, needed), needed, bounds)
+        note = "keys beside those that they need, not in their declared order"
+        lowering.reporter.note_first(location, _NEEDING, Verdict.NARROWED, note)
+    if choices.levels is not None:
+        return choices
+    limit = f"{MAX_STATES} states at most"
+    if choices.are_independent:
+        reason = f"there are too many keys to count ({limit})"
+        suggestion = "Leave the bound out, or declare fewer keys."
+        raise lowering.reporter.refusal(location, "maxProperties", reason, suggestion)
+    reason = f"too many keys need one another ({limit})"
+    raise lowering.reporter.refusal(location, "dependentRequired", reason, "Let fewer keys need others.")
+
+
+def live_members(
+    texts: Iterable[tuple[str, Expr | None]], constraint: ObjectConstraint
+) -> list[Member] | None:
+    """The members that can be written, of the texts of declared keys; None if one that is required cannot."""
+    members = []
+    for key, text in texts:
+        is_required = key in constraint.required
+        if text is not None:
+            members.append(Member(key, text, is_required))
+        elif is_required:
+            return None
+    if not set(constraint.required) <= {member.key for member in members}:
+        return None
+    return _consistent(members, constraint.dependent_keys)
+
+
+def _consistent(members: list[Member], dependent_keys: DependentKeys) -> list[Member] | None:
     """The members that can be written with all that they need, those required that a required one needs.
 
     None if a required one cannot be written.

@@ -23,13 +23,14 @@ from compiler.lowering.any_order import lower_in_any_order
 from compiler.lowering.constraints import ObjectConstraint, object_constraint, strings_of
 from compiler.lowering.member_choices import (
     START,
-    Member,
     MemberBounds,
     MemberChoices,
     MemberState,
-    consistent,
+    choose_order,
+    count_bounds,
+    live_members,
 )
-from compiler.lowering.objects import choose_order, count_bounds, declared_keys, value_schema
+from compiler.lowering.objects import declared_keys, value_schema
 from compiler.lowering.unconstrained import TYPES
 from compiler.report import Verdict
 from compiler.scalars.string_constraint import StringConstraint
@@ -169,12 +170,7 @@ class TaggedArguments:
             location = self._lowering.root.location
             raise self._lowering.reporter.refusal(location, "not", why, "Say what is allowed instead.")
         parameters = [(key, self._parameter(constraint, key)) for key in keys]
-        if any(text is None and key in constraint.required for key, text in parameters):
-            return None
-        if not set(constraint.required) <= set(keys):
-            return None
-        live = [Member(key, text, key in constraint.required) for key, text in parameters if text is not None]
-        members = consistent(live, constraint.dependent_keys)
+        members = live_members(parameters, constraint)
         if members is None:
             return None
         low, high = count_bounds(constraint, members, is_open=False)
